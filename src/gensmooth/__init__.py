@@ -1,0 +1,126 @@
+"""Derivative-free optimisation by random search, with the best directions for the job.
+
+>>> import gensmooth as gs
+>>> res = gs.minimize(lambda x: ((x - 1) ** 2).sum(), [0.0] * 5, budget=3000, seed=0)
+>>> res.x.round(1)
+array([1., 1., 1., 1., 1.])
+
+Names are imported when first used: ``import gensmooth`` itself costs NumPy alone.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from gensmooth._version import __version__
+
+if TYPE_CHECKING:
+    from gensmooth import (
+        directions,
+        estimators,
+        evaluators,
+        methods,
+        optimizers,
+        search,
+        streams,
+        theory,
+    )
+    from gensmooth.directions import (
+        IID,
+        Bernoulli,
+        Directions,
+        Gaussian,
+        Guided,
+        NoClosedForm,
+        Orthogonal,
+        OrthogonalBernoulli,
+        Sphere,
+        shrunk,
+    )
+    from gensmooth.estimators import Antithetic, ForwardDifference, OnePoint
+    from gensmooth.evaluators import EvaluationError
+    from gensmooth.methods import METHODS, method
+    from gensmooth.optimize import Result, gradient, minimize
+    from gensmooth.optimizers import (
+        Optimizer,
+        adam,
+        cosine_decay,
+        exponential_decay,
+        inverse_decay,
+        momentum,
+        sgd,
+    )
+    from gensmooth.search import Bounds, GradientEstimate, RandomSearch, SearchState, StepInfo
+
+_HOME = {
+    "gensmooth.directions": (
+        "IID Bernoulli Directions Gaussian Guided NoClosedForm Orthogonal OrthogonalBernoulli "
+        "Sphere shrunk"
+    ),
+    "gensmooth.estimators": "Antithetic ForwardDifference OnePoint",
+    "gensmooth.evaluators": "EvaluationError",
+    "gensmooth.methods": "METHODS method",
+    "gensmooth.optimize": "Result gradient minimize",
+    "gensmooth.optimizers": (
+        "Optimizer adam cosine_decay exponential_decay inverse_decay momentum sgd"
+    ),
+    "gensmooth.search": "Bounds GradientEstimate RandomSearch SearchState StepInfo",
+}
+_MODULES = "directions estimators evaluators methods optimizers search streams theory".split()
+_NAMES = {name: home for home, names in _HOME.items() for name in names.split()}
+
+__all__ = [
+    "IID",
+    "METHODS",
+    "Antithetic",
+    "Bernoulli",
+    "Bounds",
+    "Directions",
+    "EvaluationError",
+    "ForwardDifference",
+    "Gaussian",
+    "GradientEstimate",
+    "Guided",
+    "NoClosedForm",
+    "OnePoint",
+    "Optimizer",
+    "Orthogonal",
+    "OrthogonalBernoulli",
+    "RandomSearch",
+    "Result",
+    "SearchState",
+    "Sphere",
+    "StepInfo",
+    "__version__",
+    "adam",
+    "cosine_decay",
+    "directions",
+    "estimators",
+    "evaluators",
+    "exponential_decay",
+    "gradient",
+    "inverse_decay",
+    "method",
+    "methods",
+    "minimize",
+    "momentum",
+    "optimizers",
+    "search",
+    "sgd",
+    "shrunk",
+    "streams",
+    "theory",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _NAMES:
+        value = getattr(import_module(_NAMES[name]), name)
+        globals()[name] = value
+        return value
+    if name in _MODULES:
+        return import_module(f"gensmooth.{name}")
+    raise AttributeError(f"module 'gensmooth' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

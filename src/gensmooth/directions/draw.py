@@ -1,0 +1,266 @@
+"""The directions of one step, however they are made: block, perturb, combine.
+
+:class:`Draw` is the interface that search and workers see; :class:`KernelDraw` answers from a
+kernel law, :class:`QuantileDraw` from any quantile function. Neither ever holds L × d numbers
+unless a caller asks for the block (or the law itself is one, as orthogonal rows are).
+"""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any, Protocol, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gensmooth import streams
+from gensmooth.streams import Purpose
+
+Array = NDArray[Any]
+
+_WORTH_THREADS = 10_000_000  # entries; below, starting threads costs more than they save
+_CHUNK = 65_536  # entries of each direction that QuantileDraw holds at once; a multiple of the tile
+
+
+class Draw(Protocol):
+    """L directions of length d, drawn for one step.
+
+    Attributes:
+        dim: d.
+        num_directions: L.
+        dtype: float32 or float64.
+        factor: What the mean over directions is multiplied by (1, unless shrinkage scales the
+            estimate instead of the directions).
+    """
+
+    dim: int
+    num_directions: int
+    dtype: np.dtype[Any]
+    factor: float
+
+    def block(self) -> Array:
+        """All directions, shape (L, d)."""
+        ...
+
+    def perturb(self, x: Array, directions: Array, spacings: Array, out: Array) -> Array:
+        """Put ``x + spacings[r] · ε_{directions[r]}`` into row r of ``out``, shape (rows, d)."""
+        ...
+
+    def combine(self, weights: NDArray[np.float64]) -> tuple[Array, NDArray[np.float64]]:
+        """``Σ_l weights[l] ε_l`` and the squared lengths ``‖ε_l‖²``."""
+        ...
+
+    def rescaled(self, *, length: float = 1.0, factor: float = 1.0, threads: int = 1) -> "Draw":
+        """The same draw with longer or shorter directions, a factor, or more threads."""
+        ...
+
+
+@final
+class KernelDraw:
+    """Directions whose law is one of :mod:`gensmooth.kernels.laws`."""
+
+    __slots__ = ("dim", "dtype", "factor", "law", "num_directions", "threads")
+
+    def __init__(self, law: Any, dim: int, *, factor: float = 1.0, threads: int = 1) -> None:
+        self.law = law
+        self.dim = dim
+        self.num_directions = len(law.scale)
+        self.dtype: np.dtype[Any] = law.scale.dtype
+        self.factor = factor
+        self.threads = threads
+
+    def block(self) -> Array:
+        """See :meth:`Draw.block`."""
+        from gensmooth.kernels import laws
+
+        out = np.empty((self.num_directions, self.dim), self.dtype)
+        self._over_tiles(out.size, laws.fill, out)
+        return out
+
+    def perturb(self, x: Array, directions: Array, spacings: Array, out: Array) -> Array:
+        """See :meth:`Draw.perturb`."""
+        from gensmooth.kernels import laws
+
+        self._over_tiles(out.size, laws.perturb, x, directions, spacings.astype(self.dtype), out)
+        return out
+
+    def combine(self, weights: NDArray[np.float64]) -> tuple[Array, NDArray[np.float64]]:
+        """See :meth:`Draw.combine`."""
+        from gensmooth.kernels import laws
+
+        out = np.empty(self.dim, self.dtype)
+        squares = np.empty((_tiles(self.dim), self.num_directions))
+        size = self.dim * self.num_directions
+        self._over_tiles(size, laws.combine, weights.astype(self.dtype), out, squares)
+        return out, squares.sum(axis=0)
+
+    def squared_lengths(self) -> NDArray[np.float64]:
+        """``‖ε_l‖²`` for each direction."""
+        from gensmooth.kernels import laws
+
+        squares = np.empty((_tiles(self.dim), self.num_directions))
+        size = self.dim * self.num_directions
+        self._over_tiles(size, laws.squared_lengths, self.dim, squares)
+        return squares.sum(axis=0)
+
+    def rescaled(
+        self, *, length: float = 1.0, factor: float = 1.0, threads: int = 1
+    ) -> "KernelDraw":
+        """See :meth:`Draw.rescaled`."""
+        law = self.law
+        if length != 1.0:
+            law = law._replace(
+                scale=law.scale * self.dtype.type(length), mix=law.mix * self.dtype.type(length)
+            )
+        return KernelDraw(law, self.dim, factor=self.factor * factor, threads=threads)
+
+    def _over_tiles(self, size: int, kernel: Callable[..., None], *arguments: Any) -> None:
+        tiles = _tiles(self.dim)
+        if self.threads == 1 or size < _WORTH_THREADS:
+            kernel(self.law, 0, tiles, *arguments)
+            return
+        cuts = [tiles * i // self.threads for i in range(self.threads + 1)]
+        with ThreadPoolExecutor(self.threads) as pool:
+            list(
+                pool.map(
+                    lambda piece: kernel(self.law, *piece, *arguments),
+                    zip(cuts[:-1], cuts[1:], strict=True),
+                )
+            )
+
+
+@final
+class QuantileDraw:
+    """Directions with i.i.d. entries ``scale · quantile(u)``, u uniform on (0, 1)."""
+
+    __slots__ = ("dim", "dtype", "factor", "key", "num_directions", "quantile", "scale")
+
+    def __init__(
+        self,
+        quantile: Callable[[Array], Array],
+        key: Array,
+        *,
+        num_directions: int,
+        dim: int,
+        dtype: np.dtype[Any],
+        scale: float,
+        factor: float = 1.0,
+    ) -> None:
+        self.quantile = quantile
+        self.key = key
+        self.num_directions = num_directions
+        self.dim = dim
+        self.dtype = dtype
+        self.scale = scale
+        self.factor = factor
+
+    def block(self) -> Array:
+        """See :meth:`Draw.block`."""
+        return self._entries(0, self.num_directions, 0, self.dim)
+
+    def perturb(self, x: Array, directions: Array, spacings: Array, out: Array) -> Array:
+        """See :meth:`Draw.perturb`."""
+        c = spacings.astype(self.dtype)
+        for start in range(0, self.dim, _CHUNK):
+            stop = min(start + _CHUNK, self.dim)
+            for r, direction in enumerate(directions.tolist()):
+                entries = self._entries(direction, 1, start, stop)[0]
+                out[r, start:stop] = x[start:stop] + c[r] * entries
+        return out
+
+    def combine(self, weights: NDArray[np.float64]) -> tuple[Array, NDArray[np.float64]]:
+        """See :meth:`Draw.combine`."""
+        out = np.empty(self.dim, self.dtype)
+        squares = np.zeros(self.num_directions)
+        for start in range(0, self.dim, _CHUNK):
+            stop = min(start + _CHUNK, self.dim)
+            chunk = self._entries(0, self.num_directions, start, stop)
+            out[start:stop], part = dense(chunk, stop - start).combine(weights)
+            squares += part
+        return out, squares
+
+    def rescaled(
+        self,
+        *,
+        length: float = 1.0,
+        factor: float = 1.0,
+        threads: int = 1,  # noqa: ARG002 (quantile functions run in one thread)
+    ) -> "QuantileDraw":
+        """See :meth:`Draw.rescaled`."""
+        return QuantileDraw(
+            self.quantile,
+            self.key,
+            num_directions=self.num_directions,
+            dim=self.dim,
+            dtype=self.dtype,
+            scale=self.scale * length,
+            factor=self.factor * factor,
+        )
+
+    def _entries(self, first: int, rows: int, start: int, stop: int) -> Array:
+        """Entries ``start … stop`` of some directions; ``start`` is a multiple of the chunk."""
+        from gensmooth.kernels import laws
+
+        uniforms = np.empty((rows, stop - start))
+        laws.uniforms(self.key, first, start // laws.TILE, uniforms)
+        return (self.scale * self.quantile(uniforms)).astype(self.dtype)
+
+
+def stream_key(seed: int, purpose: Purpose, step: int) -> Array:
+    """The key that kernels read their stream with."""
+    return np.array(streams.key_and_counter(seed, purpose, step), np.uint64)
+
+
+def streamed(
+    kind: int, key: Array, num_directions: int, dim: int, dtype: np.dtype[Any], scale: float = 1.0
+) -> KernelDraw:
+    """Independent rows of signs or normals, each entry times ``scale``."""
+    from gensmooth.kernels.laws import Law
+
+    nothing = _nothing(dtype)
+    law = Law(
+        kind,
+        key,
+        np.full(num_directions, scale, dtype),
+        _counting(num_directions),
+        _zeros(num_directions),
+        nothing,
+        nothing,
+    )
+    return KernelDraw(law, dim)
+
+
+def dense(block: Array, dim: int) -> KernelDraw:
+    """Directions that lie in memory."""
+    from gensmooth.kernels import laws
+
+    n, dtype = len(block), block.dtype
+    law = laws.Law(
+        laws.DENSE,
+        np.zeros(4, np.uint64),
+        np.ones(n, dtype),
+        _counting(n),
+        _zeros(n),
+        block,
+        _nothing(dtype),
+    )
+    return KernelDraw(law, dim)
+
+
+def _tiles(dim: int) -> int:
+    return -(-dim // 2048)
+
+
+@cache
+def _counting(n: int) -> Array:
+    return np.arange(n, dtype=np.uint64)
+
+
+@cache
+def _zeros(n: int) -> Array:
+    return np.zeros(n, np.int64)
+
+
+@cache
+def _nothing(dtype: np.dtype[Any]) -> Array:
+    return np.empty((0, 0), dtype)

@@ -1,0 +1,148 @@
+r"""Guided ES (Maheswaranathan et al., ICML 2019), as the paper sets it.
+
+:math:`\epsilon \sim N(0, \Sigma)`, :math:`\Sigma = \frac{\alpha}{d} I + \frac{1-\alpha}{k} U U^T`,
+U an orthonormal basis of the last k estimates; α = 1 until there are k of them. tr Σ = 1, and the
+estimate is not rescaled, so it is about ∇F/d in size: Guided ES's learning rates are its own.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gensmooth import theory
+from gensmooth.directions.base import Directions, NoClosedForm, State
+from gensmooth.directions.draw import KernelDraw, stream_key, streamed
+from gensmooth.streams import Purpose
+
+_CUTOFF = 1e-8  # squared sine of the angle below which an estimate adds no dimension to U
+
+
+class _Log:
+    """Estimates in the order they came, append-only, so that old states stay true.
+
+    States share a log and look at different rows of it. A state that is not the newest (someone
+    went back to it) cannot append here without changing the other's future: it copies first.
+    """
+
+    __slots__ = ("filled", "rows")
+
+    def __init__(self, capacity: int, dim: int, dtype: np.dtype[Any]) -> None:
+        self.rows = np.empty((capacity, dim), dtype)
+        self.filled = 0
+
+
+class GuidedState(NamedTuple):
+    """The last k estimates and their inner products."""
+
+    log: _Log
+    start: int
+    gram: NDArray[np.float64]  # G Gᵀ, kept up to date row by row, in float64
+
+    @property
+    def history(self) -> NDArray[Any]:
+        """The estimates, oldest first, shape (at most k, d)."""
+        return self.log.rows[self.start : self.start + len(self.gram)]
+
+
+@final
+@dataclass(frozen=True)
+class Guided(Directions):
+    """Gaussian directions that lean towards the span of recent estimates.
+
+    Args:
+        alpha: Share of the variance that is spread over all of the space.
+        history: k, how many estimates span the guiding subspace; by default 50, or 10 when d < 50.
+
+    >>> Guided().resolve(dim=20, num_directions=5)
+    Guided(alpha=0.5, history=10)
+    """
+
+    alpha: float = 0.5
+    history: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.alpha <= 1:
+            raise ValueError(f"`alpha` must be in (0, 1], but is {self.alpha}.")
+        if self.history is not None and self.history < 1:
+            raise ValueError(f"`history` must be at least 1, but is {self.history}.")
+
+    def resolve(self, dim: int, num_directions: int) -> "Guided":  # noqa: ARG002
+        """Fill in k."""
+        if self.history is not None:
+            return self
+        return replace(self, history=50 if dim >= 50 else 10)
+
+    def init(self, dim: int, dtype: np.dtype[Any]) -> GuidedState:
+        """No estimates yet."""
+        return GuidedState(_Log(self._capacity(dim), dim, dtype), 0, np.empty((0, 0)))
+
+    def draw(
+        self,
+        state: State,
+        *,
+        seed: int,
+        step: int,
+        num_directions: int,
+        dim: int,
+        dtype: np.dtype[Any],
+    ) -> KernelDraw:
+        """See :meth:`Directions.draw`."""
+        from gensmooth.kernels import bases, laws
+
+        assert isinstance(state, GuidedState)
+        key = stream_key(seed, Purpose.DIRECTION, step)
+        k = len(state.gram)
+        if k < self._length(dim):
+            scale = math.sqrt(1 / dim)
+            return streamed(laws.NORMAL, key, num_directions, dim, dtype, scale)
+        # ε = √(α/d) z + √((1−α)/k) U z',  z' ~ N(0, I_k),  U z' = Gᵀ (coefficients of z')
+        guide = stream_key(seed, Purpose.GUIDE, step)
+        normals = streamed(laws.NORMAL, guide, num_directions, k, np.dtype(np.float64)).block()
+        rank = bases.guiding_coefficients(state.gram, normals, _CUTOFF)
+        share = 1 - self.alpha if rank else 0.0
+        isotropic = streamed(
+            laws.GUIDED, key, num_directions, dim, dtype, math.sqrt((1 - share) / dim)
+        )
+        mix = (math.sqrt(share / max(rank, 1)) * normals).astype(dtype)
+        return KernelDraw(isotropic.law._replace(basis=state.history, mix=mix), dim)
+
+    def update(self, state: State, gradient: NDArray[Any]) -> GuidedState:
+        """Append an estimate and one row of inner products; forget the oldest."""
+        from gensmooth.kernels.laws import dots
+
+        assert isinstance(state, GuidedState)
+        k = self._length(len(gradient))
+        log, start, gram = state
+        if len(gram) == k:
+            start, gram = start + 1, gram[1:, 1:]
+        end = start + len(gram)
+        if end < log.filled or end == len(log.rows):
+            kept = log.rows[start:end]
+            log, start, end = _Log(len(log.rows), len(gradient), gradient.dtype), 0, len(gram)
+            log.rows[:end] = kept
+        log.rows[end] = gradient
+        log.filled = end + 1
+        grown = np.empty((len(gram) + 1, len(gram) + 1))
+        grown[:-1, :-1] = gram
+        dots(log.rows[start : end + 1], gradient, grown[-1])
+        grown[:, -1] = grown[-1]
+        return GuidedState(log, start, grown)
+
+    def moments(self, dim: int, num_directions: int) -> theory.Moments:
+        """Refuses."""
+        raise NoClosedForm(
+            "Guided ES has no closed-form error: it depends on how well the past estimates "
+            "point along the gradient. It cannot be shrunk; tune its learning rate instead."
+        )
+
+    def _length(self, dim: int) -> int:
+        length = self.resolve(dim, 1).history
+        assert length is not None
+        return length
+
+    def _capacity(self, dim: int) -> int:
+        length = self._length(dim)
+        return length + max(1, length // 2)

@@ -1,0 +1,175 @@
+r"""Estimators: where the objective is evaluated, and how values become a weight per direction.
+
+An estimate is :math:`\frac{1}{cL} \sum_l \delta_l \epsilon_l`. An estimator lays out the
+evaluations of a step (a :class:`Plan`) and turns their values into the :math:`\delta_l`.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal, NamedTuple, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+Samples = Literal["shared", "paired", "independent"]
+SAMPLE_MODES: tuple[Samples, ...] = ("shared", "paired", "independent")
+
+
+class Plan(NamedTuple):
+    """The evaluations of one step, in order; all arrays have one entry an evaluation.
+
+    Attributes:
+        direction: Which direction l the point lies on.
+        side: +1, −1 or 0: the point is x + side · c · ε_l.
+        sample: Which sample ξ of the step is used: equal numbers share their noise.
+    """
+
+    direction: NDArray[np.int64]
+    side: NDArray[np.int64]
+    sample: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.direction)
+
+
+class Differences(NamedTuple):
+    """What the values of a step say.
+
+    Attributes:
+        delta: δ_l for each direction; NaN where a value it needs is not finite.
+        value: The mean of the values that stand for the objective at x.
+    """
+
+    delta: NDArray[np.float64]
+    value: float
+
+
+class Estimator(ABC):
+    """Lays out the evaluations of a step and reads their values."""
+
+    @abstractmethod
+    def points(self, num_directions: int, samples: Samples | None) -> list[tuple[int, int]]:
+        """The points of a step in order, each as (direction, side)."""
+
+    @abstractmethod
+    def differences(self, means: NDArray[np.float64], num_directions: int) -> Differences:
+        """δ from the mean value at each point."""
+
+    def evaluations(
+        self, num_directions: int, *, num_samples: int = 1, samples: Samples | None = None
+    ) -> int:
+        """How many evaluations a step needs.
+
+        >>> ForwardDifference().evaluations(20), ForwardDifference().evaluations(20, samples="paired")
+        (21, 40)
+        """
+        return len(self.points(num_directions, samples)) * num_samples
+
+
+@final
+@dataclass(frozen=True)
+class OnePoint(Estimator):
+    r"""One value a direction (eq. ``gsestimator``): :math:`\delta_l = F(x + c\epsilon_l) - b`.
+
+    Args:
+        baseline: b. ``None`` is 0, as in the paper; a number near F(x) removes most of the
+            variance; ``"others"`` takes the mean of the other directions' values, which
+            removes it without a guess and keeps the mean of the estimate.
+    """
+
+    baseline: float | Literal["others"] | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.baseline, str) and self.baseline != "others":
+            raise ValueError(
+                f"`baseline` must be a number, 'others' or None, but is {self.baseline!r}."
+            )
+
+    def points(self, num_directions: int, samples: Samples | None) -> list[tuple[int, int]]:  # noqa: ARG002
+        """x + c ε_l for each l."""
+        if self.baseline == "others" and num_directions < 2:
+            raise ValueError("baseline='others' needs at least 2 directions, but there is 1.")
+        return [(direction, 1) for direction in range(num_directions)]
+
+    def differences(self, means: NDArray[np.float64], num_directions: int) -> Differences:  # noqa: ARG002
+        """See :class:`OnePoint`."""
+        finite = means[np.isfinite(means)]
+        value = float(finite.mean()) if len(finite) else float("nan")
+        if self.baseline is None:
+            return Differences(means, value)
+        if isinstance(self.baseline, str):
+            # v_l − mean of the others = (v_l − mean of all) · n/(n−1)
+            n = len(finite)
+            return Differences((means - value) * (n / max(n - 1, 1)), value)
+        return Differences(means - self.baseline, value)
+
+
+@final
+@dataclass(frozen=True)
+class ForwardDifference(Estimator):
+    r"""Each direction against the centre (eq. ``fdempirical``).
+
+    :math:`\delta_l = F(x + c\epsilon_l) - F(x)`. With shared samples, or none, the centre is
+    evaluated once a step; otherwise once for each direction.
+    """
+
+    def points(self, num_directions: int, samples: Samples | None) -> list[tuple[int, int]]:
+        """The centre, then x + c ε_l; or both for each l."""
+        if samples in (None, "shared"):
+            return [(0, 0), *((direction, 1) for direction in range(num_directions))]
+        return [(direction, side) for direction in range(num_directions) for side in (1, 0)]
+
+    def differences(self, means: NDArray[np.float64], num_directions: int) -> Differences:
+        """See :class:`ForwardDifference`."""
+        if len(means) == num_directions + 1:
+            return Differences(means[1:] - means[0], float(means[0]))
+        pairs = means.reshape(num_directions, 2)
+        return Differences(pairs[:, 0] - pairs[:, 1], _mean(pairs[:, 1]))
+
+
+@final
+@dataclass(frozen=True)
+class Antithetic(Estimator):
+    r"""Both sides of each direction (eq. ``atempirical``).
+
+    :math:`\delta_l = \frac12 (F(x + c\epsilon_l) - F(x - c\epsilon_l))`; exact on quadratics for
+    any spacing.
+    """
+
+    def points(self, num_directions: int, samples: Samples | None) -> list[tuple[int, int]]:  # noqa: ARG002
+        """x + c ε_l, x − c ε_l for each l."""
+        return [(direction, side) for direction in range(num_directions) for side in (1, -1)]
+
+    def differences(self, means: NDArray[np.float64], num_directions: int) -> Differences:
+        """See :class:`Antithetic`."""
+        pairs = means.reshape(num_directions, 2)
+        return Differences(0.5 * (pairs[:, 0] - pairs[:, 1]), _mean(pairs.ravel()))
+
+
+@lru_cache(maxsize=128)
+def plan(
+    estimator: Estimator, num_directions: int, num_samples: int, samples: Samples | None
+) -> Plan:
+    """Lay out the evaluations of a step: the points in order, each with its N samples.
+
+    The sample numbers implement the three modes: ``"shared"`` numbers the N samples alone,
+    ``"paired"`` numbers them within each direction, ``"independent"`` numbers every evaluation.
+    """
+    points = np.array(estimator.points(num_directions, samples), np.int64)
+    direction = np.repeat(points[:, 0], num_samples)
+    side = np.repeat(points[:, 1], num_samples)
+    within = np.tile(np.arange(num_samples), len(points))
+    if samples == "paired":
+        sample = direction * num_samples + within
+    elif samples == "independent":
+        sample = np.arange(len(direction))
+    else:
+        sample = within
+    return Plan(direction, side, sample)
+
+
+def _mean(values: NDArray[np.float64]) -> float:
+    """The mean of the finite values, NaN if there are none."""
+    finite = values[np.isfinite(values)]
+    return float(finite.mean()) if len(finite) else float("nan")

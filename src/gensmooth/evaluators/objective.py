@@ -1,0 +1,123 @@
+"""The user's objective, and plain words for what can go wrong in it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gensmooth.search import Batch
+
+_BLOCK = 4_194_304  # numbers in a block of points handed to a vectorised objective
+
+
+class EvaluationError(RuntimeError):
+    """The objective raised, or returned something that is not a number.
+
+    Attributes:
+        step: The step it happened in.
+        index: Which evaluation of the step.
+        result: What the run had found until then; ``None`` outside of a run.
+    """
+
+    def __init__(self, message: str, *, step: int, index: int) -> None:
+        super().__init__(message)
+        self.step = step
+        self.index = index
+        self.result: Any = None
+
+
+@final
+@dataclass(frozen=True)
+class Objective:
+    """A function to evaluate, and how it wants to be called.
+
+    Attributes:
+        fun: ``fun(x)``, or ``fun(x, rng)`` when sampled; with ``vectorized``, ``fun(X)`` or
+            ``fun(X, rngs)`` on points stacked along a first axis.
+        sampled: Whether it takes a generator.
+        vectorized: Whether it takes blocks of points.
+        keep_going: Under ``on_failure="drop"``: an exception counts as NaN.
+    """
+
+    fun: Callable[..., Any]
+    sampled: bool = False
+    vectorized: bool = False
+    keep_going: bool = False
+
+    def __post_init__(self) -> None:
+        if not callable(self.fun):
+            raise TypeError(f"`fun` must be a function, but is {self.fun!r}.")
+
+    def block_rows(self, dim: int) -> int:
+        """How many points a vectorised objective gets at once; depends on d alone."""
+        return max(1, _BLOCK // dim)
+
+    def value(self, x: NDArray[Any], rng: np.random.Generator | None, where: "Where") -> float:
+        """The value at one point."""
+        try:
+            value = self.fun(x, rng) if self.sampled else self.fun(x)
+        except Exception as error:
+            if self.keep_going:
+                return float("nan")
+            raise where.error(f"raised {type(error).__name__}: {error}") from error
+        return where.number(value)
+
+    def values(
+        self, points: NDArray[Any], rngs: list[np.random.Generator] | None, where: "Where"
+    ) -> NDArray[np.float64]:
+        """The values at a block of points."""
+        try:
+            found = self.fun(points, rngs) if self.sampled else self.fun(points)
+        except Exception as error:
+            if self.keep_going:
+                return np.full(len(points), np.nan)
+            raise where.error(f"raised {type(error).__name__}: {error}") from error
+        try:
+            values = np.asarray(found, np.float64)
+        except (TypeError, ValueError):
+            raise where.error(f"must return numbers, but returned {_show(found)}") from None
+        if values.shape != (len(points),):
+            raise where.error(
+                f"is vectorised and must return {len(points)} values for {len(points)} points, "
+                f"but returned an array of shape {values.shape}"
+            )
+        return values
+
+
+class Where(NamedTuple):
+    """Which evaluation an error message speaks of."""
+
+    batch: Batch
+    index: int
+
+    def error(self, what: str) -> EvaluationError:
+        """An error that says where."""
+        words = self.batch.describe(self.index)
+        return EvaluationError(
+            f"The objective {what}, at {words}.", step=self.batch.step, index=self.index
+        )
+
+    def number(self, value: Any) -> float:
+        """A float, or an error that says what came instead."""
+        if isinstance(value, float):  # the common case, NumPy's float64 included
+            return value
+        if isinstance(value, np.ndarray) and value.shape not in ((), (1,)):
+            raise self.error(
+                f"must return one number, but returned an array of shape {value.shape} "
+                "(for many points a call, pass vectorized=True)"
+            )
+        if value is None:
+            raise self.error("returned None: does it end without `return`?")
+        if isinstance(value, str | bytes):
+            raise self.error(f"must return a number, but returned {_show(value)}")
+        try:
+            return float(np.asarray(value).reshape(-1)[0]) if np.ndim(value) else float(value)
+        except (TypeError, ValueError, IndexError):
+            raise self.error(f"must return a number, but returned {_show(value)}") from None
+
+
+def _show(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."

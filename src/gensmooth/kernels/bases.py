@@ -1,0 +1,189 @@
+"""Orthogonal bases in a fixed order of operations: Gram–Schmidt of rows, and Guided ES's basis.
+
+Everything here is a few dozen rows of length d, so the work is the inner products; those run in
+the order of :func:`gensmooth.kernels.laws.dot` and do not depend on a BLAS or its threads.
+"""
+
+import numpy as np
+from numba import njit
+
+from gensmooth.kernels.laws import dot
+
+_PANEL = 512  # entries of all rows that are worked on together; 20 rows of it fit the L1/L2 cache
+
+
+@njit(nogil=True, error_model="numpy")
+def _gram(rows):
+    """The lower triangle of rows · rowsᵀ, in interleaved sums of the rows' own precision."""
+    number, dim = rows.shape
+    gram = np.zeros((number, number))
+    panel = np.zeros((number, _PANEL), rows.dtype)
+    lanes = np.empty(16, rows.dtype)
+    for start in range(0, dim, _PANEL):
+        count = min(_PANEL, dim - start)
+        panel[:, :count] = rows[:, start : start + count]
+        panel[:, count:] = 0
+        steps = (count + 15) // 16
+        for i in range(number):
+            for j in range(i + 1):
+                lanes[:] = 0
+                for k in range(steps):
+                    for m in range(16):
+                        lanes[m] += panel[i, 16 * k + m] * panel[j, 16 * k + m]
+                for m in range(8):
+                    lanes[m] += lanes[m + 8]
+                for m in range(4):
+                    lanes[m] += lanes[m + 4]
+                gram[i, j] += np.float64(lanes[0] + lanes[2]) + np.float64(lanes[1] + lanes[3])
+    return gram
+
+
+@njit(nogil=True, error_model="numpy")
+def _cholesky_inverse(gram):
+    """C⁻¹ for gram = C Cᵀ (lower triangles), and the diagonal of C: the residual lengths."""
+    n = len(gram)
+    c = np.zeros((n, n))
+    for i in range(n):
+        for j in range(i + 1):
+            total = gram[i, j]
+            for m in range(j):
+                total -= c[i, m] * c[j, m]
+            c[i, j] = np.sqrt(total) if i == j else total / c[j, j]
+    inverse = np.zeros((n, n))
+    for j in range(n):
+        inverse[j, j] = 1.0 / c[j, j]
+        for i in range(j + 1, n):
+            total = 0.0
+            for m in range(j, i):
+                total -= c[i, m] * inverse[m, j]
+            inverse[i, j] = total / c[i, i]
+    return inverse, np.diag(c).copy()
+
+
+@njit(nogil=True, error_model="numpy")
+def _apply_lower(transform, rows):
+    """rows ← transform · rows for a lower triangle, in place, last row first."""
+    number, dim = rows.shape
+    panel = np.empty((number, _PANEL), rows.dtype)
+    for start in range(0, dim, _PANEL):
+        count = min(_PANEL, dim - start)
+        panel[:, :count] = rows[:, start : start + count]
+        for i in range(number - 1, -1, -1):
+            w = transform[i, i]
+            for k in range(count):
+                panel[i, k] = w * panel[i, k]
+            for j in range(i):
+                w = transform[i, j]
+                for k in range(count):
+                    panel[i, k] = panel[i, k] + w * panel[j, k]
+        rows[:, start : start + count] = panel[:, :count]
+
+
+@njit(nogil=True, error_model="numpy")
+def _modified_gram_schmidt(rows, lengths):
+    """Unit orthogonal rows in place, each projected twice ("twice is enough", Kahan)."""
+    for i in range(len(rows)):
+        row = rows[i]
+        before = np.sqrt(dot(row, row))
+        for _ in range(2):
+            for j in range(i):
+                other = rows[j]
+                w = rows.dtype.type(dot(row, other))
+                for k in range(len(row)):
+                    row[k] = row[k] - w * other[k]
+        lengths[i] = np.sqrt(dot(row, row))
+        if not lengths[i] > 1e-12 * before:
+            return False
+        w = rows.dtype.type(1.0 / lengths[i])
+        for k in range(len(row)):
+            row[k] = w * row[k]
+    return True
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def gram_schmidt(rows, length):
+    """Orthogonalise rows in place, in their order; False if they are numerically dependent.
+
+    ``length > 0`` gives every row that length; ``length == 0`` leaves row k the length of its
+    residual, as plain Gram–Schmidt does. Few rows (n ≤ d/4, so well-conditioned: cond ≤ 3 for
+    Gaussian rows) go by Cholesky of the Gram matrix, which reads the rows twice; more rows by
+    modified Gram–Schmidt, which is stable for any conditioning.
+    """
+    number, dim = rows.shape
+    if 4 * number <= dim:
+        transform, lengths = _cholesky_inverse(_gram(rows))
+        for i in range(number):
+            transform[i] *= length if length > 0 else lengths[i]
+        _apply_lower(transform.astype(rows.dtype), rows)
+        return bool(np.all(np.isfinite(lengths)))
+    lengths = np.empty(number)
+    if not _modified_gram_schmidt(rows, lengths):
+        return False
+    for i in range(number):
+        rows[i] *= rows.dtype.type(length if length > 0 else lengths[i])
+    return True
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def guiding_coefficients(gram, normals, cutoff):
+    """Coefficients that turn normals into points of the span of the history.
+
+    With gram = G Gᵀ for a history G of k rows, a pivoted Cholesky factor of the history's
+    correlation matrix gives an orthonormal basis U of its span without forming it: if C is the
+    factor of the rows kept, U = Gᵀ D C⁻ᵀ, so U z = Gᵀ (D C⁻ᵀ z). Rows that are zero, or within
+    a relative ``cutoff`` (squared sine of the angle) of the span of those kept, are left out:
+    the span is the same and nothing is divided by almost zero.
+
+    Args:
+        gram: (k, k) inner products of the history's rows.
+        normals: (L, k), replaced by the coefficients of each direction in the history.
+        cutoff: Smallest squared sine that counts as a new dimension.
+
+    Returns:
+        The rank: how many columns U has.
+    """
+    k = len(gram)
+    inverse_length = np.zeros(k)
+    residual = np.zeros(k)
+    for i in range(k):
+        if gram[i, i] > 0.0:
+            inverse_length[i] = 1.0 / np.sqrt(gram[i, i])
+            residual[i] = 1.0
+    kept = np.zeros(k, np.int64)
+    c = np.zeros((k, k))  # c[m, i]: coordinate m of (normalised) history row i in the basis
+    rank = 0
+    for _ in range(k):
+        pivot = np.argmax(residual)
+        if residual[pivot] <= cutoff:
+            break
+        column = c[rank]
+        for i in range(k):
+            column[i] = gram[pivot, i] * inverse_length[i] * inverse_length[pivot]
+        for m in range(rank):
+            w, other = c[m, pivot], c[m]
+            for i in range(k):
+                column[i] -= w * other[i]
+        w = 1.0 / np.sqrt(residual[pivot])
+        for i in range(k):
+            column[i] *= w
+            residual[i] = max(0.0, residual[i] - column[i] ** 2)
+        column[pivot] = np.sqrt(1.0 / w**2)
+        residual[pivot] = 0.0
+        kept[rank] = pivot
+        rank += 1
+    factor = np.empty((rank, rank))  # row m: the coordinates of the m-th row kept
+    for m in range(rank):
+        for j in range(rank):
+            factor[m, j] = c[j, kept[m]]
+    rest = np.empty(k)
+    for r in range(len(normals)):
+        # Solve Cᵀ y = z from the last coordinate up.
+        rest[:] = normals[r]
+        normals[r] = 0.0
+        for j in range(rank - 1, -1, -1):
+            row = factor[j]
+            y = rest[j] / row[j]
+            for m in range(j):
+                rest[m] -= y * row[m]
+            normals[r, kept[j]] = y * inverse_length[kept[j]]
+    return rank

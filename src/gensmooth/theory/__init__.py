@@ -1,0 +1,70 @@
+"""The mathematics of the estimators: floats in, floats out, no arrays.
+
+A family of directions is summarised by its `Moments`; every formula takes them from there.
+
+>>> from gensmooth import theory
+>>> directions = theory.iid(dim=100, num_directions=20)  # Gaussian
+>>> round(theory.relative_mse(directions), 2)
+5.05
+>>> shrunk = directions.scaled(theory.optimal_scale(directions))
+>>> round(theory.relative_mse(shrunk), 2), round(theory.relative_bias(shrunk), 2)
+(0.83, -0.83)
+>>> theory.information_limit(dim=100, num_directions=20)
+0.8
+
+Definitions and proofs: `docs/theory.md`.
+"""
+
+from gensmooth.theory.bounds import convergence_bound, convergence_learning_rate, information_limit
+from gensmooth.theory.families import gram_schmidt, hadamard, iid, orthogonal, sphere
+from gensmooth.theory.moments import Moments, combine, optimal_scale, relative_bias, relative_mse
+from gensmooth.theory.noise import EstimatorName, MseTerms, SampleMode, mse, mse_terms
+from gensmooth.theory.shrinkage import (
+    BernoulliParameters,
+    EntryMoments,
+    ScaleTarget,
+    bernoulli_moments,
+    bernoulli_optimum,
+    gs_vs_bes_shrinkage,
+    gs_vs_bes_threshold,
+    optimal_scale_whole,
+    optimal_variance,
+)
+from gensmooth.theory.spacing import (
+    quadratic_spacing_mse,
+    quadratic_spacing_mse_gram_schmidt,
+    quadratic_spacing_mse_sphere,
+)
+
+__all__ = [
+    "BernoulliParameters",
+    "EntryMoments",
+    "EstimatorName",
+    "Moments",
+    "MseTerms",
+    "SampleMode",
+    "ScaleTarget",
+    "bernoulli_moments",
+    "bernoulli_optimum",
+    "combine",
+    "convergence_bound",
+    "convergence_learning_rate",
+    "gram_schmidt",
+    "gs_vs_bes_shrinkage",
+    "gs_vs_bes_threshold",
+    "hadamard",
+    "iid",
+    "information_limit",
+    "mse",
+    "mse_terms",
+    "optimal_scale",
+    "optimal_scale_whole",
+    "optimal_variance",
+    "orthogonal",
+    "quadratic_spacing_mse",
+    "quadratic_spacing_mse_gram_schmidt",
+    "quadratic_spacing_mse_sphere",
+    "relative_bias",
+    "relative_mse",
+    "sphere",
+]

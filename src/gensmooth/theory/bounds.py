@@ -1,0 +1,84 @@
+r"""Two bounds: what every estimator must pay, and what biased SGD is promised."""
+
+import math
+
+from gensmooth.theory import _checks
+
+
+def information_limit(dim: int, num_directions: int) -> float:
+    r"""The least relative MSE of any estimator that sees L directional derivatives.
+
+    .. math:: \max\Bigl(0, 1 - \frac Ld\Bigr)
+
+    Assumes a gradient whose direction is uniform a priori (an isotropic prior), and exact
+    derivatives :math:`\epsilon_l^\top g`, l = 1, …, L; the directions may be chosen one after
+    another in view of the earlier answers. The part of g outside their span is as likely as its
+    negative, so the projection on the span is the best estimate, and it misses d − L of d
+    dimensions. Exactly orthogonal directions with `optimal_scale` attain it.
+
+    Args:
+        dim: d.
+        num_directions: L.
+
+    Example:
+        >>> information_limit(100, 25)
+        0.75
+        >>> information_limit(10, 25)
+        0.0
+    """
+    d, L = _checks.count("dim", dim), _checks.count("num_directions", num_directions)
+    return max(0.0, 1.0 - L / d)
+
+
+def convergence_learning_rate(*, smoothness: float, steps: int) -> float:
+    r"""The learning rate of Theorem `thm:convergencemse`, :math:`\eta = 1/(\mu\sqrt T)`.
+
+    Args:
+        smoothness: μ > 0, the Lipschitz constant of the gradient.
+        steps: T.
+
+    Example:
+        >>> convergence_learning_rate(smoothness=2.0, steps=100)
+        0.05
+    """
+    return 1.0 / (
+        _checks.positive("smoothness", smoothness) * math.sqrt(_checks.count("steps", steps))
+    )
+
+
+def convergence_bound(
+    mse: float, bias: float, *, smoothness: float, bound: float, steps: int
+) -> float | None:
+    r"""Theorem `thm:convergencemse`: how small the gradient is on average along biased SGD.
+
+    .. math:: \frac1T \sum_t E\|\nabla F(\theta^t)\|^2
+              \le \frac{M + 4\Delta\mu}{(1 - 2B)\sqrt T} \quad\text{for } B < \tfrac12 .
+
+    Assumes that F is differentiable and μ-smooth with :math:`|F| \le \Delta`; that at every step
+    the MSE of the estimate is at most M and its bias at most B times the length of the gradient;
+    and constant steps with `convergence_learning_rate`. The proof uses Δ only through
+    :math:`F(\theta^0) - \inf F \le 2\Delta`: where that gap is known, half of it may be given.
+
+    Args:
+        mse: M.
+        bias: B; the sign is dropped, so `relative_bias` can be passed as it is.
+        smoothness: μ > 0.
+        bound: Δ ≥ 0.
+        steps: T.
+
+    Returns:
+        The bound, or `None`, "not applicable", where B ≥ ½. Shrinkage has B = 1 − v*, so for
+        i.i.d. entries the theorem applies to it only if L > d + k − 2.
+
+    Example:
+        >>> convergence_bound(2.0, 0.25, smoothness=1.0, bound=1.0, steps=144)
+        1.0
+        >>> convergence_bound(2.0, -0.5, smoothness=1.0, bound=1.0, steps=144) is None
+        True
+    """
+    M, B = _checks.nonnegative("mse", mse), abs(_checks.finite("bias", bias))
+    mu, delta = _checks.positive("smoothness", smoothness), _checks.nonnegative("bound", bound)
+    T = _checks.count("steps", steps)
+    if B >= 0.5:
+        return None
+    return (M + 4.0 * delta * mu) / ((1.0 - 2.0 * B) * math.sqrt(T))

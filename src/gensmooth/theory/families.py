@@ -1,0 +1,166 @@
+r"""The moments of each family of directions, in closed form.
+
+All but `iid` are normalised so that a direction has length √d where the family allows it; use
+`Moments.scaled` for another scale. Guided directions are absent: their covariance depends on past
+estimates, so their error depends on the direction of the gradient.
+
+The proofs are in `docs/theory.md`.
+"""
+
+from collections.abc import Callable
+
+from gensmooth.theory import _checks
+from gensmooth.theory.moments import Moments, combine
+
+
+def iid(dim: int, num_directions: int, *, variance: float = 1.0, kurtosis: float = 3.0) -> Moments:
+    r"""Directions with i.i.d. entries of mean zero (Assumption `assume:perturb`).
+
+    With variance :math:`v` and kurtosis :math:`k` (the plain fourth standardised moment, 3 for a
+    Gaussian), Lemmas `lem:tracequartic` and `thm:fdempmse` give
+
+    .. math:: a = v, \quad s = v^2(d + k - 1), \quad b = v^2\Bigl(1 + \frac{d + k - 2}{L}\Bigr).
+
+    Symmetry of the distribution is not needed here.
+
+    Args:
+        dim: :math:`d \ge 1`.
+        num_directions: :math:`L \ge 1`.
+        variance: :math:`v > 0`.
+        kurtosis: :math:`k \ge 1`.
+
+    Example:
+        >>> iid(100, 20)
+        Moments(mean=1.0, second=6.05, own=102.0, overlap=0.0, dim=100, num_directions=20)
+    """
+    d, L = _size(dim, num_directions)
+    v, k = _checks.positive("variance", variance), _checks.kurtosis(kurtosis)
+    return Moments(1.0, 1.0 + (d + k - 2.0) / L, d + k - 1.0, 0.0, d, L).scaled(v)
+
+
+def sphere(dim: int, num_directions: int) -> Moments:
+    r"""Independent directions uniform on the sphere of radius √d (Polyak; Flaxman et al.).
+
+    .. math:: a = 1, \quad s = d, \quad b = 1 + \frac{d - 1}{L},
+
+    the same moments as those of fair Bernoulli entries ±1.
+
+    Args:
+        dim: :math:`d \ge 1`.
+        num_directions: :math:`L \ge 1`.
+
+    Example:
+        >>> sphere(100, 20) == iid(100, 20, kurtosis=1.0)
+        True
+    """
+    return iid(dim, num_directions, kurtosis=1.0)
+
+
+def orthogonal(dim: int, num_directions: int) -> Moments:
+    r"""Exactly orthogonal directions of length √d, uniformly rotated.
+
+    Up to d directions are orthogonal and :math:`A^2 = (d/L)A`, so :math:`a = 1`, :math:`s = d`,
+    :math:`b = d/L`. More come in independent groups of d, the last one partial, see `combine`.
+
+    Args:
+        dim: :math:`d \ge 1`.
+        num_directions: :math:`L \ge 1`, also above d.
+
+    Example:
+        >>> orthogonal(128, 64).second
+        2.0
+        >>> orthogonal(128, 256).second
+        1.0
+    """
+    d, L = _size(dim, num_directions)
+    return _grouped(L, d, lambda n: Moments(1.0, d / n, float(d), 0.0, d, n))
+
+
+def gram_schmidt(dim: int, num_directions: int) -> Moments:
+    r"""Gram–Schmidt of standard Gaussian rows without restoring lengths: the paper's Orthogonal ES.
+
+    Row k of a group keeps the length :math:`r_k` of its residual,
+    :math:`r_k^2 \sim \chi^2_{m}` with :math:`m = d - k + 1`, independent of its uniform direction,
+    so :math:`E r_k^2 = m`, :math:`E r_k^4 = m(m + 2)` and, for one group of n rows,
+
+    .. math:: a = \frac1n\sum_k \frac{E r_k^2}{d} = 1 - \frac{n-1}{2d}, \quad
+              s = \frac1n \sum_k \frac{E r_k^4}{d}, \quad b = \frac{s}{n} .
+
+    The estimate is therefore biased towards zero. More than d directions come in independent
+    groups of d, the last one partial.
+
+    Args:
+        dim: :math:`d \ge 1`.
+        num_directions: :math:`L \ge 1`, also above d.
+
+    Example:
+        >>> gram_schmidt(4, 3).mean
+        0.75
+        >>> gram_schmidt(4, 1) == iid(4, 1)
+        True
+    """
+    d, L = _size(dim, num_directions)
+
+    def group(n: int) -> Moments:
+        # Σ m and Σ m² over m = d−n+1, …, d
+        first = _triangular(d) - _triangular(d - n)
+        squares = _pyramidal(d) - _pyramidal(d - n)
+        own = (squares + 2 * first) / (n * d)
+        return Moments(first / (n * d), own / n, own, 0.0, d, n)
+
+    return _grouped(L, d, group)
+
+
+def hadamard(dim: int, num_directions: int) -> Moments:
+    r"""Distinct rows of a Sylvester–Hadamard matrix, truncated to d columns, times random signs.
+
+    The matrix has the order :math:`D = 2^{\lceil\log_2 d\rceil}`; the rows are drawn uniformly
+    without replacement, their first d columns are kept, and each column is multiplied by one
+    random sign. Entries are ±1. One group of n rows has :math:`a = 1`, :math:`s = d`,
+
+    .. math:: b = 1 + \frac{(d - 1)(D - n)}{n(D - 1)}, \qquad
+              \text{overlap} = \frac{n - 1}{n}\,\frac{D - d}{D - 1} .
+
+    For :math:`d = D` the rows are exactly orthogonal and these are the moments of `orthogonal`.
+    More than D directions come in groups of D with fresh rows and signs, the last one partial.
+
+    Args:
+        dim: :math:`d \ge 1`.
+        num_directions: :math:`L \ge 1`, also above D.
+
+    Example:
+        >>> round(hadamard(102, 20).second - 1.0, 2), orthogonal(102, 20).second - 1.0
+        (4.29, 4.1)
+        >>> hadamard(64, 16) == orthogonal(64, 16)
+        True
+    """
+    d, L = _size(dim, num_directions)
+    D = 1 << (d - 1).bit_length()
+
+    def group(n: int) -> Moments:
+        if D == 1:
+            return Moments(1.0, 1.0, 1.0, 0.0, d, n)
+        second = 1.0 + (d - 1) * (D - n) / (n * (D - 1))
+        return Moments(1.0, second, float(d), (n - 1) * (D - d) / (n * (D - 1)), d, n)
+
+    return _grouped(L, D, group)
+
+
+def _size(dim: int, num_directions: int) -> tuple[int, int]:
+    return _checks.count("dim", dim), _checks.count("num_directions", num_directions)
+
+
+def _grouped(num_directions: int, size: int, group: Callable[[int], Moments]) -> Moments:
+    """Independent groups of `size` directions, the last one with what is left."""
+    full, rest = divmod(num_directions, size)
+    if full + (rest > 0) == 1:
+        return group(rest or size)
+    return combine([group(size)] * full + ([group(rest)] if rest else []))
+
+
+def _triangular(n: int) -> int:
+    return n * (n + 1) // 2
+
+
+def _pyramidal(n: int) -> int:
+    return n * (n + 1) * (2 * n + 1) // 6

@@ -1,0 +1,221 @@
+r"""How far to shrink the directions, and which entries to shrink: optima in closed form.
+
+`optimal_scale` in `gensmooth.theory.moments` is the factor for any family when nothing is known
+about the objective. This file has the paper's special cases of it, their comparison, and the
+optimum of the whole MSE for when the objective's gradient and noise are known.
+"""
+
+import math
+from typing import Literal, NamedTuple
+
+from gensmooth.theory import _checks
+from gensmooth.theory.noise import MseTerms
+
+ScaleTarget = Literal["directions", "estimate"]
+
+
+class EntryMoments(NamedTuple):
+    """Variance and kurtosis (fourth standardised moment) of one entry of a direction."""
+
+    variance: float
+    kurtosis: float
+
+
+class BernoulliParameters(NamedTuple):
+    """The parameters of the entry distribution (B_p − p)/m."""
+
+    p: float
+    m: float
+
+
+def optimal_variance(dim: int, num_directions: int, *, kurtosis: float = 3.0) -> float:
+    r"""The variance of i.i.d. entries that minimises eq. `msepart1`, for any kurtosis.
+
+    .. math:: \sigma^{2*} = \frac{L}{L + d + k - 2}, \qquad
+              \text{relative MSE} = 1 - \sigma^{2*} .
+
+    Theorem `thm:gsshrinkage` is k = 3, Theorem `thm:bsshrinkage` is k = 1. Assumes i.i.d. entries
+    of mean zero and spacing → 0; gradient noise is not counted.
+
+    Args:
+        dim: d.
+        num_directions: L.
+        kurtosis: k ≥ 1, the fourth standardised moment of an entry (3 for a Gaussian).
+
+    Example:
+        >>> optimal_variance(99, 25)
+        0.2
+    """
+    d, L = _checks.count("dim", dim), _checks.count("num_directions", num_directions)
+    return L / (L + d + _checks.kurtosis(kurtosis) - 2.0)
+
+
+def bernoulli_moments(p: float, m: float) -> EntryMoments:
+    r"""Variance and kurtosis of the paper's entries (B_p − p)/m.
+
+    .. math:: \sigma^2 = \frac{p(1-p)}{m^2}, \qquad
+              k = 3 + \frac{1 - 6p(1-p)}{p(1-p)} = \frac1{p(1-p)} - 3 .
+
+    Args:
+        p: Probability of one, strictly between 0 and 1.
+        m: The divisor, positive.
+
+    Example:
+        >>> bernoulli_moments(0.5, 0.5)
+        EntryMoments(variance=1.0, kurtosis=1.0)
+    """
+    if not 0.0 < p < 1.0:
+        raise ValueError(f"`p` must be strictly between 0 and 1, but is {p}.")
+    spread = p * (1.0 - p)
+    return EntryMoments(spread / _checks.positive("m", m) ** 2, 1.0 / spread - 3.0)
+
+
+def bernoulli_optimum(dim: int, num_directions: int) -> BernoulliParameters:
+    r"""The p and m that minimise eq. `bsminimize` (Theorem `thm:bsshrinkage`), for every L and d.
+
+    .. math:: p^* = \tfrac12, \qquad m^* = \sqrt{\frac{L + d - 1}{4L}} .
+
+    The paper's proof assumes L + d > 5; it is not needed. For given p the divisor m sets any
+    variance, and the best one leaves the relative MSE :math:`1 - L/(L + d + k - 2)`, which
+    increases with k; k is smallest, 1, at p = ½. No distribution has k < 1, so no i.i.d. entries
+    at all do better.
+
+    Args:
+        dim: d.
+        num_directions: L.
+
+    Example:
+        >>> bernoulli_optimum(61, 20)
+        BernoulliParameters(p=0.5, m=1.0)
+    """
+    return BernoulliParameters(
+        0.5, 0.5 / math.sqrt(optimal_variance(dim, num_directions, kurtosis=1.0))
+    )
+
+
+def gs_vs_bes_shrinkage(
+    dim: int,
+    num_directions: int,
+    *,
+    gradient_norm2: float,
+    noise_trace: float,
+    num_samples: int = 1,
+    samples: Literal["paired", "shared"] = "paired",
+) -> float:
+    r"""MSE of GS-shrinkage minus MSE of BeS-shrinkage (Appendix `sec:gsvsbsshrinkage`).
+
+    .. math:: \frac{2L}{(L+d-1)(L+d+1)} \Bigl(\|\nabla F\|^2
+              + \kappa\,\frac{tr\,Var_\xi[\nabla f]}{N}\Bigr),
+              \qquad \kappa = \frac{L^2 - 2L + 2 - (d+1)^2}{(L+d-1)(L+d+1)}
+
+    for paired samples, as in the paper, and :math:`\kappa = -1` for shared ones. Positive where
+    BeS-shrinkage is better. Assumes i.i.d. entries, spacing → 0, forward or antithetic estimator.
+
+    Args:
+        dim: d.
+        num_directions: L.
+        gradient_norm2: :math:`\|\nabla F\|^2`.
+        noise_trace: :math:`tr\,Var_\xi[\nabla f]`.
+        num_samples: N.
+        samples: ``"paired"`` or ``"shared"``.
+
+    Example:
+        >>> gs_vs_bes_shrinkage(100, 20, gradient_norm2=1.0, noise_trace=0.0) > 0
+        True
+        >>> gs_vs_bes_shrinkage(100, 20, gradient_norm2=0.0, noise_trace=1.0) > 0
+        False
+    """
+    d, L = _checks.count("dim", dim), _checks.count("num_directions", num_directions)
+    G = _checks.nonnegative("gradient_norm2", gradient_norm2)
+    noise = _checks.nonnegative("noise_trace", noise_trace) / _checks.count(
+        "num_samples", num_samples
+    )
+    return 2.0 * L / ((L + d) ** 2 - 1) * (G + _noise_weight(d, L, samples) * noise)
+
+
+def gs_vs_bes_threshold(
+    dim: int,
+    num_directions: int,
+    *,
+    noise_trace: float,
+    num_samples: int = 1,
+    samples: Literal["paired", "shared"] = "paired",
+) -> float:
+    r"""The :math:`\|\nabla F\|^2` above which BeS-shrinkage has the smaller MSE.
+
+    It is :math:`-\kappa\,tr\,Var_\xi[\nabla f]/N` with κ as in `gs_vs_bes_shrinkage`, and 0
+    where BeS-shrinkage is better at every gradient: for paired samples exactly when L > d + 1.
+    With shared samples the two cross where :math:`\|\nabla F\|^2 = tr\,Var_\xi[\nabla f]/N`.
+
+    Args:
+        dim: d.
+        num_directions: L.
+        noise_trace: :math:`tr\,Var_\xi[\nabla f]`.
+        num_samples: N.
+        samples: ``"paired"`` or ``"shared"``.
+
+    Example:
+        >>> gs_vs_bes_threshold(100, 20, noise_trace=5.0, num_samples=5, samples="shared")
+        1.0
+        >>> gs_vs_bes_threshold(10, 12, noise_trace=5.0)
+        0.0
+    """
+    d, L = _checks.count("dim", dim), _checks.count("num_directions", num_directions)
+    noise = _checks.nonnegative("noise_trace", noise_trace) / _checks.count(
+        "num_samples", num_samples
+    )
+    return max(0.0, -_noise_weight(d, L, samples) * noise)
+
+
+def optimal_scale_whole(terms: MseTerms, *, scale: ScaleTarget = "directions") -> float:
+    r"""The factor that minimises the whole MSE when its terms are known.
+
+    Let Q be the sum of the terms that fall with the square of the variance (`second`,
+    `gradient_noise`, `curvature`) and C of those that fall linearly (`value_noise`, `offset`).
+    Scaling the directions by :math:`\sqrt v` gives :math:`G - 2aGv + Cv + Qv^2`, scaling the
+    estimate by w gives :math:`G - 2aGw + (Q + C)w^2`, hence
+
+    .. math:: v^* = \max\Bigl(0, \frac{aG - C/2}{Q}\Bigr), \qquad w^* = \frac{aG}{Q + C} .
+
+    :math:`v^* = 0` says that at this spacing the values drown in noise: no scale of the directions
+    beats estimating zero. Scaling the estimate always does, and is never worse than scaling the
+    directions when :math:`aG \le Q` (so for every family with a = 1). For shared samples
+    :math:`v^* = \frac ab\,\frac{G}{G + tr V/N}`.
+
+    Args:
+        terms: From `mse_terms`, of the directions before scaling.
+        scale: What is scaled: the ``"directions"`` by √v or the ``"estimate"`` by w.
+
+    Returns:
+        :math:`v^*` or :math:`w^*`.
+
+    Raises:
+        ValueError: If a negative curvature leaves the expansion without a minimum.
+
+    Example:
+        >>> from gensmooth.theory import iid, mse_terms
+        >>> terms = mse_terms(iid(99, 20), gradient_norm2=1.0, noise_trace=2.0, samples="shared")
+        >>> round(optimal_scale_whole(terms), 6)  # 1/6 · 1/3
+        0.055556
+    """
+    _checks.one_of("scale", scale, ("directions", "estimate"))
+    square = terms.second + terms.gradient_noise + terms.curvature
+    linear = terms.value_noise + terms.offset
+    if scale == "estimate":
+        signal, square = terms.signal, square + linear
+    else:
+        signal = terms.signal - linear / 2.0
+    if square < 0 or (square == 0 and signal > 0):
+        raise ValueError(
+            f"`terms` must grow with the square of the scale, but with the coefficient {square}: "
+            "their curvature is too negative for an expansion of this order to have a minimum."
+        )
+    return signal / square if signal > 0 else 0.0
+
+
+def _noise_weight(d: int, L: int, samples: str) -> float:
+    """κ of `gs_vs_bes_shrinkage`."""
+    _checks.one_of("samples", samples, ("paired", "shared"))
+    if samples == "shared":
+        return -1.0
+    return (L**2 - 2 * L + 2 - (d + 1) ** 2) / ((L + d) ** 2 - 1)
