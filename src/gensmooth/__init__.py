@@ -65,7 +65,16 @@ _HOME = {
     ),
     "gensmooth.search": "Bounds GradientEstimate RandomSearch SearchState StepInfo",
 }
-_MODULES = "directions estimators evaluators methods optimizers search streams theory".split()
+_MODULES = (
+    "directions",
+    "estimators",
+    "evaluators",
+    "methods",
+    "optimizers",
+    "search",
+    "streams",
+    "theory",
+)
 _NAMES = {name: home for home, names in _HOME.items() for name in names.split()}
 
 __all__ = [

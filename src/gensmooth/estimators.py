@@ -61,7 +61,8 @@ class Estimator(ABC):
     ) -> int:
         """How many evaluations a step needs.
 
-        >>> ForwardDifference().evaluations(20), ForwardDifference().evaluations(20, samples="paired")
+        >>> estimator = ForwardDifference()
+        >>> estimator.evaluations(20), estimator.evaluations(20, samples="paired")
         (21, 40)
         """
         return len(self.points(num_directions, samples)) * num_samples
@@ -87,7 +88,7 @@ class OnePoint(Estimator):
             )
 
     def points(self, num_directions: int, samples: Samples | None) -> list[tuple[int, int]]:  # noqa: ARG002
-        """x + c ε_l for each l."""
+        """X + c ε_l for each l."""
         if self.baseline == "others" and num_directions < 2:
             raise ValueError("baseline='others' needs at least 2 directions, but there is 1.")
         return [(direction, 1) for direction in range(num_directions)]
@@ -138,7 +139,7 @@ class Antithetic(Estimator):
     """
 
     def points(self, num_directions: int, samples: Samples | None) -> list[tuple[int, int]]:  # noqa: ARG002
-        """x + c ε_l, x − c ε_l for each l."""
+        """X + c ε_l, x − c ε_l for each l."""
         return [(direction, side) for direction in range(num_directions) for side in (1, -1)]
 
     def differences(self, means: NDArray[np.float64], num_directions: int) -> Differences:

@@ -11,8 +11,8 @@ from typing import Any, Literal, NamedTuple, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gensmooth import estimators, optimizers, streams
-from gensmooth.directions import Directions, Draw, Shrunk
+from gensmooth import estimators, kernels, optimizers, streams
+from gensmooth.directions import Directions, Draw, Shrunk, check_directions
 from gensmooth.estimators import SAMPLE_MODES, Estimator, ForwardDifference, Plan, Samples
 from gensmooth.streams import Purpose
 
@@ -230,7 +230,7 @@ class RandomSearch:
     directions: Directions
     num_directions: int
     spacing: float
-    estimator: Estimator = ForwardDifference()
+    estimator: Estimator = field(default_factory=ForwardDifference)
     optimizer: optimizers.Optimizer = field(default_factory=lambda: optimizers.sgd(0.01))
     samples: Samples | None = None
     num_samples: int = 1
@@ -241,10 +241,7 @@ class RandomSearch:
     threads: int = 1
 
     def __post_init__(self) -> None:
-        if not isinstance(self.directions, Directions):
-            raise TypeError(
-                f"`directions` must be directions, such as gs.Gaussian(), not {self.directions!r}."
-            )
+        check_directions(self.directions)
         _check_count("num_directions", self.num_directions)
         _check_count("num_samples", self.num_samples)
         _check_count("threads", self.threads)
@@ -310,12 +307,12 @@ class RandomSearch:
     def estimate(self, batch: Batch, values: ArrayLike) -> GradientEstimate:
         """The gradient estimate from the values of a batch, without a step."""
         v = self._values(batch, values)
-        delta, value = self.estimator.differences(
-            v.reshape(-1, self.num_samples).mean(axis=1), self.num_directions
-        )
+        means = v if self.num_samples == 1 else v.reshape(-1, self.num_samples).mean(axis=1)
+        delta, value = self.estimator.differences(means, self.num_directions)
+        used = len(delta)
         kept = np.isfinite(delta)
-        used = int(np.count_nonzero(kept))
-        if used < len(delta):
+        if not kept.all():
+            used = int(np.count_nonzero(kept))
             self._check_failures(batch, v, used)
             delta = np.where(kept, delta, 0.0)
         draw = batch.draw
@@ -325,7 +322,7 @@ class RandomSearch:
         if used > 1:
             # tr Cov(mean) = (Σ‖g_l‖² − L‖ḡ‖²) / (L (L−1))
             mean2 = _norm2(gradient)
-            spread = float(per_direction**2 @ lengths2) - used * mean2
+            spread = float((per_direction**2 * lengths2).sum()) - used * mean2
             error = math.sqrt(max(spread, 0.0) / (used * (used - 1)))
         return GradientEstimate(gradient, value, error, len(v), len(delta) - used)
 
@@ -347,8 +344,10 @@ class RandomSearch:
             )
         found = self.estimate(batch, values)
         raw = np.asarray(values, np.float64).reshape(-1)
-        order = np.where(np.isfinite(raw), -raw if self.maximize else raw, np.inf)
-        best = int(np.argmin(order))
+        best = int(raw.argmax() if self.maximize else raw.argmin())
+        if found.dropped:
+            order = np.where(np.isfinite(raw), -raw if self.maximize else raw, np.inf)
+            best = int(order.argmin())
         norm = math.sqrt(_norm2(found.gradient))
         x, optimizer, size, diverged = self._step(state, found.gradient)
         directions = state.directions
@@ -388,8 +387,7 @@ class RandomSearch:
             bounds = self._bounds_of(x)
             if bounds is not None:
                 np.clip(moved, bounds.lower, bounds.upper, out=moved)
-            length2 = _norm2(moved.reshape(-1))
-            size2 = _norm2((moved - x).reshape(-1))
+            length2, size2 = kernels.on_directions().step_lengths(x.reshape(-1), moved.reshape(-1))
         if not math.isfinite(length2 + size2):
             why = f"step {state.step} would have made the parameters non-finite or overflow"
             return x, state.optimizer, float("inf"), why
@@ -446,7 +444,7 @@ def as_parameters(x0: ArrayLike) -> Array:
     x = np.array(x0)
     if x.dtype.kind in "iub":
         x = x.astype(np.float64)
-    if x.dtype not in (np.float32, np.float64):
+    if x.dtype.name not in ("float32", "float64"):
         raise TypeError(f"`x0` must be numbers in float32 or float64, but its dtype is {x.dtype}.")
     if x.size == 0:
         raise ValueError("`x0` must have at least one entry, but is empty.")
@@ -487,11 +485,9 @@ def as_bounds(bounds: Any, x: Array) -> Bounds:
 
 
 def _norm2(v: Array) -> float:
-    from gensmooth.kernels.laws import dot
-
-    return float(dot(v, v))
+    return float(kernels.on_directions().dot(v, v))
 
 
-def _check_count(name: str, value: int) -> None:
+def _check_count(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise ValueError(f"`{name}` must be a whole number of at least 1, but is {value!r}.")

@@ -13,8 +13,12 @@ SC 2011) share this addressing:
 
 import secrets
 from enum import IntEnum
+from operator import index as as_index
+from typing import SupportsIndex
 
 import numpy as np
+
+TILE = 2048  # entries of a direction that the kernels make together, from one range of counters
 
 _WORD = 0xFFFFFFFF
 
@@ -32,15 +36,16 @@ class Purpose(IntEnum):
     TEST = 8  # test sets and test evaluations
 
 
-def check_seed(seed: int | None) -> int:
+def check_seed(seed: object) -> int:
     """Return a valid 64-bit seed, drawing one from the operating system when ``seed`` is None."""
     if seed is None:
         return secrets.randbits(63)
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
+    if isinstance(seed, bool) or not isinstance(seed, SupportsIndex):
         raise TypeError(f"`seed` must be an integer or None, but is {seed!r}.")
-    if not 0 <= seed < 2**64:
-        raise ValueError(f"`seed` must be in [0, 2**64), but is {seed}.")
-    return int(seed)
+    number = as_index(seed)
+    if not 0 <= number < 2**64:
+        raise ValueError(f"`seed` must be in [0, 2**64), but is {number}.")
+    return number
 
 
 def key_and_counter(seed: int, purpose: Purpose, step: int) -> tuple[int, int, int, int]:

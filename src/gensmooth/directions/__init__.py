@@ -1,6 +1,6 @@
 """Directions: how the L perturbations of a step are chosen."""
 
-from gensmooth.directions.base import Directions, NoClosedForm
+from gensmooth.directions.base import Directions, NoClosedForm, check_directions
 from gensmooth.directions.draw import Draw
 from gensmooth.directions.guided import Guided
 from gensmooth.directions.iid import IID, Bernoulli, Gaussian
@@ -20,5 +20,6 @@ __all__ = [
     "OrthogonalBernoulli",
     "Shrunk",
     "Sphere",
+    "check_directions",
     "shrunk",
 ]

@@ -12,6 +12,12 @@ from gensmooth.directions.draw import Draw
 State = tuple[Any, ...]
 
 
+def check_directions(given: object) -> None:
+    """Refuse what is not directions, with a hint at what is."""
+    if not isinstance(given, Directions):
+        raise TypeError(f"`directions` must be directions, such as gs.Gaussian(), not {given!r}.")
+
+
 class NoClosedForm(ValueError):  # noqa: N818 (it is a statement, raised as one)
     """The family's mean squared error has no closed form, so it cannot be shrunk optimally."""
 

@@ -8,13 +8,14 @@ unless a caller asks for the block (or the law itself is one, as orthogonal rows
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from itertools import pairwise
 from typing import Any, Protocol, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gensmooth import streams
-from gensmooth.streams import Purpose
+from gensmooth import kernels, streams
+from gensmooth.streams import TILE, Purpose
 
 Array = NDArray[Any]
 
@@ -71,36 +72,37 @@ class KernelDraw:
 
     def block(self) -> Array:
         """See :meth:`Draw.block`."""
-        from gensmooth.kernels import laws
-
         out = np.empty((self.num_directions, self.dim), self.dtype)
-        self._over_tiles(out.size, laws.fill, out)
+        self._over_tiles(out.size, kernels.on_directions().fill, out)
         return out
 
     def perturb(self, x: Array, directions: Array, spacings: Array, out: Array) -> Array:
         """See :meth:`Draw.perturb`."""
-        from gensmooth.kernels import laws
-
-        self._over_tiles(out.size, laws.perturb, x, directions, spacings.astype(self.dtype), out)
+        self._over_tiles(
+            out.size,
+            kernels.on_directions().perturb,
+            x,
+            directions,
+            spacings.astype(self.dtype),
+            out,
+        )
         return out
 
     def combine(self, weights: NDArray[np.float64]) -> tuple[Array, NDArray[np.float64]]:
         """See :meth:`Draw.combine`."""
-        from gensmooth.kernels import laws
-
         out = np.empty(self.dim, self.dtype)
         squares = np.empty((_tiles(self.dim), self.num_directions))
         size = self.dim * self.num_directions
-        self._over_tiles(size, laws.combine, weights.astype(self.dtype), out, squares)
+        self._over_tiles(
+            size, kernels.on_directions().combine, weights.astype(self.dtype), out, squares
+        )
         return out, squares.sum(axis=0)
 
     def squared_lengths(self) -> NDArray[np.float64]:
         """``‖ε_l‖²`` for each direction."""
-        from gensmooth.kernels import laws
-
         squares = np.empty((_tiles(self.dim), self.num_directions))
         size = self.dim * self.num_directions
-        self._over_tiles(size, laws.squared_lengths, self.dim, squares)
+        self._over_tiles(size, kernels.on_directions().squared_lengths, self.dim, squares)
         return squares.sum(axis=0)
 
     def rescaled(
@@ -121,12 +123,12 @@ class KernelDraw:
             return
         cuts = [tiles * i // self.threads for i in range(self.threads + 1)]
         with ThreadPoolExecutor(self.threads) as pool:
-            list(
-                pool.map(
-                    lambda piece: kernel(self.law, *piece, *arguments),
-                    zip(cuts[:-1], cuts[1:], strict=True),
-                )
-            )
+            pieces = [
+                pool.submit(kernel, self.law, first, last, *arguments)
+                for first, last in pairwise(cuts)
+            ]
+        for piece in pieces:
+            piece.result()
 
 
 @final
@@ -199,10 +201,8 @@ class QuantileDraw:
 
     def _entries(self, first: int, rows: int, start: int, stop: int) -> Array:
         """Entries ``start … stop`` of some directions; ``start`` is a multiple of the chunk."""
-        from gensmooth.kernels import laws
-
         uniforms = np.empty((rows, stop - start))
-        laws.uniforms(self.key, first, start // laws.TILE, uniforms)
+        kernels.on_directions().uniforms(self.key, first, start // TILE, uniforms)
         return (self.scale * self.quantile(uniforms)).astype(self.dtype)
 
 
@@ -215,10 +215,8 @@ def streamed(
     kind: int, key: Array, num_directions: int, dim: int, dtype: np.dtype[Any], scale: float = 1.0
 ) -> KernelDraw:
     """Independent rows of signs or normals, each entry times ``scale``."""
-    from gensmooth.kernels.laws import Law
-
     nothing = _nothing(dtype)
-    law = Law(
+    law = kernels.on_directions().Law(
         kind,
         key,
         np.full(num_directions, scale, dtype),
@@ -232,9 +230,8 @@ def streamed(
 
 def dense(block: Array, dim: int) -> KernelDraw:
     """Directions that lie in memory."""
-    from gensmooth.kernels import laws
-
     n, dtype = len(block), block.dtype
+    laws = kernels.on_directions()
     law = laws.Law(
         laws.DENSE,
         np.zeros(4, np.uint64),
@@ -248,7 +245,7 @@ def dense(block: Array, dim: int) -> KernelDraw:
 
 
 def _tiles(dim: int) -> int:
-    return -(-dim // 2048)
+    return -(-dim // TILE)
 
 
 @cache

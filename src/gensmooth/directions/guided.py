@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
-from gensmooth import theory
+from gensmooth import kernels, theory
 from gensmooth.directions.base import Directions, NoClosedForm, State
 from gensmooth.directions.draw import KernelDraw, stream_key, streamed
 from gensmooth.streams import Purpose
@@ -90,9 +90,8 @@ class Guided(Directions):
         dtype: np.dtype[Any],
     ) -> KernelDraw:
         """See :meth:`Directions.draw`."""
-        from gensmooth.kernels import bases, laws
-
         assert isinstance(state, GuidedState)
+        laws = kernels.on_directions()
         key = stream_key(seed, Purpose.DIRECTION, step)
         k = len(state.gram)
         if k < self._length(dim):
@@ -101,7 +100,7 @@ class Guided(Directions):
         # ε = √(α/d) z + √((1−α)/k) U z',  z' ~ N(0, I_k),  U z' = Gᵀ (coefficients of z')
         guide = stream_key(seed, Purpose.GUIDE, step)
         normals = streamed(laws.NORMAL, guide, num_directions, k, np.dtype(np.float64)).block()
-        rank = bases.guiding_coefficients(state.gram, normals, _CUTOFF)
+        rank = kernels.on_bases().guiding_coefficients(state.gram, normals, _CUTOFF)
         share = 1 - self.alpha if rank else 0.0
         isotropic = streamed(
             laws.GUIDED, key, num_directions, dim, dtype, math.sqrt((1 - share) / dim)
@@ -111,8 +110,6 @@ class Guided(Directions):
 
     def update(self, state: State, gradient: NDArray[Any]) -> GuidedState:
         """Append an estimate and one row of inner products; forget the oldest."""
-        from gensmooth.kernels.laws import dots
-
         assert isinstance(state, GuidedState)
         k = self._length(len(gradient))
         log, start, gram = state
@@ -127,11 +124,11 @@ class Guided(Directions):
         log.filled = end + 1
         grown = np.empty((len(gram) + 1, len(gram) + 1))
         grown[:-1, :-1] = gram
-        dots(log.rows[start : end + 1], gradient, grown[-1])
+        kernels.on_directions().dots(log.rows[start : end + 1], gradient, grown[-1])
         grown[:, -1] = grown[-1]
         return GuidedState(log, start, grown)
 
-    def moments(self, dim: int, num_directions: int) -> theory.Moments:
+    def moments(self, dim: int, num_directions: int) -> theory.Moments:  # noqa: ARG002
         """Refuses."""
         raise NoClosedForm(
             "Guided ES has no closed-form error: it depends on how well the past estimates "

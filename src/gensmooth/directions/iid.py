@@ -13,7 +13,7 @@ from typing import Any, Protocol, final
 import numpy as np
 from numpy.typing import NDArray
 
-from gensmooth import theory
+from gensmooth import kernels, theory
 from gensmooth.directions.base import Directions, NoClosedForm, State
 from gensmooth.directions.draw import Draw, KernelDraw, QuantileDraw, stream_key, streamed
 from gensmooth.streams import Purpose
@@ -39,10 +39,8 @@ class Gaussian(Directions):
         dtype: np.dtype[Any],
     ) -> KernelDraw:
         """See :meth:`Directions.draw`."""
-        from gensmooth.kernels.laws import NORMAL
-
         key = stream_key(seed, Purpose.DIRECTION, step)
-        return streamed(NORMAL, key, num_directions, dim, dtype)
+        return streamed(kernels.on_directions().NORMAL, key, num_directions, dim, dtype)
 
     def moments(self, dim: int, num_directions: int) -> theory.Moments:
         """See :meth:`Directions.moments`."""
@@ -91,11 +89,11 @@ class Bernoulli(Directions):
         dtype: np.dtype[Any],
     ) -> Draw:
         """See :meth:`Directions.draw`."""
-        from gensmooth.kernels.laws import SIGNS
-
         key = stream_key(seed, Purpose.DIRECTION, step)
         if self.p == 0.5:
-            return streamed(SIGNS, key, num_directions, dim, dtype, 0.5 / self.divisor)
+            return streamed(
+                kernels.on_directions().SIGNS, key, num_directions, dim, dtype, 0.5 / self.divisor
+            )
         return QuantileDraw(
             lambda u: np.where(u < self.p, 1 - self.p, -self.p),
             key,

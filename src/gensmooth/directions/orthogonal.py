@@ -11,7 +11,7 @@ from typing import Any, Literal, final, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from gensmooth import theory
+from gensmooth import kernels, theory
 from gensmooth.directions.base import Directions, State
 from gensmooth.directions.draw import KernelDraw, dense, stream_key, streamed
 from gensmooth.streams import Purpose, generator
@@ -50,14 +50,11 @@ class Orthogonal(Directions):
         dtype: np.dtype[Any],
     ) -> KernelDraw:
         """See :meth:`Directions.draw`."""
-        from gensmooth.kernels.bases import gram_schmidt
-        from gensmooth.kernels.laws import NORMAL
-
         key = stream_key(seed, Purpose.DIRECTION, step)
-        block = streamed(NORMAL, key, num_directions, dim, dtype).block()
+        block = streamed(kernels.on_directions().NORMAL, key, num_directions, dim, dtype).block()
         length = math.sqrt(dim) if self.lengths == "equal" else 0.0
         for start in range(0, num_directions, dim):
-            if not gram_schmidt(block[start : start + dim], length):
+            if not kernels.on_bases().gram_schmidt(block[start : start + dim], length):
                 raise FloatingPointError(
                     f"{num_directions} Gaussian rows of length {dim} came out numerically "
                     f"dependent in {np.dtype(dtype).name} (seed {seed}, step {step}): use float64, "
@@ -95,8 +92,6 @@ class OrthogonalBernoulli(Directions):
         dtype: np.dtype[Any],
     ) -> KernelDraw:
         """See :meth:`Directions.draw`."""
-        from gensmooth.kernels.laws import SIGNS
-
         order = 1 << (dim - 1).bit_length()
         group = np.arange(num_directions) // order
         rows = np.concatenate(
@@ -106,7 +101,7 @@ class OrthogonalBernoulli(Directions):
             ]
         )
         key = stream_key(seed, Purpose.SIGNS, step)
-        plain = streamed(SIGNS, key, num_directions, dim, dtype)
+        plain = streamed(kernels.on_directions().SIGNS, key, num_directions, dim, dtype)
         return KernelDraw(plain.law._replace(stream=group.astype(np.uint64), row=rows), dim)
 
     def moments(self, dim: int, num_directions: int) -> theory.Moments:
@@ -123,8 +118,8 @@ def _distinct_rows(order: int, count: int, seed: int, step: int, group: int) -> 
     rng = generator(seed, Purpose.ROWS, step=step, index=group)
     picks = rng.integers(np.arange(count), order)  # pick i ~ U{i, …, order−1}
     moved: dict[int, int] = {}
-    rows = np.empty(count, np.int64)
-    for i, pick in enumerate(picks.tolist()):
-        rows[i] = moved.get(pick, pick)
+    rows: list[int] = []
+    for i, pick in enumerate(map(int, picks)):
+        rows.append(moved.get(pick, pick))
         moved[pick] = moved.get(i, i)
-    return rows
+    return np.array(rows, np.int64)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gensmooth import theory
-from gensmooth.directions.base import Directions, State
+from gensmooth.directions.base import Directions, State, check_directions
 from gensmooth.directions.draw import Draw
 
 Scale = Literal["direction", "estimate"]
@@ -104,8 +104,7 @@ def shrunk(directions: Directions, *, scale: Scale = "direction") -> Shrunk:
     >>> shrunk(Gaussian()).resolve(dim=100, num_directions=20).factor == 20 / (20 + 100 + 1)
     True
     """
-    if not isinstance(directions, Directions):
-        raise TypeError(f"`directions` must be directions, such as Gaussian(), not {directions!r}.")
+    check_directions(directions)
     if scale not in get_args(Scale):
         raise ValueError(f"`scale` must be 'direction' or 'estimate', but is {scale!r}.")
     directions.moments(1, 1)  # refuses here, before a run has begun

@@ -6,7 +6,7 @@ from typing import Any, final
 
 import numpy as np
 
-from gensmooth import theory
+from gensmooth import kernels, theory
 from gensmooth.directions.base import Directions, State
 from gensmooth.directions.draw import KernelDraw, stream_key, streamed
 from gensmooth.streams import Purpose
@@ -33,10 +33,8 @@ class Sphere(Directions):
         dtype: np.dtype[Any],
     ) -> KernelDraw:
         """See :meth:`Directions.draw`."""
-        from gensmooth.kernels.laws import NORMAL
-
         key = stream_key(seed, Purpose.DIRECTION, step)
-        normals = streamed(NORMAL, key, num_directions, dim, dtype)
+        normals = streamed(kernels.on_directions().NORMAL, key, num_directions, dim, dtype)
         scale = (math.sqrt(dim) / np.sqrt(normals.squared_lengths())).astype(dtype)
         return KernelDraw(normals.law._replace(scale=scale), dim)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,7 +86,9 @@ class Objective:
         return values
 
 
-class Where(NamedTuple):
+@final
+@dataclass(frozen=True)
+class Where:
     """Which evaluation an error message speaks of."""
 
     batch: Batch
@@ -103,19 +105,20 @@ class Where(NamedTuple):
         """A float, or an error that says what came instead."""
         if isinstance(value, float):  # the common case, NumPy's float64 included
             return value
-        if isinstance(value, np.ndarray) and value.shape not in ((), (1,)):
-            raise self.error(
-                f"must return one number, but returned an array of shape {value.shape} "
-                "(for many points a call, pass vectorized=True)"
-            )
         if value is None:
             raise self.error("returned None: does it end without `return`?")
-        if isinstance(value, str | bytes):
-            raise self.error(f"must return a number, but returned {_show(value)}")
         try:
-            return float(np.asarray(value).reshape(-1)[0]) if np.ndim(value) else float(value)
-        except (TypeError, ValueError, IndexError):
+            if isinstance(value, str | bytes):
+                raise TypeError
+            array: NDArray[np.float64] = np.asarray(value, np.float64)
+        except (TypeError, ValueError):
             raise self.error(f"must return a number, but returned {_show(value)}") from None
+        if array.size != 1:
+            raise self.error(
+                f"must return one number, but returned an array of shape {array.shape} "
+                "(for many points a call, pass vectorized=True)"
+            )
+        return float(array.reshape(-1)[0])
 
 
 def _show(value: Any) -> str:

@@ -1,3 +1,6 @@
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
+# pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
 """Orthogonal bases in a fixed order of operations: Gram–Schmidt of rows, and Guided ES's basis.
 
 Everything here is a few dozen rows of length d, so the work is the inner products; those run in
@@ -62,7 +65,7 @@ def _cholesky_inverse(gram):
 
 @njit(nogil=True, error_model="numpy")
 def _apply_lower(transform, rows):
-    """rows ← transform · rows for a lower triangle, in place, last row first."""
+    """Rows ← transform · rows for a lower triangle, in place, last row first."""
     number, dim = rows.shape
     panel = np.empty((number, _PANEL), rows.dtype)
     for start in range(0, dim, _PANEL):

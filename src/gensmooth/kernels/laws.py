@@ -1,3 +1,6 @@
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
+# pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
 """What a direction is, and the three things one can ask of it.
 
 A :class:`Law` says how the tiles of the L directions of one step are made. Given a law, the
@@ -15,13 +18,13 @@ import numpy as np
 from numba import njit
 
 from gensmooth.kernels.tiles import (
-    TILE,
     expand_signs,
     hadamard_words,
     normal_tile,
     sign_words,
     uniform_tile,
 )
+from gensmooth.streams import TILE
 
 SIGNS, NORMAL, DENSE, GUIDED = 0, 1, 2, 3
 
@@ -68,7 +71,7 @@ def _tile(law, z, words, index, tile, start, count):
 
 @njit(nogil=True, error_model="numpy")
 def _add_rows(z, count, rows, start, weights):
-    """z += Σ_m weights[m] · rows[m], in the order of m, four rows a pass to spare memory traffic.
+    """Z += Σ_m weights[m] · rows[m], in the order of m, four rows a pass to spare memory traffic.
 
     Pieces of 512 entries keep 50 rows of the history in the second-level cache.
     """
@@ -184,6 +187,23 @@ def dot(a, b):
     for start in range(0, len(a), TILE):
         total += _dot(a, b, start, min(TILE, len(a) - start), lanes)
     return total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def step_lengths(before, after):
+    """‖after‖² and ‖after − before‖² in a fixed order."""
+    lanes = np.zeros((2, 16))
+    whole = len(before) - len(before) % 16
+    for i in range(0, whole, 16):
+        for j in range(16):
+            now = np.float64(after[i + j])
+            lanes[0, j] += now * now
+            lanes[1, j] += (now - np.float64(before[i + j])) ** 2
+    for i in range(whole, len(before)):
+        now = np.float64(after[i])
+        lanes[0, i - whole] += now * now
+        lanes[1, i - whole] += (now - np.float64(before[i])) ** 2
+    return lanes[0].sum(), lanes[1].sum()
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -1,3 +1,6 @@
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
+# pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
 """Philox4x32-10 (Salmon et al., SC 2011) for Numba, one call per counter.
 
 Words live in 64-bit integers with their upper half zero: the 32×32→64 product is then one vector

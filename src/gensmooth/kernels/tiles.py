@@ -1,3 +1,6 @@
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
+# pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
 """Tiles: 2048 consecutive entries of one direction, made from their address.
 
 A tile is the unit in which every kernel works: it stays in the first-level cache, its place in
@@ -17,8 +20,7 @@ from numba import njit
 from numba.extending import overload, register_jitable
 
 from gensmooth.kernels.philox import philox
-
-TILE = 2048
+from gensmooth.streams import TILE
 
 _ONE_BIT = np.uint32(1)
 _NO_BIT = np.uint32(0)
@@ -202,7 +204,7 @@ def normal_tile(z, count, tile, index, c2, c3, k0, k1):
 
 
 @overload(normal_tile, jit_options={"error_model": "numpy", "nogil": True})
-def _normal_tile(z, count, tile, index, c2, c3, k0, k1):
+def _normal_tile(z, count, tile, index, c2, c3, k0, k1):  # noqa: ARG001
     impl = _normals32 if z.dtype.bitwidth == 32 else _normals64
 
     def call(z, count, tile, index, c2, c3, k0, k1):
