@@ -38,20 +38,20 @@ METHODS: dict[str, Method] = {
     "gs-shrinkage": Method(lambda: shrunk(Gaussian()), "GS-shrinkage", "N(0, v*)", True),
     "bes-shrinkage": Method(lambda: shrunk(Bernoulli()), "BeS-shrinkage", "±√v*, fair coin", True),
     "orthogonal-es": Method(
-        lambda: Orthogonal("residual"), "Orthogonal ES", "Gram–Schmidt of N(0, I) rows", True
+        lambda: Orthogonal("residual"), "Orthogonal ES", "Gram–Schmidt of N(0, I)", True
     ),
     "guided-es": Method(Guided, "Guided ES", "N(0, αI/d + (1−α)UUᵀ/k)", True),
-    "sphere": Method(Sphere, "Sphere", "uniform on the sphere of radius √d"),
-    "orthogonal": Method(Orthogonal, "Orthogonal", "orthogonal rows of length √d"),
-    "orthogonal-bes": Method(OrthogonalBernoulli, "Orthogonal BeS", "Hadamard rows × random signs"),
+    "sphere": Method(Sphere, "Sphere", "sphere of radius √d"),
+    "orthogonal": Method(Orthogonal, "Orthogonal", "orthogonal, length √d"),
+    "orthogonal-bes": Method(OrthogonalBernoulli, "Orthogonal BeS", "Hadamard × random signs"),
     "sphere-shrinkage": Method(lambda: shrunk(Sphere()), "Sphere-shrinkage", "sphere, shrunk"),
     "orthogonal-shrinkage": Method(
-        lambda: shrunk(Orthogonal()), "Orthogonal-shrinkage", "orthogonal rows, shrunk"
+        lambda: shrunk(Orthogonal()), "Orthogonal-shrinkage", "orthogonal, shrunk"
     ),
     "orthogonal-bes-shrinkage": Method(
         lambda: shrunk(OrthogonalBernoulli()),
         "Orthogonal-BeS-shrinkage",
-        "Hadamard rows × random signs, shrunk",
+        "Hadamard × signs, shrunk",
     ),
 }
 

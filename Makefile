@@ -1,0 +1,44 @@
+# `make demo` and `make test` do all of their own set-up: only Python 3.11+ and make are needed.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+OUT ?= demo
+
+.PHONY: help demo test lint types check format bench clean
+help:
+	@echo "make demo    run the main job and write a report to look at"
+	@echo "make test    run the tests"
+	@echo "make check   tests, lint and types, as CI does"
+	@echo "make bench   the benchmark tables (installs the peers it compares with)"
+	@echo "make format  format the code"
+	@echo "make clean   remove what the above made"
+
+$(VENV)/installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "gensmooth needs Python 3.11 or newer; $(PYTHON) is `$(PYTHON) --version`. Try: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[all,test,lint]'
+	@touch $@
+
+demo: $(VENV)/installed
+	$(BIN)/python examples/six_methods.py --out $(OUT)
+
+test: $(VENV)/installed
+	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+lint: $(VENV)/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/installed
+	$(BIN)/pyright
+
+check: lint types test
+
+format: $(VENV)/installed
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) .venv-peers demo .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,94 @@
+"""What a benchmark found: rows for a terminal, and groups of rows in a JSON file."""
+
+import json
+import os
+import platform
+from dataclasses import asdict, dataclass
+from datetime import date
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.timing import Spread
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table.
+
+    Attributes:
+        what: What is measured.
+        measured: The number, with its quartiles; ``None`` when there is none.
+        unit: What the number counts, such as "× NumPy".
+        bar: What it must reach; ``None`` when the row is there to be read only.
+        at_least: Whether the bar is a lower limit.
+        note: Words in place of a missing number, or beside it.
+    """
+
+    what: str
+    measured: Spread | None
+    unit: str = ""
+    bar: float | None = None
+    at_least: bool = False
+    note: str = ""
+
+    @property
+    def ok(self) -> bool | None:
+        """Whether the bar is reached; ``None`` when there is no bar or no number."""
+        if self.bar is None or self.measured is None:
+            return None
+        value = self.measured.median
+        return value >= self.bar if self.at_least else value <= self.bar
+
+    def cells(self) -> tuple[str, str, str, str]:
+        """What, measured, must reach, ok."""
+        measured = self.note
+        if self.measured is not None:
+            median, low, high = self.measured
+            around = "" if low == high else f" ({low:.3g}–{high:.3g})"
+            measured = f"{median:.3g}{around} {self.unit}"
+            measured += f", {self.note}" if self.note else ""
+        bar = "" if self.bar is None else f"{'≥' if self.at_least else '≤'} {self.bar:g}"
+        ok = {True: "yes", False: "NO", None: ""}[self.ok]
+        return self.what, measured, bar, ok
+
+
+def show(rows: list[Row], title: str) -> None:
+    """Print the table."""
+    table = Table(title=title, title_justify="left")
+    for name in ("what", "measured", "must reach", "ok"):
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        style = "red" if row.ok is False else None
+        table.add_row(*row.cells(), style=style)
+    Console(width=None if os.isatty(1) else 140).print(table)
+
+
+def save(path: Path, groups: dict[str, list[Row]], command: str, packages: list[str]) -> None:
+    """Write groups of rows; groups of the file that were not measured now stay as they are."""
+    known = load(path) if path.exists() else {}
+    for name, rows in groups.items():
+        if name in known and all(row.measured is None for row in rows):
+            continue  # nothing installed to measure it with: keep what is known
+        known[name] = {
+            "command": command,
+            "date": date.today().isoformat(),
+            "machine": machine(packages),
+            "rows": [asdict(row) for row in rows],
+        }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(known, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def load(path: Path) -> dict[str, dict[str, Any]]:
+    """The groups of a file, their rows as :class:`Row`."""
+    groups = json.loads(path.read_text(encoding="utf-8"))
+    for group in groups.values():
+        group["rows"] = [
+            Row(**{**row, "measured": row["measured"] and Spread(*row["measured"])})
+            for row in group["rows"]
+        ]
+    return groups
