@@ -6,9 +6,10 @@ Run it with: python examples/six_methods.py --out demo
 import argparse
 from pathlib import Path
 
-import gensmooth as gs
 import matplotlib.pyplot as plt
 import numpy as np
+
+import gensmooth as gs
 
 PAPER = [name for name, entry in gs.METHODS.items() if entry.in_paper]
 SEEDS = 5
@@ -35,7 +36,7 @@ def runs(method):
             optimizer=gs.adam(0.02),
             max_steps=300,
             budget=100_000,
-            callback=lambda info, state, curve=curve: curve.append(scales @ (state.x - 1) ** 2),
+            callback=lambda _, state, curve=curve: curve.append(scales @ (state.x - 1) ** 2),
             seed=seed,
         )
         curves.append(curve)

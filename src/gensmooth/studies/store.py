@@ -1,0 +1,150 @@
+"""Where runs are kept: a folder per run, named by the hash of its configuration (C6).
+
+``config.json`` says what was run; ``metrics.jsonl`` has one line a round and a last line that
+closes the record with its score and a checksum. A run's folder appears whole (written aside, then
+renamed) or not at all, so a kill at any instant costs the runs in flight and nothing else.
+"""
+
+import json
+import math
+import os
+import shutil
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from gensmooth.studies.spec import FORMAT, Record, RunSpec
+
+_STUDY_FILE = "study.json"
+
+
+class StoreError(RuntimeError):
+    """The output folder cannot be used; the message says why and what to do."""
+
+
+class Loaded(NamedTuple):
+    """What a look into the store found.
+
+    Attributes:
+        records: Finished runs by key.
+        damaged: Keys whose record cannot be read and will be made again.
+    """
+
+    records: dict[str, Record]
+    damaged: list[str]
+
+
+class Store:
+    """The runs of one study below one folder."""
+
+    def __init__(self, folder: Path, study: str) -> None:
+        self.folder = folder
+        self.runs = folder / "runs"
+        self.study = study
+        self._claim()
+
+    def load(self, specs: Iterable[RunSpec]) -> Loaded:
+        """The finished ones of some runs."""
+        records: dict[str, Record] = {}
+        damaged: list[str] = []
+        for spec in specs:
+            where = self.runs / spec.key
+            if not where.exists():
+                continue
+            try:
+                records[spec.key] = _read(where, spec)
+            except (OSError, ValueError, KeyError, TypeError):
+                damaged.append(spec.key)
+        return Loaded(records, damaged)
+
+    def save(self, spec: RunSpec, record: Record) -> None:
+        """Keep a finished run."""
+        final = self.runs / spec.key
+        aside = self.runs / f".{spec.key}.{os.getpid()}"
+        try:
+            aside.mkdir(parents=True, exist_ok=True)
+            config = {"format": FORMAT, "study": spec.study, "config": spec.config}
+            (aside / "config.json").write_text(json.dumps(config, indent=1, sort_keys=True))
+            (aside / "metrics.jsonl").write_text(_lines(record))
+            if final.exists():  # a damaged record makes way for the new one
+                shutil.rmtree(final)
+            aside.rename(final)
+        except OSError as error:
+            shutil.rmtree(aside, ignore_errors=True)
+            raise StoreError(
+                f"Could not write a run to {self.runs}: {error.strerror or error}. What is "
+                "finished is kept: make room and run the same command again."
+            ) from error
+
+    def _claim(self) -> None:
+        """Make the folder ours, or refuse one that belongs to something else."""
+        mark = self.folder / _STUDY_FILE
+        ours = {"program": "gensmooth", "study": self.study, "format": FORMAT}
+        if mark.exists():
+            try:
+                found: dict[str, Any] = json.loads(mark.read_text())
+            except (OSError, ValueError) as error:
+                raise StoreError(
+                    f"{mark} cannot be read ({error}): choose another --out."
+                ) from error
+            if found != ours:
+                raise StoreError(
+                    f"{self.folder} belongs to study {found.get('study')!r}, format "
+                    f"{found.get('format')}, not to {self.study!r}, format {FORMAT}: choose "
+                    "another --out."
+                )
+        elif self.folder.exists() and any(self.folder.iterdir()):
+            raise StoreError(
+                f"{self.folder} is not empty and not a study's folder: choose another --out."
+            )
+        try:
+            self.runs.mkdir(parents=True, exist_ok=True)
+            if not mark.exists():
+                mark.write_text(json.dumps(ours))
+        except OSError as error:
+            raise StoreError(f"Could not make {self.folder}: {error.strerror or error}.") from error
+        for left in self.runs.glob(".*"):  # of a killed process
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _lines(record: Record) -> str:
+    """A record as lines; numbers survive to the last bit, infinities as words."""
+    names = list(record.series)
+    rounds = zip(*(record.series[name] for name in names), strict=True)
+    body = [
+        json.dumps({"round": i, **dict(zip(names, map(_plain, row), strict=True))})
+        for i, row in enumerate(rounds)
+    ]
+    text = "".join(f"{line}\n" for line in body)
+    end = {
+        "end": True,
+        "names": names,
+        "final": _plain(record.final),
+        "diverged": record.diverged,
+        "seconds": record.seconds,
+        "crc32": zlib.crc32(text.encode()),
+    }
+    return f"{text}{json.dumps(end)}\n"
+
+
+def _read(where: Path, spec: RunSpec) -> Record:
+    config = json.loads((where / "config.json").read_text())["config"]
+    if config != json.loads(json.dumps(spec.config)):
+        raise ValueError("configuration differs")
+    body, _, last = (where / "metrics.jsonl").read_text().rstrip("\n").rpartition("\n")
+    end = json.loads(last)
+    text = f"{body}\n" if body else ""
+    if not end["end"] or zlib.crc32(text.encode()) != end["crc32"]:
+        raise ValueError("checksum differs")
+    rows = [json.loads(line) for line in body.splitlines()]
+    series = {name: [_number(row[name]) for row in rows] for name in end["names"]}
+    return Record(config, series, _number(end["final"]), end["diverged"], end["seconds"])
+
+
+def _plain(value: float) -> float | str:
+    return value if math.isfinite(value) else str(value)
+
+
+def _number(value: float | str) -> float:
+    return float(value)
