@@ -77,14 +77,15 @@ def save(path: Path, groups: dict[str, list[Row]], command: str, packages: list[
             "command": command,
             "date": date.today().isoformat(),
             "machine": machine(packages),
-            "rows": [asdict(row) for row in rows],
+            "rows": rows,
         }
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(known, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    text = json.dumps(known, indent=1, ensure_ascii=False, default=asdict)
+    path.write_text(text + "\n", encoding="utf-8")
 
 
 def load(path: Path) -> dict[str, dict[str, Any]]:
-    """The groups of a file, their rows as :class:`Row`."""
+    """The groups of a file: command, date, machine and rows."""
     groups = json.loads(path.read_text(encoding="utf-8"))
     for group in groups.values():
         group["rows"] = [
@@ -92,3 +93,19 @@ def load(path: Path) -> dict[str, dict[str, Any]]:
             for row in group["rows"]
         ]
     return groups
+
+
+def machine(packages: list[str]) -> str:
+    """The machine and the versions, in one line."""
+    cpu = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        names = [s.split(":")[1].strip() for s in info.read_text().splitlines() if "model name" in s]
+        cpu = names[0] if names else cpu
+    versions = [f"Python {platform.python_version()}"]
+    for package in packages:
+        try:
+            versions.append(f"{package} {version(package)}")
+        except PackageNotFoundError:
+            continue
+    return f"{cpu}, {os.cpu_count()} cores, {platform.system()}; {', '.join(versions)}"

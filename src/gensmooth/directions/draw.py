@@ -111,9 +111,9 @@ class KernelDraw:
         """See :meth:`Draw.rescaled`."""
         law = self.law
         if length != 1.0:
-            law = law._replace(
-                scale=law.scale * self.dtype.type(length), mix=law.mix * self.dtype.type(length)
-            )
+            size = self.dtype.type(length)
+            mix = law.mix * size if law.mix.size else law.mix
+            law = type(law)(*law[:2], law.scale * size, *law[3:-1], mix)
         return KernelDraw(law, self.dim, factor=self.factor * factor, threads=threads)
 
     def _over_tiles(self, size: int, kernel: Callable[..., None], *arguments: Any) -> None:

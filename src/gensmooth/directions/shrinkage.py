@@ -40,10 +40,7 @@ class Shrunk(Directions):
     def resolve(self, dim: int, num_directions: int) -> "Shrunk":
         """Fill in v."""
         base = self.base.resolve(dim, num_directions)
-        factor = self.factor
-        if factor is None:
-            factor = theory.optimal_scale(base.moments(dim, num_directions))
-        return replace(self, base=base, factor=factor)
+        return replace(self, base=base, factor=self._factor(dim, num_directions))
 
     def init(self, dim: int, dtype: np.dtype[Any]) -> State:
         """The state of what is scaled."""
@@ -82,9 +79,9 @@ class Shrunk(Directions):
         return self.base.kurtosis(dim, num_directions)
 
     def _factor(self, dim: int, num_directions: int) -> float:
-        factor = self.resolve(dim, num_directions).factor
-        assert factor is not None
-        return factor
+        if self.factor is not None:
+            return self.factor
+        return theory.optimal_scale(self.base.moments(dim, num_directions))
 
 
 def shrunk(directions: Directions, *, scale: Scale = "direction") -> Shrunk:

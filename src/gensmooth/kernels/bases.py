@@ -118,7 +118,7 @@ def gram_schmidt(rows, length):
         for i in range(number):
             transform[i] *= length if length > 0 else lengths[i]
         _apply_lower(transform.astype(rows.dtype), rows)
-        return bool(np.all(np.isfinite(lengths)))
+        return bool(np.all(lengths > 0))
     lengths = np.empty(number)
     if not _modified_gram_schmidt(rows, lengths):
         return False

@@ -33,6 +33,7 @@ def run_study(
         say: Where to say what a user should know.
     """
     study = find_study(name)
+    workers = 1 if study.alone else workers
     store = Store(folder, name)
     began = time.time()
     tuning = study.tuning(options)

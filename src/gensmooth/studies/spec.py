@@ -156,6 +156,7 @@ class Study(NamedTuple):
         reporting: The runs that are reported, given the choices.
         execute: Makes one run from its configuration.
         conclude: From the reporting records to the outcome.
+        alone: Whether its runs must not share the machine with each other, as timings.
     """
 
     name: str
@@ -164,3 +165,4 @@ class Study(NamedTuple):
     reporting: Callable[[Options, Sequence[Cell]], list[RunSpec]]
     execute: Callable[[Mapping[str, Any]], Record]
     conclude: Callable[[Options, Sequence[Record], Sequence[Cell]], Outcome]
+    alone: bool = False

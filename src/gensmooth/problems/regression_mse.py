@@ -1,0 +1,226 @@
+r"""The exact mean squared error of an estimate on linear regression, and the paper's Lemma.
+
+An estimate on N points is :math:`A\hat g + \frac c{2L}\sum_l\epsilon_l(\epsilon_l^\top\bar
+H\epsilon_l)` with the points' mean gradient :math:`\hat g` and mean Hessian :math:`\bar H`. Both
+terms are uncorrelated, so the MSE is a sum of three: the directions' error, the noise, and what
+the spacing adds. As the law of x does not change under rotations, the last one is known for every
+family of directions whose lengths and mutual angles are.
+"""
+
+from collections.abc import Callable
+from functools import singledispatch
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gensmooth import theory
+from gensmooth.directions import (
+    Bernoulli,
+    Directions,
+    Gaussian,
+    NoClosedForm,
+    Orthogonal,
+    OrthogonalBernoulli,
+    Shrunk,
+    Sphere,
+)
+from gensmooth.problems.regression_theory import gradient, hessian_squares, noise_trace
+
+Array = NDArray[np.float64]
+Estimator = Literal["forward", "antithetic"]
+SampleMode = Literal["shared", "paired"]
+
+
+class Prediction(NamedTuple):
+    r"""The MSE of an estimate as a function of θ: gradient · ‖∇F‖² + noise · tr Var + spacing."""
+
+    gradient: float
+    noise: float
+    spacing: float
+
+    def at(self, gradient_norm2: float, noise_trace: float) -> float:
+        """The MSE where the gradient and the noise have these sizes."""
+        return self.gradient * gradient_norm2 + self.noise * noise_trace + self.spacing
+
+
+def prediction(
+    directions: Directions,
+    *,
+    dim: int,
+    num_directions: int,
+    num_samples: int,
+    spacing: float,
+    samples: SampleMode = "shared",
+    estimator: Estimator = "forward",
+) -> Prediction:
+    """The exact MSE: who shares the samples and the finite spacing are accounted for.
+
+    Raises:
+        NoClosedForm: For directions whose error has none.
+    """
+    without = lemma(
+        directions, dim=dim, num_directions=num_directions, num_samples=num_samples, samples=samples
+    )
+    if estimator == "antithetic":
+        return without  # exact on quadratics
+    case = _Case(dim, num_directions, num_samples, spacing, samples)
+    return without._replace(spacing=_spacing_mse(directions, case))
+
+
+def lemma(
+    directions: Directions,
+    *,
+    dim: int,
+    num_directions: int,
+    num_samples: int,
+    samples: SampleMode = "paired",
+) -> Prediction:
+    """The paper's Lemma: own samples for each direction, spacing → 0."""
+    moments = directions.resolve(dim, num_directions).moments(dim, num_directions)
+    noise = theory.mse(
+        moments, gradient_norm2=0.0, noise_trace=1.0, num_samples=num_samples, samples=samples
+    )
+    return Prediction(theory.relative_mse(moments), noise, 0.0)
+
+
+def predicted_mse(
+    directions: Directions,
+    theta: Array,
+    *,
+    num_directions: int,
+    num_samples: int,
+    spacing: float,
+    samples: SampleMode = "shared",
+    estimator: Estimator = "forward",
+) -> float:
+    """:func:`prediction` at θ."""
+    found = prediction(
+        directions,
+        dim=len(theta),
+        num_directions=num_directions,
+        num_samples=num_samples,
+        spacing=spacing,
+        samples=samples,
+        estimator=estimator,
+    )
+    return found.at(_norm2(gradient(theta)), noise_trace(theta))
+
+
+def lemma_mse(
+    directions: Directions, theta: Array, *, num_directions: int, num_samples: int
+) -> float:
+    """:func:`lemma` at θ."""
+    found = lemma(
+        directions, dim=len(theta), num_directions=num_directions, num_samples=num_samples
+    )
+    return found.at(_norm2(gradient(theta)), noise_trace(theta))
+
+
+def _norm2(v: Array) -> float:
+    return float(v @ v)
+
+
+# --- what a finite spacing adds -----------------------------------------------------------------
+
+
+class _Case(NamedTuple):
+    dim: int
+    num_directions: int
+    num_samples: int
+    spacing: float
+    samples: SampleMode
+
+
+@singledispatch
+def _spacing_mse(directions: Directions, case: _Case) -> float:  # noqa: ARG001
+    raise NoClosedForm(f"{directions!r} has no closed form for its error at a finite spacing.")
+
+
+@_spacing_mse.register
+def _(directions: Gaussian, case: _Case) -> float:  # noqa: ARG001
+    return _independent_entries(case, variance=1.0, kurtosis=3.0, sixth=15.0)
+
+
+@_spacing_mse.register
+def _(directions: Bernoulli, case: _Case) -> float:
+    if directions.p != 0.5:
+        raise NoClosedForm("Coins that are not fair have no closed form at a finite spacing.")
+    variance = (0.5 / directions.divisor) ** 2
+    return _independent_entries(case, variance=variance, kurtosis=1.0, sixth=1.0)
+
+
+@_spacing_mse.register
+def _(directions: Sphere, case: _Case) -> float:  # noqa: ARG001
+    return _rotated(case, theory.quadratic_spacing_mse_sphere)
+
+
+@_spacing_mse.register
+def _(directions: Orthogonal, case: _Case) -> float:
+    if directions.lengths == "equal":
+        return _rotated(case, theory.quadratic_spacing_mse_sphere)
+    return _rotated(case, theory.quadratic_spacing_mse_gram_schmidt)
+
+
+@_spacing_mse.register
+def _(directions: Shrunk, case: _Case) -> float:
+    factor = directions.resolve(case.dim, case.num_directions).factor
+    assert factor is not None
+    power = 3 if directions.scale == "direction" else 2
+    return factor**power * _spacing_mse(directions.base, case)
+
+
+@_spacing_mse.register
+def _(directions: OrthogonalBernoulli, case: _Case) -> float:  # noqa: ARG001
+    """Rows of a truncated Hadamard matrix are not quite orthogonal: their angles count.
+
+    With t = ε_lᵀε_m, E[(ε_lᵀH̄ε_l)(ε_mᵀH̄ε_m)] = α d² + β t² by rotation invariance.
+    """
+    d, L, N, c, samples = case
+    alpha, beta = 1.0 + 1.0 / ((d + 2.0) * N), 2.0 * (d + 3.0) / ((d + 2.0) * N)
+    total = L * d**3 * (alpha + beta)
+    if samples == "paired":  # the mean Hessians of two directions are independent
+        alpha, beta = 1.0, 0.0
+    order = 1 << (d - 1).bit_length()
+    overlaps = _overlaps(d, order)
+    cross = alpha * d**2 * float(overlaps.mean()) + beta * float((overlaps**3).mean())
+    full, rest = divmod(L, order)
+    pairs = full * order * (order - 1) + rest * (rest - 1)
+    return c**2 / (4.0 * L**2) * (total + pairs * cross)
+
+
+def _overlaps(dim: int, order: int) -> Array:
+    """ε_lᵀε_m for the pairs of distinct rows: the Walsh transform of the columns kept."""
+    t = (np.arange(order) < dim).astype(np.float64)
+    width = 1
+    while width < order:
+        halves = t.reshape(-1, 2, width)
+        t = np.stack((halves[:, 0] + halves[:, 1], halves[:, 0] - halves[:, 1]), 1).reshape(-1)
+        width *= 2
+    return t[1:] if order > 1 else np.zeros(1)
+
+
+def _independent_entries(case: _Case, *, variance: float, kurtosis: float, sixth: float) -> float:
+    squares = hessian_squares(case.dim, case.num_samples)
+    return theory.quadratic_spacing_mse(
+        case.dim,
+        case.num_directions,
+        spacing=case.spacing,
+        trace2=squares.trace2,
+        frobenius2=squares.frobenius2,
+        diagonal2=squares.diagonal2,
+        variance=variance,
+        kurtosis=kurtosis,
+        sixth=sixth,
+    )
+
+
+def _rotated(case: _Case, formula: Callable[..., float]) -> float:
+    squares = hessian_squares(case.dim, case.num_samples)
+    return formula(
+        case.dim,
+        case.num_directions,
+        spacing=case.spacing,
+        trace2=squares.trace2,
+        frobenius2=squares.frobenius2,
+    )

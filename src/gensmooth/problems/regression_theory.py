@@ -1,0 +1,77 @@
+r"""Linear regression in closed form: objective, gradient, noise and curvature.
+
+The data are those of eq. ``linregmodel``, a new (γ, σ², V) for every point. Given γ, x has a
+uniform direction and :math:`r^2 = \|x\|^2` has the moments :math:`E r^2 = \sum\gamma_j` and
+:math:`E r^4 = 2\sum\gamma_j^2 + (\sum\gamma_j)^2`; all below follows from these and the moments
+:math:`2^k/(k+1)` of U(0, 2). Derivations: ``docs/problems.md``.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+def minimizer(dim: int) -> float:
+    """μ = 1 + 1/(3d): every entry of E(Qγ), which is where F is smallest."""
+    return 1.0 + 1.0 / (3.0 * dim)
+
+
+def objective(theta: Array) -> float:
+    r"""F(θ) = :math:`E(y - \theta^\top x)^2/2 = \frac12(\|\theta\|^2 - 2\mu\sum\theta_j + (4d+5)/3)`.
+
+    >>> objective(np.full(100, minimizer(100))).__round__(4)
+    17.1661
+    """
+    d = len(theta)
+    linear = 2.0 * minimizer(d) * float(theta.sum())
+    return 0.5 * (float(theta @ theta) - linear + (4.0 * d + 5.0) / 3.0)
+
+
+def gradient(theta: Array) -> Array:
+    r"""∇F(θ) = θ − μ·1, as E Q = I and E(Qγ) = μ·1."""
+    return theta - minimizer(len(theta))
+
+
+def noise_trace(theta: Array) -> float:
+    r"""tr Var[∇f(θ, ξ)] for one data point, :math:`\nabla f = x x^\top(\theta-\gamma) - x\epsilon`.
+
+    .. math:: E\|\nabla f\|^2 = (d+3)\|\theta\|^2
+              - 2\Bigl(d + \tfrac{11}3 + \tfrac4{3d}\Bigr)\sum\theta_j
+              + \tfrac43d^2 + \tfrac{19}3d + \tfrac{44}{15},
+
+    less :math:`\|\nabla F\|^2`.
+    """
+    return noise_trace_of(len(theta), float(theta.sum()), float(theta @ theta))
+
+
+def noise_trace_of(dim: int, total: float, length2: float) -> float:
+    """:func:`noise_trace` from Σθ and ‖θ‖², in which it is linear."""
+    d, mu = float(dim), minimizer(dim)
+    second = (d + 3.0) * length2 - 2.0 * (d + 11.0 / 3.0 + 4.0 / (3.0 * d)) * total
+    second += 4.0 / 3.0 * d**2 + 19.0 / 3.0 * d + 44.0 / 15.0
+    return second - (length2 - 2.0 * mu * total + d * mu**2)
+
+
+class HessianSquares(NamedTuple):
+    r"""Expected squares of the mean Hessian :math:`\bar H = \frac1N\sum x_ix_i^\top`."""
+
+    trace2: float
+    frobenius2: float
+    diagonal2: float
+
+
+def hessian_squares(dim: int, num_samples: int) -> HessianSquares:
+    r""":math:`E(tr\bar H)^2`, :math:`E\|\bar H\|_F^2`, :math:`E\sum\bar H_{jj}^2` over N points.
+
+    >>> hessian_squares(dim=100, num_samples=50).trace2
+    10006.0
+    """
+    d, N = float(dim), num_samples
+    return HessianSquares(
+        trace2=d**2 + 3.0 * d / N,
+        frobenius2=d + d * (d + 2.0) / N,
+        diagonal2=d + d * (2.0 * d + 7.0) / ((d + 2.0) * N),
+    )

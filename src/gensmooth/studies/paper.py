@@ -1,0 +1,87 @@
+"""Numbers printed in the paper (Gao & Sener, ICML 2022), for comparison beside ours.
+
+Each table names its label in the paper's source. Hyperparameters are ``(spacing, learning rate)``.
+"""
+
+from collections.abc import Mapping
+
+Choice = tuple[float, float]
+
+# The six methods, in the order of the paper's tables.
+METHODS = ("gs", "bes", "gs-shrinkage", "bes-shrinkage", "orthogonal-es", "guided-es")
+
+_LINREG_SETTINGS = (
+    (2, 5), (6, 5), (20, 5), (2, 15), (6, 15), (20, 15), (2, 50), (6, 50), (20, 50),
+)  # fmt: skip
+
+
+def _linreg(spacings: tuple[float, ...], rates: tuple[float, ...]) -> dict[tuple[int, int], Choice]:
+    return dict(zip(_LINREG_SETTINGS, zip(spacings, rates, strict=True), strict=True))
+
+
+# tab:linreg_hyper, tab:linregshrinkage_hyper; settings are (L, N)
+LINREG: Mapping[str, Mapping[tuple[int, int], Choice]] = {
+    "gs": _linreg(
+        (0.01,) * 9, (0.001, 0.001, 0.001, 0.001, 0.001, 0.01, 0.001, 0.01, 0.01)
+    ),
+    "bes": _linreg(
+        (0.01, 0.1, 0.01, 0.01, 0.1, 0.01, 0.01, 0.01, 0.01),
+        (0.001, 0.001, 0.001, 0.001, 0.001, 0.01, 0.001, 0.01, 0.01),
+    ),
+    "gs-shrinkage": _linreg(
+        (0.01, 0.1, 0.01, 0.01, 0.01, 0.1, 0.01, 0.1, 0.01),
+        (0.01, 0.01, 0.01, 0.1, 0.1, 0.01, 0.1, 0.1, 0.1),
+    ),
+    "bes-shrinkage": _linreg(
+        (0.01, 0.1, 0.01, 0.01, 0.1, 0.1, 0.01, 0.01, 0.01),
+        (0.01, 0.01, 0.01, 0.1, 0.1, 0.01, 0.1, 0.1, 0.1),
+    ),
+}  # fmt: skip
+
+_DFO_SETTINGS = ((10, 1), (100, 10), (100, 100))
+
+
+def _dfo(*rates: tuple[float, float, float]) -> dict[str, dict[tuple[int, int], Choice]]:
+    """Every spacing of these tables is 0.1; rates are in the order of METHODS."""
+    return {
+        method: {s: (0.1, rate) for s, rate in zip(_DFO_SETTINGS, row, strict=True)}
+        for method, row in zip(METHODS, rates, strict=True)
+    }
+
+
+# tab:sphere_hyper, tab:rosenbrock_hyper, tab:hm_hyper; settings are (d, L). The last column of
+# tab:hm_hyper is headed d=100, L=10 a second time; it is read as L=100.
+DFO: Mapping[str, Mapping[str, Mapping[tuple[int, int], Choice]]] = {
+    "sphere": _dfo(
+        (1e-3, 1e-3, 1e-3),
+        (1e-3, 1e-3, 1e-3),
+        (1e-2, 1e-3, 1e-3),
+        (1e-2, 1e-3, 1e-3),
+        (1e-3, 1e-3, 1e-3),
+        (1e-2, 1e-3, 1e-2),
+    ),
+    "rosenbrock": _dfo(
+        (1e-6, 1e-6, 1e-6),
+        (1e-6, 1e-6, 1e-6),
+        (1e-6, 1e-6, 1e-6),
+        (1e-6, 1e-6, 1e-6),
+        (1e-6, 1e-6, 1e-6),
+        (1e-6, 1e-6, 1e-5),
+    ),
+    "hm": _dfo(
+        (1e-3, 1e-4, 1e-3),
+        (1e-3, 1e-4, 1e-3),
+        (1e-3, 1e-4, 1e-3),
+        (1e-3, 1e-4, 1e-3),
+        (1e-3, 1e-4, 1e-3),
+        (1e-3, 1e-3, 1e-3),
+    ),
+}
+
+# tab:rltimes: time to sample the directions of an iteration on HalfCheetahRandVel, 1e-5 s,
+# by L; on the authors' machine.
+TIMES: Mapping[int, Mapping[str, float]] = {
+    2: dict(zip(METHODS, (7.5, 8.9, 8.5, 8.7, 22.1, 193.0), strict=True)),
+    6: dict(zip(METHODS, (13.1, 13.5, 13.6, 14.2, 50.8, 228.0), strict=True)),
+    20: dict(zip(METHODS, (19.9, 21.6, 24.0, 19.1, 96.4, 222.0), strict=True)),
+}

@@ -1,0 +1,408 @@
+"""The kernels against published vectors, a plain NumPy reference, and the laws they stand for."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import scipy.linalg
+import scipy.stats
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numba import njit
+
+import reference
+import theory_literal as literal
+from gensmooth.directions.draw import stream_key, streamed
+from gensmooth.kernels import bases, laws
+from gensmooth.kernels.philox import philox_words
+from gensmooth.kernels.tiles import normal_tile
+from gensmooth.streams import Purpose
+
+DTYPES = [np.float32, np.float64]
+
+words32 = st.integers(0, 2**32 - 1)
+seeds = st.integers(0, 2**64 - 1)
+steps = st.integers(0, 2**56 - 1)
+dims = st.one_of(st.integers(1, 300), st.sampled_from([2047, 2048, 2049, 4096, 6000]))
+
+
+def rows(kind: int, L: int, dim: int, dtype=np.float64, *, seed=5, purpose=1, step=3) -> np.ndarray:
+    key = stream_key(seed, Purpose(purpose), step)
+    return streamed(kind, key, L, dim, np.dtype(dtype)).block()
+
+
+# --- Philox ------------------------------------------------------------------------------------
+
+KNOWN = [  # Random123's kat_vectors for philox4x32-10: counter, key, words
+    ("00000000 00000000 00000000 00000000", "00000000 00000000",
+     "6627e8d5 e169c58d bc57ac4c 9b00dbd8"),
+    ("ffffffff ffffffff ffffffff ffffffff", "ffffffff ffffffff",
+     "408f276d 41c83b0e a20bc7c6 6d5451fd"),
+    ("243f6a88 85a308d3 13198a2e 03707344", "a4093822 299f31d0",
+     "d16cfe09 94fdcceb 5001e420 24126ea1"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("counter", "key", "words"), KNOWN)
+def test_philox_gives_the_published_words(counter, key, words):
+    c, k, expected = ([int(w, 16) for w in text.split()] for text in (counter, key, words))
+    assert [int(w) for w in philox_words(*c, *k)] == expected
+    assert [int(w) for w in reference.philox(c, k)] == expected
+    assert list(reference.counter_of(expected, k)) == c
+
+
+@settings(max_examples=50)
+@given(counter=st.tuples(*[words32] * 4), key=st.tuples(*[words32] * 2))
+def test_philox_equals_the_reference_and_its_inverse(counter, key):
+    words = tuple(int(w) for w in philox_words(*counter, *key))
+    assert words == tuple(int(w) for w in reference.philox(counter, key))
+    assert reference.counter_of(words, key) == counter
+
+
+# --- tiles against the reference ---------------------------------------------------------------
+
+
+@settings(max_examples=40)
+@given(
+    seed=seeds,
+    purpose=st.sampled_from(Purpose),
+    step=steps,
+    L=st.integers(1, 4),
+    dim=dims,
+    dtype=st.sampled_from(DTYPES),
+)
+def test_signs_equal_the_reference(seed, purpose, step, L, dim, dtype):
+    found = rows(laws.SIGNS, L, dim, dtype, seed=seed, purpose=purpose, step=step)
+    for index, row in enumerate(found):
+        expected = reference.signs(reference.stream(seed, purpose, step, index), dim)
+        assert np.array_equal(row, expected)
+
+
+@settings(max_examples=40)
+@given(seed=seeds, step=steps, L=st.integers(1, 3), dim=dims, dtype=st.sampled_from(DTYPES))
+def test_normals_equal_the_reference_to_a_few_ulp(seed, step, L, dim, dtype):
+    found = rows(laws.NORMAL, L, dim, dtype, seed=seed, step=step)
+    for index, row in enumerate(found):
+        expected = reference.normals(reference.stream(seed, 1, step, index), dim, dtype)
+        assert _ulps(row, expected).max() <= 4
+
+
+def _ulps(found: np.ndarray, expected: np.ndarray) -> np.ndarray:
+    size = np.spacing(np.abs(expected.astype(found.dtype)))
+    return np.abs(found.astype(np.longdouble) - expected) / size
+
+
+@settings(max_examples=20)
+@given(seed=seeds, step=steps, first=st.integers(0, 5), dim=dims)
+def test_uniforms_equal_the_reference(seed, step, first, dim):
+    out = np.empty((2, dim))
+    laws.uniforms(stream_key(seed, Purpose.DIRECTION, step), first, 0, out)
+    for row, index in enumerate((first, first + 1)):
+        expected = reference.uniforms(reference.stream(seed, 1, step, index), dim)
+        assert np.array_equal(out[row], expected)
+        assert 0 < out[row].min() <= out[row].max() < 1
+
+
+def test_uniforms_may_start_at_any_tile():
+    key = stream_key(5, Purpose.DIRECTION, 3)
+    whole, tail = np.empty((1, 5000)), np.empty((1, 5000 - 4096))
+    laws.uniforms(key, 2, 0, whole)
+    laws.uniforms(key, 2, 2, tail)
+    assert np.array_equal(whole[:, 4096:], tail)
+
+
+def _hadamard(row: int, dim: int) -> np.ndarray:
+    """The row's own signs: what it multiplies the column signs by."""
+    plain = streamed(laws.SIGNS, stream_key(5, Purpose.SIGNS, 3), 1, dim, np.dtype(np.float32))
+    law = plain.law._replace(row=np.array([row]))
+    out = np.empty((1, dim), np.float32)
+    laws.fill(law, 0, -(-dim // 2048), out)
+    return (out * plain.block())[0]
+
+
+def test_hadamard_rows_are_those_of_scipys_matrix():
+    matrix = scipy.linalg.hadamard(4096, dtype=np.int8)
+    for row in [0, 1, 2, 31, 63, 64, 65, 1024, 2047, 2048, 2049, 3000, 4095]:
+        assert np.array_equal(_hadamard(row, 4096), matrix[row])
+
+
+@settings(max_examples=30)
+@given(exponent=st.integers(0, 14), data=st.data())
+def test_hadamard_rows_follow_their_definition_when_cut(exponent, data):
+    order = 2**exponent
+    dim = data.draw(st.integers(order // 2 + 1, order))
+    row = data.draw(st.integers(0, order - 1))
+    assert np.array_equal(_hadamard(row, dim), reference.hadamard_row(row, dim))
+
+
+# --- normals at the ends of their words --------------------------------------------------------
+# Philox is a bijection, so a counter can be found for any words: the rarest ones are reached too.
+
+
+@njit
+def _tile_at(z, tile, index, c2, c3, k0, k1):
+    normal_tile(z, len(z), tile, index, c2, c3, k0, k1)
+
+
+def _normals_from(words: tuple[int, ...], dtype: type) -> tuple[float, float]:
+    """The two normals that the kernel makes of the first radius and angle among four words."""
+    key = (0x12345678, 0x9ABCDEF0)
+    position, index, c2, c3 = reference.counter_of(words, key)
+    calls = 512 if dtype == np.float32 else 1024  # counters in a tile
+    tile, at = divmod(position, calls)
+    block, i = divmod(at, 32)
+    z = np.empty(2048, dtype)
+    _tile_at(z, *(np.uint64(w) for w in (tile, index, c2, c3, *key)))
+    half = 64 if dtype == np.float32 else 32
+    return z[2 * half * block + i], z[2 * half * block + half + i]
+
+
+def _word(value: int) -> np.ndarray:
+    return np.array([value], np.uint64)
+
+
+ROOT_HALF = math.isqrt(2**63)  # √½ · 2^32, where the logarithm changes its reduction
+EDGES = [0, 1, 2, 3, 2**8, 2**24, 2**31, ROOT_HALF, ROOT_HALF + 1, 2**32 - 2**8, 2**32 - 2, 2**32 - 1]  # fmt: skip
+ANGLES = [0, 1, 2, 4, 7, 8, 2**31, 2**32 - 8, 2**32 - 1]
+
+
+@pytest.mark.parametrize("radius", EDGES)
+def test_float32_normals_of_extreme_words(radius):
+    for angle in ANGLES:
+        found = np.array(_normals_from((radius, 17, angle, 23), np.float32))
+        expected = reference.box_muller(_word(radius), _word(angle), 32)
+        assert _ulps(found, np.concatenate(expected)).max() <= 4
+        assert np.isfinite(found).all()
+
+
+@pytest.mark.parametrize("radius", EDGES)
+def test_float64_normals_of_extreme_words(radius):
+    for high, low in ((radius, 0), (radius, 2**32 - 1), (0, radius), (2**32 - 1, radius)):
+        for angle in ANGLES:
+            found = np.array(_normals_from((high, low, angle, angle), np.float64))
+            word, turn = _word(high << 32 | low), _word(angle << 32 | angle)
+            expected = reference.box_muller(word, turn, 64)
+            assert _ulps(found, np.concatenate(expected)).max() <= 4
+            assert np.isfinite(found).all()
+
+
+def test_the_longest_and_the_shortest_radius():
+    for dtype, bits in ((np.float32, 32), (np.float64, 64)):
+        words = (0, 0, 0, 0) if bits == 64 else (0, 9, 0, 9)
+        longest = np.hypot(*map(float, _normals_from(words, dtype)))
+        assert longest == pytest.approx(math.sqrt(2 * math.log(2) * (bits + 1)))
+        ones = (2**32 - 1,) * 4
+        shortest = np.hypot(*map(float, _normals_from(ones, dtype)))
+        assert shortest == pytest.approx(math.sqrt(2) * 2 ** (-bits / 2))
+
+
+# --- the laws ----------------------------------------------------------------------------------
+
+
+def test_signs_are_fair_and_a_slight_bias_would_be_seen():
+    signs = rows(laws.SIGNS, 1024, 4096, np.float32).astype(np.float64)
+    n = signs.size
+    by_position, by_index = signs.sum(0) / 32, signs.sum(1) / 64
+    assert abs(signs.sum() / math.sqrt(n)) < 4
+    # The sums over each position and each direction are N(0, 1) themselves: no stuck bit.
+    for sums in (by_position, by_index):
+        assert abs(_z_of_squares(sums)) < 4
+    biased = np.where(np.random.default_rng(0).random(signs.shape) < 0.502, 1.0, -1.0)
+    assert abs(biased.sum() / math.sqrt(n)) > 6
+
+
+def _z_of_squares(scores: np.ndarray) -> float:
+    """How far Σ z² of independent z ~ N(0, 1) is from its mean n, in its deviation √2n."""
+    return float((np.sum(scores**2) - scores.size) / math.sqrt(2 * scores.size))
+
+
+class Neighbours(NamedTuple):
+    name: str
+    blocks: list[np.ndarray]  # blocks of signs whose equal places must be independent
+
+
+def _neighbours() -> list[Neighbours]:
+    def block(**change):
+        return rows(laws.SIGNS, 40, 2100, **change)
+
+    plain = block()
+    return [
+        Neighbours("positions", [plain[:, i : i + 2000] for i in (0, 1, 2, 3, 32, 64, 65, 100)]),
+        Neighbours("indices", [np.roll(plain, i, axis=0) for i in (0, 1, 2, 3, 7)]),
+        Neighbours("steps", [block(step=s) for s in (0, 1, 2, 3, 4, 2**32, 2**55)]),
+        Neighbours("seeds", [block(seed=s) for s in (0, 1, 2, 3, 4, 2**32, 2**63)]),
+        Neighbours("purposes", [block(purpose=p) for p in Purpose]),
+    ]
+
+
+@pytest.mark.parametrize("case", _neighbours(), ids=lambda case: case.name)
+def test_signs_are_pairwise_independent(case: Neighbours):
+    n = case.blocks[0].size
+    scores = [
+        np.sum(one * other) / math.sqrt(n)
+        for i, one in enumerate(case.blocks)
+        for other in case.blocks[:i]
+    ]
+    assert np.abs(scores).max() < 4.5
+    assert abs(_z_of_squares(np.array(scores))) < 4
+    # The twin: blocks of which one in a hundred signs is copied from the neighbour.
+    one, other = case.blocks[0], case.blocks[1].copy()
+    copied = np.random.default_rng(1).random(one.shape) < 0.03
+    other[copied] = one[copied]
+    assert np.sum(one * other) / math.sqrt(n) > 6
+
+
+def _normal_sample(dtype: type) -> np.ndarray:
+    return rows(laws.NORMAL, 1000, 2048, dtype).astype(np.float64)
+
+
+def _z_moments(z: np.ndarray) -> list[float]:
+    expected = [0, 1, 0, 3, 0, 15]
+    return [literal.z_score(z**p, e) for p, e in enumerate(expected, start=1)]
+
+
+def _z_tails(z: np.ndarray) -> list[float]:
+    """Counts beyond t against the normal law's, in their (binomial) standard deviations."""
+    scores = []
+    for t in (2.0, 3.0, 3.5, 4.0):
+        p = 2 * scipy.stats.norm.sf(t)
+        count = np.count_nonzero(np.abs(z) > t)
+        scores.append((count - len(z) * p) / math.sqrt(len(z) * p * (1 - p)))
+    return scores
+
+
+def _ks(z: np.ndarray) -> float:
+    return float(scipy.stats.kstest(z, scipy.stats.norm.cdf).pvalue)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_normals_are_normal(dtype):
+    z = _normal_sample(dtype).reshape(-1)
+    assert np.abs(_z_moments(z)).max() < 4
+    assert np.abs(_z_tails(z)).max() < 4
+    assert _ks(z[:500_000]) > 1e-4
+
+
+def test_what_is_only_nearly_normal_is_rejected():
+    rng = np.random.default_rng(2)
+    almost = rng.random((12, 2_048_000)).sum(axis=0) - 6  # kurtosis 2.9, no tails
+    assert np.abs(_z_moments(almost)).max() > 6
+    assert np.abs(_z_tails(almost)).max() > 6
+    assert _ks(almost[:500_000] * 1.01) < 1e-6
+
+
+@pytest.mark.parametrize(("dtype", "half"), [(np.float32, 64), (np.float64, 32)])
+def test_the_two_normals_of_a_radius_are_independent(dtype, half):
+    z = _normal_sample(dtype).reshape(-1, 2, half)
+    one, two = z[:, 0].reshape(-1), z[:, 1].reshape(-1)
+    assert abs(literal.z_score(one * two, 0)) < 4
+    assert abs(literal.z_score((one**2 - 1) * (two**2 - 1), 0)) < 4
+    # The twin: a cosine and a sine of the right variance without the radius between them.
+    radius = np.hypot(one, two)
+    p, q = math.sqrt(2) * one / radius, math.sqrt(2) * two / radius
+    assert abs(literal.z_score((p**2 - 1) * (q**2 - 1), 0)) > 6
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_normals_of_different_directions_and_places_are_independent(dtype):
+    z = _normal_sample(dtype)
+    for one, two in (
+        (z[:-1], z[1:]),
+        (z[:, :-1], z[:, 1:]),
+        (z[:, :-128], z[:, 128:]),
+        (z, rows(laws.NORMAL, 1000, 2048, dtype, step=4)),
+        (z, rows(laws.NORMAL, 1000, 2048, dtype, seed=6)),
+        (z, rows(laws.NORMAL, 1000, 2048, dtype, purpose=4)),
+    ):
+        assert abs(literal.z_score((one * two).reshape(-1), 0)) < 4
+        assert abs(literal.z_score(((one**2 - 1) * (two**2 - 1)).reshape(-1), 0)) < 4
+
+
+def test_uniforms_are_uniform():
+    u = np.empty((100, 5000))
+    laws.uniforms(stream_key(5, Purpose.DIRECTION, 3), 0, 0, u)
+    u = u.reshape(-1)
+    assert scipy.stats.kstest(u, scipy.stats.uniform.cdf).pvalue > 1e-4
+    assert scipy.stats.kstest(u**1.02, scipy.stats.uniform.cdf).pvalue < 1e-6
+
+
+# --- sums and bases ----------------------------------------------------------------------------
+
+
+@settings(max_examples=40)
+@given(dim=dims, dtype=st.sampled_from(DTYPES), seed=st.integers(0, 99))
+def test_sums_of_products_are_the_exact_ones_to_rounding(dim, dtype, seed):
+    a, b = np.random.default_rng(seed).standard_normal((2, dim)).astype(dtype)
+    exact = math.fsum(float(x) * float(y) for x, y in zip(a, b, strict=True))
+    scale = float(np.abs(a.astype(np.float64)) @ np.abs(b.astype(np.float64)))
+    assert abs(laws.dot(a, b) - exact) <= 1e-14 * scale
+    out = np.empty(2)
+    laws.dots(np.stack([a, b]), b, out)
+    assert list(out) == [laws.dot(a, b), laws.dot(b, b)]
+    after, moved = laws.step_lengths(a, b)
+    assert after == pytest.approx(math.fsum(float(y) ** 2 for y in b), rel=1e-14)
+    difference = (float(y) - float(x) for x, y in zip(a, b, strict=True))
+    assert moved == pytest.approx(math.fsum(d**2 for d in difference), rel=1e-13)
+
+
+def _gram_schmidt(block: np.ndarray) -> np.ndarray:
+    """Each row less its projections on the earlier ones: literally, in float64."""
+    out = block.astype(np.float64)
+    for i in range(len(out)):
+        for j in range(i):
+            out[i] -= (out[i] @ out[j]) / (out[j] @ out[j]) * out[j]
+    return out
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("n", "d"), [(1, 1), (1, 3), (2, 8), (5, 7), (20, 102), (12, 3000)])
+def test_orthogonalised_rows_are_those_of_gram_schmidt(n, d, dtype):
+    plain = np.random.default_rng(n).standard_normal((n, d)).astype(dtype)
+    expected = _gram_schmidt(plain)
+    tolerance = 200 * np.finfo(dtype).eps * math.sqrt(d)
+    residual, equal = plain.copy(), plain.copy()
+    assert bases.gram_schmidt(residual, 0.0)
+    assert bases.gram_schmidt(equal, 7.0)
+    np.testing.assert_allclose(residual, expected, rtol=0, atol=tolerance)
+    unit = expected / np.linalg.norm(expected, axis=1, keepdims=True)
+    np.testing.assert_allclose(equal, 7.0 * unit, rtol=0, atol=7 * tolerance)
+
+
+@pytest.mark.parametrize(("n", "d"), [(3, 4), (3, 40)])
+def test_dependent_rows_are_noticed(n, d):
+    rng = np.random.default_rng(0)
+    dependent = rng.standard_normal((n, d))
+    dependent[-1] = 0.0
+    assert not bases.gram_schmidt(dependent, 1.0)
+
+
+def _guiding_basis(history: np.ndarray) -> np.ndarray:
+    """U of which U z are the points: the images of the unit vectors, without the zero ones."""
+    k = len(history)
+    coefficients = np.eye(k)
+    rank = bases.guiding_coefficients(history @ history.T, coefficients, 1e-8)
+    assert np.all(coefficients[rank:] == 0)
+    return (coefficients @ history)[:rank]
+
+
+@settings(max_examples=40)
+@given(k=st.integers(1, 12), d=st.integers(1, 40), seed=st.integers(0, 99))
+def test_the_guiding_basis_is_orthonormal_and_spans_the_history(k, d, seed):
+    rng = np.random.default_rng(seed)
+    history = rng.standard_normal((k, d)) * 10.0 ** rng.integers(-9, 9, (k, 1))
+    basis = _guiding_basis(history)
+    assert len(basis) == min(k, d)
+    np.testing.assert_allclose(basis @ basis.T, np.eye(len(basis)), atol=1e-6)
+    left_over = history - (history @ basis.T) @ basis
+    assert np.all(np.linalg.norm(left_over, axis=1) <= 1e-4 * np.linalg.norm(history, axis=1))
+
+
+def test_zero_repeated_and_nearly_parallel_estimates_add_no_dimension():
+    g, h = np.random.default_rng(0).standard_normal((2, 30))
+    nearly = g + 1e-7 * h
+    history = np.stack([g, np.zeros(30), g, -3 * g, h, nearly, 1e-200 * g, 1e150 * h])
+    basis = _guiding_basis(history)
+    assert len(basis) == 2
+    np.testing.assert_allclose(basis @ basis.T, np.eye(2), atol=1e-10)
+    assert len(_guiding_basis(np.zeros((3, 30)))) == 0
