@@ -8,6 +8,7 @@ import typer
 
 from gensmooth.cli.methods import methods
 from gensmooth.cli.minimize import minimize
+from gensmooth.cli.reproduce import reproduce
 
 app = typer.Typer(
     name="gensmooth",
@@ -19,6 +20,7 @@ app = typer.Typer(
 )
 app.command()(minimize)
 app.command()(methods)
+app.command()(reproduce)
 
 
 @app.command()

@@ -59,29 +59,16 @@ def prediction(
     Raises:
         NoClosedForm: For directions whose error has none.
     """
-    without = lemma(
-        directions, dim=dim, num_directions=num_directions, num_samples=num_samples, samples=samples
-    )
+    without = _without_spacing(directions, dim, num_directions, num_samples, samples)
     if estimator == "antithetic":
         return without  # exact on quadratics
     case = _Case(dim, num_directions, num_samples, spacing, samples)
     return without._replace(spacing=_spacing_mse(directions, case))
 
 
-def lemma(
-    directions: Directions,
-    *,
-    dim: int,
-    num_directions: int,
-    num_samples: int,
-    samples: SampleMode = "paired",
-) -> Prediction:
-    """The paper's Lemma: own samples for each direction, spacing → 0."""
-    moments = directions.resolve(dim, num_directions).moments(dim, num_directions)
-    noise = theory.mse(
-        moments, gradient_norm2=0.0, noise_trace=1.0, num_samples=num_samples, samples=samples
-    )
-    return Prediction(theory.relative_mse(moments), noise, 0.0)
+def lemma(directions: Directions, *, dim: int, num_directions: int, num_samples: int) -> Prediction:
+    """The paper's Lemma (``thm:fdempmse``): own samples for each direction, spacing → 0."""
+    return _without_spacing(directions, dim, num_directions, num_samples, "paired")
 
 
 def predicted_mse(
@@ -115,6 +102,16 @@ def lemma_mse(
         directions, dim=len(theta), num_directions=num_directions, num_samples=num_samples
     )
     return found.at(_norm2(gradient(theta)), noise_trace(theta))
+
+
+def _without_spacing(
+    directions: Directions, dim: int, num_directions: int, num_samples: int, samples: SampleMode
+) -> Prediction:
+    moments = directions.resolve(dim, num_directions).moments(dim, num_directions)
+    noise = theory.mse(
+        moments, gradient_norm2=0.0, noise_trace=1.0, num_samples=num_samples, samples=samples
+    )
+    return Prediction(theory.relative_mse(moments), noise, 0.0)
 
 
 def _norm2(v: Array) -> float:

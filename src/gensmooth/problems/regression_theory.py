@@ -20,9 +20,11 @@ def minimizer(dim: int) -> float:
 
 
 def objective(theta: Array) -> float:
-    r"""F(θ) = :math:`E(y - \theta^\top x)^2/2 = \frac12(\|\theta\|^2 - 2\mu\sum\theta_j + (4d+5)/3)`.
+    r"""The expected loss :math:`F(\theta) = E(y - \theta^\top x)^2/2`.
 
-    >>> objective(np.full(100, minimizer(100))).__round__(4)
+    .. math:: F(\theta) = \tfrac12\Bigl(\|\theta\|^2 - 2\mu\sum\theta_j + \tfrac{4d+5}3\Bigr)
+
+    >>> round(objective(np.full(100, minimizer(100))), 4)
     17.1661
     """
     d = len(theta)
@@ -36,7 +38,7 @@ def gradient(theta: Array) -> Array:
 
 
 def noise_trace(theta: Array) -> float:
-    r"""tr Var[∇f(θ, ξ)] for one data point, :math:`\nabla f = x x^\top(\theta-\gamma) - x\epsilon`.
+    r"""The trace of Var[∇f(θ, ξ)] for one data point, ∇f = x xᵀ(θ − γ) − x ε.
 
     .. math:: E\|\nabla f\|^2 = (d+3)\|\theta\|^2
               - 2\Bigl(d + \tfrac{11}3 + \tfrac4{3d}\Bigr)\sum\theta_j

@@ -1,0 +1,119 @@
+"""One look for every figure: a colour, a dash and a marker per method, and Matplotlib's settings.
+
+The colours are Okabe and Ito's, darkened where they would be too pale for a line on white; each
+has a lighter twin for dark pages. In grey the methods differ by dash and marker.
+"""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any, NamedTuple, cast
+
+import matplotlib as mpl
+
+from gensmooth.methods import METHODS
+
+# Figures are drawn in the light colours; `svg.inline` turns each into a CSS variable, so a colour
+# must have one meaning only.
+INK, MUTED, GRID = "#22262b", "#5f6670", "#dfe2e6"
+
+# Inches. A panel is as wide as a phone's column, so that its text has the same size everywhere.
+PANEL = (3.6, 2.55)
+SWATCH = (0.46, 0.17)
+
+
+class MethodStyle(NamedTuple):
+    """How a method is drawn.
+
+    Attributes:
+        color: On white.
+        dark: On a dark page.
+        dash: Matplotlib's on-off lengths in units of the line width; ``()`` is solid.
+        marker: Matplotlib's marker.
+    """
+
+    color: str
+    dark: str
+    dash: tuple[float, ...]
+    marker: str
+
+
+_STYLES = {
+    "gs": MethodStyle("#30343a", "#e4e7eb", (), "o"),
+    "bes": MethodStyle("#0072b2", "#5aaef2", (5, 1.6), "s"),
+    "gs-shrinkage": MethodStyle("#d55e00", "#ff8f4a", (7, 1.6, 1.6, 1.6), "^"),
+    "bes-shrinkage": MethodStyle("#009e73", "#34cb9d", (2.6, 1.4), "D"),
+    "orthogonal-es": MethodStyle("#b5508f", "#e892c4", (9, 2.4), "v"),
+    "guided-es": MethodStyle("#a87b00", "#e8c63a", (5, 1.6, 1.4, 1.6, 1.4, 1.6), "P"),
+    "sphere": MethodStyle("#7a828c", "#a2abb7", (12, 2), "<"),
+    "orthogonal": MethodStyle("#5b4bb5", "#ab9dff", (4, 3), ">"),
+    "orthogonal-bes": MethodStyle("#00869c", "#55d0e6", (9, 2, 3, 2), "p"),
+    "sphere-shrinkage": MethodStyle("#8c4a2f", "#d39c83", (3, 1, 1, 1), "h"),
+    "orthogonal-shrinkage": MethodStyle("#c2304a", "#ff8093", (6, 1, 1, 1, 1, 1), "X"),
+    "orthogonal-bes-shrinkage": MethodStyle("#5f8a00", "#abd14c", (1.6, 1), "*"),
+}
+_UNKNOWN = MethodStyle("#6d6a75", "#b9b4c4", (3, 3), "d")
+
+
+def method_style(name: str) -> MethodStyle:
+    """The style of a method; one that has none of its own is drawn in grey."""
+    return _STYLES.get(name, _UNKNOWN)
+
+
+def method_title(name: str) -> str:
+    """What people call a method."""
+    return METHODS[name].title if name in METHODS else name
+
+
+def method_order(name: str) -> tuple[int, str]:
+    """Sorts methods as :data:`~gensmooth.methods.METHODS` lists them."""
+    return (list(METHODS).index(name) if name in METHODS else len(METHODS), name)
+
+
+def css_variables() -> dict[str, tuple[str, str, str]]:
+    """For each colour that is drawn: its CSS variable, and its light and its dark value."""
+    neutral = {
+        INK: ("--ink", INK, "#e9ebee"),
+        MUTED: ("--muted", MUTED, "#a4abb5"),
+        GRID: ("--grid", GRID, "#343a42"),
+    }
+    methods = {
+        style.color: (f"--m-{name}", style.color, style.dark)
+        for name, style in (*_STYLES.items(), ("unknown", _UNKNOWN))
+    }
+    return neutral | methods
+
+
+@contextmanager
+def drawing() -> Generator[None]:
+    """Matplotlib's settings while figures are made and saved; restored afterwards."""
+    settings: dict[str, Any] = {
+        "font.family": ["sans-serif"],
+        "font.size": 8.5,
+        "axes.edgecolor": MUTED,
+        "axes.labelcolor": MUTED,
+        "axes.linewidth": 0.6,
+        "axes.titlesize": 9,
+        "axes.titlecolor": INK,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.grid": True,
+        "axes.axisbelow": True,
+        "grid.color": GRID,
+        "grid.linewidth": 0.6,
+        "text.color": INK,
+        "xtick.color": MUTED,
+        "ytick.color": MUTED,
+        "xtick.major.size": 2.5,
+        "ytick.major.size": 0,
+        "xtick.minor.size": 0,
+        "ytick.minor.size": 0,
+        "legend.frameon": False,
+        "lines.dash_capstyle": "butt",
+        "path.simplify": False,
+        "svg.fonttype": "none",
+        "svg.hashsalt": "gensmooth",
+        "savefig.dpi": 160,
+    }
+    # From Matplotlib's own defaults, not from a user's file: the same figures everywhere.
+    with mpl.rc_context(cast("Any", mpl.rcParamsDefault | settings)):
+        yield

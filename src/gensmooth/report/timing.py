@@ -1,0 +1,136 @@
+"""The timing figure: what a method's directions cost, as ratios to GS, beside the paper's."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from gensmooth.report.axes import label_axes, ticks
+from gensmooth.report.curves import diverged
+from gensmooth.report.sheets import Drawn, LegendItem, Panel, PaperNumbers, Sheet
+from gensmooth.report.style import INK, MUTED, method_order, method_style, method_title
+from gensmooth.studies.spec import Record
+
+BASELINE = "gs"
+
+
+class Cost(NamedTuple):
+    """A method's time relative to the baseline's median.
+
+    Attributes:
+        method: The method.
+        median: The median over repeats.
+        low: The lower quartile.
+        high: The upper quartile.
+        paper: The paper's ratio, if it gives one.
+    """
+
+    method: str
+    median: float
+    low: float
+    high: float
+    paper: float | None
+
+
+def draw_timing(records: Sequence[Record], paper: PaperNumbers) -> Drawn:
+    """Ratios to the baseline, one panel for each number of directions."""
+    counts = sorted({int(record.config["num_directions"]) for record in records})
+    dims = sorted({int(record.config["dim"]) for record in records})
+    costs = {count: _costs(records, count, paper) for count in counts}
+    remarks = [
+        f"There is no time of {method_title(BASELINE)} at L = {count}: nothing to compare with."
+        for count, found in costs.items()
+        if not found
+    ]
+    repeats = [len(s) for r in records if not diverged(r) for s in r.series.values()]
+    reach = [v for found in costs.values() for c in found for v in (c.low, c.high, c.paper) if v]
+    limits = (min([0.8, *reach]) / 1.25, max([2.0, *reach]) * 1.9)
+    sheet = Sheet(
+        name="timing",
+        title="Time to sample the directions of one iteration, relative to GS",
+        caption="Median over repeats, with quartiles"
+        + (f" (n = {min(repeats)} repeats)" if repeats else "")
+        + f", at d = {', '.join(map(str, dims))}; GS is 1 by definition, the scale is "
+        "logarithmic, and a mark further to the left is cheaper. Hollow marks are the ratios of "
+        "the paper’s table, measured with its own code on its own machine: only the order and "
+        "the rough size can be compared.",
+        columns=len(counts),
+        panels=[
+            Panel(
+                key=f"L{count}",
+                title=f"L = {count}",
+                note="",
+                text=f"Time relative to GS, L = {count}. "
+                + "; ".join(
+                    f"{method_title(c.method)} {c.median:.2f}"
+                    + (f" (paper {c.paper:.2f})" if c.paper else "")
+                    for c in found
+                ),
+                draw=lambda ax, found=found: _draw(ax, found, limits),
+            )
+            for count, found in costs.items()
+            if found
+        ],
+        legend=[
+            LegendItem("measured here, with quartiles", "line", INK, marker="o", width=1.0),
+            LegendItem("the paper’s table", "marker", INK, marker="o", hollow=True),
+        ],
+        remarks=remarks,
+    )
+    return Drawn([sheet])
+
+
+def _costs(records: Sequence[Record], count: int, paper: PaperNumbers) -> list[Cost]:
+    seconds: dict[str, list[float]] = {}
+    for record in records:
+        if record.config["num_directions"] == count and not diverged(record):
+            seconds.setdefault(str(record.config["method"]), []).extend(record.series["seconds"])
+    if not seconds.get(BASELINE):
+        return []
+    base = float(np.median(seconds[BASELINE]))
+    theirs = paper.times.get(count, {})
+    found: list[Cost] = []
+    for method in sorted(seconds, key=method_order):
+        low, median, high = np.quantile(np.array(seconds[method]) / base, [0.25, 0.5, 0.75])
+        ratio = theirs[method] / theirs[BASELINE] if {method, BASELINE} <= set(theirs) else None
+        found.append(Cost(method, float(median), float(low), float(high), ratio))
+    return found
+
+
+def _draw(ax: Axes, found: Sequence[Cost], limits: tuple[float, float]) -> None:
+    ax.set_xscale("log")
+    ax.set_xlim(*limits)
+    ax.set_ylim(len(found) - 0.4, -0.6)
+    ax.axvline(1, color=MUTED, linewidth=0.8, zorder=1.5)
+    for row, cost in enumerate(found):
+        style = method_style(cost.method)
+        if cost.paper is not None:
+            ax.plot(
+                [cost.paper],
+                [row],
+                marker=style.marker,
+                markersize=6.5,
+                markerfacecolor="none",
+                markeredgecolor=style.color,
+                markeredgewidth=0.9,
+                zorder=3,
+            )
+        ax.plot([cost.low, cost.high], [row, row], color=style.color, linewidth=1.4, zorder=4)
+        ax.plot([cost.median], [row], color=style.color, marker=style.marker, markersize=4.5)
+        right = max(cost.high, cost.paper or 0)
+        ax.annotate(
+            f"{cost.median:.3g}",
+            (right, row),
+            xytext=(7, 0),
+            textcoords="offset points",
+            va="center",
+            color=INK,
+            fontsize=8,
+        )
+    ax.set_yticks(range(len(found)), [method_title(cost.method) for cost in found])
+    ax.tick_params(axis="y", labelcolor=INK)
+    ax.grid(visible=False, axis="y")
+    ax.spines["left"].set_visible(False)
+    label_axes(ax, "time ÷ time of GS", "")
+    ticks(ax, "x", "log", limits)
