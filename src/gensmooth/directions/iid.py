@@ -8,6 +8,7 @@ is the fair coin's.
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol, final
 
 import numpy as np
@@ -148,7 +149,7 @@ class IID(Directions):
                 "`distribution` must have SciPy's `ppf` and `stats`, such as "
                 f"scipy.stats.laplace(), but is {self.distribution!r}."
             )
-        mean, variance, _ = self._statistics()
+        mean, variance, _ = self._statistics
         if not (variance > 0 and math.isfinite(variance)):
             raise ValueError(f"`distribution` must have a finite variance, but has {variance}.")
         if abs(mean) > 1e-9 * math.sqrt(variance):
@@ -168,7 +169,7 @@ class IID(Directions):
         dtype: np.dtype[Any],
     ) -> QuantileDraw:
         """See :meth:`Directions.draw`."""
-        variance = self._statistics()[1]
+        variance = self._statistics[1]
         return QuantileDraw(
             self._quantile,
             stream_key(seed, Purpose.DIRECTION, step),
@@ -180,21 +181,23 @@ class IID(Directions):
 
     def moments(self, dim: int, num_directions: int) -> theory.Moments:
         """See :meth:`Directions.moments`."""
-        variance = 1.0 if self.standardize else self._statistics()[1]
+        variance = 1.0 if self.standardize else self._statistics[1]
         return theory.iid(
             dim, num_directions, variance=variance, kurtosis=self.kurtosis(dim, num_directions)
         )
 
     def kurtosis(self, dim: int, num_directions: int) -> float:  # noqa: ARG002
         """The distribution's fourth standardised moment (SciPy's excess plus 3)."""
-        kurtosis = self._statistics()[2]
+        kurtosis = self._statistics[2]
         if not math.isfinite(kurtosis):
             raise NoClosedForm(
                 f"`distribution` has kurtosis {kurtosis}: its mean squared error is not finite."
             )
         return kurtosis
 
+    @cached_property
     def _statistics(self) -> tuple[float, float, float]:
+        """Mean, variance and kurtosis; SciPy takes a millisecond to find them."""
         mean, variance, excess = (float(v) for v in self.distribution.stats("mvk"))
         return mean, variance, excess + 3.0
 

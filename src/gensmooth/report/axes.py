@@ -82,7 +82,7 @@ def draw_curves(ax: Axes, found: Sequence[Curve], view: View) -> None:
     for order, curve in enumerate(shown):
         widest = max(widest, _draw(ax, curve, view, order, len(shown)))
     ax.set_ylim(*view.ylim)
-    if widest and view.xscale == "linear":
+    if shown and view.xscale == "linear":
         ax.set_xlim(0, widest)
     label_axes(ax, view.xlabel, view.ylabel)
     ticks(ax, "y", view.yscale, view.ylim)
@@ -105,7 +105,8 @@ def _draw(ax: Axes, curve: Curve, view: View, order: int, total: int) -> float:
         x,
         mean,
         color=style.color,
-        linewidth=1.5,
+        linewidth=1.5 if not view.theory else 2.4,
+        alpha=1 if not view.theory else 0.5,
         linestyle=(0, style.dash) if style.dash else "-",
         marker=style.marker,
         markersize=3.6,
@@ -121,9 +122,9 @@ def _draw(ax: Axes, curve: Curve, view: View, order: int, total: int) -> float:
                 view.x(curve, at + 1.0),
                 line[at],
                 color=style.color,
-                linewidth=0.7 if not dash else 1.0,
+                linewidth=0.8 if not dash else 1.0,
                 linestyle=(0, dash) if dash else "-",
-                zorder=2.5,
+                zorder=4,
             )
     return float(x[-1])
 
@@ -160,24 +161,24 @@ def ticks(ax: Axes, which: Literal["x", "y"], scale: Scale, limits: tuple[float,
         decades = np.log10(limits[1] / limits[0])
         if decades < 0.8:
             axis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
-        elif decades < 2.2:
-            subs = (1.0, 2.0, 5.0) if decades < 1.6 else (1.0, 3.0)
-            axis.set_major_locator(LogLocator(subs=subs))
+        elif decades < 1.8:
+            axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if decades < 1.3 else (1.0, 3.0)))
         else:
             axis.set_major_locator(LogLocator(numticks=6))
     else:
         axis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
     axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(FuncFormatter(lambda value, _: plain(value)))
+    large = 1e4 if scale == "log" else 1e6
+    axis.set_major_formatter(FuncFormatter(lambda value, _: plain(value, large=large)))
 
 
-def plain(value: float) -> str:
-    """A number as one would write it.
+def plain(value: float, *, large: float = 1e5) -> str:
+    """A number as one would write it, with a power of ten from ``large`` on.
 
     >>> [plain(v) for v in (0, 0.01, 2.5, 2000, 1e6, 3e-7, -20)]
     ['0', '0.01', '2.5', '2000', '10⁶', '3·10⁻⁷', '−20']
     """
-    if value == 0 or 1e-3 <= abs(value) < 1e5:
+    if value == 0 or 1e-3 <= abs(value) < large:
         return f"{value:.6g}".replace("-", "−")
     mantissa, exponent = f"{value:.2e}".split("e")
     power = "10" + str(int(exponent)).translate(_SUPERSCRIPTS)

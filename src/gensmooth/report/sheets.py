@@ -1,7 +1,7 @@
 """What a figure is made of: panels that can be drawn alone or together, one legend, one caption."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
@@ -64,6 +64,8 @@ class Sheet(NamedTuple):
         legend: One legend for all of them.
         remarks: What a reader must know: runs left out, methods not drawn.
         tables: The numbers behind it that are worth reading.
+        left: Where the axes of a panel begin, as a part of its width.
+        right: Where they end.
     """
 
     name: str
@@ -74,6 +76,8 @@ class Sheet(NamedTuple):
     legend: Sequence[LegendItem]
     remarks: Sequence[str] = ()
     tables: Sequence[Table] = ()
+    left: float = 0.125
+    right: float = 0.955
 
 
 class Drawn(NamedTuple):
@@ -106,23 +110,25 @@ def method_item(name: str) -> LegendItem:
     return LegendItem(method_title(name), "line", style.color, style.dash, style.marker)
 
 
+def line_look(item: LegendItem) -> dict[str, Any]:
+    """The properties of a line that stands for an entry."""
+    return {
+        "color": "none" if item.kind == "marker" else item.color,
+        "linewidth": item.width,
+        "linestyle": (0, item.dash) if item.dash else "-",
+        "marker": item.marker or "None",
+        "markersize": 4.5,
+        "markerfacecolor": "none" if item.hollow else item.color,
+        "markeredgecolor": item.color,
+        "markeredgewidth": 0.9 if item.hollow else 0.0,
+    }
+
+
 def handle(item: LegendItem) -> Line2D | Patch:
     """The artist that stands for an entry."""
     if item.kind == "area":
         return Patch(facecolor=item.color, alpha=0.25, linewidth=0, label=item.label)
-    return Line2D(
-        [],
-        [],
-        color="none" if item.kind == "marker" else item.color,
-        linewidth=item.width,
-        linestyle=(0, item.dash) if item.dash else "-",
-        marker=item.marker or "None",
-        markersize=4.5,
-        markerfacecolor="none" if item.hollow else item.color,
-        markeredgecolor=item.color,
-        markeredgewidth=0.8,
-        label=item.label,
-    )
+    return Line2D([], [], label=item.label, **line_look(item))
 
 
 def remarks(found: Sequence[Curve], setting: Callable[[Curve], str]) -> list[str]:

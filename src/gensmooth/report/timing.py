@@ -45,7 +45,7 @@ def draw_timing(records: Sequence[Record], paper: PaperNumbers) -> Drawn:
     ]
     repeats = [len(s) for r in records if not diverged(r) for s in r.series.values()]
     reach = [v for found in costs.values() for c in found for v in (c.low, c.high, c.paper) if v]
-    limits = (min([0.8, *reach]) / 1.25, max([2.0, *reach]) * 1.9)
+    limits = (min([0.8, *reach]) / 1.25, max([2.0, *reach]) * 1.25)
     sheet = Sheet(
         name="timing",
         title="Time to sample the directions of one iteration, relative to GS",
@@ -77,6 +77,8 @@ def draw_timing(records: Sequence[Record], paper: PaperNumbers) -> Drawn:
             LegendItem("the paper’s table", "marker", INK, marker="o", hollow=True),
         ],
         remarks=remarks,
+        left=0.29,
+        right=0.74,
     )
     return Drawn([sheet])
 
@@ -101,8 +103,8 @@ def _costs(records: Sequence[Record], count: int, paper: PaperNumbers) -> list[C
 def _draw(ax: Axes, found: Sequence[Cost], limits: tuple[float, float]) -> None:
     ax.set_xscale("log")
     ax.set_xlim(*limits)
-    ax.set_ylim(len(found) - 0.4, -0.6)
-    ax.axvline(1, color=MUTED, linewidth=0.8, zorder=1.5)
+    ax.set_ylim(len(found) - 0.4, -1.15)
+    ax.axvline(1, 0, (len(found) + 0.0) / (len(found) + 0.75), color=MUTED, linewidth=0.8, zorder=1.5)
     for row, cost in enumerate(found):
         style = method_style(cost.method)
         if cost.paper is not None:
@@ -118,19 +120,20 @@ def _draw(ax: Axes, found: Sequence[Cost], limits: tuple[float, float]) -> None:
             )
         ax.plot([cost.low, cost.high], [row, row], color=style.color, linewidth=1.4, zorder=4)
         ax.plot([cost.median], [row], color=style.color, marker=style.marker, markersize=4.5)
-        right = max(cost.high, cost.paper or 0)
-        ax.annotate(
-            f"{cost.median:.3g}",
-            (right, row),
-            xytext=(7, 0),
-            textcoords="offset points",
-            va="center",
-            color=INK,
-            fontsize=8,
-        )
+        _number(ax, 1.17, row, f"{cost.median:.3g}", INK)
+        _number(ax, 1.38, row, "" if cost.paper is None else f"{cost.paper:.3g}", MUTED)
+    _number(ax, 1.17, -0.9, "here", INK)
+    if any(cost.paper is not None for cost in found):
+        _number(ax, 1.38, -0.9, "paper", MUTED)
     ax.set_yticks(range(len(found)), [method_title(cost.method) for cost in found])
     ax.tick_params(axis="y", labelcolor=INK)
     ax.grid(visible=False, axis="y")
     ax.spines["left"].set_visible(False)
     label_axes(ax, "time ÷ time of GS", "")
     ticks(ax, "x", "log", limits)
+
+
+def _number(ax: Axes, x: float, row: float, text: str, color: str) -> None:
+    """A number in a column right of the axes."""
+    place = ax.get_yaxis_transform()
+    ax.text(x, row, text, transform=place, ha="right", va="center", color=color, fontsize=8)

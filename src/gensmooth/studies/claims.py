@@ -2,8 +2,9 @@
 
 *a is lower than b* is judged by paired one-sided t-tests, *a and b do not differ* by equivalence
 tests (TOST) within a stated margin; a sentence about several cases is a family, corrected by
-Holm's method. A sentence holds when every case is shown, does not hold when the opposite is shown
-in some case, and is undecided otherwise: that is a statement about n, not about the world.
+Holm's method. A sentence holds when every case (half of them, if it says "often") is shown, does
+not hold when the opposite is shown in so many cases that it cannot, and is undecided otherwise:
+that is a statement about n, not about the world.
 """
 
 import math
@@ -32,17 +33,30 @@ class Contrast(NamedTuple):
     b: Sequence[float]
 
 
-def lower(name: str, place: str, claim: str, contrasts: Sequence[Contrast], what: str) -> ClaimRow:
-    """Judge "a is lower than b in every case"; scores are compared as logarithms."""
+def lower(
+    name: str,
+    place: str,
+    claim: str,
+    contrasts: Sequence[Contrast],
+    what: str,
+    *,
+    share: float = 1.0,
+) -> ClaimRow:
+    """Judge "a is lower than b" in a share of the cases; scores are compared as logarithms.
+
+    The share is 1 for a sentence about every case and ½ for one that says "often".
+    """
     found = [compare(c.a, c.b, log=True) for c in contrasts]
     shown = holm([f.p_less for f in found])
     refuted = holm([f.p_greater for f in found])
+    number = len(found)
+    for_it, against = (sum(p < LEVEL for p in family) for family in (shown, refuted))
     verdict: Verdict = "undecided"
-    if found and max(shown) < LEVEL:
+    if number and for_it >= share * number:
         verdict = "holds"
-    elif found and min(refuted) < LEVEL:
+    elif against > (1 - share) * number:
         verdict = "does not hold"
-    evidence = "; ".join(
+    evidence = f"shown in {for_it} of {number}, the opposite in {against}. " + "; ".join(
         f"{c.label}: ratio {_ratio(f.effect)} [{_ratio(f.low)}, {_ratio(f.high)}], "
         f"d={f.standardized:.1f}, p={p:.2g}, n={f.n}"
         for c, f, p in zip(contrasts, found, shown, strict=True)
@@ -67,13 +81,14 @@ def same(
     limit = math.log(margin)
     found = [compare(c.a, c.b, log=True) for c in contrasts]
     shown = holm([equivalence(c.a, c.b, margin=limit, log=True) for c in contrasts])
-    apart = [f.low > limit or f.high < -limit for f in found]
+    within = sum(p < LEVEL for p in shown)
+    apart = sum(f.low > limit or f.high < -limit for f in found)
     verdict: Verdict = "undecided"
-    if found and max(shown) < LEVEL:
+    if found and within == len(found):
         verdict = "holds"
-    elif any(apart):
+    elif apart:
         verdict = "does not hold"
-    evidence = "; ".join(
+    evidence = f"shown in {within} of {len(found)}, refuted in {apart}. " + "; ".join(
         f"{c.label}: ratio {_ratio(f.effect)} [{_ratio(f.low)}, {_ratio(f.high)}], "
         f"TOST p={p:.2g}, n={f.n}"
         for c, f, p in zip(contrasts, found, shown, strict=True)

@@ -1,0 +1,214 @@
+"""The study engine: runs are made once, kept whole, found again, and never mixed up."""
+
+import json
+import math
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from gensmooth.studies.linreg import STUDY as LINREG
+from gensmooth.studies.registry import STUDIES, find_study
+from gensmooth.studies.run import run_study
+from gensmooth.studies.spec import Options, Record, RunSpec
+from gensmooth.studies.store import Store, StoreError
+
+SPEC = RunSpec("linreg", {"method": "gs", "seed": 3, "spacing": 0.1})
+RECORD = Record(
+    SPEC.config,
+    {"mse": [0.1, 1 / 3, 5e-324], "loss": [1e308, math.inf, -0.0]},
+    0.1 + 0.2,
+    False,
+    1.5,
+)
+
+
+def test_a_record_survives_to_the_last_bit(tmp_path):
+    store = Store(tmp_path / "s", "linreg")
+    store.save(SPEC, RECORD)
+    assert Store(tmp_path / "s", "linreg").load([SPEC]) == ({SPEC.key: RECORD}, [])
+
+
+def test_a_diverged_record_without_rounds_survives(tmp_path):
+    store = Store(tmp_path / "s", "linreg")
+    record = Record(SPEC.config, {}, math.inf, True, 0.1)
+    store.save(SPEC, record)
+    assert store.load([SPEC]).records[SPEC.key] == record
+
+
+def test_the_key_is_the_configuration():
+    again = RunSpec("linreg", dict(reversed(SPEC.config.items())))
+    assert again.key == SPEC.key
+    assert RunSpec("dfo", SPEC.config).key != SPEC.key
+    assert RunSpec("linreg", {**SPEC.config, "seed": 4}).key != SPEC.key
+
+
+@pytest.mark.parametrize("damage", ["truncate", "flip", "empty", "other-config", "no-file"])
+def test_a_damaged_record_is_found_out(tmp_path, damage):
+    store = Store(tmp_path / "s", "linreg")
+    store.save(SPEC, RECORD)
+    metrics = store.runs / SPEC.key / "metrics.jsonl"
+    text = metrics.read_text()
+    if damage == "truncate":
+        metrics.write_text(text[: len(text) // 2])
+    elif damage == "flip":
+        metrics.write_text(text.replace("0.333", "0.334"))
+    elif damage == "empty":
+        metrics.write_text("")
+    elif damage == "no-file":
+        metrics.unlink()
+    else:
+        config = store.runs / SPEC.key / "config.json"
+        config.write_text(config.read_text().replace("0.1", "0.2"))
+    loaded = store.load([SPEC])
+    assert loaded.records == {}
+    assert loaded.damaged == [SPEC.key]
+    store.save(SPEC, RECORD)  # the damaged one makes way
+    assert store.load([SPEC]).records[SPEC.key] == RECORD
+
+
+def test_a_folder_of_something_else_is_refused(tmp_path):
+    Store(tmp_path / "s", "linreg")
+    with pytest.raises(StoreError, match=r"belongs to study 'linreg'.*another --out"):
+        Store(tmp_path / "s", "dfo")
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "cat.jpg").write_text("meow")
+    with pytest.raises(StoreError, match="not empty"):
+        Store(tmp_path / "photos", "linreg")
+    mark = tmp_path / "s" / "study.json"
+    mark.write_text(mark.read_text().replace('"format": 1', '"format": 999'))
+    with pytest.raises(StoreError, match="format 999"):
+        Store(tmp_path / "s", "linreg")
+
+
+def test_a_full_disk_is_reported_and_loses_nothing(tmp_path):
+    store = Store(tmp_path / "s", "linreg")
+    store.save(SPEC, RECORD)
+    other = RunSpec("linreg", {**SPEC.config, "seed": 4})
+    long = RECORD._replace(series={"mse": [0.1] * 5000})
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+        with pytest.raises(StoreError, match=r"finished is kept.*again"):
+            store.save(other, long)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert store.load([SPEC, other]).records == {SPEC.key: RECORD}
+    assert [p.name for p in store.runs.iterdir()] == [SPEC.key]  # nothing half-written is left
+
+
+def test_unknown_studies_name_the_known_ones():
+    with pytest.raises(ValueError, match=r"Did you mean 'linreg'.*linreg, dfo, timing"):
+        find_study("linregg")
+
+
+def quiet(line):
+    assert line
+
+
+SMALL = Options(profile="quick", seeds=2, hyperparameters="paper", methods=("gs", "bes"))
+
+
+@pytest.fixture(scope="module")
+def small_study(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("study") / "linreg"
+    return folder, run_study("linreg", SMALL, folder, workers=1, say=quiet)
+
+
+def test_a_second_call_makes_nothing_and_says_the_same(small_study):
+    folder, first = small_study
+    stamps = {p: p.stat().st_mtime_ns for p in folder.rglob("metrics.jsonl")}
+    again = run_study("linreg", SMALL, folder, workers=1, say=quiet)
+    assert again.facts["runs made now"] == 0
+    assert again.records == first.records
+    assert stamps == {p: p.stat().st_mtime_ns for p in folder.rglob("metrics.jsonl")}
+
+
+def test_only_the_damaged_run_is_made_again_and_it_is_said(small_study):
+    folder, first = small_study
+    victim = sorted(folder.glob("runs/*"))[5]
+    (victim / "metrics.jsonl").write_text("{")
+    said = []
+    again = run_study("linreg", SMALL, folder, workers=1, say=said.append)
+    assert again.facts["runs made now"] == 1
+    assert any("damaged" in line and victim.name in line for line in said)
+    strip = [record._replace(seconds=0) for record in first.records]
+    assert [record._replace(seconds=0) for record in again.records] == strip
+
+
+def test_more_seeds_reuse_what_is_there(small_study):
+    folder, first = small_study
+    more = run_study("linreg", Options(**{**vars(SMALL), "seeds": 3}), folder, workers=1, say=quiet)
+    assert more.facts["runs made now"] == len(first.records) // 2
+
+
+def test_workers_do_not_change_a_bit(small_study, tmp_path):
+    _, first = small_study
+    again = run_study("linreg", SMALL, tmp_path / "two", workers=2, say=quiet)
+    assert [r._replace(seconds=0) for r in again.records] == [
+        r._replace(seconds=0) for r in first.records
+    ]
+
+
+def test_a_killed_study_continues_where_it_was(small_study, tmp_path):
+    """kill -9 in the middle, twice; the same command then does only what is missing."""
+    _, first = small_study
+    folder = tmp_path / "killed"
+    code = (
+        "from pathlib import Path\n"
+        "from gensmooth.studies.run import run_study\n"
+        "from gensmooth.studies.spec import Options\n"
+        f"run_study('linreg', {SMALL!r}, Path({str(folder)!r}), workers=1)\n"
+    )
+    done = 0
+    for wanted in (3, 12):
+        process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL)
+        deadline = time.time() + 60
+        while len(list(folder.glob("runs/[0-9a-f]*"))) < wanted and time.time() < deadline:
+            time.sleep(0.002)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        done = len(list(folder.glob("runs/[0-9a-f]*")))
+        assert done >= wanted
+    again = run_study("linreg", SMALL, folder, workers=1, say=quiet)
+    assert again.facts["runs made now"] == len(first.records) - done
+    assert [r._replace(seconds=0) for r in again.records] == [
+        r._replace(seconds=0) for r in first.records
+    ]
+    assert not list(folder.glob("runs/.*"))
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_study_is_a_deterministic_list_of_distinct_runs(name):
+    study = find_study(name)
+    for profile in ("quick", "paper"):
+        options = Options(profile=profile, hyperparameters="paper")
+        cells = study.select(options, [])
+        specs = study.reporting(options, cells)
+        assert [s.key for s in specs] == [s.key for s in study.reporting(options, cells)]
+        assert len({s.key for s in specs}) == len(specs) > 0
+        json.dumps([s.config for s in specs])
+
+
+@pytest.mark.parametrize("name", ["linreg", "dfo"])
+def test_tuning_and_reporting_seeds_are_disjoint(name):
+    study = find_study(name)
+    tuning = study.tuning(Options(profile="paper"))
+    cells = study.select(Options(profile="paper", hyperparameters="paper"), [])
+    reporting = study.reporting(Options(profile="paper"), cells)
+    seeds = [{s.config["seed"] for s in specs} for specs in (tuning, reporting)]
+    assert len(seeds[0]) == 3
+    assert len(seeds[1]) == 5
+    assert seeds[0].isdisjoint(seeds[1])
+
+
+def test_the_papers_size():
+    options = Options(profile="paper")
+    assert len(LINREG.tuning(options)) == 9 * 4 * 18
+    assert len(find_study("dfo").tuning(options)) == 4 * 3 * 6 * 30
