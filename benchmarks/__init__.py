@@ -9,5 +9,6 @@ for _name in ("OMP", "OPENBLAS", "MKL", "NUMBA", "VECLIB", "NUMEXPR"):
     os.environ[f"{_name}_NUM_THREADS"] = "1"
 os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 os.environ["JAX_PLATFORMS"] = "cpu"
+os.environ.setdefault("EVOTORCH_VERBOSE_LEVEL", "0")
 if hasattr(os, "sched_setaffinity"):
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})

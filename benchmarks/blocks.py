@@ -120,8 +120,9 @@ def _draws(directions: gs.Directions, dim: int, state: Any = ()) -> Callable[[],
 
 def _fill(draw: Any, block: np.ndarray) -> None:
     from gensmooth.kernels import laws
+    from gensmooth.streams import TILE
 
-    laws.fill(draw.law, 0, -(-block.shape[1] // laws.TILE), block)
+    laws.fill(draw.law, 0, -(-block.shape[1] // TILE), block)
 
 
 def _filler(

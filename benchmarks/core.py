@@ -1,6 +1,6 @@
 """Speed and memory against plain NumPy, and ask + tell against other libraries, in one table.
 
-    python -m benchmarks.core [--rows bernoulli,gaussian] [--quick] [--out FILE.json]
+python -m benchmarks.core [--rows bernoulli,gaussian] [--quick] [--out FILE.json]
 """
 
 import argparse

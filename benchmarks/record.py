@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import sys
 from dataclasses import asdict, dataclass
 from datetime import date
 from importlib.metadata import PackageNotFoundError, version
@@ -47,13 +48,18 @@ class Row:
         """What, measured, must reach, ok."""
         measured = self.note
         if self.measured is not None:
-            median, low, high = self.measured
-            around = "" if low == high else f" ({low:.3g}–{high:.3g})"
-            measured = f"{median:.3g}{around} {self.unit}"
+            median, low, high = (digits(value) for value in self.measured)
+            around = "" if low == high else f" ({low}–{high})"
+            measured = f"{median}{around} {self.unit}"
             measured += f", {self.note}" if self.note else ""
         bar = "" if self.bar is None else f"{'≥' if self.at_least else '≤'} {self.bar:g}"
         ok = {True: "yes", False: "NO", None: ""}[self.ok]
         return self.what, measured, bar, ok
+
+
+def digits(value: float) -> str:
+    """Three of them, and all before the point."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def show(rows: list[Row], title: str) -> None:
@@ -71,8 +77,9 @@ def save(path: Path, groups: dict[str, list[Row]], command: str, packages: list[
     """Write groups of rows; groups of the file that were not measured now stay as they are."""
     known = load(path) if path.exists() else {}
     for name, rows in groups.items():
-        if name in known and all(row.measured is None for row in rows):
-            continue  # nothing installed to measure it with: keep what is known
+        if name in known and _numbers(rows) < _numbers(known[name]["rows"]):
+            print(f"{path}: kept the earlier '{name}', which has more numbers", file=sys.stderr)
+            continue
         known[name] = {
             "command": command,
             "date": date.today().isoformat(),
@@ -82,6 +89,10 @@ def save(path: Path, groups: dict[str, list[Row]], command: str, packages: list[
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(known, indent=1, ensure_ascii=False, default=asdict)
     path.write_text(text + "\n", encoding="utf-8")
+
+
+def _numbers(rows: list[Row]) -> int:
+    return sum(row.measured is not None for row in rows)
 
 
 def load(path: Path) -> dict[str, dict[str, Any]]:
@@ -100,7 +111,9 @@ def machine(packages: list[str]) -> str:
     cpu = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():
-        names = [s.split(":")[1].strip() for s in info.read_text().splitlines() if "model name" in s]
+        names = [
+            s.split(":")[1].strip() for s in info.read_text().splitlines() if "model name" in s
+        ]
         cpu = names[0] if names else cpu
     versions = [f"Python {platform.python_version()}"]
     for package in packages:

@@ -1,6 +1,7 @@
 """A real Chromium, driven over DevTools' pipe: no driver, no socket, no extra package."""
 
 import base64
+import contextlib
 import fcntl
 import json
 import os
@@ -117,10 +118,8 @@ class Chromium:
 
     def close(self) -> None:
         """End the browser and all of its processes."""
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(self._pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         os.waitpid(self._pid, 0)
         os.close(self._read)
         os.close(self._write)

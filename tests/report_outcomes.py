@@ -71,9 +71,7 @@ def linreg(
             "7 of 9 settings, p between 1e-5 and 0.21.",
             "does not hold",
         ),
-        ClaimRow(
-            "linreg-offline", "Appendix C.1", "The same holds offline.", "—", "—", "not run"
-        ),
+        ClaimRow("linreg-offline", "Appendix C.1", "The same holds offline.", "—", "—", "not run"),
     ]
     tables = [
         Table(

@@ -40,7 +40,13 @@ def _check_the_three_agree(draw, x, spacings, weights):
     for w, row in zip(weights.astype(dtype), block, strict=True):
         total = total + w * row
     assert np.array_equal(found, total)
-    np.testing.assert_allclose(squares, (block.astype(np.float64) ** 2).sum(1), rtol=1e-12)
+    exact = (block.astype(np.float64) ** 2).sum(1)
+    np.testing.assert_allclose(squares, exact, rtol=1e-12)
+
+    once, norm2, own2 = draw.estimate(weights, 0.3)
+    assert np.array_equal(once, draw.combine(0.3 * weights)[0])
+    np.testing.assert_allclose(norm2, (once.astype(np.float64) ** 2).sum(), rtol=1e-12)
+    np.testing.assert_allclose(own2, ((0.3 * weights) ** 2 * exact).sum(), rtol=1e-12)
 
 
 @each_dtype
@@ -97,7 +103,10 @@ def test_threads_do_not_change_a_bit(name, dtype, monkeypatch):
         assert np.array_equal(threaded.block(), plain.block())
         points = threaded.perturb(x, order, c, np.empty((L, d), dtype))
         assert np.array_equal(points, expected)
-        for one, other in zip(threaded.combine(weights), plain.combine(weights), strict=True):
+        for one, other in (
+            *zip(threaded.combine(weights), plain.combine(weights), strict=True),
+            *zip(threaded.estimate(weights, 0.3), plain.estimate(weights, 0.3), strict=True),
+        ):
             assert np.array_equal(one, other)
 
 

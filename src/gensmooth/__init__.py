@@ -49,7 +49,8 @@ if TYPE_CHECKING:
         momentum,
         sgd,
     )
-    from gensmooth.search import Bounds, GradientEstimate, RandomSearch, SearchState, StepInfo
+    from gensmooth.parameters import Bounds
+    from gensmooth.search import GradientEstimate, RandomSearch, SearchState, StepInfo
 
 _HOME = {
     "gensmooth.directions": (
@@ -63,7 +64,8 @@ _HOME = {
     "gensmooth.optimizers": (
         "Optimizer adam cosine_decay exponential_decay inverse_decay momentum sgd"
     ),
-    "gensmooth.search": "Bounds GradientEstimate RandomSearch SearchState StepInfo",
+    "gensmooth.parameters": "Bounds",
+    "gensmooth.search": "GradientEstimate RandomSearch SearchState StepInfo",
 }
 _MODULES = (
     "directions",

@@ -32,6 +32,11 @@ class Plan(NamedTuple):
     def __len__(self) -> int:
         return len(self.direction)
 
+    @property
+    def arrays(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """The three arrays (a plan's own length is that of its evaluations)."""
+        return self.direction, self.side, self.sample
+
 
 class Differences(NamedTuple):
     """What the values of a step say.
@@ -124,7 +129,8 @@ class ForwardDifference(Estimator):
     def differences(self, means: NDArray[np.float64], num_directions: int) -> Differences:
         """See :class:`ForwardDifference`."""
         if len(means) == num_directions + 1:
-            return Differences(means[1:] - means[0], float(means[0]))
+            center = means.item(0)
+            return Differences(means[1:] - center, center)
         pairs = means.reshape(num_directions, 2)
         return Differences(pairs[:, 0] - pairs[:, 1], _mean(pairs[:, 1]))
 
@@ -146,6 +152,14 @@ class Antithetic(Estimator):
         """See :class:`Antithetic`."""
         pairs = means.reshape(num_directions, 2)
         return Differences(0.5 * (pairs[:, 0] - pairs[:, 1]), _mean(pairs.ravel()))
+
+
+def check_estimator(given: object) -> None:
+    """Refuse what is not an estimator, with a hint at what is."""
+    if not isinstance(given, Estimator):
+        raise TypeError(
+            f"`estimator` must be an estimator, such as gs.Antithetic(), not {given!r}."
+        )
 
 
 @lru_cache(maxsize=128)

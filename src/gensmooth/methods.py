@@ -12,6 +12,7 @@ from gensmooth.directions import (
     Orthogonal,
     OrthogonalBernoulli,
     Sphere,
+    check_directions,
     shrunk,
 )
 
@@ -87,5 +88,6 @@ def choose_directions(name: str | None, directions: Directions | None, default: 
     if name is not None and directions is not None:
         raise ValueError("Give either `method=` or `directions=`, not both.")
     if directions is not None:
+        check_directions(directions)
         return directions
     return method(default if name is None else name)

@@ -3,26 +3,26 @@
 import math
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gensmooth import optimizers
+from gensmooth.batch import Batch
 from gensmooth.directions import Directions
 from gensmooth.estimators import Estimator, ForwardDifference, Samples
 from gensmooth.evaluators import EvaluationError, Objective, Serial
 from gensmooth.methods import choose_directions
 from gensmooth.optimizers import Optimizer
+from gensmooth.parameters import as_parameters
 from gensmooth.search import (
-    Batch,
     FailurePolicy,
     GradientEstimate,
     RandomSearch,
     SearchState,
     StepInfo,
-    as_parameters,
 )
 
 Array = NDArray[Any]
@@ -172,13 +172,11 @@ def minimize(
     """
     x = as_parameters(x0)
     number = 4 + int(3 * math.log(x.size)) if num_directions is None else num_directions
-    chosen = estimator if estimator is not None else ForwardDifference()
     search = RandomSearch(
-        directions=choose_directions(method, directions, "bes").resolve(x.size, max(number, 1)),
+        directions=choose_directions(method, directions, "bes"),
         num_directions=number,
         spacing=spacing,
-        estimator=chosen,
-        optimizer=_optimizer(optimizer, chosen, number, num_samples, samples, budget, max_steps),
+        estimator=estimator if estimator is not None else ForwardDifference(),
         samples=samples,
         num_samples=num_samples,
         maximize=maximize,
@@ -194,18 +192,22 @@ def minimize(
             f"`budget` is {budget}, but one step takes {per_step} evaluations and the final value "
             f"{num_samples}: allow at least {per_step + num_samples}, or lower `num_directions`."
         )
+    search = replace(
+        search,
+        directions=search.directions.resolve(x.size, number),
+        optimizer=_optimizer(optimizer, per_step, budget, max_steps),
+    )
     run = _Run(search, objective, search.init(x, seed=seed))
     limits = _Limits(budget - num_samples, max_steps, target, tolerance)
     with _bar(progress, budget) as advance:
         try:
             reason = run.loop(limits, callback, advance)
+            return run.result(reason, final=True)
         except KeyboardInterrupt:
-            reason = "interrupted"
-        except (EvaluationError, ValueError) as error:
-            if isinstance(error, EvaluationError):
-                error.result = run.result("interrupted", final=False)
+            return run.result("interrupted", final=False)
+        except EvaluationError as error:
+            error.result = run.result("interrupted", final=False)
             raise
-    return run.result(reason, final=reason != "interrupted")
 
 
 def gradient(
@@ -304,7 +306,13 @@ class _Run:
         """Ask, evaluate, tell."""
         batch = self.search.ask(self.state)
         values = Serial().evaluate(self.objective, batch)
-        self.state, info = self.search.tell(self.state, batch, values)
+        try:
+            self.state, info = self.search.tell(self.state, batch, values)
+        except ValueError as error:
+            bad = np.flatnonzero(~np.isfinite(values))
+            if not len(bad):
+                raise
+            raise EvaluationError(str(error), step=batch.step, index=int(bad[0])) from None
         self.infos.append(info)
         self._remember(batch, info)
         return info
@@ -360,21 +368,11 @@ class _Run:
             num_samples=self.search.num_samples,
         )
         batch = search.ask(self.state).head(self.search.num_samples)
-        try:
-            return float(np.mean(Serial().evaluate(self.objective, batch)))
-        except EvaluationError as error:
-            error.result = self.result("interrupted", final=False)
-            raise
+        return float(np.mean(Serial().evaluate(self.objective, batch)))
 
 
 def _optimizer(
-    given: Optimizer | float | None,
-    estimator: Estimator,
-    num_directions: int,
-    num_samples: int,
-    samples: Samples | None,
-    budget: int,
-    max_steps: int | None,
+    given: Optimizer | float | None, per_step: int, budget: int, max_steps: int | None
 ) -> Optimizer:
     if given is None:
         given = 0.1
@@ -387,9 +385,6 @@ def _optimizer(
         return given
     if not (given > 0 and math.isfinite(given)):
         raise ValueError(f"`optimizer` as a learning rate must be positive, but is {given}.")
-    per_step = estimator.evaluations(
-        max(num_directions, 1), num_samples=num_samples, samples=samples
-    )
     steps = max(1, budget // per_step)
     if max_steps is not None:
         steps = min(steps, max_steps)

@@ -37,7 +37,8 @@ def methods(
     table = Table(
         title=f"d = {dim}, L = {num_directions}, N = {num_samples}, noise {noise:g} ({samples})",
         caption=f"No estimate from {num_directions} directional derivatives of an unknown gradient "
-        f"has an MSE below {limit:.4g}. MSE and bias are relative to ‖∇F‖² and ∇F. • the paper's methods.",
+        f"has an MSE below {limit:.4g}. MSE and bias are relative to ‖∇F‖² and ∇F. "
+        "• marks the paper's methods.",
     )
     table.add_column("method", no_wrap=True)
     table.add_column("directions", no_wrap=True)

@@ -63,16 +63,20 @@ def reproduce(
         offline=offline,
         objectives=None if objective is None else tuple(objective.split(",")),
     )
-    outcomes = [
-        run_study(
-            name,
-            options,
-            folder / name,
-            workers=workers if workers is not None else (os.cpu_count() or 1),
-            say=lambda line: typer.echo(line, err=True),
-        )
-        for name in names
-    ]
+    try:
+        outcomes = [
+            run_study(
+                name,
+                options,
+                folder / name,
+                workers=workers if workers is not None else (os.cpu_count() or 1),
+                say=lambda line: typer.echo(line, err=True),
+            )
+            for name in names
+        ]
+    except KeyboardInterrupt:
+        typer.echo("Interrupted. What is finished is kept: the same command continues.", err=True)
+        raise typer.Exit(130) from None
     page = write_report(outcomes, folder, command=shlex.join(["gensmooth", *sys.argv[1:]]))
     for outcome in outcomes:
         for row in outcome.claims:

@@ -7,7 +7,7 @@ unless a caller asks for the block (or the law itself is one, as orthogonal rows
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Any, Protocol, final
 
@@ -51,16 +51,20 @@ class Draw(Protocol):
         """``Σ_l weights[l] ε_l`` and the squared lengths ``‖ε_l‖²``."""
         ...
 
+    def estimate(self, delta: NDArray[np.float64], unit: float) -> tuple[Array, float, float]:
+        """``g = Σ_l g_l``, ``g_l = unit · delta[l] · ε_l``, with ``‖g‖²`` and ``Σ_l ‖g_l‖²``."""
+        ...
+
     def rescaled(self, *, length: float = 1.0, factor: float = 1.0, threads: int = 1) -> "Draw":
         """The same draw with longer or shorter directions, a factor, or more threads."""
         ...
 
 
 @final
-class KernelDraw:
-    """Directions whose law is one of :mod:`gensmooth.kernels.laws`."""
+class SignDraw:
+    """Directions of packed signs, :mod:`gensmooth.kernels.signs`."""
 
-    __slots__ = ("dim", "dtype", "factor", "law", "num_directions", "threads")
+    __slots__ = ("_tiles", "dim", "dtype", "factor", "law", "num_directions", "threads")
 
     def __init__(self, law: Any, dim: int, *, factor: float = 1.0, threads: int = 1) -> None:
         self.law = law
@@ -69,40 +73,97 @@ class KernelDraw:
         self.dtype: np.dtype[Any] = law.scale.dtype
         self.factor = factor
         self.threads = threads
+        self._tiles = -(-dim // TILE)
 
     def block(self) -> Array:
         """See :meth:`Draw.block`."""
         out = np.empty((self.num_directions, self.dim), self.dtype)
-        self._over_tiles(out.size, kernels.on_directions().fill, out)
+        self._over_tiles(out.size, kernels.on_signs().fill, out)
         return out
 
     def perturb(self, x: Array, directions: Array, spacings: Array, out: Array) -> Array:
         """See :meth:`Draw.perturb`."""
-        self._over_tiles(
-            out.size,
-            kernels.on_directions().perturb,
-            x,
-            directions,
-            spacings.astype(self.dtype),
-            out,
-        )
+        kernel = kernels.on_signs().perturb
+        self._over_tiles(out.size, kernel, x, directions, spacings, out)
         return out
 
     def combine(self, weights: NDArray[np.float64]) -> tuple[Array, NDArray[np.float64]]:
         """See :meth:`Draw.combine`."""
         out = np.empty(self.dim, self.dtype)
-        squares = np.empty((_tiles(self.dim), self.num_directions))
         size = self.dim * self.num_directions
-        self._over_tiles(
-            size, kernels.on_directions().combine, weights.astype(self.dtype), out, squares
-        )
+        self._over_tiles(size, kernels.on_signs().combine, weights, out)
+        return out, self.dim * self.law.scale.astype(np.float64) ** 2
+
+    def estimate(self, delta: NDArray[np.float64], unit: float) -> tuple[Array, float, float]:
+        """See :meth:`Draw.estimate`."""
+        signs = kernels.on_signs()
+        out = np.empty(self.dim, self.dtype)
+        if self.threads == 1:
+            return out, *signs.estimate(*self.law, delta, unit, out)
+        weights = unit * delta
+        self._over_tiles(self.dim * self.num_directions, signs.combine, weights, out)
+        return out, *signs.totals(self.law.scale, weights, out)
+
+    def rescaled(self, *, length: float = 1.0, factor: float = 1.0, threads: int = 1) -> "SignDraw":
+        """See :meth:`Draw.rescaled`."""
+        key, scale, stream, row = self.law
+        law = type(self.law)(key, scale * self.dtype.type(length), stream, row)
+        return SignDraw(law, self.dim, factor=self.factor * factor, threads=threads)
+
+    def _over_tiles(self, size: int, kernel: Callable[..., None], *arguments: Any) -> None:
+        threads = self.threads if size >= _WORTH_THREADS else 1
+        over_tiles(kernel, self.law, self._tiles, arguments, threads)
+
+
+@final
+class KernelDraw:
+    """Directions whose law is one of :mod:`gensmooth.kernels.laws`: normals, dense, guided."""
+
+    __slots__ = ("_tiles", "dim", "dtype", "factor", "law", "num_directions", "threads")
+
+    def __init__(self, law: Any, dim: int, *, factor: float = 1.0, threads: int = 1) -> None:
+        self.law = law
+        self.dim = dim
+        self.num_directions = len(law.scale)
+        self.dtype: np.dtype[Any] = law.scale.dtype
+        self.factor = factor
+        self.threads = threads
+        self._tiles = -(-dim // TILE)
+
+    def block(self) -> Array:
+        """See :meth:`Draw.block`."""
+        out = np.empty((self.num_directions, self.dim), self.dtype)
+        self._over_tiles(out.size, kernels.on_laws().fill, out)
+        return out
+
+    def perturb(self, x: Array, directions: Array, spacings: Array, out: Array) -> Array:
+        """See :meth:`Draw.perturb`."""
+        kernel = kernels.on_laws().perturb
+        self._over_tiles(out.size, kernel, x, directions, spacings, out)
+        return out
+
+    def combine(self, weights: NDArray[np.float64]) -> tuple[Array, NDArray[np.float64]]:
+        """See :meth:`Draw.combine`."""
+        out, squares = self._sums()
+        size = self.dim * self.num_directions
+        self._over_tiles(size, kernels.on_laws().combine, weights, out, squares)
         return out, squares.sum(axis=0)
+
+    def estimate(self, delta: NDArray[np.float64], unit: float) -> tuple[Array, float, float]:
+        """See :meth:`Draw.estimate`."""
+        laws = kernels.on_laws()
+        out, squares = self._sums()
+        if self.threads == 1:
+            return out, *laws.estimate(self.law, delta, unit, out, squares)
+        weights = unit * delta
+        self._over_tiles(self.dim * self.num_directions, laws.combine, weights, out, squares)
+        return out, *laws.totals(weights, out, squares)
 
     def squared_lengths(self) -> NDArray[np.float64]:
         """``‖ε_l‖²`` for each direction."""
-        squares = np.empty((_tiles(self.dim), self.num_directions))
+        squares = np.empty((self._tiles, self.num_directions))
         size = self.dim * self.num_directions
-        self._over_tiles(size, kernels.on_directions().squared_lengths, self.dim, squares)
+        self._over_tiles(size, kernels.on_laws().squared_lengths, self.dim, squares)
         return squares.sum(axis=0)
 
     def rescaled(
@@ -111,24 +172,39 @@ class KernelDraw:
         """See :meth:`Draw.rescaled`."""
         law = self.law
         if length != 1.0:
-            size = self.dtype.type(length)
-            mix = law.mix * size if law.mix.size else law.mix
-            law = type(law)(*law[:2], law.scale * size, *law[3:-1], mix)
+            law = law._replace(scale=law.scale * self.dtype.type(length))
+            if hasattr(law, "mix"):
+                law = law._replace(mix=law.mix * self.dtype.type(length))
         return KernelDraw(law, self.dim, factor=self.factor * factor, threads=threads)
 
+    def _sums(self) -> tuple[Array, Array]:
+        """Room for a combination and for the squared lengths that come with it."""
+        tiles = (self._tiles, self.num_directions)
+        return np.empty(self.dim, self.dtype), np.empty(tiles)
+
     def _over_tiles(self, size: int, kernel: Callable[..., None], *arguments: Any) -> None:
-        tiles = _tiles(self.dim)
-        if self.threads == 1 or size < _WORTH_THREADS:
-            kernel(self.law, 0, tiles, *arguments)
-            return
-        cuts = [tiles * i // self.threads for i in range(self.threads + 1)]
-        with ThreadPoolExecutor(self.threads) as pool:
-            pieces = [
-                pool.submit(kernel, self.law, first, last, *arguments)
-                for first, last in pairwise(cuts)
-            ]
-        for piece in pieces:
-            piece.result()
+        threads = self.threads if size >= _WORTH_THREADS else 1
+        over_tiles(kernel, (self.law,), self._tiles, arguments, threads)
+
+
+def over_tiles(
+    kernel: Callable[..., None],
+    law: tuple[Any, ...],
+    tiles: int,
+    arguments: tuple[Any, ...],
+    threads: int,
+) -> None:
+    """Call a kernel over all tiles, split between threads at tile boundaries."""
+    if threads == 1:
+        kernel(*law, 0, tiles, *arguments)
+        return
+    cuts = [tiles * i // threads for i in range(threads + 1)]
+    with ThreadPoolExecutor(threads) as pool:
+        pieces = [
+            pool.submit(kernel, *law, first, last, *arguments) for first, last in pairwise(cuts)
+        ]
+    for piece in pieces:
+        piece.result()
 
 
 @final
@@ -181,6 +257,12 @@ class QuantileDraw:
             squares += part
         return out, squares
 
+    def estimate(self, delta: NDArray[np.float64], unit: float) -> tuple[Array, float, float]:
+        """See :meth:`Draw.estimate`."""
+        weights = unit * delta
+        out, squares = self.combine(weights)
+        return out, *kernels.on_laws().totals(weights, out, squares[None])
+
     def rescaled(
         self,
         *,
@@ -202,7 +284,7 @@ class QuantileDraw:
     def _entries(self, first: int, rows: int, start: int, stop: int) -> Array:
         """Entries ``start … stop`` of some directions; ``start`` is a multiple of the chunk."""
         uniforms = np.empty((rows, stop - start))
-        kernels.on_directions().uniforms(self.key, first, start // TILE, uniforms)
+        kernels.on_laws().uniforms(self.key, first, start // TILE, uniforms)
         return (self.scale * self.quantile(uniforms)).astype(self.dtype)
 
 
@@ -211,41 +293,40 @@ def stream_key(seed: int, purpose: Purpose, step: int) -> Array:
     return np.array(streams.key_and_counter(seed, purpose, step), np.uint64)
 
 
-def streamed(
-    kind: int, key: Array, num_directions: int, dim: int, dtype: np.dtype[Any], scale: float = 1.0
-) -> KernelDraw:
-    """Independent rows of signs or normals, each entry times ``scale``."""
-    nothing = _nothing(dtype)
-    law = kernels.on_directions().Law(
-        kind,
+def signs(
+    key: Array, num_directions: int, dim: int, dtype: np.dtype[Any], scale: float = 1.0
+) -> SignDraw:
+    """Independent rows of fair signs times ``scale``."""
+    law = kernels.on_signs().SignLaw(
         key,
-        np.full(num_directions, scale, dtype),
+        _constant(num_directions, scale, dtype),
         _counting(num_directions),
         _zeros(num_directions),
-        nothing,
-        nothing,
+    )
+    return SignDraw(law, dim)
+
+
+def normals(
+    key: Array, num_directions: int, dim: int, dtype: np.dtype[Any], scale: float = 1.0
+) -> KernelDraw:
+    """Independent rows of normals times ``scale``."""
+    law = kernels.on_laws().NormalLaw(
+        key, _constant(num_directions, scale, dtype), _counting(num_directions)
     )
     return KernelDraw(law, dim)
 
 
 def dense(block: Array, dim: int) -> KernelDraw:
     """Directions that lie in memory."""
-    n, dtype = len(block), block.dtype
-    laws = kernels.on_directions()
-    law = laws.Law(
-        laws.DENSE,
-        np.zeros(4, np.uint64),
-        np.ones(n, dtype),
-        _counting(n),
-        _zeros(n),
-        block,
-        _nothing(dtype),
+    law = kernels.on_laws().DenseLaw(
+        np.zeros(4, np.uint64), _constant(len(block), 1.0, block.dtype), block
     )
     return KernelDraw(law, dim)
 
 
-def _tiles(dim: int) -> int:
-    return -(-dim // TILE)
+@lru_cache(maxsize=256)
+def _constant(n: int, value: float, dtype: np.dtype[Any]) -> Array:
+    return np.full(n, value, dtype)
 
 
 @cache
@@ -256,8 +337,3 @@ def _counting(n: int) -> Array:
 @cache
 def _zeros(n: int) -> Array:
     return np.zeros(n, np.int64)
-
-
-@cache
-def _nothing(dtype: np.dtype[Any]) -> Array:
-    return np.empty((0, 0), dtype)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from gensmooth import kernels, theory
 from gensmooth.directions.base import Directions, NoClosedForm, State
-from gensmooth.directions.draw import KernelDraw, stream_key, streamed
+from gensmooth.directions.draw import KernelDraw, normals, stream_key
 from gensmooth.streams import Purpose
 
 _CUTOFF = 1e-8  # squared sine of the angle below which an estimate adds no dimension to U
@@ -91,22 +91,19 @@ class Guided(Directions):
     ) -> KernelDraw:
         """See :meth:`Directions.draw`."""
         assert isinstance(state, GuidedState)
-        laws = kernels.on_directions()
         key = stream_key(seed, Purpose.DIRECTION, step)
         k = len(state.gram)
         if k < self._length(dim):
             scale = math.sqrt(1 / dim)
-            return streamed(laws.NORMAL, key, num_directions, dim, dtype, scale)
+            return normals(key, num_directions, dim, dtype, scale)
         # ε = √(α/d) z + √((1−α)/k) U z',  z' ~ N(0, I_k),  U z' = Gᵀ (coefficients of z')
         guide = stream_key(seed, Purpose.GUIDE, step)
-        normals = streamed(laws.NORMAL, guide, num_directions, k, np.dtype(np.float64)).block()
-        rank = kernels.on_bases().guiding_coefficients(state.gram, normals, _CUTOFF)
+        mix = normals(guide, num_directions, k, np.dtype(np.float64)).block()
+        rank = kernels.on_bases().guiding_coefficients(state.gram, mix, _CUTOFF)
         share = 1 - self.alpha if rank else 0.0
-        isotropic = streamed(
-            laws.GUIDED, key, num_directions, dim, dtype, math.sqrt((1 - share) / dim)
-        )
-        mix = (math.sqrt(share / max(rank, 1)) * normals).astype(dtype)
-        return KernelDraw(isotropic.law._replace(basis=state.history, mix=mix), dim)
+        isotropic = normals(key, num_directions, dim, dtype, math.sqrt((1 - share) / dim)).law
+        mix = (math.sqrt(share / max(rank, 1)) * mix).astype(dtype)
+        return KernelDraw(kernels.on_laws().GuidedLaw(*isotropic, state.history, mix), dim)
 
     def update(self, state: State, gradient: NDArray[Any]) -> GuidedState:
         """Append an estimate and one row of inner products; forget the oldest."""
@@ -124,7 +121,7 @@ class Guided(Directions):
         log.filled = end + 1
         grown = np.empty((len(gram) + 1, len(gram) + 1))
         grown[:-1, :-1] = gram
-        kernels.on_directions().dots(log.rows[start : end + 1], gradient, grown[-1])
+        kernels.on_sums().dots(log.rows[start : end + 1], gradient, grown[-1])
         grown[:, -1] = grown[-1]
         return GuidedState(log, start, grown)
 

@@ -14,9 +14,9 @@ from typing import Any, Protocol, final
 import numpy as np
 from numpy.typing import NDArray
 
-from gensmooth import kernels, theory
+from gensmooth import theory
 from gensmooth.directions.base import Directions, NoClosedForm, State
-from gensmooth.directions.draw import Draw, KernelDraw, QuantileDraw, stream_key, streamed
+from gensmooth.directions.draw import Draw, KernelDraw, QuantileDraw, normals, signs, stream_key
 from gensmooth.streams import Purpose
 
 
@@ -41,7 +41,7 @@ class Gaussian(Directions):
     ) -> KernelDraw:
         """See :meth:`Directions.draw`."""
         key = stream_key(seed, Purpose.DIRECTION, step)
-        return streamed(kernels.on_directions().NORMAL, key, num_directions, dim, dtype)
+        return normals(key, num_directions, dim, dtype)
 
     def moments(self, dim: int, num_directions: int) -> theory.Moments:
         """See :meth:`Directions.moments`."""
@@ -92,9 +92,7 @@ class Bernoulli(Directions):
         """See :meth:`Directions.draw`."""
         key = stream_key(seed, Purpose.DIRECTION, step)
         if self.p == 0.5:
-            return streamed(
-                kernels.on_directions().SIGNS, key, num_directions, dim, dtype, 0.5 / self.divisor
-            )
+            return signs(key, num_directions, dim, dtype, 0.5 / self.divisor)
         return QuantileDraw(
             lambda u: np.where(u < self.p, 1 - self.p, -self.p),
             key,

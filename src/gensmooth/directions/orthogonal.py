@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from gensmooth import kernels, theory
 from gensmooth.directions.base import Directions, State
-from gensmooth.directions.draw import KernelDraw, dense, stream_key, streamed
+from gensmooth.directions.draw import KernelDraw, SignDraw, dense, normals, signs, stream_key
 from gensmooth.streams import Purpose, generator
 
 Lengths = Literal["equal", "residual"]
@@ -51,7 +51,7 @@ class Orthogonal(Directions):
     ) -> KernelDraw:
         """See :meth:`Directions.draw`."""
         key = stream_key(seed, Purpose.DIRECTION, step)
-        block = streamed(kernels.on_directions().NORMAL, key, num_directions, dim, dtype).block()
+        block = normals(key, num_directions, dim, dtype).block()
         length = math.sqrt(dim) if self.lengths == "equal" else 0.0
         for start in range(0, num_directions, dim):
             if not kernels.on_bases().gram_schmidt(block[start : start + dim], length):
@@ -90,7 +90,7 @@ class OrthogonalBernoulli(Directions):
         num_directions: int,
         dim: int,
         dtype: np.dtype[Any],
-    ) -> KernelDraw:
+    ) -> SignDraw:
         """See :meth:`Directions.draw`."""
         order = 1 << (dim - 1).bit_length()
         group = np.arange(num_directions) // order
@@ -101,8 +101,8 @@ class OrthogonalBernoulli(Directions):
             ]
         )
         key = stream_key(seed, Purpose.SIGNS, step)
-        plain = streamed(kernels.on_directions().SIGNS, key, num_directions, dim, dtype)
-        return KernelDraw(plain.law._replace(stream=group.astype(np.uint64), row=rows), dim)
+        plain = signs(key, num_directions, dim, dtype)
+        return SignDraw(plain.law._replace(stream=group.astype(np.uint64), row=rows), dim)
 
     def moments(self, dim: int, num_directions: int) -> theory.Moments:
         """See :meth:`Directions.moments`."""

@@ -6,9 +6,9 @@ from typing import Any, final
 
 import numpy as np
 
-from gensmooth import kernels, theory
+from gensmooth import theory
 from gensmooth.directions.base import Directions, State
-from gensmooth.directions.draw import KernelDraw, stream_key, streamed
+from gensmooth.directions.draw import KernelDraw, normals, stream_key
 from gensmooth.streams import Purpose
 
 
@@ -34,9 +34,9 @@ class Sphere(Directions):
     ) -> KernelDraw:
         """See :meth:`Directions.draw`."""
         key = stream_key(seed, Purpose.DIRECTION, step)
-        normals = streamed(kernels.on_directions().NORMAL, key, num_directions, dim, dtype)
-        scale = (math.sqrt(dim) / np.sqrt(normals.squared_lengths())).astype(dtype)
-        return KernelDraw(normals.law._replace(scale=scale), dim)
+        rows = normals(key, num_directions, dim, dtype)
+        scale = (math.sqrt(dim) / np.sqrt(rows.squared_lengths())).astype(dtype)
+        return KernelDraw(rows.law._replace(scale=scale), dim)
 
     def moments(self, dim: int, num_directions: int) -> theory.Moments:
         """See :meth:`Directions.moments`."""

@@ -1,5 +1,6 @@
 """The user's objective, and plain words for what can go wrong in it."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, final
@@ -7,7 +8,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from gensmooth.search import Batch
+from gensmooth.batch import Batch
 
 _BLOCK = 4_194_304  # numbers in a block of points handed to a vectorised objective
 
@@ -62,7 +63,10 @@ class Objective:
             if self.keep_going:
                 return float("nan")
             raise where.error(f"raised {type(error).__name__}: {error}") from error
-        return where.number(value)
+        number = where.number(value)
+        if not (self.keep_going or math.isfinite(number)):
+            raise where.error(_not_finite(number))
+        return number
 
     def values(
         self, points: NDArray[Any], rngs: list[np.random.Generator] | None, where: "Where"
@@ -83,6 +87,9 @@ class Objective:
                 f"is vectorised and must return {len(points)} values for {len(points)} points, "
                 f"but returned an array of shape {values.shape}"
             )
+        if not (self.keep_going or np.isfinite(values).all()):
+            first = int(np.argmin(np.isfinite(values)))
+            raise Where(where.batch, where.index + first).error(_not_finite(values[first]))
         return values
 
 
@@ -119,6 +126,10 @@ class Where:
                 "(for many points a call, pass vectorized=True)"
             )
         return float(array.reshape(-1)[0])
+
+
+def _not_finite(value: float) -> str:
+    return f"returned {value} (on_failure='drop' would leave its direction out)"
 
 
 def _show(value: Any) -> str:

@@ -6,8 +6,8 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from gensmooth.batch import Batch
 from gensmooth.evaluators.objective import Objective, Where
-from gensmooth.search import Batch
 
 
 @final

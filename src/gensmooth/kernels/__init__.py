@@ -1,35 +1,47 @@
 """The compiled kernels. Importing their modules imports Numba, so nothing does before first use.
 
 The first call of a kernel compiles it, which takes some seconds once a machine: the machine code
-is cached on disk. `on_directions()` and `on_bases()` are how the rest of the program reaches them.
+is cached on disk. The functions here are how the rest of the program reaches the kernels.
 """
 
 import sys
 from functools import cache
+from importlib import import_module
 from pathlib import Path
-from types import ModuleType
-from typing import Any, cast
+from typing import Any
 
 
 @cache
-def on_directions() -> ModuleType:
-    """The kernels on directions, :mod:`gensmooth.kernels.laws`."""
-    from gensmooth.kernels import laws
-
-    _announce(cast(Any, laws).combine)
-    return laws
+def on_signs() -> Any:
+    """The kernels on packed signs, :mod:`gensmooth.kernels.signs`."""
+    return _load("signs", "estimate")
 
 
 @cache
-def on_bases() -> ModuleType:
+def on_laws() -> Any:
+    """The kernels on other directions, :mod:`gensmooth.kernels.laws`."""
+    return _load("laws", "estimate")
+
+
+@cache
+def on_bases() -> Any:
     """The kernels on orthogonal bases, :mod:`gensmooth.kernels.bases`."""
-    from gensmooth.kernels import bases
-
-    return bases
+    return _load("bases", "gram_schmidt")
 
 
-def _announce(kernel: Any) -> None:
-    """Say on a terminal that the next seconds are compilation, if the cache is empty."""
-    where = Path(kernel.stats.cache_path)
-    if sys.stderr.isatty() and not any(where.glob("laws.combine-*.nbi")):
-        print("gensmooth: compiling its kernels, once on this machine (10 s)…", file=sys.stderr)
+@cache
+def on_sums() -> Any:
+    """Sums in a fixed order, :mod:`gensmooth.kernels.sums`."""
+    return import_module("gensmooth.kernels.sums")
+
+
+def _load(name: str, kernel: str) -> Any:
+    """Import kernels; on a terminal, say so if the next seconds go into compiling them."""
+    module: Any = import_module(f"gensmooth.kernels.{name}")
+    cache_folder = Path(getattr(module, kernel).stats.cache_path)
+    if sys.stderr.isatty() and not any(cache_folder.glob(f"{name}.{kernel}-*.nbi")):
+        print(
+            f"gensmooth: compiling kernels ({name}), once on this machine, some seconds…",
+            file=sys.stderr,
+        )
+    return module

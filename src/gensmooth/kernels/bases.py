@@ -4,13 +4,13 @@
 """Orthogonal bases in a fixed order of operations: Gram–Schmidt of rows, and Guided ES's basis.
 
 Everything here is a few dozen rows of length d, so the work is the inner products; those run in
-the order of :func:`gensmooth.kernels.laws.dot` and do not depend on a BLAS or its threads.
+the order of :func:`gensmooth.kernels.sums.dot` and do not depend on a BLAS or its threads.
 """
 
 import numpy as np
 from numba import njit
 
-from gensmooth.kernels.laws import dot
+from gensmooth.kernels.sums import dot
 
 _PANEL = 512  # entries of all rows that are worked on together; 20 rows of it fit the L1/L2 cache
 

@@ -1,72 +1,81 @@
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
 # pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
 # pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
-"""What a direction is, and the three things one can ask of it.
+"""Laws of directions, and what one can ask of them: fill a block, perturb a point, combine.
 
-A :class:`Law` says how the tiles of the L directions of one step are made. Given a law, the
-kernels fill a block of directions, perturb a point along some of them, or combine all of them
-with weights, tile by tile: the last two never hold L × d numbers. All three read the same tiles,
-so they see the same numbers, and sums over directions run in the order of the directions.
+A law says how the tiles of the L directions of one step are made. The kernels read directions
+tile by tile: perturb and combine never hold L × d numbers. All of them read the same tiles, so
+they see the same numbers, and sums over directions run in the order of the directions.
 
 Kernels work on a range of tiles and release the interpreter's lock, so a caller may split a call
-over threads at tile boundaries without changing a bit of the result.
+over threads at tile boundaries without changing a bit of the result. Which code a law needs is
+chosen by its class when a kernel is compiled: a run compiles what it uses.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
+from numba.extending import overload, register_jitable
 
-from gensmooth.kernels.tiles import (
-    expand_signs,
-    hadamard_words,
-    normal_tile,
-    sign_words,
-    uniform_tile,
-)
+from gensmooth.kernels import signs
+from gensmooth.kernels.signs import SignLaw
+from gensmooth.kernels.sums import tile_dot, totals
+from gensmooth.kernels.tiles import normal_tile, uniform_tile
 from gensmooth.streams import TILE
 
-SIGNS, NORMAL, DENSE, GUIDED = 0, 1, 2, 3
+_OPTIONS: Any = {"error_model": "numpy", "nogil": True}
 
 
-class Law(NamedTuple):
-    """The law of the directions of one step. Arrays have one entry (or row) a direction."""
+class NormalLaw(NamedTuple):
+    """Entries scale · N(0, 1). Arrays have one entry a direction."""
 
-    kind: int  # SIGNS, NORMAL, DENSE or GUIDED
     key: np.ndarray  # uint64 (k0, k1, c2, c3): seed, purpose and step, see streams
-    scale: np.ndarray  # factor of each direction, in the directions' dtype
-    stream: np.ndarray  # uint64, the index each direction reads its stream at
-    row: np.ndarray  # int64, SIGNS: the Hadamard row that multiplies the signs (row 0: all ones)
-    basis: np.ndarray  # DENSE: the directions themselves; GUIDED: the history (k, d)
-    mix: np.ndarray  # GUIDED: (L, k) coefficients of each direction in the history
+    scale: np.ndarray  # in the directions' dtype
+    stream: np.ndarray  # uint64, the index the direction reads its stream at
 
 
-@njit(nogil=True, error_model="numpy")
-def _sign_tile(law, z, words, index, tile, count):
+class DenseLaw(NamedTuple):
+    """Directions that lie in memory, times a scale each."""
+
+    key: np.ndarray  # not read; every law has one
+    scale: np.ndarray
+    block: np.ndarray  # (L, d)
+
+
+class GuidedLaw(NamedTuple):
+    """Entries scale · N(0, 1), plus a combination of the rows of a history."""
+
+    key: np.ndarray
+    scale: np.ndarray
+    stream: np.ndarray
+    history: np.ndarray  # (k, d)
+    mix: np.ndarray  # (L, k) coefficients of each direction in the history
+
+
+# --- a tile of one direction, by the class of the law ------------------------------------------
+
+
+@register_jitable
+def _normal(law, z, index, tile, start, count):  # noqa: ARG001
     k0, k1, c2, c3 = law.key[0], law.key[1], law.key[2], law.key[3]
-    sign_words(words, tile, law.stream[index], c2, c3, k0, k1)
-    if law.row[index] != 0:
-        hadamard_words(words, tile, law.row[index])
-    expand_signs(z, count, words, law.scale[index])
-
-
-@njit(nogil=True, error_model="numpy")
-def _tile(law, z, words, index, tile, start, count):
-    """Put entries ``start … start+count`` of direction ``index`` into ``z[:count]``."""
+    normal_tile(z, count, tile, law.stream[index], c2, c3, k0, k1)
     scale = law.scale[index]
-    if law.kind == SIGNS:
-        _sign_tile(law, z, words, index, tile, count)
-    elif law.kind == DENSE:
-        row = law.basis[index, start : start + count]
-        for i in range(count):
-            z[i] = scale * row[i]
-    else:
-        k0, k1, c2, c3 = law.key[0], law.key[1], law.key[2], law.key[3]
-        normal_tile(z, count, tile, law.stream[index], c2, c3, k0, k1)
-        for i in range(count):
-            z[i] = scale * z[i]
-        if law.kind == GUIDED:
-            _add_rows(z, count, law.basis, start, law.mix[index])
+    for i in range(count):
+        z[i] = scale * z[i]
+
+
+@register_jitable
+def _dense(law, z, index, tile, start, count):  # noqa: ARG001
+    scale, row = law.scale[index], law.block[index, start : start + count]
+    for i in range(count):
+        z[i] = scale * row[i]
+
+
+@register_jitable
+def _guided(law, z, index, tile, start, count):
+    _normal(law, z, index, tile, start, count)
+    _add_rows(z, count, law.history, start, law.mix[index])
 
 
 @njit(nogil=True, error_model="numpy")
@@ -93,26 +102,104 @@ def _add_rows(z, count, rows, start, weights):
                 here[i] = here[i] + a * ra[i]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def fill(law, first_tile, last_tile, out):
-    """``out[l] = ε_l`` for all directions."""
-    dim = out.shape[1]
+_TILES = {NormalLaw: _normal, DenseLaw: _dense, GuidedLaw: _guided}
+
+
+def fill_tile(law, z, index, tile, start, count):
+    """Put entries ``start … start+count`` of direction ``index`` into ``z[:count]``."""
+    raise NotImplementedError("inside compiled code only")
+
+
+@overload(fill_tile, jit_options=_OPTIONS)
+def _fill_tile(law, z, index, tile, start, count):  # noqa: ARG001
+    impl = _TILES[law.instance_class]
+
+    def call(law, z, index, tile, start, count):
+        impl(law, z, index, tile, start, count)
+
+    return call
+
+
+@register_jitable
+def _own_signs(law):
+    return SignLaw(law.key.copy(), law.scale, law.stream, law.row)
+
+
+@register_jitable
+def _own_normal(law):
+    return NormalLaw(law.key.copy(), law.scale, law.stream)
+
+
+@register_jitable
+def _own_dense(law):
+    return DenseLaw(law.key.copy(), law.scale, law.block)
+
+
+@register_jitable
+def _own_guided(law):
+    return GuidedLaw(law.key.copy(), law.scale, law.stream, law.history, law.mix)
+
+
+_OWN = {
+    SignLaw: _own_signs,
+    NormalLaw: _own_normal,
+    DenseLaw: _own_dense,
+    GuidedLaw: _own_guided,
+}
+
+
+def with_own_key(law):
+    """The law with a key that may be written to, to move it to another step."""
+    raise NotImplementedError("inside compiled code only")
+
+
+@overload(with_own_key, jit_options=_OPTIONS)
+def _with_own_key(law):
+    impl = _OWN[law.instance_class]
+
+    def call(law):
+        return impl(law)
+
+    return call
+
+
+# --- kernels -----------------------------------------------------------------------------------
+
+
+@register_jitable
+def _fill_tiles(law, first_tile, last_tile, out):
     z = np.empty(TILE, out.dtype)
-    words = np.empty(64, np.uint32)
-    if law.kind == SIGNS:  # row by row, straight into place: as fast as memory
-        for index in range(out.shape[0]):
-            for tile in range(first_tile, last_tile):
-                start = tile * TILE
-                count = min(TILE, dim - start)
-                target = out[index, start : start + count]
-                _sign_tile(law, target, words, index, tile, count)
-        return
     for tile in range(first_tile, last_tile):
         start = tile * TILE
-        count = min(TILE, dim - start)
+        count = min(TILE, out.shape[1] - start)
         for index in range(out.shape[0]):
-            _tile(law, z, words, index, tile, start, count)
+            fill_tile(law, z, index, tile, start, count)
             out[index, start : start + count] = z[:count]
+
+
+@register_jitable
+def _fill_signs(law, first_tile, last_tile, out):
+    signs.fill(law.key, law.scale, law.stream, law.row, first_tile, last_tile, out)
+
+
+def _fill(law, first_tile, last_tile, out):
+    raise NotImplementedError("inside compiled code only")
+
+
+@overload(_fill, jit_options=_OPTIONS)
+def _fill_by_class(law, first_tile, last_tile, out):  # noqa: ARG001
+    impl = _fill_signs if law.instance_class is SignLaw else _fill_tiles
+
+    def call(law, first_tile, last_tile, out):
+        impl(law, first_tile, last_tile, out)
+
+    return call
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def fill(law, first_tile, last_tile, out):
+    """``out[l] = ε_l`` for all directions, of any law."""
+    _fill(law, first_tile, last_tile, out)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -120,7 +207,7 @@ def perturb(law, first_tile, last_tile, x, directions, spacings, out):
     """``out[r] = x + spacings[r] · ε_{directions[r]}`` for each row of ``out``."""
     dim = len(x)
     z = np.empty(TILE, x.dtype)
-    words = np.empty(64, np.uint32)
+    steps = spacings.astype(x.dtype)
     for tile in range(first_tile, last_tile):
         start = tile * TILE
         count = min(TILE, dim - start)
@@ -128,13 +215,13 @@ def perturb(law, first_tile, last_tile, x, directions, spacings, out):
         last = -1
         for r in range(out.shape[0]):
             target = out[r, start : start + count]
-            c = spacings[r]
+            c = steps[r]
             if c == 0:
                 target[:] = center
                 continue
             if directions[r] != last:
                 last = directions[r]
-                _tile(law, z, words, last, tile, start, count)
+                fill_tile(law, z, last, tile, start, count)
             for i in range(count):
                 target[i] = center[i] + c * z[i]
 
@@ -144,87 +231,40 @@ def combine(law, first_tile, last_tile, weights, out, squares):
     """``out = Σ_l weights[l] ε_l`` and ``squares[tile, l] = Σ_{i in tile} ε_li²``."""
     dim = len(out)
     z = np.empty(TILE, out.dtype)
-    words = np.empty(64, np.uint32)
     total = np.empty(TILE, out.dtype)
     lanes = np.empty(32, np.float64)
+    w = weights.astype(out.dtype)
     for tile in range(first_tile, last_tile):
         start = tile * TILE
         count = min(TILE, dim - start)
         total[:count] = 0
-        for index in range(len(weights)):
-            _tile(law, z, words, index, tile, start, count)
-            w = weights[index]
+        for index in range(len(w)):
+            fill_tile(law, z, index, tile, start, count)
             for i in range(count):
-                total[i] = total[i] + w * z[i]
-            if law.kind == SIGNS:
-                squares[tile, index] = count * np.float64(law.scale[index]) ** 2
-            else:
-                squares[tile, index] = _dot(z, z, 0, count, lanes)
+                total[i] = total[i] + w[index] * z[i]
+            squares[tile, index] = tile_dot(z, z, 0, count, lanes)
         out[start : start + count] = total[:count]
 
 
-@njit(nogil=True, error_model="numpy")
-def _dot(a, b, start, count, lanes):
-    """Σ a_i b_i over a tile in a fixed order: 32 interleaved float64 sums, then those in turn."""
-    lanes[:] = 0.0
-    whole = count - count % 32
-    for i in range(start, start + whole, 32):
-        for j in range(32):
-            lanes[j] += np.float64(a[i + j]) * np.float64(b[i + j])
-    for j in range(count - whole):
-        lanes[j] += np.float64(a[start + whole + j]) * np.float64(b[start + whole + j])
-    total = 0.0
-    for j in range(32):
-        total += lanes[j]
-    return total
-
-
 @njit(cache=True, nogil=True, error_model="numpy")
-def dot(a, b):
-    """Σ a_i b_i in a fixed order, float64 (BLAS changes its order with its threads)."""
-    lanes = np.empty(32, np.float64)
-    total = 0.0
-    for start in range(0, len(a), TILE):
-        total += _dot(a, b, start, min(TILE, len(a) - start), lanes)
-    return total
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def step_lengths(before, after):
-    """‖after‖² and ‖after − before‖² in a fixed order."""
-    lanes = np.zeros((2, 16))
-    whole = len(before) - len(before) % 16
-    for i in range(0, whole, 16):
-        for j in range(16):
-            now = np.float64(after[i + j])
-            lanes[0, j] += now * now
-            lanes[1, j] += (now - np.float64(before[i + j])) ** 2
-    for i in range(whole, len(before)):
-        now = np.float64(after[i])
-        lanes[0, i - whole] += now * now
-        lanes[1, i - whole] += (now - np.float64(before[i])) ** 2
-    return lanes[0].sum(), lanes[1].sum()
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def dots(rows, b, out):
-    """``out[m] = rows[m] · b`` in the order of :func:`dot`."""
-    for m in range(len(rows)):
-        out[m] = dot(rows[m], b)
+def estimate(law, delta, unit, out, squares):
+    """:func:`combine` with weights ``unit · delta`` over all tiles, then the totals."""
+    weights = unit * delta
+    combine(law, 0, len(squares), weights, out, squares)
+    return totals(weights, out, squares)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def squared_lengths(law, first_tile, last_tile, dim, squares):
     """``squares[tile, l] = Σ_{i in tile} ε_li²`` alone."""
     z = np.empty(TILE, law.scale.dtype)
-    words = np.empty(64, np.uint32)
     lanes = np.empty(32, np.float64)
     for tile in range(first_tile, last_tile):
         start = tile * TILE
         count = min(TILE, dim - start)
         for index in range(len(law.scale)):
-            _tile(law, z, words, index, tile, start, count)
-            squares[tile, index] = _dot(z, z, 0, count, lanes)
+            fill_tile(law, z, index, tile, start, count)
+            squares[tile, index] = tile_dot(z, z, 0, count, lanes)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

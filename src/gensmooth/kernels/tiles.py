@@ -83,6 +83,22 @@ def expand_signs(out, count, words, scale):
         out[at + k] = scale if (words[k] & bit) == _NO_BIT else minus
 
 
+@njit(inline="always")
+def add_signs(out, x, count, words, scale):
+    """``out[:count] = x[:count] ± scale`` from the words of a tile, without the ± in between."""
+    minus = -scale
+    rows = count >> 6
+    for j in range(rows):
+        bit = _ONE_BIT << np.uint32(j)
+        at = 64 * j
+        for k in range(64):
+            out[at + k] = x[at + k] + (scale if (words[k] & bit) == _NO_BIT else minus)
+    bit = _ONE_BIT << np.uint32(rows)
+    at = 64 * rows
+    for k in range(count & 63):
+        out[at + k] = x[at + k] + (scale if (words[k] & bit) == _NO_BIT else minus)
+
+
 # --- normals, float32 -------------------------------------------------------------------------
 # One call of Philox makes four words: two radii and two angles, so four normals. 32 calls fill
 # 128 entries: radius · cosine in the first 64, radius · sine in the others.

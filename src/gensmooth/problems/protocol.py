@@ -1,14 +1,23 @@
 """The protocol of the paper's studies: rounds of SGD iterations, each round closed by a test."""
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gensmooth import streams
-from gensmooth.directions import Directions, Draw, check_directions
-from gensmooth.directions.draw import KernelDraw, dense
+from gensmooth.directions import (
+    Bernoulli,
+    Directions,
+    Draw,
+    Gaussian,
+    Shrunk,
+    check_directions,
+)
+from gensmooth.directions.draw import KernelDraw, SignDraw, dense
+from gensmooth.search import RandomSearch
 from gensmooth.streams import Purpose
 
 FLOAT: np.dtype[Any] = np.dtype(np.float64)
@@ -41,8 +50,12 @@ class Task(Protocol):
     theta: Array
     gradient: Array
 
-    def step(self, draw: KernelDraw, step: int) -> bool:
-        """Estimate the gradient along the drawn directions and step; False if that diverged."""
+    def advance(self, draw: KernelDraw | SignDraw, step: int, count: int) -> bool:
+        """Make ``count`` iterations, from number ``step`` on; False if one of them diverged.
+
+        Each estimates the gradient along the drawn directions, whose key is set to the
+        iteration's number, and steps.
+        """
         ...
 
     def measure(self) -> dict[str, float]:
@@ -76,37 +89,91 @@ def perform(
     dim = len(task.theta)
     family = directions.resolve(dim, num_directions)
     state = family.init(dim, FLOAT)
+
+    def draw(step: int) -> KernelDraw | SignDraw:
+        drawn = family.draw(
+            state, seed=seed, step=step, num_directions=num_directions, dim=dim, dtype=FLOAT
+        )
+        return _compiled(drawn)
+
+    together = iterations if _differ_in_key_alone(family, draw(0)) else 1
     records: list[dict[str, float]] = []
     diverged = False
-    for number in range(rounds):
-        for step in range(number * iterations, (number + 1) * iterations):
-            draw = family.draw(
-                state, seed=seed, step=step, num_directions=num_directions, dim=dim, dtype=FLOAT
-            )
-            if not task.step(_compiled(draw), step):
-                diverged = True
+    for first in range(0, rounds * iterations, iterations):
+        for step in range(first, first + iterations, together):
+            diverged = not task.advance(draw(step), step, together)
+            if diverged:
                 break
             state = family.update(state, task.gradient)
         measured = {} if diverged else task.measure()
-        if diverged or not all(math.isfinite(value) for value in measured.values()):
-            diverged = True
+        diverged = diverged or not all(math.isfinite(value) for value in measured.values())
+        if diverged:
             break
         records.append(measured)
+    return _result(records, diverged, iterations * evaluations, score)
+
+
+def perform_search(
+    search: RandomSearch,
+    fun: Callable[[Array, np.random.Generator], float],
+    measure: Callable[[Array], dict[str, float]],
+    *,
+    theta: Array,
+    seed: int,
+    rounds: int,
+    iterations: int,
+    score: str,
+) -> RunResult:
+    """The same protocol on any function fun(x, rng), one call a value.
+
+    Args:
+        search: What makes a step.
+        fun: The noisy function.
+        measure: What to record at the parameters that a round ends with.
+        theta: The start.
+        seed: The seed of the directions and of the function's noise.
+        rounds: How many rounds.
+        iterations: Iterations a round.
+        score: Which of the measured series is the test value.
+    """
+    state = search.init(theta, seed=seed)
+    records: list[dict[str, float]] = []
+    diverged = False
+    for _ in range(rounds):
+        for _ in range(iterations):
+            batch = search.ask(state)
+            values = np.array([fun(x, batch.rng(i)) for i, x in enumerate(batch.points())])
+            diverged = not np.isfinite(values).all()
+            if diverged:
+                break
+            state, info = search.tell(state, batch, values)
+            diverged = info.diverged is not None
+            if diverged:
+                break
+        measured = {} if diverged else measure(state.x)
+        diverged = diverged or not all(math.isfinite(value) for value in measured.values())
+        if diverged:
+            break
+        records.append(measured)
+    return _result(records, diverged, iterations * len(search.plan), score)
+
+
+def _result(
+    records: list[dict[str, float]], diverged: bool, evaluations: int, score: str
+) -> RunResult:
     count = np.arange(1, len(records) + 1)
     names = records[0] if records else ()
     series = {name: np.array([record[name] for record in records]) for name in names}
     final = math.inf if diverged else float(series[score][-1])
-    return RunResult(count, count * (iterations * evaluations), series, diverged, final)
+    return RunResult(count, count * evaluations, series, diverged, final)
 
 
-def out_of_range(length2: float, dim: int, spacing: float) -> bool:
-    """Whether θ of squared length ``length2`` is not finite, or so far out that θ + cε = θ.
+def largest_length2(spacing: float, dim: int) -> float:
+    """‖θ‖² above which θ + cε = θ: a run that gets there has diverged.
 
     The same rule ends a :class:`gensmooth.RandomSearch`.
     """
-    if not math.isfinite(length2):
-        return True
-    return spacing < 0.5 * float(np.finfo(np.float64).eps) * math.sqrt(length2 / dim)
+    return dim * (2.0 * spacing / float(np.finfo(np.float64).eps)) ** 2
 
 
 def start(seed: int, dim: int) -> Array:
@@ -136,8 +203,17 @@ def check_count(name: str, value: object) -> None:
         raise ValueError(f"`{name}` must be a whole number of at least 1, but is {value!r}.")
 
 
-def _compiled(draw: Draw) -> KernelDraw:
+def _differ_in_key_alone(family: Directions, draw: KernelDraw | SignDraw) -> bool:
+    """Whether the draws of all steps are alike but for their key, so that a round is one call.
+
+    True of i.i.d. entries that kernels make. Others are drawn anew at each step.
+    """
+    base = family.base if isinstance(family, Shrunk) else family
+    return isinstance(base, Gaussian | Bernoulli) and not hasattr(draw.law, "block")
+
+
+def _compiled(draw: Draw) -> KernelDraw | SignDraw:
     """The draw with a law that kernels understand; others are laid out in memory."""
-    if isinstance(draw, KernelDraw):
+    if isinstance(draw, KernelDraw | SignDraw):
         return draw
     return dense(draw.block(), draw.dim).rescaled(factor=draw.factor)

@@ -174,16 +174,22 @@ def _predictions(
     estimator: Estimator,
 ) -> dict[str, Prediction]:
     """The lines that go with the measured MSE; none for directions without closed forms."""
-    size = {"dim": dim, "num_directions": num_directions, "num_samples": num_samples}
-    found: dict[str, Prediction] = {}
     try:
-        found["lemma_mse"] = lemma(directions, **size)
-        found["predicted_mse"] = prediction(
-            directions, **size, spacing=spacing, estimator=estimator
-        )
+        return {
+            "predicted_mse": prediction(
+                directions,
+                dim=dim,
+                num_directions=num_directions,
+                num_samples=num_samples,
+                spacing=spacing,
+                estimator=estimator,
+            ),
+            "lemma_mse": lemma(
+                directions, dim=dim, num_directions=num_directions, num_samples=num_samples
+            ),
+        }
     except NoClosedForm:
-        pass
-    return found
+        return {}
 
 
 def _check_dataset(dataset_size: int, num_samples: int) -> None:

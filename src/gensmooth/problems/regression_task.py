@@ -1,12 +1,12 @@
 """Linear regression as a task of the protocol: where its data come from, and its iteration."""
 
+from functools import cache
 from typing import Any, NamedTuple, Protocol, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gensmooth import kernels
-from gensmooth.directions.draw import KernelDraw, stream_key
+from gensmooth.directions.draw import KernelDraw, SignDraw, stream_key
 from gensmooth.problems import protocol
 from gensmooth.problems.regression_mse import Prediction
 from gensmooth.problems.regression_theory import minimizer, noise_trace_of
@@ -40,62 +40,73 @@ def draw_data(
 
 
 class Source(Protocol):
-    """The data of each iteration, and the gradient that they are noisy versions of."""
+    """Where the data of an iteration come from."""
 
-    def batch(self, step: int) -> Data:
-        """The N points of an iteration; valid until the next call."""
-        ...
-
-    def exact(self, theta: Array, out: Array) -> None:
-        """Put the gradient of the expected loss into ``out``."""
+    def advance(
+        self, draw: KernelDraw | SignDraw, settings: Any, step: int, count: int, state: Any
+    ) -> bool:
+        """Make iterations; False if one of them diverged."""
         ...
 
 
 @final
 class Online:
-    """New points from the model at every iteration."""
+    """New points from the model at every iteration; measured against ∇F(θ) = θ − μ·1."""
 
     def __init__(self, num_samples: int, *, dim: int, seed: int) -> None:
-        self._seed = seed
+        self._key = stream_key(seed, Purpose.DATA, 0)
         self._data = Data(np.empty((num_samples, dim)), np.empty(num_samples))
         self._minimizer = minimizer(dim)
-        self._sample = _kernels().sample
 
-    def batch(self, step: int) -> Data:
-        """See :meth:`Source.batch`."""
-        self._sample(stream_key(self._seed, Purpose.DATA, step), *self._data)
-        return self._data
-
-    def exact(self, theta: Array, out: Array) -> None:
-        """∇F(θ) = θ − μ·1."""
-        np.subtract(theta, self._minimizer, out=out)
+    def advance(
+        self, draw: KernelDraw | SignDraw, settings: Any, step: int, count: int, state: Any
+    ) -> bool:
+        """See :meth:`Source.advance`."""
+        return _kernels().online(
+            draw.law,
+            draw.factor,
+            settings,
+            self._key,
+            step,
+            count,
+            self._minimizer,
+            self._data,
+            state,
+        )
 
 
 @final
 class Offline:
-    """N distinct points of a fixed data set at every iteration."""
+    """N distinct points of a fixed data set at every iteration.
+
+    The objective is the mean loss over the data set, and so is the gradient that estimates are
+    measured against: (1/n) Σ xᵢ(xᵢᵀθ − yᵢ) = Hθ − b.
+    """
 
     def __init__(self, num_samples: int, *, dim: int, seed: int, dataset_size: int) -> None:
-        self._seed = seed
-        self._all = draw_data(dataset_size, dim=dim, seed=seed)
-        self._order = np.arange(dataset_size)
-        self._chosen = np.empty(num_samples, np.int64)
-        x, y = self._all
-        self._hessian = np.ascontiguousarray(x.T @ x) / dataset_size
-        self._moment = x.T @ y / dataset_size
+        self._key = stream_key(seed, Purpose.SAMPLE, 0)
+        x, y = draw_data(dataset_size, dim=dim, seed=seed)
+        self._dataset = (x, y, np.arange(dataset_size))
+        hessian = np.ascontiguousarray(x.T @ x) / dataset_size
+        self._quadratic = (hessian, x.T @ y / dataset_size)
+        self._data = Data(np.empty((num_samples, dim)), np.empty(num_samples))
 
-    def batch(self, step: int) -> Data:
-        """See :meth:`Source.batch`."""
-        from gensmooth.problems import sampling
-
-        key = stream_key(self._seed, Purpose.SAMPLE, step)
-        sampling.subset(key, 0, self._order, self._chosen)
-        return Data(self._all.x[self._chosen], self._all.y[self._chosen])
-
-    def exact(self, theta: Array, out: Array) -> None:
-        """The gradient of the mean loss over the data set, (1/n) Σ xᵢ(xᵢᵀθ − yᵢ)."""
-        kernels.on_directions().dots(self._hessian, theta, out)
-        out -= self._moment
+    def advance(
+        self, draw: KernelDraw | SignDraw, settings: Any, step: int, count: int, state: Any
+    ) -> bool:
+        """See :meth:`Source.advance`."""
+        return _kernels().offline(
+            draw.law,
+            draw.factor,
+            settings,
+            self._key,
+            step,
+            count,
+            self._dataset,
+            self._quadratic,
+            self._data,
+            state,
+        )
 
 
 @final
@@ -115,48 +126,33 @@ class Regression:
         online: bool,
         predictions: dict[str, Prediction],
     ) -> None:
+        dim = len(theta)
         self.theta = theta
-        self.gradient = np.empty_like(theta)
+        self.gradient = np.empty(dim)
         self._source = source
         self._test = test
-        self._spacing = spacing
-        self._rate = learning_rate
-        self._antithetic = antithetic
         self._online = online
         self._predictions = predictions
-        self._exact = np.empty_like(theta)
-        self._block = np.empty((num_directions, len(theta)))
         self._totals = np.zeros(4)
         self._steps = 0
-        self._kernels = _kernels()
+        self._settings = _kernels().Settings(
+            spacing, learning_rate, antithetic, protocol.largest_length2(spacing, dim)
+        )
+        self._state = _kernels().State(
+            theta, self.gradient, np.empty(dim), np.empty((num_directions, dim)), self._totals
+        )
 
-    def step(self, draw: KernelDraw, step: int) -> bool:
-        """See :meth:`gensmooth.problems.protocol.Task.step`."""
-        x, y = self._source.batch(step)
-        self._kernels.estimate(
-            draw.law,
-            draw.factor,
-            x,
-            y,
-            self.theta,
-            self._spacing,
-            self._antithetic,
-            self._block,
-            self.gradient,
-        )
-        self._source.exact(self.theta, self._exact)
-        after2 = self._kernels.descend(
-            self.theta, self.gradient, self._exact, self._rate, self._totals
-        )
-        self._steps += 1
-        return not protocol.out_of_range(after2, len(self.theta), self._spacing)
+    def advance(self, draw: KernelDraw | SignDraw, step: int, count: int) -> bool:
+        """See :meth:`gensmooth.problems.protocol.Task.advance`."""
+        self._steps += count
+        return self._source.advance(draw, self._settings, step, count, self._state)
 
     def measure(self) -> dict[str, float]:
         """The means over the round's iterations, and the test loss."""
         error2, gradient2, total, length2 = (self._totals / self._steps).tolist()
         self._totals[:] = 0.0
         self._steps = 0
-        loss = float(self._kernels.loss(*self._test, self.theta))
+        loss = float(_kernels().loss(*self._test, self.theta))
         measured = {"mse": error2, "test_loss": loss, "gradient_norm2": gradient2}
         if self._online:
             noise = noise_trace_of(len(self.theta), total, length2)
@@ -166,6 +162,7 @@ class Regression:
         return measured
 
 
+@cache
 def _kernels() -> Any:
     """The compiled kernels, imported when first used."""
     from gensmooth.problems import regression_kernels

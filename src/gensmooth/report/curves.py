@@ -1,7 +1,6 @@
 """From records to curves: the mean and the deviation over seeds, at every round."""
 
 from collections.abc import Mapping, Sequence
-from math import isfinite
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +11,8 @@ from gensmooth.studies.spec import Record
 
 Setting = tuple[Any, ...]
 Floats = NDArray[np.float64]
+
+_HUGE = 1e150  # the square of anything smaller is finite
 
 
 class Band(NamedTuple):
@@ -87,15 +88,15 @@ def curves(records: Sequence[Record], keys: Sequence[str], *, series: Sequence[s
 
 
 def diverged(record: Record) -> bool:
-    """Whether a run must not enter a mean."""
-    return record.diverged or not all(isfinite(v) for s in record.series.values() for v in s)
+    """Whether a run must not enter a mean: it says so, or a number is as good as infinite."""
+    return record.diverged or not all(abs(v) < _HUGE for s in record.series.values() for v in s)
 
 
 def _curve(
     setting: Setting, method: str, records: Sequence[Record], series: Sequence[str]
 ) -> Curve:
     kept = [record for record in records if not diverged(record)]
-    found = {name: [r.series[name] for r in kept if name in r.series] for name in series}
+    found = {name: [r.series[name] for r in kept if r.series.get(name)] for name in series}
     config = records[0].config
     return Curve(
         setting=setting,

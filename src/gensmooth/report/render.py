@@ -1,5 +1,8 @@
 """Sheets as files and as pieces of a page, without any state outside of the figure at hand."""
 
+# pyright: reportUnknownMemberType=false
+# (Matplotlib leaves the types of keyword arguments open.)
+
 import io
 from pathlib import Path
 
@@ -89,4 +92,3 @@ def _svg(figure: Figure, *, transparent: bool = False) -> str:
     metadata = {"Date": None, "Creator": None, "Type": None, "Format": None}
     figure.savefig(text, format="svg", metadata=metadata, transparent=transparent)
     return text.getvalue()
-

@@ -7,23 +7,21 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from gensmooth.report.curves import Curve
+from gensmooth.report.curves import Curve, Setting
 from gensmooth.report.style import INK, MUTED, method_style, method_title
-from gensmooth.studies.spec import Table
+from gensmooth.studies.spec import Cell, Table
 
 
 class Panel(NamedTuple):
     """One set of axes.
 
     Attributes:
-        key: A short name, unique in its sheet: for identifiers.
         title: The setting in words.
         note: How many runs are in it.
         text: What a reader who does not see it should know.
         draw: Draws it.
     """
 
-    key: str
     title: str
     note: str
     text: str
@@ -57,7 +55,8 @@ class Sheet(NamedTuple):
 
     Attributes:
         name: File name without ending.
-        title: Its heading.
+        title: What it shows, where it stands alone.
+        heading: The same under the heading of its study.
         caption: What is drawn and what to see.
         columns: How many panels stand side by side where there is room.
         panels: The panels, row by row.
@@ -70,6 +69,7 @@ class Sheet(NamedTuple):
 
     name: str
     title: str
+    heading: str
     caption: str
     columns: int
     panels: Sequence[Panel]
@@ -113,11 +113,11 @@ def method_item(name: str) -> LegendItem:
 def line_look(item: LegendItem) -> dict[str, Any]:
     """The properties of a line that stands for an entry."""
     return {
-        "color": "none" if item.kind == "marker" else item.color,
+        "color": item.color,
         "linewidth": item.width,
-        "linestyle": (0, item.dash) if item.dash else "-",
+        "linestyle": "None" if item.kind == "marker" else (0, item.dash) if item.dash else "-",
         "marker": item.marker or "None",
-        "markersize": 4.5,
+        "markersize": 5.0,
         "markerfacecolor": "none" if item.hollow else item.color,
         "markeredgecolor": item.color,
         "markeredgewidth": 0.9 if item.hollow else 0.0,
@@ -131,13 +131,23 @@ def handle(item: LegendItem) -> Line2D | Patch:
     return Line2D([], [], label=item.label, **line_look(item))
 
 
-def remarks(found: Sequence[Curve], setting: Callable[[Curve], str]) -> list[str]:
+def remarks(
+    found: Sequence[Curve], words: Callable[[Setting], str], cells: Sequence[Cell]
+) -> list[str]:
     """What was left out of some curves, one line a method and setting."""
-    lines: list[str] = []
+    lost: dict[str, list[str]] = {}
+    for cell in cells:
+        if cell.chosen is None:
+            lost.setdefault(cell.setting, []).append(method_title(cell.method))
+    lines = [
+        f"{setting}: every choice of the grid search diverged, and no run was made, for "
+        f"{', '.join(methods)}."
+        for setting, methods in lost.items()
+    ]
     for curve in found:
         if not curve.left_out:
             continue
-        who = f"{method_title(curve.method)} at {setting(curve)}"
+        who = f"{method_title(curve.method)} at {words(curve.setting)}"
         if curve.n == 0:
             runs = "its only run" if curve.runs == 1 else f"all {curve.runs} runs"
             lines.append(f"{who}: {runs} diverged, so that no curve is drawn.")
@@ -147,17 +157,15 @@ def remarks(found: Sequence[Curve], setting: Callable[[Curve], str]) -> list[str
                 f"{'is' if curve.left_out == 1 else 'are'} left out; the curve is the mean of "
                 f"the {curve.n} that did not, and flatters the method."
             )
-    counts = {curve.runs for curve in found}
-    if len(counts) > 1:
-        usual = max(counts)
-        fewer = [c for c in found if c.runs < usual]
-        named = "; ".join(
-            f"{method_title(c.method)} at {setting(c)}: {c.runs}" for c in fewer[:4]
-        ) + ("; …" if len(fewer) > 4 else "")
-        lines.append(f"Most curves have {usual} runs, {len(fewer)} have fewer ({named}).")
+    usual = max((curve.runs for curve in found), default=0)
+    fewer = [curve for curve in found if curve.runs < usual]
+    if fewer:
+        named = [f"{method_title(c.method)} at {words(c.setting)}: {c.runs}" for c in fewer[:4]]
+        named += ["…"] * (len(fewer) > 4)
+        lines.append(f"All curves have {usual} runs but {len(fewer)} ({'; '.join(named)}).")
     return lines
 
 
-BAND_ITEM = LegendItem("± one standard deviation over seeds", "area")
+BAND_ITEM = LegendItem("± one standard deviation", "area")
 PREDICTED_ITEM = LegendItem("exact prediction", "thin", INK, width=0.8)
 LEMMA_ITEM = LegendItem("the paper’s Lemma", "thin", INK, dash=(1, 2), width=1.1)

@@ -1,8 +1,12 @@
 """One look for every figure: a colour, a dash and a marker per method, and Matplotlib's settings.
 
-The colours are Okabe and Ito's, darkened where they would be too pale for a line on white; each
-has a lighter twin for dark pages. In grey the methods differ by dash and marker.
+The paper's six methods have colours close to Okabe and Ito's, which people with any of the three
+kinds of colour blindness can tell apart; each has a twin for dark pages. In grey, and among the
+methods that we added, dash and marker tell.
 """
+
+# pyright: reportUnknownMemberType=false
+# (Matplotlib leaves the types of keyword arguments open.)
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -39,11 +43,11 @@ class MethodStyle(NamedTuple):
 
 _STYLES = {
     "gs": MethodStyle("#30343a", "#e4e7eb", (), "o"),
-    "bes": MethodStyle("#0072b2", "#5aaef2", (5, 1.6), "s"),
-    "gs-shrinkage": MethodStyle("#d55e00", "#ff8f4a", (7, 1.6, 1.6, 1.6), "^"),
-    "bes-shrinkage": MethodStyle("#009e73", "#34cb9d", (2.6, 1.4), "D"),
-    "orthogonal-es": MethodStyle("#b5508f", "#e892c4", (9, 2.4), "v"),
-    "guided-es": MethodStyle("#a87b00", "#e8c63a", (5, 1.6, 1.4, 1.6, 1.4, 1.6), "P"),
+    "bes": MethodStyle("#0072b2", "#4f9df0", (5, 1.6), "s"),
+    "gs-shrinkage": MethodStyle("#c44a10", "#f57c35", (7, 1.6, 1.6, 1.6), "^"),
+    "bes-shrinkage": MethodStyle("#009e73", "#2fd3a0", (2.6, 1.4), "D"),
+    "orthogonal-es": MethodStyle("#cc79a7", "#e07cb8", (9, 2.4), "v"),
+    "guided-es": MethodStyle("#bfa000", "#f5dc5a", (5, 1.6, 1.4, 1.6, 1.4, 1.6), "P"),
     "sphere": MethodStyle("#7a828c", "#a2abb7", (12, 2), "<"),
     "orthogonal": MethodStyle("#5b4bb5", "#ab9dff", (4, 3), ">"),
     "orthogonal-bes": MethodStyle("#00869c", "#55d0e6", (9, 2, 3, 2), "p"),
@@ -114,6 +118,10 @@ def drawing() -> Generator[None]:
         "svg.hashsalt": "gensmooth",
         "savefig.dpi": 160,
     }
-    # From Matplotlib's own defaults, not from a user's file: the same figures everywhere.
-    with mpl.rc_context(cast("Any", mpl.rcParamsDefault | settings)):
+    # From Matplotlib's own defaults, not from a user's file: the same figures everywhere. But the
+    # backend stays the user's: to read or set it would load one.
+    defaults = {
+        key: mpl.rcParamsDefault[key] for key in mpl.rcParamsDefault if "backend" not in key
+    }
+    with mpl.rc_context(cast("Any", defaults | settings)):
         yield

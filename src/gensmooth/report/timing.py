@@ -1,6 +1,10 @@
 """The timing figure: what a method's directions cost, as ratios to GS, beside the paper's."""
 
+# pyright: reportUnknownMemberType=false
+# (Matplotlib leaves the types of keyword arguments open.)
+
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -10,7 +14,7 @@ from gensmooth.report.axes import label_axes, ticks
 from gensmooth.report.curves import diverged
 from gensmooth.report.sheets import Drawn, LegendItem, Panel, PaperNumbers, Sheet
 from gensmooth.report.style import INK, MUTED, method_order, method_style, method_title
-from gensmooth.studies.spec import Record
+from gensmooth.studies.spec import Outcome, Record
 
 BASELINE = "gs"
 
@@ -33,8 +37,9 @@ class Cost(NamedTuple):
     paper: float | None
 
 
-def draw_timing(records: Sequence[Record], paper: PaperNumbers) -> Drawn:
+def draw_timing(outcome: Outcome, paper: PaperNumbers) -> Drawn:
     """Ratios to the baseline, one panel for each number of directions."""
+    records = outcome.records
     counts = sorted({int(record.config["num_directions"]) for record in records})
     dims = sorted({int(record.config["dim"]) for record in records})
     costs = {count: _costs(records, count, paper) for count in counts}
@@ -44,13 +49,16 @@ def draw_timing(records: Sequence[Record], paper: PaperNumbers) -> Drawn:
         if not found
     ]
     repeats = [len(s) for r in records if not diverged(r) for s in r.series.values()]
+    spread = min(repeats, default=0) > 1
     reach = [v for found in costs.values() for c in found for v in (c.low, c.high, c.paper) if v]
     limits = (min([0.8, *reach]) / 1.25, max([2.0, *reach]) * 1.25)
     sheet = Sheet(
         name="timing",
         title="Time to sample the directions of one iteration, relative to GS",
-        caption="Median over repeats, with quartiles"
-        + (f" (n = {min(repeats)} repeats)" if repeats else "")
+        heading="Time relative to GS",
+        caption=(
+            f"Median over n = {min(repeats)} repeats, with quartiles" if spread else "Median time"
+        )
         + f", at d = {', '.join(map(str, dims))}; GS is 1 by definition, the scale is "
         "logarithmic, and a mark further to the left is cheaper. Hollow marks are the ratios of "
         "the paper’s table, measured with its own code on its own machine: only the order and "
@@ -58,7 +66,6 @@ def draw_timing(records: Sequence[Record], paper: PaperNumbers) -> Drawn:
         columns=len(counts),
         panels=[
             Panel(
-                key=f"L{count}",
                 title=f"L = {count}",
                 note="",
                 text=f"Time relative to GS, L = {count}. "
@@ -67,13 +74,19 @@ def draw_timing(records: Sequence[Record], paper: PaperNumbers) -> Drawn:
                     + (f" (paper {c.paper:.2f})" if c.paper else "")
                     for c in found
                 ),
-                draw=lambda ax, found=found: _draw(ax, found, limits),
+                draw=partial(_draw, found=found, limits=limits),
             )
             for count, found in costs.items()
             if found
         ],
         legend=[
-            LegendItem("measured here, with quartiles", "line", INK, marker="o", width=1.0),
+            LegendItem(
+                "measured here, with quartiles" if spread else "measured here",
+                "line" if spread else "marker",
+                INK,
+                marker="o",
+                width=1.0,
+            ),
             LegendItem("the paper’s table", "marker", INK, marker="o", hollow=True),
         ],
         remarks=remarks,
@@ -104,14 +117,14 @@ def _draw(ax: Axes, found: Sequence[Cost], limits: tuple[float, float]) -> None:
     ax.set_xscale("log")
     ax.set_xlim(*limits)
     ax.set_ylim(len(found) - 0.4, -1.15)
-    ax.axvline(1, 0, (len(found) + 0.0) / (len(found) + 0.75), color=MUTED, linewidth=0.8, zorder=1.5)
+    ax.axvline(1, 0, len(found) / (len(found) + 0.75), color=MUTED, linewidth=0.8, zorder=1.5)
     for row, cost in enumerate(found):
         style = method_style(cost.method)
         if cost.paper is not None:
             ax.plot(
                 [cost.paper],
                 [row],
-                marker=style.marker,
+                style.marker,
                 markersize=6.5,
                 markerfacecolor="none",
                 markeredgecolor=style.color,
@@ -119,12 +132,12 @@ def _draw(ax: Axes, found: Sequence[Cost], limits: tuple[float, float]) -> None:
                 zorder=3,
             )
         ax.plot([cost.low, cost.high], [row, row], color=style.color, linewidth=1.4, zorder=4)
-        ax.plot([cost.median], [row], color=style.color, marker=style.marker, markersize=4.5)
-        _number(ax, 1.17, row, f"{cost.median:.3g}", INK)
-        _number(ax, 1.38, row, "" if cost.paper is None else f"{cost.paper:.3g}", MUTED)
+        ax.plot([cost.median], [row], style.marker, color=style.color, markersize=4.5)
+        _number(ax, 1.17, row, _short(cost.median), INK)
+        _number(ax, 1.4, row, "" if cost.paper is None else _short(cost.paper), MUTED)
     _number(ax, 1.17, -0.9, "here", INK)
     if any(cost.paper is not None for cost in found):
-        _number(ax, 1.38, -0.9, "paper", MUTED)
+        _number(ax, 1.4, -0.9, "paper", MUTED)
     ax.set_yticks(range(len(found)), [method_title(cost.method) for cost in found])
     ax.tick_params(axis="y", labelcolor=INK)
     ax.grid(visible=False, axis="y")
@@ -137,3 +150,7 @@ def _number(ax: Axes, x: float, row: float, text: str, color: str) -> None:
     """A number in a column right of the axes."""
     place = ax.get_yaxis_transform()
     ax.text(x, row, text, transform=place, ha="right", va="center", color=color, fontsize=8)
+
+
+def _short(ratio: float) -> str:
+    return f"{ratio:.2f}" if ratio < 9.995 else f"{ratio:.0f}"

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -97,6 +98,11 @@ def _execute_all(specs: Sequence[RunSpec], workers: int) -> Iterator[tuple[RunSp
                 return
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 yield running.pop(future), future.result()
+    except BrokenProcessPool as error:
+        raise RuntimeError(
+            "A worker process died: killed, out of memory, or it could not start. What is finished "
+            "is kept: run the same command again, perhaps with fewer --workers."
+        ) from error
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 

@@ -1,0 +1,143 @@
+"""The evaluations of one step, as points that are made when they are wanted."""
+
+import sys
+from collections.abc import Iterator
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gensmooth import streams
+from gensmooth.directions import Draw
+from gensmooth.estimators import Plan, Samples
+from gensmooth.parameters import Bounds
+from gensmooth.streams import Purpose
+
+Array = NDArray[Any]
+
+_CHUNK = 262_144  # numbers; points are made together up to this many, which a cache still holds
+
+
+@final
+class Batch:
+    """The evaluations of one step; make the points as you go, in any order, anywhere.
+
+    ``len(batch)`` values are expected by :meth:`RandomSearch.tell`, in the order of
+    :meth:`points`.
+    """
+
+    __slots__ = ("_bounds", "_plan", "_spacings", "_x", "draw", "samples", "seed", "step")
+
+    def __init__(
+        self,
+        x: Array,
+        step: int,
+        seed: int,
+        draw: Draw,
+        plan: Plan,
+        spacings: NDArray[np.float64],
+        samples: Samples | None,
+        bounds: Bounds | None,
+    ) -> None:
+        self._x = x
+        self._plan = plan
+        self._spacings = spacings
+        self._bounds = bounds
+        self.step = step
+        self.seed = seed
+        self.draw = draw
+        self.samples: Samples | None = samples
+
+    def __len__(self) -> int:
+        return len(self._spacings)
+
+    def is_at(self, x: Array) -> bool:
+        """Whether the batch was asked at these parameters."""
+        return self._x is x or np.array_equal(self._x, x)
+
+    def point(self, index: int) -> Array:
+        """The point of one evaluation, a new array in the shape of x."""
+        return self._rows(index, index + 1)[0, ...]
+
+    def points(self) -> Iterator[Array]:
+        """The point of each evaluation, in order. With N samples a point comes N times.
+
+        Points may be kept or changed: memory is used again only when nobody holds it any more.
+        """
+        if len(self) * self._x.size <= _CHUNK:
+            return iter(self._rows(0, len(self))) if self._x.ndim else self._stream(len(self))
+        return self._stream(max(1, _CHUNK // self._x.size))
+
+    def _stream(self, rows: int) -> Iterator[Array]:
+        """Points made a few rows at a time, in turn in two buffers.
+
+        While a caller's loop variable still holds the last point, the buffer before it is free.
+        """
+        buffers: list[Array] = []
+        for start in range(0, len(self), rows):
+            stop = min(start + rows, len(self))
+            # references: the list, `sys.getrefcount`'s argument; a third is somebody's view
+            free = [i for i in range(len(buffers)) if sys.getrefcount(buffers[i]) == 2]
+            if free and len(buffers[free[0]]) == stop - start:
+                buffers.append(buffers.pop(free[0]))
+            else:
+                buffers = [*buffers[-1:], np.empty((stop - start, self._x.size), self._x.dtype)]
+            self._rows(start, stop, buffers[-1])
+            for row in range(stop - start):
+                yield buffers[-1][row].reshape(self._x.shape)
+
+    def block(self, start: int, stop: int) -> Array:
+        """The points of evaluations ``start … stop``, stacked along a first axis."""
+        return self._rows(start, stop)
+
+    def head(self, count: int) -> "Batch":
+        """The first evaluations of this batch, as a batch."""
+        return Batch(
+            self._x,
+            self.step,
+            self.seed,
+            self.draw,
+            Plan(*(part[:count] for part in self._plan.arrays)),
+            self._spacings[:count],
+            self.samples,
+            self._bounds,
+        )
+
+    def has_center(self) -> bool:
+        """Whether some evaluations are at x itself."""
+        return bool((self._plan.side == 0).any())
+
+    def rng(self, index: int) -> np.random.Generator:
+        """The generator of one evaluation's noise: its sample ξ."""
+        if self.samples is None:
+            raise ValueError("There are no samples: the search was made without `samples=`.")
+        sample = int(self._plan.sample[index])
+        return streams.generator(self.seed, Purpose.SAMPLE, step=self.step, index=sample)
+
+    def rngs(self) -> Iterator[np.random.Generator]:
+        """The generator of each evaluation, in order."""
+        for index in range(len(self)):
+            yield self.rng(index)
+
+    def describe(self, index: int) -> str:
+        """Words for an evaluation, for error messages."""
+        side = {1: "+", -1: "−", 0: "the centre of "}[int(self._plan.side[index])]
+        return (
+            f"evaluation {index} of {len(self)} in step {self.step} "
+            f"({side}direction {self._plan.direction[index]})"
+        )
+
+    def _rows(self, start: int, stop: int, out: Array | None = None) -> Array:
+        if not 0 <= start <= stop <= len(self):
+            raise IndexError(f"Evaluations {start} to {stop} of a batch that has {len(self)}.")
+        x = self._x
+        if out is None:
+            out = np.empty((stop - start, x.size), x.dtype)
+        direction, spacings = self._plan.direction, self._spacings
+        if stop - start != len(direction):
+            direction, spacings = direction[start:stop], spacings[start:stop]
+        self.draw.perturb(x.reshape(-1), direction, spacings, out)
+        points = out.reshape(len(out), *x.shape) if x.ndim != 1 else out
+        if self._bounds is not None:
+            np.clip(points, self._bounds.lower, self._bounds.upper, out=points)
+        return points

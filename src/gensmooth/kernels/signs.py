@@ -1,0 +1,101 @@
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
+# pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
+"""Directions of signs: fair coins and Hadamard rows, as packed bits.
+
+A direction is never held as floats: bits are made from their address and added to what is wanted.
+These kernels are what a default run spends its time in. Those that Python calls each step take
+the law's fields one by one, because a tuple costs the call half a microsecond.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from gensmooth.kernels.sums import dot
+from gensmooth.kernels.tiles import add_signs, expand_signs, hadamard_words, sign_words
+from gensmooth.streams import TILE
+
+
+class SignLaw(NamedTuple):
+    """Entries ±scale. Arrays have one entry a direction."""
+
+    key: np.ndarray  # uint64 (k0, k1, c2, c3): seed, purpose and step, see streams
+    scale: np.ndarray  # in the directions' dtype
+    stream: np.ndarray  # uint64, the index the direction reads its bits at
+    row: np.ndarray  # int64, the Hadamard row that multiplies the signs (row 0: all ones)
+
+
+@njit(inline="always")
+def _words(words, key, stream, row, index, tile):
+    """The sign bits of one tile of a direction."""
+    sign_words(words, tile, stream[index], key[2], key[3], key[0], key[1])
+    if row[index] != 0:
+        hadamard_words(words, tile, row[index])
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def fill(key, scale, stream, row, first_tile, last_tile, out):
+    """``out[l] = ε_l``, row by row, straight into place: as fast as memory."""
+    words = np.empty(64, np.uint32)
+    for index in range(out.shape[0]):
+        for tile in range(first_tile, last_tile):
+            start = tile * TILE
+            count = min(TILE, out.shape[1] - start)
+            _words(words, key, stream, row, index, tile)
+            expand_signs(out[index, start : start + count], count, words, scale[index])
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def perturb(key, scale, stream, row, first_tile, last_tile, x, directions, spacings, out):
+    """``out[r] = x + spacings[r] · ε_{directions[r]}`` for each row of ``out``."""
+    words = np.empty(64, np.uint32)
+    steps = spacings.astype(x.dtype)
+    for tile in range(first_tile, last_tile):
+        start = tile * TILE
+        count = min(TILE, len(x) - start)
+        center = x[start : start + count]
+        last = -1
+        for r in range(out.shape[0]):
+            target = out[r, start : start + count]
+            if steps[r] == 0:
+                target[:] = center
+                continue
+            if directions[r] != last:
+                last = directions[r]
+                _words(words, key, stream, row, last, tile)
+            add_signs(target, center, count, words, steps[r] * scale[last])
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def combine(key, scale, stream, row, first_tile, last_tile, weights, out):
+    """``out = Σ_l weights[l] ε_l``, in the order of the directions."""
+    words = np.empty(64, np.uint32)
+    total = np.empty(TILE, out.dtype)
+    w = weights.astype(out.dtype)
+    for tile in range(first_tile, last_tile):
+        start = tile * TILE
+        count = min(TILE, len(out) - start)
+        total[:count] = 0
+        for index in range(len(w)):
+            _words(words, key, stream, row, index, tile)
+            add_signs(total, total, count, words, w[index] * scale[index])
+        out[start : start + count] = total[:count]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def totals(scale, weights, out):
+    """``‖out‖²`` and ``Σ_l ‖weights[l] ε_l‖²``; a direction's squared length is d · scale²."""
+    own = 0.0
+    for index in range(len(weights)):
+        own += len(out) * (weights[index] * np.float64(scale[index])) ** 2
+    return dot(out, out), own
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def estimate(key, scale, stream, row, delta, unit, out):
+    """:func:`combine` with weights ``unit · delta`` over all tiles, then :func:`totals`."""
+    weights = unit * delta
+    combine(key, scale, stream, row, 0, (len(out) + TILE - 1) // TILE, weights, out)
+    return totals(scale, weights, out)

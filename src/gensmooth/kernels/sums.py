@@ -1,0 +1,73 @@
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
+# pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
+"""Sums in a fixed order: a BLAS changes its order, and so its last bits, with its threads."""
+
+import numpy as np
+from numba import njit
+
+from gensmooth.streams import TILE
+
+
+@njit(nogil=True, error_model="numpy")
+def tile_dot(a, b, start, count, lanes):
+    """Σ a_i b_i over a tile in a fixed order: 32 interleaved float64 sums, then those in turn."""
+    lanes[:] = 0.0
+    whole = count - count % 32
+    for i in range(start, start + whole, 32):
+        for j in range(32):
+            lanes[j] += np.float64(a[i + j]) * np.float64(b[i + j])
+    for j in range(count - whole):
+        lanes[j] += np.float64(a[start + whole + j]) * np.float64(b[start + whole + j])
+    total = 0.0
+    for j in range(32):
+        total += lanes[j]
+    return total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def dot(a, b):
+    """Σ a_i b_i in a fixed order, float64 (BLAS changes its order with its threads)."""
+    lanes = np.empty(32, np.float64)
+    total = 0.0
+    for start in range(0, len(a), TILE):
+        total += tile_dot(a, b, start, min(TILE, len(a) - start), lanes)
+    return total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def totals(weights, out, squares):
+    """``‖out‖²`` and ``Σ_l weights[l]² ‖ε_l‖²``, after :func:`combine`."""
+    own = 0.0
+    for index in range(len(weights)):
+        length2 = 0.0
+        for tile in range(len(squares)):
+            length2 += squares[tile, index]
+        own += weights[index] ** 2 * length2
+    return dot(out, out), own
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def advance(x, change, out):
+    """``out = x + change``; ‖out‖² and ‖out − x‖², in a fixed order."""
+    lanes = np.zeros((2, 16))
+    whole = len(x) - len(x) % 16
+    for i in range(0, whole, 16):
+        for j in range(16):
+            now = x[i + j] + change[i + j]
+            out[i + j] = now
+            lanes[0, j] += np.float64(now) * np.float64(now)
+            lanes[1, j] += (np.float64(now) - np.float64(x[i + j])) ** 2
+    for i in range(whole, len(x)):
+        now = x[i] + change[i]
+        out[i] = now
+        lanes[0, i - whole] += np.float64(now) * np.float64(now)
+        lanes[1, i - whole] += (np.float64(now) - np.float64(x[i])) ** 2
+    return lanes[0].sum(), lanes[1].sum()
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def dots(rows, b, out):
+    """``out[m] = rows[m] · b`` in the order of :func:`dot`."""
+    for m in range(len(rows)):
+        out[m] = dot(rows[m], b)

@@ -1,0 +1,433 @@
+"""The report: its numbers, its figures, its page, and the page in a real browser."""
+
+import csv
+import itertools
+import math
+import re
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from textwrap import dedent
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+import chromium
+import report_outcomes as made
+
+pytest.importorskip("matplotlib")
+pytest.importorskip("jinja2")
+
+from gensmooth.methods import METHODS
+from gensmooth.report import write_report
+from gensmooth.report.curves import band, curves
+from gensmooth.report.style import css_variables, method_style
+from gensmooth.report.tables import choices
+from gensmooth.studies.spec import Cell, Record
+
+COMMAND = "gensmooth reproduce all --profile paper --workers 2 --out somewhere/with a & b"
+DIVERGE = [("gs", 2, 5, 1), *(("bes", 2, 5, seed) for seed in range(3))]
+
+
+def outcomes():
+    return [
+        made.linreg(seeds=3, rounds=20, diverge=DIVERGE),
+        made.dfo(seeds=3, rounds=20),
+        made.timing(),
+        made.unknown(),
+    ]
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("report")
+    path = write_report(outcomes(), folder, command=COMMAND, paper_times=made.PAPER_TIMES)
+    assert path == folder / "report.html"
+    return folder
+
+
+@pytest.fixture(scope="module")
+def page(out):
+    return (out / "report.html").read_text(encoding="utf-8")
+
+
+def read(path):
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def run(code, *args):
+    """What a program prints in a Python of its own."""
+    command = [sys.executable, "-c", code, *args]
+    answer = subprocess.run(
+        command, capture_output=True, text=True, check=True, cwd=Path(__file__).parent
+    )
+    return answer.stdout
+
+
+# Numbers
+
+
+def test_bands_are_those_of_numpy():
+    rows = np.random.default_rng(0).normal(size=(5, 7))
+    found = band(rows.tolist())
+    np.testing.assert_allclose(found.mean, rows.mean(axis=0))
+    np.testing.assert_allclose(found.sd, rows.std(axis=0, ddof=1))
+    assert found.n.tolist() == [5] * 7
+
+
+def test_a_diverged_run_is_in_no_mean():
+    outcome = made.linreg(seeds=3, rounds=10, diverge=DIVERGE)
+    keys = ("num_samples", "num_directions")
+    found = {
+        (c.setting, c.method): c for c in curves(outcome.records, keys, series=["mse", "predicted"])
+    }
+    gs, bes = found[(5, 2), "gs"], found[(5, 2), "bes"]
+    assert (gs.runs, gs.left_out, gs.n) == (3, 1, 2)
+    assert np.isfinite(gs.bands["mse"].mean).all()
+    assert (bes.n, bes.bands) == (0, {})
+    kept = [
+        r.series["mse"]
+        for r in outcome.records
+        if r.config["method"] == "gs"
+        and (r.config["num_directions"], r.config["num_samples"]) == (2, 5)
+        and r.config["seed"] != 1
+    ]
+    np.testing.assert_allclose(gs.bands["mse"].mean, np.mean(kept, axis=0))
+
+
+def test_curves_come_in_the_order_of_the_figure():
+    found = curves(made.dfo(seeds=1, rounds=2).records, ("objective", "dim"), series=["objective"])
+    objectives = list(dict.fromkeys(c.setting[0] for c in found))
+    assert objectives == ["sphere", "rosenbrock", "cigar", "hm"]
+    assert [c.method for c in found[:6]] == list(made.SIX)
+
+
+def test_agreements_are_counted_cell_by_cell():
+    cells = [
+        Cell("a", "gs", (0.1, 0.01), (0.1, 0.01), 1.0),
+        Cell("a", "bes", (0.1, 0.1), (0.1, 0.01), 1.0),
+        Cell("b", "gs", None, (0.1, 0.01), math.inf),
+        Cell("b", "guided-es", (0.1, 0.01), None, 1.0),
+    ]
+    found = choices(cells)
+    assert (found.both, found.spacing, found.rate, found.compared) == (1, 2, 1, 3)
+    assert found.methods == ["GS", "BeS", "Guided ES"]
+    assert [c and (c.chosen, c.paper, c.agrees) for c in found.rows[1][1]] == [
+        ("all diverged", "0.1 · 0.01", False),
+        None,
+        ("0.1 · 0.01", "", None),
+    ]
+
+
+# Files
+
+
+def test_csv_files_hold_the_exact_values(out):
+    final = read(out / "tables/linreg-final.csv")
+    assert [float(row["Mean"]) for row in final] == [0.1 + 0.2, math.inf]
+    rows = read(out / "tables/hyperparameters-linreg.csv")
+    cells = made.linreg(diverge=DIVERGE).cells
+    assert len(rows) == len(cells) == 36
+    for row, cell in zip(rows, cells, strict=True):
+        assert (row["setting"], row["method"]) == (cell.setting, cell.method)
+        chosen = (row["spacing"], row["learning_rate"])
+        assert chosen == (("", "") if cell.chosen is None else tuple(map(repr, cell.chosen)))
+        assert float(row["paper_spacing"]) == cell.paper[0]
+        assert float(row["score"]) == cell.score
+        assert row["agrees"] == ("yes" if cell.chosen == cell.paper else "no")
+    claims = read(out / "tables/claims.csv")
+    expected = [[o.study, *claim] for o in outcomes() for claim in o.claims]
+    assert [list(row.values()) for row in claims] == expected
+
+
+def test_curves_csv_repeats_the_figure(out):
+    rows = read(out / "tables/curves-linreg.csv")
+    assert len(rows) == 35 * 20  # one of the 36 curves has no finite run
+    row = next(
+        row
+        for row in rows
+        if (row["num_directions"], row["num_samples"], row["method"], row["round"])
+        == ("6", "15", "bes", "20")
+    )
+    values = [
+        r.series["loss"][-1]
+        for r in outcomes()[0].records
+        if (r.config["num_directions"], r.config["num_samples"]) == (6, 15)
+        and r.config["method"] == "bes"
+    ]
+    assert float(row["loss_mean"]) == pytest.approx(np.mean(values), rel=1e-6)
+    assert float(row["loss_sd"]) == pytest.approx(np.std(values, ddof=1), rel=1e-6)
+    assert (row["n"], row["left_out"], row["iterations"]) == ("3", "0", "200")
+    lost = next(r for r in rows if (r["num_directions"], r["num_samples"]) == ("2", "5"))
+    assert (lost["method"], lost["n"], lost["left_out"]) == ("gs", "2", "1")
+
+
+def test_long_curves_are_thinned_but_keep_their_end(tmp_path):
+    outcome = made.linreg(seeds=1, rounds=4500, samples=(5,))
+    write_report([outcome], tmp_path, command="x")
+    rows = read(tmp_path / "tables/curves-linreg.csv")
+    assert 4000 < len(rows) <= 8000 < 3 * 4 * 4500
+    assert max(int(row["round"]) for row in rows) == 4500
+    assert (tmp_path / "report.html").stat().st_size < 3e6
+
+
+def test_figures_are_files_of_their_own(out):
+    names = ["dfo", "linreg-loss", "linreg-mse", "timing"]
+    assert sorted(p.stem for p in out.glob("figures/*.svg")) == names
+    assert sorted(p.stem for p in out.glob("figures/*.png")) == names
+    for path in out.glob("figures/*.svg"):
+        root = ElementTree.parse(path).getroot()
+        kinds = Counter(element.tag.rpartition("}")[2] for element in root.iter())
+        assert kinds["path"] > 10
+        assert kinds["text"] > 10
+        assert kinds["metadata"] == 0
+        ids = {element.get("id") for element in root.iter()} - {None}
+        hrefs = {e.get("{http://www.w3.org/1999/xlink}href") for e in root.iter()} - {None}
+        assert {href[1:] for href in hrefs} <= ids
+
+
+def test_the_same_outcomes_give_the_same_bytes(tmp_path):
+    for name in "ab":
+        small = [
+            made.linreg(seeds=2, rounds=9, directions=(2,), samples=(5,)),
+            made.dfo(seeds=2, rounds=9, objectives=("hm",)),
+            made.timing(),
+        ]
+        write_report(small, tmp_path / name, command="x", paper_times=made.PAPER_TIMES)
+    files = [
+        {p.relative_to(tmp_path / name): p.read_bytes() for p in (tmp_path / name).rglob("*.*")}
+        for name in "ab"
+    ]
+    assert len(files[0]) > 15
+    assert files[0].keys() == files[1].keys()
+    assert [path for path in files[0] if files[0][path] != files[1][path]] == []
+
+
+# Page
+
+
+def test_the_page_is_self_contained(page):
+    assert "<script" not in page
+    assert len(page) < 3e6
+    loads = re.findall(r'(?:src|href)="([^"]*)"', page) + re.findall(r"url\(([^)]*)\)", page)
+    outside = [at for at in loads if not at.startswith(("#", "figures/", "tables/", "data:,"))]
+    assert outside == []
+    assert "http" not in page
+    assert "@import" not in page
+
+
+def test_identifiers_are_unique_and_links_have_ends(page):
+    ids = re.findall(r'\bid="([^"]*)"', page)
+    assert [name for name, count in Counter(ids).items() if count > 1] == []
+    references = re.findall(r'href="#([^"]*)"', page) + re.findall(r"url\(#([^)]*)\)", page)
+    assert len(references) > 100
+    assert set(references) <= set(ids)
+
+
+def test_figures_follow_the_colours_of_the_page(page):
+    body = page[page.index("<body>") :]
+    drawn = set(re.findall(r"#[0-9a-f]{6}\b", body))
+    assert drawn == set()
+    assert "var(--m-bes)" in body
+    assert set(re.findall(r"var\((--m-[a-z-]+)\)", body)) <= {
+        v[0] for v in css_variables().values()
+    }
+
+
+def test_the_page_says_what_was_left_out(page):
+    assert "GS at L = 2, N = 5: 1 of 3 runs diverged and is left out" in page
+    assert "BeS at L = 2, N = 5: all 3 runs diverged" in page
+    assert "n = 0 to 3" in page
+
+
+def test_missing_seeds_are_said(tmp_path):
+    outcome = made.linreg(seeds=3, rounds=5, directions=(2,), samples=(5,))
+    path = write_report([replace(outcome, records=outcome.records[1:])], tmp_path, command="x")
+    text = path.read_text(encoding="utf-8")
+    assert "All curves have 3 runs but 1 (GS at L = 2, N = 5: 2)." in text
+
+
+def test_counts_claims_and_facts_are_on_the_page(page):
+    text = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", page[page.index("<body>") :]))
+    assert "2 hold 1 does not hold 1 undecided 1 not run" in text
+    assert "the paper’s pair in 12 of 36 cells" in text
+    assert "&lt;exactly as the Lemma &amp; we say&gt;" in page
+    assert COMMAND.replace("&", "&amp;") in page
+    assert "reporting seeds 3: 0–2" in text
+    assert "dim = 100" in text
+    for name in ("numpy", "numba", "Python", "gensmooth"):
+        assert re.search(rf"{name} \d+\.\d+", text), name
+
+
+def test_odd_outcomes_are_written_too(tmp_path):
+    """No runs, one run, no baseline, everything diverged, names that are no file names."""
+    linreg = made.linreg(seeds=1, rounds=1, methods=("gs",), directions=(2,), samples=(5,))
+    lost = made.linreg(
+        seeds=1, rounds=4, methods=("gs",), directions=(2,), samples=(5,), diverge=[("gs", 2, 5, 0)]
+    )
+    timing = made.timing()
+    timing = replace(timing, records=[r for r in timing.records if r.config["method"] != "gs"])
+    config = {"objective": "nevergrad:a/b", "method": "new one", "dim": 3, "num_directions": 1}
+    negative = Record(config, {"objective": [-1.0, -2.0]}, -2.0, False, 0.0)
+    empty = Record({**config, "method": "gs"}, {"objective": []}, math.inf, True, 0.0)
+    dfo = replace(made.dfo(seeds=1, rounds=1), records=[negative, empty], cells=())
+    table = made.linreg().tables[0]._replace(name="../../up")
+    odd = replace(made.unknown(), tables=[table, table])
+    write_report([linreg, timing, dfo, odd], tmp_path / "a", command="x")
+    write_report([replace(lost, records=[]), lost, made.unknown()], tmp_path / "b", command="x")
+    write_report([], tmp_path / "c", command="x")
+    text = (tmp_path / "a/report.html").read_text(encoding="utf-8")
+    assert "There is no time of GS at L = 2" in text
+    assert {"up.csv", "up-2.csv"} <= {p.name for p in (tmp_path / "a/tables").iterdir()}
+    assert "no finite run" in (tmp_path / "b/report.html").read_text(encoding="utf-8")
+
+
+def test_a_missing_extra_names_the_pip_line():
+    code = (
+        "import sys; sys.modules['jinja2'] = None\n"
+        "from gensmooth.report import write_report\n"
+        "try: write_report([], '.', command='x')\n"
+        "except ImportError as error: print(error)"
+    )
+    assert run(code) == "The report needs jinja2: pip install 'gensmooth[report]'\n"
+
+
+# Style
+
+
+def test_every_method_has_a_style_of_its_own():
+    styles = [method_style(name) for name in METHODS]
+    for part in ("color", "dark", "dash", "marker"):
+        assert len({getattr(style, part) for style in styles}) == len(METHODS), part
+    assert method_style("unheard of") not in styles
+
+
+# Machado, Oliveira and Fernandes (2009), severity 1, on linear RGB.
+BLINDNESS = {
+    "none": np.eye(3),
+    "protanopia": [[0.152, 1.053, -0.205], [0.115, 0.786, 0.099], [-0.004, -0.048, 1.052]],
+    "deuteranopia": [[0.367, 0.861, -0.228], [0.280, 0.673, 0.047], [-0.012, 0.043, 0.969]],
+    "tritanopia": [[1.256, -0.077, -0.179], [-0.078, 0.931, 0.148], [0.005, 0.691, 0.304]],
+}
+XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+
+
+def linear(color):
+    c = np.array([int(color[i : i + 2], 16) for i in (1, 3, 5)]) / 255
+    return np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4)
+
+
+def lab(rgb):
+    t = XYZ @ np.clip(rgb, 0, 1) / XYZ.sum(axis=1)
+    f = np.where(t > 0.008856, np.cbrt(t), 7.787 * t + 16 / 116)
+    return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
+
+
+@pytest.mark.parametrize("which", ["color", "dark"])
+@pytest.mark.parametrize("kind", BLINDNESS)
+def test_the_papers_methods_differ_for_colour_blind_readers(kind, which):
+    seen = [
+        lab(np.array(BLINDNESS[kind]) @ linear(getattr(method_style(name), which)))
+        for name in made.SIX
+    ]
+    assert min(np.linalg.norm(a - b) for a, b in itertools.combinations(seen, 2)) > 15
+
+
+def test_matplotlib_is_left_as_it_was(tmp_path):
+    code = """
+        import sys
+        from pathlib import Path
+        import matplotlib as mpl
+        import report_outcomes as made
+        from gensmooth.report import write_report
+        from gensmooth.report.style import drawing
+        names = [name for name in mpl.rcParams if "backend" not in name]
+        before = [mpl.rcParams[name] for name in names]
+        with drawing():
+            assert mpl.rcParams["svg.hashsalt"] == "gensmooth"
+        write_report([made.timing()], Path(sys.argv[1]), command="x")
+        assert [mpl.rcParams[name] for name in names] == before
+        assert "matplotlib.pyplot" not in sys.modules
+    """
+    run(dedent(code), str(tmp_path))
+
+
+# Browser
+
+MEASURE = """(() => {
+  const inside = e => e.closest('.scroll, pre, .skip') || e.closest('.claims thead');
+  const all = [...document.body.querySelectorAll('*')].filter(e => !inside(e));
+  const wide = all.filter(e => e.getBoundingClientRect().right > innerWidth + 1);
+  const panels = [...document.querySelectorAll('.panel svg')].map(svg => {
+    const box = svg.getBoundingClientRect();
+    const paths = [...svg.querySelectorAll('path')];
+    const drawn = paths.some(p => p.getTotalLength() > 20);
+    return box.width > 150 && box.height > 100 && drawn;
+  });
+  const text = document.querySelector('.panel svg text');
+  const grid = document.querySelector('.panels');
+  return {
+    overflow: document.documentElement.scrollWidth - innerWidth,
+    wide: wide.map(e => e.outerHTML.slice(0, 80)),
+    panels: panels.length,
+    empty: panels.filter(good => !good).length,
+    columns: getComputedStyle(grid).gridTemplateColumns.split(' ').length,
+    ink: getComputedStyle(text).fill,
+    line: getComputedStyle(document.querySelector('.panel svg path[style*="--m-bes"]')).stroke,
+    ground: getComputedStyle(document.body).backgroundColor,
+  };
+})()"""
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    path = chromium.find()
+    if path is None:
+        pytest.skip(f"no Chromium found (looked for {', '.join(chromium.NAMES)}; set CHROMIUM)")
+    with chromium.Chromium(path, tmp_path_factory.mktemp("profile")) as found:
+        yield found
+
+
+def contrast(one, other):
+    def luminance(color):
+        numbers = [int(n) for n in re.findall(r"\d+", color)[:3]]
+        return XYZ[1] @ linear("#{:02x}{:02x}{:02x}".format(*numbers))
+
+    high, low = sorted((luminance(one), luminance(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize(("width", "columns"), [(1280, 3), (768, 2), (390, 1)])
+def test_in_chromium(browser, out, width, columns, dark):
+    browser.errors.clear()
+    browser.requests.clear()
+    browser.open(out / "report.html", width=width, dark=dark)
+    found = browser.evaluate(MEASURE)
+    assert browser.errors == []
+    assert [url.rpartition("/")[2] for url in browser.requests] == ["report.html"]
+    assert (found["overflow"], found["wide"]) == (0, [])
+    assert (found["panels"], found["empty"]) == (9 + 9 + 12 + 3, 0)
+    assert found["columns"] == columns
+    assert contrast(found["ink"], found["ground"]) > 4.5
+    assert contrast(found["line"], found["ground"]) > 3
+    assert contrast(found["ground"], "rgb(0, 0, 0)" if dark else "rgb(255, 255, 255)") < 1.3
+
+
+def test_the_browser_would_tell(browser, tmp_path):
+    """What the test above finds absent is found when it is there."""
+    bad = tmp_path / "bad.html"
+    bad.write_text(
+        "<body><div style='width: 3000px'>wide</div><img src='missing.png'>"
+        "<script>console.error('one'); throw new Error('two')</script>"
+    )
+    browser.errors.clear()
+    browser.open(bad, width=390)
+    assert browser.evaluate("document.documentElement.scrollWidth") >= 3000
+    text = " ".join(browser.errors)
+    assert all(sign in text for sign in ("one", "two", "ERR_FILE_NOT_FOUND"))
+    browser.errors.clear()
