@@ -4,9 +4,10 @@
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, final
+from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,8 +19,11 @@ from gensmooth.estimators import SAMPLE_MODES, Estimator, ForwardDifference, Pla
 from gensmooth.parameters import as_bounds, as_parameters
 
 Array = NDArray[Any]
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 FailurePolicy = Literal["raise", "drop"]
 
+_CALM = 1e15  # values and estimates below this cannot overflow, whatever is done with them
 _EPS = {4: float(np.finfo(np.float32).eps), 8: float(np.finfo(np.float64).eps)}
 
 
@@ -205,8 +209,7 @@ class RandomSearch:
 
     def estimate(self, batch: Batch, values: ArrayLike) -> GradientEstimate:
         """The gradient estimate from the values of a batch, without a step."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            return self._estimate(batch, self._values(batch, values))[0]
+        return _quiet(self._estimate)(batch, self._values(batch, values))[0]
 
     def _estimate(
         self, batch: Batch, values: NDArray[np.float64]
@@ -244,17 +247,15 @@ class RandomSearch:
             raise ValueError(
                 f"The batch is of step {batch.step}, but the state is at step {state.step}"
                 f"{'' if batch.seed == state.seed else ' of a run with another seed'}"
-                f"{'' if batch.is_at(state.x) else ' at another x'}: each batch "
-                "is told once, to the state it was asked from."
+                f"{'' if batch.is_at(state.x) or batch.step != state.step else ' at another x'}: "
+                "each batch is told once, to the state it was asked from."
             )
         raw = self._values(batch, values)
-        with np.errstate(over="ignore", invalid="ignore"):  # looked at, not warned of
-            found, norm = self._estimate(batch, raw)
-            x, optimizer, size, diverged = self._step(state, found.gradient, norm)
-        best = int(raw.argmax() if self.maximize else raw.argmin())
-        if found.dropped:
-            order = np.where(np.isfinite(raw), -raw if self.maximize else raw, np.inf)
-            best = int(order.argmin())
+        best, extent = kernels.on_sums().survey(raw, self.maximize)
+        estimate = self._estimate if extent < _CALM else _quiet(self._estimate)
+        found, norm = estimate(batch, raw)
+        step = self._step if norm < _CALM else _quiet(self._step)
+        x, optimizer, size, diverged = step(state, found.gradient, norm)
         directions = state.directions
         if diverged is None:
             downhill = -found.gradient if self.maximize else found.gradient
@@ -349,6 +350,11 @@ class RandomSearch:
                 f"values (first bad one: {batch.describe(int(bad[0]))}), fewer than "
                 f"min_fraction={self.min_fraction} asks for."
             )
+
+
+def _quiet(function: Callable[_P, _T]) -> Callable[_P, _T]:
+    """The function without NumPy's warnings: what overflows is looked at, not told."""
+    return np.errstate(over="ignore", invalid="ignore")(function)
 
 
 def _check_count(name: str, value: object) -> None:

@@ -36,6 +36,22 @@ def dot(a, b):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def survey(values, largest):
+    """Where the smallest (or largest) finite value is, and the largest magnitude of all."""
+    best, extent = 0, 0.0
+    bound = np.inf
+    for i in range(len(values)):
+        v = -values[i] if largest else values[i]
+        if abs(v) < np.inf:
+            extent = max(extent, abs(v))
+            if v < bound:
+                best, bound = i, v
+        else:
+            extent = np.inf
+    return best, extent
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def totals(weights, out, squares):
     """``‖out‖²`` and ``Σ_l weights[l]² ‖ε_l‖²``, after :func:`combine`."""
     own = 0.0

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from gensmooth import optimizers
 from gensmooth.directions import Directions
-from gensmooth.directions.draw import KernelDraw, SignDraw, stream_key
+from gensmooth.directions.draw import stream_key
 from gensmooth.problems import protocol
 from gensmooth.problems.noisy_functions import (
     FUNCTIONS,
@@ -131,7 +131,6 @@ def run(
         spacing=spacing,
         learning_rate=learning_rate,
         seed=seed,
-        num_directions=num_directions,
     )
     return protocol.perform(
         task,
@@ -159,7 +158,6 @@ class _Noisy:
         spacing: float,
         learning_rate: float,
         seed: int,
-        num_directions: int,
     ) -> None:
         dim = len(theta)
         self.theta = theta
@@ -173,13 +171,11 @@ class _Noisy:
             learning_rate,
             protocol.largest_length2(spacing, dim),
         )
-        self._state = _kernels().State(theta, self.gradient, np.empty((num_directions, dim)))
+        self._state = _kernels().State(theta, self.gradient)
 
-    def advance(self, draw: KernelDraw | SignDraw, step: int, count: int) -> bool:
+    def advance(self, blocks: Array, factor: float, step: int) -> bool:
         """See :meth:`gensmooth.problems.protocol.Task.advance`."""
-        return _kernels().advance(
-            draw.law, draw.factor, self._settings, self._key, step, count, self._state
-        )
+        return _kernels().advance(blocks, factor, self._settings, self._key, step, self._state)
 
     def measure(self) -> dict[str, float]:
         """The value without noise."""

@@ -14,9 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from gensmooth.kernels.laws import fill, with_own_key
 from gensmooth.problems.sampling import normals, padded, set_step
-from gensmooth.streams import TILE
 
 _SUMS = {"reassoc", "contract", "nsz"}
 SPHERE, ROSENBROCK, CIGAR, HM = range(4)
@@ -129,29 +127,25 @@ class State(NamedTuple):
 
     theta: np.ndarray
     gradient: np.ndarray
-    block: np.ndarray  # room for the directions
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def advance(law, factor, settings, key, step, count, state):
-    """``count`` iterations from ``step`` on; False when θ leaves its range.
+def advance(blocks, factor, settings, key, step, state):
+    """Iterations from ``step`` on, one a block of directions; False if θ diverges.
 
     Direction l has evaluations 2lN, …, 2lN + N − 1 at θ + cε_l and the next N at θ.
     """
-    theta, gradient, block = state
-    number, dim = block.shape
+    theta, gradient = state
+    _, number, dim = blocks.shape
     point, side = np.empty(dim), np.empty(dim)
     buffer = np.empty(padded(dim + 1), np.float32)
     c, N = settings.spacing, settings.samples
-    law = with_own_key(law)
-    for t in range(step, step + count):
-        set_step(law.key, t)
-        set_step(key, t)
-        fill(law, 0, (dim + TILE - 1) // TILE, block)
+    for i in range(len(blocks)):
+        set_step(key, step + i)
         centre = _value(settings.kind, theta)
         gradient[:] = 0.0
         for l in range(number):  # noqa: E741
-            row = block[l]
+            row = blocks[i, l]
             for j in range(dim):
                 point[j] = theta[j] + c * row[j]
             value = _value(settings.kind, point)

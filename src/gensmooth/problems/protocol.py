@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +16,15 @@ from gensmooth.directions import (
     Shrunk,
     check_directions,
 )
-from gensmooth.directions.draw import KernelDraw, SignDraw, dense
+from gensmooth.directions.draw import KernelDraw, SignDraw
 from gensmooth.search import RandomSearch
 from gensmooth.streams import Purpose
 
 FLOAT: np.dtype[Any] = np.dtype(np.float64)
 Array = NDArray[np.float64]
 Series = dict[str, Array]
+
+_ROOM = 131_072  # numbers: the directions that are laid out at once fit the second-level cache
 
 
 class RunResult(NamedTuple):
@@ -50,11 +52,10 @@ class Task(Protocol):
     theta: Array
     gradient: Array
 
-    def advance(self, draw: KernelDraw | SignDraw, step: int, count: int) -> bool:
-        """Make ``count`` iterations, from number ``step`` on; False if one of them diverged.
+    def advance(self, blocks: Array, factor: float, step: int) -> bool:
+        """Make iterations, from number ``step`` on; False if one of them diverged.
 
-        Each estimates the gradient along the drawn directions, whose key is set to the
-        iteration's number, and steps.
+        Each estimates the gradient along one block of directions, times ``factor``, and steps.
         """
         ...
 
@@ -90,18 +91,20 @@ def perform(
     family = directions.resolve(dim, num_directions)
     state = family.init(dim, FLOAT)
 
-    def draw(step: int) -> KernelDraw | SignDraw:
-        drawn = family.draw(
-            state, seed=seed, step=step, num_directions=num_directions, dim=dim, dtype=FLOAT
-        )
-        return _compiled(drawn)
-
-    together = iterations if _differ_in_key_alone(family, draw(0)) else 1
+    together = 1
+    if _differ_in_key_alone(family):
+        together = max(1, min(iterations, _ROOM // (num_directions * dim)))
+    room = np.empty((together, num_directions, dim))
     records: list[dict[str, float]] = []
     diverged = False
     for first in range(0, rounds * iterations, iterations):
         for step in range(first, first + iterations, together):
-            diverged = not task.advance(draw(step), step, together)
+            blocks = room[: first + iterations - step]
+            drawn = family.draw(
+                state, seed=seed, step=step, num_directions=num_directions, dim=dim, dtype=FLOAT
+            )
+            _fill(blocks, drawn, step)
+            diverged = not task.advance(blocks, drawn.factor, step)
             if diverged:
                 break
             state = family.update(state, task.gradient)
@@ -203,17 +206,20 @@ def check_count(name: str, value: object) -> None:
         raise ValueError(f"`{name}` must be a whole number of at least 1, but is {value!r}.")
 
 
-def _differ_in_key_alone(family: Directions, draw: KernelDraw | SignDraw) -> bool:
-    """Whether the draws of all steps are alike but for their key, so that a round is one call.
+def _differ_in_key_alone(family: Directions) -> bool:
+    """Whether the laws of all steps are alike but for their key, so that one draw serves many.
 
     True of i.i.d. entries that kernels make. Others are drawn anew at each step.
     """
     base = family.base if isinstance(family, Shrunk) else family
-    return isinstance(base, Gaussian | Bernoulli) and not hasattr(draw.law, "block")
+    return isinstance(base, Gaussian) or (isinstance(base, Bernoulli) and base.p == 0.5)
 
 
-def _compiled(draw: Draw) -> KernelDraw | SignDraw:
-    """The draw with a law that kernels understand; others are laid out in memory."""
-    if isinstance(draw, KernelDraw | SignDraw):
-        return draw
-    return dense(draw.block(), draw.dim).rescaled(factor=draw.factor)
+def _fill(blocks: Array, draw: Draw, step: int) -> None:
+    """Put the directions of ``step`` and the steps after it into ``blocks``."""
+    if not isinstance(draw, KernelDraw | SignDraw):
+        blocks[0] = draw.block()
+        return
+    from gensmooth.problems import sampling
+
+    cast(Any, sampling).fill_blocks(draw.law, step, blocks)

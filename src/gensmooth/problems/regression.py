@@ -139,7 +139,6 @@ def run(
         test=draw_data(test_size, dim=dim, seed=seed, purpose=Purpose.TEST),
         spacing=spacing,
         learning_rate=learning_rate,
-        num_directions=num_directions,
         antithetic=estimator == "antithetic",
         online=dataset_size is None,
         predictions=predictions,

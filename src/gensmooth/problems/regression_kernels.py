@@ -13,7 +13,6 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from gensmooth.kernels.laws import fill, with_own_key
 from gensmooth.kernels.sums import dots
 from gensmooth.problems.sampling import (
     normals,
@@ -41,7 +40,6 @@ class State(NamedTuple):
     theta: np.ndarray
     gradient: np.ndarray
     exact: np.ndarray
-    block: np.ndarray  # room for the directions
     totals: np.ndarray
 
 
@@ -144,13 +142,12 @@ def _slopes(x, residual, first, second, spacing):
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=_SUMS)
-def estimate(law, factor, x, y, theta, spacing, antithetic, block, gradient):
+def estimate(block, factor, x, y, theta, spacing, antithetic, gradient):
     """Put the finite-difference estimate on shared data into ``gradient``.
 
     The antithetic differences of a quadratic are its slopes: as if the spacing were zero.
     """
     number, dim = x.shape
-    fill(law, 0, (dim + TILE - 1) // TILE, block)
     residual = np.empty(number)
     for i in range(number):
         residual[i] = y[i] - _dot(x[i], theta)
@@ -190,16 +187,15 @@ def _descend(theta, gradient, exact, rate, totals):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def online(law, factor, settings, key, step, count, minimizer, data, state):
-    """``count`` iterations from ``step`` on, each on new data; False when θ leaves its range."""
+def online(blocks, factor, settings, key, step, minimizer, data, state):
+    """Iterations from ``step`` on, one a block of directions, on new data; False if θ diverges."""
     x, y = data
-    theta, gradient, exact, block, totals = state
-    law = with_own_key(law)
-    for t in range(step, step + count):
-        set_step(law.key, t)
-        set_step(key, t)
+    theta, gradient, exact, totals = state
+    for i in range(len(blocks)):
+        set_step(key, step + i)
         sample(key, x, y)
-        estimate(law, factor, x, y, theta, settings.spacing, settings.antithetic, block, gradient)
+        c, antithetic = settings.spacing, settings.antithetic
+        estimate(blocks[i], factor, x, y, theta, c, antithetic, gradient)
         for j in range(len(theta)):
             exact[j] = theta[j] - minimizer
         if not _descend(theta, gradient, exact, settings.rate, totals) <= settings.limit2:
@@ -208,22 +204,21 @@ def online(law, factor, settings, key, step, count, minimizer, data, state):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def offline(law, factor, settings, key, step, count, dataset, quadratic, data, state):
+def offline(blocks, factor, settings, key, step, dataset, quadratic, data, state):
     """The same on distinct points of a data set, whose mean loss is ½θᵀHθ − bᵀθ + constant."""
     all_x, all_y, order = dataset
     hessian, moment = quadratic
     x, y = data
-    theta, gradient, exact, block, totals = state
+    theta, gradient, exact, totals = state
     chosen = np.empty(len(y), np.int64)
-    law = with_own_key(law)
-    for t in range(step, step + count):
-        set_step(law.key, t)
-        set_step(key, t)
+    for i in range(len(blocks)):
+        set_step(key, step + i)
         subset(key, order, chosen)
-        for i in range(len(chosen)):
-            x[i] = all_x[chosen[i]]
-            y[i] = all_y[chosen[i]]
-        estimate(law, factor, x, y, theta, settings.spacing, settings.antithetic, block, gradient)
+        for n in range(len(chosen)):
+            x[n] = all_x[chosen[n]]
+            y[n] = all_y[chosen[n]]
+        c, antithetic = settings.spacing, settings.antithetic
+        estimate(blocks[i], factor, x, y, theta, c, antithetic, gradient)
         dots(hessian, theta, exact)
         exact -= moment
         if not _descend(theta, gradient, exact, settings.rate, totals) <= settings.limit2:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol, final
 import numpy as np
 from numpy.typing import NDArray
 
-from gensmooth.directions.draw import KernelDraw, SignDraw, stream_key
+from gensmooth.directions.draw import stream_key
 from gensmooth.problems import protocol
 from gensmooth.problems.regression_mse import Prediction
 from gensmooth.problems.regression_theory import minimizer, noise_trace_of
@@ -42,9 +42,7 @@ def draw_data(
 class Source(Protocol):
     """Where the data of an iteration come from."""
 
-    def advance(
-        self, draw: KernelDraw | SignDraw, settings: Any, step: int, count: int, state: Any
-    ) -> bool:
+    def advance(self, blocks: Array, factor: float, step: int, settings: Any, state: Any) -> bool:
         """Make iterations; False if one of them diverged."""
         ...
 
@@ -58,17 +56,14 @@ class Online:
         self._data = Data(np.empty((num_samples, dim)), np.empty(num_samples))
         self._minimizer = minimizer(dim)
 
-    def advance(
-        self, draw: KernelDraw | SignDraw, settings: Any, step: int, count: int, state: Any
-    ) -> bool:
+    def advance(self, blocks: Array, factor: float, step: int, settings: Any, state: Any) -> bool:
         """See :meth:`Source.advance`."""
         return _kernels().online(
-            draw.law,
-            draw.factor,
+            blocks,
+            factor,
             settings,
             self._key,
             step,
-            count,
             self._minimizer,
             self._data,
             state,
@@ -91,17 +86,14 @@ class Offline:
         self._quadratic = (hessian, x.T @ y / dataset_size)
         self._data = Data(np.empty((num_samples, dim)), np.empty(num_samples))
 
-    def advance(
-        self, draw: KernelDraw | SignDraw, settings: Any, step: int, count: int, state: Any
-    ) -> bool:
+    def advance(self, blocks: Array, factor: float, step: int, settings: Any, state: Any) -> bool:
         """See :meth:`Source.advance`."""
         return _kernels().offline(
-            draw.law,
-            draw.factor,
+            blocks,
+            factor,
             settings,
             self._key,
             step,
-            count,
             self._dataset,
             self._quadratic,
             self._data,
@@ -121,7 +113,6 @@ class Regression:
         test: Data,
         spacing: float,
         learning_rate: float,
-        num_directions: int,
         antithetic: bool,
         online: bool,
         predictions: dict[str, Prediction],
@@ -138,14 +129,12 @@ class Regression:
         self._settings = _kernels().Settings(
             spacing, learning_rate, antithetic, protocol.largest_length2(spacing, dim)
         )
-        self._state = _kernels().State(
-            theta, self.gradient, np.empty(dim), np.empty((num_directions, dim)), self._totals
-        )
+        self._state = _kernels().State(theta, self.gradient, np.empty(dim), self._totals)
 
-    def advance(self, draw: KernelDraw | SignDraw, step: int, count: int) -> bool:
+    def advance(self, blocks: Array, factor: float, step: int) -> bool:
         """See :meth:`gensmooth.problems.protocol.Task.advance`."""
-        self._steps += count
-        return self._source.advance(draw, self._settings, step, count, self._state)
+        self._steps += len(blocks)
+        return self._source.advance(blocks, factor, step, self._settings, self._state)
 
     def measure(self) -> dict[str, float]:
         """The means over the round's iterations, and the test loss."""

@@ -1,7 +1,7 @@
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
 # pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
 # pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
-"""Long runs of random numbers at an address, for data sets and for the noise of objectives.
+"""Random numbers at an address: data, the noise of objectives, and directions of many steps.
 
 The address is that of :mod:`gensmooth.streams`: the key holds seed, purpose and step, ``index``
 names one sequence of the step, and entry i of the sequence is a pure function of i. So N points
@@ -20,6 +20,7 @@ import math
 import numpy as np
 from numba import njit
 
+from gensmooth.kernels.laws import fill, with_own_key
 from gensmooth.kernels.philox import philox
 from gensmooth.kernels.tiles import normal_tile, uniform_tile
 from gensmooth.streams import TILE
@@ -46,6 +47,15 @@ def set_step(key, step):
     key[2] = np.uint64(step) & np.uint64(0xFFFFFFFF)
     high = (np.uint64(step) >> np.uint64(32)) & np.uint64(0xFFFFFF)
     key[3] = (key[3] & np.uint64(0xFF000000)) | high
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def fill_blocks(law, step, blocks):
+    """``blocks[i]`` = the directions of step ``step + i``, of a law that differs in its key."""
+    law = with_own_key(law)
+    for i in range(len(blocks)):
+        set_step(law.key, step + i)
+        fill(law, 0, (blocks.shape[2] + TILE - 1) // TILE, blocks[i])
 
 
 @njit(inline="always")

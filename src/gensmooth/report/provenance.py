@@ -35,12 +35,15 @@ def provenance(outcome: Outcome) -> Facts:
     ended = sum(record.diverged for record in records)
     if ended:
         rows.append(("diverged", f"{ended} of {len(records)}"))
-    if records:
-        rows.append(("time of the runs", f"{sum(r.seconds for r in records):.1f} s in all"))
+    seconds = sum(record.seconds for record in records)
+    if seconds:
+        rows.append(("time of the runs", f"{seconds:.1f} s in all"))
     common = _common([record.config for record in records])
     if common:
         rows.append(("the same in all runs", ", ".join(f"{k} = {v}" for k, v in common.items())))
-    return [*rows, *((str(name), _words(value)) for name, value in outcome.facts.items())]
+    # What the study says of itself goes before what is worked out here.
+    stated = {str(name): _words(value) for name, value in outcome.facts.items()}
+    return list((dict(rows) | stated).items())
 
 
 def _common(configs: Sequence[Mapping[str, Any]]) -> dict[str, str]:
@@ -63,7 +66,9 @@ def _words(value: Any) -> str:
         items = cast("Mapping[Any, Any]", value).items()
         return ", ".join(f"{k}: {_words(v)}" for k, v in items)
     if isinstance(value, (list, tuple)):
-        return ", ".join(_words(part) for part in cast("Sequence[Any]", value)) or "none"
+        parts = cast("Sequence[Any]", value)
+        nested = [f"({_words(p)})" if isinstance(p, (list, tuple)) else _words(p) for p in parts]
+        return ", ".join(nested) or "none"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

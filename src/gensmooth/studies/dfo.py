@@ -114,7 +114,7 @@ def _conclude(options: Options, records: Sequence[Record], cells: Sequence[Cell]
         records=records,
         cells=cells,
         tables=[],
-        claims=judge(records),
+        claims=judge(records, cells),
         options=options,
         facts={
             "settings (d, L)": [list(setting) for setting in SETTINGS],
