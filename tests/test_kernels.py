@@ -11,15 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
 
+import gensmooth as gs
 import reference
 import theory_literal as literal
-from gensmooth.directions.draw import stream_key, streamed
-from gensmooth.kernels import bases, laws
+from cases import DTYPES
+from gensmooth.kernels import bases, laws, sums
 from gensmooth.kernels.philox import philox_words
 from gensmooth.kernels.tiles import normal_tile
-from gensmooth.streams import Purpose
-
-DTYPES = [np.float32, np.float64]
+from gensmooth.streams import Purpose, key_and_counter
 
 words32 = st.integers(0, 2**32 - 1)
 seeds = st.integers(0, 2**64 - 1)
@@ -27,9 +26,24 @@ steps = st.integers(0, 2**56 - 1)
 dims = st.one_of(st.integers(1, 300), st.sampled_from([2047, 2048, 2049, 4096, 6000]))
 
 
-def rows(kind: int, L: int, dim: int, dtype=np.float64, *, seed=5, purpose=1, step=3) -> np.ndarray:
-    key = stream_key(seed, Purpose(purpose), step)
-    return streamed(kind, key, L, dim, np.dtype(dtype)).block()
+def rows(directions, L: int, dim: int, dtype=np.float64, *, seed=5, step=3) -> np.ndarray:
+    return directions.draw(
+        (), seed=seed, step=step, num_directions=L, dim=dim, dtype=np.dtype(dtype)
+    ).block()
+
+
+def signs(L: int, dim: int, dtype=np.float64, **address) -> np.ndarray:
+    return rows(gs.Bernoulli(), L, dim, dtype, **address)
+
+
+def normals(L: int, dim: int, dtype=np.float64, **address) -> np.ndarray:
+    return rows(gs.Gaussian(), L, dim, dtype, **address)
+
+
+def uniforms(L: int, dim: int, *, seed=5, step=3, first=0, tile=0) -> np.ndarray:
+    out = np.empty((L, dim))
+    laws.uniforms(np.array(key_and_counter(seed, Purpose.DIRECTION, step), "u8"), first, tile, out)
+    return out
 
 
 # --- Philox ------------------------------------------------------------------------------------
@@ -64,28 +78,19 @@ def test_philox_equals_the_reference_and_its_inverse(counter, key):
 
 
 @settings(max_examples=40)
-@given(
-    seed=seeds,
-    purpose=st.sampled_from(Purpose),
-    step=steps,
-    L=st.integers(1, 4),
-    dim=dims,
-    dtype=st.sampled_from(DTYPES),
-)
-def test_signs_equal_the_reference(seed, purpose, step, L, dim, dtype):
-    found = rows(laws.SIGNS, L, dim, dtype, seed=seed, purpose=purpose, step=step)
-    for index, row in enumerate(found):
-        expected = reference.signs(reference.stream(seed, purpose, step, index), dim)
+@given(seed=seeds, step=steps, L=st.integers(1, 4), dim=dims, dtype=st.sampled_from(DTYPES))
+def test_signs_equal_the_reference(seed, step, L, dim, dtype):
+    for index, row in enumerate(signs(L, dim, dtype, seed=seed, step=step)):
+        expected = reference.signs(reference.stream(seed, Purpose.DIRECTION, step, index), dim)
         assert np.array_equal(row, expected)
 
 
 @settings(max_examples=40)
 @given(seed=seeds, step=steps, L=st.integers(1, 3), dim=dims, dtype=st.sampled_from(DTYPES))
 def test_normals_equal_the_reference_to_a_few_ulp(seed, step, L, dim, dtype):
-    found = rows(laws.NORMAL, L, dim, dtype, seed=seed, step=step)
-    for index, row in enumerate(found):
-        expected = reference.normals(reference.stream(seed, 1, step, index), dim, dtype)
-        assert _ulps(row, expected).max() <= 4
+    for index, row in enumerate(normals(L, dim, dtype, seed=seed, step=step)):
+        at = reference.stream(seed, Purpose.DIRECTION, step, index)
+        assert _ulps(row, reference.normals(at, dim, dtype)).max() <= 4
 
 
 def _ulps(found: np.ndarray, expected: np.ndarray) -> np.ndarray:
@@ -96,44 +101,46 @@ def _ulps(found: np.ndarray, expected: np.ndarray) -> np.ndarray:
 @settings(max_examples=20)
 @given(seed=seeds, step=steps, first=st.integers(0, 5), dim=dims)
 def test_uniforms_equal_the_reference(seed, step, first, dim):
-    out = np.empty((2, dim))
-    laws.uniforms(stream_key(seed, Purpose.DIRECTION, step), first, 0, out)
-    for row, index in enumerate((first, first + 1)):
-        expected = reference.uniforms(reference.stream(seed, 1, step, index), dim)
-        assert np.array_equal(out[row], expected)
-        assert 0 < out[row].min() <= out[row].max() < 1
+    found = uniforms(2, dim, seed=seed, step=step, first=first)
+    for row, index in zip(found, (first, first + 1), strict=True):
+        at = reference.stream(seed, Purpose.DIRECTION, step, index)
+        assert np.array_equal(row, reference.uniforms(at, dim))
+        assert 0 < row.min() <= row.max() < 1
 
 
 def test_uniforms_may_start_at_any_tile():
-    key = stream_key(5, Purpose.DIRECTION, 3)
-    whole, tail = np.empty((1, 5000)), np.empty((1, 5000 - 4096))
-    laws.uniforms(key, 2, 0, whole)
-    laws.uniforms(key, 2, 2, tail)
-    assert np.array_equal(whole[:, 4096:], tail)
+    assert np.array_equal(uniforms(3, 5000)[:, 4096:], uniforms(3, 5000 - 4096, tile=2))
 
 
-def _hadamard(row: int, dim: int) -> np.ndarray:
-    """The row's own signs: what it multiplies the column signs by."""
-    plain = streamed(laws.SIGNS, stream_key(5, Purpose.SIGNS, 3), 1, dim, np.dtype(np.float32))
-    law = plain.law._replace(row=np.array([row]))
-    out = np.empty((1, dim), np.float32)
-    laws.fill(law, 0, -(-dim // 2048), out)
-    return (out * plain.block())[0]
+def _hadamard(L: int, dim: int, seed: int, dtype=np.float32) -> np.ndarray:
+    """The Hadamard rows behind a draw of orthogonal signs: the column signs taken off again."""
+    block = rows(gs.OrthogonalBernoulli(), L, dim, dtype, seed=seed)
+    order = 1 << (dim - 1).bit_length()
+    groups = [reference.stream(seed, Purpose.SIGNS, 3, row // order) for row in range(L)]
+    return np.stack([row * reference.signs(at, dim) for row, at in zip(block, groups, strict=True)])
+
+
+def _number(pattern: np.ndarray) -> int:
+    """Which row of Sylvester's matrix: bit b is the sign in column 2^b."""
+    return sum(1 << b for b in range(20) if 1 << b < len(pattern) and pattern[1 << b] < 0)
 
 
 def test_hadamard_rows_are_those_of_scipys_matrix():
     matrix = scipy.linalg.hadamard(4096, dtype=np.int8)
-    for row in [0, 1, 2, 31, 63, 64, 65, 1024, 2047, 2048, 2049, 3000, 4095]:
-        assert np.array_equal(_hadamard(row, 4096), matrix[row])
+    found = _hadamard(100, 4096, seed=5)
+    numbers = [_number(pattern) for pattern in found]
+    assert np.array_equal(found, matrix[numbers])
+    assert len(set(numbers)) == 100
+    assert max(numbers) >= 2048 > min(numbers)  # both halves: bits inside and beyond a tile
 
 
 @settings(max_examples=30)
-@given(exponent=st.integers(0, 14), data=st.data())
-def test_hadamard_rows_follow_their_definition_when_cut(exponent, data):
+@given(exponent=st.integers(0, 14), seed=seeds, dtype=st.sampled_from(DTYPES), data=st.data())
+def test_hadamard_rows_follow_their_definition_when_cut(exponent, seed, dtype, data):
     order = 2**exponent
     dim = data.draw(st.integers(order // 2 + 1, order))
-    row = data.draw(st.integers(0, order - 1))
-    assert np.array_equal(_hadamard(row, dim), reference.hadamard_row(row, dim))
+    for pattern in _hadamard(3, dim, seed, dtype):
+        assert np.array_equal(pattern, reference.hadamard_row(_number(pattern), dim))
 
 
 # --- normals at the ends of their words --------------------------------------------------------
@@ -202,14 +209,14 @@ def test_the_longest_and_the_shortest_radius():
 
 
 def test_signs_are_fair_and_a_slight_bias_would_be_seen():
-    signs = rows(laws.SIGNS, 1024, 4096, np.float32).astype(np.float64)
-    n = signs.size
-    by_position, by_index = signs.sum(0) / 32, signs.sum(1) / 64
-    assert abs(signs.sum() / math.sqrt(n)) < 4
+    drawn = signs(1024, 4096, np.float32).astype(np.float64)
+    n = drawn.size
+    by_position, by_index = drawn.sum(0) / 32, drawn.sum(1) / 64
+    assert abs(drawn.sum() / math.sqrt(n)) < 4
     # The sums over each position and each direction are N(0, 1) themselves: no stuck bit.
-    for sums in (by_position, by_index):
-        assert abs(_z_of_squares(sums)) < 4
-    biased = np.where(np.random.default_rng(0).random(signs.shape) < 0.502, 1.0, -1.0)
+    for scores in (by_position, by_index):
+        assert abs(_z_of_squares(scores)) < 4
+    biased = np.where(np.random.default_rng(0).random(drawn.shape) < 0.502, 1.0, -1.0)
     assert abs(biased.sum() / math.sqrt(n)) > 6
 
 
@@ -225,7 +232,11 @@ class Neighbours(NamedTuple):
 
 def _neighbours() -> list[Neighbours]:
     def block(**change):
-        return rows(laws.SIGNS, 40, 2100, **change)
+        return signs(40, 2100, **change)
+
+    def purpose(number: int) -> np.ndarray:
+        at = [reference.stream(5, number, 3, index) for index in range(40)]
+        return np.stack([reference.signs(stream, 2100) for stream in at]).astype(float)
 
     plain = block()
     return [
@@ -233,7 +244,7 @@ def _neighbours() -> list[Neighbours]:
         Neighbours("indices", [np.roll(plain, i, axis=0) for i in (0, 1, 2, 3, 7)]),
         Neighbours("steps", [block(step=s) for s in (0, 1, 2, 3, 4, 2**32, 2**55)]),
         Neighbours("seeds", [block(seed=s) for s in (0, 1, 2, 3, 4, 2**32, 2**63)]),
-        Neighbours("purposes", [block(purpose=p) for p in Purpose]),
+        Neighbours("purposes", [purpose(p) for p in Purpose]),
     ]
 
 
@@ -255,7 +266,7 @@ def test_signs_are_pairwise_independent(case: Neighbours):
 
 
 def _normal_sample(dtype: type) -> np.ndarray:
-    return rows(laws.NORMAL, 1000, 2048, dtype).astype(np.float64)
+    return normals(1000, 2048, dtype).astype(np.float64)
 
 
 def _z_moments(z: np.ndarray) -> list[float]:
@@ -312,18 +323,15 @@ def test_normals_of_different_directions_and_places_are_independent(dtype):
         (z[:-1], z[1:]),
         (z[:, :-1], z[:, 1:]),
         (z[:, :-128], z[:, 128:]),
-        (z, rows(laws.NORMAL, 1000, 2048, dtype, step=4)),
-        (z, rows(laws.NORMAL, 1000, 2048, dtype, seed=6)),
-        (z, rows(laws.NORMAL, 1000, 2048, dtype, purpose=4)),
+        (z, normals(1000, 2048, dtype, step=4)),
+        (z, normals(1000, 2048, dtype, seed=6)),
     ):
         assert abs(literal.z_score((one * two).reshape(-1), 0)) < 4
         assert abs(literal.z_score(((one**2 - 1) * (two**2 - 1)).reshape(-1), 0)) < 4
 
 
 def test_uniforms_are_uniform():
-    u = np.empty((100, 5000))
-    laws.uniforms(stream_key(5, Purpose.DIRECTION, 3), 0, 0, u)
-    u = u.reshape(-1)
+    u = uniforms(100, 5000).reshape(-1)
     assert scipy.stats.kstest(u, scipy.stats.uniform.cdf).pvalue > 1e-4
     assert scipy.stats.kstest(u**1.02, scipy.stats.uniform.cdf).pvalue < 1e-6
 
@@ -337,12 +345,12 @@ def test_sums_of_products_are_the_exact_ones_to_rounding(dim, dtype, seed):
     a, b = np.random.default_rng(seed).standard_normal((2, dim)).astype(dtype)
     exact = math.fsum(float(x) * float(y) for x, y in zip(a, b, strict=True))
     scale = float(np.abs(a.astype(np.float64)) @ np.abs(b.astype(np.float64)))
-    assert abs(laws.dot(a, b) - exact) <= 1e-14 * scale
+    assert abs(sums.dot(a, b) - exact) <= 1e-14 * scale
     out = np.empty(2)
-    laws.dots(np.stack([a, b]), b, out)
-    assert list(out) == [laws.dot(a, b), laws.dot(b, b)]
+    sums.dots(np.stack([a, b]), b, out)
+    assert list(out) == [sums.dot(a, b), sums.dot(b, b)]
     moved = np.empty_like(a)
-    length2, size2 = laws.advance(a, b, moved)
+    length2, size2 = sums.advance(a, b, moved)
     assert np.array_equal(moved, a + b)
     assert length2 == pytest.approx(math.fsum(float(y) ** 2 for y in moved), rel=1e-14)
     difference = (float(y) - float(x) for x, y in zip(a, moved, strict=True))

@@ -42,8 +42,8 @@ def _draw(name, count=N, *, seed=3, step=2, index=1, first=0):
 
 
 LAWS = {
-    "normals": (scipy.stats.norm(), scipy.stats.norm(scale=1.02)),
-    "squares": (scipy.stats.chi2(1), scipy.stats.chi2(1.02)),
+    "normals": (scipy.stats.norm(), scipy.stats.norm(scale=1.03)),
+    "squares": (scipy.stats.chi2(1), scipy.stats.chi2(1.03)),
     "uniforms": (scipy.stats.uniform(0, 2), scipy.stats.uniform(0, 1.98)),
 }
 

@@ -244,6 +244,44 @@ def test_the_page_says_what_was_left_out(page):
     assert "n = 0 to 3" in page
 
 
+def test_settings_without_a_run_are_said(tmp_path):
+    outcome = made.dfo(seeds=1, rounds=3, objectives=("cigar",))
+    kept = [r for r in outcome.records if r.config["num_directions"] != 10]
+    kept += [  # another objective keeps the column
+        r._replace(config={**r.config, "objective": "hm"})
+        for r in outcome.records
+        if r.config["num_directions"] == 10
+    ]
+    cells = [
+        cell._replace(chosen=None) if cell.setting == "cigar, d=100, L=10" else cell
+        for cell in outcome.cells
+    ]
+    path = write_report([replace(outcome, records=kept, cells=cells)], tmp_path, command="x")
+    text = path.read_text(encoding="utf-8")
+    titles = re.findall(r'class="panel">\s*<p>([^<]*) <span>(n = \d)', text)
+    assert titles[:3] == [
+        ("cigar, d = 10, L = 1", "n = 1"),
+        ("cigar, d = 100, L = 10", "n = 0"),
+        ("cigar, d = 100, L = 100", "n = 1"),
+    ]
+    assert text.count(">no finite run</text>") == 3
+    assert (
+        "cigar, d=100, L=10: every choice of the grid search diverged, and no run was made, for "
+        "GS, BeS, GS-shrinkage, BeS-shrinkage, Orthogonal ES, Guided ES."
+    ) in text
+
+
+def test_long_evidence_is_folded(tmp_path):
+    outcome = made.linreg(seeds=1, rounds=2, directions=(2,), samples=(5,))
+    items = [f"GS vs BeS (L=2, N={n}): ratio 0.98 [0.91, 1.05], p=0.1" for n in range(9)]
+    claim = outcome.claims[0]._replace(evidence="shown in 9 of 9. " + "; ".join(items))
+    path = write_report([replace(outcome, claims=[claim])], tmp_path, command="x")
+    text = path.read_text(encoding="utf-8")
+    assert "All 9 comparisons" in text
+    assert all(f"<li>{item}</li>" in text for item in items)
+    assert read(tmp_path / "tables/claims.csv")[0]["evidence"] == claim.evidence
+
+
 def test_missing_seeds_are_said(tmp_path):
     outcome = made.linreg(seeds=3, rounds=5, directions=(2,), samples=(5,))
     path = write_report([replace(outcome, records=outcome.records[1:])], tmp_path, command="x")

@@ -47,6 +47,7 @@ def reproduce(
     study reuses the runs it shares with a smaller one.
     """
     from gensmooth.report import write_report
+    from gensmooth.studies import paper
     from gensmooth.studies.registry import STUDIES, find_study
     from gensmooth.studies.run import run_study
     from gensmooth.studies.spec import Options
@@ -77,7 +78,8 @@ def reproduce(
     except KeyboardInterrupt:
         typer.echo("Interrupted. What is finished is kept: the same command continues.", err=True)
         raise typer.Exit(130) from None
-    page = write_report(outcomes, folder, command=shlex.join(["gensmooth", *sys.argv[1:]]))
+    command = shlex.join(["gensmooth", *sys.argv[1:]])
+    page = write_report(outcomes, folder, command=command, paper_times=paper.TIMES)
     for outcome in outcomes:
         for row in outcome.claims:
             typer.echo(f"{row.verdict:14} {row.claim}")

@@ -172,9 +172,11 @@ class KernelDraw:
         """See :meth:`Draw.rescaled`."""
         law = self.law
         if length != 1.0:
-            law = law._replace(scale=law.scale * self.dtype.type(length))
+            size = self.dtype.type(length)
+            key, scale, *rest = law
+            law = type(law)(key, scale * size, *rest)
             if hasattr(law, "mix"):
-                law = law._replace(mix=law.mix * self.dtype.type(length))
+                law = law._replace(mix=law.mix * size)
         return KernelDraw(law, self.dim, factor=self.factor * factor, threads=threads)
 
     def _sums(self) -> tuple[Array, Array]:

@@ -28,7 +28,7 @@ from gensmooth.studies.spec import (
 )
 
 _DIM = 6 * 17
-_REPEATS = {"quick": 300, "paper": 3000}
+_REPEATS = {"quick": 300, "paper": 2000}
 
 
 def _methods(options: Options) -> tuple[str, ...]:
@@ -79,13 +79,13 @@ def _conclude(options: Options, records: Sequence[Record], cells: Sequence[Cell]
     }
     split = [
         Record(
-            {"method": name, "dim": _DIM, "num_directions": number},
-            {"seconds": [times[number][name]]},
-            times[number][name],
+            {"method": name, "dim": _DIM, "num_directions": record.config["num_directions"]},
+            {"seconds": record.series[name]},
+            median(record.series[name]),
             False,
             0.0,
         )
-        for number in times
+        for record in records
         for name in names
     ]
     return Outcome(
