@@ -388,6 +388,7 @@ def test_what_is_one_number_is_taken_for_one(value):
         (lambda points: np.zeros((len(points), 1)), "of shape (7, 1)"),
         (lambda _: 1.0, "of shape ()"),
         (lambda _: "abc", "must return numbers, but returned 'abc'"),
+        (lambda points: 1j * np.ones(len(points)), "must return numbers, but returned array("),
         (
             lambda points: np.where(np.arange(len(points)) == 4, math.nan, 0.0),
             "leave its direction out), at evaluation 4 of 7 in step 0 (+direction 3)",
@@ -437,3 +438,4 @@ def test_an_evaluation_error_can_be_pickled():
     copy = pickle.loads(pickle.dumps(caught.value))
     assert str(copy) == str(caught.value)
     assert (copy.step, copy.index) == (2, 2)
+    assert np.array_equal(copy.result.x, caught.value.result.x)

@@ -28,6 +28,9 @@ class EvaluationError(RuntimeError):
         self.index = index
         self.result: Any = None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _evaluation_error, (str(self), self.step, self.index, self.result)
+
 
 @final
 @dataclass(frozen=True)
@@ -79,6 +82,8 @@ class Objective:
                 return np.full(len(points), np.nan)
             raise where.error(f"raised {type(error).__name__}: {error}") from error
         try:
+            if np.iscomplexobj(found):
+                raise TypeError
             values = np.asarray(found, np.float64)
         except (TypeError, ValueError):
             raise where.error(f"must return numbers, but returned {_show(found)}") from None
@@ -115,7 +120,7 @@ class Where:
         if value is None:
             raise self.error("returned None: does it end without `return`?")
         try:
-            if isinstance(value, str | bytes):
+            if isinstance(value, str | bytes) or np.iscomplexobj(value):
                 raise TypeError
             array: NDArray[np.float64] = np.asarray(value, np.float64)
         except (TypeError, ValueError):
@@ -126,6 +131,12 @@ class Where:
                 "(for many points a call, pass vectorized=True)"
             )
         return float(array.reshape(-1)[0])
+
+
+def _evaluation_error(message: str, step: int, index: int, result: Any) -> EvaluationError:
+    error = EvaluationError(message, step=step, index=index)
+    error.result = result
+    return error
 
 
 def _not_finite(value: float) -> str:

@@ -42,44 +42,43 @@ def _gram(rows):
 
 
 @njit(nogil=True, error_model="numpy")
-def _cholesky_inverse(gram):
-    """C⁻¹ for gram = C Cᵀ (lower triangles), and the diagonal of C: the residual lengths."""
+def _cholesky(gram):
+    """The lower triangle C of gram = C Cᵀ; its diagonal holds the residual lengths."""
     n = len(gram)
     c = np.zeros((n, n))
-    for i in range(n):
-        for j in range(i + 1):
-            total = gram[i, j]
-            for m in range(j):
-                total -= c[i, m] * c[j, m]
-            c[i, j] = np.sqrt(total) if i == j else total / c[j, j]
-    inverse = np.zeros((n, n))
     for j in range(n):
-        inverse[j, j] = 1.0 / c[j, j]
-        for i in range(j + 1, n):
-            total = 0.0
-            for m in range(j, i):
-                total -= c[i, m] * inverse[m, j]
-            inverse[i, j] = total / c[i, i]
-    return inverse, np.diag(c).copy()
+        # Column by column: the inner loop then runs over rows, and vectorises.
+        column = gram[:, j].copy()
+        for m in range(j):
+            w, other = c[m, j], c[m]
+            for i in range(j, n):
+                column[i] -= w * other[i]
+        root = np.sqrt(column[j])
+        for i in range(j, n):
+            c[j, i] = column[i] / root
+    return c.T.copy()
 
 
 @njit(nogil=True, error_model="numpy")
-def _apply_lower(transform, rows):
-    """Rows ← transform · rows for a lower triangle, in place, last row first."""
+def _solve_lower(c, lengths, rows):
+    """rows ← diag(lengths) · C⁻¹ · rows by forward substitution, in place."""
     number, dim = rows.shape
     panel = np.empty((number, _PANEL), rows.dtype)
     for start in range(0, dim, _PANEL):
         count = min(_PANEL, dim - start)
         panel[:, :count] = rows[:, start : start + count]
-        for i in range(number - 1, -1, -1):
-            w = transform[i, i]
+        for i in range(number):
+            for j in range(i):
+                w = c[i, j]
+                for k in range(count):
+                    panel[i, k] = panel[i, k] - w * panel[j, k]
+            w = 1 / c[i, i]
             for k in range(count):
                 panel[i, k] = w * panel[i, k]
-            for j in range(i):
-                w = transform[i, j]
-                for k in range(count):
-                    panel[i, k] = panel[i, k] + w * panel[j, k]
-        rows[:, start : start + count] = panel[:, :count]
+        for i in range(number):
+            w = lengths[i]
+            for k in range(count):
+                rows[i, start + k] = w * panel[i, k]
 
 
 @njit(nogil=True, error_model="numpy")
@@ -114,11 +113,10 @@ def gram_schmidt(rows, length):
     """
     number, dim = rows.shape
     if 4 * number <= dim:
-        transform, lengths = _cholesky_inverse(_gram(rows))
-        for i in range(number):
-            transform[i] *= length if length > 0 else lengths[i]
-        _apply_lower(transform.astype(rows.dtype), rows)
-        return bool(np.all(lengths > 0))
+        c = _cholesky(_gram(rows))
+        lengths = np.full(number, np.float64(length)) if length > 0 else np.diag(c).copy()
+        _solve_lower(c.astype(rows.dtype), lengths.astype(rows.dtype), rows)
+        return bool(np.all(np.diag(c) > 0))
     lengths = np.empty(number)
     if not _modified_gram_schmidt(rows, lengths):
         return False
