@@ -110,8 +110,12 @@ def _number(row: Row) -> str:
 
 def _origin(groups: list[dict[str, Any]]) -> str:
     """Command, date and machine; groups that were measured together share a line."""
-    seen = dict.fromkeys((g["command"], g["date"], g["machine"]) for g in groups)
-    return "\n".join(f"Measured {day} with `{how}` on {where}.\n" for how, day, where in seen)
+    keys = ("date", "commit", "command", "machine")
+    seen = dict.fromkeys(tuple(group[key] for key in keys) for group in groups)
+    return "\n".join(
+        f"Measured {day} at commit {commit} with `{how}` on {where}.\n"
+        for day, commit, how, where in seen
+    )
 
 
 if __name__ == "__main__":

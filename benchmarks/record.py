@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import subprocess
 import sys
 from dataclasses import asdict, dataclass
 from datetime import date
@@ -83,6 +84,7 @@ def save(path: Path, groups: dict[str, list[Row]], command: str, packages: list[
         known[name] = {
             "command": command,
             "date": date.today().isoformat(),
+            "commit": commit(),
             "machine": machine(packages),
             "rows": rows,
         }
@@ -104,6 +106,17 @@ def load(path: Path) -> dict[str, dict[str, Any]]:
             for row in group["rows"]
         ]
     return groups
+
+
+def commit() -> str:
+    """The commit that was measured, and whether the sources had changed since."""
+
+    def git(*arguments: str) -> str:
+        found = subprocess.run(["git", *arguments], capture_output=True, text=True, check=False)
+        return found.stdout.strip()
+
+    changed = git("status", "--porcelain", "--", "src")
+    return (git("rev-parse", "--short", "HEAD") or "unknown") + (" with changes" if changed else "")
 
 
 def machine(packages: list[str]) -> str:

@@ -17,27 +17,45 @@ _PANEL = 512  # entries of all rows that are worked on together; 20 rows of it f
 
 @njit(nogil=True, error_model="numpy")
 def _gram(rows):
-    """The lower triangle of rows · rowsᵀ, in interleaved sums of the rows' own precision."""
+    """The lower triangle of rows · rowsᵀ (and a little beyond it).
+
+    Four products at a time, each in 16 interleaved sums of the rows' own precision that are
+    folded side by side; sums of panels are in float64.
+    """
     number, dim = rows.shape
-    gram = np.zeros((number, number))
-    panel = np.zeros((number, _PANEL), rows.dtype)
-    lanes = np.empty(16, rows.dtype)
+    padded = (number + 3) // 4 * 4
+    gram = np.zeros((number, padded))
+    panel = np.zeros((padded, _PANEL), rows.dtype)
+    a, b = np.empty(16, rows.dtype), np.empty(16, rows.dtype)
+    c, d = np.empty(16, rows.dtype), np.empty(16, rows.dtype)
     for start in range(0, dim, _PANEL):
         count = min(_PANEL, dim - start)
-        panel[:, :count] = rows[:, start : start + count]
+        panel[:number, :count] = rows[:, start : start + count]
         panel[:, count:] = 0
         steps = (count + 15) // 16
         for i in range(number):
-            for j in range(i + 1):
-                lanes[:] = 0
+            for j in range(0, i + 1, 4):
+                a[:] = 0
+                b[:] = 0
+                c[:] = 0
+                d[:] = 0
                 for k in range(steps):
                     for m in range(16):
-                        lanes[m] += panel[i, 16 * k + m] * panel[j, 16 * k + m]
+                        v = panel[i, 16 * k + m]
+                        a[m] += v * panel[j, 16 * k + m]
+                        b[m] += v * panel[j + 1, 16 * k + m]
+                        c[m] += v * panel[j + 2, 16 * k + m]
+                        d[m] += v * panel[j + 3, 16 * k + m]
                 for m in range(8):
-                    lanes[m] += lanes[m + 8]
+                    a[m] += a[m + 8]
+                    b[m] += b[m + 8]
+                    c[m] += c[m + 8]
+                    d[m] += d[m + 8]
                 for m in range(4):
-                    lanes[m] += lanes[m + 4]
-                gram[i, j] += np.float64(lanes[0] + lanes[2]) + np.float64(lanes[1] + lanes[3])
+                    gram[i, j] += np.float64(a[m] + a[m + 4])
+                    gram[i, j + 1] += np.float64(b[m] + b[m + 4])
+                    gram[i, j + 2] += np.float64(c[m] + c[m + 4])
+                    gram[i, j + 3] += np.float64(d[m] + d[m + 4])
     return gram
 
 

@@ -39,7 +39,7 @@ def cigar(x: Array) -> Any:
 def hm(x: Array) -> Any:
     r""":math:`\sum x_j^2(1.1 + \cos(1/x_j))`, and its limit 0 for an entry that is 0."""
     away = np.where(np.abs(x) > 1e-150, x, 1e-150)
-    return (away**2 * (1.1 + np.cos(1.0 / away))).sum(axis=-1)
+    return (x**2 * (1.1 + np.cos(1.0 / away))).sum(axis=-1)
 
 
 FUNCTIONS: dict[str, Callable[[Array], Any]] = {

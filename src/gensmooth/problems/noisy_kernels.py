@@ -64,9 +64,8 @@ def _rosenbrock(x):
 def _hm(x):
     total = 0.0
     for j in range(len(x)):
-        # Below 1e-150 the square underflows; the limit at 0 is 0.
-        v = x[j] if abs(x[j]) > 1e-150 else 1e-150
-        total += v * v * (1.1 + _cosine(1.0 / v))
+        v = x[j] if abs(x[j]) > 1e-150 else 1e-150  # for the cosine: at 0 the limit is 0
+        total += x[j] * x[j] * (1.1 + _cosine(1.0 / v))
     return total
 
 

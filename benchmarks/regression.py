@@ -1,0 +1,123 @@
+"""Speed of the studies' runs: linear regression against literal sampling, the noisy benchmark.
+
+    python -m benchmarks.regression [--quick] [--out FILE.json]
+
+Literal sampling draws a special orthogonal matrix for every data point, as eq. ``linregmodel``
+says; it is measured on a slice of a run's points and multiplied up. One BLAS thread.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+import numpy as np
+from scipy.stats import special_ortho_group
+
+from benchmarks.record import Row, save, show
+from benchmarks.timing import FULL, QUICK, Effort, interleave, spread
+from gensmooth.methods import method
+from gensmooth.problems import noisy, regression
+
+DIM, L, N, ITERATIONS = 100, 20, 50, 1000
+SLICE = 10  # literal points a measurement
+METHODS = ("bes-shrinkage", "gs-shrinkage", "bes", "gs")
+
+
+def literal_points(rng: np.random.Generator, *, form_covariance: bool) -> float:
+    """Data points by their definition: x ~ N(0, V diag(γ) Vᵀ), y = γᵀx + noise."""
+    y = 0.0
+    for _ in range(SLICE):
+        gamma = rng.uniform(0, 2, DIM)
+        rotation = special_ortho_group.rvs(DIM, random_state=rng)
+        if form_covariance:
+            covariance = (rotation * gamma) @ rotation.T
+            x = rng.multivariate_normal(np.zeros(DIM), covariance, method="cholesky")
+        else:
+            x = rotation @ (np.sqrt(gamma) * rng.standard_normal(DIM))
+        y += gamma @ x + np.sqrt(rng.uniform(0, 2)) * rng.standard_normal()
+    return y
+
+
+def one_run(name: str) -> regression.RunResult:
+    """The whole of a run: data, estimates, steps, errors, a test each round."""
+    return regression.run(
+        method(name),
+        spacing=0.01,
+        learning_rate=0.01,
+        seed=1,
+        num_directions=L,
+        num_samples=N,
+        dim=DIM,
+        rounds=ITERATIONS // 10,
+    )
+
+
+def linear_regression(effort: Effort) -> list[Row]:
+    """A run against the sampling of its points alone."""
+    rng = np.random.default_rng(0)
+    times = interleave(
+        {
+            **{name: lambda name=name: one_run(name) for name in METHODS},
+            "literal": lambda: literal_points(rng, form_covariance=True),
+            "literal, short": lambda: literal_points(rng, form_covariance=False),
+        },
+        effort,
+    )
+    whole = ITERATIONS * N / SLICE
+    rows: list[Row] = []
+    for name in METHODS:
+        what = f"run, {name}, d = {DIM}, L = {L}, N = {N}, {ITERATIONS} iterations"
+        for kind, bar in (("literal", 1000.0), ("literal, short", None)):
+            faster = spread(times[kind] * whole / times[name])
+            how = "x ~ N(0, Q)" if kind == "literal" else "x = V √γ∘z"
+            unit = f"× faster than its points by special orthogonal V, {how}"
+            rows.append(Row(what, faster, unit, bar, at_least=True))
+        rows.append(Row(what, spread(1e3 * times[name]), "ms"))
+    return rows
+
+
+def noisy_benchmark(effort: Effort) -> list[Row]:
+    """Milliseconds of a run of the noisy benchmark."""
+    rows: list[Row] = []
+    for dim, number in ((10, 1), (100, 10), (100, 100)):
+        times = interleave(
+            {
+                f"{objective}, {name}": lambda objective=objective, name=name: noisy.run(
+                    objective,
+                    method(name),
+                    spacing=0.1,
+                    learning_rate=1e-6,
+                    seed=1,
+                    num_directions=number,  # noqa: B023 (called in this turn of the loop)
+                    dim=dim,  # noqa: B023
+                )
+                for objective in ("sphere", "hm")
+                for name in ("gs", "bes", "orthogonal-es", "guided-es")
+            },
+            effort._replace(repeats=min(effort.repeats, 5)),
+        )
+        rows += [
+            Row(f"noisy run, {what}, d = {dim}, L = {number}", spread(1e3 * seconds), "ms")
+            for what, seconds in times.items()
+        ]
+    return rows
+
+
+def main() -> int:
+    """Measure, print, save; 1 when a bar is missed."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.regression", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="few repeats, to see that it works")
+    parser.add_argument("--out", type=Path, help="JSON file to add the results to")
+    options = parser.parse_args()
+    effort = QUICK if options.quick else FULL
+    groups = {"regression": linear_regression(effort), "noisy": noisy_benchmark(effort)}
+    rows = [row for group in groups.values() for row in group]
+    show(rows, "Runs of the studies, one thread")
+    if options.out:
+        command = " ".join(["python -m benchmarks.regression", *sys.argv[1:]])
+        save(options.out, groups, command, ["gensmooth", "numpy", "numba", "scipy"])
+    return int(any(row.ok is False for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
