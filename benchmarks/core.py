@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks import blocks, estimate, peers
-from benchmarks.record import Row, save, show
+from benchmarks.record import Row, commit, save, show
 from benchmarks.timing import FULL, QUICK, Effort
 
 GROUPS: dict[str, Callable[[Effort], list[Row]]] = {
@@ -34,6 +34,7 @@ def main() -> int:
     unknown = set(names) - set(GROUPS)
     if unknown:
         parser.error(f"no rows named {', '.join(unknown)}; known: {', '.join(GROUPS)}")
+    before = commit()
     found: dict[str, list[Row]] = {}
     for name in names:
         print(f"measuring {name} …", file=sys.stderr, flush=True)
@@ -42,7 +43,7 @@ def main() -> int:
     show(rows, "gensmooth against plain NumPy and its peers, one thread")
     if options.out:
         command = " ".join(["python -m benchmarks.core", *sys.argv[1:]])
-        save(options.out, found, command, PACKAGES + peers.PACKAGES)
+        save(options.out, found, command, PACKAGES + peers.PACKAGES, before)
     return int(any(row.ok is False for row in rows))
 
 

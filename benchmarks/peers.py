@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import gensmooth as gs
 from benchmarks import rivals
-from benchmarks.record import Row, save, show
+from benchmarks.record import Row, commit, save, show
 from benchmarks.timing import FULL, QUICK, Competitors, Effort, Times, interleave, spread
 
 PACKAGES = ["evosax", "jax", "evotorch", "torch", "pypop7", "cma", "nevergrad"]
@@ -149,11 +149,13 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="few repeats, to see that it works")
     parser.add_argument("--out", type=Path, help="JSON file to add the results to")
     options = parser.parse_args()
+    before = commit()
     rows = peers(QUICK if options.quick else FULL)
     show(rows, "ask + tell: time of other libraries over ours, one thread")
     if options.out:
         command = " ".join(["python -m benchmarks.peers", *sys.argv[1:]])
-        save(options.out, {"peers": rows}, command, ["gensmooth", "numpy", "numba", *PACKAGES])
+        packages = ["gensmooth", "numpy", "numba", *PACKAGES]
+        save(options.out, {"peers": rows}, command, packages, before)
     return int(any(row.ok is False for row in rows))
 
 

@@ -74,8 +74,15 @@ def show(rows: list[Row], title: str) -> None:
     Console(width=None if os.isatty(1) else 140).print(table)
 
 
-def save(path: Path, groups: dict[str, list[Row]], command: str, packages: list[str]) -> None:
-    """Write groups of rows; groups of the file that were not measured now stay as they are."""
+def save(
+    path: Path, groups: dict[str, list[Row]], command: str, packages: list[str], before: str
+) -> None:
+    """Write groups of rows; groups of the file that were not measured now stay as they are.
+
+    ``before`` is :func:`commit` before the measurements: what was measured, if nobody moved it.
+    """
+    after = commit()
+    measured = before if before == after else f"{before}, and {after} by the end of the run"
     known = load(path) if path.exists() else {}
     for name, rows in groups.items():
         if name in known and _numbers(rows) < _numbers(known[name]["rows"]):
@@ -84,7 +91,7 @@ def save(path: Path, groups: dict[str, list[Row]], command: str, packages: list[
         known[name] = {
             "command": command,
             "date": date.today().isoformat(),
-            "commit": commit(),
+            "commit": measured,
             "machine": machine(packages),
             "rows": rows,
         }

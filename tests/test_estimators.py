@@ -508,3 +508,15 @@ def test_under_noise_of_the_values_scaling_the_estimate_has_the_smaller_error():
     for scale, other in (("direction", "estimate"), ("estimate", "direction")):
         assert abs(literal.z_score(errors[scale], expected[scale])) < 4
         assert abs(literal.z_score(errors[scale], expected[other])) > 6
+
+
+def test_one_direction_and_its_own_centre_keep_their_sign():
+    """With L = 1, two values may be (centre, point) or (point, centre): the mode tells which."""
+    for samples in (None, "shared", "paired", "independent"):
+        search = gs.RandomSearch(gs.Bernoulli(), 1, 0.1, samples=samples)
+        state = search.init(np.zeros(3), seed=0)
+        batch = search.ask(state)
+        slope = np.array([1.0, 2.0, 4.0])
+        found = search.estimate(batch, [point @ slope for point in batch.points()]).gradient
+        direction = batch.draw.block()[0]
+        np.testing.assert_allclose(found, (direction @ slope) * direction, rtol=1e-12)

@@ -58,8 +58,10 @@ class Estimator(ABC):
         """The points of a step in order, each as (direction, side)."""
 
     @abstractmethod
-    def differences(self, means: NDArray[np.float64], num_directions: int) -> Differences:
-        """δ from the mean value at each point."""
+    def differences(
+        self, means: NDArray[np.float64], num_directions: int, samples: Samples | None
+    ) -> Differences:
+        """δ from the mean value at each of :meth:`points`."""
 
     def evaluations(
         self, num_directions: int, *, num_samples: int = 1, samples: Samples | None = None
@@ -98,7 +100,12 @@ class OnePoint(Estimator):
             raise ValueError("baseline='others' needs at least 2 directions, but there is 1.")
         return [(direction, 1) for direction in range(num_directions)]
 
-    def differences(self, means: NDArray[np.float64], num_directions: int) -> Differences:  # noqa: ARG002
+    def differences(
+        self,
+        means: NDArray[np.float64],
+        num_directions: int,  # noqa: ARG002
+        samples: Samples | None,  # noqa: ARG002
+    ) -> Differences:
         """See :class:`OnePoint`."""
         finite = means[np.isfinite(means)]
         value = float(finite.mean()) if len(finite) else float("nan")
@@ -126,9 +133,11 @@ class ForwardDifference(Estimator):
             return [(0, 0), *((direction, 1) for direction in range(num_directions))]
         return [(direction, side) for direction in range(num_directions) for side in (1, 0)]
 
-    def differences(self, means: NDArray[np.float64], num_directions: int) -> Differences:
+    def differences(
+        self, means: NDArray[np.float64], num_directions: int, samples: Samples | None
+    ) -> Differences:
         """See :class:`ForwardDifference`."""
-        if len(means) == num_directions + 1:
+        if samples is None or samples == "shared":
             center = means.item(0)
             return Differences(means[1:] - center, center)
         pairs = means.reshape(num_directions, 2)
@@ -148,7 +157,12 @@ class Antithetic(Estimator):
         """X + c ε_l, x − c ε_l for each l."""
         return [(direction, side) for direction in range(num_directions) for side in (1, -1)]
 
-    def differences(self, means: NDArray[np.float64], num_directions: int) -> Differences:
+    def differences(
+        self,
+        means: NDArray[np.float64],
+        num_directions: int,
+        samples: Samples | None,  # noqa: ARG002
+    ) -> Differences:
         """See :class:`Antithetic`."""
         pairs = means.reshape(num_directions, 2)
         return Differences(0.5 * (pairs[:, 0] - pairs[:, 1]), _mean(pairs.ravel()))

@@ -218,7 +218,7 @@ class RandomSearch:
         means = values
         if self.num_samples != 1:
             means = values.reshape(-1, self.num_samples).mean(axis=1)
-        delta, value = self.estimator.differences(means, self.num_directions)
+        delta, value = self.estimator.differences(means, self.num_directions, self.samples)
         used = len(delta)
         draw = batch.draw
         unit = draw.factor / self.spacing
