@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+PEERS ?= .venv-peers
 OUT ?= demo
 
 .PHONY: help demo test lint types check format bench clean
@@ -21,7 +22,7 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	@touch $@
 
 demo: $(VENV)/installed
-	$(BIN)/python examples/six_methods.py --out $(OUT)
+	$(BIN)/gensmooth reproduce all --profile quick --out $(OUT)
 
 test: $(VENV)/installed
 	$(BIN)/python -m pytest -n 2 --dist loadfile
@@ -38,6 +39,18 @@ check: lint types test
 format: $(VENV)/installed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# Peers are optional: what cannot be installed is shown as missing in the table.
+$(PEERS)/installed: pyproject.toml
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet --editable '.[all]'
+	-$(PEERS)/bin/python -m pip install --quiet evosax evotorch torch==2.13.0 nevergrad pypop7 cma
+	@touch $@
+
+bench: $(PEERS)/installed
+	$(PEERS)/bin/python -m benchmarks.core --out docs/results/benchmarks-core.json
+	$(PEERS)/bin/python -m benchmarks.page
+	$(PEERS)/bin/python -m benchmarks.regression
 
 clean:
 	rm -rf $(VENV) .venv-peers demo .pytest_cache .ruff_cache .hypothesis

@@ -75,14 +75,18 @@ def show(rows: list[Row], title: str) -> None:
 
 
 def save(
-    path: Path, groups: dict[str, list[Row]], command: str, packages: list[str], before: str
+    path: Path,
+    groups: dict[str, list[Row]],
+    command: str,
+    packages: list[str],
+    before: str | None = None,
 ) -> None:
     """Write groups of rows; groups of the file that were not measured now stay as they are.
 
     ``before`` is :func:`commit` before the measurements: what was measured, if nobody moved it.
     """
     after = commit()
-    measured = before if before == after else f"{before}, and {after} by the end of the run"
+    measured = after if before in (None, after) else f"{before}, and {after} by the end of the run"
     known = load(path) if path.exists() else {}
     for name, rows in groups.items():
         if name in known and _numbers(rows) < _numbers(known[name]["rows"]):

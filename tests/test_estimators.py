@@ -286,7 +286,7 @@ def test_the_error_of_a_baseline_is_that_of_the_theory():
 
 def test_the_mean_of_the_others_is_what_it_says():
     values = np.array([3.0, -1.0, 7.0, 2.0])
-    delta, value = gs.OnePoint("others").differences(values, 4)
+    delta, value = gs.OnePoint("others").differences(values, 4, None)
     expected = [values[i] - np.delete(values, i).mean() for i in range(4)]
     np.testing.assert_allclose(delta, expected)
     assert value == values.mean()
@@ -296,7 +296,7 @@ def test_the_mean_of_the_others_is_what_it_says():
 
 def test_without_one_value_the_others_are_compared_with_the_rest():
     values = np.array([3.0, math.nan, 7.0, 2.0])
-    delta, value = gs.OnePoint("others").differences(values, 4)
+    delta, value = gs.OnePoint("others").differences(values, 4, None)
     np.testing.assert_allclose(delta, [3 - 4.5, math.nan, 7 - 2.5, 2 - 5])
     assert value == 4
 

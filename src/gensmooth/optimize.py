@@ -167,7 +167,7 @@ def minimize(
 
     >>> import gensmooth as gs
     >>> res = gs.minimize(lambda x: ((x - 3) ** 2).sum(), [0.0, 0.0], budget=2000, seed=0)
-    >>> res.x.round(2)
+    >>> res.x.round(1)
     array([3., 3.])
     """
     x = as_parameters(x0)

@@ -79,7 +79,7 @@ def _cholesky(gram):
 
 @njit(nogil=True, error_model="numpy")
 def _solve_lower(c, lengths, rows):
-    """rows ← diag(lengths) · C⁻¹ · rows by forward substitution, in place."""
+    """In place: rows ← diag(lengths) · C⁻¹ · rows by forward substitution."""
     number, dim = rows.shape
     panel = np.empty((number, _PANEL), rows.dtype)
     for start in range(0, dim, _PANEL):
