@@ -380,16 +380,40 @@ def test_the_value_of_an_estimate_is_the_objective_at_the_centre_or_around_it():
     assert found.value == 17 / 4
 
 
-def test_an_estimate_is_the_mean_of_differences_times_directions():
-    """Literally, from the block: (1/cL) Σ δ_l ε_l."""
-    for name, directions in FAMILIES.items():
-        search = gs.RandomSearch(directions, 4, 0.3, estimator=gs.Antithetic())
-        batch = search.ask(search.init(np.arange(5.0), seed=2))
-        f = [math.sin(p @ G) for p in batch.points()]
-        delta = 0.5 * (np.array(f[::2]) - np.array(f[1::2]))
-        expected = batch.draw.factor * (delta @ batch.draw.block()) / (0.3 * 4)
-        found = search.estimate(batch, f).gradient
-        np.testing.assert_allclose(found, expected, rtol=1e-12, err_msg=name)
+@settings(max_examples=60)
+@given(
+    name=st.sampled_from(list(FAMILIES)),
+    estimator=st.sampled_from(list(ESTIMATORS)),
+    samples=st.sampled_from([None, *SAMPLE_MODES]),
+    L=st.integers(1, 5),
+    N=st.integers(1, 3),
+    seed=st.integers(0, 2**32),
+)
+def test_an_estimate_is_the_mean_of_differences_times_directions(
+    name, estimator, samples, L, N, seed
+):
+    """Literally, (1/cL) Σ δ_l ε_l, for any values: looked up by direction and side."""
+    N = 1 if samples is None else N
+    search = gs.RandomSearch(
+        FAMILIES[name], L, 0.3, estimator=ESTIMATORS[estimator], samples=samples, num_samples=N
+    )
+    batch = search.ask(search.init(np.arange(5.0), seed=2))
+    values = np.random.default_rng(seed).standard_normal(len(batch))
+    direction, side, _ = search.plan
+
+    def mean(at: int, s: int) -> float:
+        here = (side == s) & (direction == at)
+        return values[here if here.any() else side == s].mean()  # the centre may be shared
+
+    literally = {
+        "one-point": lambda at: mean(at, 1),
+        "forward": lambda at: mean(at, 1) - mean(at, 0),
+        "antithetic": lambda at: (mean(at, 1) - mean(at, -1)) / 2,
+    }[estimator]
+    delta = [literally(index) for index in range(L)]
+    expected = batch.draw.factor * (np.array(delta) @ batch.draw.block()) / (0.3 * L)
+    found = search.estimate(batch, values)
+    np.testing.assert_allclose(found.gradient, expected, rtol=1e-9, atol=1e-9)
 
 
 def test_gradient_is_the_estimate_of_a_search_bit_for_bit():

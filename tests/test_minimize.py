@@ -1,6 +1,7 @@
 """minimize: the loop of ask and tell, how it stops, what it counts, and what it keeps."""
 
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -455,6 +456,25 @@ def test_gradient_keeps_shape_and_precision(dtype):
     for shape in ((), (1,), (2, 3)):
         found = gs.gradient(lambda x: float(x.sum()), np.zeros(shape, dtype), seed=0)
         assert (found.gradient.shape, found.gradient.dtype) == (shape, dtype)
+
+
+@pytest.mark.parametrize("name", ["bernoulli", "gaussian", "sphere", "orthogonal bernoulli"])
+def test_a_gradient_takes_the_memory_of_four_vectors_whatever_the_directions_number(name):
+    def norm2(x):
+        return float(np.vdot(x, x))
+
+    def peak(L: int) -> int:
+        tracemalloc.start()
+        try:
+            gs.gradient(norm2, x, directions=FAMILIES[name], num_directions=L, seed=0)
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    x = np.zeros(2**19, np.float32)
+    gs.gradient(norm2, x, directions=FAMILIES[name], num_directions=2, seed=0)  # compiles
+    # The copy of x, two points in turn, the estimate, and some kilobytes; L × d would be 40.
+    assert peak(40) <= 4.1 * x.nbytes
 
 
 def test_gradient_with_bounds_sees_the_clipped_points_alone():

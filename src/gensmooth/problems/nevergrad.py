@@ -1,6 +1,6 @@
 """Nevergrad's artificial functions through Nevergrad's own code, with our randomness.
 
-Needs ``pip install nevergrad``. No rotation and no translation, as in the paper.
+Needs ``pip install 'gensmooth[nevergrad]'``. No rotation and no translation, as in the paper.
 """
 
 from collections.abc import Sequence
@@ -64,7 +64,7 @@ def _make(name: str, dim: int, noise_level: float) -> Any:
         from nevergrad.functions import ArtificialFunction
     except ImportError as error:
         raise ImportError(
-            f"The objective nevergrad:{name} needs Nevergrad: pip install nevergrad"
+            f"The objective nevergrad:{name} needs Nevergrad: pip install 'gensmooth[nevergrad]'"
         ) from error
     known: list[str] = ArtificialFunction.list_sorted_function_names()
     if name not in known:
