@@ -480,3 +480,22 @@ def test_huge_values_whose_differences_overflow_are_a_failure_of_the_objective()
         search.tell(state, search.ask(state), values)
     lenient = search_of(on_failure="drop")
     assert lenient.tell(state, search.ask(state), values)[1].dropped == 1
+
+
+def test_a_method_by_its_name_is_its_directions():
+    named = gs.RandomSearch(method="bes-shrinkage", num_directions=4, spacing=0.1)
+    given = gs.RandomSearch(gs.shrunk(gs.Bernoulli()), num_directions=4, spacing=0.1)
+    assert named.directions == given.directions
+    with pytest.raises(ValueError, match="not both"):
+        gs.RandomSearch(gs.Bernoulli(), num_directions=4, spacing=0.1, method="bes")
+    with pytest.raises(ValueError, match=r"no method 'bse'.*bes"):
+        gs.RandomSearch(method="bse", num_directions=4, spacing=0.1)
+    with pytest.raises(TypeError, match=r"must be directions.*None"):
+        gs.RandomSearch(num_directions=4, spacing=0.1)
+
+
+def test_an_estimate_has_the_shape_of_x():
+    search = gs.RandomSearch(gs.Bernoulli(), num_directions=4, spacing=0.1)
+    batch = search.ask(search.init(np.ones((2, 3)), seed=0))
+    values = [(point**2).sum() for point in batch.points()]
+    assert search.estimate(batch, values).gradient.shape == (2, 3)

@@ -103,6 +103,10 @@ class Batch:
             self._bounds,
         )
 
+    def shaped(self, vector: Array) -> Array:
+        """A vector of length d in the shape of x."""
+        return vector.reshape(self._x.shape)
+
     def has_center(self) -> bool:
         """Whether some evaluations are at x itself."""
         return bool((self._plan.side == 0).any())

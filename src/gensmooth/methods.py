@@ -83,11 +83,10 @@ def method(name: str, *, dim: int | None = None, num_directions: int | None = No
     return directions.resolve(dim, num_directions)
 
 
-def choose_directions(name: str | None, directions: Directions | None, default: str) -> Directions:
+def choose_directions(name: str | None, directions: object, default: str = "bes") -> Directions:
     """Directions from ``method=`` or ``directions=``, of which one may be given."""
-    if name is not None and directions is not None:
+    if directions is None:
+        return method(default if name is None else name)
+    if name is not None:
         raise ValueError("Give either `method=` or `directions=`, not both.")
-    if directions is not None:
-        check_directions(directions)
-        return directions
-    return method(default if name is None else name)
+    return check_directions(directions)

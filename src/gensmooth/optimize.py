@@ -173,7 +173,7 @@ def minimize(
     x = as_parameters(x0)
     number = 4 + int(3 * math.log(x.size)) if num_directions is None else num_directions
     search = RandomSearch(
-        directions=choose_directions(method, directions, "bes"),
+        directions=choose_directions(method, directions),
         num_directions=number,
         spacing=spacing,
         estimator=estimator if estimator is not None else ForwardDifference(),
@@ -237,7 +237,7 @@ def gradient(
     (array([2., 2., 2.]), 6)
     """
     search = RandomSearch(
-        directions=choose_directions(method, directions, "bes"),
+        directions=choose_directions(method, directions),
         num_directions=num_directions,
         spacing=spacing,
         estimator=estimator if estimator is not None else ForwardDifference(),
@@ -250,8 +250,7 @@ def gradient(
     state = search.init(x, seed=seed)
     batch = search.ask(state)
     objective = Objective(fun, samples is not None, vectorized, keep_going=on_failure == "drop")
-    found = search.estimate(batch, Serial().evaluate(objective, batch))
-    return found._replace(gradient=found.gradient.reshape(state.x.shape))
+    return search.estimate(batch, Serial().evaluate(objective, batch))
 
 
 class _Limits(NamedTuple):

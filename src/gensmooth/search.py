@@ -5,9 +5,9 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar, final
+from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar, cast, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,6 +16,7 @@ from gensmooth import estimators, kernels, optimizers, streams
 from gensmooth.batch import Batch
 from gensmooth.directions import Directions, Shrunk, check_directions
 from gensmooth.estimators import SAMPLE_MODES, Estimator, ForwardDifference, Plan, Samples
+from gensmooth.methods import choose_directions
 from gensmooth.parameters import as_bounds, as_parameters
 
 Array = NDArray[Any]
@@ -107,7 +108,7 @@ class RandomSearch:
     """Random search with any directions, estimator and optimiser.
 
     Args:
-        directions: How the directions are chosen.
+        directions: How the directions are chosen (or give ``method=``, the name of a method).
         num_directions: L.
         spacing: c, how far from x the objective is evaluated, in units of a direction.
         estimator: Where it is evaluated and how values become an estimate.
@@ -123,11 +124,15 @@ class RandomSearch:
             estimate keeps its mean if failures do not depend on the direction.
         min_fraction: Under ``"drop"``, the smallest share of directions that makes an estimate.
         threads: Threads of the kernels on large problems; the result does not depend on it.
+        method: The name of a method, instead of ``directions=``.
+
+    >>> RandomSearch(method="bes", num_directions=20, spacing=0.1).directions
+    Bernoulli(p=0.5, m=None)
     """
 
-    directions: Directions
-    num_directions: int
-    spacing: float
+    directions: Directions = cast(Directions, None)  # noqa: RUF009 (given, or made from method)
+    num_directions: int = cast(int, None)
+    spacing: float = cast(float, None)
     estimator: Estimator = field(default_factory=ForwardDifference)
     optimizer: optimizers.Optimizer = field(default_factory=lambda: optimizers.sgd(0.01))
     samples: Samples | None = None
@@ -137,12 +142,17 @@ class RandomSearch:
     on_failure: FailurePolicy = "raise"
     min_fraction: float = 0.5
     threads: int = 1
+    method: InitVar[str | None] = None
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, method: str | None) -> None:
+        given: object = self.directions
+        if method is not None:
+            object.__setattr__(self, "directions", choose_directions(method, given))
         check_directions(self.directions)
         _check_count("num_directions", self.num_directions)
         _check_count("num_samples", self.num_samples)
         _check_count("threads", self.threads)
+        _check_number("spacing", self.spacing)
         if not (self.spacing > 0 and math.isfinite(self.spacing)):
             raise ValueError(f"`spacing` must be positive, but is {self.spacing}.")
         if self.samples is None and self.num_samples != 1:
@@ -209,7 +219,8 @@ class RandomSearch:
 
     def estimate(self, batch: Batch, values: ArrayLike) -> GradientEstimate:
         """The gradient estimate from the values of a batch, without a step."""
-        return _quiet(self._estimate)(batch, self._values(batch, values))[0]
+        found = _quiet(self._estimate)(batch, self._values(batch, values))[0]
+        return found._replace(gradient=batch.shaped(found.gradient))
 
     def _estimate(
         self, batch: Batch, values: NDArray[np.float64]
@@ -355,6 +366,11 @@ class RandomSearch:
 def _quiet(function: Callable[_P, _T]) -> Callable[_P, _T]:
     """The function without NumPy's warnings: what overflows is looked at, not told."""
     return np.errstate(over="ignore", invalid="ignore")(function)
+
+
+def _check_number(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float | np.floating | np.integer):
+        raise ValueError(f"`{name}` must be a number, but is {value!r}.")
 
 
 def _check_count(name: str, value: object) -> None:

@@ -12,10 +12,11 @@ from gensmooth.directions.draw import Draw
 State = tuple[Any, ...]
 
 
-def check_directions(given: object) -> None:
+def check_directions(given: object) -> "Directions":
     """Refuse what is not directions, with a hint at what is."""
     if not isinstance(given, Directions):
         raise TypeError(f"`directions` must be directions, such as gs.Gaussian(), not {given!r}.")
+    return given
 
 
 class NoClosedForm(ValueError):  # noqa: N818 (it is a statement, raised as one)
