@@ -69,7 +69,10 @@ def _complete(
             f"{', '.join(loaded.damaged[:5])}{'…' if len(loaded.damaged) > 5 else ''}"
         )
     records = dict(loaded.records)
-    missing = list({spec.key: spec for spec in specs if spec.key not in records}.values())
+    by_key = {spec.key: spec for spec in specs if spec.key not in records}
+    # In the order of the hashes, which is as good as random: long and short runs are mixed, so
+    # that the time left is told honestly and no worker is left alone with the long ones.
+    missing = [by_key[key] for key in sorted(by_key)]
     if missing:
         with _progress(title, total=len(specs), done=len(specs) - len(missing), say=say) as tick:
             for spec, record in _execute_all(missing, workers):
