@@ -351,8 +351,35 @@ def test_truncated_hadamard_rows_are_distinct_rows_of_the_matrix_times_signs(d, 
         # and a truncated matrix has no two rows equal up to sign (d > order/2).
         patterns = matrix @ (rows * rows[0]).T
         assert np.all(np.abs(patterns).max(axis=0) == d)
-        if d > 2:
-            assert len(set(np.abs(patterns).argmax(axis=0))) == len(rows)
+        assert len(set(np.abs(patterns).argmax(axis=0))) == len(rows)
+
+
+@settings(max_examples=30)
+@given(d=st.integers(1, 200), seed=st.integers(0, 2**64 - 1), data=st.data())
+def test_more_hadamard_rows_leave_the_first_ones_as_they_are(d, seed, data):
+    L = data.draw(st.integers(2, 3 * d + 1))
+    block = block_of("orthogonal bernoulli", L, d, seed=seed)
+    fewer = data.draw(st.integers(1, L - 1))
+    assert np.array_equal(block_of("orthogonal bernoulli", fewer, d, seed=seed), block[:fewer])
+
+
+def test_hadamard_rows_have_a_fair_sign_each_and_are_uncorrelated():
+    for d in (5, 8):
+        blocks = np.array([
+            block_of("orthogonal bernoulli", 3, d, step=step) for step in range(5000)
+        ])  # fmt: skip
+        for one, other in ((0, 1), (0, 2), (1, 2)):
+            # Without signs of their own: column 0 is constant, and of the others' 8 entries of
+            # sum zero two are drawn without replacement.
+            for j in range(d):
+                twin = 1.0 if j == 0 else -1 / 7
+                products = blocks[:, one, j] * blocks[:, other, j]
+                assert abs(literal.z_score(products, 0.0)) < 4
+                assert abs(literal.z_score(products, twin)) > 6
+            different = blocks[:, one, 0] * blocks[:, other, 1]
+            assert abs(literal.z_score(different, 0.0)) < 4
+        three = blocks[:, :, 0].prod(axis=1)  # column 0 times three signs: fair together, too
+        assert abs(literal.z_score(three, 0.0)) < 4
 
 
 def test_hadamard_rows_are_drawn_uniformly_without_replacement():

@@ -113,11 +113,13 @@ def test_uniforms_may_start_at_any_tile():
 
 
 def _hadamard(L: int, dim: int, seed: int, dtype=np.float32) -> np.ndarray:
-    """The Hadamard rows behind a draw of orthogonal signs: the column signs taken off again."""
+    """The Hadamard rows behind a draw of orthogonal signs: all the signs taken off again."""
     block = rows(gs.OrthogonalBernoulli(), L, dim, dtype, seed=seed)
     order = 1 << (dim - 1).bit_length()
     groups = [reference.stream(seed, Purpose.SIGNS, 3, row // order) for row in range(L)]
-    return np.stack([row * reference.signs(at, dim) for row, at in zip(block, groups, strict=True)])
+    columns = np.stack([reference.signs(at, dim) for at in groups])
+    found = block * columns
+    return found * found[:, :1]  # a row's own sign is its first entry: column 0 is all ones
 
 
 def _number(pattern: np.ndarray) -> int:

@@ -154,6 +154,21 @@ def test_more_hadamard_rows_than_the_matrix_has():
     assert abs(literal.z_score(errors, twin)) > 6
 
 
+def test_the_signs_of_hadamard_rows_part_them_at_a_finite_spacing():
+    directions, spacing = gs.OrthogonalBernoulli(), 4.0
+    size = {"num_directions": 8, "num_samples": 2}
+    errors = _errors(directions, spacing=spacing, num_directions=8, number=12_000)
+    exact = regression.predicted_mse(directions, THETA, spacing=spacing, **size)
+    assert abs(literal.z_score(errors, exact)) < 4
+    # The twin: rows without signs, each pair adding E[t (α d² + β t²)], t = ε_lᵀε_m. Six of the
+    # eight columns of a row other than the first sum to −2 once, 2 twice and 0 four times.
+    alpha, beta = 1 + 1 / (8 * 2), 2 * 9 / (8 * 2)
+    t = np.array([-2, 2, 2, 0, 0, 0, 0])
+    pair = (t * (alpha * DIM**2 + beta * t**2)).mean()
+    twin = exact + spacing**2 / (4 * 8**2) * 8 * 7 * pair
+    assert abs(literal.z_score(errors, twin)) > 6
+
+
 def test_antithetic_differences_know_no_spacing():
     errors = _errors(gs.Gaussian(), spacing=3.0, antithetic=True)
     exact = regression.predicted_mse(

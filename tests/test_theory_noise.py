@@ -100,14 +100,16 @@ def test_the_antithetic_estimator_does_not_have_the_forward_noise_of_independent
         assert abs(_z(errors, moments, LINEAR, "independent", twin)) > 6
 
 
-def test_the_one_point_estimator_needs_the_value_and_the_overlap_of_its_directions():
+def test_the_one_point_estimator_needs_the_value_and_the_signs_of_hadamard_rows():
     sampler, moments = FAMILIES["hadamard"]
     for samples in MODES:
         errors = _errors(sampler, moments, LINEAR, samples, "one-point")
         terms = _predicted(moments, LINEAR, samples, "one-point")
         assert abs(literal.z_score(errors, terms.total - terms.offset)) > 6
-        apart = _predicted(moments._replace(overlap=0.0), LINEAR, samples, "one-point")
-        assert abs(literal.z_score(errors, apart.total)) > 6
+        # The twin: rows that lean towards each other make the average longer.
+        longer = literal.lean(moments.num_directions, moments.dim) / moments.average_norm2
+        shared = terms.value_noise if samples == "shared" else 0.0
+        assert abs(literal.z_score(errors, terms.total + longer * (terms.offset + shared))) > 6
 
 
 # Curvature. The directions are Bernoulli, whose spacing term is known for every Hessian.
@@ -178,30 +180,28 @@ def test_curved_noise_at_a_finite_spacing(samples: str, estimator: str):
         assert abs(literal.z_score(errors, flat)) > 6
 
 
-def test_the_one_point_curvature_term_of_overlapping_directions():
+def test_the_one_point_curvature_term_of_hadamard_rows():
     # With H = hI and entries ±1 the curvature only raises the value by ½c²hd.
     sampler, moments = FAMILIES["hadamard"]
     h, d = 1.5, moments.dim
     objective = LINEAR._replace(hessian=h * np.eye(d), noise=np.zeros(d), value_variance=0.0)
     errors = _errors(sampler, moments, objective, "shared", "one-point", reps=50_000)
 
-    def predicted(m: theory.Moments) -> float:
-        return (
-            theory.mse(
-                m,
-                gradient_norm2=float(objective.gradient @ objective.gradient),
-                samples="shared",
-                estimator="one-point",
-                spacing=C,
-                value_variance=0.0,
-                value=objective.value,
-                laplacian=h * d,
-            )
-            + (C * h * d / 2) ** 2 * moments.average_norm2
-        )
-
-    assert abs(literal.z_score(errors, predicted(moments))) < 4
-    assert abs(literal.z_score(errors, predicted(moments._replace(overlap=0.0)))) > 6
+    terms = theory.mse_terms(
+        moments,
+        gradient_norm2=float(objective.gradient @ objective.gradient),
+        samples="shared",
+        estimator="one-point",
+        spacing=C,
+        value_variance=0.0,
+        value=objective.value,
+        laplacian=h * d,
+    )
+    expected = terms.total + (C * h * d / 2) ** 2 * moments.average_norm2
+    assert abs(literal.z_score(errors, expected)) < 4
+    assert abs(literal.z_score(errors, expected - terms.curvature)) > 6
+    lean = literal.lean(moments.num_directions, d) * (objective.value / C + C * h * d / 2) ** 2
+    assert abs(literal.z_score(errors, expected + lean)) > 6  # rows without their signs
 
 
 def test_orthogonal_directions_do_not_mind_shared_samples():

@@ -63,6 +63,13 @@ CASES = {
         _rotated(SPHERE, 5),
         _iid(5, 1, 1),
     ),
+    "hadamard": (literal.hadamard, theory.hadamard(3, 3), _iid(3, 1, 1), _rotated(SPHERE, 3)),
+    "hadamard, 4 + 2": (
+        literal.hadamard,
+        theory.hadamard(3, 6),
+        _iid(6, 1, 1),
+        _rotated(SPHERE, 6),
+    ),
     "gram-schmidt": (
         literal.gram_schmidt,
         theory.gram_schmidt(3, 3),

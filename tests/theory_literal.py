@@ -90,7 +90,7 @@ def gram_schmidt(rng: np.random.Generator, reps: int, L: int, d: int) -> Array:
 
 
 def hadamard(rng: np.random.Generator, reps: int, L: int, d: int) -> Array:
-    """Distinct rows of the Sylvester–Hadamard matrix, cut to d columns, times random signs."""
+    """Distinct rows of Sylvester's matrix, cut to d columns; each row and column has a random sign."""
     order = 1
     while order < d:
         order *= 2
@@ -98,10 +98,23 @@ def hadamard(rng: np.random.Generator, reps: int, L: int, d: int) -> Array:
 
     def group(n: int) -> Array:
         rows = np.argsort(rng.random((reps, order)), axis=1)[:, :n]
-        signs = 2.0 * rng.integers(0, 2, (reps, 1, d)) - 1.0
-        return matrix[rows][:, :, :d] * signs
+        columns = 2.0 * rng.integers(0, 2, (reps, 1, d)) - 1.0
+        return matrix[rows][:, :, :d] * columns * bernoulli(rng, reps, n, 1)
 
     return _in_groups(group, L, order)
+
+
+def lean(L: int, d: int) -> float:
+    """The twin of Hadamard rows: what E‖mean of ε‖² would have on top if rows had no signs.
+
+    Column 0 is constant, and rows without replacement agree in the others by −1/(order − 1).
+    """
+    order = 1
+    while order < d:
+        order *= 2
+    sizes = [min(order, L - first) for first in range(0, L, order)]
+    pairs = sum(n * (n - 1) for n in sizes)
+    return pairs / L**2 * (1 - (d - 1) / (order - 1))
 
 
 def _in_groups(group: Callable[[int], Array], L: int, size: int) -> Array:

@@ -38,16 +38,9 @@ class Plan(NamedTuple):
         return self.direction, self.side, self.sample
 
 
-class Differences(NamedTuple):
-    """What the values of a step say.
-
-    Attributes:
-        delta: δ_l for each direction; NaN where a value it needs is not finite.
-        value: The mean of the values that stand for the objective at x.
-    """
-
-    delta: NDArray[np.float64]
-    value: float
+# What the values of a step say: δ_l for each direction (NaN where a value it needs is not finite),
+# and the mean of the values that stand for the objective at x.
+Differences = tuple[NDArray[np.float64], float]
 
 
 class Estimator(ABC):
@@ -110,12 +103,12 @@ class OnePoint(Estimator):
         finite = means[np.isfinite(means)]
         value = float(finite.mean()) if len(finite) else float("nan")
         if self.baseline is None:
-            return Differences(means, value)
+            return means, value
         if isinstance(self.baseline, str):
             # v_l − mean of the others = (v_l − mean of all) · n/(n−1)
             n = len(finite)
-            return Differences((means - value) * (n / max(n - 1, 1)), value)
-        return Differences(means - self.baseline, value)
+            return (means - value) * (n / max(n - 1, 1)), value
+        return means - self.baseline, value
 
 
 @final
@@ -139,9 +132,9 @@ class ForwardDifference(Estimator):
         """See :class:`ForwardDifference`."""
         if samples is None or samples == "shared":
             center = means.item(0)
-            return Differences(means[1:] - center, center)
+            return means[1:] - center, center
         pairs = means.reshape(num_directions, 2)
-        return Differences(pairs[:, 0] - pairs[:, 1], _mean(pairs[:, 1]))
+        return pairs[:, 0] - pairs[:, 1], _mean(pairs[:, 1])
 
 
 @final
@@ -165,7 +158,7 @@ class Antithetic(Estimator):
     ) -> Differences:
         """See :class:`Antithetic`."""
         pairs = means.reshape(num_directions, 2)
-        return Differences(0.5 * (pairs[:, 0] - pairs[:, 1]), _mean(pairs.ravel()))
+        return 0.5 * (pairs[:, 0] - pairs[:, 1]), _mean(pairs.ravel())
 
 
 def check_estimator(given: object) -> None:

@@ -219,13 +219,14 @@ class RandomSearch:
 
     def estimate(self, batch: Batch, values: ArrayLike) -> GradientEstimate:
         """The gradient estimate from the values of a batch, without a step."""
-        found = _quiet(self._estimate)(batch, self._values(batch, values))[0]
-        return found._replace(gradient=batch.shaped(found.gradient))
+        v = self._values(batch, values)
+        gradient, value, error, dropped, _ = _quiet(self._estimate)(batch, v)
+        return GradientEstimate(batch.shaped(gradient), value, error, len(v), dropped)
 
     def _estimate(
         self, batch: Batch, values: NDArray[np.float64]
-    ) -> tuple[GradientEstimate, float]:
-        """The estimate and its length."""
+    ) -> tuple[Array, float, float | None, int, float]:
+        """The estimate, the value, the standard error, directions dropped, the length."""
         means = values
         if self.num_samples != 1:
             means = values.reshape(-1, self.num_samples).mean(axis=1)
@@ -241,8 +242,7 @@ class RandomSearch:
             gradient, norm2, own2 = draw.estimate(np.where(kept, delta, 0.0), unit / used)
         # tr Cov(mean) = (Σ‖g_l‖² − L‖ḡ‖²) / (L (L−1))
         error = math.sqrt(max(used * own2 - norm2, 0.0) / (used - 1)) if used > 1 else None
-        norm = math.sqrt(norm2)
-        return GradientEstimate(gradient, value, error, len(values), len(delta) - used), norm
+        return gradient, value, error, len(delta) - used, math.sqrt(norm2)
 
     def tell(
         self, state: SearchState, batch: Batch, values: ArrayLike
@@ -264,25 +264,24 @@ class RandomSearch:
         raw = self._values(batch, values)
         best, extent = kernels.on_sums().survey(raw, self.maximize)
         estimate = self._estimate if extent < _CALM else _quiet(self._estimate)
-        found, norm = estimate(batch, raw)
+        gradient, value, error, dropped, norm = estimate(batch, raw)
+        downhill = -gradient if self.maximize else gradient
         step = self._step if norm < _CALM else _quiet(self._step)
-        x, optimizer, size, diverged = step(state, found.gradient, norm)
+        x, optimizer, size, diverged = step(state, downhill, norm)
         directions = state.directions
         if diverged is None:
-            downhill = -found.gradient if self.maximize else found.gradient
             directions = self.directions.update(directions, downhill)
-        error = found.standard_error
         info = StepInfo(
             state.step,
             state.evaluations + len(raw),
-            found.value,
+            value,
             float(raw[best]),
             best,
             norm,
             error,
             norm / error if error else None,
             self.shrinkage(x.size),
-            found.dropped,
+            dropped,
             size,
             diverged,
         )
@@ -296,14 +295,13 @@ class RandomSearch:
         return self.directions.resolve(dim, self.num_directions).factor or 1.0
 
     def _step(
-        self, state: SearchState, gradient: Array, norm: float
+        self, state: SearchState, downhill: Array, norm: float
     ) -> tuple[Array, Any, float, str | None]:
         """The next parameters and optimiser state, the length of the step, why it diverged."""
         x = state.x
         if not math.isfinite(norm):
             why = f"the estimate of step {state.step} or its square is not finite"
             return x, state.optimizer, float("inf"), why
-        downhill = -gradient if self.maximize else gradient
         if x.ndim != 1:
             downhill = downhill.reshape(x.shape)
         change, optimizer = self.optimizer.update(downhill, state.optimizer, x)
@@ -334,7 +332,9 @@ class RandomSearch:
         return moved, optimizer, math.sqrt(size2), None
 
     def _values(self, batch: Batch, values: ArrayLike) -> NDArray[np.float64]:
-        v = np.asarray(values, np.float64).reshape(-1)
+        v = np.asarray(values, np.float64)
+        if v.ndim != 1:
+            v = v.reshape(-1)
         if len(v) != len(batch):
             mode = f' and samples="{self.samples}"' if self.samples else ""
             centre = batch.has_center() and len(v) < len(batch)

@@ -28,7 +28,7 @@ class Purpose(IntEnum):
 
     DIRECTION = 1  # the entries of ε_l: index = l
     SIGNS = 2  # the column signs of a randomised Hadamard matrix: index = group
-    ROWS = 3  # the choice of Hadamard rows: index = group
+    ROWS = 3  # the choice of Hadamard rows and their signs: index = group
     GUIDE = 4  # Guided ES: the coefficients in the guiding subspace: index = l
     SAMPLE = 5  # ξ, handed to the objective: index = sample
     START = 6  # starting points

@@ -292,7 +292,14 @@ class QuantileDraw:
 
 def stream_key(seed: int, purpose: Purpose, step: int) -> Array:
     """The key that kernels read their stream with."""
-    return np.array(streams.key_and_counter(seed, purpose, step), np.uint64)
+    key = _first_key(seed, purpose).copy()
+    _, _, key[2], key[3] = streams.key_and_counter(seed, purpose, step)
+    return key
+
+
+@lru_cache(maxsize=64)
+def _first_key(seed: int, purpose: Purpose) -> Array:
+    return np.array(streams.key_and_counter(seed, purpose, 0), np.uint64)
 
 
 def signs(

@@ -74,7 +74,7 @@ class Bernoulli(Directions):
         if self.m is not None and not (self.m > 0 and math.isfinite(self.m)):
             raise ValueError(f"`m` must be positive, but is {self.m}.")
 
-    @property
+    @cached_property
     def divisor(self) -> float:
         """m, filled in."""
         return math.sqrt(self.p * (1 - self.p)) if self.m is None else self.m

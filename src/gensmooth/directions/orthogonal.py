@@ -74,8 +74,13 @@ class OrthogonalBernoulli(Directions):
     """Rows of a randomised Hadamard matrix: entries ±1, one sign bit a coordinate, no QR.
 
     With D the smallest power of two ≥ d, L distinct rows of the Hadamard matrix of order D are
-    drawn, cut to d columns, and multiplied by d random signs; more than D of them in groups of D,
-    each with its own signs. The rows are exactly orthogonal when d = D, nearly so otherwise.
+    drawn, cut to d columns, and multiplied by d random signs, one a column, and by another random
+    sign each; more than D of them in groups of D, each with its own columns' signs. The rows are
+    exactly orthogonal when d = D, nearly so otherwise.
+
+    The sign of a row changes nothing in ε εᵀ, but makes different directions uncorrelated,
+    E[ε_l ε_mᵀ] = 0: without it, all rows would share the sign of the matrix's first column, which
+    is constant, and ``OnePoint("others")`` would be biased.
 
     >>> OrthogonalBernoulli().kurtosis(dim=100, num_directions=20)
     1.0
@@ -94,15 +99,19 @@ class OrthogonalBernoulli(Directions):
         """See :meth:`Directions.draw`."""
         order = 1 << (dim - 1).bit_length()
         group = np.arange(num_directions) // order
-        rows = np.concatenate(
+        rows, row_signs = np.concatenate(
             [
                 _distinct_rows(order, min(order, num_directions - g * order), seed, step, g)
                 for g in range(int(group[-1]) + 1)
-            ]
+            ],
+            axis=1,
         )
         key = stream_key(seed, Purpose.SIGNS, step)
         plain = signs(key, num_directions, dim, dtype)
-        return SignDraw(plain.law._replace(stream=group.astype(np.uint64), row=rows), dim)
+        law = plain.law._replace(
+            scale=row_signs.astype(dtype), stream=group.astype(np.uint64), row=rows
+        )
+        return SignDraw(law, dim)
 
     def moments(self, dim: int, num_directions: int) -> theory.Moments:
         """See :meth:`Directions.moments`."""
@@ -114,12 +123,16 @@ class OrthogonalBernoulli(Directions):
 
 
 def _distinct_rows(order: int, count: int, seed: int, step: int, group: int) -> NDArray[np.int64]:
-    """``count`` of ``range(order)`` without replacement: Fisher–Yates on the few that move."""
+    """``count`` of ``range(order)`` without replacement, and below them a fair sign for each.
+
+    Fisher–Yates on the few that move. A row and its sign come from one random integer, so they
+    stay what they are when ``count`` grows.
+    """
     rng = generator(seed, Purpose.ROWS, step=step, index=group)
-    picks = rng.integers(np.arange(count), order)  # pick i ~ U{i, …, order−1}
+    picks = rng.integers(2 * np.arange(count), 2 * order)  # pick i ~ U{i, …, order−1}, and a bit
     moved: dict[int, int] = {}
     rows: list[int] = []
-    for i, pick in enumerate(map(int, picks)):
+    for i, pick in enumerate(map(int, picks >> 1)):
         rows.append(moved.get(pick, pick))
         moved[pick] = moved.get(i, i)
-    return np.array(rows, np.int64)
+    return np.array([rows, 1 - 2 * (picks & 1)], np.int64)

@@ -182,13 +182,25 @@ def _fill_signs(law, first_tile, last_tile, out):
     signs.fill(law.key, law.scale, law.stream, law.row, first_tile, last_tile, out)
 
 
+@register_jitable
+def _fill_dense(law, first_tile, last_tile, out):
+    left, right = first_tile * TILE, min(last_tile * TILE, out.shape[1])
+    for index in range(out.shape[0]):
+        scale, row, target = law.scale[index], law.block[index, left:right], out[index, left:right]
+        for i in range(right - left):
+            target[i] = scale * row[i]
+
+
+_FILLS = {SignLaw: _fill_signs, DenseLaw: _fill_dense}
+
+
 def _fill(law, first_tile, last_tile, out):
     raise NotImplementedError("inside compiled code only")
 
 
 @overload(_fill, jit_options=_OPTIONS)
 def _fill_by_class(law, first_tile, last_tile, out):  # noqa: ARG001
-    impl = _fill_signs if law.instance_class is SignLaw else _fill_tiles
+    impl = _FILLS.get(law.instance_class, _fill_tiles)
 
     def call(law, first_tile, last_tile, out):
         impl(law, first_tile, last_tile, out)

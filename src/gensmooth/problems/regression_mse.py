@@ -3,8 +3,8 @@ r"""The exact mean squared error of an estimate on linear regression, and the pa
 An estimate on N points is :math:`A\hat g + \frac c{2L}\sum_l\epsilon_l(\epsilon_l^\top\bar
 H\epsilon_l)` with the points' mean gradient :math:`\hat g` and mean Hessian :math:`\bar H`. Both
 terms are uncorrelated, so the MSE is a sum of three: the directions' error, the noise, and what
-the spacing adds. As the law of x does not change under rotations, the last one is known for every
-family of directions whose lengths and mutual angles are.
+the spacing adds. As the law of x does not change under rotations, and as products of different
+directions vanish, the last one is known for every family of directions whose lengths are.
 """
 
 from collections.abc import Callable
@@ -62,7 +62,7 @@ def prediction(
     without = _without_spacing(directions, dim, num_directions, num_samples, samples)
     if estimator == "antithetic":
         return without  # exact on quadratics
-    case = _Case(dim, num_directions, num_samples, spacing, samples)
+    case = _Case(dim, num_directions, num_samples, spacing)
     return without._replace(spacing=_spacing_mse(directions, case))
 
 
@@ -126,7 +126,6 @@ class _Case(NamedTuple):
     num_directions: int
     num_samples: int
     spacing: float
-    samples: SampleMode
 
 
 @singledispatch
@@ -169,32 +168,8 @@ def _(directions: Shrunk, case: _Case) -> float:
 
 @_spacing_mse.register
 def _(directions: OrthogonalBernoulli, case: _Case) -> float:  # noqa: ARG001
-    """Rows of a truncated Hadamard matrix are not quite orthogonal: their angles count.
-
-    With t = ε_lᵀε_m, E[(ε_lᵀH̄ε_l)(ε_mᵀH̄ε_m)] = α d² + β t² by rotation invariance.
-    """
-    d, L, N, c, samples = case
-    alpha, beta = 1.0 + 1.0 / ((d + 2.0) * N), 2.0 * (d + 3.0) / ((d + 2.0) * N)
-    total = L * d**3 * (alpha + beta)
-    if samples == "paired":  # the mean Hessians of two directions are independent
-        alpha, beta = 1.0, 0.0
-    order = 1 << (d - 1).bit_length()
-    overlaps = _overlaps(d, order)
-    cross = alpha * d**2 * float(overlaps.mean()) + beta * float((overlaps**3).mean())
-    full, rest = divmod(L, order)
-    pairs = full * order * (order - 1) + rest * (rest - 1)
-    return c**2 / (4.0 * L**2) * (total + pairs * cross)
-
-
-def _overlaps(dim: int, order: int) -> Array:
-    """ε_lᵀε_m for the pairs of distinct rows: the Walsh transform of the columns kept."""
-    t = (np.arange(order) < dim).astype(np.float64)
-    width = 1
-    while width < order:
-        halves = t.reshape(-1, 2, width)
-        t = np.stack((halves[:, 0] + halves[:, 1], halves[:, 0] - halves[:, 1]), 1).reshape(-1)
-        width *= 2
-    return t[1:] if order > 1 else np.zeros(1)
+    """A row is a row of coins, and its own random sign makes the products of two rows vanish."""
+    return _independent_entries(case, variance=1.0, kurtosis=1.0, sixth=1.0)
 
 
 def _independent_entries(case: _Case, *, variance: float, kurtosis: float, sixth: float) -> float:

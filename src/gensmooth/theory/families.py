@@ -31,11 +31,11 @@ def iid(dim: int, num_directions: int, *, variance: float = 1.0, kurtosis: float
 
     Example:
         >>> iid(100, 20)
-        Moments(mean=1.0, second=6.05, own=102.0, overlap=0.0, dim=100, num_directions=20)
+        Moments(mean=1.0, second=6.05, own=102.0, dim=100, num_directions=20)
     """
     d, L = _size(dim, num_directions)
     v, k = _checks.positive("variance", variance), _checks.kurtosis(kurtosis)
-    return Moments(1.0, 1.0 + (d + k - 2.0) / L, d + k - 1.0, 0.0, d, L).scaled(v)
+    return Moments(1.0, 1.0 + (d + k - 2.0) / L, d + k - 1.0, d, L).scaled(v)
 
 
 def sphere(dim: int, num_directions: int) -> Moments:
@@ -73,7 +73,7 @@ def orthogonal(dim: int, num_directions: int) -> Moments:
         1.0
     """
     d, L = _size(dim, num_directions)
-    return _grouped(L, d, lambda n: Moments(1.0, d / n, float(d), 0.0, d, n))
+    return _grouped(L, d, lambda n: Moments(1.0, d / n, float(d), d, n))
 
 
 def gram_schmidt(dim: int, num_directions: int) -> Moments:
@@ -106,7 +106,7 @@ def gram_schmidt(dim: int, num_directions: int) -> Moments:
         first = _triangular(d) - _triangular(d - n)
         squares = _pyramidal(d) - _pyramidal(d - n)
         own = (squares + 2 * first) / (n * d)
-        return Moments(first / (n * d), own / n, own, 0.0, d, n)
+        return Moments(first / (n * d), own / n, own, d, n)
 
     return _grouped(L, d, group)
 
@@ -115,11 +115,10 @@ def hadamard(dim: int, num_directions: int) -> Moments:
     r"""Distinct rows of a Sylvester–Hadamard matrix, truncated to d columns, times random signs.
 
     The matrix has the order :math:`D = 2^{\lceil\log_2 d\rceil}`; the rows are drawn uniformly
-    without replacement, their first d columns are kept, and each column is multiplied by one
-    random sign. Entries are ±1. One group of n rows has :math:`a = 1`, :math:`s = d`,
+    without replacement, their first d columns are kept, and each column and each row is multiplied
+    by one random sign. Entries are ±1. One group of n rows has :math:`a = 1`, :math:`s = d`,
 
-    .. math:: b = 1 + \frac{(d - 1)(D - n)}{n(D - 1)}, \qquad
-              \text{overlap} = \frac{n - 1}{n}\,\frac{D - d}{D - 1} .
+    .. math:: b = 1 + \frac{(d - 1)(D - n)}{n(D - 1)} .
 
     For :math:`d = D` the rows are exactly orthogonal and these are the moments of `orthogonal`.
     More than D directions come in groups of D with fresh rows and signs, the last one partial.
@@ -139,9 +138,9 @@ def hadamard(dim: int, num_directions: int) -> Moments:
 
     def group(n: int) -> Moments:
         if D == 1:
-            return Moments(1.0, 1.0, 1.0, 0.0, d, n)
+            return Moments(1.0, 1.0, 1.0, d, n)
         second = 1.0 + (d - 1) * (D - n) / (n * (D - 1))
-        return Moments(1.0, second, float(d), (n - 1) * (D - d) / (n * (D - 1)), d, n)
+        return Moments(1.0, second, float(d), d, n)
 
     return _grouped(L, D, group)
 

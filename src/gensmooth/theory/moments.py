@@ -1,4 +1,4 @@
-r"""What the error of a gradient estimate needs to know about the directions: four numbers.
+r"""What the error of a gradient estimate needs to know about the directions: three numbers.
 
 As the spacing goes to zero, a finite-difference estimate with directions
 :math:`\epsilon_1, \dots, \epsilon_L` is :math:`A g`, where :math:`g` is the gradient and
@@ -7,7 +7,8 @@ As the spacing goes to zero, a finite-difference estimate with directions
 
 Every family in this package is isotropic enough that the moments of :math:`A` are multiples of the
 identity. Those multiples are all that the bias, the MSE, the optimal shrinkage and the effect of
-noise depend on, so every formula of `gensmooth.theory` takes a `Moments`.
+noise depend on, so every formula of `gensmooth.theory` takes a `Moments`. Different directions are
+uncorrelated, :math:`E[\epsilon_l\epsilon_m^\top] = 0`; the one-point estimator needs it.
 """
 
 from collections.abc import Iterable
@@ -24,28 +25,24 @@ class Moments(NamedTuple):
         second: :math:`b` in :math:`E[A^2] = b I`, so that :math:`E\|A g\|^2 = b\|g\|^2`.
         own: :math:`s` in :math:`\frac1L \sum_l E[\epsilon_l\|\epsilon_l\|^2\epsilon_l^\top] = s I`,
             each direction's own fourth moment.
-        overlap: :math:`\frac1{L^2} \sum_{l \ne m} E[\epsilon_l^\top\epsilon_m]`. It is zero unless
-            different directions lean towards each other, as truncated Hadamard rows do, and
-            matters to the one-point estimator only.
         dim: :math:`d`.
         num_directions: :math:`L`.
 
     Example:
-        >>> Moments(mean=1.0, second=6.05, own=102.0, overlap=0.0, dim=100, num_directions=20)
-        Moments(mean=1.0, second=6.05, own=102.0, overlap=0.0, dim=100, num_directions=20)
+        >>> Moments(mean=1.0, second=6.05, own=102.0, dim=100, num_directions=20)
+        Moments(mean=1.0, second=6.05, own=102.0, dim=100, num_directions=20)
     """
 
     mean: float
     second: float
     own: float
-    overlap: float
     dim: int
     num_directions: int
 
     @property
     def average_norm2(self) -> float:
-        r""":math:`E\|\frac1L\sum_l\epsilon_l\|^2 = d a/L +` overlap, the length of the average."""
-        return self.dim * self.mean / self.num_directions + self.overlap
+        r""":math:`E\|\frac1L\sum_l\epsilon_l\|^2 = d a/L`, the squared length of the average."""
+        return self.dim * self.mean / self.num_directions
 
     def scaled(self, factor: float) -> "Moments":
         r"""Moments of the directions :math:`\sqrt v\,\epsilon_l`, with :math:`v` = `factor`.
@@ -54,16 +51,11 @@ class Moments(NamedTuple):
             factor: :math:`v \ge 0`, the factor of the variance (not of the length).
 
         Example:
-            >>> Moments(1.0, 6.0, 100.0, 0.0, dim=100, num_directions=20).scaled(0.5)
-            Moments(mean=0.5, second=1.5, own=25.0, overlap=0.0, dim=100, num_directions=20)
+            >>> Moments(1.0, 6.0, 100.0, dim=100, num_directions=20).scaled(0.5)
+            Moments(mean=0.5, second=1.5, own=25.0, dim=100, num_directions=20)
         """
         v = _checks.nonnegative("factor", factor)
-        return self._replace(
-            mean=v * self.mean,
-            second=v**2 * self.second,
-            own=v**2 * self.own,
-            overlap=v * self.overlap,
-        )
+        return self._replace(mean=v * self.mean, second=v**2 * self.second, own=v**2 * self.own)
 
 
 def combine(groups: Iterable[Moments]) -> Moments:
@@ -83,7 +75,7 @@ def combine(groups: Iterable[Moments]) -> Moments:
     Example:
         Two independent directions of length √3 in three dimensions:
 
-        >>> one = Moments(1.0, 3.0, 3.0, 0.0, dim=3, num_directions=1)
+        >>> one = Moments(1.0, 3.0, 3.0, dim=3, num_directions=1)
         >>> combine([one, one]).second
         2.0
     """
@@ -101,7 +93,6 @@ def combine(groups: Iterable[Moments]) -> Moments:
         mean=mean,
         second=mean**2 + sum(w**2 * (part.second - part.mean**2) for w, part in weighted),
         own=sum(w * part.own for w, part in weighted),
-        overlap=sum(w**2 * part.overlap for w, part in weighted),
         dim=dims[0],
         num_directions=L,
     )
@@ -114,7 +105,7 @@ def relative_bias(moments: Moments) -> float:
     Assumes: spacing → 0 under the Lemma's regularity condition. Holds for every sample mode.
 
     Example:
-        >>> relative_bias(Moments(0.25, 0.25, 2.0, 0.0, dim=100, num_directions=20))
+        >>> relative_bias(Moments(0.25, 0.25, 2.0, dim=100, num_directions=20))
         -0.75
     """
     return moments.mean - 1.0
@@ -128,7 +119,7 @@ def relative_mse(moments: Moments) -> float:
     Assumes: spacing → 0 under the Lemma's regularity condition. Holds for every sample mode.
 
     Example:
-        >>> relative_mse(Moments(1.0, 6.05, 102.0, 0.0, dim=100, num_directions=20))
+        >>> relative_mse(Moments(1.0, 6.05, 102.0, dim=100, num_directions=20))
         5.05
     """
     # (1−a)² + (b−a²), squared bias plus variance: not below zero by rounding
@@ -150,7 +141,7 @@ def optimal_scale(moments: Moments) -> float:
     Example:
         GS-shrinkage at d = 99, L = 20 has σ² = L / (L + d + 1) = 1/6:
 
-        >>> optimal_scale(Moments(1.0, 6.0, 101.0, 0.0, dim=99, num_directions=20)) * 6
+        >>> optimal_scale(Moments(1.0, 6.0, 101.0, dim=99, num_directions=20)) * 6
         1.0
     """
     return moments.mean / _checks.positive("moments.second", moments.second)

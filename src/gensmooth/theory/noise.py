@@ -106,14 +106,13 @@ def mse_terms(
 
     with :math:`T = \tfrac12\Delta_\theta\sigma_f^2 = tr V + \mathrm{Cov}_\xi(f, \Delta f)`. The
     one-point estimator :math:`\frac1{cLN}\sum (f(\theta + c\epsilon_l, \xi) - \beta)\epsilon_l`,
-    with :math:`\varphi = F(\theta) - \beta` and :math:`q = E\|\frac1L\sum_l\epsilon_l\|^2`, adds
+    with :math:`\varphi = F(\theta) - \beta`, adds
 
-    .. math:: \frac{q\varphi^2}{c^2} + \varphi\,\Delta F\Bigl(\frac sL + a\cdot\text{overlap}\Bigr)
+    .. math:: \frac{d a\varphi^2}{Lc^2} + \frac sL\varphi\,\Delta F
 
     and the noise :math:`\frac{s}{LN} T + \frac{d a\sigma_f^2}{LNc^2}` (paired and independent
     samples are the same here) or, for shared samples,
-    :math:`\frac bN tr V + \frac1N\mathrm{Cov}(f,\Delta f)(\frac sL + a\cdot\text{overlap}) +
-    \frac{q\sigma_f^2}{Nc^2}`.
+    :math:`\frac bN tr V + \frac s{LN}\mathrm{Cov}(f,\Delta f) + \frac{d a\sigma_f^2}{LNc^2}`.
 
     Args:
         moments: The directions, from `gensmooth.theory.families`.
@@ -148,21 +147,16 @@ def mse_terms(
     # T = ½ Δ Var f, the growth of the value's variance around θ
     covariance = _checks.finite("value_laplacian_covariance", value_laplacian_covariance)
     T = V + covariance
-    a, b, s, overlap, d, L = moments
+    a, b, s, d, L = moments
 
     gradient_noise = curvature = value_noise = offset = 0.0
     if estimator == "one-point":
         c, variance = _values(spacing, value_variance, "the one-point estimator")
         phi = _checks.finite("value", _checks.given("value", value, _NEEDS_VALUE))
-        own_and_cross = s / L + a * overlap
         offset = phi**2 * moments.average_norm2 / c**2
-        curvature = phi * delta_f * own_and_cross
-        if samples == "shared":
-            gradient_noise = (b * V + own_and_cross * covariance) / N
-            value_noise = moments.average_norm2 * variance / (N * c**2)
-        else:
-            gradient_noise = s * T / (L * N)
-            value_noise = d * a * variance / (L * N * c**2)
+        curvature = phi * delta_f * s / L
+        gradient_noise = ((b if samples == "shared" else s / L) * V + s / L * covariance) / N
+        value_noise = variance * moments.average_norm2 / (N * c**2)
     elif samples == "independent":
         c, variance = _values(spacing, value_variance, 'samples="independent"')
         # Two values over c against two values over 2c: a quarter of the variance of the values.

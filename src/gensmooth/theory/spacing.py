@@ -10,8 +10,8 @@ with the first, so it adds its own square to the MSE:
 
 .. math:: \frac{c^2}{4L}\, E\bigl[\|\epsilon\|^2 (\epsilon^\top H\epsilon)^2\bigr]
 
-for independent or orthogonal directions. The bias is unchanged. The antithetic estimator is exact
-on quadratics and adds nothing.
+for independent or orthogonal directions, and for those with a random sign each. The bias is
+unchanged. The antithetic estimator is exact on quadratics and adds nothing.
 
 If the Hessian is random, with paired or shared samples, the same formulas hold with the
 expectations of the squares of the mean Hessian over the N samples,
@@ -42,7 +42,8 @@ def quadratic_spacing_mse(
 
     that is :math:`(d + 4)((tr H)^2 + 2\|H\|_F^2)` in the brackets for Gaussian entries
     (k = 3, κ₆ = 15) and :math:`d((tr H)^2 + 2\|H\|_F^2 - 2\sum_j H_{jj}^2)` for fair Bernoulli
-    entries (k = κ₆ = 1). Assumes a quadratic function; exact at every spacing.
+    entries (k = κ₆ = 1), alone or as rows of `hadamard`. Assumes a quadratic function; exact at
+    every spacing.
 
     Args:
         dim: d.
