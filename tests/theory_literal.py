@@ -90,7 +90,7 @@ def gram_schmidt(rng: np.random.Generator, reps: int, L: int, d: int) -> Array:
 
 
 def hadamard(rng: np.random.Generator, reps: int, L: int, d: int) -> Array:
-    """Distinct rows of Sylvester's matrix, cut to d columns; each row and column has a random sign."""
+    """Distinct rows of Sylvester's matrix, cut to d columns; a sign for each row and column."""
     order = 1
     while order < d:
         order *= 2

@@ -84,29 +84,33 @@ def advance(x, change, out):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def dots(rows, b, out):
-    """``out[m] = rows[m] · b`` in float64: 16 interleaved sums a row, four rows side by side."""
+    """``out[m] = rows[m] · b`` in float64: tile by tile 16 interleaved sums, four rows at once."""
     last = len(rows) - 1
     lanes = np.empty((4, 16))
-    whole = len(b) - len(b) % 16
+    out[: len(rows)] = 0.0
     for m in range(0, len(rows), 4):
-        r0, r1 = rows[m], rows[min(m + 1, last)]
-        r2, r3 = rows[min(m + 2, last)], rows[min(m + 3, last)]
-        lanes[:] = 0.0
-        for i in range(0, whole, 16):
-            for j in range(16):
-                v = np.float64(b[i + j])
-                lanes[0, j] += v * np.float64(r0[i + j])
-                lanes[1, j] += v * np.float64(r1[i + j])
-                lanes[2, j] += v * np.float64(r2[i + j])
-                lanes[3, j] += v * np.float64(r3[i + j])
-        for j in range(len(b) - whole):
-            v = np.float64(b[whole + j])
-            lanes[0, j] += v * np.float64(r0[whole + j])
-            lanes[1, j] += v * np.float64(r1[whole + j])
-            lanes[2, j] += v * np.float64(r2[whole + j])
-            lanes[3, j] += v * np.float64(r3[whole + j])
-        for q in range(min(4, len(rows) - m)):
-            total = 0.0
-            for j in range(4):
-                total += (lanes[q, j] + lanes[q, j + 4]) + (lanes[q, j + 8] + lanes[q, j + 12])
-            out[m + q] = total
+        for start in range(0, len(b), TILE):
+            stop = min(start + TILE, len(b))
+            v = b[start:stop]
+            r0, r1 = rows[m, start:stop], rows[min(m + 1, last), start:stop]
+            r2, r3 = rows[min(m + 2, last), start:stop], rows[min(m + 3, last), start:stop]
+            lanes[:] = 0.0
+            whole = len(v) - len(v) % 16
+            for i in range(0, whole, 16):
+                for j in range(16):
+                    w = np.float64(v[i + j])
+                    lanes[0, j] += w * np.float64(r0[i + j])
+                    lanes[1, j] += w * np.float64(r1[i + j])
+                    lanes[2, j] += w * np.float64(r2[i + j])
+                    lanes[3, j] += w * np.float64(r3[i + j])
+            for j in range(len(v) - whole):
+                w = np.float64(v[whole + j])
+                lanes[0, j] += w * np.float64(r0[whole + j])
+                lanes[1, j] += w * np.float64(r1[whole + j])
+                lanes[2, j] += w * np.float64(r2[whole + j])
+                lanes[3, j] += w * np.float64(r3[whole + j])
+            for q in range(min(4, len(rows) - m)):
+                total = 0.0
+                for j in range(4):
+                    total += (lanes[q, j] + lanes[q, j + 4]) + (lanes[q, j + 8] + lanes[q, j + 12])
+                out[m + q] += total
