@@ -15,15 +15,18 @@ from gensmooth._version import __version__
 
 if TYPE_CHECKING:
     from gensmooth import (
+        checkpoint,
         directions,
         estimators,
         evaluators,
         methods,
+        observe,
         optimizers,
         search,
         streams,
         theory,
     )
+    from gensmooth.checkpoint import CheckpointError
     from gensmooth.directions import (
         IID,
         Bernoulli,
@@ -39,7 +42,7 @@ if TYPE_CHECKING:
     from gensmooth.estimators import Antithetic, ForwardDifference, OnePoint
     from gensmooth.evaluators import EvaluationError
     from gensmooth.methods import METHODS, method
-    from gensmooth.optimize import Result, gradient, minimize
+    from gensmooth.optimize import Result, gradient, minimize, resume
     from gensmooth.optimizers import (
         Optimizer,
         adam,
@@ -52,6 +55,7 @@ if TYPE_CHECKING:
     from gensmooth.search import Bounds, GradientEstimate, RandomSearch, SearchState, StepInfo
 
 _HOME = {
+    "gensmooth.checkpoint": "CheckpointError",
     "gensmooth.directions": (
         "IID Bernoulli Directions Gaussian Guided NoClosedForm Orthogonal OrthogonalBernoulli "
         "Sphere shrunk"
@@ -59,17 +63,19 @@ _HOME = {
     "gensmooth.estimators": "Antithetic ForwardDifference OnePoint",
     "gensmooth.evaluators": "EvaluationError",
     "gensmooth.methods": "METHODS method",
-    "gensmooth.optimize": "Result gradient minimize",
+    "gensmooth.optimize": "Result gradient minimize resume",
     "gensmooth.optimizers": (
         "Optimizer adam cosine_decay exponential_decay inverse_decay momentum sgd"
     ),
     "gensmooth.search": "Bounds GradientEstimate RandomSearch SearchState StepInfo",
 }
 _MODULES = (
+    "checkpoint",
     "directions",
     "estimators",
     "evaluators",
     "methods",
+    "observe",
     "optimizers",
     "search",
     "streams",
@@ -83,6 +89,7 @@ __all__ = [
     "Antithetic",
     "Bernoulli",
     "Bounds",
+    "CheckpointError",
     "Directions",
     "EvaluationError",
     "ForwardDifference",
@@ -101,6 +108,7 @@ __all__ = [
     "StepInfo",
     "__version__",
     "adam",
+    "checkpoint",
     "cosine_decay",
     "directions",
     "estimators",
@@ -112,7 +120,9 @@ __all__ = [
     "methods",
     "minimize",
     "momentum",
+    "observe",
     "optimizers",
+    "resume",
     "search",
     "sgd",
     "shrunk",

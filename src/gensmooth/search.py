@@ -142,6 +142,16 @@ class Batch:
         """The step's directions."""
         return self._draw
 
+    @property
+    def dim(self) -> int:
+        """The number of parameters, d."""
+        return self._draw.dim
+
+    @property
+    def plan(self) -> Plan:
+        """Which points the evaluations are at."""
+        return self._plan
+
     def point(self, index: int) -> Array:
         """The point of one evaluation, a new array in the shape of x."""
         return self._rows(index, index + 1)[0]
@@ -161,12 +171,16 @@ class Batch:
     def head(self, count: int) -> "Batch":
         """The first evaluations of this batch, as a batch."""
         direction, side, sample = self._plan
+        return self.planned(Plan(direction[:count], side[:count], sample[:count]))
+
+    def planned(self, plan: Plan) -> "Batch":
+        """Other evaluations around the same x, along the same directions."""
         return Batch(
             x=self._x,
             step=self.step,
             seed=self.seed,
             draw=self._draw,
-            plan=Plan(direction[:count], side[:count], sample[:count]),
+            plan=plan,
             spacing=self._spacing,
             samples=self.samples,
             bounds=self._bounds,
@@ -436,7 +450,7 @@ class RandomSearch:
 
 def batch_sides(batch: Batch) -> set[int]:
     """Which sides a batch evaluates: of +1, −1 and 0 (the centre)."""
-    return set(batch._plan.side.tolist())  # pyright: ignore[reportPrivateUsage]
+    return set(batch.plan.side.tolist())
 
 
 def as_parameters(x0: ArrayLike) -> Array:

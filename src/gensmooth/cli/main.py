@@ -8,6 +8,7 @@ import typer
 
 from gensmooth.cli.methods import methods
 from gensmooth.cli.minimize import minimize
+from gensmooth.cli.resume import resume
 
 app = typer.Typer(
     name="gensmooth",
@@ -18,6 +19,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(minimize)
+app.command()(resume)
 app.command()(methods)
 
 
