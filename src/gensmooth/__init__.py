@@ -15,15 +15,18 @@ from gensmooth._version import __version__
 
 if TYPE_CHECKING:
     from gensmooth import (
+        checkpoint,
         directions,
         estimators,
         evaluators,
         methods,
+        observe,
         optimizers,
         search,
         streams,
         theory,
     )
+    from gensmooth.checkpoint import CheckpointError
     from gensmooth.directions import (
         IID,
         Bernoulli,
@@ -39,7 +42,7 @@ if TYPE_CHECKING:
     from gensmooth.estimators import Antithetic, ForwardDifference, OnePoint
     from gensmooth.evaluators import EvaluationError
     from gensmooth.methods import METHODS, method
-    from gensmooth.optimize import Result, gradient, minimize
+    from gensmooth.optimize import Result, gradient, minimize, resume
     from gensmooth.optimizers import (
         Optimizer,
         adam,
@@ -53,6 +56,7 @@ if TYPE_CHECKING:
     from gensmooth.search import GradientEstimate, RandomSearch, SearchState, StepInfo
 
 _HOME = {
+    "gensmooth.checkpoint": "CheckpointError",
     "gensmooth.directions": (
         "IID Bernoulli Directions Gaussian Guided NoClosedForm Orthogonal OrthogonalBernoulli "
         "Sphere shrunk"
@@ -60,7 +64,7 @@ _HOME = {
     "gensmooth.estimators": "Antithetic ForwardDifference OnePoint",
     "gensmooth.evaluators": "EvaluationError",
     "gensmooth.methods": "METHODS method",
-    "gensmooth.optimize": "Result gradient minimize",
+    "gensmooth.optimize": "Result gradient minimize resume",
     "gensmooth.optimizers": (
         "Optimizer adam cosine_decay exponential_decay inverse_decay momentum sgd"
     ),
@@ -68,10 +72,12 @@ _HOME = {
     "gensmooth.search": "GradientEstimate RandomSearch SearchState StepInfo",
 }
 _MODULES = (
+    "checkpoint",
     "directions",
     "estimators",
     "evaluators",
     "methods",
+    "observe",
     "optimizers",
     "search",
     "streams",
@@ -85,6 +91,7 @@ __all__ = [
     "Antithetic",
     "Bernoulli",
     "Bounds",
+    "CheckpointError",
     "Directions",
     "EvaluationError",
     "ForwardDifference",
@@ -103,6 +110,7 @@ __all__ = [
     "StepInfo",
     "__version__",
     "adam",
+    "checkpoint",
     "cosine_decay",
     "directions",
     "estimators",
@@ -114,7 +122,9 @@ __all__ = [
     "methods",
     "minimize",
     "momentum",
+    "observe",
     "optimizers",
+    "resume",
     "search",
     "sgd",
     "shrunk",
