@@ -258,4 +258,3 @@ class Run:
         if error is not None:
             summary |= {"status": "failed", "message": f"{type(error).__name__}: {error}"}
         return summary
-
