@@ -285,7 +285,7 @@ def test_one_among_many_short_ones(how: str, pool: Processes, tmp_path: Path) ->
 
 def test_processes_that_cannot_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
-    with pytest.raises(WorkerError, match="cannot be started: .*No such file"):
+    with pytest.raises(WorkerError, match=r"cannot be started: .*No such file"):
         run(Processes(2), search_of(), wavy)
 
 

@@ -147,7 +147,7 @@ class ProcessPool(Crew[ProcessMember]):
                 pass_fds=fds,
                 stdin=subprocess.DEVNULL,
                 env={**os.environ, **self._environment},
-                process_group=0,  # the terminal's Ctrl-C is not for it; we stop it, and its children
+                process_group=0,  # out of the terminal's reach; stopped with all its children
             )
         except OSError as error:
             ours.close()
