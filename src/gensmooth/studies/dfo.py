@@ -66,8 +66,8 @@ def _where(config: Mapping[str, Any]) -> str:
 def _select(options: Options, records: Sequence[Record]) -> list[Cell]:
     known = {
         (words(objective, *setting), name): choice
-        for objective, table in paper.DFO.items()
-        for name, choices in table.items()
+        for objective in _objectives(options)
+        for name, choices in paper.DFO.get(objective.removeprefix("nevergrad:"), {}).items()
         for setting, choice in choices.items()
     }
     pairs = [(_where(case), case["method"]) for case in _cases(options)]
