@@ -84,7 +84,10 @@ class SignDraw:
     def perturb(self, x: Array, directions: Array, spacings: Array, out: Array) -> Array:
         """See :meth:`Draw.perturb`."""
         kernel = kernels.on_signs().perturb
-        self._over_tiles(out.size, kernel, x, directions, spacings, out)
+        if self.threads == 1:  # straight: at small d each Python call on the way shows
+            kernel(*self.law, 0, self._tiles, x, directions, spacings, out)
+        else:
+            self._over_tiles(out.size, kernel, x, directions, spacings, out)
         return out
 
     def combine(self, weights: NDArray[np.float64]) -> tuple[Array, NDArray[np.float64]]:

@@ -28,6 +28,12 @@ def _methods(options: Options) -> tuple[str, ...]:
 
 
 def _objectives(options: Options) -> tuple[str, ...]:
+    for name in options.objectives or ():
+        if name not in OBJECTIVES and not name.startswith("nevergrad:"):
+            raise ValueError(
+                f"There is no objective {name!r}. Known: {', '.join(OBJECTIVES)}, and "
+                "nevergrad:NAME for any of Nevergrad's own."
+            )
     return options.objectives or OBJECTIVES
 
 
@@ -52,11 +58,7 @@ def _tuning(options: Options) -> list[RunSpec]:
     if options.hyperparameters == "paper":
         return []
     seeds = grid.tuning_seeds(_SIZES[options.profile])
-    return [
-        RunSpec("dfo", {**case, "spacing": c, "learning_rate": rate, "seed": seed})
-        for case in _cases(options)
-        for c, rate, seed in product(_SPACINGS, _RATES, seeds)
-    ]
+    return grid.tuning_specs("dfo", _cases(options), _SPACINGS, _RATES, seeds)
 
 
 def _where(config: Mapping[str, Any]) -> str:
@@ -66,8 +68,8 @@ def _where(config: Mapping[str, Any]) -> str:
 def _select(options: Options, records: Sequence[Record]) -> list[Cell]:
     known = {
         (words(objective, *setting), name): choice
-        for objective, table in paper.DFO.items()
-        for name, choices in table.items()
+        for objective in _objectives(options)
+        for name, choices in paper.DFO.get(objective.removeprefix("nevergrad:"), {}).items()
         for setting, choice in choices.items()
     }
     pairs = [(_where(case), case["method"]) for case in _cases(options)]
@@ -78,15 +80,8 @@ def _select(options: Options, records: Sequence[Record]) -> list[Cell]:
 
 
 def _reporting(options: Options, cells: Sequence[Cell]) -> list[RunSpec]:
-    choices = grid.chosen(cells)
     seeds = grid.reporting_seeds(_SIZES[options.profile], options.seeds)
-    specs: list[RunSpec] = []
-    for case, seed in product(_cases(options), seeds):
-        choice = choices.get((_where(case), case["method"]))
-        if choice is not None:
-            config = {**case, "spacing": choice[0], "learning_rate": choice[1], "seed": seed}
-            specs.append(RunSpec("dfo", config))
-    return specs
+    return grid.reporting_specs("dfo", _cases(options), cells, _where, seeds)
 
 
 def _execute(config: Mapping[str, Any]) -> Record:

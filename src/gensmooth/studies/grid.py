@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from itertools import product
 from typing import Any, NamedTuple
 
-from gensmooth.studies.spec import Cell, Record
+from gensmooth.studies.spec import Cell, Record, RunSpec
 
 Choice = tuple[float, float]
 
@@ -37,6 +38,40 @@ def reporting_seeds(size: Size, seeds: int | None) -> range:
     return range(_FIRST_SEED, _FIRST_SEED + (size.seeds if seeds is None else seeds))
 
 
+def tuning_specs(
+    study: str,
+    cases: Iterable[Mapping[str, Any]],
+    spacings: Sequence[float],
+    rates: Sequence[float],
+    seeds: Iterable[int],
+) -> list[RunSpec]:
+    """Every case with every (spacing, learning rate) of the grid, on every seed."""
+    grid = list(product(spacings, rates, seeds))
+    return [
+        RunSpec(study, {**case, "spacing": c, "learning_rate": rate, "seed": seed})
+        for case in cases
+        for c, rate, seed in grid
+    ]
+
+
+def reporting_specs(
+    study: str,
+    cases: Iterable[Mapping[str, Any]],
+    cells: Sequence[Cell],
+    where: Callable[[Mapping[str, Any]], str],
+    seeds: Iterable[int],
+) -> list[RunSpec]:
+    """Every case that has a choice, with it, on every seed."""
+    choices = {(c.setting, c.method): c.chosen for c in cells if c.chosen is not None}
+    specs: list[RunSpec] = []
+    for case, seed in product(cases, seeds):
+        choice = choices.get((where(case), case["method"]))
+        if choice is not None:
+            config = {**case, "spacing": choice[0], "learning_rate": choice[1], "seed": seed}
+            specs.append(RunSpec(study, config))
+    return specs
+
+
 def choose(
     records: Iterable[Record], group: Callable[[Mapping[str, Any]], Hashable]
 ) -> dict[Hashable, tuple[Choice | None, float]]:
@@ -61,8 +96,3 @@ def paper_cells(
 ) -> list[Cell]:
     """The paper's choices as they are: (words of the setting, method, choice)."""
     return [Cell(words, name, choice, choice, math.nan) for words, name, choice in settings]
-
-
-def chosen(cells: Sequence[Cell]) -> dict[tuple[str, str], Choice]:
-    """The choices by (words of the setting, method)."""
-    return {(c.setting, c.method): c.chosen for c in cells if c.chosen is not None}

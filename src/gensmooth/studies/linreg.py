@@ -47,11 +47,11 @@ def _tuning(options: Options) -> list[RunSpec]:
     if options.hyperparameters == "paper":
         return []
     seeds = grid.tuning_seeds(_SIZES[options.profile])
-    return [
-        RunSpec("linreg", {**case, "spacing": c, "learning_rate": rate, "seed": seed})
-        for case in _cases(options)
-        for c, rate, seed in product(_SPACINGS, _RATES, seeds)
-    ]
+    return grid.tuning_specs("linreg", _cases(options), _SPACINGS, _RATES, seeds)
+
+
+def _where(config: Mapping[str, Any]) -> str:
+    return words(config["num_directions"], config["num_samples"])
 
 
 def _select(options: Options, records: Sequence[Record]) -> list[Cell]:
@@ -63,22 +63,13 @@ def _select(options: Options, records: Sequence[Record]) -> list[Cell]:
     pairs = [(words(*setting), name) for setting, name in product(SETTINGS, _methods(options))]
     if options.hyperparameters == "paper":
         return grid.paper_cells((where, name, known.get((where, name))) for where, name in pairs)
-    best = grid.choose(
-        records, lambda c: (words(c["num_directions"], c["num_samples"]), c["method"])
-    )
+    best = grid.choose(records, lambda config: (_where(config), config["method"]))
     return [Cell(*pair, best[pair][0], known.get(pair), best[pair][1]) for pair in pairs]
 
 
 def _reporting(options: Options, cells: Sequence[Cell]) -> list[RunSpec]:
-    choices = grid.chosen(cells)
     seeds = grid.reporting_seeds(_SIZES[options.profile], options.seeds)
-    specs: list[RunSpec] = []
-    for case, seed in product(_cases(options), seeds):
-        choice = choices.get((words(case["num_directions"], case["num_samples"]), case["method"]))
-        if choice is not None:
-            config = {**case, "spacing": choice[0], "learning_rate": choice[1], "seed": seed}
-            specs.append(RunSpec("linreg", config))
-    return specs
+    return grid.reporting_specs("linreg", _cases(options), cells, _where, seeds)
 
 
 def _execute(config: Mapping[str, Any]) -> Record:
@@ -116,7 +107,7 @@ def _conclude(options: Options, records: Sequence[Record], cells: Sequence[Cell]
         records=records,
         cells=cells,
         tables=[],
-        claims=judge(records),
+        claims=[] if options.offline else judge(records),  # the paper speaks of online runs
         options=options,
         facts={
             "settings (L, N)": len(SETTINGS),
