@@ -112,6 +112,10 @@ class Batch:
         """Which points the evaluations are at."""
         return self._plan
 
+    def head(self, count: int) -> "Batch":
+        """The first evaluations of this batch, as a batch."""
+        return self.planned(Plan(*(part[:count] for part in self._plan.arrays)))
+
     def planned(self, plan: Plan) -> "Batch":
         """Other evaluations around the same x, along the same directions."""
         return Batch(
