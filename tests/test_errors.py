@@ -324,7 +324,29 @@ OBJECTIVES = [
     (lambda: np.float32(math.inf), "returned inf"),
     (lambda: -math.inf, "returned -inf"),
     (_raise, "raised KeyError: 'lost'"),
+    (lambda: 10**400, "000... (OverflowError: int too large to convert to float)"),
+    (lambda: Stubborn(), "returned <tensor> (RuntimeError: call detach() first)"),
+    (lambda: Speechless(), "must return a number, but returned a Speechless without words"),
+    (lambda: np.datetime64("2020-01-01"), "must return a number, but returned np.datetime64("),
+    (lambda: np.ma.masked, "returned nan"),
 ]
+
+
+class Stubborn:
+    """As PyTorch's tensors with a gradient are."""
+
+    def __array__(self, *_, **__):
+        raise RuntimeError("call detach() first")
+
+    def __repr__(self):
+        return "<tensor>"
+
+
+class Speechless(Exception):  # noqa: N818
+    def __str__(self):
+        raise RuntimeError
+
+    __repr__ = __str__
 
 
 def _bad_at(call: int, how):
@@ -431,6 +453,14 @@ def test_an_objective_that_leaves_the_program_is_an_error_with_the_result_so_far
     with pytest.raises(gs.EvaluationError, match="raised SystemExit: 3") as caught:
         minimize(leave)
     assert caught.value.result.nit == 0
+
+
+def test_an_exception_without_words_is_an_error_all_the_same():
+    def fun(_):
+        raise Speechless
+
+    with pytest.raises(gs.EvaluationError, match="raised Speechless: a Speechless without words"):
+        minimize(fun)
 
 
 def test_an_evaluation_error_can_be_pickled():

@@ -157,6 +157,7 @@ def test_non_finite_raises_in_tell(name: str, pool: Processes) -> None:
         (None, "returned None"),
         ("1.0", "must return a number, but returned '1.0'"),
         (np.ones(3), r"returned an array of shape \(3,\) \(for many points"),
+        (10**400, r"OverflowError: int too large"),
     ],
 )
 @pytest.mark.parametrize("name", ["serial", "threads", "map", "processes"])

@@ -161,11 +161,9 @@ class Objective:
         except (Exception, SystemExit) as error:
             return _raised(start, error)
         try:
-            if np.iscomplexobj(found):
-                raise TypeError
-            values = np.asarray(found, np.float64)
-        except (TypeError, ValueError):
-            what = f"The objective must return numbers, but returned {_show(found)}"
+            values = _floats(found)
+        except Exception as error:
+            what = f"The objective must return numbers, but returned {_show(found, error)}"
             return Failure(start, "return", what)
         expected = (stop - start, 1 + self.extras) if self.extras else (stop - start,)
         if values.shape != expected:
@@ -179,17 +177,16 @@ class Objective:
 
     def _row(self, index: int, found: Any) -> NDArray[np.float64] | Failure:
         """A value and its extras, or words for what came instead."""
+        why: Exception | None = None
         try:
-            if np.iscomplexobj(found):
-                raise TypeError
-            row = np.asarray(found, np.float64)
-        except (TypeError, ValueError):
-            row = None
-        if row is not None and row.shape == (1 + self.extras,):
-            return row
+            row = _floats(found)
+            if row.shape == (1 + self.extras,):
+                return row
+        except Exception as error:
+            why = error
         what = (
             f"The objective must return {1 + self.extras} numbers, a value and extras="
-            f"{self.extras} more, but returned {_show(found)}"
+            f"{self.extras} more, but returned {_show(found, why)}"
         )
         return Failure(index, "return", what)
 
@@ -207,7 +204,7 @@ def _raised(index: int, error: BaseException) -> Failure:
     # The first frame is ours: the reader wants their own.
     trace = error.__traceback__.tb_next if error.__traceback__ else None
     text = "".join(traceback.format_exception(type(error), error, trace))
-    what = f"The objective raised {type(error).__name__}: {error}"
+    what = f"The objective raised {type(error).__name__}: {_text(error, str)}"
     return Failure(index, "exception", what, text[-_LONGEST:], error)
 
 
@@ -217,11 +214,9 @@ def _number(index: int, value: Any) -> float | Failure:
         what = "The objective returned None (does it end without `return`?)"
         return Failure(index, "return", what)
     try:
-        if isinstance(value, str | bytes) or np.iscomplexobj(value):
-            raise TypeError
-        array: NDArray[np.float64] = np.asarray(value, np.float64)
-    except (TypeError, ValueError):
-        what = f"The objective must return a number, but returned {_show(value)}"
+        array = _floats(value)
+    except Exception as error:
+        what = f"The objective must return a number, but returned {_show(value, error)}"
         return Failure(index, "return", what)
     if array.size != 1:
         what = (
@@ -232,6 +227,27 @@ def _number(index: int, value: Any) -> float | Failure:
     return float(array.reshape(-1)[0])
 
 
-def _show(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
+def _floats(found: Any) -> NDArray[np.float64]:
+    """What an objective returned as floats; raises what it likes, being the user's object."""
+    if isinstance(found, str | bytes):
+        raise TypeError
+    array: NDArray[Any] = np.ma.filled(found, np.nan) if np.ma.isMA(found) else np.asarray(found)
+    if array.dtype.kind in "cmM":  # complex, dates: NumPy would make floats of them
+        raise TypeError
+    return np.asarray(array, np.float64)
+
+
+def _show(value: Any, why: Exception | None = None) -> str:
+    """What came instead of a number and, unless that says it all, why it is none."""
+    text = _text(value, repr)
+    text = text if len(text) <= 80 else f"{text[:77]}..."
+    if why is None or isinstance(why, TypeError | ValueError):
+        return text
+    return f"{text} ({type(why).__name__}: {_text(why, str)})"
+
+
+def _text(value: Any, words: Callable[[Any], str]) -> str:
+    try:
+        return words(value)
+    except Exception:  # theirs is not to end a worker or hide what happened
+        return f"a {type(value).__name__} without words"
