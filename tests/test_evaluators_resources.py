@@ -14,9 +14,12 @@ import pytest
 
 import gensmooth as gs
 from evaluator_cases import run, search_of, steps, wavy
+from gensmooth.estimators import Plan
 from gensmooth.evaluators import Objective, Processes, Serial, as_evaluator
 from gensmooth.evaluators.maplike import MapLike
 from gensmooth.evaluators.process_pool import Traffic
+from gensmooth.evaluators.travel import Site, Step
+from gensmooth.kernels import laws, signs
 
 HERE = Path(__file__).parent
 LINUX = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="reads Linux's /proc")
@@ -89,6 +92,25 @@ def test_a_map_carries_the_points() -> None:
     for dim in (10, 10_000):
         run(MapLike(carrying), search_of(), first, 1, x0=np.zeros(dim))
     assert sizes[-1] - sizes[0] == pytest.approx(8 * (10_000 - 10), abs=100)
+
+
+@pytest.mark.parametrize("method", ["gs", "bes", "orthogonal-es"])
+def test_a_plan_that_has_travelled_compiles_nothing(method: str) -> None:
+    # It would count as the objective's time on Ray, at the end of every run.
+    search = search_of(method)
+    x = np.zeros(5)
+    search.ask(search.init(x, seed=0)).point(0)
+    compiled = _signatures()
+    plan = Plan(*np.frombuffer(bytes(3 * 8), np.int64).reshape(3, 1))
+    assert not plan.direction.flags.writeable
+    site = Site(search, Objective(first))
+    site.step(Step(0, 0, plan), x)
+    assert site.evaluate(0, 1).values == [0.0]
+    assert _signatures() == compiled
+
+
+def _signatures() -> int:
+    return len(laws.perturb.signatures) + len(signs.perturb.signatures)
 
 
 @LINUX

@@ -24,6 +24,7 @@ class RayWorker:
         """Take a search and an objective, which may live where the driver found its modules."""
         sys.path += [path for path in paths if path not in sys.path and os.path.isdir(path or ".")]
         self._turn = None
+        self._warm = False  # other directions have other kernels
         self._site = Site(*pickle.loads(bag))
 
     def step(

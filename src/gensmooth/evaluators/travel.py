@@ -109,8 +109,12 @@ class Site:
             self._directions = family.update(self._directions, estimate)
         state = SearchState(x, step.number, 0, step.seed, None, self._directions)
         batch = self._search.ask(state)
+        plan = batch.plan
+        if step.plan is not None:
+            # Copies: what has travelled is read-only, for which Numba would compile anew.
+            plan = Plan(*(part.copy() for part in step.plan.arrays))
         if step.plan is not None or step.purpose != batch.purpose:
-            batch = batch.planned(step.plan or batch.plan, step.purpose)
+            batch = batch.planned(plan, step.purpose)
         self._batch = batch if step.context is None else batch.given(step.context)
 
     def warm_up(self) -> None:
