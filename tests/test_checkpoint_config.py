@@ -6,6 +6,7 @@ import math
 import pickle
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ import gensmooth as gs
 from cases import FAMILIES
 from gensmooth.checkpoint import Every, find_function, name_of, parse_every
 from gensmooth.checkpoint.describe import describe, is_given, rebuild
+from gensmooth.cli.common import finish
 
 OPTIMIZERS = {
     "sgd": gs.sgd(0.1),
@@ -149,3 +151,41 @@ def test_resume_says_what_is_wrong_in_one_line(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr == f"Error: {tmp_path / 'nothing'} is not a folder.\n"
+
+
+def command_line(folder, *words):
+    (folder / "model.py").write_text("def loss(x):\n    return float((x**2).sum())\n")
+    command = [Path(sys.executable).with_name("gensmooth"), *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
+
+
+def test_a_damaged_checkpoint_is_one_line_too(tmp_path):
+    gs.minimize(lambda x: x[0], [0.0], max_steps=1, checkpoint=tmp_path / "run")
+    (tmp_path / "run" / "checkpoint").write_bytes(b"gone")
+    done = command_line(tmp_path, "resume", "run", "--objective", "model:loss")
+    path = tmp_path / "run" / "checkpoint"
+    assert done.stderr == f"Error: {path} is not a gensmooth checkpoint.\n"
+    assert done.returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--out", "nowhere/found.json"], "nowhere/found.json is in a folder that does not exist"),
+        (["--out", "."], "but . is a folder"),
+        (["--workers", "0"], "`workers` must be at least 1, or -1 for all cores, but is 0"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_the_run(words, said, tmp_path):
+    line = ["minimize", "model:loss", "--x0", "zeros:2", "--checkpoint", "run", *words]
+    done = command_line(tmp_path, *line)
+    assert done.returncode == 1
+    assert said in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_result_without_a_value_is_json(tmp_path):
+    result = gs.minimize(lambda x: x[0], [0.0], max_steps=1)
+    out = tmp_path / "out.json"
+    finish(replace(result, fun=math.nan), out)
+    assert json.loads(out.read_text(), parse_constant=pytest.fail)["fun"] == "nan"

@@ -76,6 +76,15 @@ def chosen_trackers(
     return found
 
 
+def check_out(out: Path | None) -> None:
+    """Refuse a file that cannot be written before the run, not when its result would be lost."""
+    if out is None:
+        return
+    if out.is_dir() or not out.parent.is_dir():
+        what = "a folder" if out.is_dir() else "in a folder that does not exist"
+        raise ValueError(f"`--out` must be a file to write the result to, but {out} is {what}.")
+
+
 def finish(result: "Result", out: Path | None) -> None:
     """Show a result, write it to ``out``, and leave with what it means for a shell."""
     report = {
@@ -92,9 +101,12 @@ def finish(result: "Result", out: Path | None) -> None:
         "faults": dict(result.faults),
         "seed": result.seed,
     }
-    if out is not None:
-        out.write_text(json.dumps(report, indent=2) + "\n")
     _show(report, out)
+    if out is not None:
+        from gensmooth.checkpoint.plain import plain
+
+        words = {k: plain(v) if isinstance(v, float) else v for k, v in report.items()}
+        out.write_text(json.dumps(words, indent=2, allow_nan=False) + "\n")
     if result.status == "interrupted":
         raise typer.Exit(130)
     if not result.success:

@@ -50,7 +50,13 @@ def main() -> None:
         app()
     except (ValueError, TypeError, RuntimeError, OSError, ImportError) as error:
         cause = error.__cause__
-        if cause is not None:  # the user's own function raised: show where
+        if cause is not None and _is_the_users(error):  # their own function raised: show where
             traceback.print_exception(cause)
         typer.secho(f"Error: {error}", err=True, fg=typer.colors.RED)
         sys.exit(1)
+
+
+def _is_the_users(error: BaseException) -> bool:
+    from gensmooth.evaluators import EvaluationError
+
+    return isinstance(error, EvaluationError)

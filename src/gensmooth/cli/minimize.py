@@ -16,6 +16,7 @@ from gensmooth.cli.common import (
     TimeoutOption,
     WandBOption,
     WorkersOption,
+    check_out,
     chosen_trackers,
     finish,
     ray_evaluator,
@@ -100,6 +101,7 @@ def minimize(
     import gensmooth as gs
     from gensmooth.checkpoint import find_function
 
+    check_out(out)
     if optimizer != "adam" and learning_rate is None:
         raise ValueError(f"`--optimizer {optimizer}` needs a `--learning-rate`.")
     made = {"adam": gs.adam, "momentum": gs.momentum, "sgd": gs.sgd}[optimizer]
@@ -111,6 +113,7 @@ def minimize(
     on_ray = ray is not None
     if on_ray and on_failure == "retry" and retries is None:
         retries = 2
+    here = 1 if workers is None else workers
     result = gs.minimize(
         find_function(objective),
         parse_start(x0),
@@ -127,7 +130,7 @@ def minimize(
         maximize=maximize,
         vectorized=vectorized,
         on_failure=on_failure,
-        workers=ray_evaluator(ray, workers, timeout, retries) if on_ray else workers or 1,
+        workers=ray_evaluator(ray, workers, timeout, retries) if on_ray else here,
         timeout=None if on_ray else timeout,
         retries=0 if on_ray else retries or 0,
         checkpoint=checkpoint,

@@ -16,6 +16,7 @@ from gensmooth.cli.common import (
     TimeoutOption,
     WandBOption,
     WorkersOption,
+    check_out,
     chosen_trackers,
     finish,
     ray_evaluator,
@@ -54,6 +55,7 @@ def resume(
     import gensmooth as gs
     from gensmooth.checkpoint import find_function
 
+    check_out(out)
     on_ray = ray is not None
     result = gs.resume(
         folder,
