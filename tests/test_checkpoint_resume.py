@@ -1,6 +1,7 @@
 """Stopping and going on gives the same run, bit for bit, whatever the run is made of."""
 
 import json
+import os
 import tempfile
 from pathlib import Path
 
@@ -20,6 +21,10 @@ def quiet(x):
 
 def noisy(x, rng):
     return quiet(x) + 0.1 * float(rng.standard_normal())
+
+
+def louder(x):
+    return 2 * quiet(x)
 
 
 def stop_after_one(*_):
@@ -309,6 +314,45 @@ def test_faults_are_counted_by_kind_and_survive_a_resume(tmp_path):
     }
     pieces, _ = in_pieces(fun, tmp_path / "pieces", **options)
     same(whole, pieces)
+
+
+def test_an_objective_may_change_the_working_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("elsewhere").mkdir()
+
+    def moving(x):
+        os.chdir(tmp_path / "elsewhere")
+        return quiet(x)
+
+    options = {"max_steps": 3, "seed": 0}
+    found = gs.minimize(moving, np.zeros(DIM), checkpoint="run", every=1, **options)
+    same(found, gs.resume(tmp_path / "run", never))
+
+
+def test_numbers_of_numpy_are_numbers(tmp_path):
+    def block(points):
+        return ((points - 1) ** 2).sum(axis=1)
+
+    one, options = np.int64(1), {"seed": np.int64(3), "max_steps": np.int64(2)}
+    options |= {"vectorized": np.int64(4), "maximize": np.bool_(True), "timeout": np.float32(9)}
+    options |= {"threads": one, "retries": one, "workers": np.int64(2), "spacing": np.float32(0.1)}
+    found = gs.minimize(block, np.zeros(DIM), checkpoint=tmp_path, **options)
+    same(found, gs.resume(tmp_path, never))
+    config = json.loads((tmp_path / "config.json").read_text())
+    execution = {"workers": 2, "timeout": 9.0, "retries": 1, "threads": 1, "every": None}
+    assert config["execution"] == execution
+
+
+def test_what_goes_on_otherwise_than_it_began_is_logged(tmp_path, caplog):
+    options = {"max_steps": 2, "seed": 0, "checkpoint": tmp_path}
+    gs.minimize(quiet, np.zeros(DIM), workers=gs.evaluators.Threads(2), **options)
+    gs.resume(tmp_path, quiet, max_steps=3, workers=1)
+    gs.resume(tmp_path, never)  # has ended
+    assert not caplog.messages
+    gs.resume(tmp_path, louder, max_steps=4)
+    began, here = caplog.messages
+    assert began == f"The run began with {__name__}:quiet, and goes on with {__name__}:louder."
+    assert here.startswith("The run had an evaluator, which cannot be written down")
 
 
 def test_resume_needs_a_function_for_a_run_without_a_name(tmp_path):

@@ -82,6 +82,11 @@ ARGUMENTS = [
     ),
     ({"on_failure": "ignore"}, ValueError, "`on_failure` must be 'raise'"),
     (
+        {"on_failure": "retry", "workers": gs.evaluators.Threads(2)},
+        ValueError,
+        "tries nothing again: give `retries` to it, as in Threads(..., retries=2)",
+    ),
+    (
         {"method": "bess"},
         ValueError,
         "There is no method 'bess'. Did you mean 'bes'? Known: gs, bes,",

@@ -54,11 +54,14 @@ def to_json(config: RunConfig) -> tuple[dict[str, Any], dict[str, Array]]:
         "search": {
             **choices,
             **{name: describe(getattr(search, name)) for name in (*_NUMBERS, *_PLAIN)},
-            "vectorized": config.vectorized,
+            "vectorized": describe(config.vectorized),
             "bounds": bounds,
         },
         "limits": {name: plain(value) for name, value in config.limits._asdict().items()},
-        "execution": {**config.execution._asdict(), "timeout": plain(config.execution.timeout)},
+        "execution": {
+            name: value if name == "every" else describe(value)
+            for name, value in config.execution._asdict().items()
+        },
         "extensions": list(config.extensions),
     }
     return found, arrays

@@ -92,7 +92,7 @@ def rebuild(description: Any) -> Any:
 def _describe(value: Any) -> Any:
     if value is None or isinstance(value, bool | str):
         return value
-    if isinstance(value, np.integer | np.floating):
+    if isinstance(value, np.integer | np.floating | np.bool_):
         return _describe(cast(Any, value).item())
     if isinstance(value, int | float):
         return plain(value)

@@ -51,7 +51,7 @@ class RunFolder:
     """
 
     def __init__(self, path: Path, *, create: bool) -> None:
-        self.path = path
+        self.path = path = path.absolute()  # an objective may change the working folder
         self._metrics: Metrics | None = None
         self._config: RunConfig | None = None
         self._saved: int | None = None  # the step of the last good checkpoint

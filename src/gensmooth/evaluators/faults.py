@@ -148,11 +148,14 @@ class Queue:
 
 def check_retries(retries: object) -> None:
     """Refuse what is not a count."""
-    if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
+    if isinstance(retries, bool) or not isinstance(retries, int | np.integer) or retries < 0:
         raise ValueError(f"`retries` must be a whole number of at least 0, but is {retries!r}.")
 
 
 def check_timeout(timeout: object) -> None:
     """Refuse what is not a time."""
-    if timeout is not None and not (isinstance(timeout, int | float) and timeout > 0):
+    if timeout is None:
+        return
+    number = isinstance(timeout, int | float | np.integer | np.floating)
+    if not number or isinstance(timeout, bool) or not timeout > 0:
         raise ValueError(f"`timeout` must be a positive number of seconds, but is {timeout!r}.")

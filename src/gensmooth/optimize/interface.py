@@ -4,10 +4,12 @@ import math
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from operator import index
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, SupportsIndex, cast
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from gensmooth.checkpoint import (
@@ -132,8 +134,15 @@ def minimize(
     rate, given = _optimizer(optimizer)
     if on_failure not in ("raise", "drop", "retry"):
         raise ValueError(f"`on_failure` must be 'raise', 'drop' or 'retry', not {on_failure!r}.")
-    if on_failure == "retry" and retries == 0 and not hasattr(workers, "session"):
-        retries = _RETRIES
+    if on_failure == "retry" and retries == 0:
+        if getattr(workers, "retries", None) == 0:
+            raise ValueError(
+                "`on_failure` is 'retry', but `workers` is an evaluator that tries nothing again: "
+                f"give `retries` to it, as in {type(workers).__name__}(..., retries={_RETRIES})."
+            )
+        retries = 0 if hasattr(workers, "session") else _RETRIES
+    if isinstance(vectorized, np.generic):
+        vectorized = cast(bool | int, vectorized.item())
     search = RandomSearch(
         directions=choose_directions(method, directions),
         num_directions=number,
@@ -163,7 +172,7 @@ def minimize(
         vectorized=vectorized,
         limits=limits,
         execution=Execution(
-            workers=workers if isinstance(workers, int) else None,
+            workers=index(workers) if isinstance(workers, SupportsIndex) else None,
             timeout=timeout,
             retries=retries,
             threads=threads,

@@ -1,5 +1,6 @@
 """``resume``: from a run's folder to the run."""
 
+import logging
 from collections.abc import Callable, Sequence
 from os import PathLike
 from pathlib import Path
@@ -10,9 +11,11 @@ from gensmooth.checkpoint import (
     Every,
     Execution,
     Limits,
+    RunConfig,
     RunFolder,
     find_function,
     make_limits,
+    name_of,
     parse_every,
 )
 from gensmooth.directions import Directions
@@ -22,6 +25,8 @@ from gensmooth.observe import Observers, Tracker, display
 from gensmooth.optimize.result import Result
 from gensmooth.optimize.run import Callback, Run
 from gensmooth.optimizers import Optimizer
+
+_log = logging.getLogger("gensmooth")
 
 
 def resume(
@@ -59,7 +64,8 @@ def resume(
         directions: Needed if they are of a class of your own; the same goes for
         estimator: and for
         optimizer: which is also needed if it is Optax's or has a schedule of your own.
-        workers: As in :func:`minimize`; by default what the run had.
+        workers: As in :func:`minimize`; by default the number that the run had, or 1 if that was
+            an evaluator or a map, which must be passed again.
         timeout: Likewise.
         retries: Likewise.
         every: Likewise.
@@ -103,7 +109,21 @@ def resume(
         found = found._replace(config=config)
         held.open(found, execution.every if every is None else parse_every(every))
         run = Run(found, objective, folder=held, callback=callback, observers=observers)
+        if run.end is None:
+            _say_what_changes(config, fun, workers)
         return run.execute(evaluator, go_on=True)
+
+
+def _say_what_changes(config: RunConfig, fun: Callable[..., Any], workers: Any) -> None:
+    """Log what goes on otherwise than it began, where nobody may have meant it."""
+    name = name_of(fun)
+    if config.objective is not None and name is not None and name != config.objective:
+        _log.warning("The run began with %s, and goes on with %s.", config.objective, name)
+    if workers is None and config.execution.workers is None:
+        _log.warning(
+            "The run had an evaluator, which cannot be written down: it goes on here, one "
+            "evaluation after the other. To change that, pass `workers`."
+        )
 
 
 def _evaluator(
