@@ -192,6 +192,38 @@ def descendants(pid: int) -> set[int]:
     return {int(k) for k in kids}.union(*[descendants(int(k)) for k in kids])
 
 
+FORKING = """
+import os, sys, time
+import numpy as np
+import gensmooth as gs
+from gensmooth.evaluators import Processes
+
+def callback(info, _):
+    if info.step == 0:
+        child = os.fork()  # as a library may that prepares data, or serves
+        if child == 0:
+            time.sleep(60)
+            os._exit(0)
+        print(child, *pool.pids, flush=True)
+
+with Processes(2) as pool:
+    gs.minimize(lambda x: x[0], np.zeros(2), workers=pool, callback=callback, budget=10**9, seed=0)
+"""
+
+
+@LINUX
+def test_a_fork_of_a_killed_parent_does_not_keep_the_workers() -> None:
+    with subprocess.Popen([sys.executable, "-c", FORKING], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        child, *workers = map(int, parent.stdout.readline().split())
+        try:
+            parent.kill()
+            assert wait_until(lambda: not any(alive(pid) for pid in workers))
+            assert alive(child)
+        finally:
+            os.kill(child, signal.SIGKILL)
+
+
 @LINUX
 @pytest.mark.parametrize("how", ["timeout", "child"])
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL])
@@ -273,6 +305,7 @@ def test_traffic_needs_a_context() -> None:
     [
         (1, {}, "Serial"),
         (np.int64(1), {"retries": 2}, "Serial"),
+        (np.int64(3), {"timeout": np.float32(2.0), "retries": np.int64(2)}, "Processes"),
         (3, {"timeout": 2.0}, "Processes"),
         (-1, {}, "Processes"),
         (map, {"retries": 1}, "MapLike"),
@@ -298,6 +331,7 @@ def test_workers_argument(workers: Any, options: Any, kind: str) -> None:
         (map, {"timeout": 3}, "a map-like callable has its own workers"),
         (Serial(), {"retries": 3}, "give `timeout` and `retries` to it"),
         (2, {"retries": -1}, "`retries` must be a whole number of at least 0"),
+        (2, {"timeout": True}, "`timeout` must be a positive number of seconds, but is True"),
         (2, {"timeout": 0}, "`timeout` must be a positive number of seconds"),
     ],
 )

@@ -12,6 +12,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple, final
+from weakref import WeakSet
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,6 +73,7 @@ class ProcessPool(Crew[ProcessMember]):
         self._bag: bytes | None = None
         self._state_size = 0
         self._past = Traffic(0, 0)
+        _pools.add(self)
 
     @property
     def traffic(self) -> Traffic:
@@ -288,6 +290,21 @@ class ProcessPool(Crew[ProcessMember]):
     def _send(self, member: ProcessMember, code: bytes, payload: bytes = b"") -> None:
         with suppress(OSError):  # it is gone, which `listen` will find out
             member.channel.send(code, payload)
+
+
+_pools: "WeakSet[ProcessPool]" = WeakSet()
+
+
+def _let_go() -> None:
+    """In a fork of ours: drop its copies of the lifelines, or workers would live as long as it."""
+    for pool in _pools:
+        for member in pool.members:
+            member.lifeline.close()
+            member.channel.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go)
 
 
 def _why(code: int) -> str:
