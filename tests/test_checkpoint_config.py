@@ -6,6 +6,7 @@ import math
 import pickle
 import subprocess
 import sys
+import types
 from dataclasses import replace
 from pathlib import Path
 
@@ -120,6 +121,15 @@ def test_names_of_functions():
         return x
 
     assert name_of(inner) is None
+
+
+@pytest.mark.parametrize("script", ["__main__", "__mp_main__"])
+def test_a_function_of_a_script_has_no_name(script, monkeypatch):
+    module = types.ModuleType(script)
+    exec("def loss(x): return 0.0", module.__dict__)
+    monkeypatch.setitem(sys.modules, script, module)
+    assert module.loss.__module__ == script
+    assert name_of(module.loss) is None
 
 
 @pytest.mark.parametrize(

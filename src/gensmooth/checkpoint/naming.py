@@ -15,7 +15,9 @@ def name_of(fun: Callable[..., Any]) -> str | None:
     ('math:dist', None)
     """
     module, function = getattr(fun, "__module__", None), getattr(fun, "__qualname__", None)
-    if not isinstance(module, str) or not isinstance(function, str) or module == "__main__":
+    if not isinstance(module, str) or not isinstance(function, str):
+        return None
+    if module in ("__main__", "__mp_main__"):  # a script, here or in a process that it has spawned
         return None
     found: Any = sys.modules.get(module)
     for part in function.split("."):
