@@ -71,7 +71,7 @@ LEVELS = [
     {"batch", "methods"},
     {"search"},
     {"checkpoint"},
-    {"evaluators"},
+    {"evaluators", "observe"},
     {"optimize"},
     {"problems", "rl"},
     {"studies"},

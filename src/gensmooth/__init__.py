@@ -15,16 +15,19 @@ from gensmooth._version import __version__
 
 if TYPE_CHECKING:
     from gensmooth import (
+        checkpoint,
         directions,
         estimators,
         evaluators,
         methods,
+        observe,
         optimizers,
         rl,
         search,
         streams,
         theory,
     )
+    from gensmooth.checkpoint import CheckpointError
     from gensmooth.directions import (
         IID,
         Bernoulli,
@@ -40,7 +43,7 @@ if TYPE_CHECKING:
     from gensmooth.estimators import Antithetic, ForwardDifference, OnePoint
     from gensmooth.evaluators import EvaluationError
     from gensmooth.methods import METHODS, method
-    from gensmooth.optimize import Result, gradient, minimize
+    from gensmooth.optimize import Result, gradient, minimize, resume
     from gensmooth.optimizers import (
         Optimizer,
         adam,
@@ -54,6 +57,7 @@ if TYPE_CHECKING:
     from gensmooth.search import GradientEstimate, RandomSearch, SearchState, StepInfo
 
 _HOME = {
+    "gensmooth.checkpoint": "CheckpointError",
     "gensmooth.directions": (
         "IID Bernoulli Directions Gaussian Guided NoClosedForm Orthogonal OrthogonalBernoulli "
         "Sphere shrunk"
@@ -61,7 +65,7 @@ _HOME = {
     "gensmooth.estimators": "Antithetic ForwardDifference OnePoint",
     "gensmooth.evaluators": "EvaluationError",
     "gensmooth.methods": "METHODS method",
-    "gensmooth.optimize": "Result gradient minimize",
+    "gensmooth.optimize": "Result gradient minimize resume",
     "gensmooth.optimizers": (
         "Optimizer adam cosine_decay exponential_decay inverse_decay momentum sgd"
     ),
@@ -69,10 +73,12 @@ _HOME = {
     "gensmooth.search": "GradientEstimate RandomSearch SearchState StepInfo",
 }
 _MODULES = (
+    "checkpoint",
     "directions",
     "estimators",
     "evaluators",
     "methods",
+    "observe",
     "optimizers",
     "rl",
     "search",
@@ -87,6 +93,7 @@ __all__ = [
     "Antithetic",
     "Bernoulli",
     "Bounds",
+    "CheckpointError",
     "Directions",
     "EvaluationError",
     "ForwardDifference",
@@ -105,6 +112,7 @@ __all__ = [
     "StepInfo",
     "__version__",
     "adam",
+    "checkpoint",
     "cosine_decay",
     "directions",
     "estimators",
@@ -116,7 +124,9 @@ __all__ = [
     "methods",
     "minimize",
     "momentum",
+    "observe",
     "optimizers",
+    "resume",
     "rl",
     "search",
     "sgd",

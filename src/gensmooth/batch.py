@@ -26,7 +26,17 @@ class Batch:
     :meth:`points`.
     """
 
-    __slots__ = ("_bounds", "_plan", "_spacings", "_x", "draw", "samples", "seed", "step")
+    __slots__ = (
+        "_bounds",
+        "_plan",
+        "_spacing",
+        "_spacings",
+        "_x",
+        "draw",
+        "samples",
+        "seed",
+        "step",
+    )
 
     def __init__(
         self,
@@ -35,13 +45,15 @@ class Batch:
         seed: int,
         draw: Draw,
         plan: Plan,
+        spacing: float,
         spacings: NDArray[np.float64],
         samples: Samples | None,
         bounds: Bounds | None,
     ) -> None:
         self._x = x
         self._plan = plan
-        self._spacings = spacings
+        self._spacing = spacing
+        self._spacings = spacings  # of each evaluation: spacing · side, made once for all steps
         self._bounds = bounds
         self.step = step
         self.seed = seed
@@ -90,15 +102,30 @@ class Batch:
         """The points of evaluations ``start … stop``, stacked along a first axis."""
         return self._rows(start, stop)
 
+    @property
+    def dim(self) -> int:
+        """The number of parameters, d."""
+        return self.draw.dim
+
+    @property
+    def plan(self) -> Plan:
+        """Which points the evaluations are at."""
+        return self._plan
+
     def head(self, count: int) -> "Batch":
         """The first evaluations of this batch, as a batch."""
+        return self.planned(Plan(*(part[:count] for part in self._plan.arrays)))
+
+    def planned(self, plan: Plan) -> "Batch":
+        """Other evaluations around the same x, along the same directions."""
         return Batch(
             self._x,
             self.step,
             self.seed,
             self.draw,
-            Plan(*(part[:count] for part in self._plan.arrays)),
-            self._spacings[:count],
+            plan,
+            self._spacing,
+            np.multiply(self._spacing, plan.side, dtype=np.float64),
             self.samples,
             self._bounds,
         )

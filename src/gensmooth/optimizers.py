@@ -3,11 +3,16 @@ r"""Optimisers in Optax's shape: a pair of pure functions.
 ``init(x) -> state`` and ``update(gradient, state, x) -> (change, state)``; the caller adds the
 change to x. An Optax transformation has the same shape and drops in unchanged. A learning rate is
 a number or a schedule, ``step -> number`` with steps counted from 0.
+
+The two functions of an optimiser made here are methods of one frozen dataclass, its *rule*, and
+the schedules made here are frozen dataclasses too: they can be pickled, and written to a run's
+configuration.
 """
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +54,79 @@ class AdamState(NamedTuple):
     square: Array
 
 
+@final
+@dataclass(frozen=True)
+class Sgd:
+    """The rule behind :func:`sgd`."""
+
+    learning_rate: float | Schedule
+
+    def init(self, x: Array) -> SgdState:  # noqa: ARG002
+        """The state before the first step."""
+        return SgdState(0)
+
+    def update(self, gradient: Array, state: SgdState, x: Array) -> tuple[Array, SgdState]:  # noqa: ARG002
+        """The change of x, and the state after it."""
+        return -_rate(self.learning_rate, state.step) * gradient, SgdState(state.step + 1)
+
+
+@final
+@dataclass(frozen=True)
+class Momentum:
+    """The rule behind :func:`momentum`."""
+
+    learning_rate: float | Schedule
+    decay: float
+    nesterov: bool
+
+    def __post_init__(self) -> None:
+        _check_decay("decay", self.decay)
+
+    def init(self, x: Array) -> MomentumState:
+        """The state before the first step."""
+        return MomentumState(0, np.zeros_like(x))
+
+    def update(
+        self,
+        gradient: Array,
+        state: MomentumState,
+        x: Array,  # noqa: ARG002
+    ) -> tuple[Array, MomentumState]:
+        """The change of x, and the state after it."""
+        velocity = self.decay * state.velocity + gradient
+        along = self.decay * velocity + gradient if self.nesterov else velocity
+        change = -_rate(self.learning_rate, state.step) * along
+        return change, MomentumState(state.step + 1, velocity)
+
+
+@final
+@dataclass(frozen=True)
+class Adam:
+    """The rule behind :func:`adam`."""
+
+    learning_rate: float | Schedule
+    b1: float
+    b2: float
+    eps: float
+
+    def __post_init__(self) -> None:
+        _check_decay("b1", self.b1)
+        _check_decay("b2", self.b2)
+
+    def init(self, x: Array) -> AdamState:
+        """The state before the first step."""
+        return AdamState(0, np.zeros_like(x), np.zeros_like(x))
+
+    def update(self, gradient: Array, state: AdamState, x: Array) -> tuple[Array, AdamState]:  # noqa: ARG002
+        """The change of x, and the state after it."""
+        t, b1, b2 = state.step + 1, self.b1, self.b2
+        mean = b1 * state.mean + (1 - b1) * gradient
+        square = b2 * state.square + (1 - b2) * gradient**2
+        size = -_rate(self.learning_rate, state.step) / (1 - b1**t)
+        change = size * mean / (np.sqrt(square / (1 - b2**t)) + self.eps)
+        return change, AdamState(t, mean, square)
+
+
 def sgd(learning_rate: float | Schedule) -> Optimizer:
     r"""Gradient descent, :math:`x \leftarrow x - \eta g`: the paper's optimiser.
 
@@ -58,15 +136,8 @@ def sgd(learning_rate: float | Schedule) -> Optimizer:
     >>> change
     array([-1.])
     """
-    rate = _schedule(learning_rate)
-
-    def init(x: Array) -> SgdState:  # noqa: ARG001
-        return SgdState(0)
-
-    def update(gradient: Array, state: SgdState, x: Array) -> tuple[Array, SgdState]:  # noqa: ARG001
-        return -rate(state.step) * gradient, SgdState(state.step + 1)
-
-    return Optimizer(init, update)
+    rule = Sgd(_checked(learning_rate))
+    return Optimizer(rule.init, rule.update)
 
 
 def momentum(
@@ -79,18 +150,8 @@ def momentum(
         decay: β in [0, 1).
         nesterov: Step along :math:`\beta m + g` with the new m instead.
     """
-    rate = _schedule(learning_rate)
-    _check_decay("decay", decay)
-
-    def init(x: Array) -> MomentumState:
-        return MomentumState(0, np.zeros_like(x))
-
-    def update(gradient: Array, state: MomentumState, x: Array) -> tuple[Array, MomentumState]:  # noqa: ARG001
-        velocity = decay * state.velocity + gradient
-        along = decay * velocity + gradient if nesterov else velocity
-        return -rate(state.step) * along, MomentumState(state.step + 1, velocity)
-
-    return Optimizer(init, update)
+    rule = Momentum(_checked(learning_rate), decay, nesterov)
+    return Optimizer(rule.init, rule.update)
 
 
 def adam(
@@ -102,59 +163,87 @@ def adam(
     g^2`, :math:`x \leftarrow x - \eta \hat m / (\sqrt{\hat s} + \varepsilon)` with the bias of
     both means removed.
     """
-    rate = _schedule(learning_rate)
-    _check_decay("b1", b1)
-    _check_decay("b2", b2)
-
-    def init(x: Array) -> AdamState:
-        return AdamState(0, np.zeros_like(x), np.zeros_like(x))
-
-    def update(gradient: Array, state: AdamState, x: Array) -> tuple[Array, AdamState]:  # noqa: ARG001
-        t = state.step + 1
-        mean = b1 * state.mean + (1 - b1) * gradient
-        square = b2 * state.square + (1 - b2) * gradient**2
-        size = -rate(state.step) / (1 - b1**t)
-        change = size * mean / (np.sqrt(square / (1 - b2**t)) + eps)
-        return change, AdamState(t, mean, square)
-
-    return Optimizer(init, update)
+    rule = Adam(_checked(learning_rate), b1, b2, eps)
+    return Optimizer(rule.init, rule.update)
 
 
-def exponential_decay(initial: float, *, rate: float, steps: int) -> Schedule:
+@final
+@dataclass(frozen=True)
+class ExponentialDecay:
+    """The schedule made by :func:`exponential_decay`."""
+
+    initial: float
+    rate: float
+    steps: int
+
+    def __call__(self, step: int) -> float:
+        """The rate at a step."""
+        return self.initial * self.rate ** (step / self.steps)
+
+
+@final
+@dataclass(frozen=True)
+class InverseDecay:
+    """The schedule made by :func:`inverse_decay`."""
+
+    initial: float
+    steps: float
+    power: float
+
+    def __call__(self, step: int) -> float:
+        """The rate at a step."""
+        return self.initial / (1 + step / self.steps) ** self.power
+
+
+@final
+@dataclass(frozen=True)
+class CosineDecay:
+    """The schedule made by :func:`cosine_decay`."""
+
+    initial: float
+    steps: int
+    final: float
+
+    def __call__(self, step: int) -> float:
+        """The rate at a step."""
+        progress = min(step / max(self.steps, 1), 1.0)
+        return self.final + 0.5 * (self.initial - self.final) * (1 + math.cos(math.pi * progress))
+
+
+def exponential_decay(initial: float, *, rate: float, steps: int) -> ExponentialDecay:
     """``initial · rate^(step/steps)``.
 
     >>> exponential_decay(0.1, rate=0.5, steps=10)(20)
     0.025
     """
-    return lambda step: initial * rate ** (step / steps)
+    return ExponentialDecay(initial, rate, steps)
 
 
-def inverse_decay(initial: float, *, steps: float = 1.0, power: float = 1.0) -> Schedule:
+def inverse_decay(initial: float, *, steps: float = 1.0, power: float = 1.0) -> InverseDecay:
     """``initial / (1 + step/steps)^power``: the classical decay of stochastic approximation."""
-    return lambda step: initial / (1 + step / steps) ** power
+    return InverseDecay(initial, steps, power)
 
 
-def cosine_decay(initial: float, *, steps: int, final: float = 0.0) -> Schedule:
+def cosine_decay(initial: float, *, steps: int, final: float = 0.0) -> CosineDecay:
     """Half a cosine from ``initial`` down to ``final`` over ``steps`` steps, then constant.
 
     >>> cosine_decay(0.1, steps=10)(5)
     0.05
     """
-
-    def at(step: int) -> float:
-        progress = min(step / max(steps, 1), 1.0)
-        return final + 0.5 * (initial - final) * (1 + math.cos(math.pi * progress))
-
-    return at
+    return CosineDecay(initial, steps, final)
 
 
-def _schedule(learning_rate: float | Schedule) -> Schedule:
+def _checked(learning_rate: float | Schedule) -> float | Schedule:
     if callable(learning_rate):
         return learning_rate
     rate = float(learning_rate)
     if not (rate > 0 and math.isfinite(rate)):
         raise ValueError(f"`learning_rate` must be positive, but is {learning_rate}.")
-    return lambda step: rate  # noqa: ARG005
+    return rate
+
+
+def _rate(learning_rate: float | Schedule, step: int) -> float:
+    return learning_rate(step) if callable(learning_rate) else learning_rate
 
 
 def _check_decay(name: str, decay: float) -> None:

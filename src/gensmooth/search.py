@@ -214,7 +214,15 @@ class RandomSearch:
             draw = draw.rescaled(threads=self.threads)
         bounds = None if self.bounds is None else as_bounds(self.bounds, x)
         return Batch(
-            x, state.step, state.seed, draw, self.plan, self._spacings, self.samples, bounds
+            x,
+            state.step,
+            state.seed,
+            draw,
+            self.plan,
+            self.spacing,
+            self._spacings,
+            self.samples,
+            bounds,
         )
 
     def estimate(self, batch: Batch, values: ArrayLike) -> GradientEstimate:

@@ -9,6 +9,7 @@ import typer
 from gensmooth.cli.methods import methods
 from gensmooth.cli.minimize import minimize
 from gensmooth.cli.reproduce import reproduce
+from gensmooth.cli.resume import resume
 
 app = typer.Typer(
     name="gensmooth",
@@ -19,6 +20,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(minimize)
+app.command()(resume)
 app.command()(methods)
 app.command()(reproduce)
 

@@ -1,13 +1,25 @@
 """``gensmooth minimize module:function``: minimise a function on the Python path."""
 
-import json
-import sys
-from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
+
+from gensmooth.cli.common import (
+    EveryOption,
+    MLflowOption,
+    OutOption,
+    ProgressOption,
+    RayOption,
+    RetriesOption,
+    TensorBoardOption,
+    TimeoutOption,
+    WandBOption,
+    WorkersOption,
+    chosen_trackers,
+    finish,
+    ray_evaluator,
+)
 
 
 def minimize(
@@ -58,12 +70,26 @@ def minimize(
         bool, typer.Option("--vectorized", help="The function takes stacked points.")
     ] = False,
     on_failure: Annotated[
-        Literal["raise", "drop"], typer.Option(help="On NaN or an exception.")
+        Literal["raise", "drop", "retry"],
+        typer.Option(help="On NaN, an exception, a time-out or a dead worker."),
     ] = "raise",
-    seed: Annotated[int | None, typer.Option(help="Makes the run repeatable.")] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Write the result here, as JSON.")
+    workers: WorkersOption = None,
+    ray: RayOption = None,
+    timeout: TimeoutOption = None,
+    retries: RetriesOption = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            help="A folder for the run. The same command goes on with it if it was interrupted."
+        ),
     ] = None,
+    every: EveryOption = None,
+    progress: ProgressOption = None,
+    tensorboard: TensorBoardOption = None,
+    mlflow: MLflowOption = None,
+    wandb: WandBOption = None,
+    seed: Annotated[int | None, typer.Option(help="Makes the run repeatable.")] = None,
+    out: OutOption = None,
 ) -> None:
     """Minimise a function on the Python path.
 
@@ -72,6 +98,7 @@ def minimize(
         gensmooth minimize model:loss --x0 zeros:10 --budget 20000
     """
     import gensmooth as gs
+    from gensmooth.checkpoint import find_function
 
     if optimizer != "adam" and learning_rate is None:
         raise ValueError(f"`--optimizer {optimizer}` needs a `--learning-rate`.")
@@ -81,6 +108,9 @@ def minimize(
         "antithetic": gs.Antithetic(),
         "one-point": gs.OnePoint("others"),
     }
+    on_ray = ray is not None
+    if on_ray and on_failure == "retry" and retries is None:
+        retries = 2
     result = gs.minimize(
         find_function(objective),
         parse_start(x0),
@@ -97,54 +127,16 @@ def minimize(
         maximize=maximize,
         vectorized=vectorized,
         on_failure=on_failure,
+        workers=ray_evaluator(ray, workers, timeout, retries) if on_ray else workers or 1,
+        timeout=None if on_ray else timeout,
+        retries=0 if on_ray else retries or 0,
+        checkpoint=checkpoint,
+        every=every,
+        progress=progress,
+        trackers=chosen_trackers(tensorboard, mlflow, wandb),
         seed=seed,
     )
-    report = {
-        "x": result.x.tolist(),
-        "fun": result.fun,
-        "best_x": result.best_x.tolist(),
-        "best_fun": result.best_fun,
-        "nfev": result.nfev,
-        "nit": result.nit,
-        "success": result.success,
-        "status": result.status,
-        "message": result.message,
-        "dropped": result.dropped,
-        "seed": result.seed,
-    }
-    if out is not None:
-        out.write_text(json.dumps(report, indent=2) + "\n")
-    _show(report, out)
-    if result.status == "interrupted":
-        raise typer.Exit(130)
-    if not result.success:
-        raise typer.Exit(1)
-
-
-def find_function(name: str) -> Callable[..., Any]:
-    """The function called ``module:function``, looked for in this folder too."""
-    module_name, colon, function_name = name.partition(":")
-    if not colon or not module_name or not function_name:
-        raise ValueError(
-            f"The objective must be module:function, such as model:loss, not {name!r}."
-        )
-    if "" not in sys.path and str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
-    try:
-        found: Any = import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name != module_name.split(".")[0]:
-            raise
-        raise ValueError(
-            f"There is no module {module_name!r} in {Path.cwd()} or on the Python path."
-        ) from None
-    for part in function_name.split("."):
-        if not hasattr(found, part):
-            raise ValueError(f"Module {module_name!r} has no {function_name!r}.")
-        found = getattr(found, part)
-    if not callable(found):
-        raise ValueError(f"{name} is not a function, but {type(found).__name__}.")
-    return found
+    finish(result, out)
 
 
 def parse_start(text: str) -> Any:
@@ -171,17 +163,3 @@ def _pair(text: str) -> tuple[float, float]:
     except ValueError:
         raise ValueError(f"`--bounds` must be lower,upper, such as -1,1, not {text!r}.") from None
     return low, high
-
-
-def _show(report: dict[str, Any], out: Path | None) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(show_header=False, box=None)
-    for key, value in report.items():
-        text = f"{value:.8g}" if isinstance(value, float) else str(value)
-        if isinstance(value, list) and len(text) > 200:
-            where = out if out is not None else "--out result.json has them"
-            text = f"{text[:100]}… ({where})"
-        table.add_row(key, text)
-    Console().print(table)

@@ -1,6 +1,7 @@
 """What every family of directions offers to the rest of the program."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -70,3 +71,29 @@ class Directions(ABC):
     def update(self, state: State, gradient: NDArray[Any]) -> State:  # noqa: ARG002
         """The state after a step whose estimate was ``gradient``."""
         return state
+
+    def news(self, before: State, after: State) -> NDArray[Any] | None:  # noqa: ARG002
+        """The estimate whose :meth:`update` leads from one state to the other, if one does.
+
+        Workers that hold ``before`` are sent this instead of all of ``after``.
+        """
+        return None
+
+    def pack(self, state: State) -> dict[str, NDArray[Any]]:
+        """The state as named arrays, for a checkpoint. A family with a state has its own."""
+        if state:
+            raise TypeError(
+                f"{type(self).__name__} has a state but cannot be checkpointed: give it `pack` and "
+                "`unpack`."
+            )
+        return {}
+
+    def unpack(self, arrays: Mapping[str, NDArray[Any]], dim: int, dtype: np.dtype[Any]) -> State:
+        """The state that :meth:`pack` was given.
+
+        Raises:
+            ValueError: When the arrays are not such a state.
+        """
+        if arrays:
+            raise ValueError(f"{type(self).__name__} has no state, but there is {sorted(arrays)}")
+        return self.init(dim, dtype)

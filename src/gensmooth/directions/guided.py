@@ -6,6 +6,7 @@ estimate is not rescaled, so it is about ∇F/d in size: Guided ES's learning ra
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, final
 
@@ -124,6 +125,45 @@ class Guided(Directions):
         kernels.on_sums().dots(log.rows[start : end + 1], gradient, grown[-1])
         grown[:, -1] = grown[-1]
         return GuidedState(log, start, grown)
+
+    def news(self, before: State, after: State) -> NDArray[Any] | None:
+        """The newest estimate, if all others of ``after`` are those of ``before``."""
+        if not (isinstance(before, GuidedState) and isinstance(after, GuidedState)):
+            return None
+        history = after.history
+        forgotten = int(len(before.gram) == self._length(history.shape[1]))
+        if len(after.gram) != len(before.gram) + 1 - forgotten:
+            return None
+        same_log = after.log is before.log and after.start == before.start + forgotten
+        if not same_log and not np.array_equal(before.history[forgotten:], history[:-1]):
+            return None
+        return history[-1]
+
+    def pack(self, state: State) -> dict[str, NDArray[Any]]:
+        """The estimates and their inner products."""
+        assert isinstance(state, GuidedState)
+        return {"history": state.history, "gram": state.gram}
+
+    def unpack(
+        self, arrays: Mapping[str, NDArray[Any]], dim: int, dtype: np.dtype[Any]
+    ) -> GuidedState:
+        """See :meth:`Directions.unpack`."""
+        if set(arrays) != {"history", "gram"}:
+            raise ValueError(f"Guided ES has a history and a gram, but there is {sorted(arrays)}")
+        history, gram = arrays["history"], arrays["gram"]
+        k = len(gram)
+        if gram.shape != (k, k) or gram.dtype != np.float64 or k > self._length(dim):
+            raise ValueError(f"the gram of Guided ES has shape {gram.shape}, dtype {gram.dtype}")
+        if history.shape != (k, dim) or history.dtype != dtype:
+            raise ValueError(
+                f"the history of Guided ES has shape {history.shape}, dtype {history.dtype}"
+            )
+        if not (np.isfinite(history).all() and np.isfinite(gram).all()):
+            raise ValueError("the history of Guided ES is not finite")
+        log = _Log(self._capacity(dim), dim, dtype)
+        log.rows[:k] = history
+        log.filled = k
+        return GuidedState(log, 0, gram)
 
     def moments(self, dim: int, num_directions: int) -> theory.Moments:  # noqa: ARG002
         """Refuses."""

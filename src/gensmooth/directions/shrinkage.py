@@ -7,6 +7,7 @@ directions scaled by :math:`\sqrt v` have relative error :math:`1 - 2va + v^2 b`
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, final, get_args
 
@@ -68,6 +69,18 @@ class Shrunk(Directions):
     def update(self, state: State, gradient: NDArray[Any]) -> State:
         """The state of what is scaled."""
         return self.base.update(state, gradient)
+
+    def news(self, before: State, after: State) -> NDArray[Any] | None:
+        """That of what is scaled."""
+        return self.base.news(before, after)
+
+    def pack(self, state: State) -> dict[str, NDArray[Any]]:
+        """The state of what is scaled."""
+        return self.base.pack(state)
+
+    def unpack(self, arrays: Mapping[str, NDArray[Any]], dim: int, dtype: np.dtype[Any]) -> State:
+        """The state of what is scaled."""
+        return self.base.unpack(arrays, dim, dtype)
 
     def moments(self, dim: int, num_directions: int) -> theory.Moments:
         """See :meth:`Directions.moments`."""

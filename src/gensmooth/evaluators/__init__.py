@@ -1,6 +1,39 @@
 """Evaluators: where and how the objective is called."""
 
-from gensmooth.evaluators.objective import EvaluationError, Objective
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from gensmooth.evaluators.base import Evaluated, Evaluator, Session
+from gensmooth.evaluators.choose import as_evaluator
+from gensmooth.evaluators.errors import EvaluationError, WorkerError
+from gensmooth.evaluators.objective import Objective
 from gensmooth.evaluators.serial import Serial
 
-__all__ = ["EvaluationError", "Objective", "Serial"]
+if TYPE_CHECKING:
+    from gensmooth.evaluators.maplike import MapLike
+    from gensmooth.evaluators.processes import Processes
+    from gensmooth.evaluators.ray import Ray
+    from gensmooth.evaluators.threads import Threads
+
+__all__ = [
+    "Evaluated",
+    "EvaluationError",
+    "Evaluator",
+    "MapLike",
+    "Objective",
+    "Processes",
+    "Ray",
+    "Serial",
+    "Session",
+    "Threads",
+    "WorkerError",
+    "as_evaluator",
+]
+
+_LAZY = {"MapLike": "maplike", "Processes": "processes", "Ray": "ray", "Threads": "threads"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return getattr(import_module(f"gensmooth.evaluators.{_LAZY[name]}"), name)
+    raise AttributeError(f"module 'gensmooth.evaluators' has no attribute {name!r}")

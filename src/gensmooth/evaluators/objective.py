@@ -1,35 +1,42 @@
-"""The user's objective, and plain words for what can go wrong in it."""
+"""The user's objective, and how it is called."""
 
-import math
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, Protocol, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gensmooth.batch import Batch
+from gensmooth.evaluators.errors import Failure
+
+Array = NDArray[Any]
 
 _BLOCK = 4_194_304  # numbers in a block of points handed to a vectorised objective
+_SMALL = 65_536  # numbers; the points of a call with fewer are made in one piece
+_LONGEST = 16_384  # characters of a traceback that are kept
 
 
-class EvaluationError(RuntimeError):
-    """The objective raised, or returned something that is not a number.
+class Points(Protocol):
+    """What a function is evaluated on: a batch, or what has travelled of one."""
 
-    Attributes:
-        step: The step it happened in.
-        index: Which evaluation of the step.
-        result: What the run had found until then; ``None`` outside of a run.
-    """
+    @property
+    def dim(self) -> int:
+        """The number of parameters, d."""
+        ...
 
-    def __init__(self, message: str, *, step: int, index: int) -> None:
-        super().__init__(message)
-        self.step = step
-        self.index = index
-        self.result: Any = None
+    def point(self, index: int) -> Array:
+        """The point of one evaluation."""
+        ...
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _evaluation_error, (str(self), self.step, self.index, self.result)
+    def block(self, start: int, stop: int) -> Array:
+        """The points of evaluations ``start … stop``."""
+        ...
+
+    def rng(self, index: int) -> np.random.Generator:
+        """The generator of one evaluation."""
+        ...
 
 
 @final
@@ -41,106 +48,154 @@ class Objective:
         fun: ``fun(x)``, or ``fun(x, rng)`` when sampled; with ``vectorized``, ``fun(X)`` or
             ``fun(X, rngs)`` on points stacked along a first axis.
         sampled: Whether it takes a generator.
-        vectorized: Whether it takes blocks of points.
-        keep_going: Under ``on_failure="drop"``: an exception counts as NaN.
+        vectorized: Whether it takes blocks of points; a number is how many points a block has.
     """
 
     fun: Callable[..., Any]
     sampled: bool = False
-    vectorized: bool = False
-    keep_going: bool = False
+    vectorized: bool | int = False
 
     def __post_init__(self) -> None:
         if not callable(self.fun):
             raise TypeError(f"`fun` must be a function, but is {self.fun!r}.")
+        if self.vectorized < 0:
+            raise ValueError(
+                "`vectorized` must be True, False or the number of points in a block, but is "
+                f"{self.vectorized}."
+            )
 
     def block_rows(self, dim: int) -> int:
-        """How many points a vectorised objective gets at once; depends on d alone."""
-        return max(1, _BLOCK // dim)
+        """How many points are evaluated by one call; never depends on the workers."""
+        if self.vectorized is True:
+            return max(1, _BLOCK // dim)
+        return int(self.vectorized) or 1
 
-    def value(self, x: NDArray[Any], rng: np.random.Generator | None, where: "Where") -> float:
-        """The value at one point."""
-        try:
-            value = self.fun(x, rng) if self.sampled else self.fun(x)
-        except Exception as error:
-            if self.keep_going:
-                return float("nan")
-            raise where.error(f"raised {type(error).__name__}: {error}") from error
-        number = where.number(value)
-        if not (self.keep_going or math.isfinite(number)):
-            raise where.error(_not_finite(number))
-        return number
+    def value(self, batch: Batch, index: int) -> float:
+        """The value of one evaluation of a batch.
+
+        Raises:
+            EvaluationError: When the objective raises or returns something else.
+        """
+        values, failures = self.values(batch, index, index + 1)
+        if failures:
+            raise failures[0].error(batch)
+        return float(values[0])
 
     def values(
-        self, points: NDArray[Any], rngs: list[np.random.Generator] | None, where: "Where"
-    ) -> NDArray[np.float64]:
-        """The values at a block of points."""
+        self,
+        batch: Points,
+        start: int,
+        stop: int,
+        *,
+        begin: Callable[[int], None] | None = None,
+        patient: bool = True,
+    ) -> tuple[NDArray[np.float64], list[Failure]]:
+        """The values of evaluations ``start … stop``, NaN where one failed, and the failures.
+
+        Args:
+            batch: The batch.
+            start: The first evaluation, of a whole block when vectorised.
+            stop: One after the last.
+            begin: Called before each call of the objective, with the evaluation's index.
+            patient: Go on after a failure.
+        """
+        values = np.full(stop - start, np.nan)
+        failures: list[Failure] = []
+        if self.vectorized:
+            rows = self.block_rows(batch.dim)
+            for first in range(start, stop, rows):
+                last = min(first + rows, stop)
+                found = self._block(batch, first, last, begin)
+                if not isinstance(found, Failure):
+                    values[first - start : last - start] = found
+                    continue
+                failures.append(found)
+                if not patient:
+                    break
+            return values, failures
+        fun, sampled = self.fun, self.sampled
+        for index, point in enumerate(_points(batch, start, stop), start):
+            rng = batch.rng(index) if sampled else None
+            if begin is not None:
+                begin(index)
+            try:
+                value = fun(point, rng) if sampled else fun(point)
+            except (Exception, SystemExit) as error:
+                failures.append(_raised(index, error))
+                if not patient:
+                    break
+                continue
+            if not isinstance(value, float):  # float64 is a float: the common case
+                value = _number(index, value)
+                if isinstance(value, Failure):
+                    failures.append(value)
+                    break
+            values[index - start] = value
+        return values, failures
+
+    def _block(
+        self, batch: Points, start: int, stop: int, begin: Callable[[int], None] | None
+    ) -> NDArray[np.float64] | Failure:
+        points = batch.block(start, stop)
+        rngs = [batch.rng(i) for i in range(start, stop)] if self.sampled else None
+        if begin is not None:
+            begin(start)
         try:
             found = self.fun(points, rngs) if self.sampled else self.fun(points)
-        except Exception as error:
-            if self.keep_going:
-                return np.full(len(points), np.nan)
-            raise where.error(f"raised {type(error).__name__}: {error}") from error
+        except (Exception, SystemExit) as error:
+            return _raised(start, error)
         try:
             if np.iscomplexobj(found):
                 raise TypeError
             values = np.asarray(found, np.float64)
         except (TypeError, ValueError):
-            raise where.error(f"must return numbers, but returned {_show(found)}") from None
-        if values.shape != (len(points),):
-            raise where.error(
-                f"is vectorised and must return {len(points)} values for {len(points)} points, "
-                f"but returned an array of shape {values.shape}"
+            what = f"The objective must return numbers, but returned {_show(found)}"
+            return Failure(start, "return", what)
+        if values.shape != (stop - start,):
+            what = (
+                f"The objective is vectorised and must return {stop - start} values for "
+                f"{stop - start} points, but returned an array of shape {values.shape}"
             )
-        if not (self.keep_going or np.isfinite(values).all()):
-            first = int(np.argmin(np.isfinite(values)))
-            raise Where(where.batch, where.index + first).error(_not_finite(values[first]))
+            return Failure(start, "return", what)
         return values
 
 
-@final
-@dataclass(frozen=True)
-class Where:
-    """Which evaluation an error message speaks of."""
+def _points(batch: Points, start: int, stop: int) -> Iterator[Array]:
+    if isinstance(batch, Batch) and (start, stop) == (0, len(batch)):
+        return batch.points()
+    if (stop - start) * batch.dim <= _SMALL:
+        block = batch.block(start, stop)
+        return (block[row, ...] for row in range(len(block)))
+    return (batch.point(index) for index in range(start, stop))
 
-    batch: Batch
-    index: int
 
-    def error(self, what: str) -> EvaluationError:
-        """An error that says where."""
-        words = self.batch.describe(self.index)
-        return EvaluationError(
-            f"The objective {what}, at {words}.", step=self.batch.step, index=self.index
+def _raised(index: int, error: BaseException) -> Failure:
+    # The first frame is ours: the reader wants their own.
+    trace = error.__traceback__.tb_next if error.__traceback__ else None
+    text = "".join(traceback.format_exception(type(error), error, trace))
+    what = f"The objective raised {type(error).__name__}: {error}"
+    return Failure(index, "exception", what, text[-_LONGEST:], error)
+
+
+def _number(index: int, value: Any) -> float | Failure:
+    """A float, or words for what came instead."""
+    if value is None:
+        what = "The objective returned None (does it end without `return`?)"
+        return Failure(index, "return", what)
+    try:
+        if isinstance(value, str | bytes) or np.iscomplexobj(value):
+            raise TypeError
+        array: NDArray[np.float64] = np.asarray(value, np.float64)
+    except (TypeError, ValueError):
+        what = f"The objective must return a number, but returned {_show(value)}"
+        return Failure(index, "return", what)
+    if array.size != 1:
+        what = (
+            f"The objective must return one number, but returned an array of shape {array.shape} "
+            "(for many points a call, pass vectorized=True)"
         )
-
-    def number(self, value: Any) -> float:
-        """A float, or an error that says what came instead."""
-        if isinstance(value, float):  # the common case, NumPy's float64 included
-            return value
-        if value is None:
-            raise self.error("returned None: does it end without `return`?")
-        try:
-            if isinstance(value, str | bytes) or np.iscomplexobj(value):
-                raise TypeError
-            array: NDArray[np.float64] = np.asarray(value, np.float64)
-        except (TypeError, ValueError):
-            raise self.error(f"must return a number, but returned {_show(value)}") from None
-        if array.size != 1:
-            raise self.error(
-                f"must return one number, but returned an array of shape {array.shape} "
-                "(for many points a call, pass vectorized=True)"
-            )
-        return float(array.reshape(-1)[0])
-
-
-def _evaluation_error(message: str, step: int, index: int, result: Any) -> EvaluationError:
-    error = EvaluationError(message, step=step, index=index)
-    error.result = result
-    return error
-
-
-def _not_finite(value: float) -> str:
-    return f"returned {value} (on_failure='drop' would leave its direction out)"
+        return Failure(index, "return", what)
+    return float(array.reshape(-1)[0])
 
 
 def _show(value: Any) -> str:

@@ -1,0 +1,148 @@
+"""The choices of a run as JSON, and back: directions, estimators, optimisers, schedules.
+
+Each is a frozen dataclass, written as its name and its fields. What this file does not list (an
+Optax transformation, a user's own directions or schedule) is written as ``{"given": its type}``:
+such a run goes on when the object is passed again. Reading can build the listed classes only.
+"""
+
+import sys
+from dataclasses import fields, is_dataclass
+from importlib import import_module
+from typing import Any, cast
+
+import numpy as np
+
+from gensmooth import directions, estimators, optimizers
+from gensmooth.checkpoint.plain import number, plain
+from gensmooth.optimizers import Optimizer
+
+_KINDS: dict[str, type] = {
+    kind.__name__: kind
+    for kind in (
+        directions.Gaussian,
+        directions.Bernoulli,
+        directions.IID,
+        directions.Sphere,
+        directions.Orthogonal,
+        directions.OrthogonalBernoulli,
+        directions.Guided,
+        directions.Shrunk,
+        estimators.OnePoint,
+        estimators.ForwardDifference,
+        estimators.Antithetic,
+        optimizers.Sgd,
+        optimizers.Momentum,
+        optimizers.Adam,
+        optimizers.ExponentialDecay,
+        optimizers.InverseDecay,
+        optimizers.CosineDecay,
+    )
+}
+
+
+class _Unknown(Exception):  # noqa: N818
+    """Something that only its maker can make again."""
+
+
+def describe(value: Any) -> Any:
+    """The description of a choice.
+
+    >>> describe(directions.shrunk(directions.Bernoulli()))["base"]
+    {'kind': 'Bernoulli', 'p': 0.5, 'm': None}
+    >>> describe(optimizers.sgd(0.1))
+    {'kind': 'Sgd', 'learning_rate': 0.1}
+    >>> describe(optimizers.sgd(lambda step: 1 / (1 + step)))
+    {'given': 'gensmooth.optimizers.Optimizer'}
+    """
+    try:
+        return _describe(value)
+    except _Unknown:
+        kind = cast(type[Any], type(value))
+        return {"given": f"{kind.__module__}.{kind.__qualname__}"}
+
+
+def is_given(description: Any) -> bool:
+    """Whether the object must be passed again."""
+    return isinstance(description, dict) and "given" in description
+
+
+def rebuild(description: Any) -> Any:
+    """The choice that was described.
+
+    Raises:
+        ValueError: When there is no such thing, or it must be passed again.
+    """
+    if not isinstance(description, dict):
+        return _value(description)
+    d = cast(dict[str, Any], description)
+    if "scipy" in d:
+        return _distribution(d)
+    kind = _KINDS.get(str(d.get("kind")))
+    if kind is None or set(d) - {"kind"} != {f.name for f in fields(kind)}:
+        raise ValueError(f"{str(d)[:200]} describes nothing that this gensmooth knows")
+    try:
+        made = kind(**{name: rebuild(value) for name, value in d.items() if name != "kind"})
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"{str(d)[:200]} cannot be made: {error}") from error
+    if isinstance(made, optimizers.Sgd | optimizers.Momentum | optimizers.Adam):
+        return Optimizer(made.init, made.update)
+    return made
+
+
+def _describe(value: Any) -> Any:
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, np.integer | np.floating):
+        return _describe(cast(Any, value).item())
+    if isinstance(value, int | float):
+        return plain(value)
+    if type(value) is Optimizer:
+        rule = getattr(value.update, "__self__", None)
+        if rule is not None and getattr(value.init, "__self__", None) is rule:
+            return _describe(rule)
+    if _KINDS.get(type(value).__name__) is type(value) and is_dataclass(value):
+        parts = {f.name: _describe(getattr(value, f.name)) for f in fields(value)}
+        return {"kind": type(value).__name__, **parts}
+    if "scipy.stats" in sys.modules and hasattr(value, "dist"):
+        return _describe_distribution(value)
+    raise _Unknown
+
+
+def _value(description: Any) -> Any:
+    """A plain value; the infinities were written as words."""
+    if description in ("inf", "-inf", "nan"):
+        return number(description)
+    if description is None or isinstance(description, bool | int | float | str):
+        return description
+    raise ValueError(f"{str(description)[:200]} is not a plain value")
+
+
+def _describe_distribution(frozen: Any) -> dict[str, Any]:
+    """A frozen SciPy distribution by its name and numbers."""
+    name = getattr(frozen.dist, "name", None)
+    family = getattr(import_module("scipy.stats"), str(name), None)
+    if type(family) is not type(frozen.dist):
+        raise _Unknown
+    try:
+        args = [plain(float(value)) for value in frozen.args]
+        keywords = {key: plain(float(value)) for key, value in frozen.kwds.items()}
+    except (TypeError, ValueError, AttributeError):
+        raise _Unknown from None
+    return {"scipy": name, "args": args, "keywords": keywords}
+
+
+def _distribution(d: dict[str, Any]) -> Any:
+    try:
+        stats = import_module("scipy.stats")
+    except ImportError as error:
+        raise ImportError(
+            "This run's directions are a SciPy distribution: pip install 'gensmooth[scipy]'"
+        ) from error
+    family: Any = getattr(stats, str(d["scipy"]), None)
+    if not isinstance(family, stats.rv_continuous | stats.rv_discrete):
+        raise ValueError(f"scipy.stats has no distribution {str(d['scipy'])[:80]!r}")
+    try:
+        args = [number(value) for value in d["args"]]
+        return family(*args, **{str(key): number(v) for key, v in d["keywords"].items()})
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        raise ValueError(f"{str(d)[:200]} is not a distribution: {error}") from error

@@ -1,0 +1,136 @@
+"""``metrics.jsonl``: one line a step, appended, cut back to the checkpoint when a run goes on.
+
+Lines wait in memory until they are on disk, so a full disk loses none of them: they are written
+when there is room again. Numbers survive to the last bit; infinities and NaN are words, because
+JSON has none.
+"""
+
+import json
+import os
+import time
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+from gensmooth.checkpoint.files import CheckpointError, write_all
+from gensmooth.checkpoint.plain import number, plain, whole
+from gensmooth.search import StepInfo
+
+_FLUSH_SECONDS = 0.5
+_WHOLE = ("step", "evaluations", "best_index", "dropped")
+_MAYBE = ("standard_error", "signal_to_noise")
+
+
+class Position(NamedTuple):
+    """How far the file goes: its lines and bytes, and the checksum of those."""
+
+    lines: int = 0
+    bytes: int = 0
+    crc32: int = 0
+
+
+class Record(NamedTuple):
+    """A step as a line tells it."""
+
+    info: StepInfo
+    faults: Mapping[str, int]
+
+
+class Metrics:
+    """The file, open for appending at a position; what is behind it is cut off."""
+
+    def __init__(self, path: Path, position: Position) -> None:
+        self.position = position
+        self._waiting: list[bytes] = []
+        self._flushed = time.monotonic()
+        self._file = open(path, "r+b" if path.exists() else "w+b", buffering=0)  # noqa: SIM115
+        self._file.truncate(position.bytes)
+
+    def add(self, record: Record) -> None:
+        """Append a line; lines go to the system twice a second and at each checkpoint."""
+        line = _line(record)
+        lines, size, crc32 = self.position
+        self.position = Position(lines + 1, size + len(line), zlib.crc32(line, crc32))
+        self._waiting.append(line)
+        now = time.monotonic()
+        if now - self._flushed >= _FLUSH_SECONDS:
+            self._flushed = now
+            self.flush()
+
+    def flush(self) -> None:
+        """Hand the waiting lines to the system."""
+        if not self._waiting:
+            return
+        text = b"".join(self._waiting)
+        self._file.seek(self.position.bytes - len(text))  # again from the start if it failed before
+        write_all(self._file, text)
+        self._waiting = []
+
+    def sync(self) -> None:
+        """Make every line survive a loss of power."""
+        self.flush()
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Close the file; what still waits for room is given up."""
+        self._file.close()
+
+
+def read_metrics(path: Path, position: Position) -> list[Record]:
+    """The lines up to a position.
+
+    Raises:
+        CheckpointError: When they are not there or not those that were written.
+    """
+    try:
+        with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            text = file.read(min(position.bytes, size))
+    except OSError as error:
+        raise CheckpointError(path, f"cannot be read: {error.strerror or error}.") from error
+    if len(text) < position.bytes:
+        raise CheckpointError(
+            path, f"is damaged: the checkpoint saw {position.bytes} bytes, but it has {len(text)}."
+        )
+    if zlib.crc32(text) != position.crc32:
+        raise CheckpointError(path, "is damaged: it is not what the checkpoint saw.")
+    try:
+        records = [_record(json.loads(line)) for line in text.splitlines()]
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise CheckpointError(path, f"is damaged: a line is not a step ({error}).") from error
+    if [record.info.step for record in records] != list(range(position.lines)):
+        raise CheckpointError(path, f"is damaged: it should have steps 0 … {position.lines - 1}.")
+    return records
+
+
+def _line(record: Record) -> bytes:
+    info = {
+        name: plain(value) if isinstance(value, float) else value
+        for name, value in record.info._asdict().items()
+    }
+    line = json.dumps({**info, "faults": dict(record.faults)}, allow_nan=False)
+    return f"{line}\n".encode()
+
+
+def faults_from(found: Any) -> dict[str, int]:
+    """Events by kind, checked."""
+    if not isinstance(found, dict):
+        raise TypeError("faults are not counts by kind")
+    return {kind: whole(count) for kind, count in cast(dict[str, Any], found).items()}
+
+
+def _record(found: Any) -> Record:
+    faults = faults_from(found.pop("faults"))
+    diverged = found.pop("diverged")
+    if not (diverged is None or isinstance(diverged, str)):
+        raise TypeError("`diverged` is neither null nor words")
+    values: dict[str, Any] = {
+        name: whole(value)
+        if name in _WHOLE
+        else None
+        if name in _MAYBE and value is None
+        else number(value)
+        for name, value in found.items()
+    }
+    return Record(StepInfo(**values, diverged=diverged), faults)

@@ -1,0 +1,71 @@
+"""``gensmooth resume FOLDER``: go on with a run whose objective has a name."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gensmooth.cli.common import (
+    EveryOption,
+    MLflowOption,
+    OutOption,
+    ProgressOption,
+    RayOption,
+    RetriesOption,
+    TensorBoardOption,
+    TimeoutOption,
+    WandBOption,
+    WorkersOption,
+    chosen_trackers,
+    finish,
+    ray_evaluator,
+)
+
+
+def resume(
+    folder: Annotated[
+        Path, typer.Argument(help="The folder that was given as --checkpoint.", show_default=False)
+    ],
+    objective: Annotated[
+        str | None,
+        typer.Option(help="module:function, if it is no longer where config.json says."),
+    ] = None,
+    budget: Annotated[
+        int | None, typer.Option("--budget", "-b", help="Evaluations in all, instead of before's.")
+    ] = None,
+    max_steps: Annotated[int | None, typer.Option(help="Steps in all.")] = None,
+    target: Annotated[float | None, typer.Option(help="Stop at this value.")] = None,
+    workers: WorkersOption = None,
+    ray: RayOption = None,
+    timeout: TimeoutOption = None,
+    retries: RetriesOption = None,
+    every: EveryOption = None,
+    progress: ProgressOption = None,
+    tensorboard: TensorBoardOption = None,
+    mlflow: MLflowOption = None,
+    wandb: WandBOption = None,
+    out: OutOption = None,
+) -> None:
+    """Go on with an interrupted run, or with one that has ended under larger limits.
+
+    The objective is the function that the folder's config.json names; it is imported and called,
+    so look there first if the folder is not yours.
+    """
+    import gensmooth as gs
+    from gensmooth.checkpoint import find_function
+
+    on_ray = ray is not None
+    result = gs.resume(
+        folder,
+        None if objective is None else find_function(objective),
+        budget=budget,
+        max_steps=max_steps,
+        target=target,
+        workers=ray_evaluator(ray, workers, timeout, retries) if on_ray else workers,
+        timeout=None if on_ray else timeout,
+        retries=None if on_ray else retries,
+        every=every,
+        progress=progress,
+        trackers=chosen_trackers(tensorboard, mlflow, wandb),
+    )
+    finish(result, out)

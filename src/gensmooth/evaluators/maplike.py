@@ -1,0 +1,155 @@
+"""Any map: ``concurrent.futures``, ``multiprocessing.Pool``, Dask, MPI.
+
+A map has no way to tell its workers something once a step, so each work item carries its point:
+d numbers an evaluation, where the other evaluators send a few bytes.
+"""
+
+import pickle
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple, cast, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gensmooth import streams
+from gensmooth.batch import Batch
+from gensmooth.evaluators.base import Evaluated
+from gensmooth.evaluators.errors import Failure, WorkerError
+from gensmooth.evaluators.faults import Ledger, Policy, Units, check_retries
+from gensmooth.evaluators.objective import Objective
+from gensmooth.evaluators.travel import pickled
+from gensmooth.search import RandomSearch, SearchState
+from gensmooth.streams import Purpose
+
+
+@final
+@dataclass(frozen=True)
+class MapLike:
+    """Evaluates by a map of your own: ``workers(function, items)`` gives the results in order.
+
+    There is no time-out: the map's workers are its own. All of a step's points are made here, so
+    this holds as many points as there are evaluations in a step.
+
+    Args:
+        workers: The map, such as ``executor.map`` or ``pool.map``.
+        retries: How often a failed evaluation is tried again, with the same seeds.
+    """
+
+    workers: Callable[..., Iterable[Any]]
+    retries: int = 0
+
+    def __post_init__(self) -> None:
+        if not callable(self.workers):
+            raise TypeError(f"`workers` must be a map-like callable, but is {self.workers!r}.")
+        check_retries(self.retries)
+
+    def session(
+        self, search: RandomSearch, objective: Objective
+    ) -> AbstractContextManager["MapLikeSession"]:
+        """See :class:`~gensmooth.evaluators.Evaluator`."""
+        policy = Policy(search, self.retries)
+        return nullcontext(MapLikeSession(self.workers, objective, policy))
+
+
+@final
+class MapLikeSession:
+    """See :class:`MapLike`."""
+
+    workers = 1  # as far as we know
+
+    def __init__(
+        self, map_: Callable[..., Iterable[Any]], objective: Objective, policy: Policy
+    ) -> None:
+        self._map = map_
+        self._objective = objective
+        self._call = _Call(objective)
+        self._policy = policy
+
+    def evaluate(self, state: SearchState, batch: Batch) -> Evaluated:  # noqa: ARG002
+        """See :class:`~gensmooth.evaluators.Session`."""
+        ledger = Ledger(self._policy, self._objective, batch)
+        todo: list[Units] = [(unit, unit + 1) for unit in range(ledger.units)]
+        while todo:
+            items = [_item(batch, *ledger.span(units)) for units in todo]
+            again: list[Units] = []
+            for units, found in zip(todo, self._results(items, batch), strict=True):
+                again += ledger.settle(units, *found)
+            todo = again
+        return ledger.evaluated()
+
+    def _results(self, items: "list[_Item]", batch: Batch) -> "list[_Found]":
+        try:
+            results = list(self._map(self._call, items))
+        except WorkerError:
+            raise
+        except Exception as error:
+            raise WorkerError(
+                f"The map given as `workers` raised {type(error).__name__}: {error}, in step "
+                f"{batch.step}.",
+                step=batch.step,
+            ) from error
+        if len(results) != len(items) or not all(isinstance(r, tuple) for r in results):
+            raise WorkerError(
+                "`workers` must be map-like, `workers(function, items)` giving the results in "
+                f"order, but it gave {len(results)} results of type "
+                f"{type(results[0]).__name__ if results else 'nothing'} for {len(items)} items.",
+                step=batch.step,
+            )
+        return cast("list[_Found]", results)
+
+
+_Found = tuple[NDArray[np.float64], list[Failure]]
+
+
+class _Item(NamedTuple):
+    """The points of one call of the objective, and where their noise comes from."""
+
+    points: NDArray[Any]
+    start: int
+    step: int
+    seed: int
+    samples: NDArray[np.int64] | None
+
+    @property
+    def dim(self) -> int:
+        return self.points[0].size
+
+    def point(self, index: int) -> NDArray[Any]:
+        return self.points[index - self.start]
+
+    def block(self, start: int, stop: int) -> NDArray[Any]:
+        return self.points[start - self.start : stop - self.start]
+
+    def rng(self, index: int) -> np.random.Generator:
+        assert self.samples is not None
+        sample = int(self.samples[index - self.start])
+        return streams.generator(self.seed, Purpose.SAMPLE, step=self.step, index=sample)
+
+
+def _item(batch: Batch, start: int, stop: int) -> _Item:
+    samples = None if batch.samples is None else batch.plan.sample[start:stop]
+    return _Item(batch.block(start, stop), start, batch.step, batch.seed, samples)
+
+
+@final
+class _Call:
+    """The objective on a work item; pickled by cloudpickle, unpickled once a process."""
+
+    def __init__(self, objective: Objective) -> None:
+        self._objective = objective
+
+    def __call__(self, item: _Item) -> _Found:
+        stop = item.start + len(item.points)
+        values, failures = self._objective.values(item, item.start, stop)
+        return values, [failure.to_travel() for failure in failures]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _call, (pickled(self._objective, "The objective"),)
+
+
+@lru_cache(maxsize=8)
+def _call(blob: bytes) -> _Call:
+    return _Call(pickle.loads(blob))

@@ -1,0 +1,86 @@
+"""Threads: for objectives that release the interpreter's lock (NumPy, C, waiting)."""
+
+from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import Lock
+from typing import final
+
+from gensmooth.batch import Batch
+from gensmooth.evaluators.base import Evaluated
+from gensmooth.evaluators.faults import Ledger, Policy, Queue, check_retries
+from gensmooth.evaluators.objective import Objective
+from gensmooth.search import RandomSearch, SearchState
+
+
+@final
+@dataclass(frozen=True)
+class Threads:
+    """Evaluates in threads of this process: nothing is copied or pickled.
+
+    A thread cannot be stopped from outside: there is no time-out, and after Ctrl-C or an error the
+    evaluations that are running are waited for.
+
+    Args:
+        num_workers: How many threads.
+        retries: How often a failed evaluation is tried again, with the same seeds.
+    """
+
+    num_workers: int
+    retries: int = 0
+
+    def __post_init__(self) -> None:
+        if self.num_workers < 1:
+            raise ValueError(f"`num_workers` must be at least 1, but is {self.num_workers}.")
+        check_retries(self.retries)
+
+    @contextmanager
+    def session(self, search: RandomSearch, objective: Objective) -> Generator["ThreadsSession"]:
+        """See :class:`~gensmooth.evaluators.Evaluator`."""
+        with ThreadPoolExecutor(self.num_workers, "gensmooth") as pool:
+            yield ThreadsSession(pool, self.num_workers, objective, Policy(search, self.retries))
+
+
+@final
+class ThreadsSession:
+    """See :class:`Threads`."""
+
+    def __init__(
+        self, pool: ThreadPoolExecutor, workers: int, objective: Objective, policy: Policy
+    ) -> None:
+        self.workers = workers
+        self._pool = pool
+        self._objective = objective
+        self._policy = policy
+
+    def evaluate(self, state: SearchState, batch: Batch) -> Evaluated:  # noqa: ARG002
+        """See :class:`~gensmooth.evaluators.Session`."""
+        ledger = Ledger(self._policy, self._objective, batch)
+        queue = Queue(ledger.units)
+        lock = Lock()
+
+        def drain() -> None:
+            while True:
+                with lock:
+                    units = queue.take(-(-queue.left // (4 * self.workers)))
+                if units is None:
+                    return
+                try:
+                    start, stop = ledger.span(units)
+                    found = self._objective.values(batch, start, stop, patient=self._policy.patient)
+                    with lock:
+                        queue.put(ledger.settle(units, *found))
+                except BaseException:
+                    with lock:
+                        queue.clear()  # the others finish what they are at
+                    raise
+
+        drains = [self._pool.submit(drain) for _ in range(min(self.workers, ledger.units))]
+        try:
+            for one in drains:
+                one.result()
+        finally:
+            with lock:
+                queue.clear()
+        return ledger.evaluated()

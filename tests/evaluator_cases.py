@@ -1,0 +1,173 @@
+"""What the tests of evaluators share: objectives that workers can import, searches, a loop."""
+
+import ctypes
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import gensmooth as gs
+from gensmooth.evaluators import Evaluated, Evaluator, Objective, Session
+
+DIM = 7
+
+
+def wavy(x: NDArray[Any], rng: np.random.Generator | None = None) -> float:
+    """Smooth, not symmetric, with noise when it is handed a generator."""
+    noise = 0.0 if rng is None else 0.1 * rng.standard_normal()
+    return float((np.cos(x) + 0.1 * (x - 0.3) ** 2).sum() + noise)
+
+
+def wavy_block(X: NDArray[Any], rngs: list[np.random.Generator] | None = None) -> NDArray[Any]:
+    noise = np.zeros(len(X)) if rngs is None else [0.1 * rng.standard_normal() for rng in rngs]
+    return (np.cos(X) + 0.1 * (X - 0.3) ** 2).reshape(len(X), -1).sum(axis=1) + noise
+
+
+def search_of(method: str = "bes", **options: Any) -> gs.RandomSearch:
+    arguments: dict[str, Any] = {
+        "directions": gs.method(method),
+        "num_directions": 4,
+        "spacing": 0.1,
+        "optimizer": gs.momentum(0.02),
+        **options,
+    }
+    return gs.RandomSearch(**arguments)
+
+
+@dataclass
+class Outcome:
+    x: NDArray[Any]
+    faults: Counter[str]
+    dropped: int
+    state: gs.SearchState
+
+
+def steps(
+    session: Session, search: gs.RandomSearch, number: int, *, x0: Any = None, state: Any = None
+) -> Outcome:
+    """Make some steps."""
+    start = np.linspace(-1, 1, DIM) if x0 is None else x0
+    state = search.init(start, seed=11) if state is None else state
+    faults: Counter[str] = Counter()
+    dropped = 0
+    for _ in range(number):
+        batch = search.ask(state)
+        evaluated = session.evaluate(state, batch)
+        faults.update(evaluated.faults)
+        state, info = search.tell(state, batch, evaluated.values)
+        dropped += info.dropped
+    return Outcome(state.x, faults, dropped, state)
+
+
+def run(
+    evaluator: Evaluator, search: gs.RandomSearch, fun: Any, number: int = 3, **options: Any
+) -> Outcome:
+    """Make some steps in a session of their own."""
+    vectorized = options.pop("vectorized", False)
+    objective = Objective(fun, search.samples is not None, vectorized)
+    with evaluator.session(search, objective) as session:
+        return steps(session, search, number, **options)
+
+
+class Shuffled:
+    """An evaluator whose results come in an order of their own."""
+
+    @contextmanager
+    def session(self, search: gs.RandomSearch, objective: Objective) -> Iterator["Shuffled"]:  # noqa: ARG002
+        self.objective = objective
+        self.rng = np.random.default_rng(5)
+        yield self
+
+    workers = 1
+
+    def evaluate(self, state: gs.SearchState, batch: Any) -> Evaluated:  # noqa: ARG002
+        values = np.empty(len(batch))
+        rows = self.objective.block_rows(batch.dim)
+        for start in self.rng.permutation(np.arange(0, len(batch), rows)):
+            stop = min(start + rows, len(batch))
+            values[start:stop], _ = self.objective.values(batch, int(start), stop)
+        return Evaluated(values, {})
+
+
+@dataclass
+class Fails:
+    """Like ``wavy``, but fails at one point; with a ``marker``, only the first time."""
+
+    how: str
+    at: NDArray[Any]
+    marker: Path | None = None
+
+    def __call__(self, x: NDArray[Any]) -> float:
+        if not np.array_equal(x, self.at) or not self._first():
+            return wavy(x)
+        return FAILURES[self.how]()
+
+    def _first(self) -> bool:
+        if self.marker is None:
+            return True
+        try:
+            os.close(os.open(self.marker, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return False
+        return True
+
+
+def _raise() -> float:
+    return 1 / 0
+
+
+def _hang_in_c() -> float:
+    ctypes.PyDLL(None).sleep(1000)  # holds the interpreter's lock: no Python code can stop it
+    return 0.0
+
+
+def _hang_in_child() -> float:
+    import subprocess
+
+    subprocess.run(["sleep", "1000"], check=True)
+    return 0.0
+
+
+def _be_killed() -> float:
+    os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(10)
+    return 0.0
+
+
+FAILURES: dict[str, Any] = {
+    "exception": _raise,
+    "exit": lambda: os._exit(3),
+    "non-finite": lambda: float("nan"),
+    "infinite": lambda: float("inf"),
+    "timeout": _hang_in_c,
+    "child": _hang_in_child,
+    "died": _be_killed,
+}
+
+
+class NeverArrives:
+    """Pickles, but cannot be unpickled."""
+
+    def __call__(self, x: NDArray[Any]) -> float:
+        return wavy(x)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _explode, ()
+
+
+def _explode() -> None:
+    raise RuntimeError("this does not travel well")
+
+
+def spread_sleep(x: NDArray[Any]) -> float:
+    """Takes 0.1 to 2 ms, so that results come in any order."""
+    time.sleep(1e-4 * (1 + 19 * (abs(float(x[0])) * 1e6 % 1.0)))
+    return wavy(x)

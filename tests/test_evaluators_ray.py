@@ -1,0 +1,214 @@
+"""Ray: a real cluster on this machine, whose nodes and actors are really killed."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gensmooth as gs
+from evaluator_cases import (
+    DIM,
+    Fails,
+    NeverArrives,
+    run,
+    search_of,
+    spread_sleep,
+    steps,
+    wavy,
+    wavy_block,
+)
+from gensmooth.evaluators import EvaluationError, Objective, Ray, Serial, WorkerError
+
+ray: Any = pytest.importorskip("ray", reason="Ray is not installed: pip install 'gensmooth[ray]'")
+pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own, of unclosed files and sockets
+
+TIMEOUT = 1.5
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    # Others on this machine may use its memory up; Ray would kill our actors for it.
+    os.environ["RAY_memory_monitor_refresh_ms"] = "0"  # noqa: SIM112
+    from ray.cluster_utils import Cluster
+
+    started = Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 4, "include_dashboard": False}
+    )
+    ray.init(address=started.address, logging_level="ERROR", log_to_driver=False)
+    yield started
+    ray.shutdown()
+    started.shutdown()
+
+
+@pytest.fixture(scope="module")
+def three(cluster: Any) -> Iterator[Ray]:  # noqa: ARG001
+    with Ray(num_workers=3, start_timeout=60) as actors:
+        yield actors
+
+
+@pytest.fixture
+def pool(three: Ray) -> Ray:
+    three.retries = 0
+    return three
+
+
+@pytest.mark.parametrize("method", gs.METHODS)
+def test_bit_identical_with_three(pool: Ray, method: str) -> None:
+    for estimator, samples in product(
+        [gs.OnePoint("others"), gs.ForwardDifference(), gs.Antithetic()],
+        [None, "shared", "paired", "independent"],
+    ):
+        number = 1 if samples is None else 2
+        search = search_of(method, estimator=estimator, samples=samples, num_samples=number)
+        count = 12 if method == "guided-es" else 2
+        expected = run(Serial(), search, wavy, count)
+        found = run(pool, search, wavy, count)
+        assert found.x.tobytes() == expected.x.tobytes(), (estimator, samples)
+        assert not found.faults
+
+
+def test_bit_identical_with_one(cluster: Any) -> None:
+    searches = [search_of(method) for method in gs.METHODS]
+    with Ray(cluster.address, num_workers=1) as one:
+        for search in searches:
+            expected = run(Serial(), search, wavy)
+            assert run(one, search, wavy).x.tobytes() == expected.x.tobytes()
+
+
+def test_vectorized_and_any_order(pool: Ray) -> None:
+    search = search_of(num_directions=20)
+    expected = run(Serial(), search, wavy_block, vectorized=3)
+    assert run(pool, search, wavy_block, vectorized=3).x.tobytes() == expected.x.tobytes()
+    found = run(pool, search, spread_sleep)
+    assert found.x.tobytes() == run(Serial(), search, wavy).x.tobytes()
+
+
+def point(search: gs.RandomSearch, step: int, index: int) -> Any:
+    state = search.init(np.linspace(-1, 1, DIM), seed=11)
+    with Serial().session(search, Objective(wavy)) as session:
+        state = steps(session, search, step).state if step else state
+    return search.ask(state).point(index)
+
+
+@pytest.mark.parametrize("how", ["exception", "non-finite", "timeout", "died"])
+def test_faults(how: str, cluster: Any, tmp_path: Path) -> None:  # noqa: ARG001
+    """Raise, drop and retry, and the actors go on afterwards."""
+    timeout = TIMEOUT if how == "timeout" else None
+    search = search_of("gs", estimator=gs.Antithetic())
+    dropping = search_of("gs", estimator=gs.Antithetic(), on_failure="drop")
+    bad = point(search, 1, 3)
+    with Ray(num_workers=2, timeout=timeout) as actors:
+        expected_error = ValueError if how == "non-finite" else EvaluationError
+        with pytest.raises(expected_error, match=r"evaluation 3 of 8 in step 1 \(−direction 1\)"):
+            run(actors, search, Fails(how, bad))
+        dropped = run(actors, dropping, Fails(how, bad), 2)
+        assert dropped.dropped == 1
+        # Ray cannot tell which of several evaluations took an actor down: it is asked again.
+        assert dropped.faults in ({how: 1}, {"died": 2})
+        actors.retries = 2
+        found = run(actors, search, Fails(how, bad, tmp_path / "failed"))
+        assert found.faults == {how: 1}
+        assert found.x.tobytes() == run(Serial(), search, wavy).x.tobytes()
+
+
+def test_traceback_of_an_actor(pool: Ray) -> None:
+    search = search_of()
+    with pytest.raises(EvaluationError, match="ZeroDivisionError") as e:
+        run(pool, search, Fails("exception", point(search, 0, 2)))
+    assert "return 1 / 0" in e.value.traceback
+
+
+def test_objective_that_does_not_arrive(pool: Ray) -> None:
+    with pytest.raises(WorkerError, match="this does not travel well"):
+        run(pool, search_of(), NeverArrives())
+    run(pool, search_of(), wavy)
+
+
+def test_actors_that_find_no_room(cluster: Any) -> None:  # noqa: ARG001
+    greedy = Ray(num_workers=1, actor_options={"num_cpus": 100}, start_timeout=1)
+    with pytest.raises(WorkerError, match=r"No worker has started within 1 s\. The cluster has"):
+        run(greedy, search_of(), wavy)
+
+
+def slow(x: Any) -> float:
+    time.sleep(0.01)
+    return wavy(x)
+
+
+def test_an_actor_is_killed(pool: Ray, tmp_path: Path) -> None:
+    """Guided ES, so that the new actor must be sent the whole history."""
+    pids = tmp_path / "pids"
+    pids.mkdir()
+
+    def tell_pid(x: Any) -> float:
+        (pids / str(os.getpid())).touch()
+        return slow(x)
+
+    search = search_of("guided-es")
+    expected = run(Serial(), search, wavy, 16)
+    pool.retries = 3
+    with pool.session(search, Objective(tell_pid)) as session:
+        early = steps(session, search, 12)
+        victim = int(min(os.listdir(pids)))
+        killer = threading.Timer(0.02, os.kill, (victim, signal.SIGKILL))
+        killer.start()
+        late = steps(session, search, 4, state=early.state)
+        killer.join()
+    assert late.x.tobytes() == expected.x.tobytes()
+    assert early.faults + late.faults == {"died": 1}
+
+
+def test_a_node_is_lost(cluster: Any) -> None:
+    nodes = [cluster.add_node(num_cpus=1, resources={"far": 1}) for _ in range(2)]
+    cluster.wait_for_nodes()
+    search = search_of("guided-es", num_directions=10)
+    options = {"num_cpus": 0, "resources": {"far": 1}}  # so that each node has one
+    with (
+        Ray(num_workers=2, retries=3, actor_options=options) as actors,
+        actors.session(search, Objective(slow)) as session,
+    ):
+        early = steps(session, search, 12)
+        while session.workers < 2:
+            early = steps(session, search, 1, state=early.state)
+        lost = {"allow_graceful": False}
+        killer = threading.Timer(0.03, cluster.remove_node, nodes[:1], lost)
+        killer.start()
+        late = steps(session, search, 1, state=early.state)
+        while session.workers == 2:
+            late = steps(session, search, 1, state=late.state)
+        killer.join()
+        assert late.faults == {"died": 1}
+        late = steps(session, search, 2, state=late.state)
+        assert session.workers == 1
+    cluster.remove_node(nodes[1])
+    expected = run(Serial(), search, wavy, late.state.step)
+    assert late.x.tobytes() == expected.x.tobytes()
+
+
+def test_the_example_of_the_docs(tmp_path: Path) -> None:
+    """A local Ray is started for it, and stopped afterwards."""
+    from test_evaluators_docs import BLOCKS
+
+    script = next(code for name, code in BLOCKS if not name)
+    script += next(code for name, code in BLOCKS if name == "ray")
+    script += "import ray\nprint(res.nfev > 190, ray.is_initialized())"
+    (tmp_path / "example.py").write_text(script)
+    environment = {k: v for k, v in os.environ.items() if k != "RAY_ADDRESS"}
+    found = subprocess.run(
+        [sys.executable, "example.py"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=environment,
+        cwd=tmp_path,
+    )
+    assert found.stdout.splitlines()[-1:] == ["True False"], found.stderr
