@@ -31,10 +31,6 @@ def load() -> Any:
 
 def physics(model: Any, data: Any) -> Physics:
     """The addresses for an ``MjModel`` and an ``MjData``; both must be kept alive."""
-
-    def address(name: str) -> int:
-        return ctypes.cast(getattr(_library(), name), ctypes.c_void_p).value or 0
-
     kinds = [int(getattr(load().mjtWarning, name)) for name in _BAD]
     return Physics(
         model=int(model._address),
@@ -45,6 +41,11 @@ def physics(model: Any, data: Any) -> Physics:
         forces=address("mj_rnePostConstraint"),
         warnings=data.warning.number[min(kinds) : max(kinds) + 1],
     )
+
+
+def address(name: str) -> int:
+    """The address of a function of MuJoCo."""
+    return ctypes.cast(getattr(_library(), name), ctypes.c_void_p).value or 0
 
 
 @cache
