@@ -15,7 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 import gensmooth as gs
+from gensmooth.batch import Batch
+from gensmooth.estimators import Plan
 from gensmooth.evaluators import Evaluated, Evaluator, Objective, Session
+from gensmooth.streams import Purpose
 
 DIM = 7
 
@@ -29,6 +32,49 @@ def wavy(x: NDArray[Any], rng: np.random.Generator | None = None) -> float:
 def wavy_block(X: NDArray[Any], rngs: list[np.random.Generator] | None = None) -> NDArray[Any]:
     noise = np.zeros(len(X)) if rngs is None else [0.1 * rng.standard_normal() for rng in rngs]
     return (np.cos(X) + 0.1 * (X - 0.3) ** 2).reshape(len(X), -1).sum(axis=1) + noise
+
+
+def with_extras(
+    x: NDArray[Any], rng: np.random.Generator, context: NDArray[np.float64]
+) -> list[float]:
+    """A value that depends on the context, and two more numbers."""
+    noise = rng.standard_normal()
+    return [wavy(x - context[1]) + context[0] * noise, noise, float(x[0])]
+
+
+def with_extras_block(
+    X: NDArray[Any], rngs: list[np.random.Generator], context: NDArray[np.float64]
+) -> NDArray[Any]:
+    return np.array([with_extras(x, rng, context) for x, rng in zip(X, rngs, strict=True)])
+
+
+def check_context_and_extras(evaluator: Evaluator) -> None:
+    """What goes out beside the point and comes back beside the value, in training and in tests."""
+    search = search_of(samples="independent")
+    for fun, vectorized in [(with_extras, False), (with_extras_block, 3)]:
+        objective = Objective(fun, sampled=True, vectorized=vectorized, extras=2)
+        state = search.init(np.ones(DIM), seed=3)
+        with evaluator.session(search, objective) as session:
+            for step in range(4):
+                batch = search.ask(state).given(np.array([0.5, step]))
+                found = session.evaluate(state, batch)
+                points, noise = batch.block(0, len(batch)), _first_normals(batch)
+                assert found.extras is not None
+                assert (found.extras == np.stack([noise, points[:, 0]], axis=1)).all()
+                expected = [wavy(x - step) + 0.5 * n for x, n in zip(points, noise, strict=True)]
+                assert (found.values == expected).all()
+                n = 5  # more values at the same x, with noise that is never that of training
+                zeros = np.zeros(n, np.int64)
+                test = batch.planned(Plan(zeros, zeros, np.arange(n)), Purpose.TEST)
+                tested = session.evaluate(state, test)
+                assert tested.extras is not None
+                assert (tested.extras[:, 0] == _first_normals(test)).all()
+                assert not set(tested.extras[:, 0]) & set(noise)
+                state, _ = search.tell(state, batch, found.values)
+
+
+def _first_normals(batch: Batch) -> NDArray[np.float64]:
+    return np.array([rng.standard_normal() for rng in batch.rngs()])
 
 
 def search_of(method: str = "bes", **options: Any) -> gs.RandomSearch:
@@ -89,11 +135,13 @@ class Shuffled:
     workers = 1
 
     def evaluate(self, state: gs.SearchState, batch: Any) -> Evaluated:  # noqa: ARG002
-        values = np.empty(len(batch))
+        values = self.objective.blank(len(batch))
         rows = self.objective.block_rows(batch.dim)
         for start in self.rng.permutation(np.arange(0, len(batch), rows)):
             stop = min(start + rows, len(batch))
             values[start:stop], _ = self.objective.values(batch, int(start), stop)
+        if values.ndim > 1:
+            return Evaluated(values[:, 0], {}, values[:, 1:])
         return Evaluated(values, {})
 
 

@@ -10,7 +10,16 @@ import numpy as np
 import pytest
 
 import gensmooth as gs
-from evaluator_cases import Outcome, Shuffled, run, search_of, spread_sleep, wavy, wavy_block
+from evaluator_cases import (
+    Outcome,
+    Shuffled,
+    check_context_and_extras,
+    run,
+    search_of,
+    spread_sleep,
+    wavy,
+    wavy_block,
+)
 from gensmooth.evaluators import Evaluator, MapLike, Processes, Serial, Threads
 
 ESTIMATORS = [gs.OnePoint("others"), gs.ForwardDifference(), gs.Antithetic()]
@@ -138,3 +147,25 @@ def test_part_of_a_batch(evaluator: Evaluator) -> None:
         expected = session.evaluate(state, batch).values
     with evaluator.session(search, Objective(wavy, sampled=True)) as session:
         assert session.evaluate(state, batch).values.tobytes() == expected.tobytes()
+
+
+def test_context_and_extras(evaluator: Evaluator) -> None:
+    check_context_and_extras(evaluator)
+
+
+def test_context_and_extras_here() -> None:
+    check_context_and_extras(Serial())
+
+
+@pytest.mark.parametrize(("found", "vectorized"), [(1.0, False), ([1.0, 2.0], False), (None, True)])
+def test_extras_that_are_not_there(found: Any, vectorized: bool) -> None:
+    from gensmooth.evaluators import EvaluationError, Objective
+
+    search = search_of()
+    state = search.init(np.ones(5), seed=3)
+    objective = Objective(lambda _: np.ones(4) if vectorized else found, False, vectorized, 2)
+    with (
+        Serial().session(search, objective) as session,
+        pytest.raises(EvaluationError, match=r"must return (3 numbers|5 rows of 3 numbers)"),
+    ):
+        session.evaluate(state, search.ask(state))

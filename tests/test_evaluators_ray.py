@@ -19,6 +19,7 @@ from evaluator_cases import (
     DIM,
     Fails,
     NeverArrives,
+    check_context_and_extras,
     run,
     search_of,
     spread_sleep,
@@ -59,6 +60,10 @@ def three(cluster: Any) -> Iterator[Ray]:  # noqa: ARG001
 def pool(three: Ray) -> Ray:
     three.retries = 0
     return three
+
+
+def test_context_and_extras(pool: Ray) -> None:
+    check_context_and_extras(pool)
 
 
 @pytest.mark.parametrize("method", gs.METHODS)

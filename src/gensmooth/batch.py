@@ -32,7 +32,9 @@ class Batch:
         "_spacing",
         "_spacings",
         "_x",
+        "context",
         "draw",
+        "purpose",
         "samples",
         "seed",
         "step",
@@ -49,6 +51,8 @@ class Batch:
         spacings: NDArray[np.float64],
         samples: Samples | None,
         bounds: Bounds | None,
+        purpose: Purpose = Purpose.SAMPLE,
+        context: NDArray[np.float64] | None = None,
     ) -> None:
         self._x = x
         self._plan = plan
@@ -59,6 +63,8 @@ class Batch:
         self.seed = seed
         self.draw = draw
         self.samples: Samples | None = samples
+        self.purpose = purpose  # of the evaluations' noise
+        self.context = context  # numbers that the objective is handed beside each point
 
     def __len__(self) -> int:
         return len(self._spacings)
@@ -114,10 +120,29 @@ class Batch:
 
     def head(self, count: int) -> "Batch":
         """The first evaluations of this batch, as a batch."""
-        return self.planned(Plan(*(part[:count] for part in self._plan.arrays)))
+        plan = Plan(*(part[:count] for part in self._plan.arrays))
+        return self._changed(plan, self.purpose, self.context)
 
-    def planned(self, plan: Plan) -> "Batch":
-        """Other evaluations around the same x, along the same directions."""
+    def planned(self, plan: Plan, purpose: Purpose = Purpose.SAMPLE) -> "Batch":
+        """Other evaluations around the same x, along the same directions.
+
+        Args:
+            plan: Which evaluations.
+            purpose: What their noise is for: that of tests is never that of a search's samples.
+        """
+        return self._changed(plan, purpose, self.context)
+
+    def given(self, context: NDArray[np.float64]) -> "Batch":
+        """The same evaluations by an objective that is also handed ``context``.
+
+        For an objective that depends on more than the point: numbers that are the same for all
+        evaluations of a step. They are sent to each worker once a step.
+        """
+        return self._changed(self._plan, self.purpose, context)
+
+    def _changed(
+        self, plan: Plan, purpose: Purpose, context: NDArray[np.float64] | None
+    ) -> "Batch":
         return Batch(
             self._x,
             self.step,
@@ -128,6 +153,8 @@ class Batch:
             np.multiply(self._spacing, plan.side, dtype=np.float64),
             self.samples,
             self._bounds,
+            purpose,
+            context,
         )
 
     def shaped(self, vector: Array) -> Array:
@@ -143,7 +170,7 @@ class Batch:
         if self.samples is None:
             raise ValueError("There are no samples: the search was made without `samples=`.")
         sample = int(self._plan.sample[index])
-        return streams.generator(self.seed, Purpose.SAMPLE, step=self.step, index=sample)
+        return streams.generator(self.seed, self.purpose, step=self.step, index=sample)
 
     def rngs(self) -> Iterator[np.random.Generator]:
         """The generator of each evaluation, in order."""

@@ -22,10 +22,12 @@ class Evaluated(NamedTuple):
     Attributes:
         values: In the order of the batch; NaN for an evaluation that failed and was let go.
         faults: How many events of each kind there were, such as ``{"exception": 2, "timeout": 1}``.
+        extras: What an objective with ``extras`` returned beside its values, a row an evaluation.
     """
 
     values: NDArray[np.float64]
     faults: Mapping[str, int]
+    extras: NDArray[np.float64] | None = None
 
 
 class Session(Protocol):

@@ -57,7 +57,7 @@ class Ledger:
         self.open = self.units
         self._policy = policy
         self._batch = batch
-        self._values = np.full(len(batch), np.nan)
+        self._values = objective.blank(len(batch))
         self._faults: Counter[str] = Counter()
         self._failed: Counter[int] = Counter()  # failures of each unit
 
@@ -71,12 +71,13 @@ class Ledger:
         """Enter the values of some units; the units to do again."""
         start, stop = self.span(units)
         self._values[start:stop] = values
+        values = values if values.ndim == 1 else values[:, 0]
         if not failures and np.isfinite(values).all():
             self.open -= units[1] - units[0]
             return []
         bad = {failure.index // self.rows: (failure, 1) for failure in failures}
         for index in (np.flatnonzero(~np.isfinite(values)) + start).tolist():
-            what = f"The objective returned {self._values[index]}"
+            what = f"The objective returned {values[index - start]}"
             failure, count = bad.get(index // self.rows, (Failure(index, "non-finite", what), 0))
             if failure.kind == "non-finite":
                 bad[index // self.rows] = failure, count + 1
@@ -109,7 +110,10 @@ class Ledger:
 
     def evaluated(self) -> Evaluated:
         """What came of it."""
-        return Evaluated(self._values, dict(self._faults))
+        found = self._values
+        if found.ndim == 1:
+            return Evaluated(found, dict(self._faults))
+        return Evaluated(found[:, 0].copy(), dict(self._faults), found[:, 1:])
 
 
 @final

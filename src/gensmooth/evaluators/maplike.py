@@ -112,6 +112,8 @@ class _Item(NamedTuple):
     step: int
     seed: int
     samples: NDArray[np.int64] | None
+    purpose: Purpose
+    context: NDArray[np.float64] | None
 
     @property
     def dim(self) -> int:
@@ -126,12 +128,20 @@ class _Item(NamedTuple):
     def rng(self, index: int) -> np.random.Generator:
         assert self.samples is not None
         sample = int(self.samples[index - self.start])
-        return streams.generator(self.seed, Purpose.SAMPLE, step=self.step, index=sample)
+        return streams.generator(self.seed, self.purpose, step=self.step, index=sample)
 
 
 def _item(batch: Batch, start: int, stop: int) -> _Item:
     samples = None if batch.samples is None else batch.plan.sample[start:stop]
-    return _Item(batch.block(start, stop), start, batch.step, batch.seed, samples)
+    return _Item(
+        batch.block(start, stop),
+        start,
+        batch.step,
+        batch.seed,
+        samples,
+        batch.purpose,
+        batch.context,
+    )
 
 
 @final

@@ -38,6 +38,11 @@ class Points(Protocol):
         """The generator of one evaluation."""
         ...
 
+    @property
+    def context(self) -> NDArray[np.float64] | None:
+        """What the objective is handed beside each point, if anything."""
+        ...
+
 
 @final
 @dataclass(frozen=True)
@@ -49,11 +54,15 @@ class Objective:
             ``fun(X, rngs)`` on points stacked along a first axis.
         sampled: Whether it takes a generator.
         vectorized: Whether it takes blocks of points; a number is how many points a block has.
+        extras: How many more numbers it returns for each point, after the value.
+
+    For a batch with a context (:meth:`gensmooth.batch.Batch.given`) that is a last argument.
     """
 
     fun: Callable[..., Any]
     sampled: bool = False
     vectorized: bool | int = False
+    extras: int = 0
 
     def __post_init__(self) -> None:
         if not callable(self.fun):
@@ -63,6 +72,11 @@ class Objective:
                 "`vectorized` must be True, False or the number of points in a block, but is "
                 f"{self.vectorized}."
             )
+
+    def blank(self, evaluations: int) -> NDArray[np.float64]:
+        """Room for the numbers of some evaluations: the values, or rows that begin with them."""
+        shape = (evaluations, 1 + self.extras) if self.extras else evaluations
+        return np.full(shape, np.nan)
 
     def block_rows(self, dim: int) -> int:
         """How many points are evaluated by one call; never depends on the workers."""
@@ -79,7 +93,7 @@ class Objective:
         values, failures = self.values(batch, index, index + 1)
         if failures:
             raise failures[0].error(batch)
-        return float(values[0])
+        return float(values.flat[0])
 
     def values(
         self,
@@ -99,7 +113,7 @@ class Objective:
             begin: Called before each call of the objective, with the evaluation's index.
             patient: Go on after a failure.
         """
-        values = np.full(stop - start, np.nan)
+        values = self.blank(stop - start)
         failures: list[Failure] = []
         if self.vectorized:
             rows = self.block_rows(batch.dim)
@@ -114,19 +128,20 @@ class Objective:
                     break
             return values, failures
         fun, sampled = self.fun, self.sampled
+        context = () if batch.context is None else (batch.context,)
         for index, point in enumerate(_points(batch, start, stop), start):
             rng = batch.rng(index) if sampled else None
             if begin is not None:
                 begin(index)
             try:
-                value = fun(point, rng) if sampled else fun(point)
+                value = fun(point, rng, *context) if sampled else fun(point, *context)
             except (Exception, SystemExit) as error:
                 failures.append(_raised(index, error))
                 if not patient:
                     break
                 continue
-            if not isinstance(value, float):  # float64 is a float: the common case
-                value = _number(index, value)
+            if not isinstance(value, float) or self.extras:  # float64 is a float: the common case
+                value = self._row(index, value) if self.extras else _number(index, value)
                 if isinstance(value, Failure):
                     failures.append(value)
                     break
@@ -140,8 +155,9 @@ class Objective:
         rngs = [batch.rng(i) for i in range(start, stop)] if self.sampled else None
         if begin is not None:
             begin(start)
+        context = () if batch.context is None else (batch.context,)
         try:
-            found = self.fun(points, rngs) if self.sampled else self.fun(points)
+            found = self.fun(points, *([rngs] if self.sampled else []), *context)
         except (Exception, SystemExit) as error:
             return _raised(start, error)
         try:
@@ -151,13 +167,31 @@ class Objective:
         except (TypeError, ValueError):
             what = f"The objective must return numbers, but returned {_show(found)}"
             return Failure(start, "return", what)
-        if values.shape != (stop - start,):
+        expected = (stop - start, 1 + self.extras) if self.extras else (stop - start,)
+        if values.shape != expected:
+            each = f"rows of {1 + self.extras} numbers" if self.extras else "values"
             what = (
-                f"The objective is vectorised and must return {stop - start} values for "
+                f"The objective is vectorised and must return {stop - start} {each} for "
                 f"{stop - start} points, but returned an array of shape {values.shape}"
             )
             return Failure(start, "return", what)
         return values
+
+    def _row(self, index: int, found: Any) -> NDArray[np.float64] | Failure:
+        """A value and its extras, or words for what came instead."""
+        try:
+            if np.iscomplexobj(found):
+                raise TypeError
+            row = np.asarray(found, np.float64)
+        except (TypeError, ValueError):
+            row = None
+        if row is not None and row.shape == (1 + self.extras,):
+            return row
+        what = (
+            f"The objective must return {1 + self.extras} numbers, a value and extras="
+            f"{self.extras} more, but returned {_show(found)}"
+        )
+        return Failure(index, "return", what)
 
 
 def _points(batch: Points, start: int, stop: int) -> Iterator[Array]:

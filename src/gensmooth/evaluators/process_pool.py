@@ -187,8 +187,12 @@ class ProcessPool(Crew[ProcessMember]):
         elif news is not None:
             kind = wire.ESTIMATE
         plan = b"" if step.plan is None else np.stack(step.plan.arrays).tobytes()
-        told = wire.TELLING.pack(step.number, step.seed, kind, self._state_size)
-        self._send(member, wire.TELL, told + plan)
+        planned = 0 if step.plan is None else len(step.plan)
+        context = b"" if step.context is None else step.context.tobytes()
+        told = wire.TELLING.pack(
+            step.number, step.seed, kind, self._state_size, step.purpose, planned
+        )
+        self._send(member, wire.TELL, told + plan + context)
         return kind != wire.NOTHING
 
     def assign(self, member: ProcessMember, start: int, stop: int) -> None:
@@ -217,10 +221,12 @@ class ProcessPool(Crew[ProcessMember]):
 
     def _event(self, member: ProcessMember, code: bytes, payload: bytes) -> Event | None:
         if code == wire.VALUES:
-            _, seconds, count = wire.RESULT.unpack_from(payload)
+            _, seconds, rows, columns = wire.RESULT.unpack_from(payload)
             values: NDArray[np.float64] = np.frombuffer(
-                payload, np.float64, count, wire.RESULT.size
+                payload, np.float64, rows * (columns or 1), wire.RESULT.size
             )
+            if columns:
+                values = values.reshape(rows, columns)
             rest = payload[wire.RESULT.size + values.nbytes :]
             failures = [Failure(**entry) for entry in json.loads(rest)] if rest else []
             return Report(values, failures, seconds)

@@ -17,6 +17,7 @@ from gensmooth.estimators import Plan
 from gensmooth.evaluators.board import Board, read
 from gensmooth.evaluators.channel import Channel
 from gensmooth.evaluators.travel import Site, Step
+from gensmooth.streams import Purpose
 
 # From the parent.
 OPEN, CLOSE, LAYOUT, TELL, EVALUATE = b"O", b"C", b"L", b"T", b"E"
@@ -25,10 +26,11 @@ HELLO, READY, REFUSED, TOLD, VALUES = b"h", b"r", b"x", b"t", b"v"
 
 SESSION = struct.Struct("<q")
 OPENING = struct.Struct("<qqq")  # the session's number, where its luggage begins, its size
-TELLING = struct.Struct("<qQBq")  # step, seed, what comes with it, its size; perhaps a plan
+# Step, seed, what comes with it, its size, the purpose, evaluations planned; a plan, a context.
+TELLING = struct.Struct("<qQBqBq")
 NOTHING, ESTIMATE, WHOLE = range(3)
 ASSIGNMENT = struct.Struct("<qqq")  # its number, start, stop
-RESULT = struct.Struct("<qdq")  # the assignment's number, seconds, values; then perhaps failures
+RESULT = struct.Struct("<qdqq")  # the assignment's number, seconds, rows, columns; failures
 
 
 def main(
@@ -109,24 +111,30 @@ class _Worker:
 
     def tell(self, payload: bytes) -> None:
         assert self.site is not None
-        number, seed, news, length = TELLING.unpack_from(payload)
-        plan = None
-        if len(payload) > TELLING.size:
-            plan = Plan(*np.frombuffer(payload, np.int64, offset=TELLING.size).reshape(3, -1))
+        number, seed, news, length, purpose, planned = TELLING.unpack_from(payload)
+        plan = context = None
+        if planned:
+            plan = Plan(
+                *np.frombuffer(payload, np.int64, 3 * planned, TELLING.size).reshape(3, planned)
+            )
+        if len(payload) > (used := TELLING.size + 3 * 8 * planned):
+            context = np.frombuffer(payload, np.float64, offset=used)
         size = int(np.prod(self.shape))
         x = self.board.x(self.dtype, size).reshape(self.shape)
         estimate = self.board.estimate(self.dtype, size).copy() if news == ESTIMATE else None
         whole = pickle.loads(read(self.state, 0, length)) if news == WHOLE else None
         if news != NOTHING:  # we have our copies; the parent may go on
             self.channel.send(TOLD)
-        self.site.step(Step(number, seed, plan), x, estimate=estimate, directions=whole)
+        step = Step(number, seed, plan, Purpose(purpose), context)
+        self.site.step(step, x, estimate=estimate, directions=whole)
 
     def evaluate(self, number: int, start: int, stop: int) -> None:
         assert self.site is not None
         self.board.receive(self.slot, number)
         report = self.site.evaluate(start, stop, self.begin)
         self.board.begin(self.slot, -1, 0.0)
-        found = RESULT.pack(number, report.seconds, stop - start) + report.values.tobytes()
+        columns = report.values.shape[1] if report.values.ndim > 1 else 0
+        found = RESULT.pack(number, report.seconds, stop - start, columns) + report.values.tobytes()
         if report.failures:
             found += json.dumps([asdict(failure) for failure in report.failures]).encode()
         self.channel.send(VALUES, found)

@@ -37,6 +37,8 @@ class RayWorker:
         """Begin a step."""
         assert self._site is not None
         self._turn = None
+        if step.context is not None:
+            step = step._replace(context=np.array(step.context))
         # Copies: arrays in Ray's store are read-only, for which Numba would compile anew.
         found = None if estimate is None else np.array(estimate)
         state = None if whole is None else {name: np.array(a) for name, a in whole.items()}

@@ -19,6 +19,7 @@ from gensmooth.evaluators.errors import Failure, WorkerError
 from gensmooth.evaluators.objective import Objective
 from gensmooth.optimizers import Optimizer
 from gensmooth.search import RandomSearch, SearchState
+from gensmooth.streams import Purpose
 
 Array = NDArray[Any]
 
@@ -56,15 +57,19 @@ class Step(NamedTuple):
         number: The step's number.
         seed: The run's seed.
         plan: The evaluations, where they are not those that the search itself plans.
+        purpose: What their noise is for.
+        context: What the objective is handed beside each point.
     """
 
     number: int
     seed: int
     plan: Plan | None
+    purpose: Purpose = Purpose.SAMPLE
+    context: NDArray[np.float64] | None = None
 
 
 class Report(NamedTuple):
-    """What comes back: values, failures, and the seconds it took."""
+    """What comes back: values (or rows, of an objective with extras), failures, seconds."""
 
     values: NDArray[np.float64]
     failures: list[Failure]
@@ -104,7 +109,9 @@ class Site:
             self._directions = family.update(self._directions, estimate)
         state = SearchState(x, step.number, 0, step.seed, None, self._directions)
         batch = self._search.ask(state)
-        self._batch = batch if step.plan is None else batch.planned(step.plan)
+        if step.plan is not None or step.purpose != batch.purpose:
+            batch = batch.planned(step.plan or batch.plan, step.purpose)
+        self._batch = batch if step.context is None else batch.given(step.context)
 
     def warm_up(self) -> None:
         """Make a point, which loads the kernels."""
@@ -145,7 +152,8 @@ class Itinerary:
         own = self._search.plan
         plan = batch.plan
         same = plan is own or all(map(np.array_equal, plan, own))
-        return Step(batch.step, batch.seed, None if same else plan)
+        kept = None if same else plan
+        return Step(batch.step, batch.seed, kept, batch.purpose, batch.context)
 
     @property
     def stateful(self) -> bool:
