@@ -25,8 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from gensmooth.rl.environments import acting, native
-from gensmooth.rl.environments.acting import accumulate, act
+from gensmooth.rl.environments.acting import accumulate, act, all_finite, copy
 from gensmooth.rl.environments.native import call, take
 
 
@@ -74,41 +73,33 @@ Function = Callable[..., Any]
 @cache
 def compiled(begin: Function, observe: Function, step: Function) -> Any:
     """The loop for an environment; compiled at its first call, or taken from the disk cache."""
-    stamp = _stamp(begin, observe, step)
 
-    @njit(nogil=True, cache=True, error_model="numpy")
     def run(world, actor, parameters, starts, horizon, queue, results, recording):
         """Run episodes that no other thread has taken, until none is left."""
-        if stamp == 0:
-            return
-        episodes = len(parameters)
         physics = world.physics
-        observation = np.empty(len(actor.mean))
-        action = np.empty(actor.sizes[-1])
-        mean, m2 = np.empty(len(observation)), np.empty(len(observation))
+        observation, action = np.empty(len(actor.mean)), np.empty(actor.sizes[-1])
+        mean, m2 = np.empty(len(actor.mean)), np.empty(len(actor.mean))
         moments, record = len(results.means) > 0, len(recording.rewards) > 0
         while True:
             episode = take(queue)
-            if episode >= episodes:
+            if episode >= len(parameters):
                 break
             call(physics.reset, physics)
             begin(world, starts[episode])
             observe(world, observation)
-            mean[:] = 0.0
-            m2[:] = 0.0
             total, bonuses, success, length = 0.0, 0.0, False, 0
             fine = True
-            while length < horizon:
+            while length < horizon and fine:
                 if moments:
-                    accumulate(length + 1, observation, mean, m2)
+                    accumulate(length, observation, mean, m2)
                 act(actor, parameters[episode], observation, action)
                 if record:
-                    recording.observations[episode, length] = observation
-                    recording.actions[episode, length] = action
+                    copy(observation, recording.observations[episode, length])
+                    copy(action, recording.actions[episode, length])
                 reward, bonus, ended, reached = step(world, action)
                 observe(world, observation)
                 if record:
-                    recording.observations[episode, length + 1] = observation
+                    copy(observation, recording.observations[episode, length + 1])
                     recording.rewards[episode, length] = reward
                     recording.ended[episode, length] = ended
                 total += reward
@@ -117,24 +108,35 @@ def compiled(begin: Function, observe: Function, step: Function) -> Any:
                 length += 1
                 for number in physics.warnings:
                     fine = fine and number == 0
-                if ended or not fine:
+                if ended:
                     break
-            # What happened in the last step, MuJoCo would notice only in the next one.
-            fine = fine and np.isfinite(total) and np.isfinite(observation).all()
+            # What went wrong in the last step, MuJoCo would notice only in the next one.
+            fine = fine and np.isfinite(total) and all_finite(observation)
             results.returns[episode] = total if fine else np.nan
             results.bonuses[episode] = bonuses if fine else np.nan
             results.lengths[episode] = length
             results.successes[episode] = success
             if moments:
                 results.counts[episode] = length if fine else 0
-                results.means[episode] = mean
-                results.m2[episode] = m2
+                copy(mean, results.means[episode])
+                copy(m2, results.m2[episode])
 
-    return run
+    # Numba names the files of its disk cache by this, looks at no other source file than this one
+    # to see whether they are out of date, and cannot read them when a class was renamed.
+    run.__qualname__ = f"{step.__name__}_{_stamp(begin, observe, step, run):08x}"
+    return njit(nogil=True, cache=True, error_model="numpy")(run)
 
 
 def _stamp(*functions: Function) -> int:
-    """A number that changes with the sources; Numba's cache looks at this very file alone."""
-    files = {inspect.getsourcefile(function) or "" for function in functions}
-    files |= {acting.__file__, native.__file__}
-    return 1 + zlib.crc32(b"".join(Path(file).read_bytes() for file in sorted(files)))
+    """A number that changes with the sources of functions and of all that they call by name."""
+    files: set[str] = set()
+    seen: set[Any] = set()
+    todo: list[Any] = list(functions)
+    while todo:
+        function: Any = todo.pop()
+        function = getattr(function, "py_func", function)
+        if inspect.isfunction(function) and function not in seen:
+            seen.add(function)
+            files.add(function.__code__.co_filename)
+            todo += [function.__globals__.get(name) for name in function.__code__.co_names]
+    return zlib.crc32(b"".join(Path(file).read_bytes() for file in sorted(files)))
