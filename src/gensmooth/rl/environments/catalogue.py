@@ -6,7 +6,7 @@ ordinary API.
 
 from difflib import get_close_matches
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 from gensmooth.rl.environments.base import Simulator, UnknownEnvironmentError, missing_extra
 
@@ -14,18 +14,41 @@ from gensmooth.rl.environments.base import Simulator, UnknownEnvironmentError, m
 # forces, which v4 leaves out unless it is told otherwise: that is our "Ant".
 ALIASES = {"Hopper": "Hopper-v4", "Walker2d": "Walker2d-v4", "HalfCheetah": "HalfCheetah-v4"}
 
-_SPACE = "gensmooth/"  # of the ids that we register with Gymnasium
-_REFERENCES: dict[str, dict[str, Any]] = {
-    "Ant": {
-        "entry_point": "gymnasium.envs.mujoco.ant_v4:AntEnv",
-        "max_episode_steps": 1000,
-        "kwargs": {"use_contact_forces": True},
-    },
-    "HalfCheetahRandVel": {
-        "entry_point": "gensmooth.rl.environments.locomotion_reference:HalfCheetahRandVel",
-        "max_episode_steps": 200,
+
+class _Ours(NamedTuple):
+    """An environment that Gymnasium does not know by itself, and how it is registered there."""
+
+    id: str
+    entry_point: str
+    horizon: int
+    arguments: dict[str, Any]
+
+
+_PACKAGE = "gensmooth.rl.environments"
+_OURS = {
+    "Ant": _Ours(
+        "gensmooth/Ant-v2",  # Gym's v2 had this layout
+        "gymnasium.envs.mujoco.ant_v4:AntEnv",
+        1000,
+        {"use_contact_forces": True},
+    ),
+    "HalfCheetahRandVel": _Ours(
+        "gensmooth/HalfCheetahRandVel-v0",
+        f"{_PACKAGE}.locomotion_reference:HalfCheetahRandVel",
+        200,
+        {},
+    ),
+    **{
+        name: _Ours(f"gensmooth/{id}", f"{_PACKAGE}.metaworld_reference:ML1", 150, {"name": name})
+        for name, id in {
+            "ML1-Reach": "ML1-Reach-v1",
+            "ML1-Push": "ML1-Push-v1",
+            "ML1-Reach-v3": "ML1-Reach-v3",
+            "ML1-Push-v3": "ML1-Push-v3",
+        }.items()
     },
 }
+_NAMES = {ours.id: name for name, ours in _OURS.items()}
 
 
 def make(name: str, *, fast: bool = True) -> Simulator:
@@ -43,12 +66,10 @@ def make(name: str, *, fast: bool = True) -> Simulator:
         ImportError: When a package is missing, or cannot be used.
     """
     name = canonical(name)
-    if name.startswith("ML1-"):
-        return _module("metaworld").make(name, fast=fast)
-    if name not in _module("locomotion").ROBOTS:
+    if name not in names():
         return _gymnasium(name)
     if fast:
-        return _module("locomotion").make(name)
+        return _module("metaworld" if name.startswith("ML1-") else "locomotion").make(name)
     return _module("gymnasium").Gymnasium(reference(name), raw_actions=True)
 
 
@@ -59,25 +80,32 @@ def names() -> list[str]:
 
 def canonical(name: str) -> str:
     """The full name of an environment: two names with the same full name mean the same."""
-    name = name.removeprefix(_SPACE)
-    return ALIASES.get(name, name)
+    return ALIASES.get(name) or _NAMES.get(name) or name
 
 
 def reference(name: str) -> str:
-    """The id under which Gymnasium knows the environment as an ordinary one, for rendering.
+    """The id under which Gymnasium makes the environment as an ordinary one, to render for example.
 
     Ours are registered first.
     """
     name = canonical(name)
-    if name not in _REFERENCES:
+    if name not in _OURS:
         return name
     try:
         gymnasium: Any = import_module("gymnasium")
     except ImportError as error:
         raise missing_extra(error) from error
-    if _SPACE + name not in gymnasium.registry:
-        gymnasium.register(id=_SPACE + name, **_REFERENCES[name])
-    return _SPACE + name
+    if name.startswith("ML1-"):
+        _module("metaworld").require()
+    ours = _OURS[name]
+    if ours.id not in gymnasium.registry:
+        gymnasium.register(
+            id=ours.id,
+            entry_point=ours.entry_point,
+            max_episode_steps=ours.horizon,
+            kwargs=ours.arguments,
+        )
+    return ours.id
 
 
 def _gymnasium(name: str) -> Simulator:
@@ -96,4 +124,4 @@ def _gymnasium(name: str) -> Simulator:
 
 def _module(name: str) -> Any:
     """A module of this package, when it is needed: they import Numba, Gymnasium, MuJoCo."""
-    return import_module(f"gensmooth.rl.environments.{name}")
+    return import_module(f"{_PACKAGE}.{name}")
