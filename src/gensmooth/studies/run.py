@@ -35,9 +35,10 @@ def run_study(
     *,
     workers: int | None = 1,
     ray: str | None = None,
+    piece: tuple[int, int] | None = None,
     make: bool = True,
     say: Say = print,
-) -> Outcome:
+) -> Outcome | None:
     """Run a study to its end: grid search, reporting runs, conclusions.
 
     Args:
@@ -46,19 +47,32 @@ def run_study(
         folder: Where its runs are kept; what is there already is not run again.
         workers: Processes; with Ray, runs at a time, and ``None`` for all of its processors.
         ray: Run on Ray instead: an address, ``"auto"`` or ``"local"``.
+        piece: ``(i, n)``: make only the i-th of n equal parts of the runs, as one of n machines.
         make: Whether to run what is missing. Otherwise the outcome is about what is there.
         say: Where to say what a user should know.
+
+    Returns:
+        The outcome; ``None`` where a piece leaves a study, or its grid search, incomplete that
+        can only be concluded complete.
     """
     study = find_study(name)
+    if options.hyperparameters is None:
+        how = "search" if options.profile in study.searched else "paper"
+        options = replace(options, hyperparameters=how)
     crew = Crew() if study.alone else Crew(workers, ray)
-    store = Store(folder, name)
+    maker = _Maker(study, Store(folder, name), crew, piece, make, say)
     began = time.time()
-    first = _complete(store, study, study.tuning(options), crew, f"{name}: grid search", say, make)
+    tuning = study.tuning(options)
+    first = maker.complete(tuning, f"{name}: grid search")
+    if piece and len(first.records) < len(tuning):
+        return _apart(name, "grid search", say)
     cells = study.select(options, first.records)
     specs = study.reporting(options, cells)
-    second = _complete(store, study, specs, crew, f"{name}: runs", say, make)
+    second = maker.complete(specs, f"{name}: runs")
     if not make:
-        second = _found(study, options, store, cells, second, wanted=len(specs))
+        second = _found(study, options, maker.store, cells, second, wanted=len(specs))
+    elif study.gather is None and len(second.records) < len(specs):
+        return _apart(name, "study", say)
     outcome = study.conclude(options, second.records, cells)
     facts = {
         "runs": len(first.records) + len(second.records),
@@ -75,40 +89,54 @@ class _Completed(NamedTuple):
     made: int
 
 
-def _complete(
-    store: Store,
-    study: Study,
-    specs: Sequence[RunSpec],
-    crew: Crew,
-    title: str,
-    say: Say,
-    make: bool,
-) -> _Completed:
-    """All records of some runs, making those that are missing, if they may be made."""
-    loaded = store.load(specs)
-    if loaded.damaged:
-        say(
-            f"{title}: {len(loaded.damaged)} damaged record(s) "
-            f"{'will be made again' if make else 'left out'}: "
-            f"{', '.join(loaded.damaged[:5])}{'…' if len(loaded.damaged) > 5 else ''}"
-        )
-    records = dict(loaded.records)
-    missing = _in_order(study, [spec for spec in specs if spec.key not in records])
-    if missing and make:
-        costs = {spec.key: _cost(study, spec) for spec in missing}
-        jobs = [Job(spec, store.scratch(spec)) for spec in missing]
-        at_a_time, runs = _start(jobs, crew)
+class _Maker(NamedTuple):
+    """Makes the runs of a study that are missing, if they may be made."""
+
+    study: Study
+    store: Store
+    crew: Crew
+    piece: tuple[int, int] | None
+    make: bool
+    say: Say
+
+    def complete(self, specs: Sequence[RunSpec], title: str) -> _Completed:
+        """The records of some runs, in their order."""
+        loaded = self.store.load(specs)
+        if loaded.damaged:
+            self.say(
+                f"{title}: {len(loaded.damaged)} damaged record(s) "
+                f"{'will be made again' if self.make else 'left out'}: "
+                f"{', '.join(loaded.damaged[:5])}{'…' if len(loaded.damaged) > 5 else ''}"
+            )
+        records = dict(loaded.records)
+        ours = _in_order(self.study, specs)
+        if self.piece is not None:
+            ours = ours[self.piece[0] - 1 :: self.piece[1]]
+        missing = [spec for spec in ours if spec.key not in records] if self.make else []
+        for spec, record in self._made(missing, title, len(ours)) if missing else ():
+            records[spec.key] = record
+        return _Completed([records[s.key] for s in specs if s.key in records], len(missing))
+
+    def _made(self, missing: Sequence[RunSpec], title: str, total: int) -> Generator[Finished]:
+        costs = {spec.key: _cost(self.study, spec) for spec in missing}
+        jobs = [Job(spec, self.store.scratch(spec)) for spec in missing]
+        at_a_time, runs = _start(jobs, self.crew)
         estimate = Estimate(sum(costs.values()), at_a_time)
-        done = len(specs) - len(missing)
-        bar = progress(title, total=len(specs), done=done, estimate=estimate, say=say)
+        done = total - len(missing)
+        bar = progress(title, total=total, done=done, estimate=estimate, say=self.say)
         with closing(runs), bar as tick:
             for spec, record in runs:
-                store.save(spec, record)
-                records[spec.key] = record
+                self.store.save(spec, record)
                 estimate.add(costs[spec.key], record.seconds)
                 tick()
-    made = len(missing) if make else 0
-    return _Completed([records[spec.key] for spec in specs if spec.key in records], made)
+                yield spec, record
+
+
+def _apart(name: str, what: str, say: Say) -> None:
+    say(
+        f"{name}: this piece of the {what} is done, and others are missing. Copy the `runs` "
+        "folders of all pieces together, then run the same command without --piece."
+    )
 
 
 def _in_order(study: Study, specs: Sequence[RunSpec]) -> list[RunSpec]:

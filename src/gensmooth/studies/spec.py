@@ -114,12 +114,12 @@ class Options:
 
     profile: Profile = "quick"
     seeds: int | None = None
-    hyperparameters: Literal["search", "paper"] = "search"
+    hyperparameters: Literal["search", "paper"] | None = None
     methods: tuple[str, ...] | None = None
     offline: bool = False
     objectives: tuple[str, ...] | None = None
     environments: tuple[str, ...] | None = None
-    ablations: tuple[str, ...] | None = None
+    parts: tuple[str, ...] | None = None
     num_directions: tuple[int, ...] | None = None
     iterations: int | None = None
     test_trials: int | None = None
@@ -169,6 +169,9 @@ class Study(NamedTuple):
             then made first. Without it runs are made in mixed order.
         gather: Which of all the records in a folder a report is about that may be incomplete;
             ``None`` for a study that is reported complete or not at all.
+        searched: The profiles in which hyperparameters are searched unless told otherwise; in
+            the others the paper's tables are used.
+        unavailable: Why it cannot be run with what is installed, or ``None`` if it can.
     """
 
     name: str
@@ -180,3 +183,5 @@ class Study(NamedTuple):
     alone: bool = False
     cost: Callable[[Mapping[str, Any]], float] | None = None
     gather: Callable[[Options, Sequence[Cell], Sequence[Record]], list[Record]] | None = None
+    searched: tuple[Profile, ...] = ("quick", "paper")
+    unavailable: Callable[[], str | None] | None = None
