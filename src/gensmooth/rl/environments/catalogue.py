@@ -110,6 +110,11 @@ def reference(name: str) -> str:
 
 def _gymnasium(name: str) -> Simulator:
     module = _module("gymnasium")
+    stem, _, version = name.rpartition("-v")
+    if stem in (*ALIASES, "Ant") and version in ("1", "2", "3"):
+        raise UnknownEnvironmentError(
+            f"Gymnasium has no {name} any more, but {stem!r} has its observations and rewards."
+        )
     try:
         return module.Gymnasium(name)
     except UnknownEnvironmentError:
