@@ -21,7 +21,7 @@ def load() -> Any:
     """The ``mujoco`` module, or an error that says what to install."""
     try:
         import mujoco
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise missing_extra(error) from error
     module: Any = mujoco
     if not hasattr(getattr(module, "MjData", None), "_address"):

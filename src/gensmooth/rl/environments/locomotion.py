@@ -166,4 +166,5 @@ def _model(file: str) -> Any:
         from gymnasium.envs.mujoco.mujoco_env import expand_model_path
     except ImportError as error:
         raise missing_extra(error) from error
-    return mujoco.MjModel.from_xml_path(expand_model_path(file))
+    with library.quiet():  # newer versions call parts of Gymnasium's files deprecated
+        return mujoco.MjModel.from_xml_path(expand_model_path(file))
