@@ -4,8 +4,10 @@ Meta-World is driven by the very actions of the compiled path, and these are com
 the policy says at the same observation: rounding in an action would grow with every contact.
 """
 
+import doctest
 import pickle
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -315,6 +317,11 @@ def test_simulators_travel_to_other_processes():
 def test_what_is_known_of_them(name):
     info = catalogue.make(name).info
     assert info == base.Info(name, 39, 4, 150, 0.0, fast=True, goal=True)
+
+
+def test_the_documentation_runs():
+    page = Path(__file__).parent.parent / "docs" / "environments-metaworld.md"
+    assert doctest.testfile(str(page), module_relative=False).failed == 0
 
 
 def test_an_unknown_task_names_near_ones():

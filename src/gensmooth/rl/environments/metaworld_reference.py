@@ -44,11 +44,15 @@ class ML1(gymnasium.Wrapper):
     Args:
         name: One of ``TASKS``.
         keywords: Handed on to Meta-World, such as ``render_mode`` and ``camera_name``.
+
+    Frames show the table from the robot's right, unless a camera is named.
     """
 
     def __init__(self, name: str, **keywords: Any) -> None:
         make, reward = TASKS[name]
-        super().__init__(make(reward_function_version=reward, **keywords))
+        self._turned = "camera_name" not in keywords
+        camera = {"camera_name": "corner2"} if self._turned else {}
+        super().__init__(make(reward_function_version=reward, **camera, **keywords))
         own: Any = self.unwrapped
         own._set_task_called = True
         self._own = own
@@ -66,3 +70,9 @@ class ML1(gymnasium.Wrapper):
         # Left alone, Meta-World would draw from NumPy's global generator, twice a reset.
         self._own._last_rand_vec = np.array(start, np.float64)
         return self.env.reset()
+
+    def render(self) -> Any:
+        """A frame; Meta-World's best view stands on its head, so it is turned."""
+        frame: Any = super().render()
+        turn = self._turned and isinstance(frame, np.ndarray)
+        return np.ascontiguousarray(frame[::-1, ::-1]) if turn else frame
