@@ -1,6 +1,7 @@
 """Runs as tasks of a Ray cluster. Ray is imported when used, and untyped: all of it is ``Any``."""
 
 import os
+import socket
 import tempfile
 from collections.abc import Generator, Sequence
 from importlib import import_module
@@ -97,17 +98,21 @@ def _imported() -> Any:
 def _connect(ray: Any, address: str, processors: int | None) -> None:
     # Ray would otherwise copy the working directory to every node when started through uv.
     os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
-    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
+    options: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
+    if address == "local":
+        options |= {"num_cpus": processors, "include_dashboard": False}
     try:
-        if address == "local":
-            ray.init(
-                address="local", num_cpus=processors, include_dashboard=False,
-                configure_logging=False, **quiet,
-            )  # fmt: skip
-        else:
-            ray.init(address=address, configure_logging=False, **quiet)
-    except (ConnectionError, RuntimeError, ValueError) as error:
+        _knock(address)
+        ray.init(address=address, **options)
+    except (OSError, RuntimeError, ValueError) as error:
         raise RuntimeError(
             f"Could not connect to Ray at {address!r} ({error}): start a cluster with `ray start "
             "--head`, give its address, or use --ray local."
-        ) from error
+        ) from None
+
+
+def _knock(address: str) -> None:
+    """Whether somebody is there; Ray itself would try for minutes."""
+    host, _, port = address.rpartition("//")[2].rpartition(":")
+    if host and port.isdigit():
+        socket.create_connection((host, int(port)), timeout=10).close()
