@@ -1,8 +1,10 @@
 """The compiled simulator: a MuJoCo model, an environment's functions, threads over trajectories."""
 
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -181,6 +183,7 @@ class Compiled:
                 recording,
             )
 
+        self._announce()
         slots = [self._slot() for _ in range(thread_count(threads, number))]
         try:
             with library.quiet():
@@ -194,6 +197,17 @@ class Compiled:
             Moments(results.counts, results.means, results.m2) if observe else None,
             results.successes if self.info.goal else None,
         )
+
+    def _announce(self) -> None:
+        """On a terminal, say so if the next seconds go into compiling."""
+        if self._run.signatures or not sys.stderr.isatty():
+            return
+        files = Path(self._run.stats.cache_path)
+        if not any(files.glob(f"*.{self._run.py_func.__qualname__}-*.nbi")):
+            print(
+                f"gensmooth: compiling {self.info.name}, once on this machine, some seconds…",
+                file=sys.stderr,
+            )
 
     def _slot(self) -> _Slot:
         try:
