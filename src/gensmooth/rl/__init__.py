@@ -11,16 +11,49 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from gensmooth.rl.environments.base import (
+        Info,
+        Simulator,
+        UnknownEnvironmentError,
+        UnsupportedEnvironmentError,
+    )
+    from gensmooth.rl.environments.catalogue import make
     from gensmooth.rl.normalize import Scaling, Statistics
     from gensmooth.rl.policies import MLP, Linear, Policy
+    from gensmooth.rl.policy_file import TrainedPolicy, load_policy
+    from gensmooth.rl.result import TrainResult
+    from gensmooth.rl.train import resume, train
 
 _HOME = {
+    "gensmooth.rl.environments.base": (
+        "Info Simulator UnknownEnvironmentError UnsupportedEnvironmentError"
+    ),
+    "gensmooth.rl.environments.catalogue": "make",
     "gensmooth.rl.normalize": "Scaling Statistics",
     "gensmooth.rl.policies": "MLP Linear Policy",
+    "gensmooth.rl.policy_file": "TrainedPolicy load_policy",
+    "gensmooth.rl.result": "TrainResult",
+    "gensmooth.rl.train": "resume train",
 }
 _NAMES = {name: home for home, names in _HOME.items() for name in names.split()}
 
-__all__ = ["MLP", "Linear", "Policy", "Scaling", "Statistics"]
+__all__ = [
+    "MLP",
+    "Info",
+    "Linear",
+    "Policy",
+    "Scaling",
+    "Simulator",
+    "Statistics",
+    "TrainResult",
+    "TrainedPolicy",
+    "UnknownEnvironmentError",
+    "UnsupportedEnvironmentError",
+    "load_policy",
+    "make",
+    "resume",
+    "train",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,9 +1,10 @@
 """From a batch of the search to episodes: where each starts, and which parameters it has."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gensmooth import streams
 from gensmooth.batch import Batch
@@ -15,7 +16,13 @@ from gensmooth.streams import Purpose
 
 
 class Rollouts(Protocol):
-    """Whoever runs the episodes of a training. The result never depends on who does."""
+    """Whoever runs the episodes of a training. The result never depends on who does.
+
+    Attributes:
+        faults: What went wrong in the last call, by kind.
+    """
+
+    faults: Mapping[str, int]
 
     @property
     def workers(self) -> int:
@@ -44,9 +51,12 @@ class Local:
     workers = 1
 
     def __init__(self, simulator: Simulator, policy: Policy, threads: int | None = None) -> None:
+        if threads is not None and threads < 1:
+            raise ValueError(f"`threads` must be at least 1, but is {threads}.")
         self._simulator = simulator
         self._policy = policy
         self._threads = threads
+        self.faults: Mapping[str, int] = {}
 
     def train(self, state: SearchState, batch: Batch, scaling: Scaling) -> Episodes:  # noqa: ARG002
         """See :class:`Rollouts`."""
@@ -60,13 +70,13 @@ class Local:
 
     def _run(
         self,
-        parameters: np.ndarray[tuple[int, ...], np.dtype[np.float64]],
+        parameters: NDArray[np.float64],
         rngs: Sequence[np.random.Generator],
         scaling: Scaling,
         *,
         observe: bool,
     ) -> Episodes:
-        return self._simulator.rollout(
+        found = self._simulator.rollout(
             self._policy,
             parameters,
             scaling,
@@ -74,6 +84,9 @@ class Local:
             observe=observe,
             threads=self._threads,
         )
+        failed = int(np.count_nonzero(~np.isfinite(found.returns)))
+        self.faults = {"non-finite": failed} if failed else {}
+        return found
 
 
 def test_rngs(seed: int, step: int, episodes: int) -> list[np.random.Generator]:

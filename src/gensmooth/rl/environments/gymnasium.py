@@ -5,6 +5,7 @@
 The slow path: it works for everything, and it is what the fast environments are compared with.
 Episodes run one after the other in the calling thread, whatever ``threads`` says: environments are
 not made for threads, and Python would not run two at a time. Processes do.
+Whoever calls from several threads gets an environment for each.
 """
 
 import logging
@@ -56,15 +57,16 @@ class Gymnasium:
         if horizon is not None and horizon < 1:
             raise ValueError(f"`horizon` must be at least 1, but is {horizon}.")
         self._arguments = (name, horizon, raw_actions)
-        self._environment: Any = make_environment(name)
-        spec = self._environment.spec
+        environment = make_environment(name)
+        self._idle: list[Any] = [environment]  # environments that no rollout is using now
+        spec = environment.spec
         limit = spec.max_episode_steps if spec is not None else None
-        size = _observation_size(name, self._environment.observation_space)
-        self._actions = _actions(name, self._environment.action_space, raw_actions)
+        size = _observation_size(name, environment.observation_space)
+        self._actions = _actions(name, environment.action_space, raw_actions)
         self._told: set[str] = set()
-        bonus = getattr(self._environment.unwrapped, "_healthy_reward", 0.0)
+        bonus = getattr(environment.unwrapped, "_healthy_reward", 0.0)
         self.info = Info(
-            name=name if spec is None else spec.id,
+            name=name if spec is None or ":" in name else spec.id,  # the module must stay known
             observation_size=size,
             action_size=self._actions.size,
             horizon=min(horizon or UNLIMITED, limit or horizon or UNLIMITED),
@@ -98,8 +100,12 @@ class Gymnasium:
         if observe:
             zeros = np.zeros((number, size))
             moments = Moments(np.zeros(number, np.int64), zeros, zeros.copy())
+        try:
+            environment = self._idle.pop()
+        except IndexError:  # somebody else's thread is at it
+            environment = make_environment(self._arguments[0])
         for i in range(number):
-            found = self._episode(policy, x[i], scaling, int(begin[i, 0]), observe)
+            found = self._episode(environment, policy, x[i], scaling, int(begin[i, 0]), observe)
             lengths[i] = found.length
             if found.failure is not None:
                 self._tell(found.failure)
@@ -108,13 +114,20 @@ class Gymnasium:
             if moments is not None and found.moments is not None:
                 moments.counts[i] = found.length
                 moments.means[i], moments.m2[i] = found.moments
+        self._idle.append(environment)
         return Episodes(returns, bonuses, lengths, moments)
 
     def _episode(
-        self, policy: Policy, x: Array, scaling: Scaling, seed: int, observe: bool
+        self,
+        environment: Any,
+        policy: Policy,
+        x: Array,
+        scaling: Scaling,
+        seed: int,
+        observe: bool,
     ) -> "_Episode":
-        environment, size = self._environment, self.info.observation_size
-        surviving = hasattr(environment.unwrapped, "healthy_reward")
+        size = self.info.observation_size
+        surviving = hasattr(type(environment.unwrapped), "healthy_reward")
         reward = bonus = 0.0
         mean, m2 = np.zeros(size), np.zeros(size)
         step = 0
