@@ -48,6 +48,7 @@ def _runs(ray: Any, jobs: Sequence[Job], at_a_time: int, *, ours: bool) -> Gener
                 return
             finished, _ = ray.wait(list(running), num_returns=1)
             for reference in finished:
+                spec = running.pop(reference)
                 try:
                     record = ray.get(reference)
                 except ray.exceptions.RayTaskError as error:
@@ -57,12 +58,15 @@ def _runs(ray: Any, jobs: Sequence[Job], at_a_time: int, *, ours: bool) -> Gener
                         f"Ray lost a run {_TRIES + 1} times ({type(error).__name__}): are its "
                         "nodes out of memory? What is finished is kept: the same command goes on."
                     ) from error
-                yield running.pop(reference), record
+                yield spec, record
     finally:
-        for reference in running:
-            ray.cancel(reference, force=True)
         if ours:
             ray.shutdown()
+        else:  # not what has finished meanwhile: Ray 2.60 would abort this process
+            for reference in (
+                ray.wait(list(running), num_returns=len(running), timeout=0)[1] if running else ()
+            ):
+                ray.cancel(reference)
 
 
 def _task(job: Job, version: str) -> Record:
