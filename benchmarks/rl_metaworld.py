@@ -43,7 +43,7 @@ class Effort(NamedTuple):
     theirs: int
 
 
-FULL = Effort(repeats=15, ours=120, theirs=12)
+FULL = Effort(repeats=9, ours=80, theirs=8)
 QUICK = Effort(repeats=3, ours=40, theirs=4)
 
 
