@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from gensmooth._version import __version__
 from gensmooth.checkpoint import CheckpointError, container
 from gensmooth.checkpoint.plain import number, plain, whole
+from gensmooth.rl.environments.catalogue import canonical
 from gensmooth.rl.normalize import Scaling, Statistics, identity
 from gensmooth.rl.policies import Policy
 
@@ -91,7 +92,7 @@ class TrainedPolicy:
 
     def check_environment(self, name: str) -> None:
         """Refuse another environment than the one it was trained in."""
-        if name != self.environment:
+        if canonical(name) != canonical(self.environment):
             raise ValueError(
                 f"This policy was trained in {self.environment}, and cannot run in {name}."
             )

@@ -62,7 +62,7 @@ class Gymnasium:
         spec = environment.spec
         limit = spec.max_episode_steps if spec is not None else None
         size = _observation_size(name, environment.observation_space)
-        self._actions = _actions(name, environment.action_space, raw_actions)
+        self._actions = read_actions(name, environment.action_space, raw_actions)
         self._told: set[str] = set()
         bonus = getattr(environment.unwrapped, "_healthy_reward", 0.0)
         self.info = Info(
@@ -171,7 +171,7 @@ class _Episode(NamedTuple):
     moments: tuple[Array, Array] | None = None
 
 
-class _Actions(NamedTuple):
+class Actions(NamedTuple):
     """How scores or numbers of a policy become an action.
 
     Attributes:
@@ -244,10 +244,11 @@ def _observation_size(name: str, space: Any) -> int:
     return int(np.prod(space.shape))
 
 
-def _actions(name: str, space: Any, raw: bool) -> _Actions:
+def read_actions(name: str, space: Any, raw: bool) -> Actions:
+    """How to act in a space; ``raw`` hands numbers over as they are."""
     kind = type(space).__name__
     if kind == "Discrete":
-        return _Actions(int(space.n), (), None, None, None, int(space.start))
+        return Actions(int(space.n), (), None, None, None, int(space.start))
     if kind != "Box" or not np.issubdtype(space.dtype, np.floating):
         raise UnsupportedEnvironmentError(
             f"{name} takes actions in {space}, but a policy here plays a Discrete action or a Box "
@@ -256,6 +257,6 @@ def _actions(name: str, space: Any, raw: bool) -> _Actions:
     size = int(np.prod(space.shape))
     if raw:
         free = np.full(size, np.inf)
-        return _Actions(size, space.shape, np.float64, -free, free, 0)
+        return Actions(size, space.shape, np.float64, -free, free, 0)
     low, high = (np.asarray(b, np.float64).reshape(-1) for b in (space.low, space.high))
-    return _Actions(size, space.shape, space.dtype, low, high, 0)
+    return Actions(size, space.shape, space.dtype, low, high, 0)
