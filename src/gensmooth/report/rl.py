@@ -75,6 +75,7 @@ def _sheet(figure: _Figure, found: Sequence[Curve], outcome: Outcome) -> Sheet:
         legend=legend(here),
         remarks=remarks(here, _words, _spelled(outcome, figure)),
         tables=[last(here, "return", figure.name, _words)],
+        right=0.93,
     )
 
 

@@ -117,7 +117,8 @@ def _row(
         "some": "at least one",
     }[how]
     statistic = (
-        f"{what}, Holm over the cases that have been run; to be shown in {quantity} of {number}"
+        f"{what}, Holm over the cases that have been run; differences in percent of the range of "
+        f"the setting's mean curves, with 95 % interval; to be shown in {quantity} of {number}"
     )
     return ClaimRow(*sentence, statistic, evidence, verdict)
 

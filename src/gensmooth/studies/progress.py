@@ -8,14 +8,17 @@ from contextlib import contextmanager
 Say = Callable[[str], None]
 
 _EVERY = 15.0  # seconds between lines where there is no terminal
+_MANY = 4  # finished runs for each worker
 
 
 class Estimate:
     """The time left, from the speed of the runs that are finished.
 
     Runs are of unequal cost and several are at work at any time, of which nothing is known until
-    they finish. So the time is not extrapolated from their number: the finished ones tell how
-    much cost a worker gets done in a second, and with it how long all will take.
+    they finish. While few have finished, those that are at work weigh much, and the time is not
+    extrapolated from what is finished: the finished ones tell how much cost a worker gets done in
+    a second, and with it how long all will take. Later, the time that has passed tells it better,
+    since it has all that goes on between runs.
 
     Args:
         cost: Of all that is to be done.
@@ -24,11 +27,12 @@ class Estimate:
 
     def __init__(self, cost: float, workers: int) -> None:
         self._total, self._workers = cost, workers
-        self._cost = self._seconds = 0.0
+        self._runs, self._cost, self._seconds = 0, 0.0, 0.0
         self._began = time.monotonic()
 
     def add(self, cost: float, seconds: float) -> None:
         """A run has finished that took a worker so many seconds."""
+        self._runs += 1
         self._cost += cost
         self._seconds += seconds
 
@@ -37,8 +41,10 @@ class Estimate:
         """Seconds, or ``None`` while nothing is known."""
         if not self._cost or not self._seconds:
             return None
-        in_all = self._total * self._seconds / self._cost / self._workers
-        return max(0.0, in_all - (time.monotonic() - self._began))
+        passed = time.monotonic() - self._began
+        if self._runs >= _MANY * self._workers:
+            return passed * (self._total - self._cost) / self._cost
+        return max(0.0, self._total * self._seconds / self._cost / self._workers - passed)
 
 
 @contextmanager

@@ -65,7 +65,7 @@ def coverage(records: Sequence[Record]) -> Table:
             "Setting",
             *(METHODS[method].title for method in methods),
             "iterations",
-            "test trials a round",
+            "test trials",
         ],
         rows,
         f"Seeds that are finished, of the paper's {seeds}; an empty field has not been run. "

@@ -42,10 +42,10 @@ def execute(config: Mapping[str, Any], scratch: Path) -> Record:
     """Make a run, or the rest of it."""
     from gensmooth.studies.rl_checkpoint import load, save
 
+    saved = clock = time.perf_counter()
     trainer, rollouts = prepare(config)
     path = scratch / "checkpoint"
     progress = load(path, trainer, config) or Progress(trainer.init(config["seed"]), {}, 0.0)
-    saved = clock = time.perf_counter()
     while not finished(progress, config):
         after = advance(progress, config, trainer, rollouts)
         now = time.perf_counter()

@@ -108,17 +108,17 @@ class Scale(NamedTuple):
 
 
 SIZES = {"quick": Size(rounds=0, tuning_seeds=1, seeds=2), "paper": Size(paper_rl.ROUNDS, 3, 5)}
-_FOUR = paper.METHODS[:4]
 _FULL = Scale(paper_rl.ROUNDS, paper_rl.ITERATIONS, paper_rl.TEST_TRIALS, paper.METHODS)
 # The quick profile shows that everything runs, and no more: some seconds for each environment.
-_QUICK_DIRECTIONS = 6
+_QUICK_DIRECTIONS = 2
+_TWO = ("gs", "bes-shrinkage")
 _QUICK = {
-    "Ant": Scale(2, 1, 2, ("gs", "bes-shrinkage")),
-    "Walker2d": Scale(10, 4, 10, _FOUR),
-    "ML1-Reach": Scale(5, 2, 4, ("gs", "bes-shrinkage")),
-    "HalfCheetahRandVel": Scale(10, 4, 10, _FOUR),
-    "Hopper": Scale(10, 4, 10, _FOUR),
-    "ML1-Push": Scale(5, 2, 4, ("gs", "bes-shrinkage")),
+    "Ant": Scale(2, 1, 1, _TWO),
+    "Walker2d": Scale(5, 4, 4, _TWO),
+    "ML1-Reach": Scale(5, 2, 2, _TWO),
+    "HalfCheetahRandVel": Scale(5, 4, 5, paper.METHODS[:4]),
+    "Hopper": Scale(5, 4, 4, _TWO),
+    "ML1-Push": Scale(5, 2, 2, _TWO),
 }
 
 
@@ -126,7 +126,7 @@ def scale_of(options: Options, setting: Setting) -> Scale:
     """How large a setting is run."""
     full = _FULL
     if options.profile == "quick":
-        full = _QUICK.get(setting.environment, Scale(5, 2, 4, ("gs", "bes-shrinkage")))
+        full = _QUICK.get(setting.environment, Scale(5, 2, 2, _TWO))
     rounds = full.rounds
     if options.iterations is not None:
         rounds, rest = divmod(options.iterations, full.iterations)
