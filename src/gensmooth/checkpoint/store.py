@@ -179,6 +179,12 @@ class Store:
         )
 
 
+def kind_of(folder: Path) -> str | None:
+    """What kind of run a folder holds: ``None`` is a minimisation, or no run at all."""
+    path = folder / CONFIG
+    return read_config(path).get("kind") if path.is_file() else None
+
+
 def read_config(path: Path) -> dict[str, Any]:
     """A ``config.json`` of a format that is known here."""
     try:

@@ -94,14 +94,15 @@ def finish(result: "Result", out: Path | None) -> None:
     }
     if out is not None:
         out.write_text(json.dumps(report, indent=2) + "\n")
-    _show(report, out)
+    show(report, out)
     if result.status == "interrupted":
         raise typer.Exit(130)
     if not result.success:
         raise typer.Exit(1)
 
 
-def _show(report: dict[str, Any], out: Path | None) -> None:
+def show(report: dict[str, Any], out: Path | None = None) -> None:
+    """Print names and values; ``out`` is where long ones can be read."""
     from rich.console import Console
     from rich.table import Table
 

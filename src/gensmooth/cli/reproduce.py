@@ -10,7 +10,9 @@ import typer
 
 
 def reproduce(
-    study: Annotated[str, typer.Argument(help="linreg, dfo, rl, timing, or all.")],
+    study: Annotated[
+        str, typer.Argument(help="linreg, dfo, rl, timing, several with commas, or all.")
+    ],
     profile: Annotated[
         Literal["quick", "paper"],
         typer.Option(help="The size: quick takes about a minute, paper is the paper's own."),
@@ -86,7 +88,7 @@ def reproduce(
     from gensmooth.studies.run import run_study
     from gensmooth.studies.spec import Options
 
-    names = STUDIES if study == "all" else (study,)
+    names = STUDIES if study == "all" else tuple(study.split(","))
     found = [find_study(name) for name in names]  # an unknown one is an error before anything runs
     if study == "all":
         for each in found:

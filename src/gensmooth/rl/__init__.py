@@ -18,27 +18,33 @@ if TYPE_CHECKING:
         UnsupportedEnvironmentError,
     )
     from gensmooth.rl.environments.catalogue import make
+    from gensmooth.rl.evaluation import Evaluation, evaluate
     from gensmooth.rl.normalize import Scaling, Statistics
     from gensmooth.rl.policies import MLP, Linear, Policy
     from gensmooth.rl.policy_file import TrainedPolicy, load_policy
+    from gensmooth.rl.rendering import Film, render
     from gensmooth.rl.result import TrainResult
-    from gensmooth.rl.train import resume, train
+    from gensmooth.rl.training import resume, train
 
 _HOME = {
     "gensmooth.rl.environments.base": (
         "Info Simulator UnknownEnvironmentError UnsupportedEnvironmentError"
     ),
     "gensmooth.rl.environments.catalogue": "make",
+    "gensmooth.rl.evaluation": "Evaluation evaluate",
     "gensmooth.rl.normalize": "Scaling Statistics",
     "gensmooth.rl.policies": "MLP Linear Policy",
     "gensmooth.rl.policy_file": "TrainedPolicy load_policy",
+    "gensmooth.rl.rendering": "Film render",
     "gensmooth.rl.result": "TrainResult",
-    "gensmooth.rl.train": "resume train",
+    "gensmooth.rl.training": "resume train",
 }
 _NAMES = {name: home for home, names in _HOME.items() for name in names.split()}
 
 __all__ = [
     "MLP",
+    "Evaluation",
+    "Film",
     "Info",
     "Linear",
     "Policy",
@@ -49,8 +55,10 @@ __all__ = [
     "TrainedPolicy",
     "UnknownEnvironmentError",
     "UnsupportedEnvironmentError",
+    "evaluate",
     "load_policy",
     "make",
+    "render",
     "resume",
     "train",
 ]

@@ -225,7 +225,11 @@ def make_environment(name: str, **keywords: Any) -> Any:
 def near_matches(name: str) -> list[str]:
     """Ids of Gymnasium that look like this one."""
     registry: dict[str, Any] = import_module("gymnasium").registry
-    by_small = {known.lower(): known for known in registry}
+    by_small = {  # the others only say that they are gone
+        known.lower(): known
+        for known, spec in registry.items()
+        if "_raise_" not in getattr(spec.entry_point, "__name__", "")
+    }
     found = get_close_matches(name.lower(), by_small, n=3, cutoff=0.7)
     return [by_small[known] for known in found]
 

@@ -70,7 +70,7 @@ def render(
     use_software_rendering()
     simulator = catalogue.make(given.environment)
     info = simulator.info
-    environment = make_environment(catalogue.reference(given.environment), render_mode="rgb_array")
+    environment = _drawn(catalogue.reference(given.environment))
     actions = read_actions(info.name, environment.action_space, raw=info.fast)
     fps = float(environment.metadata.get("render_fps") or 30)
     returns: list[float] = []
@@ -117,6 +117,17 @@ def use_software_rendering() -> None:
     )
 
 
+def _drawn(name: str) -> Any:
+    try:
+        return make_environment(name, render_mode="rgb_array")
+    except TypeError as error:  # its maker takes no `render_mode`
+        raise _draws_nothing(name) from error
+
+
+def _draws_nothing(name: str) -> RuntimeError:
+    return RuntimeError(f"{name} draws no frames: it has no render_mode 'rgb_array'.")
+
+
 def _frame(environment: Any) -> Any:
     try:
         frame = environment.render()
@@ -129,7 +140,7 @@ def _frame(environment: Any) -> Any:
             "MUJOCO_GL=osmesa."
         ) from error
     if not isinstance(frame, np.ndarray) or frame.ndim != 3:
-        raise RuntimeError("This environment draws no frames (render_mode='rgb_array').")
+        raise _draws_nothing(environment.spec.id)
     return frame
 
 

@@ -48,7 +48,7 @@ def train(
     optimizer: Optimizer | None = None,
     policy: str | Linear | MLP = "linear",
     hidden: Sequence[int] = (32,),
-    estimator: str | Estimator = "forward",
+    estimator: str | Estimator = "antithetic",
     paired_resets: bool = False,
     standardize: bool = True,
     iterations: int | None = None,
@@ -81,7 +81,7 @@ def train(
         optimizer: Another optimiser, instead of ``learning_rate``.
         policy: ``"linear"``, ``"mlp"``, or ``gs.rl.MLP(hidden=(64, 64))``.
         hidden: Sizes of the hidden layers of ``"mlp"``.
-        estimator: ``"forward"``, ``"antithetic"``, ``"one-point"`` or an estimator.
+        estimator: ``"antithetic"``, ``"forward"`` (the paper's), ``"one-point"`` or an estimator.
         paired_resets: Let both episodes of a direction start alike, instead of every episode
             having its own start.
         standardize: Standardise observations by running statistics.
