@@ -13,6 +13,8 @@ from gensmooth.studies.registry import find_study
 from gensmooth.studies.spec import Cell, Options, Outcome, Record, RunSpec, Study
 from gensmooth.studies.store import Store
 
+_LONG = 1.0  # hours: what takes longer is said before it begins
+
 
 @dataclass(frozen=True)
 class Crew:
@@ -121,6 +123,12 @@ class _Maker(NamedTuple):
         costs = {spec.key: _cost(self.study, spec) for spec in missing}
         jobs = [Job(spec, self.store.scratch(spec)) for spec in missing]
         at_a_time, runs = _start(jobs, self.crew)
+        hours = sum(costs.values()) / at_a_time / 3600
+        if self.study.cost and hours > _LONG:
+            self.say(
+                f"{title}: {len(missing)} runs, roughly {hours:.0f} hours with {at_a_time} at a "
+                "time. It may be stopped at any time, and goes on with the same command."
+            )
         estimate = Estimate(sum(costs.values()), at_a_time)
         done = total - len(missing)
         bar = progress(title, total=total, done=done, estimate=estimate, say=self.say)

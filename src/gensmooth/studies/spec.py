@@ -165,8 +165,8 @@ class Study(NamedTuple):
             yet; short runs leave it alone.
         conclude: From the reporting records to the outcome.
         alone: Whether its runs must not share the machine with each other, as timings.
-        cost: About how long a run takes, in any unit, where runs differ much: the longest are
-            then made first. Without it runs are made in mixed order.
+        cost: About how many seconds a run takes on one core, where runs are long or differ much:
+            the longest are then made first. Without it runs are made in mixed order.
         gather: Which of all the records in a folder a report is about that may be incomplete;
             ``None`` for a study that is reported complete or not at all.
         searched: The profiles in which hyperparameters are searched unless told otherwise; in
