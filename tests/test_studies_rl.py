@@ -109,6 +109,16 @@ def test_what_cannot_be_run_is_said(options, words):
         STUDY.reporting(options, STUDY.select(options, []))
 
 
+def test_runs_with_other_resets_are_other_runs():
+    plain, paired = (
+        STUDY.reporting(options, STUDY.select(options, []))
+        for options in (PAPER, replace(PAPER, resets="paired"))
+    )
+    assert {s.config["samples"] for s in plain} == {"independent"}
+    assert {s.config["samples"] for s in paired} == {"paired"}
+    assert not {s.key for s in plain} & {s.key for s in paired}
+
+
 def test_long_runs_cost_more():
     def cost(environment, number, **changes):
         options = replace(PAPER, **changes)

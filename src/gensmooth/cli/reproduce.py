@@ -63,6 +63,13 @@ def reproduce(
     test_trials: Annotated[
         int | None, typer.Option(min=1, help="rl: test episodes a round, instead of 1000.")
     ] = None,
+    resets: Annotated[
+        Literal["independent", "paired"] | None,
+        typer.Option(
+            help="rl: a start and goal for each trajectory of training, or one for the two of a "
+            "direction; by default independent."
+        ),
+    ] = None,
     ray: Annotated[
         str | None,
         typer.Option(help="Run on Ray: a cluster's address, `auto`, or `local` to start one."),
@@ -108,6 +115,7 @@ def reproduce(
         num_directions=tuple(num_directions) if num_directions else None,
         iterations=iterations,
         test_trials=test_trials,
+        resets=resets,
     )
     if workers is None and ray is None:
         workers = os.cpu_count() or 1

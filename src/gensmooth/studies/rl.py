@@ -8,6 +8,7 @@ from gensmooth.studies.rl_claims import judge
 from gensmooth.studies.rl_coverage import complete, coverage
 from gensmooth.studies.rl_run import execute
 from gensmooth.studies.rl_settings import (
+    DEFAULT_RESETS,
     ENVIRONMENTS,
     SIZES,
     Setting,
@@ -113,6 +114,7 @@ def _conclude(options: Options, records: Sequence[Record], cells: Sequence[Cell]
             "settings × methods with all seeds, at the paper's length": len(
                 {(setting_of(r.config), r.config["method"]) for r in judged}
             ),
+            "resets": options.resets or DEFAULT_RESETS,
             "reporting seeds": list(seeds),
         },
     )
@@ -132,10 +134,14 @@ def _prose(options: Options, records: Sequence[Record]) -> str:
             "The quick profile shows that all six environments run; it is far too short to learn "
             "much or to judge anything, and no claim is judged by it. "
         )
+    starts = {
+        "independent": "each from a start (and hidden goal) of its own",
+        "paired": "both from one start (and hidden goal)",
+    }[options.resets or DEFAULT_RESETS]
     return (
         "The return of a policy in a simulator, maximised. The paper's protocol, after ARS: "
         "linear policies without bias, started at zero; each iteration L directions, each with "
-        "two trajectories from starts of their own (2L trajectories); observations standardised, "
+        f"two trajectories, {starts}; observations standardised, "
         "returns divided by their standard deviation in the iteration, the survival bonus left "
         "out in training and counted in tests; 100 rounds of 10 iterations, after each round a "
         "test on fresh starts that training never sees. "

@@ -84,7 +84,7 @@ def prepare(config: Mapping[str, Any]) -> tuple["Trainer", "Rollouts"]:
         config["spacing"],
         estimator=estimator[config["estimator"]](),
         optimizer=sgd(config["learning_rate"]),
-        samples="independent",
+        samples=config["samples"],
         maximize=True,
         on_failure="drop",
         min_fraction=1 / number,

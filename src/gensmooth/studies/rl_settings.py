@@ -20,6 +20,8 @@ PARTS: Mapping[str, Mapping[str, str]] = {
     "antithetic": {"policy": "linear", "estimator": "antithetic"},
 }
 _ABLATED = ("Ant", 20)
+# Whether the two trajectories of a direction have starts (and hidden goals) of their own.
+DEFAULT_RESETS = "independent"
 
 
 class Environment(NamedTuple):
@@ -194,6 +196,7 @@ def config_of(options: Options, setting: Setting, method: str) -> dict[str, Any]
         **PARTS[setting.part],
         "method": method,
         "num_directions": setting.num_directions,
+        "samples": options.resets or DEFAULT_RESETS,
         "rounds": scale.rounds,
         "iterations": scale.iterations,
         "test_every": 1,

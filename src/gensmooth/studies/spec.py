@@ -123,6 +123,7 @@ class Options:
     num_directions: tuple[int, ...] | None = None
     iterations: int | None = None
     test_trials: int | None = None
+    resets: Literal["independent", "paired"] | None = None
 
 
 @dataclass(frozen=True)
