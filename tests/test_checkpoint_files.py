@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import gc
 import json
 import random
 import struct
@@ -321,6 +322,7 @@ def test_open_files_do_not_grow(tmp_path):
             open_files.append(len(list(Path("/proc/self/fd").iterdir())))
 
     open_files = []
+    gc.collect()  # what earlier tests have left must not go while we count
     gs.minimize(
         lambda x: (x**2).sum(axis=1),
         np.ones(3),
@@ -333,7 +335,7 @@ def test_open_files_do_not_grow(tmp_path):
         checkpoint=tmp_path / "run",
         seed=0,
     )
-    assert open_files[0] == open_files[1]
+    assert open_files[1] <= open_files[0]
 
 
 FULL_DISK = """

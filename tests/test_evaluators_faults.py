@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import suppress
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -327,7 +328,8 @@ def test_objective_that_does_not_arrive(pool: Processes) -> None:
 
 
 def test_broken_executor() -> None:
-    with ProcessPoolExecutor(1) as executor:
+    # spawn: a fork of a process with threads, such as JAX's of another test, may deadlock
+    with ProcessPoolExecutor(1, get_context("spawn")) as executor:
         search = search_of()
         with pytest.raises(WorkerError, match="BrokenProcessPool"):
             run(MapLike(executor.map), search, Fails("died", point(search, 0, 2)))
