@@ -7,6 +7,7 @@ next. Results therefore do not depend on threads, order, or what ran before.
 """
 
 import os
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, final
@@ -172,8 +173,12 @@ def thread_count(threads: int | None, episodes: int) -> int:
 
 def missing_extra(error: ImportError) -> ImportError:
     """The error to raise when a package of the RL extra is not there."""
+    how = "pip install 'gensmooth[rl]'"
+    if sys.version_info >= (3, 14):
+        how = f"it has no release for Python {sys.version_info[0]}.{sys.version_info[1]} that " + (
+            f"Meta-World can use, so take Python 3.11 to 3.13 and {how}"
+        )
     return ImportError(
-        f"Reinforcement learning needs {error.name or 'Gymnasium and MuJoCo'}: "
-        "pip install 'gensmooth[rl]'",
+        f"Reinforcement learning needs {error.name or 'Gymnasium and MuJoCo'}: {how}",
         name=error.name,
     )
