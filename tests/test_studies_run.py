@@ -109,3 +109,41 @@ def children(parent: int) -> list[int]:
         if int(words[1]) == parent:
             found.append(int(stat.parent.name))
     return found
+
+
+def _gensmooth(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """The command where MuJoCo is not installed."""
+    (tmp_path / "mujoco.py").write_text("raise ModuleNotFoundError('gone', name='mujoco')\n")
+    return subprocess.run(
+        [sys.executable, "-m", "gensmooth", *words, "--out", tmp_path / "out"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        timeout=300,
+    )
+
+
+def test_without_mujoco_the_study_is_refused_in_one_line(tmp_path):
+    done = _gensmooth(tmp_path, "reproduce", "rl")
+    assert done.returncode == 1
+    assert done.stderr == (
+        "Error: Reinforcement learning needs mujoco: pip install 'gensmooth[rl]'\n"
+    )
+
+
+def test_without_mujoco_all_studies_go_on_without_it(tmp_path):
+    words = (
+        "--methods",
+        "gs",
+        "--seeds",
+        "1",
+        "--hyperparameters",
+        "paper",
+        "--objective",
+        "sphere",
+    )
+    done = _gensmooth(tmp_path, "reproduce", "all", *words)
+    assert "rl is left out: Reinforcement learning needs mujoco" in done.stderr
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out" / "report.html").exists()

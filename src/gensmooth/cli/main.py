@@ -56,7 +56,8 @@ def main() -> None:
         app()
     except (ValueError, TypeError, RuntimeError, OSError, ImportError) as error:
         cause = error.__cause__
-        if cause is not None:  # the user's own function raised: show where
+        if cause is not None and not isinstance(error, ImportError):
+            # The user's own function raised: show where.
             traceback.print_exception(cause)
         typer.secho(f"Error: {error}", err=True, fg=typer.colors.RED)
         sys.exit(1)

@@ -97,11 +97,12 @@ def reproduce(
 
     names = STUDIES if study == "all" else tuple(study.split(","))
     found = [find_study(name) for name in names]  # an unknown one is an error before anything runs
-    if study == "all":
-        for each in found:
-            if each.unavailable is not None and (why := each.unavailable()):
-                names = tuple(name for name in names if name != each.name)
-                typer.echo(f"{each.name} is left out: {why}", err=True)
+    for each in found if not no_run else ():
+        if each.unavailable is not None and (why := each.unavailable()):
+            if study != "all":
+                raise ImportError(why)
+            names = tuple(name for name in names if name != each.name)
+            typer.echo(f"{each.name} is left out: {why}", err=True)
     folder = out if out is not None else Path("out") / profile
     options = Options(
         profile=profile,
