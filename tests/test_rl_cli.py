@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -88,3 +89,12 @@ def test_a_training_takes_no_objective(tmp_path):
     gs.rl.train(SLIDER, iterations=1, num_directions=2, test_episodes=1, out=tmp_path / "run")
     done = run("resume", tmp_path / "run", "--budget", 5)
     assert "takes no `--budget`" in str(done.exception)
+
+
+def test_the_documentation_runs_as_it_stands(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = (Path(__file__).parent.parent / "docs" / "rl.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    assert blocks
+    for block in blocks:
+        exec(compile(block, "docs/rl.md", "exec"), {"__name__": "__docs__"})

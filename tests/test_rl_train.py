@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import gensmooth as gs
+from gensmooth.rl.defaults import ANY, TABLE, defaults
 
 pytest.importorskip("gymnasium")
 from rl_cases import SLIDER
@@ -85,6 +86,30 @@ def test_every_method_estimator_and_policy_runs():
     assert result.policy.policy == gs.rl.Policy((6, 8, 4, 2), biases=True)
 
 
+def test_defaults_reach_as_far_and_step_as_long_whatever_the_length_of_the_directions():
+    """A shrunk method with its defaults is the method itself; so no method has an advantage."""
+    options = {"iterations": 3, "num_directions": 4, "test_episodes": 1, "seed": 2}
+    for base in ("gs", "bes", "sphere"):
+        plain = gs.rl.train(SLIDER, method=base, **options).state.search.x
+        shrunk = gs.rl.train(SLIDER, method=f"{base}-shrinkage", **options).state.search.x
+        np.testing.assert_allclose(shrunk, plain, rtol=1e-6)
+    estimate = gs.shrunk(gs.Gaussian(), scale="estimate")
+    other = gs.rl.train(SLIDER, directions=estimate, **options).state.search.x
+    plain = gs.rl.train(SLIDER, method="gs", **options).state.search.x
+    np.testing.assert_allclose(other, plain, rtol=1e-6)
+
+
+def test_defaults_by_environment():
+    hopper = defaults("Hopper-v5", gs.Bernoulli(), 33, 20)
+    assert hopper == defaults("Hopper-v4", gs.Gaussian(), 33, 60) == TABLE["Hopper"]
+    assert defaults("Walker2d-v5", gs.Bernoulli(), 102, 20) == TABLE["Walker2d"]
+    assert defaults("Anything-v0", gs.Bernoulli(), 9, 20) == ANY
+    fewer = defaults("Hopper-v5", gs.Bernoulli(), 33, 5)
+    assert fewer == hopper._replace(learning_rate=hopper.learning_rate / 2)
+    guided = defaults("Hopper-v5", gs.Guided(), 33, 20)  # entries of variance 1/d
+    np.testing.assert_allclose(guided[:2], (hopper[0] * 33**0.5, hopper[1] * 33))
+
+
 # --- identities ----------------------------------------------------------------------------------
 
 
@@ -103,6 +128,15 @@ def test_processes_change_nothing(method):
     here = gs.rl.train(SLIDER, **options)
     for workers in (2, gs.evaluators.Threads(3)):
         same(here, gs.rl.train(SLIDER, workers=workers, **options))
+
+
+@pytest.mark.filterwarnings("ignore")  # Ray's own
+def test_ray_changes_nothing(monkeypatch):
+    pytest.importorskip("ray")
+    monkeypatch.setenv("RAY_memory_monitor_refresh_ms", "0")  # others may use the memory up
+    options = OPTIONS | {"iterations": 5}
+    there = gs.rl.train(SLIDER, workers=gs.evaluators.Ray(num_workers=2), **options)
+    same(gs.rl.train(SLIDER, **options), there)
 
 
 def test_threads_change_nothing():
@@ -165,7 +199,7 @@ gs.rl.train("rl_cases:Slider-v0", out={folder!r}, every=3, **{options!r})
 
 
 def test_kill_minus_nine(tmp_path):
-    options = OPTIONS | {"iterations": 400, "test_every": 7, "test_episodes": 3}
+    options = OPTIONS | {"iterations": 250, "test_every": 7, "test_episodes": 3}
     whole = gs.rl.train(SLIDER, out=tmp_path / "whole", **options)
     folder = tmp_path / "killed"
     code = SCRIPT.format(tests=str(Path(__file__).parent), folder=str(folder), options=options)
