@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from gensmooth.rl.policy_file import TrainedPolicy, load_policy
     from gensmooth.rl.rendering import Film, render
     from gensmooth.rl.result import TrainResult
-    from gensmooth.rl.training import resume, train
+    from gensmooth.rl.resuming import resume
+    from gensmooth.rl.training import train
 
 _HOME = {
     "gensmooth.rl.environments.base": (
@@ -37,7 +38,8 @@ _HOME = {
     "gensmooth.rl.policy_file": "TrainedPolicy load_policy",
     "gensmooth.rl.rendering": "Film render",
     "gensmooth.rl.result": "TrainResult",
-    "gensmooth.rl.training": "resume train",
+    "gensmooth.rl.resuming": "resume",
+    "gensmooth.rl.training": "train",
 }
 _NAMES = {name: home for home, names in _HOME.items() for name in names.split()}
 
