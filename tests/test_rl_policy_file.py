@@ -218,6 +218,41 @@ def test_a_film_shows_the_episodes_of_the_evaluation(name, kind, tmp_path):
     assert fps == {"Hopper-v5": 125, "HalfCheetahRandVel": 20}[name] / 3
 
 
+FOLLOWED = """
+import sys
+from gensmooth.rl.rendering import drawn, use_software_rendering
+use_software_rendering()
+environment = drawn(sys.argv[1])
+environment.reset(seed=0)
+for place in (0.0, 30.0):
+    own = environment.unwrapped
+    qpos = own.data.qpos.copy()
+    qpos[0] = place
+    own.set_state(qpos, own.data.qvel)
+    frame = environment.render().astype(int)
+    print((frame[..., 0] > frame[..., 2] + 40).sum())  # the robot is brown, all else is not
+environment.close()
+"""
+
+
+def test_the_camera_follows_the_robot():
+    pytest.importorskip("mujoco")
+    if not (ctypes.util.find_library("OSMesa") or ctypes.util.find_library("EGL")):
+        pytest.skip("needs libOSMesa or libEGL")
+    environment = {k: v for k, v in os.environ.items() if k not in ("DISPLAY", "MUJOCO_GL")}
+    done = subprocess.run(
+        [sys.executable, "-c", FOLLOWED, "Hopper-v5"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+    )
+    assert done.returncode == 0, done.stderr
+    here, far_away = map(int, done.stdout.split())
+    assert here > 1000
+    assert far_away > 0.5 * here
+
+
 def test_films_that_cannot_be_made(trained, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"a \.mp4 or \.gif file"):
         gs.rl.render(trained, tmp_path / "film.avi")

@@ -70,7 +70,7 @@ def render(
     use_software_rendering()
     simulator = catalogue.make(given.environment)
     info = simulator.info
-    environment = _drawn(catalogue.reference(given.environment))
+    environment = drawn(catalogue.reference(given.environment))
     actions = read_actions(info.name, environment.action_space, raw=info.fast)
     fps = float(environment.metadata.get("render_fps") or 30)
     returns: list[float] = []
@@ -117,11 +117,18 @@ def use_software_rendering() -> None:
     )
 
 
-def _drawn(name: str) -> Any:
+def drawn(name: str) -> Any:
+    """Gymnasium's environment, ready to draw frames; a robot that runs is followed."""
     try:
-        return make_environment(name, render_mode="rgb_array")
+        environment = make_environment(name, render_mode="rgb_array")
     except TypeError as error:  # its maker takes no `render_mode`
         raise _draws_nothing(name) from error
+    model: Any = getattr(environment.unwrapped, "model", None)
+    cameras = [model.camera(i).name for i in range(getattr(model, "ncam", 0))]
+    if "track" not in cameras:
+        return environment
+    environment.close()  # by itself, Gymnasium stays where the robot started
+    return make_environment(name, render_mode="rgb_array", camera_name="track")
 
 
 def _draws_nothing(name: str) -> RuntimeError:
