@@ -6,7 +6,8 @@ One batch is the 2L = 40 episodes of an iteration with L = 20, linear policies n
 statistics of the observations, on two threads. Competitors take turns in one run. The bare physics
 is a replay of the same calls with the same controls on two threads, compiled or from Python,
 whichever is faster. Ratios are of steps a second, on the clock; the one in CPU time is there for
-machines that do other work, too.
+machines that do other work, too. For Ant also the share of a training iteration that is not spent
+in the simulator.
 """
 
 import argparse
@@ -20,6 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks import rl_outside
 from benchmarks.record import Row, commit, save, show
 from benchmarks.rl_floor import Floor, Work, record
 from benchmarks.rl_rivals import EnvPool, Processes
@@ -135,6 +137,9 @@ def main() -> int:
     for name in arguments.env:
         groups[f"rollouts: {name}"] = rows_of(name, repeats, seconds)
         show(groups[f"rollouts: {name}"], f"{name}, {THREADS} threads")
+    if "Ant" in arguments.env:
+        groups["training: Ant"] = rl_outside.rows("Ant", 5 if arguments.quick else 15, THREADS)
+        show(groups["training: Ant"], "A training iteration, Ant (111 observations)")
     if arguments.out:
         command = "python -m " + " ".join(["benchmarks.rl", *sys.argv[1:]])
         save(arguments.out, groups, command, PACKAGES, before)
