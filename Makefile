@@ -7,7 +7,7 @@ OUT ?= demo
 
 .PHONY: help demo test lint types check format bench clean
 help:
-	@echo "make demo    run the main job and write a report to look at"
+	@echo "make demo    run the main job and write a report to look at; WORKERS=2 or RAY=local"
 	@echo "make test    run the tests"
 	@echo "make check   tests, lint and types, as CI does"
 	@echo "make bench   the benchmark tables (installs the peers it compares with)"
@@ -22,7 +22,8 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	@touch $@
 
 demo: $(VENV)/installed
-	$(BIN)/gensmooth reproduce all --profile quick --out $(OUT)
+	$(BIN)/gensmooth reproduce all --profile quick --out $(OUT) \
+		$(if $(WORKERS),--workers $(WORKERS)) $(if $(RAY),--ray $(RAY))
 
 test: $(VENV)/installed
 	$(BIN)/python -m pytest -n 2 --dist loadfile

@@ -48,7 +48,7 @@ def measure(folder: Path, name: str, repeats: int) -> tuple[Row, Row]:
         current = Snapshot(state, best_x, 0.0, 0, config.limits, None)
 
         def checkpoint() -> None:
-            held._saved = None  # or it would not write the same step again
+            held.store.saved = None  # or it would not write the same step again
             held.save(current)
 
         checkpoint()

@@ -17,9 +17,12 @@ from pathlib import Path
 import numpy as np
 
 import gensmooth as gs
-from gensmooth.checkpoint import folder as run_folder
+from gensmooth.checkpoint import container
 
-WRITERS = ("files.py", "folder.py", "metrics.py", "container.py", "lock.py", "snapshot.py")
+WRITERS = tuple(
+    f"{name}.py"
+    for name in ("files", "folder", "store", "metrics", "container", "lock", "snapshot")
+)
 
 
 def objective(x, rng):
@@ -44,7 +47,7 @@ def finish(child: int) -> int:
 
 def contents(folder: Path) -> tuple[bytes, bytes, bytes]:
     """The metrics, and the last iterate and best point, as the folder has them."""
-    found = run_folder.container.read(folder / "checkpoint")
+    found = container.read(folder / "checkpoint")
     assert found.meta["end"] is not None
     metrics = (folder / "metrics.jsonl").read_bytes()
     return metrics, found.arrays["x"].tobytes(), found.arrays["best_x"].tobytes()
@@ -145,7 +148,7 @@ def at_random(where: Path) -> None:
             made = struct.unpack("<Q", shown[:])[0]
             kept = 0
             if (folder / "checkpoint").exists():
-                kept = run_folder.container.read(folder / "checkpoint").meta["step"]
+                kept = container.read(folder / "checkpoint").meta["step"]
             assert made - kept <= every, f"{made} steps were made, {kept} are kept"
             shown[:] = struct.pack("<Q", kept)
     finally:

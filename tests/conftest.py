@@ -1,7 +1,13 @@
 """Settings shared by all tests."""
 
+from importlib.util import find_spec
+
 from hypothesis import settings
 
 # The same examples every time, however busy the machine is; no files left behind.
 settings.register_profile("steady", deadline=None, derandomize=True, database=None)
 settings.load_profile("steady")
+
+# The extra `rl` is empty where MuJoCo has no release for this Python; then its tests have nothing
+# to test. Everywhere else a missing package is a failure, as it should be.
+collect_ignore_glob = [] if find_spec("mujoco") else ["test_rl_*.py", "test_studies_rl*.py"]

@@ -76,7 +76,8 @@ LEVELS = [
     {"problems", "rl"},
     {"studies"},
     {"report"},
-    {"cli", "__main__"},
+    {"cli"},
+    {"__main__"},
 ]
 RANK = {name: rank for rank, level in enumerate(LEVELS) for name in level}
 FILES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")

@@ -104,7 +104,7 @@ def test_a_full_disk_is_reported_and_loses_nothing(tmp_path):
 
 
 def test_unknown_studies_name_the_known_ones():
-    with pytest.raises(ValueError, match=r"Did you mean 'linreg'.*linreg, dfo, timing"):
+    with pytest.raises(ValueError, match=r"Did you mean 'linreg'.*linreg, dfo, rl, timing"):
         find_study("linregg")
 
 

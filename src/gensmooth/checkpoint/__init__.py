@@ -12,6 +12,7 @@ from gensmooth.checkpoint.folder import Found, RunFolder
 from gensmooth.checkpoint.metrics import Record
 from gensmooth.checkpoint.naming import find_function, name_of
 from gensmooth.checkpoint.snapshot import End, Snapshot
+from gensmooth.checkpoint.store import kind_of
 
 __all__ = [
     "CheckpointError",
@@ -26,6 +27,7 @@ __all__ = [
     "Snapshot",
     "falling",
     "find_function",
+    "kind_of",
     "make_limits",
     "name_of",
     "parse_every",

@@ -89,7 +89,7 @@ def from_json(
     bounds = described["bounds"]
     if bounds is not None:
         bounds = Bounds(*(array_from_json(bounds[name], arrays) for name in Bounds._fields))
-    execution = _execution(found["execution"])
+    execution = execution_from(found["execution"])
     search = RandomSearch(
         **choices,
         **{name: rebuild(described[name]) for name in (*_NUMBERS, *_PLAIN)},
@@ -190,7 +190,8 @@ def _learning_rate(description: Any) -> float | None:
     return None
 
 
-def _execution(found: Mapping[str, Any]) -> Execution:
+def execution_from(found: Mapping[str, Any]) -> Execution:
+    """How a run is carried out, from JSON, checked."""
     workers, timeout, retries, threads, every = (found[name] for name in Execution._fields)
     if every is not None:
         steps, seconds = every

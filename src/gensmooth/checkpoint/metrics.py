@@ -9,13 +9,15 @@ import json
 import os
 import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from gensmooth.checkpoint.files import CheckpointError, write_all
 from gensmooth.checkpoint.plain import number, plain, whole
 from gensmooth.search import StepInfo
+
+R = TypeVar("R")
 
 _FLUSH_SECONDS = 0.5
 _WHOLE = ("step", "evaluations", "best_index", "dropped")
@@ -47,9 +49,8 @@ class Metrics:
         self._file = open(path, "r+b" if path.exists() else "w+b", buffering=0)  # noqa: SIM115
         self._file.truncate(position.bytes)
 
-    def add(self, record: Record) -> None:
+    def add(self, line: bytes) -> None:
         """Append a line; lines go to the system twice a second and at each checkpoint."""
-        line = _line(record)
         lines, size, crc32 = self.position
         self.position = Position(lines + 1, size + len(line), zlib.crc32(line, crc32))
         self._waiting.append(line)
@@ -78,7 +79,16 @@ class Metrics:
 
 
 def read_metrics(path: Path, position: Position) -> list[Record]:
-    """The lines up to a position.
+    """The steps of a minimisation up to a position.
+
+    Raises:
+        CheckpointError: When they are not there or not those that were written.
+    """
+    return read_lines(path, position, record_from)
+
+
+def read_lines(path: Path, position: Position, parse: Callable[[Any], R]) -> list[R]:
+    """The lines up to a position, each parsed by ``parse``; line n is of step n.
 
     Raises:
         CheckpointError: When they are not there or not those that were written.
@@ -96,20 +106,23 @@ def read_metrics(path: Path, position: Position) -> list[Record]:
     if zlib.crc32(text) != position.crc32:
         raise CheckpointError(path, "is damaged: it is not what the checkpoint saw.")
     try:
-        records = [_record(json.loads(line)) for line in text.splitlines()]
+        found = [json.loads(line) for line in text.splitlines()]
+        steps = [line["step"] for line in found]
+        records = [parse(line) for line in found]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise CheckpointError(path, f"is damaged: a line is not a step ({error}).") from error
-    if [record.info.step for record in records] != list(range(position.lines)):
+    if steps != list(range(position.lines)):
         raise CheckpointError(path, f"is damaged: it should have steps 0 … {position.lines - 1}.")
     return records
 
 
-def _line(record: Record) -> bytes:
+def line_of(record: Record, **more: Any) -> bytes:
+    """A step as a line, with more that is plain JSON."""
     info = {
         name: plain(value) if isinstance(value, float) else value
         for name, value in record.info._asdict().items()
     }
-    line = json.dumps({**info, "faults": dict(record.faults)}, allow_nan=False)
+    line = json.dumps({**info, "faults": dict(record.faults), **more}, allow_nan=False)
     return f"{line}\n".encode()
 
 
@@ -120,7 +133,8 @@ def faults_from(found: Any) -> dict[str, int]:
     return {kind: whole(count) for kind, count in cast(dict[str, Any], found).items()}
 
 
-def _record(found: Any) -> Record:
+def record_from(found: Any) -> Record:
+    """A step from a line's JSON."""
     faults = faults_from(found.pop("faults"))
     diverged = found.pop("diverged")
     if not (diverged is None or isinstance(diverged, str)):

@@ -101,7 +101,7 @@ def finish(result: "Result", out: Path | None) -> None:
         "faults": dict(result.faults),
         "seed": result.seed,
     }
-    _show(report, out)
+    show(report, out)
     if out is not None:
         from gensmooth.checkpoint.plain import plain
 
@@ -113,7 +113,8 @@ def finish(result: "Result", out: Path | None) -> None:
         raise typer.Exit(1)
 
 
-def _show(report: dict[str, Any], out: Path | None) -> None:
+def show(report: dict[str, Any], out: Path | None = None) -> None:
+    """Print names and values; ``out`` is where long ones can be read."""
     from rich.console import Console
     from rich.table import Table
 

@@ -6,10 +6,13 @@ from typing import Annotated
 
 import typer
 
+from gensmooth.cli.evaluate import evaluate
 from gensmooth.cli.methods import methods
 from gensmooth.cli.minimize import minimize
+from gensmooth.cli.render import render
 from gensmooth.cli.reproduce import reproduce
 from gensmooth.cli.resume import resume
+from gensmooth.cli.train import train
 
 app = typer.Typer(
     name="gensmooth",
@@ -20,6 +23,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(minimize)
+app.command()(train)
+app.command()(evaluate)
+app.command()(render)
 app.command()(resume)
 app.command()(methods)
 app.command()(reproduce)

@@ -1,4 +1,4 @@
-"""``gensmooth resume FOLDER``: go on with a run whose objective has a name."""
+"""``gensmooth resume FOLDER``: go on with a training, or a run whose objective has a name."""
 
 from pathlib import Path
 from typing import Annotated
@@ -21,11 +21,13 @@ from gensmooth.cli.common import (
     finish,
     ray_evaluator,
 )
+from gensmooth.cli.train import finish_training
 
 
 def resume(
     folder: Annotated[
-        Path, typer.Argument(help="The folder that was given as --checkpoint.", show_default=False)
+        Path,
+        typer.Argument(help="The folder given as --checkpoint, or to train.", show_default=False),
     ],
     objective: Annotated[
         str | None,
@@ -34,7 +36,9 @@ def resume(
     budget: Annotated[
         int | None, typer.Option("--budget", "-b", help="Evaluations in all, instead of before's.")
     ] = None,
-    max_steps: Annotated[int | None, typer.Option(help="Steps in all.")] = None,
+    max_steps: Annotated[
+        int | None, typer.Option(help="Steps in all; of a training, iterations.")
+    ] = None,
     target: Annotated[float | None, typer.Option(help="Stop at this value.")] = None,
     workers: WorkersOption = None,
     ray: RayOption = None,
@@ -53,21 +57,41 @@ def resume(
     so look there first if the folder is not yours.
     """
     import gensmooth as gs
-    from gensmooth.checkpoint import find_function
+    from gensmooth.checkpoint import find_function, kind_of
 
     check_out(out)
     on_ray = ray is not None
+    evaluator = ray_evaluator(ray, workers, timeout, retries) if on_ray else workers
+    timeout, retries = (None, None) if on_ray else (timeout, retries)
+    trackers = chosen_trackers(tensorboard, mlflow, wandb)
+    if kind_of(folder) == "training":
+        for name, value in (("--objective", objective), ("--budget", budget), ("--out", out)):
+            if value is not None:
+                raise ValueError(f"{folder} holds a training, which takes no `{name}`.")
+        trained = gs.rl.resume(
+            folder,
+            iterations=max_steps,
+            target=target,
+            workers=evaluator,
+            timeout=timeout,
+            retries=retries,
+            every=every,
+            progress=progress,
+            trackers=trackers,
+        )
+        finish_training(trained, folder)
+        return
     result = gs.resume(
         folder,
         None if objective is None else find_function(objective),
         budget=budget,
         max_steps=max_steps,
         target=target,
-        workers=ray_evaluator(ray, workers, timeout, retries) if on_ray else workers,
-        timeout=None if on_ray else timeout,
-        retries=None if on_ray else retries,
+        workers=evaluator,
+        timeout=timeout,
+        retries=retries,
         every=every,
         progress=progress,
-        trackers=chosen_trackers(tensorboard, mlflow, wandb),
+        trackers=trackers,
     )
     finish(result, out)

@@ -21,6 +21,7 @@ class Start(NamedTuple):
         evaluations: Evaluations made before.
         budget: Evaluations to make at most, and
         max_steps: steps to make at most, counted from the run's beginning.
+        words: What a step, its evaluations and its value are called here, if not so.
     """
 
     run: str
@@ -29,6 +30,7 @@ class Start(NamedTuple):
     evaluations: int
     budget: int
     max_steps: int | None
+    words: Mapping[str, str] = {}
 
 
 class Progress(NamedTuple):
@@ -41,6 +43,7 @@ class Progress(NamedTuple):
         seconds: Since the run began or was resumed.
         rate: Evaluations a second, over the last half minute.
         remaining: Seconds until the budget is spent or the steps are made, at that rate.
+        more: Further numbers of this step, by name.
     """
 
     info: StepInfo
@@ -49,6 +52,7 @@ class Progress(NamedTuple):
     seconds: float
     rate: float
     remaining: float
+    more: Mapping[str, float] = {}
 
 
 @runtime_checkable
@@ -94,14 +98,21 @@ class Observers:
             tracker.start(start)
             self._trackers.append(tracker)
 
-    def step(self, info: StepInfo, faults: Mapping[str, int], workers: int) -> None:
+    def step(
+        self,
+        info: StepInfo,
+        faults: Mapping[str, int],
+        workers: int,
+        more: Mapping[str, float] | None = None,
+    ) -> None:
         """See :class:`Tracker`."""
         if not self._trackers:
             return
         now = time.monotonic()
         rate = self._meter.rate(now, info.evaluations)
         remaining = self._remaining(info) / rate if rate else float("inf")
-        progress = Progress(info, dict(faults), workers, now - self._began, rate, remaining)
+        seconds = now - self._began
+        progress = Progress(info, dict(faults), workers, seconds, rate, remaining, more or {})
         for tracker in list(self._trackers):
             self._try(tracker, "step", progress)
 
@@ -146,6 +157,7 @@ def scalars(progress: Progress) -> dict[str, float]:
         "evaluations_per_second": progress.rate,
         "workers": progress.workers,
         **{f"faults/{kind}": count for kind, count in progress.faults.items()},
+        **progress.more,
     }
     return {name: float(value) for name, value in found.items() if value is not None}
 

@@ -29,15 +29,14 @@ class LiveTable:
     def __init__(self) -> None:
         self._live: Any = None
         self._last: Progress | None = None
-        self._budget = 0
-        self._steps: int | None = None
+        self._start: Start | None = None
 
     def start(self, start: Start) -> None:
         """See :class:`Tracker`."""
         from rich.console import Console
         from rich.live import Live
 
-        self._budget, self._steps = start.budget, start.max_steps
+        self._start = start
         self._live = Live(
             console=Console(stderr=True), get_renderable=self._table, refresh_per_second=4
         )
@@ -54,13 +53,13 @@ class LiveTable:
     def _table(self) -> Any:
         from rich.table import Table
 
-        if self._last is None:
+        if self._last is None or self._start is None:
             return "waiting for the first step …"
         table = Table.grid(padding=(0, 2))
         for _ in range(3):
             table.add_column(style="dim")
             table.add_column(justify="right")
-        cells = list(_cells(self._last, self._budget, self._steps).items())
+        cells = list(_cells(self._last, self._start).items())
         for row in range(0, len(cells), 3):
             table.add_row(*(text for pair in cells[row : row + 3] for text in pair))
         return table
@@ -79,15 +78,15 @@ class Lines:
         self._seconds = seconds
         self._file = file
         self._next = 0.0
-        self._budget = 0
-        self._steps: int | None = None
+        self._start: Start | None = None
         self._last: Progress | None = None
 
     def start(self, start: Start) -> None:
         """See :class:`Tracker`."""
-        self._budget, self._steps = start.budget, start.max_steps
+        self._start = start
         if start.step:
-            self._print(f"going on after step {start.step}, {start.evaluations} evaluations")
+            step, evaluations = (start.words.get(w, w) for w in ("step", "evaluations"))
+            self._print(f"going on after {step} {start.step}, {start.evaluations} {evaluations}")
 
     def step(self, progress: Progress) -> None:
         """See :class:`Tracker`."""
@@ -104,18 +103,19 @@ class Lines:
         self._print(f"end: {summary['message']} fun {summary['fun']:.8g}")
 
     def _show(self, progress: Progress) -> None:
-        cells = _cells(progress, self._budget, self._steps)
+        assert self._start is not None
+        cells = _cells(progress, self._start)
         self._print("  ".join(f"{name} {text}" for name, text in cells.items()))
 
     def _print(self, line: str) -> None:
         print(line, file=self._file or sys.stderr, flush=True)
 
 
-def _cells(progress: Progress, budget: int, steps: int | None) -> dict[str, str]:
-    info = progress.info
+def _cells(progress: Progress, start: Start) -> dict[str, str]:
+    info, steps, budget = progress.info, start.max_steps, start.budget
     ratio = info.signal_to_noise
     faults = ", ".join(f"{kind} {count}" for kind, count in progress.faults.items())
-    return {
+    cells = {
         "step": f"{info.step + 1:,}" + (f" / {steps:,}" if steps is not None else ""),
         "evaluations": f"{info.evaluations:,} / {budget:,}",
         "evaluations/s": f"{progress.rate:,.4g}",
@@ -125,7 +125,9 @@ def _cells(progress: Progress, budget: int, steps: int | None) -> dict[str, str]
         "workers": str(progress.workers),
         "faults": faults or "none",
         "time left": duration(progress.remaining),
+        **{name: f"{value:,.6g}" for name, value in progress.more.items()},
     }
+    return {start.words.get(name, name): text for name, text in cells.items()}
 
 
 def duration(seconds: float) -> str:

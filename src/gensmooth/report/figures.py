@@ -1,23 +1,13 @@
 """The paper's figures, redrawn: one table from the name of a study to what is drawn of it."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
 
-from gensmooth.report.axes import Scale, View, draw_curves, limits, plain, spans
-from gensmooth.report.curves import Curve, Floats, Setting, curves, number_of_runs
-from gensmooth.report.sheets import (
-    BAND_ITEM,
-    LEMMA_ITEM,
-    PREDICTED_ITEM,
-    Drawn,
-    LegendItem,
-    Panel,
-    PaperNumbers,
-    Sheet,
-    method_item,
-    remarks,
-)
-from gensmooth.report.style import method_order, method_title
+from gensmooth.report.axes import Scale, View, limits, spans
+from gensmooth.report.curves import Curve, Floats, Setting, curves
+from gensmooth.report.panels import last, legend, means, panel
+from gensmooth.report.rl import draw_rl
+from gensmooth.report.sheets import Drawn, PaperNumbers, Sheet, remarks
+from gensmooth.report.style import method_title
 from gensmooth.report.timing import draw_timing
 from gensmooth.studies.spec import Outcome, Table
 
@@ -64,7 +54,7 @@ def draw_linreg(outcome: Outcome, _: PaperNumbers) -> Drawn:
     )
     shared = (
         f" Columns differ in the number of directions L, rows in the number of samples N; all "
-        f"panels share one vertical axis. {_means(found)}"
+        f"panels share one vertical axis. {means(found)}"
     )
     sheets = [
         Sheet(
@@ -74,11 +64,11 @@ def draw_linreg(outcome: Outcome, _: PaperNumbers) -> Drawn:
             caption="Squared distance between the estimated and the exact gradient, the mean over "
             f"each round’s iterations; lower is better.{theory}{shared}",
             columns=columns,
-            panels=[_panel(found, setting, mse, words) for setting in settings],
-            legend=_legend(found, theory=has_theory),
+            panels=[panel(found, setting, mse, words) for setting in settings],
+            legend=legend(found, theory=has_theory),
             remarks=remarks(found, words, outcome.cells),
             tables=[
-                _last(found, "mse", "linreg-mse", words),
+                last(found, "mse", "linreg-mse", words),
                 *([_ratios(found, words)] if has_theory else []),
             ],
         ),
@@ -90,10 +80,10 @@ def draw_linreg(outcome: Outcome, _: PaperNumbers) -> Drawn:
             "smaller error of the gradient need not give a smaller loss: the shrinkage methods "
             f"pay for it with bias.{shared}",
             columns=columns,
-            panels=[_panel(found, setting, loss, words) for setting in settings],
-            legend=_legend(found),
+            panels=[panel(found, setting, loss, words) for setting in settings],
+            legend=legend(found),
             remarks=remarks(found, words, outcome.cells),
-            tables=[_last(found, "loss", "linreg-loss", words)],
+            tables=[last(found, "loss", "linreg-loss", words)],
         ),
     ]
     return Drawn(sheets, found, keys)
@@ -119,7 +109,7 @@ def draw_dfo(outcome: Outcome, _: PaperNumbers) -> Drawn:
         wide = any(spans(here, ["objective"], _FACTOR) for here in groups.values())
         scale = "log" if wide else "linear"
     panels = [
-        _panel(
+        panel(
             here,
             setting,
             View(
@@ -142,76 +132,14 @@ def draw_dfo(outcome: Outcome, _: PaperNumbers) -> Drawn:
         heading="Objective",
         caption="The objective without its noise after each round, against the number of noisy "
         "evaluations; lower is better. Each panel has its own vertical axis. With one direction "
-        "there is nothing to orthogonalise: Orthogonal ES then is GS. " + _means(found),
+        "there is nothing to orthogonalise: Orthogonal ES then is GS. " + means(found),
         columns=len(sizes),
         panels=panels,
-        legend=_legend(found),
+        legend=legend(found),
         remarks=remarks(found, words, outcome.cells),
-        tables=[_last(found, "objective", "dfo", words)],
+        tables=[last(found, "objective", "dfo", words)],
     )
     return Drawn([sheet], found, keys)
-
-
-def _panel(
-    found: Sequence[Curve], setting: Setting, view: View, words: Callable[[Setting], str]
-) -> Panel:
-    """The panel of a setting; it says so where there is nothing to draw."""
-    here = [curve for curve in found if curve.setting == setting]
-    ends = "; ".join(
-        f"{method_title(c.method)} {plain(float(f'{c.bands[view.series].mean[-1]:.3g}'))}"
-        for c in here
-        if view.series in c.bands
-    )
-    return Panel(
-        title=words(setting),
-        note=number_of_runs(here),
-        text=f"{view.ylabel} against {view.xlabel}, {words(setting)}. "
-        + (f"At the end: {ends}." if ends else "No finite run."),
-        draw=partial(draw_curves, found=here, view=view),
-    )
-
-
-def _legend(found: Sequence[Curve], *, theory: bool = False) -> list[LegendItem]:
-    methods = sorted({curve.method for curve in found if curve.n}, key=method_order)
-    items = [method_item(name) for name in methods]
-    many = any(curve.n > 1 for curve in found)
-    return [
-        *items,
-        *([BAND_ITEM] if many else []),
-        *([PREDICTED_ITEM, LEMMA_ITEM] if theory else []),
-    ]
-
-
-def _means(found: Sequence[Curve]) -> str:
-    return (
-        f"Lines are means over seeds ({number_of_runs(found)}), bands one standard deviation of "
-        "the seeds to either side, computed at each round; on a logarithmic axis a band that "
-        "reaches below the axis is cut there. Markers are staggered, so that methods whose curves "
-        "coincide can be told apart."
-    )
-
-
-def _last(found: Sequence[Curve], series: str, name: str, words: Callable[[Setting], str]) -> Table:
-    """Mean ± deviation at the last round, settings by methods."""
-    methods = sorted({curve.method for curve in found}, key=method_order)
-    cells: dict[tuple[Setting, str], str] = {}
-    for curve in found:
-        if series in curve.bands:
-            band = curve.bands[series]
-            text = f"{band.mean[-1]:.4g}"
-            if band.n[-1] > 1:
-                text += f" ± {band.sd[-1]:.2g}"
-            cells[curve.setting, curve.method] = text
-        else:
-            cells[curve.setting, curve.method] = "diverged"
-    settings = dict.fromkeys(curve.setting for curve in found)
-    return Table(
-        name=f"{name}-last",
-        title="At the last round",
-        columns=["Setting", *(method_title(method) for method in methods)],
-        rows=[[words(s), *(cells.get((s, m), "") for m in methods)] for s in settings],
-        note="Mean ± one standard deviation over seeds.",
-    )
 
 
 def _ratios(found: Sequence[Curve], words: Callable[[Setting], str]) -> Table:
@@ -239,5 +167,6 @@ def _ratios(found: Sequence[Curve], words: Callable[[Setting], str]) -> Table:
 DRAWINGS: dict[str, Callable[[Outcome, PaperNumbers], Drawn]] = {
     "linreg": draw_linreg,
     "dfo": draw_dfo,
+    "rl": draw_rl,
     "timing": draw_timing,
 }

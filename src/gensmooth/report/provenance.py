@@ -15,7 +15,8 @@ Facts = list[tuple[str, str]]
 def versions() -> Facts:
     """Of the interpreter and of what the numbers depend on."""
     found = [("gensmooth", __version__), ("Python", platform.python_version())]
-    for name in ("numpy", "numba", "scipy", "nevergrad", "matplotlib"):
+    packages = ("numpy", "numba", "scipy", "nevergrad", "mujoco", "gymnasium", "metaworld")
+    for name in (*packages, "matplotlib"):
         try:
             found.append((name, version(name)))
         except PackageNotFoundError:

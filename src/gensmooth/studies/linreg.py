@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 from gensmooth.methods import METHODS, method
@@ -72,7 +73,7 @@ def _reporting(options: Options, cells: Sequence[Cell]) -> list[RunSpec]:
     return grid.reporting_specs("linreg", _cases(options), cells, _where, seeds)
 
 
-def _execute(config: Mapping[str, Any]) -> Record:
+def _execute(config: Mapping[str, Any], scratch: Path) -> Record:  # noqa: ARG001
     from gensmooth.problems import regression
 
     began = time.perf_counter()

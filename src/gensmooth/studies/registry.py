@@ -5,7 +5,7 @@ from importlib import import_module
 
 from gensmooth.studies.spec import Study
 
-STUDIES = ("linreg", "dfo", "timing")
+STUDIES = ("linreg", "dfo", "rl", "timing")
 
 
 def find_study(name: str) -> Study:

@@ -1,163 +1,192 @@
 """Run what is missing of a study, in parallel, with one progress bar, and never twice."""
 
-import multiprocessing
-import os
-import sys
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
+from gensmooth.studies.pool import Finished, Job, here, over_processes
+from gensmooth.studies.progress import Estimate, Say, progress
 from gensmooth.studies.registry import find_study
-from gensmooth.studies.spec import Options, Outcome, Record, RunSpec
+from gensmooth.studies.spec import Cell, Options, Outcome, Record, RunSpec, Study
 from gensmooth.studies.store import Store
 
-Say = Callable[[str], None]
+_LONG = 1.0  # hours: what takes longer is said before it begins
 
-_IN_FLIGHT = 3  # runs handed to each worker ahead of time
+
+@dataclass(frozen=True)
+class Crew:
+    """Who makes the runs.
+
+    Attributes:
+        workers: Processes of this machine; with Ray, runs at a time (``None``: all processors).
+        ray: A Ray cluster's address, ``"auto"`` for the one that is there, ``"local"`` for one
+            that is started for this call; ``None`` for processes.
+    """
+
+    workers: int | None = 1
+    ray: str | None = None
 
 
 def run_study(
-    name: str, options: Options, folder: Path, *, workers: int = 1, say: Say = print
-) -> Outcome:
+    name: str,
+    options: Options,
+    folder: Path,
+    *,
+    workers: int | None = 1,
+    ray: str | None = None,
+    piece: tuple[int, int] | None = None,
+    make: bool = True,
+    say: Say = print,
+) -> Outcome | None:
     """Run a study to its end: grid search, reporting runs, conclusions.
 
     Args:
         name: The study.
         options: How.
         folder: Where its runs are kept; what is there already is not run again.
-        workers: Processes.
+        workers: Processes; with Ray, runs at a time, and ``None`` for all of its processors.
+        ray: Run on Ray instead: an address, ``"auto"`` or ``"local"``.
+        piece: ``(i, n)``: make only the i-th of n equal parts of the runs, as one of n machines.
+        make: Whether to run what is missing. Otherwise the outcome is about what is there.
         say: Where to say what a user should know.
+
+    Returns:
+        The outcome; ``None`` where a piece leaves a study, or its grid search, incomplete that
+        can only be concluded complete.
     """
     study = find_study(name)
-    workers = 1 if study.alone else workers
-    store = Store(folder, name)
+    if options.hyperparameters is None:
+        how = "search" if options.profile in study.searched else "paper"
+        options = replace(options, hyperparameters=how)
+    crew = Crew() if study.alone else Crew(workers, ray)
+    maker = _Maker(study, Store(folder, name), crew, piece, make, say)
     began = time.time()
     tuning = study.tuning(options)
-    first = _complete(store, tuning, workers, f"{name}: grid search", say)
+    first = maker.complete(tuning, f"{name}: grid search")
+    if piece and len(first.records) < len(tuning):
+        return _apart(name, "grid search", say)
     cells = study.select(options, first.records)
-    second = _complete(store, study.reporting(options, cells), workers, f"{name}: runs", say)
+    specs = study.reporting(options, cells)
+    second = maker.complete(specs, f"{name}: runs")
+    if not make:
+        second = _found(study, options, maker.store, cells, second, wanted=len(specs))
+    elif study.gather is None and len(second.records) < len(specs):
+        return _apart(name, "study", say)
     outcome = study.conclude(options, second.records, cells)
     facts = {
         "runs": len(first.records) + len(second.records),
         "runs made now": first.made + second.made,
         "seconds of computing": round(sum(r.seconds for r in (*first.records, *second.records)), 1),
         "seconds of this call": round(time.time() - began, 1),
-        "workers": workers,
+        "workers": "Ray" if crew.ray else crew.workers,
     }
     return replace(outcome, facts={**outcome.facts, **facts})
 
 
-class _Completed:
-    def __init__(self, records: list[Record], made: int) -> None:
-        self.records = records
-        self.made = made
+class _Completed(NamedTuple):
+    records: list[Record]
+    made: int
 
 
-def _complete(
-    store: Store, specs: Sequence[RunSpec], workers: int, title: str, say: Say
-) -> _Completed:
-    """All records of some runs, making those that are missing."""
-    loaded = store.load(specs)
-    if loaded.damaged:
-        say(
-            f"{title}: {len(loaded.damaged)} damaged record(s) will be made again: "
-            f"{', '.join(loaded.damaged[:5])}{'…' if len(loaded.damaged) > 5 else ''}"
-        )
-    records = dict(loaded.records)
-    by_key = {spec.key: spec for spec in specs if spec.key not in records}
-    # In the order of the hashes, which is as good as random: long and short runs are mixed, so
-    # that the time left is told honestly and no worker is left alone with the long ones.
-    missing = [by_key[key] for key in sorted(by_key)]
-    if missing:
-        with _progress(title, total=len(specs), done=len(specs) - len(missing), say=say) as tick:
-            for spec, record in _execute_all(missing, workers):
-                store.save(spec, record)
-                records[spec.key] = record
+class _Maker(NamedTuple):
+    """Makes the runs of a study that are missing, if they may be made."""
+
+    study: Study
+    store: Store
+    crew: Crew
+    piece: tuple[int, int] | None
+    make: bool
+    say: Say
+
+    def complete(self, specs: Sequence[RunSpec], title: str) -> _Completed:
+        """The records of some runs, in their order."""
+        loaded = self.store.load(specs)
+        if loaded.damaged:
+            self.say(
+                f"{title}: {len(loaded.damaged)} damaged record(s) "
+                f"{'will be made again' if self.make else 'left out'}: "
+                f"{', '.join(loaded.damaged[:5])}{'…' if len(loaded.damaged) > 5 else ''}"
+            )
+        records = dict(loaded.records)
+        ours = _in_order(self.study, specs)
+        if self.piece is not None:
+            ours = ours[self.piece[0] - 1 :: self.piece[1]]
+        missing = [spec for spec in ours if spec.key not in records] if self.make else []
+        for spec, record in self._made(missing, title, len(ours)) if missing else ():
+            records[spec.key] = record
+        return _Completed([records[s.key] for s in specs if s.key in records], len(missing))
+
+    def _made(self, missing: Sequence[RunSpec], title: str, total: int) -> Generator[Finished]:
+        costs = {spec.key: _cost(self.study, spec) for spec in missing}
+        jobs = [Job(spec, self.store.scratch(spec)) for spec in missing]
+        at_a_time, runs = _start(jobs, self.crew)
+        hours = sum(costs.values()) / at_a_time / 3600
+        if self.study.cost and hours > _LONG:
+            self.say(
+                f"{title}: {len(missing)} runs, roughly {hours:.0f} hours with {at_a_time} at a "
+                "time. It may be stopped at any time, and goes on with the same command."
+            )
+        estimate = Estimate(sum(costs.values()), at_a_time)
+        done = total - len(missing)
+        bar = progress(title, total=total, done=done, estimate=estimate, say=self.say)
+        with closing(runs), bar as tick:
+            for spec, record in runs:
+                self.store.save(spec, record)
+                estimate.add(costs[spec.key], record.seconds)
                 tick()
-    return _Completed([records[spec.key] for spec in specs], len(missing))
+                yield spec, record
 
 
-def _execute_all(specs: Sequence[RunSpec], workers: int) -> Iterator[tuple[RunSpec, Record]]:
-    """Runs as they finish."""
-    if workers == 1:
-        for spec in specs:
-            yield spec, _execute(spec.study, spec.config)
-        return
-    # spawn: a forked copy of a process with threads (ours, or a notebook's) may deadlock
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_quiet)
-    try:
-        waiting = iter(specs)
-        running: dict[Future[Record], RunSpec] = {}
-        while True:
-            while len(running) < workers * _IN_FLIGHT and (spec := next(waiting, None)):
-                running[pool.submit(_execute, spec.study, spec.config)] = spec
-            if not running:
-                return
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
-                yield running.pop(future), future.result()
-    except BrokenProcessPool as error:
-        raise RuntimeError(
-            "A worker process died: killed, out of memory, or it could not start. What is finished "
-            "is kept: run the same command again, perhaps with fewer --workers."
-        ) from error
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _execute(study: str, config: Mapping[str, Any]) -> Record:
-    return find_study(study).execute(config)
-
-
-def _quiet() -> None:
-    """A worker leaves Ctrl-C to its parent, and its libraries use one thread."""
-    import signal
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ.setdefault(name, "1")
-
-
-@contextmanager
-def _progress(title: str, *, total: int, done: int, say: Say) -> Generator[Callable[[], None]]:
-    """One bar on a terminal; elsewhere a line now and then."""
-    if not sys.stderr.isatty():
-        count, last = done, time.time()
-        began = last
-
-        def tick() -> None:
-            nonlocal count, last
-            count += 1
-            now = time.time()
-            if count == total or now - last > 15:
-                last = now
-                left = (now - began) / (count - done) * (total - count)
-                say(f"{title}: {count} of {total}, about {left:.0f} s to go")
-
-        yield tick
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
+def _apart(name: str, what: str, say: Say) -> None:
+    say(
+        f"{name}: this piece of the {what} is done, and others are missing. Copy the `runs` "
+        "folders of all pieces together, then run the same command without --piece."
     )
 
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-    ) as progress:
-        task = progress.add_task(title, total=total, completed=done)
-        yield lambda: progress.advance(task)
+
+def _in_order(study: Study, specs: Sequence[RunSpec]) -> list[RunSpec]:
+    """The longest first, so that none of them is left to the end, when other workers are idle.
+
+    Runs of equal (or unknown) length come in the order of their hashes, which is as good as
+    random: what is there after an interruption is a fair sample.
+    """
+    by_key = {spec.key: spec for spec in specs}
+    return sorted(by_key.values(), key=lambda spec: (-_cost(study, spec), spec.key))
+
+
+def _cost(study: Study, spec: RunSpec) -> float:
+    return study.cost(spec.config) if study.cost else 1.0
+
+
+def _start(jobs: Sequence[Job], crew: Crew) -> tuple[int, Generator[Finished]]:
+    """How many runs will be at work at a time, and the runs as they finish."""
+    if crew.ray is not None:
+        from gensmooth.studies.cluster import over_ray
+
+        return over_ray(jobs, crew.ray, crew.workers)
+    workers = min(crew.workers or 1, len(jobs))
+    return workers, here(jobs) if workers == 1 else over_processes(jobs, workers)
+
+
+def _found(
+    study: Study,
+    options: Options,
+    store: Store,
+    cells: Sequence[Cell],
+    loaded: _Completed,
+    wanted: int,
+) -> _Completed:
+    """What a report without further runs is about."""
+    if study.gather is not None:
+        return _Completed(
+            study.gather(options, cells, list(store.everything().records.values())), 0
+        )
+    if len(loaded.records) < wanted:
+        raise RuntimeError(
+            f"{wanted - len(loaded.records)} of {wanted} runs of {study.name} are missing, and it "
+            "is reported complete or not at all: leave out --no-run, and they will be made."
+        )
+    return loaded

@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 Profile = Literal["quick", "paper"]
@@ -109,14 +110,20 @@ class ClaimRow(NamedTuple):
 
 @dataclass(frozen=True)
 class Options:
-    """How a study is run, beside its profile."""
+    """How a study is run, beside its profile; ``None`` is the profile's own choice."""
 
     profile: Profile = "quick"
     seeds: int | None = None
-    hyperparameters: Literal["search", "paper"] = "search"
+    hyperparameters: Literal["search", "paper"] | None = None
     methods: tuple[str, ...] | None = None
     offline: bool = False
     objectives: tuple[str, ...] | None = None
+    environments: tuple[str, ...] | None = None
+    parts: tuple[str, ...] | None = None
+    num_directions: tuple[int, ...] | None = None
+    iterations: int | None = None
+    test_trials: int | None = None
+    resets: Literal["independent", "paired"] | None = None
 
 
 @dataclass(frozen=True)
@@ -154,15 +161,28 @@ class Study(NamedTuple):
         tuning: The runs of the grid search; none when the paper's tables are used.
         select: From the records of those to the choices.
         reporting: The runs that are reported, given the choices.
-        execute: Makes one run from its configuration.
+        execute: Makes one run from its configuration. A long run may keep what it needs to go
+            on after a kill in the folder that it is given, which is its own, and need not exist
+            yet; short runs leave it alone.
         conclude: From the reporting records to the outcome.
         alone: Whether its runs must not share the machine with each other, as timings.
+        cost: About how many seconds a run takes on one core, where runs are long or differ much:
+            the longest are then made first. Without it runs are made in mixed order.
+        gather: Which of all the records in a folder a report is about that may be incomplete;
+            ``None`` for a study that is reported complete or not at all.
+        searched: The profiles in which hyperparameters are searched unless told otherwise; in
+            the others the paper's tables are used.
+        unavailable: Why it cannot be run with what is installed, or ``None`` if it can.
     """
 
     name: str
     tuning: Callable[[Options], list[RunSpec]]
     select: Callable[[Options, Sequence[Record]], list[Cell]]
     reporting: Callable[[Options, Sequence[Cell]], list[RunSpec]]
-    execute: Callable[[Mapping[str, Any]], Record]
+    execute: Callable[[Mapping[str, Any], Path], Record]
     conclude: Callable[[Options, Sequence[Record], Sequence[Cell]], Outcome]
     alone: bool = False
+    cost: Callable[[Mapping[str, Any]], float] | None = None
+    gather: Callable[[Options, Sequence[Cell], Sequence[Record]], list[Record]] | None = None
+    searched: tuple[Profile, ...] = ("quick", "paper")
+    unavailable: Callable[[], str | None] | None = None

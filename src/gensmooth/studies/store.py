@@ -2,7 +2,11 @@
 
 ``config.json`` says what was run; ``metrics.jsonl`` has one line a round and a last line that
 closes the record with its score and a checksum. A run's folder appears whole (written aside, then
-renamed) or not at all, so a kill at any instant costs the runs in flight and nothing else.
+renamed) or not at all, so a kill at any instant costs the runs in flight and nothing else. A long
+run may keep its own checkpoints below ``partial`` meanwhile, and then a kill costs little of it.
+
+Runs depend on their configuration alone, so folders that were made apart, on several machines, are
+merged by copying their ``runs`` together.
 """
 
 import json
@@ -17,6 +21,7 @@ from typing import Any, NamedTuple
 from gensmooth.studies.spec import FORMAT, Record, RunSpec
 
 _STUDY_FILE = "study.json"
+_RUNS, _PARTIAL = "runs", "partial"
 
 
 class StoreError(RuntimeError):
@@ -40,7 +45,7 @@ class Store:
 
     def __init__(self, folder: Path, study: str) -> None:
         self.folder = folder
-        self.runs = folder / "runs"
+        self.runs = folder / _RUNS
         self.study = study
         self._claim()
 
@@ -58,8 +63,27 @@ class Store:
                 damaged.append(spec.key)
         return Loaded(records, damaged)
 
+    def everything(self) -> Loaded:
+        """All finished runs of the study, whatever they are."""
+        specs: list[RunSpec] = []
+        damaged: list[str] = []
+        for where in sorted(self.runs.iterdir()):
+            try:
+                found = json.loads((where / "config.json").read_text())
+                spec = RunSpec(found["study"], found["config"])
+                if spec.key == where.name and spec.study == self.study:
+                    specs.append(spec)
+            except (OSError, ValueError, KeyError, TypeError):
+                damaged.append(where.name)
+        loaded = self.load(specs)
+        return Loaded(loaded.records, damaged + loaded.damaged)
+
+    def scratch(self, spec: RunSpec) -> Path:
+        """A folder of a run's own, for as long as it is not finished; it may not exist yet."""
+        return (self.folder / _PARTIAL / spec.key).absolute()
+
     def save(self, spec: RunSpec, record: Record) -> None:
-        """Keep a finished run."""
+        """Keep a finished run; its scratch folder is not needed any more."""
         final = self.runs / spec.key
         aside = self.runs / f".{spec.key}.{os.getpid()}"
         try:
@@ -70,6 +94,7 @@ class Store:
             if final.exists():  # a damaged record makes way for the new one
                 shutil.rmtree(final)
             aside.rename(final)
+            shutil.rmtree(self.scratch(spec), ignore_errors=True)
         except OSError as error:
             shutil.rmtree(aside, ignore_errors=True)
             raise StoreError(
@@ -94,7 +119,7 @@ class Store:
                     f"{found.get('format')}, not to {self.study!r}, format {FORMAT}: choose "
                     "another --out."
                 )
-        elif self.folder.exists() and any(self.folder.iterdir()):
+        elif self.folder.exists() and {p.name for p in self.folder.iterdir()} - {_RUNS, _PARTIAL}:
             raise StoreError(
                 f"{self.folder} is not empty and not a study's folder: choose another --out."
             )

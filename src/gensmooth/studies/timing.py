@@ -7,6 +7,7 @@ GS. All methods are timed in turn within one run; medians of many repeats.
 
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -41,7 +42,7 @@ def _reporting(options: Options, cells: Sequence[Cell]) -> list[RunSpec]:  # noq
     return [RunSpec("timing", {**config, "num_directions": n}) for n in paper.TIMES]
 
 
-def _execute(config: Mapping[str, Any]) -> Record:
+def _execute(config: Mapping[str, Any], scratch: Path) -> Record:  # noqa: ARG001
     began = time.perf_counter()
     dim, number = config["dim"], config["num_directions"]
     names: Sequence[str] = config["methods"]

@@ -1,0 +1,266 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
+"""Any Gymnasium environment by its id, through the ordinary API: one step after the other.
+
+The slow path: it works for everything, and it is what the fast environments are compared with.
+Episodes run one after the other in the calling thread, whatever ``threads`` says: environments are
+not made for threads, and Python would not run two at a time. Processes do.
+Whoever calls from several threads gets an environment for each.
+"""
+
+import logging
+import math
+import warnings
+from collections.abc import Sequence
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any, NamedTuple, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gensmooth.rl.environments.base import (
+    Episodes,
+    Info,
+    UnknownEnvironmentError,
+    UnsupportedEnvironmentError,
+    check,
+    missing_extra,
+)
+from gensmooth.rl.normalize import Moments, Scaling
+from gensmooth.rl.policies import Policy
+
+Array = NDArray[np.float64]
+
+UNLIMITED = 10_000  # steps of an episode where the environment itself sets no limit
+
+_log = logging.getLogger("gensmooth")
+
+
+@final
+class Gymnasium:
+    """A simulator for any Gymnasium environment with a Box observation and Box or Discrete action.
+
+    An episode's start is a reset seed. Observations of any shape are flattened. An action for a
+    Box is clipped to the bounds that are finite and has the dtype of the space, as the API asks;
+    for a Discrete space the action with the largest score is played.
+
+    Args:
+        name: Gymnasium's id, such as ``"CartPole-v1"``, also ``"module:Name-v0"``.
+        horizon: Steps of an episode at most; by default the environment's own limit, or 10,000
+            if it has none.
+        raw_actions: Hand the policy's numbers over as they are, float64 and not clipped, as the
+            fast environments do.
+    """
+
+    def __init__(self, name: str, *, horizon: int | None = None, raw_actions: bool = False) -> None:
+        if horizon is not None and horizon < 1:
+            raise ValueError(f"`horizon` must be at least 1, but is {horizon}.")
+        self._arguments = (name, horizon, raw_actions)
+        environment = make_environment(name)
+        self._idle: list[Any] = [environment]  # environments that no rollout is using now
+        spec = environment.spec
+        limit = spec.max_episode_steps if spec is not None else None
+        size = _observation_size(name, environment.observation_space)
+        self._actions = read_actions(name, environment.action_space, raw_actions)
+        self._told: set[str] = set()
+        bonus = getattr(environment.unwrapped, "_healthy_reward", 0.0)
+        self.info = Info(
+            name=name if spec is None or ":" in name else spec.id,  # the module must stay known
+            observation_size=size,
+            action_size=self._actions.size,
+            horizon=min(horizon or UNLIMITED, limit or horizon or UNLIMITED),
+            survival_bonus=float(bonus),
+            discrete=self._actions.low is None,
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, self._arguments
+
+    def starts(self, rngs: Sequence[np.random.Generator]) -> Array:
+        """A reset seed from each generator, shape (B, 1)."""
+        return np.array([[rng.integers(2**31)] for rng in rngs], np.float64).reshape(-1, 1)
+
+    def rollout(
+        self,
+        policy: Policy,
+        parameters: Array,
+        scaling: Scaling,
+        starts: Array,
+        *,
+        observe: bool = False,
+        threads: int | None = None,  # noqa: ARG002
+    ) -> Episodes:
+        """See :class:`~gensmooth.rl.environments.base.Simulator`."""
+        x, scaling, begin = check(self.info, 1, policy, parameters, scaling, starts)
+        number, size = len(x), self.info.observation_size
+        returns, bonuses = np.full(number, np.nan), np.full(number, np.nan)
+        lengths = np.zeros(number, np.int64)
+        moments = None
+        if observe:
+            zeros = np.zeros((number, size))
+            moments = Moments(np.zeros(number, np.int64), zeros, zeros.copy())
+        try:
+            environment = self._idle.pop()
+        except IndexError:  # somebody else's thread is at it
+            environment = make_environment(self._arguments[0])
+        for i in range(number):
+            found = self._episode(environment, policy, x[i], scaling, int(begin[i, 0]), observe)
+            lengths[i] = found.length
+            if found.failure is not None:
+                self._tell(found.failure)
+                continue
+            returns[i], bonuses[i] = found.reward, found.bonus
+            if moments is not None and found.moments is not None:
+                moments.counts[i] = found.length
+                moments.means[i], moments.m2[i] = found.moments
+        self._idle.append(environment)
+        return Episodes(returns, bonuses, lengths, moments)
+
+    def _episode(
+        self,
+        environment: Any,
+        policy: Policy,
+        x: Array,
+        scaling: Scaling,
+        seed: int,
+        observe: bool,
+    ) -> "_Episode":
+        size = self.info.observation_size
+        surviving = hasattr(type(environment.unwrapped), "healthy_reward")
+        reward = bonus = 0.0
+        mean, m2 = np.zeros(size), np.zeros(size)
+        step = 0
+        try:
+            seen, _ = environment.reset(seed=seed)
+            while step < self.info.horizon:
+                observation = np.asarray(seen, np.float64).reshape(-1)
+                if not np.isfinite(observation).all():
+                    return _Episode(step, f"The observation of step {step} is not finite")
+                action = self._actions.play(policy.act(x, scaling(observation)))
+                if observe:  # Welford (1962), in the order of the steps
+                    delta = observation - mean
+                    mean += delta / (step + 1)
+                    m2 += delta * (observation - mean)
+                seen, gained, terminated, truncated, _ = environment.step(action)
+                step += 1
+                reward += float(gained)
+                if surviving:
+                    bonus += float(environment.unwrapped.healthy_reward)
+                if not math.isfinite(reward):
+                    return _Episode(step, f"The reward of step {step - 1} is {float(gained)}")
+                if terminated or truncated:
+                    break
+        except Exception as error:
+            return _Episode(step, f"It raised {type(error).__name__}: {error}, in step {step}")
+        return _Episode(step, None, reward, bonus, (mean, m2) if observe else None)
+
+    def _tell(self, failure: str) -> None:
+        if failure not in self._told:
+            self._told.add(failure)
+            _log.warning("%s failed: %s.", self.info.name, failure)
+
+
+class _Episode(NamedTuple):
+    """An episode, or why there is none."""
+
+    length: int
+    failure: str | None
+    reward: float = math.nan
+    bonus: float = math.nan
+    moments: tuple[Array, Array] | None = None
+
+
+class Actions(NamedTuple):
+    """How scores or numbers of a policy become an action.
+
+    Attributes:
+        size: Outputs of the policy.
+        shape: Of the action.
+        dtype: Of the action.
+        low: The bounds of a Box; ``None`` for a Discrete space and
+        high: likewise.
+        first: The first action of a Discrete space.
+    """
+
+    size: int
+    shape: tuple[int, ...]
+    dtype: Any
+    low: Array | None
+    high: Array | None
+    first: int
+
+    def play(self, output: Array) -> Any:
+        """The action for an output of the policy."""
+        if self.low is None:
+            return self.first + int(output.argmax())
+        return np.clip(output, self.low, self.high).astype(self.dtype).reshape(self.shape)
+
+
+def make_environment(name: str, **keywords: Any) -> Any:
+    """Gymnasium's environment of this id.
+
+    Raises:
+        UnknownEnvironmentError: When there is none; near matches are named.
+        ImportError: When Gymnasium, or what the environment needs, is not installed.
+    """
+    try:
+        gymnasium: Any = import_module("gymnasium")
+    except ImportError as error:
+        raise missing_extra(error) from None
+    try:
+        with warnings.catch_warnings():  # that a newer version of the environment exists
+            warnings.simplefilter("ignore")
+            return gymnasium.make(name, disable_env_checker=True, **keywords)
+    except (gymnasium.error.UnregisteredEnv, gymnasium.error.DeprecatedEnv) as error:
+        near = near_matches(name)
+        hint = f" Did you mean {' or '.join(near)}?" if near else ""
+        raise UnknownEnvironmentError(
+            f"Gymnasium has no environment {name!r}.{hint} ({error})"
+        ) from None
+    except gymnasium.error.DependencyNotInstalled as error:
+        raise ImportError(f"{name} needs a package that is not installed: {error}") from None
+
+
+def near_matches(name: str) -> list[str]:
+    """Ids of Gymnasium that look like this one."""
+    registry: dict[str, Any] = import_module("gymnasium").registry
+    by_small = {  # the others only say that they are gone
+        known.lower(): known
+        for known, spec in registry.items()
+        if "_raise_" not in getattr(spec.entry_point, "__name__", "")
+    }
+    found = get_close_matches(name.lower(), by_small, n=3, cutoff=0.7)
+    return [by_small[known] for known in found]
+
+
+def _again(name: str, horizon: int | None, raw_actions: bool) -> Gymnasium:
+    return Gymnasium(name, horizon=horizon, raw_actions=raw_actions)
+
+
+def _observation_size(name: str, space: Any) -> int:
+    if type(space).__name__ != "Box":
+        raise UnsupportedEnvironmentError(
+            f"{name} has observations in {space}, but a policy needs numbers: a Box. Gymnasium's "
+            "wrappers (FlattenObservation) make one of most spaces; register the wrapped "
+            "environment under an id of its own."
+        )
+    return int(np.prod(space.shape))
+
+
+def read_actions(name: str, space: Any, raw: bool) -> Actions:
+    """How to act in a space; ``raw`` hands numbers over as they are."""
+    kind = type(space).__name__
+    if kind == "Discrete":
+        return Actions(int(space.n), (), None, None, None, int(space.start))
+    if kind != "Box" or not np.issubdtype(space.dtype, np.floating):
+        raise UnsupportedEnvironmentError(
+            f"{name} takes actions in {space}, but a policy here plays a Discrete action or a Box "
+            "of floating-point numbers."
+        )
+    size = int(np.prod(space.shape))
+    if raw:
+        free = np.full(size, np.inf)
+        return Actions(size, space.shape, np.float64, -free, free, 0)
+    low, high = (np.asarray(b, np.float64).reshape(-1) for b in (space.low, space.high))
+    return Actions(size, space.shape, space.dtype, low, high, 0)

@@ -1,0 +1,136 @@
+"""How good is a policy: episodes from fresh starts, their mean, and how sure it is."""
+
+import math
+from dataclasses import dataclass, field
+from importlib import import_module
+from os import PathLike
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gensmooth.evaluators import EvaluationError
+from gensmooth.rl.environments import catalogue
+from gensmooth.rl.environments.base import Simulator, missing_extra
+from gensmooth.rl.policy_file import TrainedPolicy, load_policy
+from gensmooth.rl.rollouts import test_rngs
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Episodes of a policy, survival bonus counted.
+
+    Attributes:
+        environment: Where.
+        episodes: How many came to their end.
+        mean_return: Their mean return.
+        deviation: The standard deviation of their returns; NaN of one episode.
+        low: The lower end of the confidence interval of the mean (Student's t), and
+        high: the upper end.
+        confidence: Its level.
+        mean_length: Their mean length.
+        success: The share that reached the goal; ``None`` where there is none.
+        failed: Episodes that broke down, under ``on_failure="drop"``.
+        seed: The seed.
+        returns: The returns, in order.
+        lengths: The lengths, in order.
+    """
+
+    environment: str
+    episodes: int
+    mean_return: float
+    deviation: float
+    low: float
+    high: float
+    confidence: float
+    mean_length: float
+    success: float | None
+    failed: int
+    seed: int
+    returns: Array = field(repr=False)
+    lengths: NDArray[np.int64] = field(repr=False)
+
+
+def evaluate(
+    policy: TrainedPolicy | str | PathLike[str],
+    *,
+    episodes: int = 100,
+    seed: int = 0,
+    confidence: float = 0.95,
+    environment: str | Simulator | None = None,
+    on_failure: Literal["raise", "drop"] = "raise",
+    threads: int | None = None,
+) -> Evaluation:
+    """Run a policy from fresh starts, none of which its training or its tests have seen.
+
+    Args:
+        policy: A policy, its file, or a training's folder (then the best policy).
+        episodes: How many.
+        seed: Of the starts.
+        confidence: Of the interval.
+        environment: The simulator to use, or its name; by default by the name in the policy. It
+            must be the environment that the policy was trained in.
+        on_failure: Whether an episode that breaks down is an error, or counts for nothing.
+        threads: Threads of a fast simulator; by default one a core.
+    """
+    if episodes < 1:
+        raise ValueError(f"`episodes` must be at least 1, but is {episodes}.")
+    if not 0 < confidence < 1:
+        raise ValueError(f"`confidence` must be between 0 and 1, but is {confidence}.")
+    given = policy if isinstance(policy, TrainedPolicy) else load_policy(policy)
+    simulator = simulator_of(given, environment)
+    parameters = np.broadcast_to(given.parameters, (episodes, given.parameters.size))
+    starts = simulator.starts(test_rngs(seed, 0, episodes))  # training's tests have step > 0
+    found = simulator.rollout(given.policy, parameters, given.scaling, starts, threads=threads)
+    kept = np.isfinite(found.returns)
+    if not kept.all() and (on_failure == "raise" or not kept.any()):
+        bad = int(np.argmin(kept))
+        raise EvaluationError(
+            f"{simulator.info.name} broke down in episode {bad}: it raised, or an observation or "
+            "reward was not finite. The log has what it said; on_failure='drop' leaves such "
+            "episodes out.",
+            step=0,
+            index=bad,
+        )
+    returns, lengths = found.returns[kept], found.lengths[kept]
+    mean, deviation, half = interval(returns, confidence)
+    return Evaluation(
+        environment=simulator.info.name,
+        episodes=len(returns),
+        mean_return=mean,
+        deviation=deviation,
+        low=mean - half,
+        high=mean + half,
+        confidence=confidence,
+        mean_length=float(lengths.mean()),
+        success=None if found.successes is None else float(found.successes[kept].mean()),
+        failed=int(np.count_nonzero(~kept)),
+        seed=seed,
+        returns=returns,
+        lengths=lengths,
+    )
+
+
+def simulator_of(policy: TrainedPolicy, given: str | Simulator | None) -> Simulator:
+    """The simulator of a policy's environment; another one is refused."""
+    if given is None:
+        return catalogue.make(policy.environment)
+    simulator = catalogue.make(given) if isinstance(given, str) else given
+    policy.check_environment(simulator.info.name)
+    return simulator
+
+
+def interval(values: Array, confidence: float) -> tuple[float, float, float]:
+    r"""Mean, standard deviation s, and half the interval :math:`t_{n-1} s / \sqrt n`."""
+    mean, n = float(values.mean()), len(values)
+    if n == 1:
+        return mean, math.nan, math.inf
+    try:
+        special: Any = import_module("scipy.special")
+    except ImportError as error:
+        raise missing_extra(error) from None
+    deviation = float(values.std(ddof=1))
+    quantile = float(special.stdtrit(n - 1, 0.5 + confidence / 2))
+    return mean, deviation, quantile * deviation / math.sqrt(n)

@@ -1,0 +1,190 @@
+r"""Policies: from an observation to an action, all parameters in one flat vector.
+
+A policy is a shape without numbers; the numbers are the x of the search. The layout of the vector
+is layer by layer: the weight matrix of shape (out, in) row after row, then the layer's bias if
+there are biases. Hidden layers have tanh, the last layer is linear:
+
+.. math:: h_0 = (o - \mu) / s, \qquad h_k = \tanh(W_k h_{k-1} + b_k), \qquad a = W_K h_{K-1} + b_K.
+
+For a discrete action space the last layer has one score an action, and the largest is played.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple, cast, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gensmooth import streams
+from gensmooth.streams import Purpose
+
+Array = NDArray[np.float64]
+
+
+class Layer(NamedTuple):
+    """Where a layer lies in the flat vector: weights, then biases, then the next layer."""
+
+    start: int
+    rows: int
+    columns: int
+    bias: bool
+
+    @property
+    def bias_start(self) -> int:
+        """Where the weights end."""
+        return self.start + self.rows * self.columns
+
+    @property
+    def stop(self) -> int:
+        """Where the layer ends."""
+        return self.bias_start + (self.rows if self.bias else 0)
+
+
+@final
+@dataclass(frozen=True)
+class Policy:
+    """The shape of a policy.
+
+    Attributes:
+        sizes: Entries of the observation, of each hidden layer, of the action.
+        biases: Whether the layers have biases.
+
+    >>> Policy((11, 3)).num_parameters, Policy((11, 32, 3), biases=True).num_parameters
+    (33, 483)
+    """
+
+    sizes: tuple[int, ...]
+    biases: bool = False
+
+    def __post_init__(self) -> None:
+        if len(self.sizes) < 2 or not all(_is_count(size) for size in self.sizes):
+            raise ValueError(
+                "`sizes` must be at least two whole numbers of at least 1 (observation, hidden "
+                f"layers if any, action), but is {self.sizes!r}."
+            )
+        object.__setattr__(self, "sizes", tuple(int(size) for size in self.sizes))
+        object.__setattr__(self, "biases", bool(self.biases))
+
+    @property
+    def num_parameters(self) -> int:
+        """Entries of the flat vector: the d of the search."""
+        return sum(n * m + (m if self.biases else 0) for n, m in pairwise(self.sizes))
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether there is no hidden layer."""
+        return len(self.sizes) == 2
+
+    def layers(self) -> Iterator[Layer]:
+        """Where each layer lies, from the observation on."""
+        start = 0
+        for columns, rows in pairwise(self.sizes):
+            layer = Layer(start, rows, columns, self.biases)
+            yield layer
+            start = layer.stop
+
+    def initial(self, seed: int) -> Array:
+        r"""The parameters that a search starts from.
+
+        Without a hidden layer they are zero, as in the paper. With hidden layers zero would be a
+        point where the gradient in all weights vanishes, and the paper does not say where it
+        starts: weights here are uniform on :math:`\pm\sqrt{6/(in + out)}` (Glorot & Bengio, 2010,
+        the usual start of the policies that it refers to) and biases zero.
+        """
+        x = np.zeros(self.num_parameters)
+        if self.is_linear:
+            return x
+        rng = streams.generator(seed, Purpose.START)
+        for layer in self.layers():
+            limit = math.sqrt(6 / (layer.rows + layer.columns))
+            x[layer.start : layer.bias_start] = rng.uniform(
+                -limit, limit, layer.rows * layer.columns
+            )
+        return x
+
+    def act(self, parameters: Array, observation: Array) -> Array:
+        """The action (or the scores of the actions) at a standardised observation.
+
+        Sums run in NumPy's own order, not in BLAS, whose bits depend on its threads.
+        """
+        hidden = observation
+        last = len(self.sizes) - 2
+        for number, layer in enumerate(self.layers()):
+            weights = parameters[layer.start : layer.bias_start].reshape(layer.rows, layer.columns)
+            out = (weights * hidden).sum(axis=1)
+            if layer.bias:
+                out += parameters[layer.bias_start : layer.stop]
+            hidden = np.tanh(out) if number < last else out
+        return hidden
+
+    def check(self, parameters: Any) -> Array:
+        """Parameters as a float64 vector of the right length, or an error that says what came."""
+        x = np.asarray(parameters, np.float64)
+        if x.shape != (self.num_parameters,):
+            raise ValueError(
+                f"A policy with sizes {self.sizes}{' and biases' if self.biases else ''} has "
+                f"{self.num_parameters} parameters, but the vector given has shape {x.shape}."
+            )
+        return x
+
+
+@final
+@dataclass(frozen=True)
+class Linear:
+    """A linear policy: no hidden layer, no bias, started at zero.
+
+    >>> Linear().policy(11, 3)
+    Policy(sizes=(11, 3), biases=False)
+    """
+
+    def policy(self, observation_size: int, action_size: int) -> Policy:
+        """The policy for an environment."""
+        return Policy((observation_size, action_size))
+
+
+@final
+@dataclass(frozen=True)
+class MLP:
+    """A policy with tanh hidden layers and biases; by default the paper's one layer of 32.
+
+    >>> MLP().policy(111, 8).num_parameters
+    3848
+    """
+
+    hidden: tuple[int, ...] = (32,)
+    biases: bool = True
+
+    def __post_init__(self) -> None:
+        given: Any = cast(Any, self.hidden)
+        hidden = cast("list[Any] | tuple[Any, ...]", given)
+        if not isinstance(given, list | tuple) or not hidden or not all(map(_is_count, hidden)):
+            raise ValueError(
+                "`hidden` must be the sizes of the hidden layers, such as (32,) or (64, 64), but "
+                f"is {given!r}."
+            )
+        object.__setattr__(self, "hidden", tuple(int(size) for size in hidden))
+
+    def policy(self, observation_size: int, action_size: int) -> Policy:
+        """The policy for an environment."""
+        return Policy((observation_size, *self.hidden, action_size), self.biases)
+
+
+def architecture(name: object, hidden: tuple[int, ...] = (32,)) -> Linear | MLP:
+    """The architecture from ``policy=``: its name, or the object itself."""
+    if isinstance(name, Linear | MLP):
+        return name
+    if name == "linear":
+        return Linear()
+    if name == "mlp":
+        return MLP(hidden)
+    raise ValueError(
+        "`policy` must be 'linear', 'mlp', gs.rl.Linear() or gs.rl.MLP(hidden=(32,)), but is "
+        f"{name!r}."
+    )
+
+
+def _is_count(size: object) -> bool:
+    return isinstance(size, int | np.integer) and not isinstance(size, bool) and bool(size >= 1)

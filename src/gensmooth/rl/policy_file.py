@@ -1,0 +1,172 @@
+"""A trained policy, and its file: all that is needed to run it again, and no code.
+
+The file is a checkpoint container (:mod:`gensmooth.checkpoint.container`): a JSON object and the
+arrays ``parameters``, ``mean`` and ``m2``.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from gensmooth._version import __version__
+from gensmooth.checkpoint import CheckpointError, container
+from gensmooth.checkpoint.plain import number, plain, whole
+from gensmooth.rl.environments.catalogue import canonical
+from gensmooth.rl.normalize import Scaling, Statistics, identity
+from gensmooth.rl.policies import Policy
+
+Array = NDArray[np.float64]
+
+KIND = "policy"
+
+
+@final
+@dataclass(frozen=True)
+class TrainedPolicy:
+    """A policy with its numbers.
+
+    Attributes:
+        environment: The name of the environment it was trained in.
+        policy: Its shape.
+        parameters: Its parameters.
+        statistics: Of the observations of training.
+        standardize: Whether it sees observations standardised.
+        method: The method that trained it.
+        seed: The seed of the training.
+        step: Iterations of training.
+        mean_return: Of its last test; NaN if there was none.
+        version: The version of gensmooth that trained it.
+    """
+
+    environment: str
+    policy: Policy
+    parameters: Array
+    statistics: Statistics
+    standardize: bool
+    method: str
+    seed: int
+    step: int
+    mean_return: float
+    version: str = __version__
+
+    @property
+    def scaling(self) -> Scaling:
+        """What is done to observations before the policy sees them."""
+        size = self.policy.sizes[0]
+        return self.statistics.scaling() if self.standardize else identity(size)
+
+    def __call__(self, observation: ArrayLike) -> Array:
+        """The action (or the scores of the actions) at an observation as the environment gives it.
+
+        Clip it to the action space where the environment does not do so itself.
+        """
+        seen = np.asarray(observation, np.float64).reshape(-1)
+        return self.policy.act(self.parameters, self.scaling(seen))
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the file; whoever reads it meanwhile sees the old one or the new one, whole."""
+        meta = {
+            "kind": KIND,
+            "gensmooth": self.version,
+            "environment": self.environment,
+            "sizes": list(self.policy.sizes),
+            "biases": self.policy.biases,
+            "standardize": self.standardize,
+            "observations": self.statistics.seen,
+            "method": self.method,
+            "seed": self.seed,
+            "step": self.step,
+            "mean_return": plain(self.mean_return),
+        }
+        arrays = {
+            "parameters": self.parameters,
+            "mean": self.statistics.mean,
+            "m2": self.statistics.m2,
+        }
+        container.write(Path(path), meta, arrays)
+
+    def check_environment(self, name: str) -> None:
+        """Refuse another environment than the one it was trained in."""
+        if canonical(name) != canonical(self.environment):
+            raise ValueError(
+                f"This policy was trained in {self.environment}, and cannot run in {name}."
+            )
+
+
+def load_policy(path: str | PathLike[str], *, environment: str | None = None) -> TrainedPolicy:
+    """Read a policy from its file, or from the folder of its training (then the best one).
+
+    Args:
+        path: The file, or what was given to :func:`train` as ``out``.
+        environment: If given, the environment it must have been trained in.
+
+    Raises:
+        CheckpointError: When there is none, or it is damaged.
+        ValueError: When it was trained in another environment.
+    """
+    file = find_policy(Path(path))
+    meta, arrays = container.read(file)
+    if meta.get("kind") != KIND:
+        raise CheckpointError(file, "is not a policy.")
+    try:
+        found = _policy(meta, arrays)
+    except (LookupError, TypeError, ValueError) as error:
+        raise CheckpointError(file, f"is not a policy: {error}.") from error
+    if environment is not None:
+        found.check_environment(environment)
+    return found
+
+
+def find_policy(path: Path) -> Path:
+    """The policy's file: this one, or in a training's folder the best, or else the last."""
+    if not path.is_dir():
+        return path
+    for name in ("policy-best", "policy-last"):
+        if (path / name).exists():
+            return path / name
+    raise CheckpointError(path, "has no policy yet: neither policy-best nor policy-last.")
+
+
+def _policy(meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> TrainedPolicy:
+    policy = Policy(tuple(whole(size) for size in meta["sizes"]), _truth(meta["biases"]))
+    size = policy.sizes[0]
+    for name, shape in {
+        "parameters": (policy.num_parameters,),
+        "mean": (size,),
+        "m2": (size,),
+    }.items():
+        array = arrays[name]
+        if array.dtype != np.float64 or array.shape != shape or not np.isfinite(array).all():
+            raise ValueError(f"its {name} do not fit")
+    environment, method, version = (meta[n] for n in ("environment", "method", "gensmooth"))
+    if not all(isinstance(name, str) for name in (environment, method, version)):
+        raise TypeError("a name in it is not one")
+    return TrainedPolicy(
+        environment=environment,
+        policy=policy,
+        parameters=arrays["parameters"],
+        statistics=Statistics(whole(meta["observations"]), arrays["mean"], arrays["m2"]),
+        standardize=_truth(meta["standardize"]),
+        method=method,
+        seed=_seed(meta["seed"]),
+        step=whole(meta["step"]),
+        mean_return=number(meta["mean_return"]),
+        version=version,
+    )
+
+
+def _truth(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"{str(value)[:80]!r} is neither true nor false")
+    return value
+
+
+def _seed(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < 2**64:
+        raise TypeError(f"{str(value)[:80]!r} is not a seed")
+    return value

@@ -1,0 +1,322 @@
+"""Training from end to end: it learns, and nothing but the seed and the settings matters."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gensmooth as gs
+from gensmooth.rl.defaults import ANY, TABLE, defaults
+
+pytest.importorskip("gymnasium")
+from rl_cases import SLIDER
+
+OPTIONS = {
+    "num_directions": 4,
+    "spacing": 0.1,
+    "learning_rate": 0.05,
+    "iterations": 12,
+    "test_every": 5,
+    "test_episodes": 6,
+    "seed": 7,
+}
+
+
+def same(one, other):
+    """Whether two trainings are the same to the last bit."""
+    a, b = one.state, other.state
+    assert a.search.x.tobytes() == b.search.x.tobytes()
+    assert a.statistics.mean.tobytes() == b.statistics.mean.tobytes()
+    assert a.statistics.m2.tobytes() == b.statistics.m2.tobytes()
+    assert a.env_steps == b.env_steps
+    assert one.history == other.history
+    assert one.tests == other.tests
+    assert one.best.parameters.tobytes() == other.best.parameters.tobytes()
+
+
+def stop_at(step):
+    def stop(iteration, *_):
+        if iteration.info.step == step:
+            raise KeyboardInterrupt
+
+    return stop
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    names = ("metrics.jsonl", "checkpoint", "policy-best", "policy-last")
+    return {name: (folder / name).read_bytes() for name in names}
+
+
+# --- learning ------------------------------------------------------------------------------------
+
+
+def test_it_learns_to_slide_to_the_origin():
+    before = gs.rl.train(SLIDER, **OPTIONS | {"iterations": 0})
+    assert before.tests == ()
+    result = gs.rl.train(SLIDER, **OPTIONS | {"iterations": 60})
+    first, last = result.tests[0], result.tests[-1]
+    assert last.mean_return > first.mean_return + 20
+    assert [test.step for test in result.tests] == list(range(5, 61, 5))
+    assert result.best.mean_return == max(test.mean_return for test in result.tests)
+    assert result.policy.mean_return == last.mean_return
+    assert (result.trajectories, result.success) == (60 * 8, True)
+    # never-varying coordinates are left alone in what the policy sees
+    assert np.array_equal(result.policy.scaling.inverse[[1, 3, 5]], [1, 1, 1])
+
+
+def test_cartpole_with_the_defaults():
+    result = gs.rl.train("CartPole-v1", num_directions=8, seed=0, test_every=5, target=195.0)
+    assert result.status == "target"
+    assert result.iterations <= 40
+
+
+def test_every_method_estimator_and_policy_runs():
+    for method in gs.METHODS:
+        result = gs.rl.train(SLIDER, method=method, **OPTIONS | {"iterations": 2})
+        assert result.iterations == 2
+    for estimator in ("antithetic", "one-point", gs.Antithetic()):
+        result = gs.rl.train(SLIDER, estimator=estimator, **OPTIONS | {"iterations": 2})
+    result = gs.rl.train(SLIDER, policy="mlp", hidden=(8, 4), **OPTIONS | {"iterations": 2})
+    assert result.policy.policy == gs.rl.Policy((6, 8, 4, 2), biases=True)
+
+
+def test_defaults_reach_as_far_and_step_as_long_whatever_the_length_of_the_directions():
+    """A shrunk method with its defaults is the method itself; so no method has an advantage."""
+    options = {"iterations": 3, "num_directions": 4, "test_episodes": 1, "seed": 2}
+    for base in ("gs", "bes", "sphere"):
+        plain = gs.rl.train(SLIDER, method=base, **options).state.search.x
+        shrunk = gs.rl.train(SLIDER, method=f"{base}-shrinkage", **options).state.search.x
+        np.testing.assert_allclose(shrunk, plain, rtol=1e-6)
+    estimate = gs.shrunk(gs.Gaussian(), scale="estimate")
+    other = gs.rl.train(SLIDER, directions=estimate, **options).state.search.x
+    plain = gs.rl.train(SLIDER, method="gs", **options).state.search.x
+    np.testing.assert_allclose(other, plain, rtol=1e-6)
+
+
+def test_defaults_by_environment():
+    hopper = defaults("Hopper-v5", gs.Bernoulli(), 33, 20)
+    assert hopper == defaults("Hopper-v4", gs.Gaussian(), 33, 60) == TABLE["Hopper"]
+    assert defaults("Walker2d-v5", gs.Bernoulli(), 102, 20) == TABLE["Walker2d"]
+    assert defaults("Anything-v0", gs.Bernoulli(), 9, 20) == ANY
+    fewer = defaults("Hopper-v5", gs.Bernoulli(), 33, 5)
+    assert fewer == hopper._replace(learning_rate=hopper.learning_rate / 2)
+    guided = defaults("Hopper-v5", gs.Guided(), 33, 20)  # entries of variance 1/d
+    np.testing.assert_allclose(guided[:2], (hopper[0] * 33**0.5, hopper[1] * 33))
+
+
+# --- identities ----------------------------------------------------------------------------------
+
+
+def test_pairs_start_alike_only_if_asked():
+    """With paired resets and no step away from the centre, both episodes are the same."""
+    options = OPTIONS | {"spacing": 1e-6, "iterations": 1}
+    alike = gs.rl.train(SLIDER, paired_resets=True, **options)
+    apart = gs.rl.train(SLIDER, **options)
+    assert 0 < alike.history[0].info.gradient_norm < 1e4
+    assert apart.history[0].info.gradient_norm > 1e5  # noise divided by the spacing
+
+
+@pytest.mark.parametrize("method", ["bes", "guided-es"])
+def test_processes_change_nothing(method):
+    options = OPTIONS | {"method": method}
+    here = gs.rl.train(SLIDER, **options)
+    for workers in (2, gs.evaluators.Threads(3)):
+        same(here, gs.rl.train(SLIDER, workers=workers, **options))
+
+
+@pytest.mark.filterwarnings("ignore")  # Ray's own
+def test_ray_changes_nothing(monkeypatch):
+    pytest.importorskip("ray")
+    monkeypatch.setenv("RAY_memory_monitor_refresh_ms", "0")  # others may use the memory up
+    options = OPTIONS | {"iterations": 5}
+    there = gs.rl.train(SLIDER, workers=gs.evaluators.Ray(num_workers=2), **options)
+    same(gs.rl.train(SLIDER, **options), there)
+
+
+def test_threads_change_nothing():
+    pytest.importorskip("mujoco")
+    options = OPTIONS | {"iterations": 3, "test_every": 2}
+    one = gs.rl.train("Hopper-v5", threads=1, **options)
+    same(one, gs.rl.train("Hopper-v5", threads=3, **options))
+    same(one, gs.rl.train("Hopper-v5", workers=2, **options))
+
+
+def test_the_seed_is_all():
+    one = gs.rl.train(SLIDER, **OPTIONS)
+    same(one, gs.rl.train(SLIDER, **OPTIONS))
+    other = gs.rl.train(SLIDER, **OPTIONS | {"seed": 8})
+    assert not np.array_equal(one.state.search.x, other.state.search.x)
+    drawn = gs.rl.train(SLIDER, **OPTIONS | {"seed": None})
+    same(drawn, gs.rl.train(SLIDER, **OPTIONS | {"seed": drawn.seed}))
+
+
+# --- folders -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["bes", "guided-es"])
+def test_stopping_and_going_on_changes_nothing(method, tmp_path):
+    options = OPTIONS | {"method": method, "optimizer": gs.momentum(0.05), "learning_rate": None}
+    whole = gs.rl.train(SLIDER, out=tmp_path / "whole", **options)
+    part = tmp_path / "part"
+    for step in (3, 4, 9):
+        stopped = gs.rl.train(SLIDER, out=part, callback=stop_at(step), **options)
+        assert stopped.status == "interrupted"
+        assert stopped.iterations == step + 1
+    same(whole, gs.rl.train(SLIDER, out=part, **options))
+    one, other = contents(tmp_path / "whole"), contents(part)
+    assert one["metrics.jsonl"] == other["metrics.jsonl"]
+    for name in ("policy-best", "policy-last"):
+        assert one[name] == other[name]
+
+
+def test_resume_needs_the_folder_alone_and_may_go_further(tmp_path):
+    whole = gs.rl.train(SLIDER, **OPTIONS | {"iterations": 20})
+    folder = tmp_path / "run"
+    gs.rl.train(SLIDER, out=folder, callback=stop_at(6), **OPTIONS)
+    ended = gs.rl.resume(folder)
+    assert ended.iterations == 12
+    before = contents(folder)
+    same(ended, gs.rl.resume(folder))  # it has ended: told again, nothing is written
+    same(ended, gs.rl.train(SLIDER, out=folder, **OPTIONS))
+    assert contents(folder) == before
+    longer = gs.rl.resume(folder, iterations=20, workers=2)
+    assert longer.state.search.x.tobytes() == whole.state.search.x.tobytes()
+    assert json.loads((folder / "config.json").read_text())["schedule"]["iterations"] == 20
+
+
+SCRIPT = """
+import sys
+import gensmooth as gs
+sys.path.insert(0, {tests!r})
+gs.rl.train("rl_cases:Slider-v0", out={folder!r}, every=3, **{options!r})
+"""
+
+
+def test_kill_minus_nine(tmp_path):
+    options = OPTIONS | {"iterations": 250, "test_every": 7, "test_episodes": 3}
+    whole = gs.rl.train(SLIDER, out=tmp_path / "whole", **options)
+    folder = tmp_path / "killed"
+    code = SCRIPT.format(tests=str(Path(__file__).parent), folder=str(folder), options=options)
+    kills = 0
+    for _ in range(4):
+        process = subprocess.Popen([sys.executable, "-c", code])
+        began = _checkpoint(folder)
+        while process.poll() is None and _checkpoint(folder) == began:
+            time.sleep(0.005)
+        time.sleep(0.05 + 0.07 * kills)
+        if process.poll() is None:
+            os.kill(process.pid, signal.SIGKILL)
+            kills += 1
+        process.wait()
+    assert kills >= 2
+    same(whole, gs.rl.train(SLIDER, out=folder, **options))
+    one, other = contents(tmp_path / "whole"), contents(folder)
+    for name in ("metrics.jsonl", "policy-best", "policy-last"):
+        assert one[name] == other[name]
+
+
+def _checkpoint(folder: Path) -> float:
+    try:
+        return (folder / "checkpoint").stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0.0
+
+
+def test_metrics_and_policies_are_there_to_read(tmp_path):
+    folder = tmp_path / "run"
+    result = gs.rl.train(SLIDER, out=folder, **OPTIONS)
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == list(range(12))
+    tests = [line["test"]["mean_return"] for line in lines if line["test"]]
+    assert tests == [test.mean_return for test in result.tests]
+    last = gs.rl.load_policy(folder / "policy-last")
+    assert np.array_equal(last.parameters, result.policy.parameters)
+    assert last.mean_return == result.tests[-1].mean_return
+    best = gs.rl.load_policy(folder)
+    assert best.mean_return == result.best.mean_return
+
+
+def test_folders_that_hold_something_else(tmp_path):
+    folder = tmp_path / "run"
+    gs.rl.train(SLIDER, out=folder, **OPTIONS | {"iterations": 1})
+    with pytest.raises(gs.CheckpointError, match=r"another configuration: `spacing` \(there 0.1"):
+        gs.rl.train(SLIDER, out=folder, **OPTIONS | {"iterations": 1, "spacing": 0.2})
+    with pytest.raises(gs.CheckpointError, match=r"environment's name \(there rl_cases:Slider"):
+        gs.rl.train("Pendulum-v1", out=folder, **OPTIONS | {"iterations": 1})
+    with pytest.raises(gs.CheckpointError, match="holds a training, not a minimisation"):
+        gs.resume(folder, lambda _: 0.0)
+    gs.minimize(lambda x: float(x @ x), [1.0], budget=100, checkpoint=tmp_path / "other")
+    with pytest.raises(gs.CheckpointError, match="holds a minimisation, not a training"):
+        gs.rl.resume(tmp_path / "other")
+    damaged = bytearray((folder / "checkpoint").read_bytes())
+    damaged[-3] ^= 1
+    (folder / "checkpoint").write_bytes(damaged)
+    with pytest.raises(gs.CheckpointError, match="checksum"):
+        gs.rl.resume(folder)
+
+
+def test_an_optimiser_of_ones_own_needs_the_same_call(tmp_path):
+    optimizer = gs.sgd(lambda step: 0.1 / (1 + step))
+    options = {k: v for k, v in OPTIONS.items() if k != "learning_rate"} | {"optimizer": optimizer}
+    gs.rl.train(SLIDER, out=tmp_path / "run", callback=stop_at(3), **options)
+    with pytest.raises(gs.CheckpointError, match="repeat the call"):
+        gs.rl.resume(tmp_path / "run")
+    same(gs.rl.train(SLIDER, out=tmp_path / "run", **options), gs.rl.train(SLIDER, **options))
+
+
+# --- troubles ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["Raise", "Reward", "Observation"])
+def test_an_environment_that_breaks_down(kind, tmp_path):
+    name = f"rl_cases:Slider{kind}-v0"
+    with pytest.raises(gs.EvaluationError, match="broke down") as caught:
+        gs.rl.train(name, **OPTIONS)
+    assert caught.value.result.status == "interrupted"
+    options = OPTIONS | {"on_failure": "drop", "min_fraction": 0.1}
+    result = gs.rl.train(name, out=tmp_path / "run", **options)
+    assert result.iterations == 12
+    assert result.faults["non-finite"] > 0
+    assert sum(iteration.info.dropped for iteration in result.history) > 0
+    assert np.isfinite(result.state.search.x).all()
+    assert np.isfinite(result.state.statistics.m2).all()
+    same(result, gs.rl.train(name, workers=2, **options))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"num_directions": 0}, "`num_directions` must be"),
+        ({"spacing": -1.0}, "`spacing` must be positive"),
+        ({"learning_rate": -1.0}, "learning_rate"),
+        ({"policy": "cnn"}, "`policy` must be"),
+        ({"policy": "mlp", "hidden": (0,)}, "`hidden` must be"),
+        ({"estimator": "central"}, "`estimator` must be"),
+        ({"method": "bess"}, "Did you mean 'bes'"),
+        ({"method": "bes", "directions": gs.Gaussian()}, "not both"),
+        ({"optimizer": gs.sgd(0.1)}, "either `learning_rate` or `optimizer`"),
+        ({"iterations": -1}, "`iterations` must be"),
+        ({"test_every": 0}, "`test_every` must be"),
+        ({"test_episodes": 0}, "`test_episodes` must be"),
+        ({"threads": 0}, "`threads` must be"),
+        ({"timeout": 5.0}, "`timeout` needs a process"),
+        ({"every": 3}, "give `out` too"),
+        ({"on_failure": "shrug"}, "`on_failure` must be"),
+    ],
+)
+def test_bad_settings_are_told(options, words):
+    with pytest.raises(ValueError, match=words):
+        gs.rl.train(SLIDER, **OPTIONS | options)
+
+
+def test_environments_that_are_not_there():
+    with pytest.raises(gs.rl.UnknownEnvironmentError, match="Did you mean Hopper"):
+        gs.rl.train("Hoper-v5")
+    with pytest.raises(gs.rl.UnsupportedEnvironmentError, match="observations in Dict"):
+        gs.rl.train("rl_cases:Dictionary-v0")

@@ -1,0 +1,149 @@
+"""Who makes the runs of a study: order, time left, and workers that do not outlive their parent."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gensmooth.studies import progress
+from gensmooth.studies.linreg import STUDY
+from gensmooth.studies.progress import Estimate
+from gensmooth.studies.run import run_study
+from gensmooth.studies.spec import Options, RunSpec
+from gensmooth.studies.store import Store
+
+SMALL = Options(profile="quick", seeds=2, hyperparameters="paper", methods=("gs", "bes"))
+
+
+def test_the_time_left_is_told_from_the_speed_of_workers(monkeypatch):
+    """Ten runs of cost 6, then ten of cost 1; two workers, a second for each unit of cost."""
+    now = 0.0
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    estimate = Estimate(70.0, 2)
+    assert estimate.left is None
+    now = 6.0
+    estimate.add(6.0, 6.0)
+    assert estimate.left == pytest.approx(29.0)  # 35 s in all; from the number it would be 64
+    estimate.add(6.0, 6.0)
+    for done in range(4):
+        now += 6.0
+        estimate.add(6.0, 6.0)
+        estimate.add(6.0, 6.0)
+        assert estimate.left == pytest.approx(70 / 2 - now), done
+
+
+def test_long_runs_are_made_first(tmp_path, monkeypatch):
+    """And whoever is in charge of a piece makes its share of long and short ones."""
+    made = []
+
+    def execute(config, scratch):
+        made.append(config["num_directions"])
+        return STUDY.execute(config, scratch)
+
+    study = STUDY._replace(execute=execute, cost=lambda config: float(config["num_directions"]))
+    for module in ("run", "pool"):
+        monkeypatch.setattr(f"gensmooth.studies.{module}.find_study", lambda _: study)
+    for i in (1, 2):
+        folder = tmp_path / f"piece{i}"
+        assert run_study("linreg", SMALL, folder, piece=(i, 2), say=str) is None
+        assert made == sorted(made, reverse=True)
+        assert len(made) == 18  # of 36
+        assert {made.count(number) for number in (2, 6, 20)} == {6}
+        made.clear()
+    for run in (tmp_path / "piece2" / "runs").iterdir():
+        run.rename(tmp_path / "piece1" / "runs" / run.name)
+    assert len(run_study("linreg", SMALL, tmp_path / "piece1", say=str).records) == 36
+    assert made == []
+
+
+def test_a_scratch_folder_is_gone_when_its_run_is_kept(tmp_path):
+    store = Store(tmp_path, "linreg")
+    spec = STUDY.reporting(SMALL, STUDY.select(SMALL, []))[0]
+    scratch = store.scratch(spec)
+    scratch.mkdir(parents=True)
+    (scratch / "checkpoint").write_text("half")
+    assert Store(tmp_path, "linreg").scratch(spec).exists()  # a new process finds it
+    store.save(spec, STUDY.execute(spec.config, scratch))
+    assert not scratch.exists()
+    other = RunSpec("linreg", {**spec.config, "seed": 9})
+    assert store.scratch(other) != scratch
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="looks at processes in /proc")
+def test_workers_do_not_outlive_their_parent(tmp_path):
+    """Or they would write to the same scratch folders as their successors."""
+    options = "Options(profile='paper', hyperparameters='paper')"
+    code = (
+        "from pathlib import Path\n"
+        "from gensmooth.studies.run import run_study\n"
+        "from gensmooth.studies.spec import Options\n"
+        f"if __name__ == '__main__':\n    run_study('dfo', {options}, Path('out'), workers=2)\n"
+    )
+    (tmp_path / "script.py").write_text(code)
+    process = subprocess.Popen(
+        [sys.executable, "script.py"], cwd=tmp_path, stdout=subprocess.DEVNULL
+    )
+    deadline = time.time() + 60
+    while not list(tmp_path.glob("out/runs/[0-9a-f]*")) and time.time() < deadline:
+        time.sleep(0.01)
+    workers = children(process.pid)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert len(workers) >= 2
+    while any(Path(f"/proc/{pid}").exists() for pid in workers) and time.time() < deadline:
+        time.sleep(0.05)
+    assert not [pid for pid in workers if Path(f"/proc/{pid}").exists()]
+
+
+def children(parent: int) -> list[int]:
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            words = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(words[1]) == parent:
+            found.append(int(stat.parent.name))
+    return found
+
+
+def _gensmooth(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """The command where MuJoCo is not installed."""
+    (tmp_path / "mujoco.py").write_text("raise ModuleNotFoundError('gone', name='mujoco')\n")
+    return subprocess.run(
+        [sys.executable, "-m", "gensmooth", *words, "--out", tmp_path / "out"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        timeout=300,
+    )
+
+
+def test_without_mujoco_the_study_is_refused_in_one_line(tmp_path):
+    done = _gensmooth(tmp_path, "reproduce", "rl")
+    assert done.returncode == 1
+    assert done.stderr == (
+        "Error: Reinforcement learning needs mujoco: pip install 'gensmooth[rl]'\n"
+    )
+
+
+def test_without_mujoco_all_studies_go_on_without_it(tmp_path):
+    words = (
+        "--methods",
+        "gs",
+        "--seeds",
+        "1",
+        "--hyperparameters",
+        "paper",
+        "--objective",
+        "sphere",
+    )
+    done = _gensmooth(tmp_path, "reproduce", "all", *words)
+    assert "rl is left out: Reinforcement learning needs mujoco" in done.stderr
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out" / "report.html").exists()
