@@ -55,8 +55,10 @@ def main() -> None:
     try:
         app()
     except (ValueError, TypeError, RuntimeError, OSError, ImportError) as error:
+        from gensmooth.checkpoint import CheckpointError
+
         cause = error.__cause__
-        if cause is not None and not isinstance(error, ImportError):
+        if cause is not None and not isinstance(error, ImportError | CheckpointError):
             # The user's own function raised: show where.
             traceback.print_exception(cause)
         typer.secho(f"Error: {error}", err=True, fg=typer.colors.RED)

@@ -18,6 +18,7 @@ from gensmooth.cli.common import (
     WorkersOption,
     chosen_trackers,
     finish,
+    local_workers,
     ray_evaluator,
 )
 
@@ -127,7 +128,7 @@ def minimize(
         maximize=maximize,
         vectorized=vectorized,
         on_failure=on_failure,
-        workers=ray_evaluator(ray, workers, timeout, retries) if on_ray else workers or 1,
+        workers=ray_evaluator(ray, workers, timeout, retries) if on_ray else local_workers(workers),
         timeout=None if on_ray else timeout,
         retries=0 if on_ray else retries or 0,
         checkpoint=checkpoint,
