@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import gensmooth as gs
-from gensmooth.cli.main import app
+from gensmooth.cli.main import app, main
 
 pytest.importorskip("gymnasium")
 from rl_cases import SLIDER
@@ -65,7 +65,12 @@ def test_without_a_folder_a_new_one_is_made(tmp_path, monkeypatch):
     [
         (["train", "Hoper-v5"], "Did you mean Hopper"),
         (["train", "rl_cases:Dictionary-v0"], "observations in Dict"),
+        (["train", "hopper v5"], "Did you mean Hopper"),
+        (["train", ""], "There is no environment ''"),
         (["train", SLIDER, "--hidden", "x"], "`--hidden` must be sizes"),
+        (["train", SLIDER, "--hidden", "64,64"], "`hidden` is for policy='mlp'"),
+        (["train", SLIDER, "--workers", "0"], "`workers` must be at least 1"),
+        (["train", SLIDER, "-n1", "-o", __file__], "cannot be made"),
         (["evaluate", "nowhere"], "nowhere is not a file"),
         (["render", "nowhere", "-o", "film.mp4"], "nowhere is not a file"),
         (["resume", "nowhere"], "nowhere is not a folder"),
@@ -83,6 +88,25 @@ def test_what_is_wrong_is_one_plain_line(words, error, tmp_path):
     assert done.returncode == 1
     assert error in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_damaged_checkpoint_is_one_plain_line_too(tmp_path, monkeypatch, capsys):
+    gs.rl.train(SLIDER, iterations=1, num_directions=2, test_episodes=1, out=tmp_path / "run")
+    (tmp_path / "run" / "checkpoint").write_bytes(b"nothing")
+    monkeypatch.setattr(sys, "argv", ["gensmooth", "resume", str(tmp_path / "run")])
+    with pytest.raises(SystemExit, match="1"):
+        main()
+    said = capsys.readouterr().err
+    assert "checkpoint is not a gensmooth checkpoint" in said
+    assert "Traceback" not in said
+
+
+def test_resume_with_other_threads(tmp_path):
+    gs.rl.train(SLIDER, iterations=1, num_directions=2, test_episodes=1, out=tmp_path / "run")
+    done = run("resume", tmp_path / "run", "--max-steps", 2, "--threads", 1)
+    assert done.exit_code == 0, done.output
+    done = run("resume", tmp_path / "run", "--max-steps", 3, "--threads", 0)
+    assert "`threads` must be at least 1" in str(done.exception)
 
 
 def test_a_training_takes_no_objective(tmp_path):

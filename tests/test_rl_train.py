@@ -302,6 +302,9 @@ def test_an_environment_that_breaks_down(kind, tmp_path):
         ({"method": "bes", "directions": gs.Gaussian()}, "not both"),
         ({"optimizer": gs.sgd(0.1)}, "either `learning_rate` or `optimizer`"),
         ({"iterations": -1}, "`iterations` must be"),
+        ({"target": float("nan")}, "`target` must be a number"),
+        ({"policy": "linear", "hidden": (8,)}, "`hidden` is for policy='mlp'"),
+        ({"policy": "mlp", "hidden": 8}, "`hidden` must be"),
         ({"test_every": 0}, "`test_every` must be"),
         ({"test_episodes": 0}, "`test_episodes` must be"),
         ({"threads": 0}, "`threads` must be"),
@@ -313,6 +316,15 @@ def test_an_environment_that_breaks_down(kind, tmp_path):
 def test_bad_settings_are_told(options, words):
     with pytest.raises(ValueError, match=words):
         gs.rl.train(SLIDER, **OPTIONS | options)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**64])
+def test_seeds_of_evaluations_and_films_are_checked(seed, tmp_path):
+    policy = gs.rl.train(SLIDER, **OPTIONS | {"iterations": 0}).policy
+    with pytest.raises(ValueError, match="`seed` must be in"):
+        gs.rl.evaluate(policy, seed=seed)
+    with pytest.raises(ValueError, match="`seed` must be in"):
+        gs.rl.render(policy, tmp_path / "film.gif", seed=seed)
 
 
 def test_environments_that_are_not_there():

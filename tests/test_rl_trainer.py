@@ -184,6 +184,15 @@ def test_an_episode_that_breaks_down_ends_the_training_or_costs_its_direction():
     assert iteration.info.dropped == 1
 
 
+def test_too_few_directions_end_the_training_as_other_failures_do():
+    trainer = trainer_of(on_failure="drop")
+    with pytest.raises(
+        gs.EvaluationError, match=r"Formula broke down too often: Only 0 of"
+    ) as told:
+        trainer.step(trainer.init(0), Formula(lambda _x, _i: float("nan"), SIZE))
+    assert (told.value.step, told.value.index) == (0, 0)
+
+
 def test_a_test_that_breaks_down():
     def broken(_, i):
         return float("nan") if i == 1 else 2.0

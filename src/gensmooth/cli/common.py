@@ -46,6 +46,11 @@ OutOption = Annotated[
 ]
 
 
+def local_workers(given: int | None) -> int:
+    """``--workers``, or 1; a 0 is passed on, to be complained about."""
+    return 1 if given is None else given
+
+
 def ray_evaluator(
     address: str, workers: int | None, timeout: float | None, retries: int | None
 ) -> Any:

@@ -19,6 +19,7 @@ from gensmooth.cli.common import (
     check_out,
     chosen_trackers,
     finish,
+    local_workers,
     ray_evaluator,
 )
 
@@ -113,7 +114,6 @@ def minimize(
     on_ray = ray is not None
     if on_ray and on_failure == "retry" and retries is None:
         retries = 2
-    here = 1 if workers is None else workers
     result = gs.minimize(
         find_function(objective),
         parse_start(x0),
@@ -130,7 +130,7 @@ def minimize(
         maximize=maximize,
         vectorized=vectorized,
         on_failure=on_failure,
-        workers=ray_evaluator(ray, workers, timeout, retries) if on_ray else here,
+        workers=ray_evaluator(ray, workers, timeout, retries) if on_ray else local_workers(workers),
         timeout=None if on_ray else timeout,
         retries=0 if on_ray else retries or 0,
         checkpoint=checkpoint,

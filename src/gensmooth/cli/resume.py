@@ -40,6 +40,9 @@ def resume(
         int | None, typer.Option(help="Steps in all; of a training, iterations.")
     ] = None,
     target: Annotated[float | None, typer.Option(help="Stop at this value.")] = None,
+    threads: Annotated[
+        int | None, typer.Option(help="Of a training: threads of a fast simulator.")
+    ] = None,
     workers: WorkersOption = None,
     ray: RayOption = None,
     timeout: TimeoutOption = None,
@@ -72,6 +75,7 @@ def resume(
             folder,
             iterations=max_steps,
             target=target,
+            threads=threads,
             workers=evaluator,
             timeout=timeout,
             retries=retries,
@@ -81,6 +85,8 @@ def resume(
         )
         finish_training(trained, folder)
         return
+    if threads is not None:
+        raise ValueError(f"{folder} holds no training, so there is no use for `--threads`.")
     result = gs.resume(
         folder,
         None if objective is None else find_function(objective),

@@ -16,6 +16,7 @@ from gensmooth.cli.common import (
     WandBOption,
     WorkersOption,
     chosen_trackers,
+    local_workers,
     ray_evaluator,
     show,
 )
@@ -47,8 +48,9 @@ def train(
     ] = None,
     policy: Annotated[Literal["linear", "mlp"], typer.Option(help="The policy.")] = "linear",
     hidden: Annotated[
-        str, typer.Option(help="Sizes of an mlp's hidden layers, such as 64,64.")
-    ] = "32",
+        str | None,
+        typer.Option(help="Sizes of an mlp's hidden layers, such as 64,64; by default 32."),
+    ] = None,
     estimator: Annotated[
         Literal["forward", "antithetic", "one-point"],
         typer.Option(help="The estimator; the paper's is forward."),
@@ -113,7 +115,7 @@ def train(
         spacing=spacing,
         learning_rate=learning_rate,
         policy=policy,
-        hidden=_sizes(hidden),
+        hidden=None if hidden is None else _sizes(hidden),
         estimator=estimator,
         paired_resets=paired_resets,
         standardize=standardize,
@@ -123,7 +125,7 @@ def train(
         target=target,
         on_failure=on_failure,
         threads=threads,
-        workers=ray_evaluator(ray, workers, timeout, retries) if on_ray else workers or 1,
+        workers=ray_evaluator(ray, workers, timeout, retries) if on_ray else local_workers(workers),
         timeout=None if on_ray else timeout,
         retries=0 if on_ray else retries or 0,
         out=folder,

@@ -1,5 +1,6 @@
 """What a training is, before it has begun; as an object and as ``config.json``."""
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -154,6 +155,8 @@ def make_schedule(
             raise ValueError(
                 f"`{name}` must be a whole number of at least {least}, but is {value!r}."
             )
+    if target is not None and math.isnan(target):
+        raise ValueError(f"`target` must be a number that a test can reach, but is {target!r}.")
     return Schedule(
         iterations, test_every, test_episodes, None if target is None else float(target)
     )

@@ -14,6 +14,7 @@ from gensmooth.rl.environments import catalogue
 from gensmooth.rl.environments.base import Simulator, missing_extra
 from gensmooth.rl.policy_file import TrainedPolicy, load_policy
 from gensmooth.rl.rollouts import test_rngs
+from gensmooth.streams import check_seed
 
 Array = NDArray[np.float64]
 
@@ -79,6 +80,7 @@ def evaluate(
         raise ValueError(f"`episodes` must be at least 1, but is {episodes}.")
     if not 0 < confidence < 1:
         raise ValueError(f"`confidence` must be between 0 and 1, but is {confidence}.")
+    seed = check_seed(seed)
     given = policy if isinstance(policy, TrainedPolicy) else load_policy(policy)
     simulator = simulator_of(given, environment)
     parameters = np.broadcast_to(given.parameters, (episodes, given.parameters.size))

@@ -10,7 +10,7 @@ For a discrete action space the last layer has one score an action, and the larg
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple, cast, final
@@ -172,14 +172,14 @@ class MLP:
         return Policy((observation_size, *self.hidden, action_size), self.biases)
 
 
-def architecture(name: object, hidden: tuple[int, ...] = (32,)) -> Linear | MLP:
+def architecture(name: object, hidden: Sequence[int] = (32,)) -> Linear | MLP:
     """The architecture from ``policy=``: its name, or the object itself."""
     if isinstance(name, Linear | MLP):
         return name
     if name == "linear":
         return Linear()
     if name == "mlp":
-        return MLP(hidden)
+        return MLP(cast(Any, hidden))
     raise ValueError(
         "`policy` must be 'linear', 'mlp', gs.rl.Linear() or gs.rl.MLP(hidden=(32,)), but is "
         f"{name!r}."

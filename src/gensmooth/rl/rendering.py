@@ -18,6 +18,7 @@ from gensmooth.rl.environments.base import missing_extra
 from gensmooth.rl.environments.gymnasium import make_environment, read_actions
 from gensmooth.rl.policy_file import TrainedPolicy, load_policy
 from gensmooth.rl.rollouts import test_rngs
+from gensmooth.streams import check_seed
 
 _INSTALL = "On Debian and Ubuntu: apt-get install libosmesa6"
 _KINDS = (".mp4", ".gif")
@@ -66,6 +67,7 @@ def render(
     for name, value in (("episodes", episodes), ("skip", skip), ("max_steps", max_steps)):
         if value is not None and value < 1:
             raise ValueError(f"`{name}` must be at least 1, but is {value}.")
+    seed = check_seed(seed)
     given = policy if isinstance(policy, TrainedPolicy) else load_policy(policy)
     use_software_rendering()
     simulator = catalogue.make(given.environment)

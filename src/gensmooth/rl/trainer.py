@@ -136,7 +136,7 @@ class Trainer:
         rewards = episodes.returns - episodes.bonuses
         self._check(batch, rewards)
         deviation = reward_deviation(rewards)
-        search, info = self.search.tell(state.search, batch, rewards / deviation)
+        search, info = self._tell(state.search, batch, rewards / deviation)
         _, value = self.search.estimator.differences(
             rewards, self.search.num_directions, self.search.samples
         )
@@ -166,6 +166,22 @@ class Trainer:
             here = Best(test.mean_return, test.step, state.search.x, state.statistics)
             state = state._replace(best=here)
         return state, test
+
+    def _tell(
+        self, state: SearchState, batch: Batch, values: Array
+    ) -> tuple[SearchState, StepInfo]:
+        try:
+            return self.search.tell(state, batch, values)
+        except ValueError as error:  # too few directions are left
+            bad = np.flatnonzero(~np.isfinite(values))
+            if not len(bad):
+                raise
+            raise EvaluationError(
+                f"{self.info.name} broke down too often: {error} The log has what it said.",
+                step=batch.step,
+                index=int(bad[0]),
+                kind="non-finite",
+            ) from None
 
     def _check(self, batch: Batch, rewards: Array) -> None:
         """Under ``on_failure="raise"``, an episode that broke down ends the training."""

@@ -44,7 +44,7 @@ def train(
     learning_rate: float | None = None,
     optimizer: Optimizer | None = None,
     policy: str | Linear | MLP = "linear",
-    hidden: Sequence[int] = (32,),
+    hidden: Sequence[int] | None = None,
     estimator: str | Estimator = "antithetic",
     paired_resets: bool = False,
     standardize: bool = True,
@@ -77,7 +77,7 @@ def train(
         learning_rate: η of gradient ascent on returns divided by their deviation; likewise.
         optimizer: Another optimiser, instead of ``learning_rate``.
         policy: ``"linear"``, ``"mlp"``, or ``gs.rl.MLP(hidden=(64, 64))``.
-        hidden: Sizes of the hidden layers of ``"mlp"``.
+        hidden: Sizes of the hidden layers of ``"mlp"``; by default the paper's one of 32.
         estimator: ``"antithetic"``, ``"forward"`` (the paper's), ``"one-point"`` or an estimator.
         paired_resets: Let both episodes of a direction start alike, instead of every episode
             having its own start.
@@ -115,7 +115,12 @@ def train(
     """
     simulator = catalogue.make(environment) if isinstance(environment, str) else environment
     info = simulator.info
-    shape = architecture(policy, tuple(hidden)).policy(info.observation_size, info.action_size)
+    if hidden is not None and policy != "mlp":
+        raise ValueError(
+            f"`hidden` is for policy='mlp', but `policy` is {policy!r}, which has no use for it."
+        )
+    sizes = (32,) if hidden is None else hidden
+    shape = architecture(policy, sizes).policy(info.observation_size, info.action_size)
     dim = shape.num_parameters
     chosen = choose_directions(method, directions)
     search = RandomSearch(  # complains about L before anything else is made of it

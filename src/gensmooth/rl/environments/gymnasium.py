@@ -212,14 +212,17 @@ def make_environment(name: str, **keywords: Any) -> Any:
         with warnings.catch_warnings():  # that a newer version of the environment exists
             warnings.simplefilter("ignore")
             return gymnasium.make(name, disable_env_checker=True, **keywords)
-    except (gymnasium.error.UnregisteredEnv, gymnasium.error.DeprecatedEnv) as error:
+    except gymnasium.error.DependencyNotInstalled as error:
+        raise ImportError(f"{name} needs a package that is not installed: {error}") from None
+    except gymnasium.error.Error as error:
+        unknown = (gymnasium.error.UnregisteredEnv, gymnasium.error.DeprecatedEnv)
+        if not isinstance(error, unknown) and _is_id(name):
+            raise
         near = near_matches(name)
         hint = f" Did you mean {' or '.join(near)}?" if near else ""
         raise UnknownEnvironmentError(
             f"Gymnasium has no environment {name!r}.{hint} ({error})"
         ) from None
-    except gymnasium.error.DependencyNotInstalled as error:
-        raise ImportError(f"{name} needs a package that is not installed: {error}") from None
 
 
 def near_matches(name: str) -> list[str]:
@@ -232,6 +235,12 @@ def near_matches(name: str) -> list[str]:
     }
     found = get_close_matches(name.lower(), by_small, n=3, cutoff=0.7)
     return [by_small[known] for known in found]
+
+
+def _is_id(name: str) -> bool:
+    """Whether a name has the form of Gymnasium's ids: one that has not is nobody's."""
+    form = import_module("gymnasium.envs.registration").ENV_ID_RE
+    return form.fullmatch(name.rpartition(":")[2]) is not None
 
 
 def _again(name: str, horizon: int | None, raw_actions: bool) -> Gymnasium:
