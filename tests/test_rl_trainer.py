@@ -202,3 +202,17 @@ def test_a_test_that_breaks_down():
         trainer.test(trainer.init(0), Formula(broken, SIZE), 3)
     _, test = trainer_of(on_failure="drop").test(trainer.init(0), Formula(broken, SIZE), 3)
     assert (test.episodes, test.mean_return) == (2, 7.0)
+
+
+def test_episodes_that_broke_down_count_nowhere_in_a_test():
+    from gensmooth.rl.environments.base import Episodes
+    from gensmooth.rl.trainer import summary
+
+    found = Episodes(
+        returns=np.array([1.0, np.nan, 3.0]),
+        bonuses=np.zeros(3),
+        lengths=np.array([10, 0, 30]),
+        successes=np.array([1.0, 0.0, 0.0]),
+    )
+    test = summary(found, 5, 50, 500)
+    assert (test.episodes, test.mean_return, test.mean_length, test.success) == (2, 2.0, 20.0, 0.5)

@@ -213,7 +213,8 @@ def reward_deviation(rewards: Array) -> float:
 
 def summary(found: Episodes, step: int, trajectories: int, env_steps: int) -> Test:
     """A test from its episodes; those that broke down do not count."""
-    returns = found.returns[np.isfinite(found.returns)]
+    whole = np.isfinite(found.returns)
+    returns = found.returns[whole]
     return Test(
         step=step,
         trajectories=trajectories,
@@ -221,6 +222,6 @@ def summary(found: Episodes, step: int, trajectories: int, env_steps: int) -> Te
         episodes=len(returns),
         mean_return=float(returns.mean()),
         deviation=float(returns.std(ddof=1)) if len(returns) > 1 else 0.0,
-        mean_length=float(found.lengths.mean()),
-        success=None if found.successes is None else float(np.nanmean(found.successes)),
+        mean_length=float(found.lengths[whole].mean()),
+        success=None if found.successes is None else float(found.successes[whole].mean()),
     )
