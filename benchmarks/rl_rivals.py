@@ -94,6 +94,7 @@ class EnvPool:
         while steps < self._steps:
             seen, _, _, _, info = self._pool.recv()
             who = info["env_id"]
-            self._pool.send(np.einsum("bmn,bn->bm", self._weights[who], seen), who)
+            weights = self._weights[who, :, : seen.shape[1]]  # its Ant has 27 observations
+            self._pool.send(np.einsum("bmn,bn->bm", weights, seen), who)
             steps += len(who)
         return steps
