@@ -45,13 +45,18 @@ format: $(VENV)/installed
 $(PEERS)/installed: pyproject.toml
 	$(PYTHON) -m venv $(PEERS)
 	$(PEERS)/bin/python -m pip install --quiet --editable '.[all]'
-	-$(PEERS)/bin/python -m pip install --quiet evosax evotorch torch==2.13.0 nevergrad pypop7 cma
+	-$(PEERS)/bin/python -m pip install --quiet evosax evotorch torch==2.13.0 nevergrad pypop7 cma envpool
 	@touch $@
 
 bench: $(PEERS)/installed
 	-$(PEERS)/bin/python -m benchmarks.core --out docs/results/benchmarks-core.json
 	$(PEERS)/bin/python -m benchmarks.page
 	$(PEERS)/bin/python -m benchmarks.regression
+	-$(PEERS)/bin/python -m benchmarks.evaluators --out docs/results/benchmarks-evaluators.json
+	$(PEERS)/bin/python -m benchmarks.scale
+	-$(PEERS)/bin/python -m benchmarks.checkpoint
+	-$(PEERS)/bin/python -m benchmarks.rl --out docs/results/benchmarks-rl.json
+	-$(PEERS)/bin/python -m benchmarks.rl_metaworld --out docs/results/benchmarks-rl-metaworld.json
 
 clean:
 	rm -rf $(VENV) .venv-peers demo .pytest_cache .ruff_cache .hypothesis
