@@ -83,6 +83,18 @@ class Crew(ABC, Generic[M]):
     one_by_one: bool = False
 
     @abstractmethod
+    def open(self, bag: bytes) -> None:
+        """Begin a session; ``bag`` has its search and objective, pickled."""
+
+    @abstractmethod
+    def shut(self) -> None:
+        """End a session; workers stay."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End all workers."""
+
+    @abstractmethod
     def hire(self) -> None:
         """Start workers up to ``size``; return at once."""
 

@@ -4,6 +4,8 @@ The order in which workers answer changes nothing.
 """
 
 import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Generic, final
 
 from gensmooth.batch import Batch
@@ -12,12 +14,37 @@ from gensmooth.evaluators.crew import Crew, Gone, M, Ready, Refused, Told
 from gensmooth.evaluators.errors import EvaluationError, Failure, WorkerError
 from gensmooth.evaluators.faults import Ledger, Policy, Queue
 from gensmooth.evaluators.objective import Objective
-from gensmooth.evaluators.travel import Array, Itinerary, Report, Step
+from gensmooth.evaluators.travel import Array, Itinerary, Report, Step, luggage
 from gensmooth.search import RandomSearch, SearchState
 
 _FAILED_STARTS = 3  # in a row, and it is no accident
 _LAST_WORDS = 5.0  # seconds
 _SHORT = 100  # grains: an evaluation so short that waiting for the next would be felt
+
+
+@contextmanager
+def at_work(
+    held: Crew[M] | None,
+    start: Callable[[], Crew[M]],
+    search: RandomSearch,
+    objective: Objective,
+    *,
+    timeout: float | None,
+    retries: int,
+) -> Generator["CrewSession[M]"]:
+    """A session of a crew that is held for several, or else of one started for it alone."""
+    bag = luggage(search, objective)  # what cannot travel is refused before anybody starts
+    crew = start() if held is None else held
+    try:
+        crew.open(bag)
+        session = CrewSession(crew, search, objective, timeout=timeout, retries=retries)
+        yield session
+        session.rest()
+    finally:
+        if crew is held:
+            crew.shut()
+        else:
+            crew.close()
 
 
 @final

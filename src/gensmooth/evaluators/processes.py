@@ -1,16 +1,15 @@
 """Processes on this machine: started once, told little, replaced when they die."""
 
 import os
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import final
 
-from gensmooth.evaluators.dispatch import CrewSession
+from gensmooth.evaluators.dispatch import CrewSession, at_work
 from gensmooth.evaluators.faults import check_retries, check_timeout
 from gensmooth.evaluators.objective import Objective
 from gensmooth.evaluators.process_pool import ProcessMember, ProcessPool, Traffic
-from gensmooth.evaluators.travel import luggage
 from gensmooth.search import RandomSearch
 
 
@@ -67,7 +66,7 @@ class Processes:
     def __enter__(self) -> "Processes":
         if self._pool is not None:
             raise RuntimeError("These processes are already in use as a context.")
-        self._pool = ProcessPool(self.num_workers, self.environment, self.start_timeout)
+        self._pool = self._new_pool()
         return self
 
     def __exit__(
@@ -92,22 +91,18 @@ class Processes:
         """The workers' process ids, while used as a context."""
         return [] if self._pool is None else [m.process.pid for m in self._pool.members]
 
-    @contextmanager
     def session(
         self, search: RandomSearch, objective: Objective
-    ) -> Generator[CrewSession[ProcessMember]]:
+    ) -> AbstractContextManager[CrewSession[ProcessMember]]:
         """See :class:`~gensmooth.evaluators.Evaluator`."""
-        bag = luggage(search, objective)
-        pool = self._pool or ProcessPool(self.num_workers, self.environment, self.start_timeout)
-        try:
-            pool.open(bag)
-            session = CrewSession(
-                pool, search, objective, timeout=self.timeout, retries=self.retries
-            )
-            yield session
-            session.rest()
-        finally:
-            if pool is self._pool:
-                pool.shut()
-            else:
-                pool.close()
+        return at_work(
+            self._pool,
+            self._new_pool,
+            search,
+            objective,
+            timeout=self.timeout,
+            retries=self.retries,
+        )
+
+    def _new_pool(self) -> ProcessPool:
+        return ProcessPool(self.num_workers, self.environment, self.start_timeout)

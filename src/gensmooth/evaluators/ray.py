@@ -1,15 +1,14 @@
 """Ray actors: many machines, or this one."""
 
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, final
 
-from gensmooth.evaluators.dispatch import CrewSession
+from gensmooth.evaluators.dispatch import CrewSession, at_work
 from gensmooth.evaluators.faults import check_retries, check_timeout
 from gensmooth.evaluators.objective import Objective
 from gensmooth.evaluators.ray_pool import RayMember, RayPool
-from gensmooth.evaluators.travel import luggage
 from gensmooth.search import RandomSearch
 
 
@@ -79,25 +78,18 @@ class Ray:
         if pool is not None:
             pool.close()
 
-    @contextmanager
     def session(
         self, search: RandomSearch, objective: Objective
-    ) -> Generator[CrewSession[RayMember]]:
+    ) -> AbstractContextManager[CrewSession[RayMember]]:
         """See :class:`~gensmooth.evaluators.Evaluator`."""
-        bag = luggage(search, objective)
-        pool = self._pool or self._new_pool()
-        try:
-            pool.open(bag)
-            session = CrewSession(
-                pool, search, objective, timeout=self.timeout, retries=self.retries
-            )
-            yield session
-            session.rest()
-        finally:
-            if pool is self._pool:
-                pool.shut()
-            else:
-                pool.close()
+        return at_work(
+            self._pool,
+            self._new_pool,
+            search,
+            objective,
+            timeout=self.timeout,
+            retries=self.retries,
+        )
 
     def _new_pool(self) -> RayPool:
         return RayPool(

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numba.extending import register_jitable
 
-from gensmooth.rl.environments.locomotion_planar import advance
+from gensmooth.rl.environments.locomotion_planar import advance, observe_but
 from gensmooth.rl.environments.native import Physics, call
 
 
@@ -47,11 +47,7 @@ class World(NamedTuple):
 @register_jitable
 def observe(world, out):
     """Positions without the first two, velocities."""
-    others = len(world.qpos) - 2
-    for i in range(others):
-        out[i] = world.qpos[2 + i]
-    for i in range(len(world.qvel)):
-        out[others + i] = world.qvel[i]
+    observe_but(2, world, out)
 
 
 @register_jitable

@@ -59,13 +59,19 @@ def begin_with_goal(world, start):
 
 
 @register_jitable
-def observe(world, out):
-    """Positions without the first, velocities."""
-    others = len(world.qpos) - 1
+def observe_but(hidden, world, out):
+    """Positions without the first ``hidden``, velocities."""
+    others = len(world.qpos) - hidden
     for i in range(others):
-        out[i] = world.qpos[1 + i]
+        out[i] = world.qpos[hidden + i]
     for i in range(len(world.qvel)):
         out[others + i] = world.qvel[i]
+
+
+@register_jitable
+def observe(world, out):
+    """Positions without the first, velocities."""
+    observe_but(1, world, out)
 
 
 @register_jitable
