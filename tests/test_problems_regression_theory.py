@@ -8,7 +8,8 @@ import pytest
 import gensmooth as gs
 import problems_literal as literal
 from cases import FAMILIES
-from gensmooth.problems import regression, regression_kernels
+from gensmooth.problems import regression
+from gensmooth.studies.linreg import kernels as regression_kernels
 
 DIM = 6
 THETA = np.array([0.3, -1.2, 0.8, 2.0, -0.4, 1.1])

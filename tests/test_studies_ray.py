@@ -10,7 +10,7 @@ import pytest
 
 from gensmooth.studies import cluster
 from gensmooth.studies.cluster import over_ray
-from gensmooth.studies.dfo import STUDY
+from gensmooth.studies.dfo.study import STUDY
 from gensmooth.studies.pool import Job
 from gensmooth.studies.run import run_study
 from gensmooth.studies.spec import Options, RunSpec

@@ -4,14 +4,21 @@ import os
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+
+if TYPE_CHECKING:
+    from gensmooth.studies import ClaimRow
 
 
 def reproduce(
     study: Annotated[
-        str, typer.Argument(help="linreg, dfo, rl, timing, several with commas, or all.")
+        str,
+        typer.Argument(
+            help="linreg, dfo, rl, timing, module:NAME for one of your own, several with commas, "
+            "or all."
+        ),
     ],
     profile: Annotated[
         Literal["quick", "paper"],
@@ -78,6 +85,17 @@ def reproduce(
         str | None,
         typer.Option(help="I/N: make only every N-th run, from the I-th on, as one of N machines."),
     ] = None,
+    claim: Annotated[
+        list[str] | None,
+        typer.Option(help="module:NAME of a claim of your own; may be given several times."),
+    ] = None,
+    judge: Annotated[
+        Path | None,
+        typer.Option(
+            help="Make no runs and no report: judge the claims again from the tables in this "
+            "folder (runs-STUDY.csv), as a report writes them."
+        ),
+    ] = None,
     no_run: Annotated[
         bool,
         typer.Option("--no-run", help="Make no runs: report on those that are there."),
@@ -89,20 +107,33 @@ def reproduce(
     study reuses the runs it shares with a smaller one. Runs that were made apart, with --piece or
     with other options, are merged by copying their `runs` folders together.
     """
-    from gensmooth.report import write_report
-    from gensmooth.studies import paper
-    from gensmooth.studies.registry import STUDIES, find_study
-    from gensmooth.studies.run import run_study
-    from gensmooth.studies.spec import Options
+    from gensmooth.studies import (
+        STUDIES,
+        Options,
+        find_claim,
+        find_study,
+        judge_again,
+        run_study,
+        write_report,
+    )
 
-    names = STUDIES if study == "all" else tuple(study.split(","))
-    found = [find_study(name) for name in names]  # an unknown one is an error before anything runs
-    for each in found if not no_run else ():
+    names = tuple(STUDIES) if study == "all" else tuple(study.split(","))
+    found = {name: find_study(name) for name in names}  # an unknown one is an error at once
+    claims = [find_claim(name) for name in claim or ()]
+    for each in claims:
+        if each.study not in [known.name for known in found.values()]:
+            raise ValueError(
+                f"A --claim is about the study {each.study!r}, which is not asked for."
+            )
+    if judge is not None:
+        _show([row for name in names for row in judge_again(name, judge, claims)])
+        return
+    for name, each in list(found.items()) if not no_run else ():
         if each.unavailable is not None and (why := each.unavailable()):
             if study != "all":
                 raise ImportError(why)
-            names = tuple(name for name in names if name != each.name)
-            typer.echo(f"{each.name} is left out: {why}", err=True)
+            del found[name]
+            typer.echo(f"{name} is left out: {why}", err=True)
     folder = out if out is not None else Path("out") / profile
     options = Options(
         profile=profile,
@@ -125,14 +156,15 @@ def reproduce(
             run_study(
                 name,
                 options,
-                folder / name,
+                folder / each.name,
                 workers=workers,
                 ray=ray,
                 piece=_piece(piece),
                 make=not no_run,
+                claims=claims,
                 say=lambda line: typer.echo(line, err=True),
             )
-            for name in names
+            for name, each in found.items()
         ]
     except KeyboardInterrupt:
         typer.echo("Interrupted. What is finished is kept: the same command continues.", err=True)
@@ -141,14 +173,17 @@ def reproduce(
     if not outcomes:  # a piece, of which alone nothing can be said
         return
     command = shlex.join(["gensmooth", *sys.argv[1:]])
-    page = write_report(outcomes, folder, command=command, paper_times=paper.TIMES)
-    claims = [row for outcome in outcomes for row in outcome.claims]
+    page = write_report(outcomes, folder, command=command)
+    _show([row for outcome in outcomes for row in outcome.claims])
+    typer.echo(f"\nreport: {page}")
+
+
+def _show(claims: "list[ClaimRow]") -> None:
     for row in claims:
         if row.verdict != "not run":
             typer.echo(f"{row.verdict:14} {row.claim}")
     if unjudged := sum(row.verdict == "not run" for row in claims):
         typer.echo(f"{'not run':14} {unjudged} more, which need runs that are not there")
-    typer.echo(f"\nreport: {page}")
 
 
 def _piece(text: str | None) -> tuple[int, int] | None:

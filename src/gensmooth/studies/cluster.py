@@ -10,7 +10,7 @@ from typing import Any
 
 from gensmooth._version import __version__
 from gensmooth.studies.pool import Finished, Job, execute, use_one_thread
-from gensmooth.studies.spec import Record, RunSpec
+from gensmooth.studies.spec import RunRecord, RunSpec
 
 _TRIES = 5  # a run whose node or worker is lost is made again, elsewhere, so many times
 _AHEAD = 2  # tasks handed to the cluster for each that can run
@@ -69,7 +69,7 @@ def _runs(ray: Any, jobs: Sequence[Job], at_a_time: int, *, ours: bool) -> Gener
                 ray.cancel(reference)
 
 
-def _task(job: Job, version: str) -> Record:
+def _task(job: Job, version: str) -> RunRecord:
     """One run, in a worker of the cluster."""
     if version != __version__:
         raise RuntimeError(

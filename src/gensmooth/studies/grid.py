@@ -5,9 +5,9 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
-from gensmooth.studies.spec import Cell, Record, RunSpec
-
-Choice = tuple[float, float]
+from gensmooth.report.tables import Cell
+from gensmooth.studies.paper import Choice
+from gensmooth.studies.spec import RunRecord, RunSpec
 
 
 class Size(NamedTuple):
@@ -73,7 +73,7 @@ def reporting_specs(
 
 
 def choose(
-    records: Iterable[Record], group: Callable[[Mapping[str, Any]], Hashable]
+    records: Iterable[RunRecord], group: Callable[[Mapping[str, Any]], Hashable]
 ) -> dict[Hashable, tuple[Choice | None, float]]:
     """The best ``(spacing, learning rate)`` of each group, with its mean final score.
 

@@ -12,23 +12,30 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gensmooth.studies.registry import find_study
-from gensmooth.studies.spec import Record, RunSpec
+from gensmooth.studies.spec import RunRecord, RunSpec
 
-Finished = tuple[RunSpec, Record]
+Finished = tuple[RunSpec, RunRecord]
 
 _IN_FLIGHT = 3  # runs handed to each worker ahead of time
 
 
 class Job(NamedTuple):
-    """A run to be made, and the folder of its own that it may use meanwhile."""
+    """A run to be made.
+
+    Attributes:
+        spec: The run.
+        scratch: A folder of its own that it may use meanwhile.
+        study: Where a worker finds the study, if not by its name: ``module:NAME``.
+    """
 
     spec: RunSpec
     scratch: Path
+    study: str = ""
 
 
-def execute(job: Job) -> Record:
+def execute(job: Job) -> RunRecord:
     """Make a run, here."""
-    return find_study(job.spec.study).execute(job.spec.config, job.scratch)
+    return find_study(job.study or job.spec.study).execute(job.spec.config, job.scratch)
 
 
 def here(jobs: Sequence[Job]) -> Generator[Finished]:
@@ -49,7 +56,7 @@ def over_processes(jobs: Sequence[Job], workers: int) -> Generator[Finished]:
     pool = ProcessPoolExecutor(workers, context, initializer=_prepare, initargs=(watched,))
     try:
         waiting = iter(jobs)
-        running: dict[Future[Record], RunSpec] = {}
+        running: dict[Future[RunRecord], RunSpec] = {}
         while True:
             while len(running) < workers * _IN_FLIGHT and (job := next(waiting, None)):
                 running[pool.submit(execute, job)] = job.spec

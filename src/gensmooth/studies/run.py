@@ -3,31 +3,18 @@
 import time
 from collections.abc import Generator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from gensmooth.report.tables import Cell
 from gensmooth.studies.pool import Finished, Job, here, over_processes
 from gensmooth.studies.progress import Estimate, Say, progress
 from gensmooth.studies.registry import find_study
-from gensmooth.studies.spec import Cell, Options, Outcome, Record, RunSpec, Study
-from gensmooth.studies.store import Store
+from gensmooth.studies.spec import Claim, Options, Outcome, RunRecord, RunSpec, Study
+from gensmooth.studies.store import StudyStore
 
 _LONG = 1.0  # hours: what takes longer is said before it begins
-
-
-@dataclass(frozen=True)
-class Crew:
-    """Who makes the runs.
-
-    Attributes:
-        workers: Processes of this machine; with Ray, runs at a time (``None``: all processors).
-        ray: A Ray cluster's address, ``"auto"`` for the one that is there, ``"local"`` for one
-            that is started for this call; ``None`` for processes.
-    """
-
-    workers: int | None = 1
-    ray: str | None = None
 
 
 def run_study(
@@ -39,18 +26,20 @@ def run_study(
     ray: str | None = None,
     piece: tuple[int, int] | None = None,
     make: bool = True,
+    claims: Sequence[Claim] = (),
     say: Say = print,
 ) -> Outcome | None:
     """Run a study to its end: grid search, reporting runs, conclusions.
 
     Args:
-        name: The study.
+        name: The study: one of the paper's, or ``module:NAME`` of one's own.
         options: How.
         folder: Where its runs are kept; what is there already is not run again.
         workers: Processes; with Ray, runs at a time, and ``None`` for all of its processors.
         ray: Run on Ray instead: an address, ``"auto"`` or ``"local"``.
         piece: ``(i, n)``: make only the i-th of n equal parts of the runs, as one of n machines.
         make: Whether to run what is missing. Otherwise the outcome is about what is there.
+        claims: Claims to judge beside the study's own; those about other studies are left out.
         say: Where to say what a user should know.
 
     Returns:
@@ -61,33 +50,36 @@ def run_study(
     if options.hyperparameters is None:
         how = "search" if options.profile in study.searched else "paper"
         options = replace(options, hyperparameters=how)
-    crew = Crew() if study.alone else Crew(workers, ray)
-    maker = _Maker(study, Store(folder, name), crew, piece, make, say)
+    if study.alone:
+        workers, ray = 1, None
+    store = StudyStore(folder, study.name)
+    maker = _Maker(study, name, store, workers, ray, piece, make, say)
     began = time.time()
     tuning = study.tuning(options)
-    first = maker.complete(tuning, f"{name}: grid search")
+    first = maker.complete(tuning, f"{study.name}: grid search")
     if piece and len(first.records) < len(tuning):
-        return _apart(name, "grid search", say)
+        return _apart(study.name, "grid search", say)
     cells = study.select(options, first.records)
     specs = study.reporting(options, cells)
-    second = maker.complete(specs, f"{name}: runs")
+    second = maker.complete(specs, f"{study.name}: runs")
     if not make:
         second = _found(study, options, maker.store, cells, second, wanted=len(specs))
     elif study.gather is None and len(second.records) < len(specs):
-        return _apart(name, "study", say)
+        return _apart(study.name, "study", say)
     outcome = study.conclude(options, second.records, cells)
     facts = {
         "runs": len(first.records) + len(second.records),
         "runs made now": first.made + second.made,
         "seconds of computing": round(sum(r.seconds for r in (*first.records, *second.records)), 1),
         "seconds of this call": round(time.time() - began, 1),
-        "workers": "Ray" if crew.ray else crew.workers,
+        "workers": "Ray" if ray else workers,
     }
-    return replace(outcome, facts={**outcome.facts, **facts})
+    own = [c.judge(outcome.scores, cells) for c in claims if c.study == study.name]
+    return replace(outcome, claims=[*outcome.claims, *own], facts={**outcome.facts, **facts})
 
 
 class _Completed(NamedTuple):
-    records: list[Record]
+    records: list[RunRecord]
     made: int
 
 
@@ -95,8 +87,10 @@ class _Maker(NamedTuple):
     """Makes the runs of a study that are missing, if they may be made."""
 
     study: Study
-    store: Store
-    crew: Crew
+    reference: str
+    store: StudyStore
+    workers: int | None
+    ray: str | None
     piece: tuple[int, int] | None
     make: bool
     say: Say
@@ -106,7 +100,8 @@ class _Maker(NamedTuple):
         loaded = self.store.load(specs)
         if loaded.damaged:
             self.say(
-                f"{title}: {len(loaded.damaged)} damaged record(s) "
+                f"{title}: {len(loaded.damaged)} damaged "
+                f"{'record' if len(loaded.damaged) == 1 else 'records'} "
                 f"{'will be made again' if self.make else 'left out'}: "
                 f"{', '.join(loaded.damaged[:5])}{'…' if len(loaded.damaged) > 5 else ''}"
             )
@@ -121,8 +116,8 @@ class _Maker(NamedTuple):
 
     def _made(self, missing: Sequence[RunSpec], title: str, total: int) -> Generator[Finished]:
         costs = {spec.key: _cost(self.study, spec) for spec in missing}
-        jobs = [Job(spec, self.store.scratch(spec)) for spec in missing]
-        at_a_time, runs = _start(jobs, self.crew)
+        jobs = [Job(spec, self.store.scratch(spec), self.reference) for spec in missing]
+        at_a_time, runs = _start(jobs, self.workers, self.ray)
         hours = sum(costs.values()) / at_a_time / 3600
         if self.study.cost and hours > _LONG:
             self.say(
@@ -161,20 +156,22 @@ def _cost(study: Study, spec: RunSpec) -> float:
     return study.cost(spec.config) if study.cost else 1.0
 
 
-def _start(jobs: Sequence[Job], crew: Crew) -> tuple[int, Generator[Finished]]:
+def _start(
+    jobs: Sequence[Job], workers: int | None, ray: str | None
+) -> tuple[int, Generator[Finished]]:
     """How many runs will be at work at a time, and the runs as they finish."""
-    if crew.ray is not None:
+    if ray is not None:
         from gensmooth.studies.cluster import over_ray
 
-        return over_ray(jobs, crew.ray, crew.workers)
-    workers = min(crew.workers or 1, len(jobs))
+        return over_ray(jobs, ray, workers)
+    workers = min(workers or 1, len(jobs))
     return workers, here(jobs) if workers == 1 else over_processes(jobs, workers)
 
 
 def _found(
     study: Study,
     options: Options,
-    store: Store,
+    store: StudyStore,
     cells: Sequence[Cell],
     loaded: _Completed,
     wanted: int,

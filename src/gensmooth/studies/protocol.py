@@ -1,0 +1,225 @@
+"""The protocol of the paper's studies: rounds of SGD iterations, each round closed by a test."""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gensmooth import streams
+from gensmooth.directions import (
+    Bernoulli,
+    Directions,
+    Draw,
+    Gaussian,
+    Shrunk,
+    check_directions,
+)
+from gensmooth.directions.draw import KernelDraw, SignDraw
+from gensmooth.search import RandomSearch
+from gensmooth.streams import Purpose
+
+FLOAT: np.dtype[Any] = np.dtype(np.float64)
+Array = NDArray[np.float64]
+Series = dict[str, Array]
+
+_ROOM = 131_072  # numbers: the directions that are laid out at once fit the second-level cache
+
+
+class RunResult(NamedTuple):
+    """What a run recorded; one entry for each round that was completed.
+
+    Attributes:
+        rounds: The rounds' numbers, 1, 2, …
+        evaluations: Evaluations of the objective until the end of each round.
+        series: What was measured, by name. Always finite.
+        diverged: Whether the run ended early because the parameters, an estimate or a value left
+            what can be computed with. The round it happened in is not recorded.
+        final: What a study compares runs by: the last test value, +∞ for a run that diverged.
+    """
+
+    rounds: NDArray[np.int64]
+    evaluations: NDArray[np.int64]
+    series: Series
+    diverged: bool
+    final: float
+
+
+class Problem(Protocol):
+    """A problem as the protocol sees it: it holds θ and the latest estimate, and steps."""
+
+    theta: Array
+    gradient: Array
+
+    def advance(self, blocks: Array, factor: float, step: int) -> bool:
+        """Make iterations, from number ``step`` on; False if one of them diverged.
+
+        Each estimates the gradient along one block of directions, times ``factor``, and steps.
+        """
+        ...
+
+    def measure(self) -> dict[str, float]:
+        """What to record of the round that ends here."""
+        ...
+
+
+def perform(
+    problem: Problem,
+    directions: Directions,
+    *,
+    seed: int,
+    num_directions: int,
+    rounds: int,
+    iterations: int,
+    evaluations: int,
+    score: str,
+) -> RunResult:
+    """Run the protocol.
+
+    Args:
+        problem: What is minimised.
+        directions: The method.
+        seed: The seed of the directions (and, in the problem, of everything else).
+        num_directions: L.
+        rounds: How many rounds.
+        iterations: Iterations a round.
+        evaluations: Evaluations an iteration.
+        score: Which of the measured series is the test value.
+    """
+    dim = len(problem.theta)
+    family = directions.resolve(dim, num_directions)
+    state = family.init(dim, FLOAT)
+
+    together = 1
+    if _differ_in_key_alone(family):
+        together = max(1, min(iterations, _ROOM // (num_directions * dim)))
+    room = np.empty((together, num_directions, dim))
+    records: list[dict[str, float]] = []
+    diverged = False
+    for first in range(0, rounds * iterations, iterations):
+        for step in range(first, first + iterations, together):
+            blocks = room[: first + iterations - step]
+            drawn = family.draw(
+                state, seed=seed, step=step, num_directions=num_directions, dim=dim, dtype=FLOAT
+            )
+            _fill(blocks, drawn, step)
+            diverged = not problem.advance(blocks, drawn.factor, step)
+            if diverged:
+                break
+            state = family.update(state, problem.gradient)
+        measured = {} if diverged else problem.measure()
+        diverged = diverged or not all(math.isfinite(value) for value in measured.values())
+        if diverged:
+            break
+        records.append(measured)
+    return _result(records, diverged, iterations * evaluations, score)
+
+
+def perform_search(
+    search: RandomSearch,
+    fun: Callable[[Array, np.random.Generator], float],
+    measure: Callable[[Array], dict[str, float]],
+    *,
+    theta: Array,
+    seed: int,
+    rounds: int,
+    iterations: int,
+    score: str,
+) -> RunResult:
+    """The same protocol on any function fun(x, rng), one call a value.
+
+    Args:
+        search: What makes a step.
+        fun: The noisy function.
+        measure: What to record at the parameters that a round ends with.
+        theta: The start.
+        seed: The seed of the directions and of the function's noise.
+        rounds: How many rounds.
+        iterations: Iterations a round.
+        score: Which of the measured series is the test value.
+    """
+    state = search.init(theta, seed=seed)
+    records: list[dict[str, float]] = []
+    diverged = False
+    for _ in range(rounds):
+        for _ in range(iterations):
+            batch = search.ask(state)
+            values = np.array([fun(x, batch.rng(i)) for i, x in enumerate(batch.points())])
+            diverged = not np.isfinite(values).all()
+            if diverged:
+                break
+            state, info = search.tell(state, batch, values)
+            diverged = info.diverged is not None
+            if diverged:
+                break
+        measured = {} if diverged else measure(state.x)
+        diverged = diverged or not all(math.isfinite(value) for value in measured.values())
+        if diverged:
+            break
+        records.append(measured)
+    return _result(records, diverged, iterations * len(search.plan), score)
+
+
+def _result(
+    records: list[dict[str, float]], diverged: bool, evaluations: int, score: str
+) -> RunResult:
+    count = np.arange(1, len(records) + 1)
+    names = records[0] if records else ()
+    series = {name: np.array([record[name] for record in records]) for name in names}
+    final = math.inf if diverged else float(series[score][-1])
+    return RunResult(count, count * evaluations, series, diverged, final)
+
+
+def largest_length2(spacing: float, dim: int) -> float:
+    """‖θ‖² above which θ + cε = θ: a run that gets there has diverged.
+
+    The same rule ends a :class:`gensmooth.RandomSearch`.
+    """
+    return dim * (2.0 * spacing / float(np.finfo(np.float64).eps)) ** 2
+
+
+def start(seed: int, dim: int) -> Array:
+    """θ₀ ~ N(0, I), the same for every method."""
+    return streams.generator(seed, Purpose.START).standard_normal(dim)
+
+
+def check_protocol(
+    directions: Directions,
+    *,
+    spacing: float,
+    learning_rate: float,
+    counts: dict[str, int],
+) -> None:
+    """Refuse arguments that no run could use, in plain words."""
+    check_directions(directions)
+    for name, value in (("spacing", spacing), ("learning_rate", learning_rate)):
+        if not (value > 0 and math.isfinite(value)):
+            raise ValueError(f"`{name}` must be positive, but is {value}.")
+    for name, count in counts.items():
+        check_count(name, count)
+
+
+def check_count(name: str, value: object) -> None:
+    """Refuse what is not a whole number of at least 1."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise ValueError(f"`{name}` must be a whole number of at least 1, but is {value!r}.")
+
+
+def _differ_in_key_alone(family: Directions) -> bool:
+    """Whether the laws of all steps are alike but for their key, so that one draw serves many.
+
+    True of i.i.d. entries that kernels make. Others are drawn anew at each step.
+    """
+    base = family.base if isinstance(family, Shrunk) else family
+    return isinstance(base, Gaussian) or (isinstance(base, Bernoulli) and base.p == 0.5)
+
+
+def _fill(blocks: Array, draw: Draw, step: int) -> None:
+    """Put the directions of ``step`` and the steps after it into ``blocks``."""
+    if not isinstance(draw, KernelDraw | SignDraw):
+        blocks[0] = draw.block()
+        return
+    from gensmooth.studies import sampling
+
+    cast(Any, sampling).fill_blocks(draw.law, step, blocks)
