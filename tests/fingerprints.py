@@ -307,12 +307,12 @@ def checkpointed() -> Iterator[tuple[str, Callable[[], Fingerprint]]]:
                     max_steps=9,
                     checkpoint=Path(folder) / "run",
                 )
-                return of_lines(Path(folder) / "run" / "metrics.jsonl", _STEP)
+                return of_lines(Path(folder) / "run" / "metrics.jsonl", STEP)
 
         yield f"metrics/{directions}", run
 
 
-_STEP = [
+STEP = [
     "step",
     "evaluations",
     "value",
@@ -327,8 +327,8 @@ _STEP = [
     "diverged",
     "faults",
 ]
-_ITERATION = [*_STEP, *["deviation", "env_steps", "mean_length", "test"]]
-_TEST = [
+ITERATION = [*STEP, *["deviation", "env_steps", "mean_length", "test"]]
+TEST = [
     "step",
     "trajectories",
     "env_steps",
@@ -346,7 +346,7 @@ def of_lines(path: Path, names: list[str]) -> Fingerprint:
     kept = [{name: line.get(name) for name in names} for line in lines]
     for line in kept:
         if isinstance(line.get("test"), dict):
-            line["test"] = {name: line["test"][name] for name in _TEST}
+            line["test"] = {name: line["test"][name] for name in TEST}
     return {"hash": digest([kept]), "lead": lead([line["value"] for line in kept])}
 
 
@@ -378,11 +378,11 @@ def trained(name: str, **options: Any) -> Fingerprint:
             seed=5,
             out=out,
         )
-        lines = of_lines(out / "metrics.jsonl", _ITERATION)
+        lines = of_lines(out / "metrics.jsonl", ITERATION)
         kept = gs.rl.load_policy(out / "policy-best")
     parts = [found.policy.parameters, found.best.parameters, kept.parameters, lines["hash"]]
     parts += [found.trajectories, found.env_steps, found.status]
-    parts += [[[getattr(test, field) for field in _TEST] for test in found.tests]]
+    parts += [[[getattr(test, field) for field in TEST] for test in found.tests]]
     return {"hash": digest(parts), "lead": []}
 
 
@@ -423,9 +423,10 @@ def run_of(where: Path) -> dict[str, Any]:
 
 
 def command(words: list[str]) -> str:
-    """What ``gensmooth`` says; it must succeed."""
+    """What ``gensmooth`` says, in this folder, where objectives are; it must succeed."""
     done = subprocess.run(
         [sys.executable, "-m", "gensmooth", *words],
+        cwd=Path(__file__).parent,
         capture_output=True,
         text=True,
         check=False,
