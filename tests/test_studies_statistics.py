@@ -202,7 +202,7 @@ def test_picking_the_best_of_three_costs_what_it_must():
     for _ in range(2000):
         rival = rng.normal(size=5).tolist()
         ours = [Case("", rng.normal(size=5).tolist(), rival) for _ in range(3)]
-        shown.append(better(SENTENCE, [AnyOf("", ours)], HIGHER).verdict == "holds")
+        shown.append(better(SENTENCE, [AnyOf(ours)], HIGHER).verdict == "holds")
         best = max(ours, key=lambda case: np.mean(case.a))
         picked.append(better(SENTENCE, [best], HIGHER).verdict == "holds")
     z = (np.mean(shown) - 0.05) / math.sqrt(0.05 * 0.95 / 2000)
@@ -212,9 +212,9 @@ def test_picking_the_best_of_three_costs_what_it_must():
     good, bad = [2.0, 2.1, 1.9, 2.05, 1.95], [0.0, 0.1, -0.1, 0.05, -0.05]
     rival = [1.0, 1.1, 0.9, 1.0, 1.0]
     one = [Case("", bad, rival), Case("", good, rival)]
-    assert better(SENTENCE, [AnyOf("", one)], HIGHER).verdict == "holds"
-    assert better(SENTENCE, [AnyOf("", [one[0]] * 2)], HIGHER).verdict == "does not hold"
-    assert better(SENTENCE, [AnyOf("", [one[0], Case("", rival, rival)])], HIGHER).verdict == (
+    assert better(SENTENCE, [AnyOf(one)], HIGHER).verdict == "holds"
+    assert better(SENTENCE, [AnyOf([one[0]] * 2)], HIGHER).verdict == "does not hold"
+    assert better(SENTENCE, [AnyOf([one[0], Case("", rival, rival)])], HIGHER).verdict == (
         "undecided"
     )
 

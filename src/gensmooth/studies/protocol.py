@@ -1,4 +1,10 @@
-"""The protocol of the paper's studies: rounds of SGD iterations, each round closed by a test."""
+"""The protocol of the paper's studies: rounds of SGD iterations, each round closed by a test.
+
+A second engine beside :class:`gensmooth.RandomSearch`: linear regression and the noisy benchmark
+take a whole block of iterations in one compiled call (:func:`perform`), which makes a study of
+thousands of runs a matter of minutes. It takes the same steps, to rounding, which is tested.
+:func:`perform_search` is the same protocol on ``RandomSearch`` itself, for any function.
+"""
 
 import math
 from collections.abc import Callable
@@ -83,8 +89,8 @@ def perform(
         seed: The seed of the directions (and, in the problem, of everything else).
         num_directions: L.
         rounds: How many rounds.
-        iterations: Iterations a round.
-        evaluations: Evaluations an iteration.
+        iterations: Iterations per round.
+        evaluations: Evaluations per iteration.
         score: Which of the measured series is the test value.
     """
     dim = len(problem.theta)
@@ -127,7 +133,7 @@ def perform_search(
     iterations: int,
     score: str,
 ) -> RunResult:
-    """The same protocol on any function fun(x, rng), one call a value.
+    """The same protocol on any function fun(x, rng), one call per value.
 
     Args:
         search: What makes a step.
@@ -136,7 +142,7 @@ def perform_search(
         theta: The start.
         seed: The seed of the directions and of the function's noise.
         rounds: How many rounds.
-        iterations: Iterations a round.
+        iterations: Iterations per round.
         score: Which of the measured series is the test value.
     """
     state = search.init(theta, seed=seed)

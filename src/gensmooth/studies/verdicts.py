@@ -110,11 +110,9 @@ class AnyOf(NamedTuple):
     """Several cases of which one suffices.
 
     Attributes:
-        label: Which case this is.
         cases: The candidates, each against the same rival.
     """
 
-    label: str
     cases: Sequence[Case]
 
 
@@ -185,7 +183,7 @@ def better(
     def test(case: Case) -> _Tested:
         a, b = measure.losses(case.a), measure.losses(case.b)
         tested = compare(a, b, by=-margin)
-        return _Tested(compare(a, b), tested.p_less, tested.p_greater)
+        return _Tested(case.label, compare(a, b), tested.p_less, tested.p_greater)
 
     words = "one-sided paired t-test" + (" of logarithms" if measure.ratio else "")
     if by is not None:
@@ -213,7 +211,7 @@ def alike(
     def test(case: Case) -> _Tested:
         a, b = measure.losses(case.a), measure.losses(case.b)
         shown, refuted = equivalence(a, b, margin=limit), apart(a, b, margin=limit)
-        return _Tested(compare(a, b), shown, refuted)
+        return _Tested(case.label, compare(a, b), shown, refuted)
 
     logarithms = " of logarithms" if measure.ratio else ""
     amount = f"a factor of {margin:g}" if measure.ratio else f"{percent(margin)} {measure.unit}"
@@ -247,6 +245,7 @@ def percent(value: float, *, sign: bool = False) -> str:
 class _Tested(NamedTuple):
     """A case that has been run: its effect, and the p-values for and against it."""
 
+    label: str
     found: Comparison
     shown: float
     refuted: float
@@ -278,9 +277,9 @@ def _row(
         evidence = f"shown in {for_it} of {number}, the opposite in {against}"
         evidence += f", {missing} not run. " if missing else ". "
         evidence += "; ".join(
-            f"{case.label}: {measure.shown(t.found)}, p={yes:.2g}"
+            f"{t.label}: {measure.shown(t.found)}, p={yes:.2g}"
             f"{f' (opposite: p={no:.2g})' if no < LEVEL else ''}, n={t.found.n}"
-            for case, t, yes, no in zip(run, tested, shown, refuted, strict=True)
+            for t, yes, no in zip(tested, shown, refuted, strict=True)
         )
     effects = "ratios" if measure.ratio else f"differences in percent {measure.unit}"
     several = any(isinstance(case, AnyOf) for case in cases)
@@ -303,6 +302,7 @@ def _test(case: Case | AnyOf, test: Callable[[Case], _Tested]) -> _Tested:
     candidates = [test(c) for c in case.cases]
     best = min(candidates, key=lambda t: t.shown)
     return _Tested(
+        f"{best.label}, the best of {len(candidates)}",
         best.found,
         min(1.0, len(candidates) * best.shown),  # at least one is better: Bonferroni
         max(t.refuted for t in candidates),  # none is: every one must be refuted

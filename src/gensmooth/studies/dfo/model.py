@@ -42,7 +42,7 @@ __all__ = [
 
 Array = NDArray[np.float64]
 
-# Each function takes points along the last axis, and gives one value a point.
+# Each function takes points along the last axis, and gives one value per point.
 
 
 def sphere(x: Array) -> Any:
@@ -261,7 +261,7 @@ def run(
         dim: d.
         num_samples: N.
         rounds: How many rounds.
-        iterations: Iterations a round.
+        iterations: Iterations per round.
         noise_level: λ.
 
     Returns:

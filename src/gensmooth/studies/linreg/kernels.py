@@ -52,7 +52,7 @@ _GROUP = TILE  # points made together: their entries begin and end with a tile, 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=_SUMS)
 def sample(key, x, y):
-    """Fill ``x`` (n, d) and ``y`` (n) with the data at an address; exact, O(d) a point.
+    """Fill ``x`` (n, d) and ``y`` (n) with the data at an address; exact, O(d) per point.
 
     γ ~ U([0,2]^d);  x = ‖√γ∘z‖ w/‖w‖ with z, w ~ N(0, I);  y = γᵀx + σ z₀, σ² ~ U(0, 2).
     """
@@ -188,7 +188,7 @@ def _descend(theta, gradient, exact, rate, totals):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def online(blocks, factor, settings, key, step, minimizer, data, state):
-    """Iterations from ``step`` on, one a block of directions, on new data; False if θ diverges."""
+    """Iterations from ``step`` on, one per block, on new data; False if θ diverges."""
     x, y = data
     theta, gradient, exact, totals = state
     for i in range(len(blocks)):

@@ -221,7 +221,7 @@ def run(
     dataset_size: int | None = None,
     estimator: Estimator = "forward",
 ) -> RunResult:
-    """One run of the paper's protocol: SGD on N new points an iteration, a test each round.
+    """One run of the paper's protocol: SGD on N new points per iteration, a test after each round.
 
     The start, the data of an iteration and the test set depend on the seed alone, not on the
     directions, and all points of an iteration share its data (``samples="shared"``).
@@ -232,10 +232,10 @@ def run(
         learning_rate: η.
         seed: The seed of everything random.
         num_directions: L.
-        num_samples: N, data points an iteration.
+        num_samples: N, data points per iteration.
         dim: d.
         rounds: How many rounds.
-        iterations: Iterations a round.
+        iterations: Iterations per round.
         test_size: Points of the test set.
         dataset_size: ``None`` draws new points every iteration (online, as in the paper); a
             number draws a data set of that size once, and each iteration takes N distinct points

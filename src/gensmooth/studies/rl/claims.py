@@ -344,10 +344,7 @@ def _best_of_ours(scores: Scores) -> list[ClaimRow]:
 
 def _any_of_ours(scores: Scores, settings: Iterable[Setting], rivals: Iterable[str]) -> list[AnyOf]:
     return [
-        AnyOf(
-            f"one of ours vs {METHODS[rival].title} ({setting.words})",
-            _cases(scores, "end", [setting], [(ours, rival) for ours in _OURS]),
-        )
+        AnyOf(_cases(scores, "end", [setting], [(ours, rival) for ours in _OURS]))
         for setting, rival in product(settings, rivals)
     ]
 

@@ -142,7 +142,7 @@ def _prose(options: Options, records: Sequence[RunRecord]) -> str:
     lengths = sorted({r.config["rounds"] * r.config["iterations"] for r in records})
     size = (
         f"Here: {_span(lengths)} of the paper's 1000 iterations, {_span(trials)} of its 1000 test "
-        "trials a round. "
+        "trials per round. "
         if records
         else "Nothing of it has been run here. "
     )
