@@ -120,27 +120,15 @@ class Claim(NamedTuple):
     judge: Callable[[Scores, Sequence[Cell]], ClaimRow]
 
 
-def _no_runs(options: Options) -> list[RunSpec]:  # noqa: ARG001
+def _nothing(*_: Any) -> list[Any]:
     return []
 
 
-def _no_choices(options: Options, records: Sequence[RunRecord]) -> list[Cell]:  # noqa: ARG001
-    return []
-
-
-def _no_scores(options: Options, records: Sequence[RunRecord]) -> Scores:  # noqa: ARG001
+def _no_scores(*_: Any) -> Scores:
     return Scores()
 
 
-def _no_claims(scores: Scores, cells: Sequence[Cell]) -> list[ClaimRow]:  # noqa: ARG001
-    return []
-
-
-def _no_tables(options: Options, records: Sequence[RunRecord]) -> list[Table]:  # noqa: ARG001
-    return []
-
-
-def _no_facts(options: Options, records: Sequence[RunRecord]) -> dict[str, Any]:  # noqa: ARG001
+def _no_facts(*_: Any) -> dict[str, Any]:
     return {}
 
 
@@ -179,13 +167,13 @@ class Study:
     prose: Callable[[Options, Sequence[RunRecord]], str]
     reporting: Callable[[Options, Sequence[Cell]], list[RunSpec]]
     execute: Callable[[Mapping[str, Any], Path], RunRecord]
-    tuning: Callable[[Options], list[RunSpec]] = _no_runs
-    select: Callable[[Options, Sequence[RunRecord]], list[Cell]] = _no_choices
+    tuning: Callable[[Options], list[RunSpec]] = _nothing
+    select: Callable[[Options, Sequence[RunRecord]], list[Cell]] = _nothing
     score: Callable[[Options, Sequence[RunRecord]], Scores] = _no_scores
-    judge: Callable[[Scores, Sequence[Cell]], list[ClaimRow]] = _no_claims
+    judge: Callable[[Scores, Sequence[Cell]], list[ClaimRow]] = _nothing
     draw: "Callable[[Outcome], Drawn] | None" = None
-    tables: Callable[[Options, Sequence[RunRecord]], Sequence[Table]] = _no_tables
-    files: Callable[[Options, Sequence[RunRecord]], Sequence[Table]] = _no_tables
+    tables: Callable[[Options, Sequence[RunRecord]], Sequence[Table]] = _nothing
+    files: Callable[[Options, Sequence[RunRecord]], Sequence[Table]] = _nothing
     facts: Callable[[Options, Sequence[RunRecord]], Mapping[str, Any]] = _no_facts
     alone: bool = False
     cost: Callable[[Mapping[str, Any]], float] | None = None

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gensmooth.methods import METHODS, method
-from gensmooth.report.tables import Cell
-from gensmooth.studies import grid, paper
+from gensmooth.studies import paper
 from gensmooth.studies.dfo.claims import judge, score
-from gensmooth.studies.grid import Size
-from gensmooth.studies.spec import Options, Outcome, RunRecord, RunSpec, Study
+from gensmooth.studies.grid import Grid, Size
+from gensmooth.studies.spec import Options, Outcome, Profile, RunRecord, Study
 from gensmooth.studies.verdicts import Scores
 
 if TYPE_CHECKING:
@@ -19,14 +18,11 @@ if TYPE_CHECKING:
 
 SETTINGS = ((10, 1), (100, 10), (100, 100))  # (d, L)
 OBJECTIVES = ("sphere", "rosenbrock", "cigar", "hm")
-_SPACINGS, _RATES = (0.01, 0.1), (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
-_SIZES = {"quick": Size(rounds=20, tuning_seeds=1, seeds=5), "paper": Size(100, 3, 5)}
+_SIZES: Mapping[Profile, Size] = {
+    "quick": Size(rounds=20, tuning_seeds=1, seeds=5),
+    "paper": Size(100, 3, 5),
+}
 _ITERATIONS, _NOISE = 10, 0.1
-
-
-def words(objective: str, dim: int, num_directions: int) -> str:
-    """A setting in words."""
-    return f"{objective}, d={dim}, L={num_directions}"
 
 
 def _methods(options: Options) -> tuple[str, ...]:
@@ -60,34 +56,17 @@ def _cases(options: Options) -> Iterator[dict[str, Any]]:
         }
 
 
-def _tuning(options: Options) -> list[RunSpec]:
-    if options.hyperparameters == "paper":
-        return []
-    seeds = grid.tuning_seeds(_SIZES[options.profile])
-    return grid.tuning_specs("dfo", _cases(options), _SPACINGS, _RATES, seeds)
-
-
 def _where(config: Mapping[str, Any]) -> str:
-    return words(config["objective"], config["dim"], config["num_directions"])
+    return f"{config['objective']}, d={config['dim']}, L={config['num_directions']}"
 
 
-def _select(options: Options, records: Sequence[RunRecord]) -> list[Cell]:
-    known = {
-        (words(objective, *setting), name): choice
-        for objective in _objectives(options)
-        for name, choices in paper.DFO.get(objective.removeprefix("nevergrad:"), {}).items()
-        for setting, choice in choices.items()
-    }
-    pairs = [(_where(case), case["method"]) for case in _cases(options)]
-    if options.hyperparameters == "paper":
-        return grid.paper_cells((where, name, known.get((where, name))) for where, name in pairs)
-    best = grid.choose(records, lambda config: (_where(config), config["method"]))
-    return [Cell(*pair, best[pair][0], known.get(pair), best[pair][1]) for pair in pairs]
+def _paper(config: Mapping[str, Any]) -> paper.Choice | None:
+    table = paper.DFO.get(config["objective"].removeprefix("nevergrad:"), {})
+    return table.get(config["method"], {}).get((config["dim"], config["num_directions"]))
 
 
-def _reporting(options: Options, cells: Sequence[Cell]) -> list[RunSpec]:
-    seeds = grid.reporting_seeds(_SIZES[options.profile], options.seeds)
-    return grid.reporting_specs("dfo", _cases(options), cells, _where, seeds)
+_RATES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
+GRID = Grid("dfo", (0.01, 0.1), _RATES, _SIZES, _cases, _where, _paper)
 
 
 def _execute(config: Mapping[str, Any], scratch: Path) -> RunRecord:  # noqa: ARG001
@@ -115,14 +94,12 @@ def _prose(options: Options, records: Sequence[RunRecord]) -> str:  # noqa: ARG0
 
 
 def _facts(options: Options, records: Sequence[RunRecord]) -> dict[str, Any]:  # noqa: ARG001
-    size = _SIZES[options.profile]
     return {
         "settings (d, L)": [list(setting) for setting in SETTINGS],
         "objectives": list(_objectives(options)),
         "methods": ", ".join(METHODS[name].title for name in _methods(options)),
-        "rounds": size.rounds,
-        "tuning seeds": list(grid.tuning_seeds(size)),
-        "reporting seeds": list(grid.reporting_seeds(size, options.seeds)),
+        "rounds": _SIZES[options.profile].rounds,
+        **GRID.facts(options),
     }
 
 
@@ -136,10 +113,10 @@ STUDY = Study(
     name="dfo",
     title="Noisy DFO benchmark",
     prose=_prose,
-    reporting=_reporting,
+    reporting=GRID.reporting,
     execute=_execute,
-    tuning=_tuning,
-    select=_select,
+    tuning=GRID.tuning,
+    select=GRID.select,
     score=_score,
     judge=judge,
     draw=_draw,

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gensmooth.methods import METHODS, method
-from gensmooth.report.tables import Cell
-from gensmooth.studies import grid, paper
-from gensmooth.studies.grid import Size
+from gensmooth.studies import paper
+from gensmooth.studies.grid import Grid, Size
 from gensmooth.studies.linreg.claims import judge, score
-from gensmooth.studies.spec import Options, Outcome, RunRecord, RunSpec, Study
+from gensmooth.studies.spec import Options, Outcome, Profile, RunRecord, Study
 from gensmooth.studies.verdicts import Scores
 
 if TYPE_CHECKING:
@@ -19,15 +18,12 @@ if TYPE_CHECKING:
 
 SETTINGS = tuple(product((2, 6, 20), (5, 15, 50)))  # (L, N)
 _PAPER_METHODS = ("gs", "bes", "gs-shrinkage", "bes-shrinkage")
-_SPACINGS, _RATES = (0.01, 0.1), (0.001, 0.01, 0.1)
-_SIZES = {"quick": Size(rounds=30, tuning_seeds=2, seeds=5), "paper": Size(100, 3, 5)}
+_SIZES: Mapping[Profile, Size] = {
+    "quick": Size(rounds=30, tuning_seeds=2, seeds=5),
+    "paper": Size(100, 3, 5),
+}
 _DIM, _ITERATIONS, _DATASET = 100, 10, 1000
 _NAMES = {"mse": "mse", "test_loss": "loss", "predicted_mse": "predicted", "lemma_mse": "lemma"}
-
-
-def words(num_directions: int, num_samples: int) -> str:
-    """A setting in words."""
-    return f"L={num_directions}, N={num_samples}"
 
 
 def _methods(options: Options) -> tuple[str, ...]:
@@ -49,33 +45,16 @@ def _cases(options: Options) -> Iterator[dict[str, Any]]:
         }
 
 
-def _tuning(options: Options) -> list[RunSpec]:
-    if options.hyperparameters == "paper":
-        return []
-    seeds = grid.tuning_seeds(_SIZES[options.profile])
-    return grid.tuning_specs("linreg", _cases(options), _SPACINGS, _RATES, seeds)
-
-
 def _where(config: Mapping[str, Any]) -> str:
-    return words(config["num_directions"], config["num_samples"])
+    return f"L={config['num_directions']}, N={config['num_samples']}"
 
 
-def _select(options: Options, records: Sequence[RunRecord]) -> list[Cell]:
-    known = {
-        (words(*setting), name): choice
-        for name, choices in paper.LINREG.items()
-        for setting, choice in choices.items()
-    }
-    pairs = [(words(*setting), name) for setting, name in product(SETTINGS, _methods(options))]
-    if options.hyperparameters == "paper":
-        return grid.paper_cells((where, name, known.get((where, name))) for where, name in pairs)
-    best = grid.choose(records, lambda config: (_where(config), config["method"]))
-    return [Cell(*pair, best[pair][0], known.get(pair), best[pair][1]) for pair in pairs]
+def _paper(config: Mapping[str, Any]) -> paper.Choice | None:
+    setting = (config["num_directions"], config["num_samples"])
+    return paper.LINREG.get(config["method"], {}).get(setting)
 
 
-def _reporting(options: Options, cells: Sequence[Cell]) -> list[RunSpec]:
-    seeds = grid.reporting_seeds(_SIZES[options.profile], options.seeds)
-    return grid.reporting_specs("linreg", _cases(options), cells, _where, seeds)
+GRID = Grid("linreg", (0.01, 0.1), (0.001, 0.01, 0.1), _SIZES, _cases, _where, _paper)
 
 
 def _execute(config: Mapping[str, Any], scratch: Path) -> RunRecord:  # noqa: ARG001
@@ -113,13 +92,11 @@ def _prose(options: Options, records: Sequence[RunRecord]) -> str:  # noqa: ARG0
 
 
 def _facts(options: Options, records: Sequence[RunRecord]) -> dict[str, Any]:  # noqa: ARG001
-    size = _SIZES[options.profile]
     return {
         "settings (L, N)": len(SETTINGS),
         "methods": ", ".join(METHODS[name].title for name in _methods(options)),
-        "rounds": size.rounds,
-        "tuning seeds": list(grid.tuning_seeds(size)),
-        "reporting seeds": list(grid.reporting_seeds(size, options.seeds)),
+        "rounds": _SIZES[options.profile].rounds,
+        **GRID.facts(options),
     }
 
 
@@ -133,10 +110,10 @@ STUDY = Study(
     name="linreg",
     title="Linear regression",
     prose=_prose,
-    reporting=_reporting,
+    reporting=GRID.reporting,
     execute=_execute,
-    tuning=_tuning,
-    select=_select,
+    tuning=GRID.tuning,
+    select=GRID.select,
     score=_score,
     judge=judge,
     draw=_draw,

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from gensmooth.studies import paper
 from gensmooth.studies.grid import Size
 from gensmooth.studies.paper import Choice
-from gensmooth.studies.spec import Options
+from gensmooth.studies.spec import Options, Profile
 
 PARTS: Mapping[str, Mapping[str, str]] = {
     "main": {"policy": "linear", "estimator": "forward-difference"},
@@ -118,7 +118,10 @@ class Scale(NamedTuple):
     methods: tuple[str, ...]
 
 
-SIZES = {"quick": Size(rounds=0, tuning_seeds=1, seeds=2), "paper": Size(paper.RL_ROUNDS, 3, 5)}
+SIZES: Mapping[Profile, Size] = {
+    "quick": Size(rounds=0, tuning_seeds=1, seeds=2),
+    "paper": Size(paper.RL_ROUNDS, 3, 5),
+}
 _FULL = Scale(paper.RL_ROUNDS, paper.RL_ITERATIONS, paper.RL_TEST_TRIALS, paper.METHODS)
 # The quick profile shows that everything runs, and no more: some seconds for each environment.
 _QUICK_DIRECTIONS = 2

@@ -1,10 +1,11 @@
 """The paper's reinforcement learning: six environments, six methods, L ∈ {2, 6, 20}, N = 1."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gensmooth.report.tables import Cell, Table
-from gensmooth.studies import grid, paper
+from gensmooth.studies import paper
+from gensmooth.studies.grid import Grid, choose
 from gensmooth.studies.rl.claims import judge
 from gensmooth.studies.rl.run import execute
 from gensmooth.studies.rl.scores import complete, coverage, returns, score
@@ -12,7 +13,6 @@ from gensmooth.studies.rl.settings import (
     DEFAULT_RESETS,
     ENVIRONMENTS,
     SIZES,
-    Setting,
     choice_of,
     config_of,
     cost,
@@ -27,52 +27,53 @@ if TYPE_CHECKING:
     from gensmooth.report.curves import Drawn
 
 
-def _cases(options: Options) -> Iterator[tuple[Setting, str]]:
-    """Settings × methods."""
-    for setting in settings_of(options):
-        for name in scale_of(options, setting).methods:
-            yield setting, name
+def _cases(options: Options) -> list[dict[str, Any]]:
+    """Settings × methods, as the part of a configuration they fill."""
+    return [
+        config_of(options, setting, name)
+        for setting in settings_of(options)
+        for name in scale_of(options, setting).methods
+    ]
+
+
+def _where(config: Mapping[str, Any]) -> str:
+    return setting_of(config).words
+
+
+def _paper(config: Mapping[str, Any]) -> paper.Choice | None:
+    return choice_of(setting_of(config), config["method"])
+
+
+GRID = Grid("rl", paper.RL_SPACINGS, paper.RL_RATES, SIZES, _cases, _where, _paper)
 
 
 def _tuning(options: Options) -> list[RunSpec]:
     """The grid search; its runs are tested at their end alone, since that is what is compared."""
-    if options.hyperparameters == "paper":
-        return []
-    cases = [config_of(options, *case) for case in _cases(options)]
-    cases = [{**case, "test_every": case["rounds"]} for case in cases]
-    seeds = grid.tuning_seeds(SIZES[options.profile])
-    return grid.tuning_specs("rl", cases, paper.RL_SPACINGS, paper.RL_RATES, seeds)
+    specs = [spec.config for spec in GRID.tuning(options)]
+    return [RunSpec("rl", {**config, "test_every": config["rounds"]}) for config in specs]
 
 
 def _select(options: Options, records: Sequence[RunRecord]) -> list[Cell]:
-    pairs = [(setting.words, name, choice_of(setting, name)) for setting, name in _cases(options)]
     if options.hyperparameters == "paper":
-        for words, name, known in pairs:
-            if known is None:
+        for case in _cases(options):
+            if _paper(case) is None:
                 raise ValueError(
-                    f"The paper has no spacing and learning rate for {name} at {words}: leave it "
-                    "out, or use --hyperparameters search."
+                    f"The paper has no spacing and learning rate for {case['method']} at "
+                    f"{_where(case)}: leave it out, or use --hyperparameters search."
                 )
-        return grid.paper_cells(pairs)
+        return GRID.select(options, ())
     # A choice is made between finished searches only: what is cheap must not win by being there.
-    wanted = len(paper.RL_SPACINGS) * len(paper.RL_RATES) * SIZES[options.profile].tuning_seeds
+    wanted = len(GRID.spacings) * len(GRID.rates) * len(GRID.tuning_seeds(options))
     groups: dict[tuple[str, str], list[RunRecord]] = {}
     for record in records:
-        where = (setting_of(record.config).words, record.config["method"])
-        groups.setdefault(where, []).append(record)
+        groups.setdefault((_where(record.config), record.config["method"]), []).append(record)
     finished = [record for found in groups.values() if len(found) == wanted for record in found]
-    best = grid.choose(finished, lambda c: (setting_of(c).words, c["method"]))
+    best = choose(finished, lambda config: (_where(config), config["method"]))
     return [
-        Cell(words, name, chosen, known, -score)
-        for words, name, known in pairs
-        if (words, name) in best
-        for chosen, score in [best[words, name]]
+        Cell(*where, best[where][0], _paper(case), -best[where][1])
+        for case in _cases(options)
+        if (where := (_where(case), case["method"])) in best
     ]
-
-
-def _reporting(options: Options, cells: Sequence[Cell]) -> list[RunSpec]:
-    cases = [config_of(options, *case) for case in _cases(options)]
-    return grid.reporting_specs("rl", cases, cells, lambda c: setting_of(c).words, _seeds(options))
 
 
 def _gather(
@@ -82,7 +83,7 @@ def _gather(
 
     Where a run is there with several, the one with the most counts.
     """
-    specs = [spec.config for spec in _reporting(options, cells)]
+    specs = [spec.config for spec in GRID.reporting(options, cells)]
     wanted = {_but_trials(config): number for number, config in enumerate(specs)}
     found: dict[int, RunRecord] = {}
     for record in records:
@@ -102,11 +103,7 @@ def _but_trials(config: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
 
 
 def _score(options: Options, records: Sequence[RunRecord]) -> Scores:
-    return score(complete(records, _seeds(options)))
-
-
-def _seeds(options: Options) -> range:
-    return grid.reporting_seeds(SIZES[options.profile], options.seeds)
+    return score(complete(records, GRID.seeds(options)))
 
 
 def _tables(options: Options, records: Sequence[RunRecord]) -> list[Table]:  # noqa: ARG001
@@ -119,7 +116,7 @@ def _files(options: Options, records: Sequence[RunRecord]) -> list[Table]:  # no
 
 def _facts(options: Options, records: Sequence[RunRecord]) -> dict[str, Any]:
     settings = settings_of(options)
-    judged = complete(records, _seeds(options))
+    judged = complete(records, GRID.seeds(options))
     return {
         "environments": ", ".join(dict.fromkeys(s.environment for s in settings)),
         "settings": len(settings),
@@ -127,7 +124,7 @@ def _facts(options: Options, records: Sequence[RunRecord]) -> dict[str, Any]:
             {(setting_of(r.config), r.config["method"]) for r in judged}
         ),
         "resets": options.resets or DEFAULT_RESETS,
-        "reporting seeds": list(_seeds(options)),
+        "reporting seeds": list(GRID.seeds(options)),
     }
 
 
@@ -186,7 +183,7 @@ STUDY = Study(
     name="rl",
     title="Reinforcement learning",
     prose=_prose,
-    reporting=_reporting,
+    reporting=GRID.reporting,
     execute=execute,
     tuning=_tuning,
     select=_select,
