@@ -17,8 +17,8 @@ from evaluator_cases import run, search_of, steps, wavy
 from gensmooth.estimators import Plan
 from gensmooth.evaluators import Objective, Processes, Serial, as_evaluator
 from gensmooth.evaluators.maplike import MapLike
-from gensmooth.evaluators.process_pool import Traffic
-from gensmooth.evaluators.travel import Site, Step
+from gensmooth.evaluators.processes import Traffic
+from gensmooth.evaluators.worker import Step, Worker
 from gensmooth.kernels import laws, signs
 
 HERE = Path(__file__).parent
@@ -103,9 +103,9 @@ def test_a_plan_that_has_travelled_compiles_nothing(method: str) -> None:
     compiled = _signatures()
     plan = Plan(*np.frombuffer(bytes(3 * 8), np.int64).reshape(3, 1))
     assert not plan.direction.flags.writeable
-    site = Site(search, Objective(first))
-    site.step(Step(0, 0, plan), x)
-    assert site.evaluate(0, 1).values == [0.0]
+    worker = Worker(search, Objective(first))
+    worker.step(Step(0, 0, plan), x)
+    assert worker.evaluate(0, 1).values == [0.0]
     assert _signatures() == compiled
 
 

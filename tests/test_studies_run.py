@@ -11,7 +11,7 @@ import pytest
 
 from gensmooth.studies import progress
 from gensmooth.studies.linreg import STUDY
-from gensmooth.studies.progress import Estimate
+from gensmooth.studies.progress import TimeLeft
 from gensmooth.studies.run import run_study
 from gensmooth.studies.spec import Options, RunSpec
 from gensmooth.studies.store import Store
@@ -23,17 +23,17 @@ def test_the_time_left_is_told_from_the_speed_of_workers(monkeypatch):
     """Ten runs of cost 6, then ten of cost 1; two workers, a second for each unit of cost."""
     now = 0.0
     monkeypatch.setattr(progress.time, "monotonic", lambda: now)
-    estimate = Estimate(70.0, 2)
-    assert estimate.left is None
+    time_left = TimeLeft(70.0, 2)
+    assert time_left.left is None
     now = 6.0
-    estimate.add(6.0, 6.0)
-    assert estimate.left == pytest.approx(29.0)  # 35 s in all; from the number it would be 64
-    estimate.add(6.0, 6.0)
+    time_left.add(6.0, 6.0)
+    assert time_left.left == pytest.approx(29.0)  # 35 s in all; from the number it would be 64
+    time_left.add(6.0, 6.0)
     for done in range(4):
         now += 6.0
-        estimate.add(6.0, 6.0)
-        estimate.add(6.0, 6.0)
-        assert estimate.left == pytest.approx(70 / 2 - now), done
+        time_left.add(6.0, 6.0)
+        time_left.add(6.0, 6.0)
+        assert time_left.left == pytest.approx(70 / 2 - now), done
 
 
 def test_long_runs_are_made_first(tmp_path, monkeypatch):
@@ -45,7 +45,7 @@ def test_long_runs_are_made_first(tmp_path, monkeypatch):
         return STUDY.execute(config, scratch)
 
     study = STUDY._replace(execute=execute, cost=lambda config: float(config["num_directions"]))
-    for module in ("run", "pool"):
+    for module in ("run", "workers"):
         monkeypatch.setattr(f"gensmooth.studies.{module}.find_study", lambda _: study)
     for i in (1, 2):
         folder = tmp_path / f"piece{i}"
