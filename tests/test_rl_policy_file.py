@@ -220,9 +220,9 @@ def test_a_film_shows_the_episodes_of_the_evaluation(name, kind, tmp_path):
 
 FOLLOWED = """
 import sys
-from gensmooth.rl.rendering import drawn, use_software_rendering
+from gensmooth.rl.rendering import make_drawable, use_software_rendering
 use_software_rendering()
-environment = drawn(sys.argv[1])
+environment = make_drawable(sys.argv[1])
 environment.reset(seed=0)
 for place in (0.0, 30.0):
     own = environment.unwrapped
