@@ -167,6 +167,18 @@ def test_an_episode_that_breaks_down_is_nan_and_told(kind, words, caplog):
     assert np.array_equal(found.returns[~bad], fine.returns[~bad])
     assert not found.moments.counts[bad].any()
     assert words in caplog.text
+    assert (found.failure is not None) == (kind == "Raise")
+
+
+def test_what_an_environment_raises_is_logged_with_its_traceback_once(caplog):
+    simulator = GymnasiumSimulator("rl_cases:SliderRaise-v0")
+    _, found = rollout(simulator, policy_of(simulator), scale=0.1, number=40)
+    assert np.isnan(found.returns).sum() > 1
+    (record,) = caplog.records
+    assert record.exc_info[1] is found.failure
+    assert "Traceback" in caplog.text
+    assert 'raise RuntimeError("the belt broke")' in caplog.text  # the line in the user's file
+    assert "rl_cases.py" in caplog.text
 
 
 def test_what_there_is_not():

@@ -8,6 +8,8 @@ compared with what the policy says at the same observation.
 import os
 import pickle
 import re
+import subprocess
+import sys
 import threading
 import time
 from dataclasses import replace
@@ -316,6 +318,14 @@ def test_the_papers_names_mean_the_papers_layouts():
     assert make("Hopper").info == make("Hopper-v4").info
 
 
+def test_a_name_without_a_version_says_which_one_it_means(caplog):
+    caplog.set_level("INFO", logger="gensmooth")
+    make("Hopper-v4")
+    assert caplog.text == ""
+    make("Hopper")
+    assert "Hopper means Hopper-v4" in caplog.text
+
+
 def test_an_unknown_name_names_near_ones():
     with pytest.raises(base.UnknownEnvironmentError, match="Hopper"):
         make("Hoper")
@@ -327,10 +337,50 @@ def test_an_unknown_name_names_near_ones():
 
 def test_the_documentation_runs_and_names_every_environment():
     text = (Path(__file__).parent.parent / "docs" / "environments.md").read_text()
-    for block in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
-        exec(compile(block, "environments.md", "exec"), {})
+    blocks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    assert len(blocks) == 2
+    for block in blocks:
+        if not block.startswith("# my_robots.py"):  # that one has a test of its own
+            exec(compile(block, "environments.md", "exec"), {})
     for name in catalogue.names():
         assert f"`{name}`" in text or name.startswith("ML1-")
+
+
+USE = """
+import pickle
+import numpy as np
+import gensmooth as gs
+slow, fast = gs.rl.make("my_robots:SlowHopper"), gs.rl.make("Hopper-v4")
+assert slow.info.fast
+again = pickle.loads(pickle.dumps(slow))
+x, scaling = np.zeros((3, 33)), gs.rl.Scaling(np.zeros(11), np.ones(11))
+starts = slow.starts([np.random.default_rng(i) for i in range(3)])
+policy = gs.rl.Policy((11, 3))
+found, same, other = (s.rollout(policy, x, scaling, starts) for s in (slow, again, fast))
+assert (found.returns == same.returns).all()
+assert (found.lengths < other.lengths).all()  # twice the time per step: it falls in half as many
+print("well")
+"""
+
+
+def test_a_robot_in_a_module_of_ones_own_is_one_file(tmp_path):
+    """The page's own example, in a folder where nothing else is."""
+    text = (Path(__file__).parent.parent / "docs" / "environments.md").read_text()
+    (block,) = re.findall(r"```python\n(# my_robots\.py.*?)```", text, flags=re.DOTALL)
+    (tmp_path / "my_robots.py").write_text(block)
+    (tmp_path / "use.py").write_text(USE)
+    done = subprocess.run(
+        [sys.executable, "use.py"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "well\n", done.stderr
+
+
+def test_every_file_of_the_folder_registers_itself():
+    folder = Path(legged.__file__).parent
+    assert {"hopper.py", "walker2d.py", "half_cheetah.py", "ant.py"} <= set(os.listdir(folder))
+    source = "".join(path.read_text() for path in Path(base.__file__).parent.glob("*.py"))
+    for name in catalogue.names():  # no other file has a robot's name in a table
+        assert f'"{name}"' not in source.replace('``"Hopper-v4"``', "")
 
 
 def test_arguments_that_do_not_fit_are_refused():

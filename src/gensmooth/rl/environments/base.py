@@ -10,6 +10,8 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
 from typing import NamedTuple, Protocol, final
 
 import numpy as np
@@ -171,6 +173,32 @@ def thread_count(threads: int | None, episodes: int) -> int:
     if threads < 1:
         raise ValueError(f"`threads` must be at least 1, but is {threads}.")
     return max(1, min(threads, episodes))
+
+
+def import_module_of(name: str) -> None:
+    """Import the module of ``module:Name``, looked for in this folder too; it registers the rest.
+
+    Raises:
+        UnknownEnvironmentError: When there is no such module.
+    """
+    module, colon, _ = name.rpartition(":")
+    if not colon:
+        return
+    if not all(part.isidentifier() for part in module.split(".")):
+        raise UnknownEnvironmentError(
+            f"There is no environment {name!r}: {module!r} is not the name of a module."
+        )
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise  # the module is there, but something that it imports is not
+        raise UnknownEnvironmentError(
+            f"There is no environment {name!r}: there is no module {module!r} in {Path.cwd()} or "
+            "on the Python path."
+        ) from None
 
 
 def missing_extra(error: ImportError) -> ImportError:

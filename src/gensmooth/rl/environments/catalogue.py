@@ -12,7 +12,12 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any, NamedTuple
 
-from gensmooth.rl.environments.base import Simulator, UnknownEnvironmentError, missing_extra
+from gensmooth.rl.environments.base import (
+    Simulator,
+    UnknownEnvironmentError,
+    import_module_of,
+    missing_extra,
+)
 
 _PACKAGE = "gensmooth.rl.environments"
 _log = logging.getLogger("gensmooth")
@@ -86,6 +91,7 @@ def make(name: str, *, fast: bool = True) -> Simulator:
         ImportError: When a package is missing, or cannot be used.
     """
     full = canonical(name)
+    import_module_of(full)
     entry = _entries.get(full)
     if entry is None:
         return _gymnasium(full)

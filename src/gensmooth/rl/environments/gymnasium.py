@@ -25,6 +25,7 @@ from gensmooth.rl.environments.base import (
     UnknownEnvironmentError,
     UnsupportedEnvironmentError,
     check,
+    import_module_of,
     missing_extra,
 )
 from gensmooth.rl.normalize import EpisodeMoments, Scaling
@@ -213,6 +214,7 @@ def make_environment(name: str, **keywords: Any) -> Any:
         gymnasium: Any = import_module("gymnasium")
     except ImportError as error:
         raise missing_extra(error) from None
+    import_module_of(name)
     try:
         with warnings.catch_warnings():  # that a newer version of the environment exists
             warnings.simplefilter("ignore")
