@@ -6,7 +6,7 @@ import gymnasium
 import numpy as np
 
 from gensmooth.rl.environments.base import Episodes, Info
-from gensmooth.rl.normalize import Moments, Scaling
+from gensmooth.rl.normalize import EpisodeMoments, Scaling
 
 SLIDER = "rl_cases:Slider-v0"
 
@@ -116,7 +116,7 @@ class Formula:
         bonuses = lengths.astype(float)
         rewards = np.array([self.reward(x, i) for i, x in enumerate(points)])
         each = [rng.normal(3, 2, (n, self.size)) for n in lengths]
-        moments = Moments(
+        moments = EpisodeMoments(
             lengths,
             np.array([o.mean(axis=0) for o in each]),
             np.array([((o - o.mean(axis=0)) ** 2).sum(axis=0) for o in each]),

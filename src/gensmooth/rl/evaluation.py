@@ -1,4 +1,4 @@
-"""How good is a policy: episodes from fresh starts, their mean, and how sure it is."""
+"""How good a policy is: episodes from fresh starts, their mean return, and its interval."""
 
 import math
 from dataclasses import dataclass, field
@@ -21,20 +21,20 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Episodes of a policy, survival bonus counted.
+    """Episodes of a policy; returns include the survival bonus.
 
     Attributes:
-        environment: Where.
-        episodes: How many came to their end.
+        environment: The name of the environment.
+        episodes: How many episodes did not break down.
         mean_return: Their mean return.
-        deviation: The standard deviation of their returns; NaN of one episode.
-        low: The lower end of the confidence interval of the mean (Student's t), and
-        high: the upper end.
-        confidence: Its level.
+        deviation: The standard deviation of their returns; NaN if there is only one.
+        low: The lower end of the confidence interval of the mean (Student's t).
+        high: The upper end.
+        confidence: The level of the interval.
         mean_length: Their mean length.
-        success: The share that reached the goal; ``None`` where there is none.
+        success: The share that reached the goal; ``None`` if the environment has none.
         failed: Episodes that broke down, under ``on_failure="drop"``.
-        seed: The seed.
+        seed: The seed of the starts.
         returns: The returns, in order.
         lengths: The lengths, in order.
     """
@@ -68,13 +68,17 @@ def evaluate(
 
     Args:
         policy: A policy, its file, or a training's folder (then the best policy).
-        episodes: How many.
-        seed: Of the starts.
-        confidence: Of the interval.
-        environment: The simulator to use, or its name; by default by the name in the policy. It
-            must be the environment that the policy was trained in.
-        on_failure: Whether an episode that breaks down is an error, or counts for nothing.
-        threads: Threads of a fast simulator; by default one a core.
+        episodes: How many episodes.
+        seed: The seed of the starts.
+        confidence: The level of the confidence interval.
+        environment: The simulator to use, or the environment's name; by default the name in the
+            policy. It must be the environment that the policy was trained in.
+        on_failure: Whether an episode that breaks down is an error (``"raise"``), or is left out
+            (``"drop"``).
+        threads: Threads of a fast simulator; by default one per core.
+
+    Raises:
+        EvaluationError: When an episode breaks down; what the environment raised is its cause.
     """
     if episodes < 1:
         raise ValueError(f"`episodes` must be at least 1, but is {episodes}.")
@@ -95,7 +99,7 @@ def evaluate(
             "episodes out.",
             step=0,
             index=bad,
-        )
+        ) from found.failure
     returns, lengths = found.returns[kept], found.lengths[kept]
     mean, deviation, half = interval(returns, confidence)
     return Evaluation(
@@ -125,7 +129,7 @@ def simulator_of(policy: TrainedPolicy, given: str | Simulator | None) -> Simula
 
 
 def interval(values: Array, confidence: float) -> tuple[float, float, float]:
-    r"""Mean, standard deviation s, and half the interval :math:`t_{n-1} s / \sqrt n`."""
+    r"""Mean, standard deviation s, and half the interval's width, :math:`t_{n-1} s / \sqrt n`."""
     mean, n = float(values.mean()), len(values)
     if n == 1:
         return mean, math.nan, math.inf

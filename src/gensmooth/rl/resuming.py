@@ -10,12 +10,11 @@ from gensmooth.checkpoint import CheckpointError, Every, parse_every
 from gensmooth.evaluators import as_evaluator
 from gensmooth.observe import Observers, Tracker, display
 from gensmooth.rl.config import TrainConfig, make_schedule
-from gensmooth.rl.distributed import distributed
 from gensmooth.rl.environments import catalogue
 from gensmooth.rl.environments.base import Simulator
 from gensmooth.rl.folder import Found, TrainFolder
 from gensmooth.rl.result import TrainResult
-from gensmooth.rl.rollouts import Local, Rollouts
+from gensmooth.rl.rollouts import Local, Rollouts, distributed
 from gensmooth.rl.run import Callback, TrainRun
 
 

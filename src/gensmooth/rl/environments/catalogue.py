@@ -1,129 +1,169 @@
 """From names to simulators.
 
-The paper's environments have fast, exact simulators; every other Gymnasium id works through the
-ordinary API.
+The paper's environments have fast, exact simulators (:mod:`gensmooth.rl.environments.robots`);
+every other Gymnasium id works through the ordinary API.
 """
 
+import logging
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
+from functools import cache
 from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any, NamedTuple
 
-from gensmooth.rl.environments.base import Simulator, UnknownEnvironmentError, missing_extra
+from gensmooth.rl.environments.base import (
+    Simulator,
+    UnknownEnvironmentError,
+    import_module_of,
+    missing_extra,
+)
 
-# The layouts of the paper's time (Gym's v2) are those of Gymnasium's v4. Of Ant they had contact
-# forces, which v4 leaves out unless it is told otherwise: that is our "Ant".
-ALIASES = {"Hopper": "Hopper-v4", "Walker2d": "Walker2d-v4", "HalfCheetah": "HalfCheetah-v4"}
+_PACKAGE = "gensmooth.rl.environments"
+_log = logging.getLogger("gensmooth")
 
 
-class _Ours(NamedTuple):
-    """An environment that Gymnasium does not know by itself, and how it is registered there."""
+class GymnasiumSpec(NamedTuple):
+    """How an environment that Gymnasium does not know is registered there.
+
+    Attributes:
+        id: Gymnasium's id, such as ``"gensmooth/Ant-v2"``.
+        entry_point: ``module:class``.
+        horizon: Steps per episode.
+        arguments: Arguments of the class.
+        require: Called first: raises an ``ImportError`` if something is missing.
+    """
 
     id: str
     entry_point: str
     horizon: int
-    arguments: dict[str, Any]
+    arguments: Mapping[str, Any] = {}
+    require: Callable[[], object] | None = None
 
 
-_PACKAGE = "gensmooth.rl.environments"
-_OURS = {
-    "Ant": _Ours(
-        "gensmooth/Ant-v2",  # Gym's v2 had this layout
-        "gymnasium.envs.mujoco.ant_v4:AntEnv",
-        1000,
-        {"use_contact_forces": True},
-    ),
-    "HalfCheetahRandVel": _Ours(
-        "gensmooth/HalfCheetahRandVel-v0",
-        f"{_PACKAGE}.locomotion_reference:HalfCheetahRandVel",
-        200,
-        {},
-    ),
-    **{
-        name: _Ours(f"gensmooth/{id}", f"{_PACKAGE}.metaworld_reference:ML1", 150, {"name": name})
-        for name, id in {
-            "ML1-Reach": "ML1-Reach-v1",
-            "ML1-Push": "ML1-Push-v1",
-            "ML1-Reach-v3": "ML1-Reach-v3",
-            "ML1-Push-v3": "ML1-Push-v3",
-        }.items()
-    },
-}
-_NAMES = {ours.id: name for name, ours in _OURS.items()}
+class _Entry(NamedTuple):
+    """A registered environment."""
+
+    make: Callable[[], Simulator]
+    spec: GymnasiumSpec | None
+
+
+_entries: dict[str, _Entry] = {}  # by full name
+_aliases: dict[str, str] = {}  # to full names
+
+
+def register(
+    name: str,
+    make: Callable[[], Simulator],
+    *,
+    alias: str | None = None,
+    spec: GymnasiumSpec | None = None,
+) -> None:
+    """Make an environment known that has a simulator of its own.
+
+    Args:
+        name: Its full name. In a module of your own, ``"module:Name"``: then whoever asks for the
+            name, worker processes too, imports the module first.
+        make: Makes the simulator, whose ``info.name`` is the full name.
+        alias: Another name for it.
+        spec: How Gymnasium makes the ordinary environment, the slow path and what is filmed; by
+            default Gymnasium knows it by the full name.
+    """
+    _entries[name] = _Entry(make, spec)
+    if alias is not None:
+        _aliases[alias] = name
+    if spec is not None:
+        _aliases[spec.id] = name
 
 
 def make(name: str, *, fast: bool = True) -> Simulator:
     """The simulator of an environment.
 
     Args:
-        name: One of :func:`names`, or any id of Gymnasium with a Box observation and a Box or
+        name: One of :func:`names`, or any Gymnasium id with a Box observation and a Box or
             Discrete action space.
-        fast: Whether to use the compiled simulator where there is one. With ``False`` the
-            environment runs through the ordinary API: the oracle.
+        fast: Whether to use the compiled simulator if there is one. With ``False`` the environment
+            runs through the ordinary API, which is what the compiled one is compared with.
 
     Raises:
         UnknownEnvironmentError: When there is no such environment; near matches are named.
         UnsupportedEnvironmentError: When its spaces are not supported.
         ImportError: When a package is missing, or cannot be used.
     """
-    name = canonical(name)
-    if name not in names():
-        return _gymnasium(name)
+    full = canonical(name)
+    import_module_of(full)
+    entry = _entries.get(full)
+    if entry is None:
+        return _gymnasium(full)
+    if full != name:
+        _log.info("%s means %s. Name another version in full, as in Hopper-v5.", name, full)
     if fast:
-        return _module("metaworld" if name.startswith("ML1-") else "locomotion").make(name)
-    return _module("gymnasium").Gymnasium(reference(name), raw_actions=True)
+        return entry.make()
+    return _module("gymnasium").GymnasiumSimulator(reference(full), raw_actions=True)
 
 
 def names() -> list[str]:
-    """The environments that have a fast simulator, by their full names."""
-    return [*_module("locomotion").ROBOTS, *_module("metaworld").NAMES]
+    """The environments that have a simulator of their own, by their full names."""
+    _load_robots()
+    return sorted(_entries)
 
 
 def canonical(name: str) -> str:
     """The full name of an environment: two names with the same full name mean the same."""
-    return ALIASES.get(name) or _NAMES.get(name) or name
+    _load_robots()
+    return _aliases.get(name, name)
 
 
 def reference(name: str) -> str:
-    """The id under which Gymnasium makes the environment as an ordinary one, to render for example.
+    """The id by which Gymnasium makes the environment as an ordinary one, for example to film it.
 
-    Ours are registered first.
+    Those that Gymnasium does not know are registered there first.
     """
     name = canonical(name)
-    if name not in _OURS:
+    entry = _entries.get(name)
+    if entry is None or entry.spec is None:
         return name
+    spec = entry.spec
     try:
         gymnasium: Any = import_module("gymnasium")
     except ImportError as error:
         raise missing_extra(error) from error
-    if name.startswith("ML1-"):
-        _module("metaworld").require()
-    ours = _OURS[name]
-    if ours.id not in gymnasium.registry:
+    if spec.require is not None:
+        spec.require()
+    if spec.id not in gymnasium.registry:
         gymnasium.register(
-            id=ours.id,
-            entry_point=ours.entry_point,
-            max_episode_steps=ours.horizon,
-            kwargs=ours.arguments,
+            id=spec.id,
+            entry_point=spec.entry_point,
+            max_episode_steps=spec.horizon,
+            kwargs=dict(spec.arguments),
         )
-    return ours.id
+    return spec.id
+
+
+@cache
+def _load_robots() -> None:
+    """Import every module of the folder ``robots``, which registers what it has."""
+    folder = _module("robots")
+    for module in iter_modules(folder.__path__):
+        _module(f"robots.{module.name}")
 
 
 def _gymnasium(name: str) -> Simulator:
     module = _module("gymnasium")
     stem, _, version = name.rpartition("-v")
-    if stem in (*ALIASES, "Ant") and version in ("1", "2", "3"):
+    if version in ("1", "2", "3") and (stem in _aliases or stem in _entries):
         raise UnknownEnvironmentError(
             f"Gymnasium has no {name} any more, but {stem!r} has its observations and rewards."
         )
     try:
-        return module.Gymnasium(name)
+        return module.GymnasiumSimulator(name)
     except UnknownEnvironmentError:
-        near = get_close_matches(name, [*ALIASES, *names()], n=3, cutoff=0.7)
+        near = get_close_matches(name, [*_aliases, *_entries], n=3, cutoff=0.7)
         near += [known for known in module.near_matches(name) if known not in near]
         hint = f"Did you mean {' or '.join(near)}? " if near else ""
         raise UnknownEnvironmentError(
             f"There is no environment {name!r}. {hint}Fast ones are {', '.join(names())}; any "
-            "other must be an id of Gymnasium: gymnasium.pprint_registry() lists them."
+            "other must be a Gymnasium id: gymnasium.pprint_registry() lists them."
         ) from None
 
 
