@@ -1,9 +1,12 @@
 """The user's objective: how it is called, and what may come of a call."""
 
+import os
+import sys
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Protocol, final
+from typing import Any, NoReturn, Protocol, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,7 +118,11 @@ class Objective:
             stop: One after the last.
             begin: Called before each call of the objective, with the evaluation's index.
             go_on: Whether to go on after a failure.
+
+        An objective may fork. The child's place is inside of the objective: if it comes out, by
+        ``return``, ``sys.exit`` or an exception, it ends here, or there would be two optimisers.
         """
+        pid, forks = os.getpid(), _forks
         values = self.blank(stop - start)
         failures: list[Failure] = []
         if self.vectorized:
@@ -138,17 +145,25 @@ class Objective:
                 begin(index)
             try:
                 value = fun(point, rng, *context) if sampled else fun(point, *context)
-            except (Exception, SystemExit) as error:
+            except BaseException as error:
+                if _forks != forks:
+                    _end_fork(error)
+                if not isinstance(error, Exception | SystemExit):
+                    raise
                 failures.append(_raised(index, error))
                 if not go_on:
                     break
                 continue
+            if _forks != forks:
+                _end_fork()
             if not isinstance(value, float) or self.extras:  # float64 is a float: the common case
                 value = self._row(index, value) if self.extras else _number(index, value)
                 if isinstance(value, Failure):
                     failures.append(value)
                     break
             values[index - start] = value
+        if os.getpid() != pid:  # forked by a C library, unseen by Python
+            _end_fork()
         return values, failures
 
     def _block(
@@ -159,10 +174,17 @@ class Objective:
         if begin is not None:
             begin(start)
         context = () if batch.context is None else (batch.context,)
+        pid = os.getpid()
         try:
             found = self.fun(points, *([rngs] if self.sampled else []), *context)
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
+            if os.getpid() != pid:
+                _end_fork(error)
+            if not isinstance(error, Exception | SystemExit):
+                raise
             return _raised(start, error)
+        if os.getpid() != pid:
+            _end_fork()
         try:
             values = _floats(found)
         except Exception as error:
@@ -194,6 +216,39 @@ class Objective:
         return Failure(index, "return", what)
 
 
+_forks = 0  # counts in each child, and costs less to look at than the process's number
+
+
+def _count_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_count_fork)
+
+
+def _end_fork(error: BaseException | None = None) -> NoReturn:
+    """End this process, a fork made by the objective that has come out of it.
+
+    At once: handlers of exit, buffers and locks belong to the process that it was forked from.
+    """
+    code = 1
+    with suppress(BaseException):
+        if isinstance(error, SystemExit) and (error.code is None or isinstance(error.code, int)):
+            code = (error.code or 0) & 0xFF
+        elif error is not None:
+            traceback.print_exception(error)
+        else:
+            print(
+                "gensmooth: the objective forked, and the child returned from it: it is ended. Let "
+                "the child end by itself (os._exit) inside of the objective.",
+                file=sys.stderr,
+                flush=True,
+            )
+    os._exit(code)
+
+
 def _points(batch: Points, start: int, stop: int) -> Iterator[Array]:
     if isinstance(batch, Batch) and (start, stop) == (0, len(batch)):
         return batch.points()
@@ -206,7 +261,12 @@ def _points(batch: Points, start: int, stop: int) -> Iterator[Array]:
 def _raised(index: int, error: BaseException) -> Failure:
     # The first frame is ours: the reader wants their own.
     trace = error.__traceback__.tb_next if error.__traceback__ else None
-    text = "".join(traceback.format_exception(type(error), error, trace))
+    try:
+        text = "".join(traceback.format_exception(type(error), error, trace))
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # its notes, cause or position may raise in their turn
+        text = "".join(traceback.format_tb(trace))
     what = f"The objective raised {type(error).__name__}: {_text(error, str)}"
     return Failure(index, "exception", what, text[-_LONGEST:], error)
 
@@ -252,5 +312,7 @@ def _show(value: Any, why: Exception | None = None) -> str:
 def _text(value: Any, words: Callable[[Any], str]) -> str:
     try:
         return words(value)
-    except Exception:  # an object that cannot be shown must not hide what happened
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # an object that cannot be shown must not hide what happened
         return f"a {type(value).__name__} without words"

@@ -6,6 +6,7 @@ import pickle
 import selectors
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -38,6 +39,7 @@ _START = (
     "from gensmooth.evaluators.worker import main; main(*map(int, sys.argv[2:]))"
 )
 _EXIT_SECONDS = 2.0  # that an idle worker has to end by itself
+_SILENCE = 10.0  # seconds without a message or computing, outside of the objective
 
 
 class Traffic(NamedTuple):
@@ -66,7 +68,7 @@ class Processes(PoolEvaluator["ProcessPool"]):
         timeout: Seconds that one evaluation (one block, for a vectorised objective) may take.
         retries: How often a failed evaluation is tried again, with the same seeds.
         environment: Environment variables for the workers, such as ``{"OMP_NUM_THREADS": "1"}``.
-        start_timeout: Seconds to wait for a first worker.
+        start_timeout: Seconds to wait for a first worker, and for any to take the objective.
     """
 
     def __init__(
@@ -120,6 +122,9 @@ class ProcessHandle(WorkerHandle):
     opening: bool = False  # it may be reading the payload
     layout: tuple[str, tuple[int, ...]] | None = None  # x's type and shape, as it was told
     assignments: int = 0
+    expected: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])  # number, rows
+    deaf: bool = False  # it does not read what it is sent
+    cpu_seconds: float = -1.0
 
 
 @final
@@ -228,6 +233,10 @@ class ProcessPool(WorkerPool[ProcessHandle]):
         finally:
             theirs.close()
             their_lifeline.close()
+        # A send to a worker that does not read waits so long and no longer; `settimeout` would
+        # ask the kernel twice for each message.
+        limit = struct.pack("ll", int(self.start_timeout), int(self.start_timeout % 1 * 1e6))
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
         channel = Channel(ours)
         worker = ProcessHandle(process=process, channel=channel, lifeline=lifeline, slot=slot)
         self.workers.append(worker)
@@ -270,6 +279,7 @@ class ProcessPool(WorkerPool[ProcessHandle]):
     def assign(self, worker: ProcessHandle, start: int, stop: int) -> None:
         """See :meth:`WorkerPool.assign`."""
         worker.assignments += 1
+        worker.expected.append((worker.assignments, stop - start))
         self._send(worker, wire.EVALUATE, wire.ASSIGNMENT.pack(worker.assignments, start, stop))
 
     def receive(self, timeout: float) -> list[tuple[ProcessHandle, Event]]:
@@ -285,6 +295,8 @@ class ProcessPool(WorkerPool[ProcessHandle]):
                         events.append((worker, event))
             except EOFError:
                 events.append((worker, self._lost(worker)))
+            except (ValueError, KeyError, TypeError, IndexError, struct.error):
+                events.append((worker, self._lost(worker, "sent what is not a message of ours")))
         if not readable:  # a child of a dead worker may hold its socket open: no end of file, then
             dead = [w for w in self.workers if w.process.poll() is not None]
             speaking = [key.data for key, _ in self._selector.select(0)] if dead else []
@@ -293,7 +305,10 @@ class ProcessPool(WorkerPool[ProcessHandle]):
 
     def _event(self, worker: ProcessHandle, code: bytes, body: bytes) -> Event | None:
         if code == wire.VALUES:
-            _, seconds, rows, columns = wire.RESULT.unpack_from(body)
+            number, seconds, rows, columns = wire.RESULT.unpack_from(body)
+            if (number, rows) != worker.expected[0]:
+                raise ValueError("not an answer to what it was asked")
+            worker.expected.pop(0)
             values: NDArray[np.float64] = np.frombuffer(
                 body, np.float64, rows * (columns or 1), wire.RESULT.size
             )
@@ -304,11 +319,13 @@ class ProcessPool(WorkerPool[ProcessHandle]):
             return Answer(values, failures, seconds)
         if code == wire.STEP_RECEIVED:
             return StepReceived()
-        if code == wire.HELLO:
+        if code == wire.HELLO and not worker.greeted:
             worker.greeted = True
             if self._opening is not None:
                 self._send_opening(worker, self._opening)
             return None
+        if code not in (wire.READY, wire.REFUSED):
+            raise ValueError("not what a worker says")
         (session,) = wire.SESSION.unpack_from(body)
         if session != self._session:
             return None
@@ -318,25 +335,44 @@ class ProcessPool(WorkerPool[ProcessHandle]):
         return Refused(f"In the worker:\n\n{body[wire.SESSION.size :].decode()}")
 
     def _send_opening(self, worker: ProcessHandle, opening: bytes) -> None:
-        worker.ready, worker.opening = False, True
+        worker.ready, worker.opening, worker.heard = False, True, time.monotonic()
         self._send(worker, wire.OPEN, opening)
 
-    def _lost(self, worker: ProcessHandle) -> Lost:
-        first = worker.assignments - len(worker.units) + 1
+    def _lost(self, worker: ProcessHandle, why: str = "") -> Lost:
+        first = worker.expected[0][0] if worker.expected else worker.assignments + 1
         began = self._memory.received(worker.slot) >= first
         index = self._memory.running(worker.slot)[0]
-        try:
-            code = worker.process.wait(1.0)
-        except subprocess.TimeoutExpired:
-            code = 0
+        code: int | None = None
+        if worker.deaf:
+            why = "did not read what it was sent"
+        elif not why:
+            with suppress(subprocess.TimeoutExpired):
+                code = worker.process.wait(1.0)
         self.stop(worker)
         at = index if began and index >= 0 else None
-        return Lost(_why(code), began, at, by_itself=code != -signal.SIGKILL)
+        return Lost(why or _why(code), began, at, by_itself=code != -signal.SIGKILL)
 
     def running(self, worker: ProcessHandle) -> tuple[int, float] | None:
         """See :meth:`WorkerPool.running`."""
         index, began = self._memory.running(worker.slot)
         return (index, began) if index >= 0 else None
+
+    def silence(self, worker: ProcessHandle) -> float | None:
+        """See :meth:`WorkerPool.silence`."""
+        if worker.greeted and not worker.ready:  # unpickling may run any code, and wait
+            others = any(other.ready for other in self.workers)
+            return self.start_timeout if worker.proven or others else None
+        return min(_SILENCE, self.start_timeout) if _CPU_CLOCK else self.start_timeout
+
+    def is_computing(self, worker: ProcessHandle) -> bool:
+        """See :meth:`WorkerPool.is_computing`: by the kernel's count of its CPU time."""
+        if not _CPU_CLOCK:
+            return False
+        before = worker.cpu_seconds
+        with suppress(OSError):  # it is gone, which `receive` will find out
+            # The clock of another process has the number that clock_getcpuclockid(3) gives.
+            worker.cpu_seconds = time.clock_gettime((~worker.process.pid << 3) | 2)
+        return worker.cpu_seconds > before
 
     def stop(self, worker: ProcessHandle) -> None:
         """See :meth:`WorkerPool.stop`."""
@@ -358,10 +394,16 @@ class ProcessPool(WorkerPool[ProcessHandle]):
         return " What it had to say is on the error stream."
 
     def _send(self, worker: ProcessHandle, code: bytes, body: bytes = b"") -> None:
-        with suppress(OSError):  # it is gone, which `receive` will find out
+        try:
             worker.channel.send(code, body)
+        except BlockingIOError:  # it has not read for too long; `receive` will find an end of file
+            worker.deaf = True
+            worker.channel.hang_up()
+        except OSError:  # it is gone, which `receive` will find out
+            pass
 
 
+_CPU_CLOCK = sys.platform == "linux"  # whether the CPU time of another process can be asked
 _pools: "WeakSet[ProcessPool]" = WeakSet()
 
 
@@ -377,7 +419,9 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_close_sockets)
 
 
-def _why(code: int) -> str:
+def _why(code: int | None) -> str:
+    if code is None:
+        return "closed its connection"
     if code == -signal.SIGKILL:
         return "was killed by SIGKILL (by hand, or by the system for want of memory)"
     if code < 0:

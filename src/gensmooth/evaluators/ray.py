@@ -5,12 +5,16 @@ Ray is imported when it is used, and untyped: everything of it is ``Any``.
 
 import os
 import pickle
+import signal
 import socket
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -28,6 +32,7 @@ from gensmooth.evaluators.session import (
 )
 from gensmooth.evaluators.worker import Answer, Array, Step, Worker
 
+_EXIT_SECONDS = 1.0  # that an actor has to end by itself
 _FEW = 16  # answers: with so few to wait for, asking again costs more than it finds
 
 
@@ -50,7 +55,8 @@ class Ray(PoolEvaluator["RayPool"]):
         retries: How often a failed evaluation is tried again, with the same seeds.
         actor_options: Ray's options for each actor, such as ``{"num_gpus": 0.5}``; by default one
             CPU each.
-        start_timeout: Seconds to wait for a first actor.
+        start_timeout: Seconds to wait for a first actor and, where there is a ``timeout``, for any
+            to take a step in.
     """
 
     def __init__(
@@ -173,6 +179,8 @@ class ActorHandle(WorkerHandle):
     step_begun: Any = None  # how its last step began: a reference, kept for its error
     start: int = 0  # the assignment that it is at, and since when
     since: float = 0.0
+    node: str = ""
+    process: "ProcessIdentity | None" = None
 
 
 @final
@@ -199,6 +207,8 @@ class RayPool(WorkerPool[ActorHandle]):
         self._class: Any = self._ray.remote(RayWorker).options(**actor_options)
         self._paths = [path for path in sys.path if isinstance(path, str)]  # pyright: ignore
         self._steps = 0
+        self._ending: list[tuple[float, ProcessIdentity]] = []  # actors that were stopped, and when
+        self._ended_elsewhere: list[Any] = []
         # References to what all actors are sent.
         self._payload: Any = None
         self._x: Any = None
@@ -229,6 +239,12 @@ class RayPool(WorkerPool[ActorHandle]):
         try:
             for worker in list(self.workers):
                 self.stop(worker)
+            end = time.monotonic() + _EXIT_SECONDS
+            while self._ending and time.monotonic() < end + 1.0:
+                time.sleep(0.01)
+                self._end_frozen()
+            if refs := self._ended_elsewhere:
+                self._ray.wait(refs, num_returns=len(refs), timeout=10.0)
         finally:
             self._connection.close()
 
@@ -242,6 +258,7 @@ class RayPool(WorkerPool[ActorHandle]):
     def _send_payload(self, worker: ActorHandle) -> None:
         worker.ready = False
         worker.opening = True
+        worker.heard = time.monotonic()
         worker.answers = [worker.actor.open.remote(self._payload, self._paths)]
 
     def publish(self, x: Array, estimate: Array | None) -> None:
@@ -274,6 +291,8 @@ class RayPool(WorkerPool[ActorHandle]):
 
     def receive(self, timeout: float) -> list[tuple[ActorHandle, Event]]:
         """See :meth:`WorkerPool.receive`."""
+        if self._ending:
+            self._end_frozen()
         awaited = {w.answers[0]: w for w in self.workers if w.answers}
         if not awaited:
             time.sleep(min(timeout, 0.01))
@@ -295,6 +314,7 @@ class RayPool(WorkerPool[ActorHandle]):
             return self._lost(worker, f"was lost ({_in_short(error)})")
         if worker.opening:
             worker.opening = False
+            worker.node, worker.process = value
             return Ready()
         if worker.awaited:
             return StepReceived()
@@ -316,11 +336,37 @@ class RayPool(WorkerPool[ActorHandle]):
         """See :meth:`WorkerPool.running`."""
         return worker.start, worker.since
 
+    def silence(self, worker: ActorHandle) -> float | None:
+        """See :meth:`WorkerPool.silence`.
+
+        An actor that is new may be waiting for room in the cluster; of one with work it cannot be
+        seen from here whether it is in the objective, and the time-out looks after it.
+        """
+        return self.start_timeout if worker.proven and not worker.units else None
+
     def stop(self, worker: ActorHandle) -> None:
         """See :meth:`WorkerPool.stop`."""
-        if worker in self.workers:
-            self.workers.remove(worker)
-            self._ray.kill(worker.actor, no_restart=True)
+        if worker not in self.workers:
+            return
+        self.workers.remove(worker)
+        self._ray.kill(worker.actor, no_restart=True)
+        if worker.process is None:
+            return
+        if worker.process.boot == boot_id():
+            self._ending.append((time.monotonic(), worker.process))
+        elif worker.answers:  # on another machine, and perhaps frozen
+            strategies = import_module("ray.util.scheduling_strategies")
+            there = strategies.NodeAffinitySchedulingStrategy(worker.node, soft=False)
+            task = self._ray.remote(_end_process).options(num_cpus=0, scheduling_strategy=there)
+            self._ended_elsewhere.append(task.remote(worker.process))
+
+    def _end_frozen(self) -> None:
+        """Kill what has not ended: Ray asks an actor to end itself, which a frozen one cannot."""
+        now = time.monotonic()
+        self._ending = [(since, process) for since, process in self._ending if process.exists()]
+        for since, process in self._ending:
+            if now - since > _EXIT_SECONDS:
+                process.kill()
 
     def hint(self) -> str:
         """See :meth:`WorkerPool.hint`."""
@@ -328,6 +374,50 @@ class RayPool(WorkerPool[ActorHandle]):
             f" The cluster has {self._connection.cpus:g} CPUs, and each of {self.size} workers "
             "asks for what `actor_options` says, by default one."
         )
+
+
+class ProcessIdentity(NamedTuple):
+    """A process that cannot be mistaken for another: of this boot of this machine, since then."""
+
+    boot: str
+    pid: int
+    started: str
+
+    @classmethod
+    def of(cls, pid: int) -> "ProcessIdentity | None":
+        """Of a process that is running here; ``None`` where that cannot be told."""
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return None
+        return None if fields[0] in "ZX" else cls(boot_id(), pid, fields[19])
+
+    def exists(self) -> bool:
+        """Whether it is still running, here."""
+        return self.of(self.pid) == self
+
+    def kill(self) -> None:
+        """End it, if it is still running."""
+        if self.exists():
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(self.pid, signal.SIGKILL)
+
+
+@cache
+def boot_id() -> str:
+    """This boot of this machine; empty where there is no such thing."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _end_process(process: ProcessIdentity) -> None:
+    """On the machine of an actor: give it time to end, then end it."""
+    end = time.monotonic() + _EXIT_SECONDS
+    while process.exists() and time.monotonic() < end:
+        time.sleep(0.05)
+    process.kill()
 
 
 @final
@@ -339,12 +429,18 @@ class RayWorker:
         self._step: int | None = None  # the step that has begun, in the pool's count
         self._loaded = False
 
-    def open(self, payload: bytes, paths: list[str]) -> None:
-        """Take a search and an objective, which may live where the driver found its modules."""
+    def open(self, payload: bytes, paths: list[str]) -> tuple[str, ProcessIdentity | None]:
+        """Take a search and an objective, which may live where the driver found its modules.
+
+        Returns:
+            The node and the process that this is.
+        """
         sys.path += [path for path in paths if path not in sys.path and os.path.isdir(path or ".")]
         self._step = None
         self._loaded = False  # other directions have other kernels
         self._worker = Worker(*pickle.loads(payload))
+        node = import_module("ray").get_runtime_context().get_node_id()
+        return node, ProcessIdentity.of(os.getpid())
 
     def step(
         self,

@@ -30,6 +30,7 @@ from gensmooth.search import RandomSearch, SearchState
 
 _FAILED_STARTS = 3  # in a row, and it is no accident
 _LAST_ANSWERS = 5.0  # seconds
+_CHECK = 0.5  # seconds between looks at whether a worker is silent
 _SHORT = 100  # an evaluation shorter than this many messages: waiting for the next would be felt
 
 
@@ -47,6 +48,8 @@ class WorkerHandle:
         awaited: It was sent a step and has not yet said that it received it.
         units: What it is to do: first what it is working on, then what it will find next without
             having to wait for us.
+        proven: It has been ready before, in this session or another.
+        heard: When it last said something, was seen working, or was sent something to answer.
     """
 
     ready: bool = False
@@ -54,6 +57,8 @@ class WorkerHandle:
     version: int = -1
     awaited: bool = False
     units: list[Units] = field(default_factory=list[Units])
+    proven: bool = False
+    heard: float = field(default_factory=time.monotonic)
 
 
 W = TypeVar("W", bound=WorkerHandle)
@@ -150,6 +155,17 @@ class WorkerPool(ABC, Generic[W]):
         """Which evaluation a worker is running, and since when (``time.monotonic``)."""
 
     @abstractmethod
+    def silence(self, worker: W) -> float | None:
+        """Seconds that a worker may leave us without an answer outside of the objective.
+
+        ``None``: as long as it likes, because it may have good reason.
+        """
+
+    def is_computing(self, worker: W) -> bool:  # noqa: ARG002
+        """Whether a worker is seen to have computed since this was last asked."""
+        return False
+
+    @abstractmethod
     def stop(self, worker: W) -> None:
         """Stop a worker at once, whatever it is doing."""
 
@@ -241,6 +257,8 @@ class WorkerSession(Generic[W]):
         self._failed_starts = 0
         self._start_after = 0.0
         self._losses = 0  # workers lost since the last that finished something
+        self._waiting_since = 0.0  # for a first worker
+        self._check_after = 0.0  # whether any worker is silent
         for worker in pool.workers:
             worker.step = worker.version = -1
 
@@ -276,15 +294,15 @@ class WorkerSession(Generic[W]):
             for worker in pool.workers:
                 if worker.ready:
                     self._send_step(worker)
-        waiting_since = time.monotonic()
+        self._waiting_since = time.monotonic()
         while results.missing:
             if time.monotonic() > self._start_after:
                 pool.start_workers()
             self._assign(results, queue)
             self._receive(results, queue)
-            if any(worker.ready for worker in pool.workers):
-                waiting_since = time.monotonic()
-            elif time.monotonic() - waiting_since > pool.start_timeout:
+            if any(worker.proven for worker in pool.workers):
+                self._waiting_since = time.monotonic()
+            elif time.monotonic() - self._waiting_since > pool.start_timeout:
                 raise WorkerError(
                     f"No worker has started within {pool.start_timeout:g} s.{pool.hint()}"
                 )
@@ -295,13 +313,15 @@ class WorkerSession(Generic[W]):
         end = time.monotonic() + _LAST_ANSWERS
         while any(worker.awaited for worker in self._pool.workers) and time.monotonic() < end:
             for worker, event in self._pool.receive(0.1):
-                worker.ready = worker.ready or isinstance(event, Ready)
+                if isinstance(event, Ready):
+                    worker.ready = worker.proven = True
                 worker.awaited = worker.awaited and not isinstance(event, StepReceived)
 
     def _send_step(self, worker: W) -> None:
         assert self._step is not None
         change = self._directions.change_since(worker.version)
         worker.step, worker.version = self._steps, self._directions.version
+        worker.heard = time.monotonic()
         worker.awaited = self._pool.send_step(worker, self._step, change)
 
     def _assign(self, results: BatchResults, queue: Queue) -> None:
@@ -318,6 +338,7 @@ class WorkerSession(Generic[W]):
                 units = queue.take(self._portion(queue.left))
                 assert units is not None
                 worker.units.append(units)
+                worker.heard = time.monotonic()
                 self._pool.assign(worker, *results.span(units))
 
     def _ahead(self, left: int) -> bool:
@@ -335,7 +356,10 @@ class WorkerSession(Generic[W]):
         return max(1, int(min(10 * worth, max(worth, share))))
 
     def _receive(self, results: BatchResults, queue: Queue) -> None:
-        for worker, event in self._pool.receive(self._patience()):
+        events = self._pool.receive(self._patience())
+        now = time.monotonic()
+        for worker, event in events:
+            worker.heard = now
             match event:
                 case Answer(values, failures, seconds):
                     units = worker.units.pop(0)
@@ -346,7 +370,7 @@ class WorkerSession(Generic[W]):
                 case StepReceived():
                     worker.awaited = False
                 case Ready():
-                    worker.ready = True
+                    worker.ready = worker.proven = True
                     self._failed_starts = 0
                 case Refused(why):
                     raise WorkerError(f"A worker cannot take the objective. {why}")
@@ -354,6 +378,9 @@ class WorkerSession(Generic[W]):
                     self._lose(worker, event, results, queue)
         if self._timeout is not None:
             self._stop_overdue(self._timeout, results, queue)
+        if not events or now > self._check_after:
+            self._check_after = now + _CHECK
+            self._stop_silent(results, queue)
 
     def _patience(self) -> float:
         """Seconds to wait for a message: at most until the time of some evaluation is up."""
@@ -373,8 +400,11 @@ class WorkerSession(Generic[W]):
             running = self._pool.running(worker) if worker.units else None
             if running is None or now - running[1] <= timeout:
                 continue
-            start, stop = results.span(worker.units[0])
-            if not start <= running[0] < stop:  # it is further than we have heard
+            if not _is_in(running[0], results.span(worker.units[0])):
+                # It is further than we have heard; or else its answer has got lost.
+                if now - running[1] > timeout + _CHECK:
+                    self._pool.stop(worker)
+                    self._lose(worker, Lost("did not answer", began=False), results, queue)
                 continue
             time.sleep(0.001)  # it may be between two evaluations, writing down where it is
             if self._pool.running(worker) != running:
@@ -383,10 +413,29 @@ class WorkerSession(Generic[W]):
             what = f"The objective took longer than the time-out of {timeout:g} s"
             self._fail(worker, Failure(running[0], "timeout", what), results, queue)
 
+    def _stop_silent(self, results: BatchResults, queue: Queue) -> None:
+        """Replace workers that owe us an answer and neither give one nor evaluate: frozen, say."""
+        now = time.monotonic()
+        for worker in list(self._pool.workers):
+            if worker.ready and not worker.units and not worker.awaited:  # it owes us nothing
+                continue
+            running = self._pool.running(worker) if worker.units else None
+            if running and _is_in(running[0], results.span(worker.units[0])):
+                continue  # in the objective: the time-out's business
+            limit = self._pool.silence(worker)
+            if limit is None or self._pool.is_computing(worker):
+                worker.heard = now
+            elif now - worker.heard > limit:
+                self._pool.stop(worker)
+                lost = Lost(f"did not answer for {limit:g} s", began=False, by_itself=False)
+                self._lose(worker, lost, results, queue)
+
     def _lose(self, worker: W, lost: Lost, results: BatchResults, queue: Queue) -> None:
         """A worker is gone: give its work to others, and charge the evaluation that it was at."""
         words = f"A worker {lost.why}"
         self._losses += 1
+        if worker.proven:
+            self._waiting_since = time.monotonic()  # for the one that replaces it
         self._failed_starts += lost.by_itself and not worker.ready
         if self._failed_starts >= _FAILED_STARTS and self.workers:  # go on without it for a while
             again = min(5.0 * 2.0 ** (self._failed_starts - _FAILED_STARTS), 300.0)
@@ -415,6 +464,10 @@ class WorkerSession(Generic[W]):
         queue.put([part for part in rest if part[0] < part[1]])
         if results.add_failure(failure):
             queue.put([(unit, unit + 1)])
+
+
+def _is_in(index: int, span: tuple[int, int]) -> bool:
+    return span[0] <= index < span[1]
 
 
 @final

@@ -25,6 +25,8 @@ _HEADER = struct.Struct("<IB")  # the body's length, a code of one byte
 OPEN, CLOSE, LAYOUT, STEP, EVALUATE = b"O", b"C", b"L", b"T", b"E"
 # From the worker.
 HELLO, READY, REFUSED, STEP_RECEIVED, VALUES = b"h", b"r", b"x", b"t", b"v"
+_CODES = b"OCLTEhrxtv"
+_LONGEST = 1 << 30  # bytes of a body
 
 SESSION = struct.Struct("<q")  # READY, REFUSED: the session's number; then words
 OPENING = struct.Struct("<qqq")  # OPEN: the session's number, where its payload begins, its size
@@ -62,7 +64,12 @@ class Channel:
         self.sent += len(data)
 
     def receive(self) -> list[tuple[bytes, bytes]]:
-        """The messages that are complete after reading once; ``EOFError`` at the end."""
+        """The messages that are complete after reading once.
+
+        Raises:
+            EOFError: At the end.
+            ValueError: When what was read is no message: an objective can write to any descriptor.
+        """
         try:
             data = self._socket.recv(1 << 16)
         except ConnectionError:
@@ -75,6 +82,8 @@ class Channel:
         messages: list[tuple[bytes, bytes]] = []
         while len(buffer) >= _HEADER.size:
             length, code = _HEADER.unpack_from(buffer)
+            if code not in _CODES or length > _LONGEST:
+                raise ValueError("not a message")
             end = _HEADER.size + length
             if len(buffer) < end:
                 break

@@ -9,6 +9,7 @@ import json
 import os
 import pickle
 import select
+import signal
 import socket
 import time
 import traceback
@@ -184,11 +185,15 @@ def main(
 def _die_with_parent(lifeline: int) -> None:
     """Have the kernel end this process, and any it has started, when the parent is gone.
 
-    A signal whose default is to end the process works even inside a C call that never returns.
+    The parent's end of the lifeline closes with it, and the kernel sends a signal: SIGKILL on
+    Linux, which works inside a C call that never returns and cannot be ignored; elsewhere SIGIO.
+    (Linux's own signal at a parent's death comes when the *thread* ends that started us.)
     """
     import fcntl  # not on Windows, where this module can be imported and not run
 
     fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpgrp())
+    if hasattr(fcntl, "F_SETSIG"):
+        fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
     flags = fcntl.fcntl(lifeline, fcntl.F_GETFL)
     fcntl.fcntl(lifeline, fcntl.F_SETFL, flags | os.O_ASYNC)
     if select.select([lifeline], [], [], 0)[0]:  # gone before we were listening
