@@ -150,7 +150,7 @@ class Itinerary:
         now = state.directions
         if now is not self._state and (now or self._state):
             family = self._search.directions
-            self.estimate = family.news(self._state, now) if self._state else None
+            self.estimate = family.latest_gradient(self._state, now) if self._state else None
             self._state = now
             self.version += 1 if self.estimate is not None else 2  # 2: nobody holds the one before
         own = self._search.plan
