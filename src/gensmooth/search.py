@@ -348,10 +348,11 @@ class RandomSearch:
 
     def _family(self, dim: int) -> Directions:
         """The directions with all that depends on d and L filled in, once for all steps."""
-        found = self._families.get(dim)
-        if found is None:
-            found = self._families[dim] = self.directions.resolve(dim, self.num_directions)
-        return found
+        try:
+            return self._families[dim]
+        except KeyError:
+            resolved = self.directions.resolve(dim, self.num_directions)
+            return self._families.setdefault(dim, resolved)
 
     def shrinkage(self, dim: int) -> float:
         """The shrinkage factor in use at dimension ``dim``."""

@@ -244,7 +244,7 @@ def _flatten(part: Any, path: str, arrays: Arrays) -> None:
         for name, item in zip(names, items, strict=True):
             _flatten(item, f"{path}.{name}" if path else name, arrays)
         return
-    leaf: Any = part
+    leaf = cast(Any, part)
     kind = _kind(leaf)
     array: NDArray[Any] = np.empty(0) if kind in ("none", "empty") else np.asarray(leaf)
     if kind not in _LEAVES or array.dtype.kind not in "biufc":

@@ -134,9 +134,10 @@ class KernelDraw:
 
     def estimate(self, delta: NDArray[np.float64], unit: float) -> tuple[Array, float, float]:
         """See :meth:`Draw.estimate`."""
-        out, squares = self._sums()
         if self.threads == 1:
-            return out, *self._kernels.estimate(*self._passed, delta, unit, out, squares)
+            out = np.empty(self.dim, self.dtype)
+            return out, *self._kernels.estimate(*self._passed, delta, unit, out)
+        out, squares = self._sums()
         weights = unit * delta
         self.over_tiles(self._kernels.combine, weights, out, squares)
         return out, *self._kernels.totals(*self._passed, weights, out, squares)

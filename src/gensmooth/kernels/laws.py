@@ -257,9 +257,10 @@ def combine(law, first_tile, last_tile, weights, out, squares):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def estimate(law, delta, unit, out, squares):
-    """:func:`combine` with weights ``unit · delta`` over all tiles, then the totals."""
+def estimate(law, delta, unit, out):
+    """:func:`combine` with weights ``unit · delta`` over all tiles, then :func:`totals`."""
     weights = unit * delta
+    squares = np.empty(((len(out) + TILE - 1) // TILE, len(weights)))
     combine(law, 0, len(squares), weights, out, squares)
     return totals(law, weights, out, squares)
 

@@ -99,8 +99,9 @@ def totals(key, scale, stream, row, weights, out, squares):  # noqa: ARG001
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def estimate(key, scale, stream, row, delta, unit, out, squares):
+def estimate(key, scale, stream, row, delta, unit, out):
     """:func:`combine` with weights ``unit · delta`` over all tiles, then :func:`totals`."""
     weights = unit * delta
+    squares = np.empty(((len(out) + TILE - 1) // TILE, len(weights)))
     combine(key, scale, stream, row, 0, len(squares), weights, out, squares)
     return totals(key, scale, stream, row, weights, out, squares)
