@@ -179,8 +179,9 @@ def optimal_scale_whole(terms: MseTerms, *, scale: ScaleTarget = "directions") -
 
     :math:`v^* = 0` says that at this spacing the values drown in noise: no scale of the directions
     beats estimating zero. Scaling the estimate always does, and is never worse than scaling the
-    directions when :math:`aG \le Q` (so for every family with a = 1). For shared samples
-    :math:`v^* = \frac ab\,\frac{G}{G + tr V/N}`.
+    directions when :math:`aG \le Q`: with a = 1 wherever the gradient noise and the curvature are
+    not negative (of these, only the one-point estimator's curvature and the noise of independent
+    samples can be). For shared samples :math:`v^* = \frac ab\,\frac{G}{G + tr V/N}`.
 
     Args:
         terms: From `mse_terms`, of the directions before scaling.
