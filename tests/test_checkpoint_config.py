@@ -17,8 +17,8 @@ import scipy.stats
 import gensmooth as gs
 from cases import FAMILIES
 from gensmooth.checkpoint import Every, find_function, name_of, parse_every
-from gensmooth.checkpoint.describe import describe, is_given, rebuild
 from gensmooth.cli.common import finish
+from gensmooth.describe import describe, is_given, rebuild
 
 OPTIMIZERS = {
     "sgd": gs.sgd(0.1),

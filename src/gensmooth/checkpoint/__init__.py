@@ -10,9 +10,9 @@ from gensmooth.checkpoint.config_file import to_json
 from gensmooth.checkpoint.files import CheckpointError
 from gensmooth.checkpoint.folder import Found, RunFolder
 from gensmooth.checkpoint.metrics import Record
-from gensmooth.checkpoint.naming import find_function, name_of
 from gensmooth.checkpoint.snapshot import End, Snapshot
 from gensmooth.checkpoint.store import kind_of
+from gensmooth.naming import find_function, name_of
 
 __all__ = [
     "CheckpointError",

@@ -15,8 +15,8 @@ from gensmooth import optimizers
 from gensmooth._version import __version__
 from gensmooth.checkpoint.cadence import Every
 from gensmooth.checkpoint.config import Execution, Limits, RunConfig, falling
-from gensmooth.checkpoint.describe import describe, is_given, rebuild
 from gensmooth.checkpoint.plain import array_from_json, array_to_json, number, plain, whole
+from gensmooth.describe import agree, describe, is_given, rebuild
 from gensmooth.directions import Directions
 from gensmooth.estimators import Estimator
 from gensmooth.optimizers import Optimizer
@@ -141,7 +141,7 @@ def differences(now: Mapping[str, Any], before: Mapping[str, Any]) -> list[str]:
         old: Any = before.get(part)
         old = cast(dict[str, Any], old) if isinstance(old, dict) else {}
         for name, value in now[part].items():
-            if value != old.get(name):
+            if not agree(value, old.get(name)):
                 words.append(_words(name, value, old.get(name)))
     return words
 
@@ -165,7 +165,7 @@ def _words(name: str, now: Any, before: Any) -> str:
 
 def _choice(name: str, kind: type, description: Any, given: Any) -> Any:
     if given is not None:
-        if describe(given) != description:
+        if not agree(describe(given), description):
             raise ValueError(
                 f"`{name}` of this run is {str(description)[:200]} and cannot become "
                 f"{str(describe(given))[:200]}: start a new run from its x instead"

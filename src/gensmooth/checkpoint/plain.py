@@ -5,32 +5,19 @@ ones are kept in a file beside, and the JSON has their SHA-256.
 """
 
 import hashlib
-import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gensmooth.describe import number, plain
+
 Array = NDArray[Any]
 
 _INLINE = 10_000
 
-
-def plain(value: float | None) -> float | str | None:
-    """A number for JSON.
-
-    >>> plain(0.1), plain(float("-inf")), plain(None)
-    (0.1, '-inf', None)
-    """
-    return value if value is None or math.isfinite(value) else str(float(value))
-
-
-def number(value: Any) -> float:
-    """A float from what :func:`plain` gave."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise TypeError(f"{str(value)[:80]!r} is not a number")
-    return float(value)
+__all__ = ["array_from_json", "array_to_json", "number", "plain", "whole"]
 
 
 def whole(value: Any) -> int:

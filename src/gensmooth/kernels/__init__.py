@@ -35,6 +35,13 @@ def on_sums() -> Any:
     return import_module("gensmooth.kernels.sums")
 
 
+def of(law: Any) -> tuple[Any, tuple[Any, ...]]:
+    """The kernels that read a law, and the arguments by which they take it."""
+    if type(law).__name__ == "SignLaw":
+        return on_signs(), law  # field by field: a tuple costs each call half a microsecond
+    return on_laws(), (law,)
+
+
 def _load(name: str, kernel: str) -> Any:
     """Import kernels; on a terminal, say so if the next seconds go into compiling them."""
     module: Any = import_module(f"gensmooth.kernels.{name}")

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, cast
 from gensmooth._version import __version__
 from gensmooth.checkpoint import Every, Execution
 from gensmooth.checkpoint.config_file import FORMAT, execution_from
-from gensmooth.checkpoint.describe import describe, is_given, rebuild
 from gensmooth.checkpoint.plain import number, plain, whole
+from gensmooth.describe import agree, describe, is_given, rebuild
 from gensmooth.rl.environments.base import Info
 from gensmooth.rl.policies import Policy
 from gensmooth.rl.trainer import Trainer
@@ -136,7 +136,7 @@ def differences(now: Mapping[str, Any], before: Mapping[str, Any]) -> list[str]:
         new, old = (cast(dict[str, Any], part) for part in parts)
         for key, value in new.items():
             then = old.get(key)
-            if value != then:
+            if not agree(value, then):
                 label = f"environment's {key}" if name == "environment" else f"`{key}`"
                 words.append(f"{label} (there {str(then)[:60]}, here {str(value)[:60]})")
     return words

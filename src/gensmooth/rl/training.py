@@ -133,16 +133,16 @@ def train(
         on_failure=on_failure,
         min_fraction=min_fraction,
     )
-    found = defaults(info.name, chosen, dim, num_directions)
     if optimizer is not None and learning_rate is not None:
         raise ValueError("Give either `learning_rate` or `optimizer`, not both.")
-    rate = found.learning_rate if learning_rate is None else learning_rate
+    rate = learning_rate if optimizer is None else 0.0  # an optimiser has its own
+    found = defaults(info.name, chosen, dim, num_directions, spacing=spacing, learning_rate=rate)
     search = RandomSearch(
         directions=chosen.resolve(dim, num_directions),
         num_directions=num_directions,
-        spacing=found.spacing if spacing is None else spacing,
+        spacing=found.spacing,
         estimator=search.estimator,
-        optimizer=optimizers.sgd(rate) if optimizer is None else optimizer,
+        optimizer=optimizers.sgd(found.learning_rate) if optimizer is None else optimizer,
         samples=search.samples,
         maximize=True,
         on_failure=on_failure,
