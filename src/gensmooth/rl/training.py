@@ -113,7 +113,7 @@ def train(
         EvaluationError: When the environment breaks down; its ``result`` holds the training until
             then.
     """
-    simulator = catalogue.make(environment) if isinstance(environment, str) else environment
+    simulator = catalogue.make(environment)
     info = simulator.info
     if hidden is not None and policy != "mlp":
         raise ValueError(
