@@ -1,35 +1,70 @@
-"""Checkpoints: a run is a folder, and killing it at any instant loses almost nothing.
+"""One way to run anything: a run is a folder, and killing it at any instant loses almost nothing.
 
-``config.json`` says what is run, ``metrics.jsonl`` has a line a step, ``checkpoint`` is all that
-the next step needs. The guide is ``docs/checkpoints.md``.
+A :class:`Program` is what can be run; :func:`run` runs it. ``config.json`` says what is run,
+``metrics.jsonl`` has a line per step, ``checkpoint`` is all that the next step needs. The guide is
+``docs/checkpoints.md``.
 """
 
-from gensmooth.checkpoint.cadence import Every, parse_every
-from gensmooth.checkpoint.config import Execution, Limits, RunConfig, falling, make_limits
-from gensmooth.checkpoint.config_file import to_json
-from gensmooth.checkpoint.files import CheckpointError
-from gensmooth.checkpoint.folder import Found, RunFolder
-from gensmooth.checkpoint.metrics import Record
-from gensmooth.checkpoint.naming import find_function, name_of
-from gensmooth.checkpoint.snapshot import End, Snapshot
-from gensmooth.checkpoint.store import kind_of
+from gensmooth.runs import container
+from gensmooth.runs.config import (
+    Every,
+    Execution,
+    array_from_json,
+    array_to_json,
+    find_function,
+    name_of,
+    parse_every,
+)
+from gensmooth.runs.container import CheckpointError
+from gensmooth.runs.folder import Found, RunFolder, Scratch, kind_of, seed_in
+from gensmooth.runs.loop import Run, run
+from gensmooth.runs.observers import Observers, Progress, Seen, Start, Tracker
+from gensmooth.runs.program import Program
+from gensmooth.runs.states import (
+    Record,
+    faults_from_json,
+    like,
+    pack_search,
+    record_from_json,
+    record_to_json,
+    unpack_search,
+)
+from gensmooth.runs.stopping import MESSAGES, SUCCESS, End, Limits, Reason, reached
 
 __all__ = [
+    "MESSAGES",
+    "SUCCESS",
     "CheckpointError",
     "End",
     "Every",
     "Execution",
     "Found",
     "Limits",
+    "Observers",
+    "Program",
+    "Progress",
+    "Reason",
     "Record",
-    "RunConfig",
+    "Run",
     "RunFolder",
-    "Snapshot",
-    "falling",
+    "Scratch",
+    "Seen",
+    "Start",
+    "Tracker",
+    "array_from_json",
+    "array_to_json",
+    "container",
+    "faults_from_json",
     "find_function",
     "kind_of",
-    "make_limits",
+    "like",
     "name_of",
+    "pack_search",
     "parse_every",
-    "to_json",
+    "reached",
+    "record_from_json",
+    "record_to_json",
+    "run",
+    "seed_in",
+    "unpack_search",
 ]

@@ -1,261 +1,165 @@
-"""A run: step until there is a reason to stop, and lose nothing on the way."""
+"""The one loop: step until there is a reason to stop, and lose nothing on the way."""
 
-import math
+import secrets
 from collections import Counter
-from collections.abc import Callable
-from typing import Any, cast, get_args
+from os import PathLike
+from pathlib import Path
+from typing import Any, Generic
 
-import numpy as np
-from numpy.typing import NDArray
-
-from gensmooth.batch import Batch
-from gensmooth.checkpoint import (
-    CheckpointError,
-    End,
-    Found,
-    Limits,
-    Record,
-    RunFolder,
-    Snapshot,
-    to_json,
-)
-from gensmooth.estimators import Plan
-from gensmooth.evaluators import Evaluated, EvaluationError, Evaluator, Objective, Session
-from gensmooth.observe import Observers, Start
-from gensmooth.optimize.finite import check_finite
-from gensmooth.optimize.interrupts import Interrupts
-from gensmooth.optimize.result import MESSAGES, SUCCESS, Reason, Result, history
-from gensmooth.search import SearchState, StepInfo
-
-Callback = Callable[[StepInfo, SearchState], bool | None]
-
-_SHORT_STEPS = 10
+from gensmooth.runs.config import Every, parse_every
+from gensmooth.runs.folder import Found, Keeper, RunFolder, config_of
+from gensmooth.runs.interrupts import Interrupts
+from gensmooth.runs.observers import Observers, Start
+from gensmooth.runs.program import Program, R, S, T
+from gensmooth.runs.stopping import End
 
 
-class Run:
-    """A run in progress: the state, and what the result will tell.
+def run(
+    program: Program[Any, Any, T],
+    *,
+    folder: str | PathLike[str] | None = None,
+    every: int | str | Every | None = None,
+    observers: Observers | None = None,
+    go_on: bool = False,
+) -> T:
+    """Run a program from its beginning or, if its folder holds it already, from its checkpoint.
 
     Args:
-        found: What is run, and how far it has got.
-        objective: The objective.
-        folder: Where checkpoints go, if anywhere; opened.
-        callback: Called after each step; true stops.
+        program: What is run.
+        folder: Where it is kept, if anywhere. A program that has ended there is not run again: its
+            result is told again.
+        every: How often a checkpoint is written; see :func:`gensmooth.minimize`.
+        observers: Who follows it.
+        go_on: Whether a run that its callback stopped goes on.
+
+    Raises:
+        CheckpointError: When the folder holds something else, or cannot be used.
+    """
+    if folder is None:
+        return Run(program, observers=observers).execute()
+    with RunFolder(Path(folder), create=True) as held:
+        held.take(program)
+        again = Run(program, held.load(program), folder=held, every=every, observers=observers)
+        return again.execute(go_on=go_on)
+
+
+class Run(Generic[S, R, T]):
+    """A run in progress.
+
+    Args:
+        program: What is run.
+        found: How far it has got.
+        folder: Where it is kept, if anywhere.
+        every: How often a checkpoint is written.
         observers: Who follows it.
     """
 
     def __init__(
         self,
-        found: Found,
-        objective: Objective,
+        program: Program[S, R, T],
+        found: Found[S, R] | None = None,
         *,
-        folder: RunFolder | None,
-        callback: Callback | None,
-        observers: Observers,
+        folder: Keeper | None = None,
+        every: int | str | Every | None = None,
+        observers: Observers | None = None,
     ) -> None:
-        self.config = found.config
-        self.search = search = found.config.search
-        self.objective = objective
+        self._found = found = found or Found(program.init(), 0, [])
+        self.program = program
+        self.state, self.step, self.records, self.end = found[:4]
         self.folder = folder
-        self.callback = callback
-        self.observers = observers
-        self.interrupts = Interrupts()
-        self.records = found.records
-        self.faults: Counter[str] = Counter()
-        for record in found.records:
-            self.faults.update(record.faults)
-        self.end: End | None = None
-        if found.snapshot is None:
-            self.state = search.init(found.config.x0, seed=found.config.seed)
-            self.best_x, self.best = self.state.x, -math.inf if search.maximize else math.inf
-            self.short_steps = 0
-        else:
-            self.state, self.best_x, self.best, self.short_steps, limits, end, _ = found.snapshot
-            if limits.tolerance != found.config.limits.tolerance:
-                self.short_steps = 0
-            if limits == found.config.limits or (end and end.reason == "diverged"):
-                self.end = end
+        self._every = parse_every(every)
+        self._observers = observers or Observers()
+        self._interrupts = Interrupts()
 
-    def execute(self, evaluator: Evaluator, *, go_on: bool) -> Result:
-        """Run, or tell what came of it when it has ended.
+    def execute(self, *, go_on: bool = False) -> T:
+        """Run until there is a reason to stop, or tell what came of it when it has ended.
+
+        Ctrl-C and SIGTERM end a run after a last checkpoint. Ctrl-C then gives the result so far;
+        SIGTERM then ends the process, as it would have done at once.
 
         Args:
-            evaluator: Who evaluates.
             go_on: Whether a run that its callback stopped goes on.
         """
         if self.end is not None and not (go_on and self.end.reason == "callback"):
-            return self.result(self._reason(self.end), self.end)
+            return self._result()
         self.end = None
+        if self.folder is not None:
+            self.folder.open(self._found, self._every)
         try:
-            self._announce()
-            with (
-                self.interrupts.watch(),
-                evaluator.session(self.search, self.objective) as session,
-            ):
-                result = self._until_end(session)
-        except BaseException as error:
-            self.observers.end(self._summary(self.result("interrupted", None), error))
-            raise
-        self.observers.end(self._summary(result))
+            result = self._followed()
+        finally:
+            self._interrupts.leave()
         return result
 
-    def result(self, reason: Reason, end: End | None) -> Result:
-        """The result so far; ``end`` has the objective at the last iterate, if it was evaluated."""
-        records = self.records
-        value = records[-1].info.value if records else float("nan")
-        evaluations = self.state.evaluations
-        best, best_x = self.best, self.best_x
-        if end is not None:
-            value = end.value
-            evaluations += self.search.num_samples
-            if math.isfinite(value) and self._reached(value, best):
-                best, best_x = value, self.state.x
-        why = "" if end is None else end.why
-        return Result(
-            x=self.state.x.copy(),
-            fun=value,
-            best_x=best_x.copy(),
-            best_fun=best,
-            nfev=evaluations,
-            nit=self.state.step,
-            success=reason in SUCCESS,
-            status=reason,
-            message=f"{MESSAGES[reason]}: {why}." if why else MESSAGES[reason],
-            dropped=sum(record.info.dropped for record in records),
-            faults=dict(self.faults if end is None else self.faults + Counter(end.faults)),
-            seed=self.state.seed,
-            history=history(records),
-            state=self.state,
-        )
-
-    def _until_end(self, session: Session) -> Result:
-        reason: Reason = "interrupted"
+    def _followed(self) -> T:
+        """Run, and tell the observers."""
+        watched = self._interrupts.watch(terminate=self.folder is not None)
         try:
-            reason = self._loop(session)
-            self.end = self._end(session, reason)
+            if self._observers:
+                self._observers.start(self._start(), self._faults())
+            with watched, self.program.session() as session:
+                self._until_end(session)
+        except BaseException as error:
+            failed = {"status": "failed", "message": f"{type(error).__name__}: {error}"}
+            if self._observers:
+                self._observers.end({**self.program.summary(self._result()), **failed})
+            raise
+        result = self._result()
+        if self._observers:
+            self._observers.end(self.program.summary(result))
+        return result
+
+    def _until_end(self, session: Any) -> None:
+        try:
+            end = self._loop(session)
+            with self._interrupts.allowed():
+                self.end = self.program.finish(self.state, end, session)
         except KeyboardInterrupt:
-            if self.interrupts.count > 1:
+            if self._interrupts.urgent:
                 raise
-            reason = "interrupted"
-        except EvaluationError as error:
-            error.result = self.result("interrupted", None)
+        except Exception as error:
+            if hasattr(error, "result"):  # it tells what was found until then
+                error.result = self._result()  # type: ignore[attr-defined]
             raise
         finally:
-            if self.interrupts.count < 2:
-                self._save()
-        return self.result(reason, self.end)
-
-    def _loop(self, session: Session) -> Reason:
-        """Step until there is a reason to stop."""
-        limits = self.config.limits
-        per_step = len(self.search.plan)
-        while True:
-            if self.state.evaluations + per_step > limits.budget - self.search.num_samples:
-                return "budget"
-            if limits.max_steps is not None and self.state.step >= limits.max_steps:
-                return "max_steps"
-            info = self._step(session)
-            if info.diverged is not None:
-                return "diverged"
-            if self.callback is not None and self.callback(info, self.state):
-                return "callback"
-            if limits.target is not None and self._reached(info.value, limits.target):
-                return "target"
-            if self._is_short(info, limits):
-                return "tolerance"
-            if self.folder is not None and self.folder.due(self.state.step):
+            if not self._interrupts.urgent:
                 self._save()
 
-    def _step(self, session: Session) -> StepInfo:
-        """Ask, evaluate, tell."""
-        batch = self.search.ask(self.state)
-        evaluated = self._evaluate(session, batch)
-        self.state, info = self._tell(batch, evaluated.values)
-        if self._reached(info.best_value, self.best) and info.best_value != self.best:
-            self.best, self.best_x = info.best_value, batch.point(info.best_index)
-        record = Record(info, evaluated.faults)
-        self.records.append(record)
-        self.faults.update(record.faults)
-        if self.folder is not None:
-            self.folder.record(record)
-        self.observers.step(info, self.faults, session.workers)
-        return info
-
-    def _evaluate(self, session: Session, batch: Batch) -> Evaluated:
-        with self.interrupts.allowed():
-            evaluated = session.evaluate(self.state, batch)
-        if self.search.on_failure == "raise":
-            check_finite(batch, evaluated.values)
-        return evaluated
-
-    def _tell(self, batch: Batch, values: NDArray[np.float64]) -> tuple[SearchState, StepInfo]:
-        try:
-            return self.search.tell(self.state, batch, values)
-        except ValueError as error:  # too few directions are left
-            bad = np.flatnonzero(~np.isfinite(values))
-            if not len(bad):
-                raise
-            raise EvaluationError(
-                str(error), step=batch.step, index=int(bad[0]), kind="non-finite"
-            ) from None
-
-    def _is_short(self, info: StepInfo, limits: Limits) -> bool:
-        """Whether this was the tenth short step in a row."""
-        if limits.tolerance is None:
-            return False
-        size = 1 + float(np.linalg.norm(self.state.x.reshape(-1).astype(np.float64)))
-        short = info.step_size <= limits.tolerance * size
-        self.short_steps = self.short_steps + 1 if short else 0
-        return self.short_steps == _SHORT_STEPS
-
-    def _end(self, session: Session, reason: Reason) -> End:
-        """The mean of N values at the last iterate, with the samples of the next step."""
-        n = self.search.num_samples
-        here = np.zeros(n, np.int64)
-        batch: Batch = self.search.ask(self.state).planned(Plan(here, here, np.arange(n)))
-        evaluated = self._evaluate(session, batch)
-        why = self.records[-1].info.diverged if self.records else None
-        value = float(np.mean(evaluated.values))
-        return End(reason, why or "", value, dict(evaluated.faults))
-
-    def _reached(self, value: float, target: float) -> bool:
-        return value >= target if self.search.maximize else value <= target
+    def _loop(self, session: Any) -> End:
+        program, folder, allowed = self.program, self.folder, self._interrupts.allowed
+        last: R | None = None
+        while (end := program.stop(self.state, last)) is None:
+            if last is not None and folder is not None and folder.due(self.step):
+                self._save()
+            with allowed():
+                state, last = program.step(self.state, session)
+            self.state, self.step = state, self.step + 1
+            self.records.append(last)
+            if folder is not None:
+                folder.record(self.step - 1, program.write_record(last))
+                program.write_files(folder.path, state, self.records, saved=False)
+            if self._observers:
+                seen = program.seen(state, self.records, session)
+                if seen is not None:
+                    self._observers.step(seen, program.faults(last))
+        return end
 
     def _save(self) -> None:
-        if self.folder is None:
-            return
-        self.folder.save(
-            Snapshot(
-                state=self.state,
-                best_x=np.asarray(self.best_x),
-                best=self.best,
-                short_steps=self.short_steps,
-                limits=self.config.limits,
-                end=self.end,
-            )
-        )
+        if self.folder is not None:
+            self.folder.save(self.program, self.state, self.step, self.end)
+            self.program.write_files(self.folder.path, self.state, self.records, saved=True)
 
-    def _reason(self, end: End) -> Reason:
-        if end.reason not in get_args(Reason):
-            assert self.folder is not None
-            raise CheckpointError(self.folder.path, f"ended for no reason: {end.reason[:80]!r}.")
-        return cast(Reason, end.reason)
+    def _result(self) -> T:
+        return self.program.result(self.state, self.records, self.end)
 
-    def _announce(self) -> None:
-        limits = self.config.limits
-        self.observers.start(
-            Start(
-                run=self.config.run,
-                config=to_json(self.config)[0] if self.observers else {},
-                step=self.state.step,
-                evaluations=self.state.evaluations,
-                budget=limits.budget,
-                max_steps=limits.max_steps,
-            )
-        )
+    def _faults(self) -> Counter[str]:
+        found: Counter[str] = Counter()
+        for record in self.records:
+            found.update(self.program.faults(record))
+        return found
 
-    def _summary(self, result: Result, error: BaseException | None = None) -> dict[str, Any]:
-        names = ("status", "message", "success", "fun", "best_fun", "nfev", "nit")
-        summary = {name: result[name] for name in names}
-        if error is not None:
-            summary |= {"status": "failed", "message": f"{type(error).__name__}: {error}"}
-        return summary
+    def _start(self) -> Start:
+        kept = self.folder if isinstance(self.folder, RunFolder) else None
+        name = secrets.token_hex(8) if kept is None else kept.run
+        config = config_of(self.program, name, {}) if kept is None else kept.config
+        return self.program.start(self.state, Start(name, config, self.step))

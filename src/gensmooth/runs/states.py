@@ -1,24 +1,124 @@
-"""An optimiser's state as JSON and arrays, and back, without pickle.
+"""A search's state and steps as JSON and arrays, and back, without pickle.
 
-Tuples, NamedTuples, lists and dicts are walked; their leaves are arrays (NumPy's or JAX's) and
-plain numbers. The way back needs a *template*, the state that ``optimizer.init(x)`` gives: types
-come from there, only numbers come from the file. That covers Optax, whose states are such trees.
+An optimiser's state is a tree: tuples, NamedTuples, lists and dicts are walked; their leaves are
+arrays (NumPy's or JAX's) and plain numbers. The way back needs a *template*, the state that
+``optimizer.init(x)`` gives: types come from there, only numbers come from the file. That covers
+Optax, whose states are such trees.
 """
 
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gensmooth.checkpoint.container import check_dtype
-from gensmooth.checkpoint.plain import number, plain
+from gensmooth.describe import number, plain, whole
+from gensmooth.runs.container import check_dtype
+from gensmooth.search import RandomSearch, SearchState, StepInfo
 
-Arrays = dict[str, NDArray[Any]]
+Array = NDArray[Any]
+Arrays = dict[str, Array]
+
+_DIRECTIONS = "directions."
+_WHOLE = ("step", "evaluations", "best_index", "dropped")
+_MAYBE = ("standard_error", "signal_to_noise")
 
 
-def pack(tree: Any, name: str) -> tuple[Any, Arrays]:
+# --- a search ------------------------------------------------------------------------------------
+
+
+def pack_search(search: RandomSearch, state: SearchState) -> tuple[Any, Arrays]:
+    """The optimiser's state as JSON, and the arrays of the whole state but ``x``.
+
+    Raises:
+        TypeError: When the optimiser's state has something that is neither container nor number.
+    """
+    skeleton, arrays = pack_tree(state.optimizer, "optimizer")
+    directions = search.directions.pack(state.directions)
+    return skeleton, arrays | {_DIRECTIONS + name: array for name, array in directions.items()}
+
+
+def unpack_search(
+    search: RandomSearch, meta: Mapping[str, Any], arrays: Mapping[str, Array], *, x0: Array
+) -> SearchState:
+    """The state of a search that began at ``x0``, from a checkpoint's contents.
+
+    Raises:
+        ValueError: When it is not of this search; so do ``TypeError`` and ``LookupError`` say.
+    """
+    own = {
+        name.removeprefix(_DIRECTIONS): array
+        for name, array in arrays.items()
+        if name.startswith(_DIRECTIONS)
+    }
+    step = whole(meta["step"])
+    return SearchState(
+        x=like(x0, arrays, "x"),
+        step=step,
+        evaluations=step * len(search.plan),
+        seed=meta["seed"],
+        optimizer=unpack_tree(meta["optimizer"], arrays, search.optimizer.init(x0), "optimizer"),
+        directions=search.directions.unpack(own, x0.size, x0.dtype),
+    )
+
+
+def like(x0: Array, arrays: Mapping[str, Array], name: str) -> Array:
+    """The array called ``name``, which must be finite, of the shape and dtype of ``x0``."""
+    x = arrays[name]
+    if x.shape != x0.shape or x.dtype != x0.dtype:
+        raise ValueError(
+            f"{name} has shape {x.shape} and dtype {x.dtype}, not {x0.shape} and {x0.dtype}"
+        )
+    if not np.isfinite(x).all():
+        raise ValueError(f"{name} is not finite")
+    return x
+
+
+class Record(NamedTuple):
+    """A step of a search, and what went wrong in it, by kind."""
+
+    info: StepInfo
+    faults: Mapping[str, int]
+
+
+def record_to_json(record: Record) -> dict[str, Any]:
+    """A step as a line of ``metrics.jsonl`` tells it."""
+    info = {
+        name: plain(value) if isinstance(value, float) else value
+        for name, value in record.info._asdict().items()
+    }
+    return {**info, "faults": dict(record.faults)}
+
+
+def record_from_json(found: dict[str, Any]) -> Record:
+    """A step from a line's JSON, checked."""
+    faults = faults_from_json(found.pop("faults"))
+    diverged = found.pop("diverged")
+    if not (diverged is None or isinstance(diverged, str)):
+        raise TypeError("`diverged` is neither null nor words")
+    values: dict[str, Any] = {
+        name: whole(value)
+        if name in _WHOLE
+        else None
+        if name in _MAYBE and value is None
+        else number(value)
+        for name, value in found.items()
+    }
+    return Record(StepInfo(**values, diverged=diverged), faults)
+
+
+def faults_from_json(found: Any) -> dict[str, int]:
+    """Events by kind, checked."""
+    if not isinstance(found, dict):
+        raise TypeError("faults are not counts by kind")
+    return {kind: whole(count) for kind, count in cast(dict[str, Any], found).items()}
+
+
+# --- an optimiser's state ------------------------------------------------------------------------
+
+
+def pack_tree(tree: Any, name: str) -> tuple[Any, Arrays]:
     """A skeleton of plain JSON, and the arrays it names.
 
     Raises:
@@ -28,7 +128,7 @@ def pack(tree: Any, name: str) -> tuple[Any, Arrays]:
     return _pack(tree, name, arrays), arrays
 
 
-def unpack(skeleton: Any, arrays: Mapping[str, NDArray[Any]], template: Any, name: str) -> Any:
+def unpack_tree(skeleton: Any, arrays: Mapping[str, Array], template: Any, name: str) -> Any:
     """The tree whose types are the template's and whose numbers are the skeleton's.
 
     Raises:
@@ -40,12 +140,15 @@ def unpack(skeleton: Any, arrays: Mapping[str, NDArray[Any]], template: Any, nam
     if not isinstance(skeleton, dict) or set(cast(dict[Any, Any], skeleton)) != {"type", "items"}:
         raise ValueError(f"{name} should be a {type(template).__name__}")
     kind, items = (cast(dict[str, Any], skeleton)[key] for key in ("type", "items"))
-    if kind != _type(template) or not isinstance(items, dict):
-        raise ValueError(f"{name} should be a {_type(template)}, but is a {str(kind)[:80]}")
+    expected = type(template).__name__
+    if kind != expected or not isinstance(items, dict):
+        raise ValueError(f"{name} should be a {expected}, but is a {str(kind)[:80]}")
     items = cast(dict[str, Any], items)
     if list(items) != list(children):
         raise ValueError(f"{name} should have {list(children)}, but has {str(list(items))[:200]}")
-    made = [unpack(items[key], arrays, child, f"{name}.{key}") for key, child in children.items()]
+    made = [
+        unpack_tree(items[key], arrays, child, f"{name}.{key}") for key, child in children.items()
+    ]
     if isinstance(template, dict):
         return dict(zip(cast(dict[Any, Any], template), made, strict=True))
     if hasattr(template, "_fields"):
@@ -57,9 +160,9 @@ def _pack(tree: Any, name: str, arrays: Arrays) -> Any:
     children = _children(tree)
     if children is not None:
         items = {key: _pack(child, f"{name}.{key}", arrays) for key, child in children.items()}
-        return {"type": _type(tree), "items": items}
+        return {"type": type(tree).__name__, "items": items}
     if isinstance(tree, np.ndarray | np.generic) or _is_jax(tree):
-        array: NDArray[Any] = np.asarray(cast(Any, tree))
+        array: Array = np.asarray(cast(Any, tree))
         try:
             check_dtype(array.dtype)
         except TypeError as error:
@@ -74,7 +177,7 @@ def _pack(tree: Any, name: str, arrays: Arrays) -> Any:
     raise TypeError(f"{name} is a {type(tree).__name__}, which a checkpoint cannot hold")
 
 
-def _leaf(skeleton: Any, arrays: Mapping[str, NDArray[Any]], template: Any, name: str) -> Any:
+def _leaf(skeleton: Any, arrays: Mapping[str, Array], template: Any, name: str) -> Any:
     if not isinstance(skeleton, dict) or len(cast(dict[Any, Any], skeleton)) != 1:
         raise ValueError(f"{name} should be a number or an array")
     ((kind, value),) = cast(dict[str, Any], skeleton).items()
@@ -108,15 +211,11 @@ def _children(tree: Any) -> dict[str, Any] | None:
     return dict(zip(names, items, strict=True))
 
 
-def _type(tree: Any) -> str:
-    return type(tree).__name__
-
-
 def _is_jax(leaf: Any) -> bool:
     return type(leaf).__module__.partition(".")[0] in ("jax", "jaxlib")
 
 
-def _to_jax(array: NDArray[Any], name: str) -> Any:
+def _to_jax(array: Array, name: str) -> Any:
     jax = import_module("jax")
     if jax.dtypes.canonicalize_dtype(array.dtype) != array.dtype:
         raise ValueError(f"{name} is {array.dtype}, which JAX holds only with jax_enable_x64")
