@@ -48,17 +48,12 @@ from gensmooth.runs import (
     Start,
     array_from_json,
     array_to_json,
-    faults_from_json,
     find_function,
-    like,
     name_of,
-    pack_search,
     reached,
-    record_from_json,
-    record_to_json,
     run,
     seed_in,
-    unpack_search,
+    states,
 )
 from gensmooth.search import FailurePolicy, GradientEstimate, RandomSearch, SearchState, StepInfo
 from gensmooth.streams import check_seed
@@ -555,7 +550,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
         for record in records:
             faults.update(record.faults)
         if end is not None:
-            value, at_end = number(end.more["value"]), faults_from_json(end.more["faults"])
+            value, at_end = number(end.more["value"]), states.faults_from_json(end.more["faults"])
             evaluations += self.search.num_samples
             faults.update(at_end)
             if math.isfinite(value) and reached(value, best, self.search.maximize):
@@ -667,7 +662,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
     def pack(self, state: MinimizeState) -> tuple[dict[str, Any], dict[str, Array]]:
         """See :class:`~gensmooth.runs.Program`."""
         search = state.search
-        skeleton, arrays = pack_search(self.search, search)
+        skeleton, arrays = states.pack_search(self.search, search)
         meta = {
             "evaluations": search.evaluations,
             "seed": search.seed,
@@ -681,32 +676,24 @@ class Minimization(Program[MinimizeState, Record, Result]):
         """See :class:`~gensmooth.runs.Program`."""
         if meta["seed"] != self.seed:
             raise ValueError(f"its seed is {str(meta['seed'])[:80]}, not {self.seed}")
-        search = unpack_search(self.search, meta, arrays, x0=self.x0)
+        search = states.unpack_search(self.search, meta, arrays, x0=self.x0)
         if whole(meta["evaluations"]) != search.evaluations:
             raise ValueError(f"{search.step} steps do not take {meta['evaluations']} evaluations")
         best = number(meta["best"])
         if math.isnan(best):
             raise ValueError("its best value is not a number")
         short_steps = whole(meta["short_steps"])
-        if self.read_limits(meta["limits"]).tolerance != self.limits.tolerance:
+        if Limits.from_json(meta["limits"]).tolerance != self.limits.tolerance:
             short_steps = 0
-        return MinimizeState(search, like(self.x0, arrays, "best_x"), best, short_steps)
-
-    def read_limits(self, found: Any) -> Limits:
-        """See :class:`~gensmooth.runs.Program`."""
-        return Limits.from_json(found)
+        return MinimizeState(search, states.like(self.x0, arrays, "best_x"), best, short_steps)
 
     def write_record(self, record: Record) -> dict[str, Any]:
         """See :class:`~gensmooth.runs.Program`."""
-        return record_to_json(record)
+        return states.record_to_json(record)
 
     def read_record(self, found: dict[str, Any]) -> Record:
         """See :class:`~gensmooth.runs.Program`."""
-        return record_from_json(found)
-
-    def faults(self, record: Record) -> Mapping[str, int]:
-        """See :class:`~gensmooth.runs.Program`."""
-        return record.faults
+        return states.record_from_json(found)
 
     def start(self, state: MinimizeState, start: Start) -> Start:
         """See :class:`~gensmooth.runs.Program`."""

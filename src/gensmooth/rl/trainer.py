@@ -20,7 +20,7 @@ from gensmooth.rl.environments.base import Episodes, Info
 from gensmooth.rl.normalize import Scaling, Statistics, identity, statistics
 from gensmooth.rl.policies import Policy
 from gensmooth.rl.rollouts import Rollouts
-from gensmooth.runs import like, pack_search, unpack_search
+from gensmooth.runs import states
 from gensmooth.search import RandomSearch, SearchState, StepInfo
 
 Array = NDArray[np.float64]
@@ -235,7 +235,7 @@ def pack_training(
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """A training's state as plain JSON and named arrays."""
     search, best = state.search, state.best
-    skeleton, arrays = pack_search(trainer.search, search)
+    skeleton, arrays = states.pack_search(trainer.search, search)
     meta = {
         "step": search.step,
         "seed": search.seed,
@@ -272,21 +272,21 @@ def unpack_training(
     x0, best = trainer.policy.initial(seed), meta["best"]
     observation = np.zeros(trainer.info.observation_size)
     return TrainState(
-        unpack_search(trainer.search, meta, arrays, x0=x0),
+        states.unpack_search(trainer.search, meta, arrays, x0=x0),
         Statistics(
             whole(meta["observations"]),
-            like(observation, arrays, "mean"),
-            like(observation, arrays, "m2"),
+            states.like(observation, arrays, "mean"),
+            states.like(observation, arrays, "m2"),
         ),
         whole(meta["env_steps"]),
         Best(
             number(best["mean_return"]),
             whole(best["step"]),
-            like(x0, arrays, "best_x"),
+            states.like(x0, arrays, "best_x"),
             Statistics(
                 whole(best["observations"]),
-                like(observation, arrays, "best_mean"),
-                like(observation, arrays, "best_m2"),
+                states.like(observation, arrays, "best_mean"),
+                states.like(observation, arrays, "best_m2"),
             ),
         ),
     )

@@ -53,10 +53,9 @@ from gensmooth.runs import (
     RunFolder,
     Seen,
     Start,
-    record_from_json,
-    record_to_json,
     run,
     seed_in,
+    states,
 )
 from gensmooth.search import RandomSearch
 from gensmooth.streams import check_seed
@@ -352,6 +351,13 @@ class Schedule(NamedTuple):
     test_episodes: int
     target: float | None = None
 
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> "Schedule":
+        """A schedule from JSON, checked."""
+        target = found["target"]
+        counts = (whole(found[name]) for name in cls._fields[:3])
+        return cls(*counts, target=None if target is None else number(target))
+
 
 class Line(NamedTuple):
     """An iteration as ``metrics.jsonl`` tells it."""
@@ -505,7 +511,7 @@ class Training(Program[TrainState, Line, TrainResult]):
             ),
             method=str(found["method"]),
             seed=check_seed(found["seed"]),
-            limits=_schedule_from(found["schedule"]),
+            limits=Schedule.from_json(found["schedule"]),
             execution=Execution.from_json(found["execution"]),
         )
 
@@ -517,16 +523,12 @@ class Training(Program[TrainState, Line, TrainResult]):
         """See :class:`~gensmooth.runs.Program`."""
         return unpack_training(self.trainer, meta, arrays, self.seed)
 
-    def read_limits(self, found: Any) -> Schedule:
-        """See :class:`~gensmooth.runs.Program`."""
-        return _schedule_from(found)
-
     def write_record(self, record: Line) -> dict[str, Any]:
         """See :class:`~gensmooth.runs.Program`."""
         iteration, test, faults = record
         told = None if test is None else {n: plain(v) for n, v in test._asdict().items()}
         return {
-            **record_to_json(Record(iteration.info, faults)),
+            **states.record_to_json(Record(iteration.info, faults)),
             "deviation": plain(iteration.deviation),
             "env_steps": iteration.env_steps,
             "mean_length": plain(iteration.mean_length),
@@ -537,7 +539,7 @@ class Training(Program[TrainState, Line, TrainResult]):
         """See :class:`~gensmooth.runs.Program`."""
         deviation, mean_length = (number(found.pop(n)) for n in ("deviation", "mean_length"))
         env_steps, told = whole(found.pop("env_steps")), found.pop("test")
-        info, faults = record_from_json(found)
+        info, faults = states.record_from_json(found)
         test = None
         if told is not None:
             values: dict[str, Any] = {
@@ -563,10 +565,6 @@ class Training(Program[TrainState, Line, TrainResult]):
                 policy.save(folder / name)
             except OSError as error:
                 _log.warning("Could not write %s: %s.", folder / name, error)
-
-    def faults(self, record: Line) -> Mapping[str, int]:
-        """See :class:`~gensmooth.runs.Program`."""
-        return record.faults
 
     def start(self, state: TrainState, start: Start) -> Start:
         """See :class:`~gensmooth.runs.Program`."""
@@ -651,15 +649,6 @@ def _schedule(
         raise ValueError(f"`target` must be a number that a test can reach, but is {target!r}.")
     return Schedule(
         iterations, test_every, test_episodes, None if target is None else float(target)
-    )
-
-
-def _schedule_from(found: Mapping[str, Any]) -> Schedule:
-    """A schedule from JSON, checked."""
-    target = found["target"]
-    return Schedule(
-        *(whole(found[name]) for name in Schedule._fields[:3]),
-        target=None if target is None else number(target),
     )
 
 

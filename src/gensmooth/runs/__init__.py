@@ -5,7 +5,7 @@ A :class:`Program` is what can be run; :func:`run` runs it. ``config.json`` says
 ``docs/checkpoints.md``.
 """
 
-from gensmooth.runs import container
+from gensmooth.runs import container, states
 from gensmooth.runs.config import (
     Every,
     Execution,
@@ -20,15 +20,7 @@ from gensmooth.runs.folder import Found, RunFolder, Scratch, kind_of, seed_in
 from gensmooth.runs.loop import Run, run
 from gensmooth.runs.observers import Observers, Progress, Seen, Start, Tracker
 from gensmooth.runs.program import Program
-from gensmooth.runs.states import (
-    Record,
-    faults_from_json,
-    like,
-    pack_search,
-    record_from_json,
-    record_to_json,
-    unpack_search,
-)
+from gensmooth.runs.states import Record
 from gensmooth.runs.stopping import MESSAGES, SUCCESS, End, Limits, Reason, reached
 
 __all__ = [
@@ -54,17 +46,12 @@ __all__ = [
     "array_from_json",
     "array_to_json",
     "container",
-    "faults_from_json",
     "find_function",
     "kind_of",
-    "like",
     "name_of",
-    "pack_search",
     "parse_every",
     "reached",
-    "record_from_json",
-    "record_to_json",
     "run",
     "seed_in",
-    "unpack_search",
+    "states",
 ]

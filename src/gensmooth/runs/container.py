@@ -102,17 +102,12 @@ def read(path: Path) -> Contents:
         raise CheckpointError(path, "is larger than the memory there is.") from error
 
 
-def check_dtype(dtype: np.dtype[Any]) -> None:
-    """Refuse what the format cannot hold."""
-    if dtype.name not in DTYPES:
-        raise TypeError(f"an array of dtype {dtype} cannot be written to a checkpoint")
-
-
 def _fill(file: FileIO, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
     entries: list[_Entry] = []
     bodies: list[memoryview] = []
     for name, array in arrays.items():
-        check_dtype(array.dtype)
+        if array.dtype.name not in DTYPES:
+            raise TypeError(f"an array of dtype {array.dtype} cannot be written to a checkpoint")
         plain = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
         entries.append(_Entry(name, plain.dtype, array.shape, 0))
         bodies.append(plain.reshape(-1).view(np.uint8).data)

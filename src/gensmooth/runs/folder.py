@@ -13,7 +13,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from numpy.typing import NDArray
 
@@ -74,28 +74,6 @@ class Found(NamedTuple, Generic[S, R]):
     saved: bool = False
 
 
-class Keeper(Protocol):
-    """Where a run in progress is kept: what the loop needs of a folder."""
-
-    path: Path
-
-    def open(self, found: Found[Any, Any], every: Every | None) -> None:
-        """Get ready to record steps after those that were found."""
-        ...
-
-    def record(self, step: int, line: Mapping[str, Any]) -> None:
-        """Keep the record of a step."""
-        ...
-
-    def due(self, step: int) -> bool:
-        """Whether a checkpoint is due after so many steps."""
-        ...
-
-    def save(self, program: Program[S, Any, Any], state: S, step: int, end: End | None) -> None:
-        """Write a checkpoint, unless this very one was written before."""
-        ...
-
-
 class RunFolder:
     """A folder that this process may write to; a context manager that lets go of it.
 
@@ -151,16 +129,17 @@ class RunFolder:
 
     # --- what is run
 
-    def take(self, program: Program[Any, Any, Any]) -> None:
-        """Write down a new run, or make sure that the run that is here is this very one.
+    def take(self, program: Program[S, R, Any]) -> Found[S, R]:
+        """Begin a new run, or find how far the run that is here has got.
 
         Raises:
-            CheckpointError: When it is another.
+            CheckpointError: When the run that is here is another, or cannot be used.
             TypeError: When a checkpoint cannot hold the program's state.
         """
         if not (self.path / CONFIG).exists():
+            state = program.init()
             try:
-                program.pack(program.init())
+                program.pack(state)
             except TypeError as error:
                 message = f"This {program.noun} cannot be checkpointed: {error}."
                 raise TypeError(message) from error
@@ -168,7 +147,7 @@ class RunFolder:
             self.write(program)
             with contextlib.suppress(OSError):  # a folder above that we may not open
                 sync_folder(self.path.parent)
-            return
+            return Found(state, 0, [])
         self._read_config(program.kind)
         now: dict[str, Any] = json.loads(json.dumps(program.settings({})))
         compared = program.compared or dict.fromkeys(now)
@@ -179,6 +158,7 @@ class RunFolder:
                 f"holds a {noun} with another configuration: {', '.join(words)}. Choose another "
                 f"folder{f'; to go on with that {noun} under other limits, use {by}' * bool(by)}.",
             )
+        return self.load(program)
 
     def read(
         self, kind: str | None, parse: Callable[[dict[str, Any], Mapping[str, Array]], C]
@@ -241,7 +221,7 @@ class RunFolder:
     # --- while it runs
 
     def open(self, found: Found[Any, Any], every: Every | None) -> None:
-        """See :class:`Keeper`."""
+        """Get ready to record steps after those that were found."""
         self.saved = found.step if found.saved else None
         self._cadence = Cadence(every, found.step)
         try:
@@ -259,11 +239,11 @@ class RunFolder:
             self._report(METRICS, error)
 
     def due(self, step: int) -> bool:
-        """See :class:`Keeper`."""
+        """Whether a checkpoint is due after so many steps."""
         return self._cadence.due(step)
 
     def save(self, program: Program[S, Any, Any], state: S, step: int, end: End | None) -> None:
-        """See :class:`Keeper`."""
+        """Write a checkpoint, unless this very one was written before."""
         assert self._metrics is not None
         started = time.monotonic()
         position = self._metrics.position
@@ -299,7 +279,7 @@ class RunFolder:
             state = program.unpack(meta, arrays)
             end = _end(meta["end"], program.reasons)
             if program.limits is not None:
-                before = program.read_limits(meta[program.limits_name])
+                before = program.limits.from_json(meta[program.limits_name])
                 if end is not None and before != program.limits and end.reason not in _FOR_GOOD:
                     end = None
         except UNUSABLE as error:
@@ -355,18 +335,18 @@ class Scratch:
         return Found(program.init() if state is None else state, 0, [])
 
     def open(self, found: Found[Any, Any], every: Every | None) -> None:
-        """See :class:`Keeper`."""
+        """See :class:`RunFolder`."""
         self._cadence = Cadence(every, found.step)
 
     def record(self, step: int, line: Mapping[str, Any]) -> None:
-        """See :class:`Keeper`: nothing is kept of a step but its state."""
+        """See :class:`RunFolder`: nothing is kept of a step but its state."""
 
     def due(self, step: int) -> bool:
-        """See :class:`Keeper`."""
+        """See :class:`RunFolder`."""
         return self._cadence.due(step)
 
     def save(self, program: Program[S, Any, Any], state: S, step: int, end: End | None) -> None:
-        """See :class:`Keeper`. That it cannot be written must not end the run."""
+        """See :class:`RunFolder`. That it cannot be written must not end the run."""
         if end is not None or step == self._saved:
             return
         started = time.monotonic()

@@ -51,7 +51,8 @@ class Program(ABC, Generic[S, R, T]):
         resumed_by: The function that goes on with one under other limits, if there is one.
         compared: The names of its settings that make it the same run, as
             :func:`~gensmooth.runs.config.differences` takes them; by default all of them.
-        limits: What may change when it is resumed: a NamedTuple of plain values, or ``None``.
+        limits: What may change when it is resumed: a NamedTuple of plain values that has a method
+            ``from_json``, or ``None``.
         limits_name: What its settings and checkpoints call its limits.
         reasons: The reasons it may end for; by default any.
     """
@@ -117,10 +118,6 @@ class Program(ABC, Generic[S, R, T]):
             ValueError: When it does not fit; so do ``TypeError`` and ``LookupError`` say.
         """
 
-    def read_limits(self, found: Any) -> Any:
-        """Limits from a checkpoint, checked."""
-        return found
-
     def write_record(self, record: R) -> Mapping[str, Any]:
         """A record as plain JSON, for ``metrics.jsonl``; by default records are that already."""
         assert isinstance(record, Mapping), "a record that is not plain JSON must be written"
@@ -135,9 +132,9 @@ class Program(ABC, Generic[S, R, T]):
 
     # --- what observers see
 
-    def faults(self, record: R) -> Mapping[str, int]:  # noqa: ARG002
+    def faults(self, record: R) -> Mapping[str, int]:
         """What went wrong in a step, by kind."""
-        return {}
+        return getattr(record, "faults", {})
 
     def start(self, state: S, start: Start) -> Start:  # noqa: ARG002
         """What observers are told at the start; what every run knows is in ``start`` already."""

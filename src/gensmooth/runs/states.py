@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gensmooth.describe import number, plain, whole
-from gensmooth.runs.container import check_dtype
+from gensmooth.runs.container import DTYPES
 from gensmooth.search import RandomSearch, SearchState, StepInfo
 
 Array = NDArray[Any]
@@ -163,10 +163,8 @@ def _pack(tree: Any, name: str, arrays: Arrays) -> Any:
         return {"type": type(tree).__name__, "items": items}
     if isinstance(tree, np.ndarray | np.generic) or _is_jax(tree):
         array: Array = np.asarray(cast(Any, tree))
-        try:
-            check_dtype(array.dtype)
-        except TypeError as error:
-            raise TypeError(f"{name}: {error}") from None
+        if array.dtype.name not in DTYPES:
+            raise TypeError(f"{name} has the dtype {array.dtype}, which a checkpoint cannot hold")
         arrays[name] = array
         kind = "jax" if _is_jax(tree) else "scalar" if isinstance(tree, np.generic) else "numpy"
         return {kind: name}
