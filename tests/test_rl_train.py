@@ -281,8 +281,9 @@ def test_an_environment_may_change_the_working_folder(tmp_path, monkeypatch):
 
     found = gs.rl.train(SLIDER, out="run", every=1, callback=moving, **OPTIONS)
     assert list((tmp_path / "elsewhere").iterdir()) == []
-    same(found, gs.rl.resume(tmp_path / "run"))
+    assert container.read(tmp_path / "run" / "checkpoint").meta["step"] == 12
     assert gs.rl.load_policy(tmp_path / "run" / "policy-last").step == 12
+    same(found, gs.rl.resume(tmp_path / "run"))
 
 
 @pytest.mark.parametrize(
@@ -306,7 +307,7 @@ def test_a_checkpoint_with_a_schedule_that_is_none_is_refused(schedule, tmp_path
 
 def test_a_training_too_large_for_the_memory_is_a_plain_error(tmp_path, monkeypatch):
     folder = tmp_path / "run"
-    gs.rl.train(SLIDER, out=folder, callback=stop_at(3), **OPTIONS)
+    gs.rl.train(SLIDER, out=folder, callback=stop_at(5), **OPTIONS)
     before = contents(folder)
 
     def too_large(*_):
