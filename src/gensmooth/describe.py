@@ -5,6 +5,7 @@ Optax transformation, a user's own directions or schedule) is written as ``{"giv
 such a run goes on when the object is passed again. Reading can build the listed classes only.
 """
 
+import math
 import sys
 from dataclasses import fields, is_dataclass
 from importlib import import_module
@@ -13,7 +14,6 @@ from typing import Any, cast
 import numpy as np
 
 from gensmooth import directions, estimators, optimizers
-from gensmooth.checkpoint.plain import number, plain
 from gensmooth.optimizers import Optimizer
 
 _KINDS: dict[str, type] = {
@@ -146,3 +146,26 @@ def _distribution(d: dict[str, Any]) -> Any:
         return family(*args, **{str(key): number(v) for key, v in d["keywords"].items()})
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise ValueError(f"{str(d)[:200]} is not a distribution: {error}") from error
+
+
+def plain(value: float | None) -> float | str | None:
+    """A number for JSON, which has no infinity and no NaN: those are words.
+
+    >>> plain(0.1), plain(float("-inf")), plain(None)
+    (0.1, '-inf', None)
+    """
+    return value if value is None or math.isfinite(value) else str(float(value))
+
+
+def number(value: Any) -> float:
+    """A float from what :func:`plain` gave."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise TypeError(f"{str(value)[:80]!r} is not a number")
+    return float(value)
+
+
+def whole(value: Any) -> int:
+    """A count from JSON, checked."""
+    if type(value) is not int or not 0 <= value < 2**63:
+        raise TypeError(f"{str(value)[:80]!r} is not a count")
+    return value
