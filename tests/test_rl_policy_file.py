@@ -12,13 +12,13 @@ import pytest
 import scipy.stats
 
 import gensmooth as gs
-from gensmooth.checkpoint import container
 from gensmooth.rl import rendering
 from gensmooth.rl.evaluation import interval
 from gensmooth.rl.normalize import Statistics
 from gensmooth.rl.policies import MLP
 from gensmooth.rl.policy_file import TrainedPolicy
 from gensmooth.rl.rollouts import test_rngs as rngs_of
+from gensmooth.runs import container
 
 pytest.importorskip("gymnasium")
 from rl_cases import SLIDER

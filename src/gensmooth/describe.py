@@ -141,22 +141,6 @@ def _field(description: Any) -> Any:
     return rebuild(description)
 
 
-def plain(value: float | None) -> float | str | None:
-    """A number for JSON, which has no infinity and no NaN: those are words.
-
-    >>> plain(0.1), plain(float("-inf")), plain(None)
-    (0.1, '-inf', None)
-    """
-    return value if value is None or math.isfinite(value) else str(float(value))
-
-
-def number(value: Any) -> float:
-    """A float from what :func:`plain` gave."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise TypeError(f"{str(value)[:80]!r} is not a number")
-    return float(value)
-
-
 def _value(description: Any) -> Any:
     """A plain value; the infinities were written as words."""
     if description in ("inf", "-inf", "nan"):
@@ -195,3 +179,26 @@ def _distribution(d: dict[str, Any]) -> Any:
         return family(*args, **{str(key): number(v) for key, v in d["keywords"].items()})
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise ValueError(f"{str(d)[:200]} is not a distribution: {error}") from error
+
+
+def plain(value: float | None) -> float | str | None:
+    """A number for JSON, which has no infinity and no NaN: those are words.
+
+    >>> plain(0.1), plain(float("-inf")), plain(None)
+    (0.1, '-inf', None)
+    """
+    return value if value is None or math.isfinite(value) else str(float(value))
+
+
+def number(value: Any) -> float:
+    """A float from what :func:`plain` gave."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise TypeError(f"{str(value)[:80]!r} is not a number")
+    return float(value)
+
+
+def whole(value: Any) -> int:
+    """A count from JSON, checked."""
+    if type(value) is not int or not 0 <= value < 2**63:
+        raise TypeError(f"{str(value)[:80]!r} is not a count")
+    return value

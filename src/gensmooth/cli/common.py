@@ -108,7 +108,7 @@ def finish(result: "Result", out: Path | None) -> None:
     }
     show(report, out)
     if out is not None:
-        from gensmooth.checkpoint.plain import plain
+        from gensmooth.describe import plain
 
         words = {k: plain(v) if isinstance(v, float) else v for k, v in report.items()}
         out.write_text(json.dumps(words, indent=2, allow_nan=False) + "\n")

@@ -4,9 +4,14 @@ All of them are trackers: three methods, ``start``, ``step`` and ``end``. Pass s
 ``gs.minimize(..., trackers=[...])``, or write your own. The guide is ``docs/observability.md``.
 """
 
-from gensmooth.observe.base import Observers, Progress, Start, Tracker, scalars
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from gensmooth.observe.display import Lines, LiveTable, display
-from gensmooth.observe.trackers import MLflow, TensorBoard, WandB
+from gensmooth.runs.observers import Observers, Progress, Start, Tracker, scalars
+
+if TYPE_CHECKING:
+    from gensmooth.observe.trackers import MLflow, TensorBoard, WandB
 
 __all__ = [
     "Lines",
@@ -21,3 +26,9 @@ __all__ = [
     "display",
     "scalars",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("MLflow", "TensorBoard", "WandB"):
+        return getattr(import_module("gensmooth.observe.trackers"), name)
+    raise AttributeError(f"module 'gensmooth.observe' has no attribute {name!r}")

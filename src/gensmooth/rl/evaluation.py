@@ -60,9 +60,10 @@ def evaluate(
     episodes: int = 100,
     seed: int = 0,
     confidence: float = 0.95,
-    environment: str | Simulator | None = None,
+    environment: Any = None,
     on_failure: Literal["raise", "drop"] = "raise",
     threads: int | None = None,
+    trust: bool = False,
 ) -> Evaluation:
     """Run a policy from fresh starts, none of which its training or its tests have seen.
 
@@ -71,11 +72,14 @@ def evaluate(
         episodes: How many episodes.
         seed: The seed of the starts.
         confidence: The level of the confidence interval.
-        environment: The simulator to use, or the environment's name; by default the name in the
-            policy. It must be the environment that the policy was trained in.
+        environment: The environment, as in :func:`train`; by default by the name in the policy.
+            It must be the one that the policy was trained in.
         on_failure: Whether an episode that breaks down is an error (``"raise"``), or is left out
             (``"drop"``).
         threads: Threads of a fast simulator; by default one per core.
+        trust: Whether a module may be imported because the policy's file names it, as the
+            environment ``"module:Name"`` does. One that you name or import yourself needs no
+            trust.
 
     Raises:
         EvaluationError: When an episode breaks down; what the environment raised is its cause.
@@ -86,7 +90,7 @@ def evaluate(
         raise ValueError(f"`confidence` must be between 0 and 1, but is {confidence}.")
     seed = check_seed(seed)
     given = policy if isinstance(policy, TrainedPolicy) else load_policy(policy)
-    simulator = simulator_of(given, environment)
+    simulator = simulator_of(given, environment, trust=trust)
     parameters = np.broadcast_to(given.parameters, (episodes, given.parameters.size))
     starts = simulator.starts(test_rngs(seed, 0, episodes))  # training's tests have step > 0
     found = simulator.rollout(given.policy, parameters, given.scaling, starts, threads=threads)
@@ -119,11 +123,14 @@ def evaluate(
     )
 
 
-def simulator_of(policy: TrainedPolicy, given: str | Simulator | None) -> Simulator:
+def simulator_of(policy: TrainedPolicy, given: Any = None, *, trust: bool = False) -> Simulator:
     """The simulator of a policy's environment; another one is refused."""
     if given is None:
+        catalogue.check_trusted(policy.environment, trust=trust)
         return catalogue.make(policy.environment)
-    simulator = catalogue.make(given) if isinstance(given, str) else given
+    if isinstance(given, str):
+        policy.check_environment(given)  # before anything is imported or made
+    simulator = catalogue.make(given)
     policy.check_environment(simulator.info.name)
     return simulator
 

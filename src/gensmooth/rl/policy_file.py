@@ -1,6 +1,6 @@
 """A trained policy, and its file: all that is needed to run the policy again, and no code.
 
-The file is a checkpoint container (:mod:`gensmooth.checkpoint.container`): a JSON object and the
+The file is a checkpoint container (:mod:`gensmooth.runs.container`): a JSON object and the
 arrays ``parameters``, ``mean`` and ``m2``.
 """
 
@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gensmooth._version import __version__
-from gensmooth.checkpoint import CheckpointError, container
-from gensmooth.checkpoint.plain import number, plain, whole
+from gensmooth.describe import number, plain, whole
 from gensmooth.rl.environments.catalogue import canonical
 from gensmooth.rl.normalize import Scaling, Statistics, identity
 from gensmooth.rl.policies import Policy
+from gensmooth.runs import CheckpointError, container
 
 Array = NDArray[np.float64]
 

@@ -52,6 +52,7 @@ def render(
     max_steps: int | None = None,
     skip: int = 1,
     progress: bool | None = None,
+    trust: bool = False,
 ) -> Film:
     """Film a policy, to ``.mp4`` or ``.gif``.
 
@@ -65,6 +66,7 @@ def render(
         max_steps: Show at most this many steps per episode.
         skip: Draw only every ``skip``-th step, at the same speed: smaller files.
         progress: Whether to show how many frames are drawn; by default only on a terminal.
+        trust: As in :func:`evaluate`.
 
     Raises:
         OSError: When the film cannot be written; found before anything is drawn.
@@ -78,6 +80,7 @@ def render(
             raise ValueError(f"`{name}` must be at least 1, but is {value}.")
     seed = check_seed(seed)
     given = policy if isinstance(policy, TrainedPolicy) else load_policy(policy)
+    catalogue.check_trusted(given.environment, trust=trust)
     _check_writable(file)
     use_software_rendering()
     simulator = catalogue.make(given.environment)

@@ -6,13 +6,14 @@ the generator that is passed in, and nothing is left over from one trajectory to
 therefore do not depend on threads, on order, or on what ran before.
 """
 
+import ast
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple, Protocol, final
+from typing import Any, NamedTuple, Protocol, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -199,6 +200,45 @@ def import_module_of(name: str) -> None:
             f"There is no environment {name!r}: there is no module {module!r} in {Path.cwd()} or "
             "on the Python path."
         ) from None
+
+
+GIVEN = " (given)"  # ends the name of an environment that no name can make
+
+
+def split_name(name: str) -> tuple[str, dict[str, Any]]:
+    """The id and the arguments of ``"Name-v0(a=1, b='x')"``.
+
+    >>> split_name("Pendulum-v1(g=5.0)"), split_name("CartPole-v1")
+    (('Pendulum-v1', {'g': 5.0}), ('CartPole-v1', {}))
+    """
+    id, bracket, rest = name.partition("(")
+    if not bracket or name.endswith(GIVEN):
+        return name, {}
+    try:
+        call = ast.parse(f"f({rest}", mode="eval").body
+        if not isinstance(call, ast.Call) or call.args or len(name) > 1000:
+            raise ValueError
+        arguments = {word.arg or "": ast.literal_eval(word.value) for word in call.keywords}
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+        arguments = {"": None}
+    if "" in arguments:
+        raise UnknownEnvironmentError(
+            f"There is no environment {name[:200]!r}. Arguments are written as numbers, words and "
+            "other plain values, as in Pendulum-v1(g=5.0)."
+        )
+    return id.strip(), arguments
+
+
+def join_name(id: str, arguments: Mapping[str, Any]) -> str:
+    """The name of an environment with arguments, always written alike.
+
+    >>> join_name("Pendulum-v1", {"g": 5.0, "max_episode_steps": 50})
+    'Pendulum-v1(g=5.0, max_episode_steps=50)'
+    """
+    if not arguments:
+        return id
+    words = ", ".join(f"{name}={arguments[name]!r}" for name in sorted(arguments))
+    return f"{id}({words})"
 
 
 def missing_extra(error: ImportError) -> ImportError:

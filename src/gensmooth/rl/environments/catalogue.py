@@ -5,18 +5,22 @@ every other Gymnasium id works through the ordinary API.
 """
 
 import logging
+import sys
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from gensmooth.rl.environments.base import (
+    GIVEN,
     Simulator,
     UnknownEnvironmentError,
     import_module_of,
+    join_name,
     missing_extra,
+    split_name,
 )
 
 _PACKAGE = "gensmooth.rl.environments"
@@ -76,30 +80,48 @@ def register(
         _aliases[spec.id] = name
 
 
-def make(name: str, *, fast: bool = True) -> Simulator:
+def make(
+    environment: Any, *, fast: bool = True, arguments: Mapping[str, Any] | None = None
+) -> Simulator:
     """The simulator of an environment.
 
     Args:
-        name: One of :func:`names`, or any Gymnasium id with a Box observation and a Box or
-            Discrete action space.
+        environment: One of :func:`names`; or any Gymnasium id with a Box observation and a Box or
+            Discrete action space, also as ``"module:Name-v0"`` and with arguments, as in
+            ``"Pendulum-v1(g=5.0)"``; or a Gymnasium environment, as ``gymnasium.make`` returns it;
+            or a function without arguments that makes one; or a simulator, which is returned.
         fast: Whether to use the compiled simulator if there is one. With ``False`` the environment
             runs through the ordinary API, which is what the compiled one is compared with.
+        arguments: Arguments for Gymnasium's environment; they become part of its name. Compiled
+            simulators take none, so the environment then runs through the ordinary API.
 
     Raises:
         UnknownEnvironmentError: When there is no such environment; near matches are named.
         UnsupportedEnvironmentError: When its spaces are not supported.
         ImportError: When a package is missing, or cannot be used.
     """
-    full = canonical(name)
-    import_module_of(full)
-    entry = _entries.get(full)
+    if not isinstance(environment, str):
+        if arguments:
+            raise ValueError("`arguments` are for an environment that is given by its name.")
+        return _given(environment)
+    if environment.endswith(GIVEN):
+        raise UnknownEnvironmentError(
+            f"The environment {environment.removesuffix(GIVEN)!r} was given as an object or as a "
+            "function and has no name to make it by: give it again, as `environment` of "
+            "gs.rl.evaluate, or repeat the call of gs.rl.train that began the training."
+        )
+    name, own = split_name(canonical(environment))
+    import_module_of(name)
+    if own or arguments:
+        return _gymnasium(join_name(reference(name), {**own, **(arguments or {})}))
+    entry = _entries.get(name)
     if entry is None:
-        return _gymnasium(full)
-    if full != name:
-        _log.info("%s means %s. Name another version in full, as in Hopper-v5.", name, full)
+        return _gymnasium(name)
+    if name != environment:
+        _log.info("%s means %s. Name another version in full, as in Hopper-v5.", environment, name)
     if fast:
         return entry.make()
-    return _module("gymnasium").GymnasiumSimulator(reference(full), raw_actions=True)
+    return _module("gymnasium").GymnasiumSimulator(reference(name), raw_actions=True)
 
 
 def names() -> list[str]:
@@ -111,7 +133,25 @@ def names() -> list[str]:
 def canonical(name: str) -> str:
     """The full name of an environment: two names with the same full name mean the same."""
     _load_robots()
-    return _aliases.get(name, name)
+    name, arguments = split_name(name)
+    return join_name(_aliases.get(name, name), arguments)
+
+
+def check_trusted(name: str, *, trust: bool) -> None:
+    """Refuse an environment that a file names, if its module would be imported for that alone.
+
+    A module that is imported already, or whose environment the caller has named, is no news.
+
+    Raises:
+        ValueError: When the name is ``module:Name`` and the module is not imported yet.
+    """
+    module = name.rpartition(":")[0]
+    if module and not trust and module not in sys.modules:
+        raise ValueError(
+            f"The file says that its environment is {name[:200]!r}, and using it would import and "
+            f"run the module {module[:200]!r}. If you trust it, say trust=True, or import the "
+            "module yourself."
+        )
 
 
 def reference(name: str) -> str:
@@ -119,7 +159,7 @@ def reference(name: str) -> str:
 
     Those that Gymnasium does not know are registered there first.
     """
-    name = canonical(name)
+    name = canonical(name)  # with arguments it is Gymnasium's own, as it stands
     entry = _entries.get(name)
     if entry is None or entry.spec is None:
         return name
@@ -146,6 +186,17 @@ def _load_robots() -> None:
     folder = _module("robots")
     for module in iter_modules(folder.__path__):
         _module(f"robots.{module.name}")
+
+
+def _given(environment: Any) -> Simulator:
+    """The simulator of an environment that is given as an object or as a function."""
+    if hasattr(environment, "rollout"):
+        return cast(Simulator, environment)
+    module = _module("gymnasium")
+    source = module.source_of(environment)
+    name: str = module.name_of(source)
+    entry = _entries.get(canonical(name))
+    return module.GymnasiumSimulator(source) if entry is None else entry.make()
 
 
 def _gymnasium(name: str) -> Simulator:

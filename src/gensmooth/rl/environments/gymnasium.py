@@ -12,6 +12,7 @@ import logging
 import math
 import warnings
 from collections.abc import Sequence
+from copy import deepcopy
 from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, NamedTuple, final
@@ -19,14 +20,18 @@ from typing import Any, NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
+from gensmooth.rl.environments import catalogue
 from gensmooth.rl.environments.base import (
+    GIVEN,
     Episodes,
     Info,
     UnknownEnvironmentError,
     UnsupportedEnvironmentError,
     check,
     import_module_of,
+    join_name,
     missing_extra,
+    split_name,
 )
 from gensmooth.rl.normalize import EpisodeMoments, Scaling
 from gensmooth.rl.policies import Policy
@@ -47,18 +52,23 @@ class GymnasiumSimulator:
     requires; in a Discrete space the action with the largest score is taken.
 
     Args:
-        name: Gymnasium's id, such as ``"CartPole-v1"``, also ``"module:Name-v0"``.
+        source: Gymnasium's id, such as ``"CartPole-v1"``, ``"module:Name-v0"`` or
+            ``"Pendulum-v1(g=5.0)"``; or Gymnasium's specification of an environment; or a function
+            that makes the environment.
         horizon: The largest number of steps per episode; by default the environment's own limit,
             or 10,000 if it has none.
         raw_actions: Pass the policy's numbers on as they are, float64 and not clipped, as the
             compiled environments do.
     """
 
-    def __init__(self, name: str, *, horizon: int | None = None, raw_actions: bool = False) -> None:
+    def __init__(
+        self, source: Any, *, horizon: int | None = None, raw_actions: bool = False
+    ) -> None:
         if horizon is not None and horizon < 1:
             raise ValueError(f"`horizon` must be at least 1, but is {horizon}.")
-        self._arguments = (name, horizon, raw_actions)
-        environment = make_environment(name)
+        self._arguments = (source, horizon, raw_actions)
+        environment = make_environment(source)
+        name = name_of(source, environment)
         self._idle: list[Any] = [environment]  # environments that no rollout is using now
         spec = environment.spec
         limit = spec.max_episode_steps if spec is not None else None
@@ -67,7 +77,7 @@ class GymnasiumSimulator:
         self._logged: set[str] = set()
         bonus = getattr(environment.unwrapped, "_healthy_reward", 0.0)
         self.info = Info(
-            name=name if spec is None or ":" in name else spec.id,  # the module must stay known
+            name=name,
             observation_size=size,
             action_size=self._actions.size,
             horizon=min(horizon or UNLIMITED, limit or horizon or UNLIMITED),
@@ -203,22 +213,34 @@ class Actions(NamedTuple):
         return np.clip(output, self.low, self.high).astype(self.dtype).reshape(self.shape)
 
 
-def make_environment(name: str, **keywords: Any) -> Any:
-    """Gymnasium's environment of this id.
+def make_environment(source: Any, **keywords: Any) -> Any:
+    """Gymnasium's environment of a source, as :class:`GymnasiumSimulator` takes it.
 
     Raises:
         UnknownEnvironmentError: When there is none; near matches are named.
+        UnsupportedEnvironmentError: When it cannot be made again, or not with these arguments.
         ImportError: When Gymnasium, or what the environment needs, is not installed.
     """
     try:
         gymnasium: Any = import_module("gymnasium")
     except ImportError as error:
         raise missing_extra(error) from None
-    import_module_of(name)
+    if not isinstance(source, str) and callable(source):
+        return _checked(source(), gymnasium)
+    if isinstance(source, str):
+        name, arguments = split_name(source)
+        import_module_of(name)
+        what = name = catalogue.reference(name)  # ours are registered, in a worker too
+    else:
+        what, name, arguments = source, source.id, dict[str, Any]()
     try:
         with warnings.catch_warnings():  # that a newer version of the environment exists
             warnings.simplefilter("ignore")
-            return gymnasium.make(name, disable_env_checker=True, **keywords)
+            return gymnasium.make(what, disable_env_checker=True, **arguments, **keywords)
+    except TypeError as error:
+        if not arguments:
+            raise
+        raise UnsupportedEnvironmentError(f"{source} cannot be made: {error}") from error
     except gymnasium.error.DependencyNotInstalled as error:
         raise ImportError(f"{name} needs a package that is not installed: {error}") from None
     except gymnasium.error.Error as error:
@@ -230,6 +252,71 @@ def make_environment(name: str, **keywords: Any) -> Any:
         raise UnknownEnvironmentError(
             f"Gymnasium has no environment {name!r}.{hint} ({error})"
         ) from None
+
+
+def source_of(environment: Any) -> Any:
+    """What makes an environment again that was given as an object or as a function.
+
+    Raises:
+        UnsupportedEnvironmentError: When nothing does.
+        TypeError: When it is neither.
+    """
+    if not hasattr(environment, "action_space"):
+        if callable(environment):
+            return environment
+        raise TypeError(
+            "`environment` must be a name, a Gymnasium environment, a function that makes one, or "
+            f"a simulator, but is {environment!r}."
+        )
+    try:
+        spec: Any = deepcopy(environment.spec)
+    except (AttributeError, ValueError):  # Gymnasium's, of a wrapper that keeps no arguments
+        spec = None
+    if spec is not None and all(part.kwargs is not None for part in spec.additional_wrappers):
+        spec.kwargs.pop("render_mode", None)  # nobody watches a training
+        return spec
+    raise UnsupportedEnvironmentError(
+        f"{environment} cannot be made again, which every worker and every repetition must do: "
+        "give a function that makes it, as in gs.rl.train(lambda: MyWrapper(MyEnv()))."
+    )
+
+
+def name_of(source: Any, environment: Any = None) -> str:
+    """The name of the environment that a source makes, by which a file can name it.
+
+    Where no name makes it (a function, a wrapper, arguments that are objects) it ends in
+    ``" (given)"``.
+    """
+    if isinstance(source, str):
+        name, arguments = split_name(source)  # of a module's environment, the module stays known
+        spec: Any = getattr(environment, "spec", None)
+        return source if spec is None or ":" in name else join_name(spec.id, arguments)
+    if callable(source):
+        return (type(environment.unwrapped).__name__ if environment else "function") + GIVEN
+    spec = source
+    known = import_module("gymnasium").registry.get(spec.id)
+    if known is None:
+        return spec.id + GIVEN
+    usual = {k: repr(v) for k, v in known.kwargs.items()}
+    arguments = {k: v for k, v in spec.kwargs.items() if usual.get(k) != repr(v)}
+    if spec.max_episode_steps != known.max_episode_steps:
+        arguments["max_episode_steps"] = spec.max_episode_steps
+    name = join_name(spec.id, arguments)
+    wrappers = "".join(f"+{part.name}" for part in spec.additional_wrappers)
+    try:
+        plain = split_name(name)[1] == arguments
+    except UnknownEnvironmentError:
+        plain = False
+    return name if plain and not wrappers else spec.id + wrappers + GIVEN
+
+
+def _checked(environment: Any, gymnasium: Any) -> Any:
+    if isinstance(environment, gymnasium.Env):
+        return environment
+    raise TypeError(
+        "A function given as `environment` must return a Gymnasium environment, but returned "
+        f"{type(environment).__name__}."
+    )
 
 
 def near_matches(name: str) -> list[str]:
@@ -250,8 +337,8 @@ def _is_id(name: str) -> bool:
     return form.fullmatch(name.rpartition(":")[2]) is not None
 
 
-def _remake(name: str, horizon: int | None, raw_actions: bool) -> GymnasiumSimulator:
-    return GymnasiumSimulator(name, horizon=horizon, raw_actions=raw_actions)
+def _remake(source: Any, horizon: int | None, raw_actions: bool) -> GymnasiumSimulator:
+    return GymnasiumSimulator(source, horizon=horizon, raw_actions=raw_actions)
 
 
 def _observation_size(name: str, space: Any) -> int:

@@ -1,13 +1,15 @@
-"""The one interface for whatever wants to follow a run: tables, log lines, experiment trackers."""
+"""The one interface for whatever follows a run: tables, log lines, experiment trackers."""
 
 import logging
 import time
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, cast, final, runtime_checkable
 
-from gensmooth.observe.meter import Meter
 from gensmooth.search import StepInfo
 
+_WINDOW = 30.0  # seconds that the rate is taken over
+_SPACING = 0.2  # seconds between the moments that are remembered for it
 _log = logging.getLogger("gensmooth")
 
 
@@ -27,10 +29,24 @@ class Start(NamedTuple):
     run: str
     config: Mapping[str, Any]
     step: int
-    evaluations: int
-    budget: int
-    max_steps: int | None
+    evaluations: int = 0
+    budget: int = 0
+    max_steps: int | None = None
     words: Mapping[str, str] = {}
+
+
+class Seen(NamedTuple):
+    """What a program tells of a step.
+
+    Attributes:
+        info: The step.
+        workers: Workers alive.
+        more: Further numbers, by name.
+    """
+
+    info: StepInfo
+    workers: int
+    more: Mapping[str, float] = {}
 
 
 class Progress(NamedTuple):
@@ -41,7 +57,7 @@ class Progress(NamedTuple):
         faults: Events so far, by kind.
         workers: Workers alive.
         seconds: Since the run began or was resumed.
-        rate: Evaluations a second, over the last half minute.
+        rate: Evaluations per second, over the last half minute.
         remaining: Seconds until the budget is spent or the steps are made, at that rate.
         more: Further numbers of this step, by name.
     """
@@ -76,7 +92,7 @@ class Tracker(Protocol):
 class Observers:
     """All that follow a run. What they raise during it is logged once and does not stop it."""
 
-    def __init__(self, trackers: Sequence[Any]) -> None:
+    def __init__(self, trackers: Sequence[Any] = ()) -> None:
         for tracker in trackers:
             if not isinstance(tracker, Tracker):
                 raise TypeError(
@@ -89,30 +105,30 @@ class Observers:
     def __bool__(self) -> bool:
         return bool(self._given)
 
-    def start(self, start: Start) -> None:
-        """See :class:`Tracker`."""
+    def start(self, start: Start, faults: Mapping[str, int]) -> None:
+        """See :class:`Tracker`; ``faults`` are those of the steps made before."""
         self._start = start
+        self._faults = Counter(faults)
         self._began = time.monotonic()
         self._meter = Meter(self._began, start.evaluations)
         for tracker in self._given:
             tracker.start(start)
             self._trackers.append(tracker)
 
-    def step(
-        self,
-        info: StepInfo,
-        faults: Mapping[str, int],
-        workers: int,
-        more: Mapping[str, float] | None = None,
-    ) -> None:
-        """See :class:`Tracker`."""
-        if not self._trackers:
-            return
+    def step(self, seen: Seen, faults: Mapping[str, int]) -> None:
+        """See :class:`Tracker`; ``faults`` are those of this step."""
+        self._faults.update(faults)
         now = time.monotonic()
-        rate = self._meter.rate(now, info.evaluations)
-        remaining = self._remaining(info) / rate if rate else float("inf")
-        seconds = now - self._began
-        progress = Progress(info, dict(faults), workers, seconds, rate, remaining, more or {})
+        rate = self._meter.rate(now, seen.info.evaluations)
+        progress = Progress(
+            info=seen.info,
+            faults=dict(self._faults),
+            workers=seen.workers,
+            seconds=now - self._began,
+            rate=rate,
+            remaining=self._remaining(seen.info) / rate if rate else float("inf"),
+            more=seen.more,
+        )
         for tracker in list(self._trackers):
             self._try(tracker, "step", progress)
 
@@ -142,6 +158,34 @@ class Observers:
         return max(left, 0)
 
 
+@final
+class Meter:
+    """Evaluations per second over the last half minute.
+
+    Args:
+        now: When the run begins or goes on, in seconds of any clock.
+        evaluations: Evaluations made before.
+    """
+
+    def __init__(self, now: float, evaluations: int) -> None:
+        self._began = now
+        self._before = evaluations
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def rate(self, now: float, evaluations: int) -> float:
+        """The rate after a step that ended ``now``."""
+        seen = self._seen
+        if not seen:  # the first step starts workers and compiles: no measure of the others
+            seen.append((now, evaluations))
+            return (evaluations - self._before) / max(now - self._began, 1e-9)
+        if now - seen[-1][0] >= _SPACING or len(seen) == 1:
+            seen.append((now, evaluations))
+            while len(seen) > 2 and now - seen[0][0] > _WINDOW:
+                seen.popleft()
+        then, before = seen[0]
+        return (evaluations - before) / max(now - then, 1e-9)
+
+
 def scalars(progress: Progress) -> dict[str, float]:
     """The numbers of a step by name, as trackers plot them; those that exist."""
     info = progress.info
@@ -162,16 +206,16 @@ def scalars(progress: Progress) -> dict[str, float]:
     return {name: float(value) for name, value in found.items() if value is not None}
 
 
-def settings(config: Mapping[str, Any]) -> dict[str, Any]:
+def flat_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """A configuration as flat names and short values, for trackers that want those.
 
-    >>> settings({"seed": 1, "search": {"spacing": 0.1}, "x0": {"values": [0.0] * 99}})
+    >>> flat_settings({"seed": 1, "search": {"spacing": 0.1}, "x0": {"values": [0.0] * 99}})
     {'seed': 1, 'search.spacing': 0.1}
     """
     flat: dict[str, Any] = {}
     for name, value in config.items():
         if isinstance(value, dict):
-            inner = settings(cast(dict[str, Any], value))
+            inner = flat_settings(cast(dict[str, Any], value))
             flat |= {f"{name}.{key}": item for key, item in inner.items()}
         elif not isinstance(value, list):
             flat[name] = value

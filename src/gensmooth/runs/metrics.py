@@ -1,4 +1,4 @@
-"""``metrics.jsonl``: one line a step, appended, cut back to the checkpoint when a run goes on.
+"""``metrics.jsonl``: one line per step, appended, cut back to the checkpoint when a run goes on.
 
 Lines wait in memory until they are on disk, so a full disk loses none of them: they are written
 when there is room again. Numbers survive to the last bit; infinities and NaN are words, because
@@ -9,19 +9,15 @@ import json
 import os
 import time
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar
 
-from gensmooth.checkpoint.files import CheckpointError, write_all
-from gensmooth.checkpoint.plain import number, plain, whole
-from gensmooth.search import StepInfo
+from gensmooth.runs.container import CheckpointError, write_all
 
 R = TypeVar("R")
 
 _FLUSH_SECONDS = 0.5
-_WHOLE = ("step", "evaluations", "best_index", "dropped")
-_MAYBE = ("standard_error", "signal_to_noise")
 
 
 class Position(NamedTuple):
@@ -30,13 +26,6 @@ class Position(NamedTuple):
     lines: int = 0
     bytes: int = 0
     crc32: int = 0
-
-
-class Record(NamedTuple):
-    """A step as a line tells it."""
-
-    info: StepInfo
-    faults: Mapping[str, int]
 
 
 class Metrics:
@@ -78,15 +67,6 @@ class Metrics:
         self._file.close()
 
 
-def read_metrics(path: Path, position: Position) -> list[Record]:
-    """The steps of a minimisation up to a position.
-
-    Raises:
-        CheckpointError: When they are not there or not those that were written.
-    """
-    return read_lines(path, position, record_from)
-
-
 def read_lines(path: Path, position: Position, parse: Callable[[Any], R]) -> list[R]:
     """The lines up to a position, each parsed by ``parse``; line n is of step n.
 
@@ -114,37 +94,3 @@ def read_lines(path: Path, position: Position, parse: Callable[[Any], R]) -> lis
     if steps != list(range(position.lines)):
         raise CheckpointError(path, f"is damaged: it should have steps 0 … {position.lines - 1}.")
     return records
-
-
-def line_of(record: Record, **more: Any) -> bytes:
-    """A step as a line, with more that is plain JSON."""
-    info = {
-        name: plain(value) if isinstance(value, float) else value
-        for name, value in record.info._asdict().items()
-    }
-    line = json.dumps({**info, "faults": dict(record.faults), **more}, allow_nan=False)
-    return f"{line}\n".encode()
-
-
-def faults_from(found: Any) -> dict[str, int]:
-    """Events by kind, checked."""
-    if not isinstance(found, dict):
-        raise TypeError("faults are not counts by kind")
-    return {kind: whole(count) for kind, count in cast(dict[str, Any], found).items()}
-
-
-def record_from(found: Any) -> Record:
-    """A step from a line's JSON."""
-    faults = faults_from(found.pop("faults"))
-    diverged = found.pop("diverged")
-    if not (diverged is None or isinstance(diverged, str)):
-        raise TypeError("`diverged` is neither null nor words")
-    values: dict[str, Any] = {
-        name: whole(value)
-        if name in _WHOLE
-        else None
-        if name in _MAYBE and value is None
-        else number(value)
-        for name, value in found.items()
-    }
-    return Record(StepInfo(**values, diverged=diverged), faults)

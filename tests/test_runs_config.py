@@ -16,9 +16,10 @@ import scipy.stats
 
 import gensmooth as gs
 from cases import FAMILIES
-from gensmooth.checkpoint import Every, find_function, name_of, parse_every
 from gensmooth.cli.common import finish
 from gensmooth.describe import describe, is_given, rebuild
+from gensmooth.naming import find_function, name_of
+from gensmooth.runs import Every, parse_every
 
 OPTIMIZERS = {
     "sgd": gs.sgd(0.1),
@@ -111,7 +112,7 @@ def test_nothing_but_the_listed_choices_can_be_made(found):
 
 def test_names_of_functions():
     assert name_of(math.dist) == "math:dist"
-    assert name_of(gs.minimize) == "gensmooth.optimize.interface:minimize"
+    assert name_of(gs.minimize) == "gensmooth.optimize:minimize"
     assert name_of(np.linalg.norm) == "numpy.linalg:norm"
     assert find_function(name_of(gs.minimize)) is gs.minimize
     for nameless in (lambda x: x, functools.partial(math.dist, 1), Mine().draw, OPTIMIZERS):

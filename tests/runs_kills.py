@@ -1,7 +1,7 @@
 """Runs that are killed with SIGKILL, in forks of one warm process; prints what came of them.
 
-python checkpoint_kills.py lines FOLDER     at every line of the code that writes files
-python checkpoint_kills.py random FOLDER    at random instants, with both cores kept busy
+python runs_kills.py lines FOLDER     at every line of the code that writes files
+python runs_kills.py random FOLDER    at random instants, with both cores kept busy
 """
 
 import mmap
@@ -17,12 +17,9 @@ from pathlib import Path
 import numpy as np
 
 import gensmooth as gs
-from gensmooth.checkpoint import container
+from gensmooth.runs import container
 
-WRITERS = tuple(
-    f"{name}.py"
-    for name in ("files", "folder", "store", "metrics", "container", "lock", "snapshot")
-)
+WRITERS = tuple(f"runs/{name}.py" for name in ("loop", "folder", "metrics", "container"))
 
 
 def objective(x, rng):

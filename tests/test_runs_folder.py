@@ -20,9 +20,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import gensmooth as gs
-from gensmooth.checkpoint import container, trees
-from gensmooth.checkpoint.folder import RunFolder
-from gensmooth.checkpoint.lock import Lock
+from gensmooth.optimize import Minimization
+from gensmooth.runs import RunFolder, container
+from gensmooth.runs.folder import Lock
+from gensmooth.runs.states import pack_tree, unpack_tree
 from patience import LONG
 
 SCALARS = st.one_of(
@@ -59,7 +60,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 def load(folder: Path) -> None:
     with RunFolder(folder, create=False) as held:
-        held.load(held.read({}))
+        held.load(held.read(None, lambda found, large: Minimization.from_json(found, large, {})))
 
 
 @given(st.dictionaries(st.text(), ARRAYS, max_size=4), st.dictionaries(st.text(), st.integers()))
@@ -98,10 +99,10 @@ def test_optax_states_survive(name, tmp_path):
     for _ in range(3):
         change, state = optimizer.update(np.full_like(x, 0.3), state, x)
         x = x + np.asarray(change)
-    skeleton, arrays = trees.pack(state, "optimizer")
+    skeleton, arrays = pack_tree(state, "optimizer")
     container.write(tmp_path / "file", {"optimizer": skeleton}, arrays)
     found = container.read(tmp_path / "file")
-    again = trees.unpack(found.meta["optimizer"], found.arrays, optimizer.init(x), "optimizer")
+    again = unpack_tree(found.meta["optimizer"], found.arrays, optimizer.init(x), "optimizer")
     assert jax.tree.structure(again) == jax.tree.structure(state)
     for one, other in zip(jax.tree.leaves(again), jax.tree.leaves(state), strict=True):
         assert type(one) is type(other)

@@ -42,7 +42,7 @@ def test_a_kill_at_any_instant_costs_no_more_than_the_steps_since_the_checkpoint
     memory = "/dev/shm" if when == "lines" and Path("/dev/shm").is_dir() else tmp_path
     with tempfile.TemporaryDirectory(dir=memory) as folder:
         done = subprocess.run(
-            [sys.executable, HERE / "checkpoint_kills.py", when, folder],
+            [sys.executable, HERE / "runs_kills.py", when, folder],
             capture_output=True,
             text=True,
             timeout=2 * LONG,
