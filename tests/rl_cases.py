@@ -30,7 +30,7 @@ class Slider(gymnasium.Env):
     def _see(self):
         return np.array([[self._place[0], 7.0, self._place[1]], [0.1, self._place[0] * 100, 0.0]])
 
-    def reset(self, *, seed=None, options=None):  # noqa: ARG002
+    def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
         self._place = self.np_random.uniform(-3, 3, 2)
         self._steps = 0
@@ -82,7 +82,7 @@ class Endless(gymnasium.Env):
     observation_space = gymnasium.spaces.Box(0, 255, (2, 2), np.uint8)
     action_space = gymnasium.spaces.Discrete(3, start=3)
 
-    def reset(self, *, seed=None, options=None):  # noqa: ARG002
+    def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
         return np.full((2, 2), 9, np.uint8), {}
 

@@ -257,7 +257,7 @@ def test_a_state_of_anything_else_is_refused_before_the_run(own):
     leaning = type(gs.method("leaning:leaning"))
 
     class Wordy(leaning):
-        def init(self, dim, dtype):  # noqa: ARG002
+        def init(self, dim, dtype):
             return ("word",)
 
     with pytest.raises(TypeError, match="its own `pack` and `unpack`"):
