@@ -137,12 +137,14 @@ def test_news_leads_from_one_state_to_the_next() -> None:
 
 def test_part_of_a_batch(evaluator: Evaluator) -> None:
     """The value at the last iterate is asked for with a plan of its own."""
+    from gensmooth.estimators import Plan
     from gensmooth.evaluators import Objective
 
     search = search_of(samples="independent", num_samples=3)
     state = search.init(np.ones(5), seed=3)
     centre = search_of(num_directions=1, samples="shared", num_samples=3)
-    batch = centre.ask(state).head(3)
+    batch = centre.ask(state)
+    batch = batch.planned(Plan(*(part[:3] for part in batch.plan.arrays)))
     with Serial().session(search, Objective(wavy, sampled=True)) as session:
         expected = session.evaluate(state, batch).values
     with evaluator.session(search, Objective(wavy, sampled=True)) as session:

@@ -1,6 +1,6 @@
 """The compiled kernels. Importing their modules imports Numba, so nothing does before first use.
 
-The first call of a kernel compiles it, which takes some seconds once a machine: the machine code
+The first call of a kernel compiles it, which takes some seconds once per machine: the machine code
 is cached on disk. The functions here are how the rest of the program reaches the kernels.
 """
 

@@ -29,7 +29,7 @@ _OPTIONS: Any = {"error_model": "numpy", "nogil": True}
 
 
 class NormalLaw(NamedTuple):
-    """Entries scale · N(0, 1). Arrays have one entry a direction."""
+    """Entries scale · N(0, 1). Arrays have one entry per direction."""
 
     key: np.ndarray  # uint64 (k0, k1, c2, c3): seed, purpose and step, see streams
     scale: np.ndarray  # in the directions' dtype

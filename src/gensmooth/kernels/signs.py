@@ -19,7 +19,7 @@ from gensmooth.streams import TILE
 
 
 class SignLaw(NamedTuple):
-    """Entries ±scale. Arrays have one entry a direction."""
+    """Entries ±scale. Arrays have one entry per direction."""
 
     key: np.ndarray  # uint64 (k0, k1, c2, c3): seed, purpose and step, see streams
     scale: np.ndarray  # in the directions' dtype
