@@ -89,6 +89,19 @@ def test_nothing_is_imported_because_a_file_says_so(stranger):
     assert not (stranger / "film.gif").exists()
 
 
+def test_a_training_of_a_stranger_imports_nothing_either(stranger):
+    name = gs.rl.load_policy(stranger / "policy").environment
+    gs.rl.train(name, **SHORT, out="run")
+    (stranger / "imported").unlink()
+    sys.modules.pop(name.partition(":")[0])
+    gymnasium.registry.pop("Mine-v0")
+    with pytest.raises(ValueError, match=f"{name}.*would import and run"):
+        gs.rl.resume("run", iterations=3)
+    assert not (stranger / "imported").exists()
+    assert gs.rl.resume("run", iterations=3, trust=True).iterations == 3
+    assert (stranger / "imported").exists()
+
+
 def test_trust_or_naming_it_lets_it_run(stranger):
     assert gs.rl.evaluate(stranger / "policy", episodes=2, trust=True).episodes == 2
     assert (stranger / "imported").exists()

@@ -339,6 +339,8 @@ def test_an_environment_that_breaks_down(kind, tmp_path):
     with pytest.raises(gs.EvaluationError, match="broke down") as caught:
         gs.rl.train(name, **OPTIONS)
     assert caught.value.result.status == "interrupted"
+    cause = "the belt broke" if kind == "Raise" else None  # the command prints its traceback
+    assert cause is None or str(caught.value.__cause__) == cause
     options = OPTIONS | {"on_failure": "drop", "min_fraction": 0.1}
     result = gs.rl.train(name, out=tmp_path / "run", **options)
     assert result.iterations == 12

@@ -119,7 +119,7 @@ class TrainResult:
 
 
 def train(
-    environment: str | Simulator,
+    environment: Any,
     *,
     method: str | None = None,
     directions: Directions | None = None,
@@ -153,7 +153,9 @@ def train(
 
     Args:
         environment: Its name: one with a fast simulator (``"Hopper-v5"``, ``"Ant"``,
-            ``"ML1-Reach"``, …) or any id of Gymnasium; or a simulator.
+            ``"ML1-Reach"``, …) or any Gymnasium id, also ``"module:Name-v0"`` and
+            ``"Pendulum-v1(g=5.0)"``; or a Gymnasium environment; or a function that makes one; or
+            a simulator.
         method: The name of a method (default ``"bes"``), or
         directions: directions of your own choice.
         num_directions: L; an iteration runs 2L episodes.
@@ -270,6 +272,7 @@ def resume(
     callback: Callback | None = None,
     progress: bool | None = None,
     trackers: Sequence[Tracker] = (),
+    trust: bool = False,
 ) -> TrainResult:
     """Go on with a training from its last checkpoint, to the same result as without the stop.
 
@@ -287,6 +290,8 @@ def resume(
         callback: As in :func:`train`.
         progress: As in :func:`train`.
         trackers: As in :func:`train`.
+        trust: Whether a module may be imported because the folder names it, as the environment
+            ``"module:Name"`` does. One that you import yourself needs no trust.
 
     Raises:
         CheckpointError: When the folder holds no training, or one that cannot go on.
@@ -295,6 +300,7 @@ def resume(
         program = held.read(Training.kind, lambda found, _: Training.from_json(found))
         trainer, before = program.trainer, program.execution
         info = trainer.info
+        catalogue.check_trusted(info.name, trust=trust)
         simulator = catalogue.make(info.name, fast=info.fast)
         if simulator.info != info:
             raise CheckpointError(
