@@ -27,7 +27,7 @@ from gensmooth.evaluators import (
     as_evaluator,
 )
 from gensmooth.methods import choose_directions
-from gensmooth.observe import Tracker, display
+from gensmooth.observe import Observers, Seen, Start, Tracker
 from gensmooth.optimizers import Optimizer
 from gensmooth.parameters import Bounds, as_bounds, as_parameters
 from gensmooth.runs import (
@@ -38,14 +38,11 @@ from gensmooth.runs import (
     Every,
     Execution,
     Limits,
-    Observers,
     Program,
     Reason,
     Record,
     Run,
     RunFolder,
-    Seen,
-    Start,
     array_from_json,
     array_to_json,
     find_function,
@@ -279,7 +276,7 @@ def minimize(
         evaluator=as_evaluator(workers, timeout=timeout, retries=retries),
         callback=callback,
     )
-    observers = Observers([*trackers, *display(progress)])
+    observers = Observers(trackers, progress=progress)
     return run(program, folder=folder, every=every, observers=observers)
 
 
@@ -354,7 +351,7 @@ def resume(
             evaluator=evaluator_again(workers, timeout, retries, before),
             callback=callback,
         )
-        observers = Observers([*trackers, *display(progress)])
+        observers = Observers(trackers, progress=progress)
         found = held.load(program)
         old = program.limits
         asked = Limits(

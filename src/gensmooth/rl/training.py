@@ -18,7 +18,7 @@ from gensmooth.directions import Directions
 from gensmooth.estimators import Antithetic, Estimator, ForwardDifference, OnePoint
 from gensmooth.evaluators import Evaluator, as_evaluator
 from gensmooth.methods import choose_directions
-from gensmooth.observe import Tracker, display
+from gensmooth.observe import Observers, Seen, Start, Tracker
 from gensmooth.optimize import evaluator_again
 from gensmooth.optimizers import Optimizer
 from gensmooth.rl.defaults import NUM_DIRECTIONS, defaults
@@ -45,14 +45,11 @@ from gensmooth.runs import (
     Every,
     Execution,
     Limits,
-    Observers,
     Program,
     Reason,
     Record,
     Run,
     RunFolder,
-    Seen,
-    Start,
     run,
     seed_in,
     states,
@@ -254,7 +251,7 @@ def train(
         ),
         callback=callback,
     )
-    observers = Observers([*trackers, *display(progress)])
+    observers = Observers(trackers, progress=progress)
     return run(program, folder=folder, every=every, observers=observers, go_on=True)
 
 
@@ -316,7 +313,7 @@ def resume(
             ),
             callback=callback,
         )
-        observers = Observers([*trackers, *display(progress)])
+        observers = Observers(trackers, progress=progress)
         found, old = held.load(program), program.limits
         schedule = _schedule(
             old.iterations if iterations is None else iterations,
