@@ -14,12 +14,12 @@ import time
 from pathlib import Path
 
 import numpy as np
-from gensmooth.checkpoint.config import Execution
 
 import gensmooth as gs
 from benchmarks.record import Row, save, show
 from benchmarks.timing import spread
-from gensmooth.checkpoint import Found, Limits, RunConfig, RunFolder, Snapshot
+from gensmooth.optimize import Minimization, MinimizeState
+from gensmooth.runs import Execution, Limits, RunFolder
 
 if hasattr(os, "sched_setaffinity"):  # the disk's work is not done on our core
     os.sched_setaffinity(0, range(os.cpu_count() or 1))
