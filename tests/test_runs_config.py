@@ -18,7 +18,8 @@ import gensmooth as gs
 from cases import FAMILIES
 from gensmooth.cli.common import finish
 from gensmooth.describe import describe, is_given, rebuild
-from gensmooth.runs import Every, find_function, name_of, parse_every
+from gensmooth.naming import find_function, name_of
+from gensmooth.runs import Every, parse_every
 
 OPTIMIZERS = {
     "sgd": gs.sgd(0.1),

@@ -24,6 +24,7 @@ from gensmooth.optimize import Minimization
 from gensmooth.runs import RunFolder, container
 from gensmooth.runs.folder import Lock
 from gensmooth.runs.states import pack_tree, unpack_tree
+from patience import LONG
 
 SCALARS = st.one_of(
     hnp.boolean_dtypes(),
@@ -310,7 +311,7 @@ def test_two_runs_cannot_write_to_one_folder(run):
             gs.resume(run, bowl)
         code = f"import gensmooth as gs; gs.resume({str(run)!r}, abs)"
         other = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
+            [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=LONG
         )
         assert "is in use: another run is writing there" in other.stderr
     Lock(run).release()
@@ -375,7 +376,7 @@ FULL_DISK = """
 
 def full_disk(folder, how):
     code = [sys.executable, "-c", textwrap.dedent(FULL_DISK), str(folder), how]
-    done = subprocess.run(code, capture_output=True, text=True, check=False, timeout=100)
+    done = subprocess.run(code, capture_output=True, text=True, check=False, timeout=LONG)
     assert done.returncode == 0, done.stderr
     logged = [line for line in done.stderr.splitlines() if line.startswith("LOG")]
     return done.stdout, logged

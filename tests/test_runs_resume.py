@@ -240,8 +240,8 @@ def test_what_cannot_be_written_down_must_be_passed_again(tmp_path):
 
 def test_directions_of_ones_own_are_passed_again(tmp_path):
     class Mine(gs.Directions):
-        def draw(self, state, **where):
-            return gs.Gaussian().draw(state, **where)
+        def draw(self, state, at):
+            return gs.Gaussian().draw(state, at)
 
         def moments(self, *_):
             raise gs.NoClosedForm("not known")

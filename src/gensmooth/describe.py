@@ -1,8 +1,10 @@
 """The choices of a run as JSON, and back: directions, estimators, optimisers, schedules.
 
-Each is a frozen dataclass, written as its name and its fields. What this file does not list (an
-Optax transformation, a user's own directions or schedule) is written as ``{"given": its type}``:
-such a run goes on when the object is passed again. Reading can build the listed classes only.
+Each is a frozen dataclass, written as its name and its fields. Classes of this package are written
+by their short name; a family of directions from a user's own module as ``module:Class``, and read
+back by importing that module. Anything else (an Optax transformation, a schedule of a user's own,
+a class that was defined in a script or a function) is written as ``{"given": its type}``: such a
+run goes on when the object is passed again.
 """
 
 import math
@@ -13,30 +15,16 @@ from typing import Any, cast
 
 import numpy as np
 
-from gensmooth import directions, estimators, optimizers
+from gensmooth import directions, estimators, naming, optimizers
+from gensmooth.directions import Directions
 from gensmooth.optimizers import Optimizer
 
-_KINDS: dict[str, type] = {
-    kind.__name__: kind
-    for kind in (
-        directions.Gaussian,
-        directions.Bernoulli,
-        directions.IID,
-        directions.Sphere,
-        directions.Orthogonal,
-        directions.OrthogonalBernoulli,
-        directions.Guided,
-        directions.Shrunk,
-        estimators.OnePoint,
-        estimators.ForwardDifference,
-        estimators.Antithetic,
-        optimizers.Sgd,
-        optimizers.Momentum,
-        optimizers.Adam,
-        optimizers.ExponentialDecay,
-        optimizers.InverseDecay,
-        optimizers.CosineDecay,
-    )
+# The frozen dataclasses of this package, by name: no other short name can be read back.
+_KINDS: dict[str, type[Any]] = {
+    name: kind
+    for module in (directions, estimators, optimizers)
+    for name, kind in vars(module).items()
+    if isinstance(kind, type) and is_dataclass(kind)
 }
 
 
@@ -66,6 +54,17 @@ def is_given(description: Any) -> bool:
     return isinstance(description, dict) and "given" in description
 
 
+def agree(now: Any, before: Any) -> bool:
+    """Whether a description may stand for one that was written before.
+
+    A family of a user's own that an older file has as ``given`` is known by its class alone.
+    """
+    if is_given(before) and isinstance(now, dict):
+        module, colon, name = str(cast(dict[str, Any], now).get("kind")).partition(":")
+        return now == before or (bool(colon) and before["given"] == f"{module}.{name}")
+    return now == before
+
+
 def rebuild(description: Any) -> Any:
     """The choice that was described.
 
@@ -77,11 +76,11 @@ def rebuild(description: Any) -> Any:
     d = cast(dict[str, Any], description)
     if "scipy" in d:
         return _distribution(d)
-    kind = _KINDS.get(str(d.get("kind")))
-    if kind is None or set(d) - {"kind"} != {f.name for f in fields(kind)}:
+    kind = _kind(str(d.get("kind")))
+    if kind is None or set(d) - {"kind"} != set(_names(kind)):
         raise ValueError(f"{str(d)[:200]} describes nothing that this gensmooth knows")
     try:
-        made = kind(**{name: rebuild(value) for name, value in d.items() if name != "kind"})
+        made = kind(**{name: _field(value) for name, value in d.items() if name != "kind"})
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"{str(d)[:200]} cannot be made: {error}") from error
     if isinstance(made, optimizers.Sgd | optimizers.Momentum | optimizers.Adam):
@@ -96,16 +95,50 @@ def _describe(value: Any) -> Any:
         return _describe(cast(Any, value).item())
     if isinstance(value, int | float):
         return plain(value)
+    if type(value) is tuple:
+        return [_describe(part) for part in cast(tuple[Any, ...], value)]
     if type(value) is Optimizer:
         rule = getattr(value.update, "__self__", None)
         if rule is not None and getattr(value.init, "__self__", None) is rule:
             return _describe(rule)
-    if _KINDS.get(type(value).__name__) is type(value) and is_dataclass(value):
-        parts = {f.name: _describe(getattr(value, f.name)) for f in fields(value)}
-        return {"kind": type(value).__name__, **parts}
+    if is_dataclass(value):
+        kind = cast(type[Any], type(value))
+        parts = {name: _describe(getattr(value, name)) for name in _names(kind)}
+        return {"kind": _kind_name(kind), **parts}
     if "scipy.stats" in sys.modules and hasattr(value, "dist"):
         return _describe_distribution(value)
     raise _Unknown
+
+
+def _names(kind: type[Any]) -> list[str]:
+    return [field.name for field in fields(kind) if field.init]
+
+
+def _kind_name(kind: type[Any]) -> str:
+    """The short name of a class of this package; ``module:Class`` of a user's directions."""
+    if _KINDS.get(kind.__name__) is kind:
+        return kind.__name__
+    name = naming.name_of(kind)
+    if name is None or not issubclass(kind, Directions) or "kind" in _names(kind):
+        raise _Unknown
+    return name
+
+
+def _kind(name: str) -> type[Any] | None:
+    """The class of a name that :func:`_kind_name` gave."""
+    if ":" not in name:
+        return _KINDS.get(name)
+    found = naming.find(name)
+    if isinstance(found, type) and issubclass(found, Directions) and is_dataclass(found):
+        return found
+    return None
+
+
+def _field(description: Any) -> Any:
+    """The value of a field: a choice, a plain value, or a tuple of them."""
+    if isinstance(description, list):
+        return tuple(map(_field, cast(list[Any], description)))
+    return rebuild(description)
 
 
 def _value(description: Any) -> Any:

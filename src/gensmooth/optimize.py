@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from gensmooth import optimizers
 from gensmooth.batch import Batch
-from gensmooth.describe import describe, is_given, number, plain, rebuild, whole
+from gensmooth.describe import agree, describe, is_given, number, plain, rebuild, whole
 from gensmooth.directions import Directions
 from gensmooth.estimators import Estimator, ForwardDifference, Plan, Samples
 from gensmooth.evaluators import (
@@ -27,6 +27,7 @@ from gensmooth.evaluators import (
     as_evaluator,
 )
 from gensmooth.methods import choose_directions
+from gensmooth.naming import find_function, name_of
 from gensmooth.observe import Observers, Seen, Start, Tracker
 from gensmooth.optimizers import Optimizer
 from gensmooth.parameters import Bounds, as_bounds, as_parameters
@@ -45,8 +46,6 @@ from gensmooth.runs import (
     RunFolder,
     array_from_json,
     array_to_json,
-    find_function,
-    name_of,
     reached,
     run,
     seed_in,
@@ -816,7 +815,7 @@ def _say_what_changes(program: Minimization, fun: Callable[..., Any], workers: A
 def _choice(name: str, kind: type, description: Any, given: Any) -> Any:
     """A choice that was written down, or that must be passed again."""
     if given is not None:
-        if describe(given) != description:
+        if not agree(describe(given), description):
             raise ValueError(
                 f"`{name}` of this run is {str(description)[:200]} and cannot become "
                 f"{str(describe(given))[:200]}: start a new run from its x instead"

@@ -100,7 +100,7 @@ def minimize(
         gensmooth minimize model:loss --x0 zeros:10 --budget 20000
     """
     import gensmooth as gs
-    from gensmooth.runs import find_function
+    from gensmooth.naming import find_function
 
     check_out(out)
     if optimizer != "adam" and learning_rate is None:

@@ -60,7 +60,8 @@ def resume(
     so look there first if the folder is not yours.
     """
     import gensmooth as gs
-    from gensmooth.runs import find_function, kind_of
+    from gensmooth.naming import find_function
+    from gensmooth.runs import kind_of
 
     check_out(out)
     on_ray = ray is not None

@@ -137,7 +137,7 @@ class Trainer:
         batch = self.search.ask(state.search)
         episodes = rollouts.train(state.search, batch, self.scaling(state))
         rewards = episodes.returns - episodes.bonuses
-        self._check(batch, rewards)
+        self._check(batch, rewards, episodes.failure)
         deviation = reward_deviation(rewards)
         search, info = self._tell(state.search, batch, rewards / deviation)
         _, value = self.search.estimator.differences(
@@ -163,7 +163,7 @@ class Trainer:
                 "what it said.",
                 step=state.search.step,
                 index=bad,
-            )
+            ) from found.failure
         test = summary(found, state.search.step, state.search.evaluations, state.env_steps)
         if test.mean_return > state.best.mean_return:
             here = Best(test.mean_return, test.step, state.search.x, state.statistics)
@@ -186,7 +186,7 @@ class Trainer:
                 kind="non-finite",
             ) from None
 
-    def _check(self, batch: Batch, rewards: Array) -> None:
+    def _check(self, batch: Batch, rewards: Array, failure: BaseException | None) -> None:
         """Under ``on_failure="raise"``, an episode that broke down ends the training."""
         if self.search.on_failure != "raise" or np.isfinite(rewards).all():
             return
@@ -198,7 +198,7 @@ class Trainer:
             "on_failure='drop' leaves such directions out.",
             step=batch.step,
             index=int(bad[0]),
-        )
+        ) from failure
 
 
 def reward_deviation(rewards: Array) -> float:

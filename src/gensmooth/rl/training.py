@@ -22,13 +22,12 @@ from gensmooth.observe import Observers, Seen, Start, Tracker
 from gensmooth.optimize import evaluator_again
 from gensmooth.optimizers import Optimizer
 from gensmooth.rl.defaults import NUM_DIRECTIONS, defaults
-from gensmooth.rl.distributed import distributed
 from gensmooth.rl.environments import catalogue
 from gensmooth.rl.environments.base import Info, Simulator
 from gensmooth.rl.normalize import Statistics
 from gensmooth.rl.policies import MLP, Linear, Policy, architecture
 from gensmooth.rl.policy_file import TrainedPolicy
-from gensmooth.rl.rollouts import Local, Rollouts
+from gensmooth.rl.rollouts import Local, Rollouts, distributed
 from gensmooth.rl.trainer import (
     Iteration,
     Test,
@@ -117,7 +116,7 @@ class TrainResult:
 
 
 def train(
-    environment: str | Simulator,
+    environment: Any,
     *,
     method: str | None = None,
     directions: Directions | None = None,
@@ -151,7 +150,9 @@ def train(
 
     Args:
         environment: Its name: one with a fast simulator (``"Hopper-v5"``, ``"Ant"``,
-            ``"ML1-Reach"``, …) or any id of Gymnasium; or a simulator.
+            ``"ML1-Reach"``, …) or any Gymnasium id, also ``"module:Name-v0"`` and
+            ``"Pendulum-v1(g=5.0)"``; or a Gymnasium environment; or a function that makes one; or
+            a simulator.
         method: The name of a method (default ``"bes"``), or
         directions: directions of your own choice.
         num_directions: L; an iteration runs 2L episodes.
@@ -195,7 +196,7 @@ def train(
         EvaluationError: When the environment breaks down; its ``result`` holds the training until
             then.
     """
-    simulator = catalogue.make(environment) if isinstance(environment, str) else environment
+    simulator = catalogue.make(environment)
     info = simulator.info
     if hidden is not None and policy != "mlp":
         raise ValueError(
@@ -219,13 +220,13 @@ def train(
         on_failure=on_failure,
         min_fraction=min_fraction,
     )
-    found = defaults(info.name, chosen, dim, num_directions)
-    rate = found.learning_rate if learning_rate is None else learning_rate
+    rate = learning_rate if optimizer is None else 0.0  # an optimiser has its own
+    found = defaults(info.name, chosen, dim, num_directions, spacing=spacing, learning_rate=rate)
     search = replace(
         search,
         directions=chosen.resolve(dim, num_directions),
-        spacing=found.spacing if spacing is None else spacing,
-        optimizer=optimizers.sgd(rate) if optimizer is None else optimizer,
+        spacing=found.spacing,
+        optimizer=optimizers.sgd(found.learning_rate) if optimizer is None else optimizer,
     )
     folder = None if out is None else Path(out)
     program = Training(
@@ -268,6 +269,7 @@ def resume(
     callback: Callback | None = None,
     progress: bool | None = None,
     trackers: Sequence[Tracker] = (),
+    trust: bool = False,
 ) -> TrainResult:
     """Go on with a training from its last checkpoint, to the same result as without the stop.
 
@@ -285,6 +287,8 @@ def resume(
         callback: As in :func:`train`.
         progress: As in :func:`train`.
         trackers: As in :func:`train`.
+        trust: Whether a module may be imported because the folder names it, as the environment
+            ``"module:Name"`` does. One that you import yourself needs no trust.
 
     Raises:
         CheckpointError: When the folder holds no training, or one that cannot go on.
@@ -293,6 +297,7 @@ def resume(
         program = held.read(Training.kind, lambda found, _: Training.from_json(found))
         trainer, before = program.trainer, program.execution
         info = trainer.info
+        catalogue.check_trusted(info.name, trust=trust)
         simulator = catalogue.make(info.name, fast=info.fast)
         if simulator.info != info:
             raise CheckpointError(

@@ -11,8 +11,6 @@ from gensmooth.runs.config import (
     Execution,
     array_from_json,
     array_to_json,
-    find_function,
-    name_of,
     parse_every,
 )
 from gensmooth.runs.container import CheckpointError
@@ -40,9 +38,7 @@ __all__ = [
     "array_from_json",
     "array_to_json",
     "container",
-    "find_function",
     "kind_of",
-    "name_of",
     "parse_every",
     "reached",
     "run",

@@ -7,18 +7,15 @@ than 10,000 numbers are kept in the file ``arrays`` beside it, and the JSON has 
 import hashlib
 import json
 import re
-import sys
 import time
-from collections.abc import Callable, Mapping
-from importlib import import_module
+from collections.abc import Mapping
 from operator import index
-from pathlib import Path
 from typing import Any, NamedTuple, SupportsIndex, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gensmooth.describe import describe, number, plain, whole
+from gensmooth.describe import agree, describe, number, plain, whole
 
 Array = NDArray[Any]
 
@@ -176,7 +173,7 @@ def differences(
             label = template
         then = cast(dict[str, Any], old) if isinstance(old, dict) else {}
         for key, value in cast(dict[str, Any], new).items():
-            if value != then.get(key):
+            if not agree(value, then.get(key)):
                 told = f" (there {then.get(key)}, here {value})"
                 words.append(label.format(key) + (told if len(told) < 140 else ""))
     return words
@@ -217,50 +214,3 @@ def array_from_json(found: Mapping[str, Any], large: Mapping[str, Array]) -> Arr
     if array.shape != shape or array.dtype.name != dtype:
         raise ValueError("an array is not what its description says")
     return array
-
-
-# --- functions by name ---------------------------------------------------------------------------
-
-
-def name_of(fun: Callable[..., Any]) -> str | None:
-    """``module:function`` when another process can find the function by it, else ``None``.
-
-    >>> import math
-    >>> name_of(math.dist), name_of(lambda x: x)
-    ('math:dist', None)
-    """
-    module, function = getattr(fun, "__module__", None), getattr(fun, "__qualname__", None)
-    if not isinstance(module, str) or not isinstance(function, str):
-        return None
-    if module in ("__main__", "__mp_main__"):  # a script, here or in a process that it has spawned
-        return None
-    found: Any = sys.modules.get(module)
-    for part in function.split("."):
-        found = getattr(found, part, None)
-    return f"{module}:{function}" if found is fun else None
-
-
-def find_function(name: str) -> Callable[..., Any]:
-    """The function called ``module:function``, looked for in the working folder too."""
-    module_name, colon, function_name = name.partition(":")
-    if not colon or not module_name or not function_name:
-        raise ValueError(
-            f"The objective must be module:function, such as model:loss, not {name!r}."
-        )
-    if "" not in sys.path and str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
-    try:
-        found: Any = import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name != module_name.split(".")[0]:
-            raise
-        raise ValueError(
-            f"There is no module {module_name!r} in {Path.cwd()} or on the Python path."
-        ) from None
-    for part in function_name.split("."):
-        if not hasattr(found, part):
-            raise ValueError(f"Module {module_name!r} has no {function_name!r}.")
-        found = getattr(found, part)
-    if not callable(found):
-        raise ValueError(f"{name} is not a function, but {type(found).__name__}.")
-    return found

@@ -15,7 +15,7 @@ flip. On functions that are linear in θ for each ξ they are exact at every spa
 
 from typing import Literal, NamedTuple
 
-from gensmooth.theory import _checks
+from gensmooth import checks
 from gensmooth.theory.moments import Moments
 
 SampleMode = Literal["paired", "shared", "independent"]
@@ -60,7 +60,7 @@ class MseTerms(NamedTuple):
         At an unchanged spacing this also moves the points closer, so value noise, divided by the
         squared distance, falls only linearly in v.
         """
-        v = _checks.nonnegative("factor", factor)
+        v = checks.nonnegative("factor", factor)
         return MseTerms(
             gradient_norm2=self.gradient_norm2,
             signal=v * self.signal,
@@ -73,7 +73,7 @@ class MseTerms(NamedTuple):
 
     def scaled_estimate(self, factor: float) -> "MseTerms":
         """The terms after multiplying the estimate by `factor`: every noise falls squared."""
-        w = _checks.nonnegative("factor", factor)
+        w = checks.nonnegative("factor", factor)
         return MseTerms(self.gradient_norm2, w * self.signal, *(w**2 * term for term in self[2:]))
 
 
@@ -138,21 +138,21 @@ def mse_terms(
         >>> round(terms.direction_error, 6), round(terms.gradient_noise, 6)
         (5.05, 2.04)
     """
-    G = _checks.nonnegative("gradient_norm2", gradient_norm2)
-    V = _checks.nonnegative("noise_trace", noise_trace)
-    N = _checks.count("num_samples", num_samples)
-    _checks.one_of("samples", samples, ("paired", "shared", "independent"))
-    _checks.one_of("estimator", estimator, ("forward", "antithetic", "one-point"))
-    delta_f = _checks.finite("laplacian", laplacian)
+    G = checks.nonnegative("gradient_norm2", gradient_norm2)
+    V = checks.nonnegative("noise_trace", noise_trace)
+    N = checks.count("num_samples", num_samples)
+    checks.one_of("samples", samples, ("paired", "shared", "independent"))
+    checks.one_of("estimator", estimator, ("forward", "antithetic", "one-point"))
+    delta_f = checks.finite("laplacian", laplacian)
     # T = ½ Δ Var f, the growth of the value's variance around θ
-    covariance = _checks.finite("value_laplacian_covariance", value_laplacian_covariance)
+    covariance = checks.finite("value_laplacian_covariance", value_laplacian_covariance)
     T = V + covariance
     a, b, s, d, L = moments
 
     gradient_noise = curvature = value_noise = offset = 0.0
     if estimator == "one-point":
         c, variance = _values(spacing, value_variance, "the one-point estimator")
-        phi = _checks.finite("value", _checks.given("value", value, _NEEDS_VALUE))
+        phi = checks.finite("value", checks.given("value", value, _NEEDS_VALUE))
         offset = phi**2 * moments.average_norm2 / c**2
         curvature = phi * delta_f * s / L
         gradient_noise = ((b if samples == "shared" else s / L) * V + s / L * covariance) / N
@@ -219,6 +219,6 @@ _NEEDS_VALUE = "the one-point estimator multiplies F(θ) − baseline by every d
 def _values(spacing: float | None, value_variance: float | None, who: str) -> tuple[float, float]:
     """Spacing and value variance, which `who` needs because the values do not cancel."""
     why = f"with {who} the noise of the values is divided by the spacing"
-    c = _checks.positive("spacing", _checks.given("spacing", spacing, why))
-    variance = _checks.given("value_variance", value_variance, why)
-    return c, _checks.nonnegative("value_variance", variance)
+    c = checks.positive("spacing", checks.given("spacing", spacing, why))
+    variance = checks.given("value_variance", value_variance, why)
+    return c, checks.nonnegative("value_variance", variance)

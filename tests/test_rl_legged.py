@@ -8,6 +8,8 @@ compared with what the policy says at the same observation.
 import os
 import pickle
 import re
+import subprocess
+import sys
 import threading
 import time
 from dataclasses import replace
@@ -23,16 +25,18 @@ for package in ("gymnasium", "mujoco"):
 from gymnasium.utils import seeding  # noqa: E402
 from numba.extending import register_jitable  # noqa: E402
 
-from gensmooth.rl.environments import base, catalogue, engine, library  # noqa: E402
-from gensmooth.rl.environments import locomotion as loco  # noqa: E402
-from gensmooth.rl.environments import locomotion_planar as planar  # noqa: E402
+from gensmooth.rl.environments import base, catalogue, compiled, physics  # noqa: E402
+from gensmooth.rl.environments.catalogue import make  # noqa: E402
 from gensmooth.rl.environments.gymnasium import make_environment  # noqa: E402
+from gensmooth.rl.environments.robots import legged  # noqa: E402
+from gensmooth.rl.environments.robots.hopper import hopper  # noqa: E402
 from gensmooth.rl.normalize import Scaling, Statistics, identity, statistics  # noqa: E402
 from gensmooth.rl.policies import MLP, Linear, Policy  # noqa: E402
 from gensmooth.streams import Purpose, generator  # noqa: E402
 
-NAMES = list(loco.ROBOTS)
-FALLING = [name for name in NAMES if loco.ROBOTS[name].bonus]
+catalogue.names()  # every robot's file has been imported
+NAMES = list(legged.ROBOTS)
+FALLING = [name for name in NAMES if legged.ROBOTS[name].bonus]
 STEPS = 50
 
 
@@ -88,7 +92,7 @@ def compare_with_gymnasium(simulator, name, *, seeds=20, steps=STEPS):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_steps_equal_gymnasiums(name):
-    found = compare_with_gymnasium(loco.make(name), name)
+    found = compare_with_gymnasium(make(name), name)
     assert found.observation == 0  # the same physics, in every bit
     assert found.reward <= 1e-12  # the order of a sum may be another
     assert (found.ends > 0) == (name in FALLING)  # falls are among what was compared
@@ -96,7 +100,7 @@ def test_steps_equal_gymnasiums(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_starts_equal_gymnasiums_reset_with_the_same_generator(name):
-    simulator, environment = loco.make(name), make_environment(catalogue.reference(name))
+    simulator, environment = make(name), make_environment(catalogue.reference(name))
     for seed, start in enumerate(starts_of(simulator, 5)):
         environment.unwrapped.np_random = generator(seed, Purpose.SAMPLE)
         environment.reset()
@@ -108,7 +112,7 @@ def test_starts_equal_gymnasiums_reset_with_the_same_generator(name):
 
 @pytest.mark.parametrize("name", ["Hopper-v4", "Hopper-v5", "Walker2d-v5", "Ant", "Ant-v5"])
 def test_whole_episodes_equal_the_slow_path(name):
-    fast, slow = catalogue.make(name), catalogue.make(name, fast=False)
+    fast, slow = make(name), make(name, fast=False)
     assert (fast.info.fast, slow.info.fast) == (True, False)
     assert replace(slow.info, name=name, fast=True) == fast.info
     policy, parameters = policies_of(fast, 8)
@@ -128,7 +132,7 @@ def test_whole_episodes_equal_the_slow_path(name):
 
 @pytest.mark.parametrize("name", FALLING)
 def test_the_survival_bonus_counts_the_step_of_the_fall_in_v4_alone(name):
-    simulator = loco.make(name)
+    simulator = make(name)
     policy, parameters = policies_of(simulator, 10)
     scaling = identity(simulator.info.observation_size)
     episodes = simulator.rollout(policy, parameters, scaling, starts_of(simulator, 10))
@@ -139,7 +143,7 @@ def test_the_survival_bonus_counts_the_step_of_the_fall_in_v4_alone(name):
 
 
 def test_without_survival_there_is_no_bonus_and_no_early_end():
-    simulator = loco.make("HalfCheetahRandVel")
+    simulator = make("HalfCheetahRandVel")
     policy, parameters = policies_of(simulator, 3)
     episodes = simulator.rollout(policy, parameters, identity(17), starts_of(simulator, 3))
     assert (episodes.bonuses == 0).all()
@@ -150,9 +154,9 @@ def test_without_survival_there_is_no_bonus_and_no_early_end():
 
 
 @register_jitable
-def hopper_with_a_wide_angle(world, action):
-    reward, bonus, ended, success = planar.hopper(world, action)
-    return reward, bonus, ended and abs(world.qpos[2]) > 0.22, success
+def hopper_with_a_wide_angle(state, action):
+    reward, bonus, ended, success = hopper(state, action)
+    return reward, bonus, ended and abs(state.qpos[2]) > 0.22, success
 
 
 @pytest.mark.parametrize(
@@ -160,13 +164,13 @@ def hopper_with_a_wide_angle(world, action):
     [
         {"frames": 5},
         {"falling": 0.0},
-        {"observe": planar.observe},
+        {"observe": legged.observe},
         {"step": hopper_with_a_wide_angle},
     ],
     ids=["frame skip", "bonus of the fall", "velocities not clipped", "healthy angle"],
 )
 def test_a_wrong_detail_is_seen(wrong):
-    twin = loco.simulator("Hopper-v4", replace(loco.ROBOTS["Hopper-v4"], **wrong))
+    twin = replace(legged.ROBOTS["Hopper-v4"], **wrong).simulator("Hopper-v4")
     try:
         found = compare_with_gymnasium(twin, "Hopper-v4", seeds=40)
     except AssertionError:
@@ -179,7 +183,7 @@ def test_a_wrong_detail_is_seen(wrong):
 
 @pytest.mark.parametrize("name", ["Hopper-v4", "HalfCheetahRandVel", "Ant"])
 def test_any_number_of_threads_gives_the_same_bits(name):
-    simulator = loco.make(name)
+    simulator = make(name)
     policy, parameters = policies_of(simulator, 23, scale=0.1)
     starts = starts_of(simulator, 23)
     first, *others = (
@@ -194,7 +198,7 @@ def test_any_number_of_threads_gives_the_same_bits(name):
 
 
 def test_the_order_of_the_batch_and_what_ran_before_do_not_matter():
-    simulator = loco.make("Walker2d-v4")
+    simulator = make("Walker2d-v4")
     policy, parameters = policies_of(simulator, 12)
     starts, scaling = starts_of(simulator, 12), scaling_of(simulator)
     every = simulator.rollout(policy, parameters, scaling, starts, observe=True)
@@ -203,14 +207,14 @@ def test_the_order_of_the_batch_and_what_ran_before_do_not_matter():
     for a, b in zip((*every[:3], *every.moments), (*mixed[:3], *mixed.moments), strict=True):
         np.testing.assert_array_equal(a[order], b)
     for i in range(12):
-        alone = loco.make("Walker2d-v4").rollout(
+        alone = make("Walker2d-v4").rollout(
             policy, parameters[i : i + 1], scaling, starts[i : i + 1]
         )
         assert alone.returns[0] == every.returns[i]
 
 
 def test_moments_are_those_of_the_observations_acted_upon():
-    simulator = loco.make("Ant")
+    simulator = make("Ant")
     policy, parameters = policies_of(simulator, 6)
     trace = simulator.trace(policy, parameters, identity(111), starts_of(simulator, 6), steps=40)
     together: Statistics = statistics(111).merged(trace.episodes.moments)
@@ -226,7 +230,7 @@ def test_moments_are_those_of_the_observations_acted_upon():
 
 @pytest.mark.parametrize("policy", [MLP((32,)), MLP((7, 40, 5)), MLP((4,), biases=False)], ids=str)
 def test_policies_with_hidden_layers_act_as_in_numpy(policy):
-    simulator = loco.make("Hopper-v4")
+    simulator = make("Hopper-v4")
     policy, parameters = policies_of(simulator, 4, architecture=policy)
     scaling = scaling_of(simulator)
     trace = simulator.trace(policy, parameters, scaling, starts_of(simulator, 4), steps=20)
@@ -242,7 +246,7 @@ def test_a_simulation_that_breaks_down_is_nan_and_leaves_no_trace(name, tmp_path
     before = os.getcwd()
     os.chdir(tmp_path)
     try:
-        simulator = loco.make(name)
+        simulator = make(name)
         policy, parameters = policies_of(simulator, 6)
         starts = starts_of(simulator, 6)
         starts[2, 4] = 1e12  # MuJoCo warns and begins again from its own start
@@ -265,7 +269,7 @@ def test_a_simulation_that_breaks_down_is_nan_and_leaves_no_trace(name, tmp_path
 
 
 def test_an_interrupt_ends_a_rollout_soon(monkeypatch):
-    simulator = loco.make("HalfCheetah-v4")
+    simulator = make("HalfCheetah-v4")
     policy, parameters = policies_of(simulator, 2000)
     starts = starts_of(simulator, 2000)
     join, calls = threading.Thread.join, []
@@ -277,7 +281,7 @@ def test_an_interrupt_ends_a_rollout_soon(monkeypatch):
         join(thread, timeout)
 
     simulator.rollout(policy, parameters[:1], identity(17), starts[:1])  # compiled now
-    monkeypatch.setattr(engine.threading.Thread, "join", interrupted)
+    monkeypatch.setattr(compiled.threading.Thread, "join", interrupted)
     begin = time.perf_counter()
     with pytest.raises(KeyboardInterrupt):
         simulator.rollout(policy, parameters, identity(17), starts, threads=2)
@@ -286,13 +290,13 @@ def test_an_interrupt_ends_a_rollout_soon(monkeypatch):
 
 
 def test_simulators_travel_to_other_processes():
-    simulator = pickle.loads(pickle.dumps(loco.make("HalfCheetahRandVel")))
-    assert simulator.info == loco.make("HalfCheetahRandVel").info
+    simulator = pickle.loads(pickle.dumps(make("HalfCheetahRandVel")))
+    assert simulator.info == make("HalfCheetahRandVel").info
     policy, parameters = policies_of(simulator, 2)
     starts = starts_of(simulator, 2)
     assert (
         simulator.rollout(policy, parameters, identity(17), starts).returns
-        == loco.make("HalfCheetahRandVel").rollout(policy, parameters, identity(17), starts).returns
+        == make("HalfCheetahRandVel").rollout(policy, parameters, identity(17), starts).returns
     ).all()
 
 
@@ -309,30 +313,78 @@ def test_the_papers_names_mean_the_papers_layouts():
         "Ant-v5": (105, 8, 1000),
     }
     for name, expected in sizes.items():
-        info = catalogue.make(name).info
+        info = make(name).info
         assert (info.observation_size, info.action_size, info.horizon) == expected
-    assert catalogue.make("Hopper").info == catalogue.make("Hopper-v4").info
+    assert make("Hopper").info == make("Hopper-v4").info
+
+
+def test_a_name_without_a_version_says_which_one_it_means(caplog):
+    caplog.set_level("INFO", logger="gensmooth")
+    make("Hopper-v4")
+    assert caplog.text == ""
+    make("Hopper")
+    assert "Hopper means Hopper-v4" in caplog.text
 
 
 def test_an_unknown_name_names_near_ones():
     with pytest.raises(base.UnknownEnvironmentError, match="Hopper"):
-        catalogue.make("Hoper")
+        make("Hoper")
     with pytest.raises(base.UnknownEnvironmentError, match="CartPole-v1"):
-        catalogue.make("CartPol-v1")
+        make("CartPol-v1")
     with pytest.raises(base.UnknownEnvironmentError, match="'Walker2d' has its observations"):
-        catalogue.make("Walker2d-v2")
+        make("Walker2d-v2")
 
 
 def test_the_documentation_runs_and_names_every_environment():
     text = (Path(__file__).parent.parent / "docs" / "environments.md").read_text()
-    for block in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
-        exec(compile(block, "environments.md", "exec"), {})
+    blocks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    assert len(blocks) == 2
+    for block in blocks:
+        if not block.startswith("# my_robots.py"):  # that one has a test of its own
+            exec(compile(block, "environments.md", "exec"), {})
     for name in catalogue.names():
         assert f"`{name}`" in text or name.startswith("ML1-")
 
 
+USE = """
+import pickle
+import numpy as np
+import gensmooth as gs
+slow, fast = gs.rl.make("my_robots:SlowHopper"), gs.rl.make("Hopper-v4")
+assert slow.info.fast
+again = pickle.loads(pickle.dumps(slow))
+x, scaling = np.zeros((3, 33)), gs.rl.Scaling(np.zeros(11), np.ones(11))
+starts = slow.starts([np.random.default_rng(i) for i in range(3)])
+policy = gs.rl.Policy((11, 3))
+found, same, other = (s.rollout(policy, x, scaling, starts) for s in (slow, again, fast))
+assert (found.returns == same.returns).all()
+assert (found.lengths < other.lengths).all()  # twice the time per step: it falls in half as many
+print("well")
+"""
+
+
+def test_a_robot_in_a_module_of_ones_own_is_one_file(tmp_path):
+    """The page's own example, in a folder where nothing else is."""
+    text = (Path(__file__).parent.parent / "docs" / "environments.md").read_text()
+    (block,) = re.findall(r"```python\n(# my_robots\.py.*?)```", text, flags=re.DOTALL)
+    (tmp_path / "my_robots.py").write_text(block)
+    (tmp_path / "use.py").write_text(USE)
+    done = subprocess.run(
+        [sys.executable, "use.py"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "well\n", done.stderr
+
+
+def test_every_file_of_the_folder_registers_itself():
+    folder = Path(legged.__file__).parent
+    assert {"hopper.py", "walker2d.py", "half_cheetah.py", "ant.py"} <= set(os.listdir(folder))
+    source = "".join(path.read_text() for path in Path(base.__file__).parent.glob("*.py"))
+    for name in catalogue.names():  # no other file has a robot's name in a table
+        assert f'"{name}"' not in source.replace('``"Hopper-v4"``', "")
+
+
 def test_arguments_that_do_not_fit_are_refused():
-    simulator = loco.make("Hopper-v4")
+    simulator = make("Hopper-v4")
     policy, parameters = policies_of(simulator, 3)
     starts, scaling = starts_of(simulator, 3), identity(11)
     with pytest.raises(ValueError, match="11 observations and 3"):
@@ -348,10 +400,10 @@ def test_arguments_that_do_not_fit_are_refused():
 
 
 def test_a_mujoco_that_cannot_be_called_is_named(monkeypatch):
-    library.load.cache_clear()
+    physics.load_mujoco.cache_clear()
     monkeypatch.delattr("mujoco.MjData")
     try:
         with pytest.raises(ImportError, match=r"MuJoCo \d.*pip install 'gensmooth\[rl\]'"):
-            loco.make("Hopper-v4")
+            make("Hopper-v4")
     finally:
-        library.load.cache_clear()
+        physics.load_mujoco.cache_clear()

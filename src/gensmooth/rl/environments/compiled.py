@@ -10,12 +10,16 @@ from typing import Any, NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
-from gensmooth.rl.environments import library
-from gensmooth.rl.environments.acting import actor
 from gensmooth.rl.environments.base import Episodes, Info, Request, check, thread_count
-from gensmooth.rl.environments.native import Physics
-from gensmooth.rl.environments.trajectories import Recording, Results, compiled
-from gensmooth.rl.normalize import Moments, Scaling
+from gensmooth.rl.environments.physics import Physics, load_mujoco, physics, quiet
+from gensmooth.rl.environments.trajectory import (
+    Function,
+    Recording,
+    TrajectoryResults,
+    compile_loop,
+    compiled_policy,
+)
+from gensmooth.rl.normalize import EpisodeMoments, Scaling
 from gensmooth.rl.policies import Policy
 
 Array = NDArray[np.float64]
@@ -23,34 +27,34 @@ Array = NDArray[np.float64]
 
 @final
 @dataclass(frozen=True)
-class Task:
-    """What makes an environment on MuJoCo; see :mod:`gensmooth.rl.environments.trajectories`.
+class CompiledEnvironment:
+    """What defines an environment on MuJoCo; see :mod:`gensmooth.rl.environments.trajectory`.
 
     Attributes:
         info: What is known of it.
         model: Makes its ``MjModel``.
-        world: ``world(model, data, physics)``: the NamedTuple that the functions get. It holds
-            views of the arrays of ``data``, and is made once for each thread.
-        start: ``start(model, rng)``: a row that says where an episode starts.
-        begin: ``begin(world, start)``, compiled.
-        observe: ``observe(world, out)``, compiled.
-        step: ``step(world, action)``, compiled.
+        state: ``state(model, data, physics)``: the NamedTuple that the three functions are given.
+            It holds views of the arrays of ``data``, and is made once for each thread.
+        start: ``start(model, rng)``: draws a row that says where an episode starts.
+        begin: ``begin(state, start)``, compiled.
+        observe: ``observe(state, out)``, compiled.
+        step: ``step(state, action)``, compiled.
     """
 
     info: Info
     model: Callable[[], Any]
-    world: Callable[[Any, Any, Physics], Any]
+    state: Callable[[Any, Any, Physics], Any]
     start: Callable[[Any, np.random.Generator], Array]
-    begin: Callable[..., Any]
-    observe: Callable[..., Any]
-    step: Callable[..., Any]
+    begin: Function
+    observe: Function
+    step: Function
 
 
 class Trace(NamedTuple):
-    """The first steps of a batch of episodes, as they were; what lies beyond ``lengths`` is NaN.
+    """The first steps of a batch of episodes, all written down; NaN beyond an episode's length.
 
     Attributes:
-        observations: Shape (B, T + 1, n), with the one after the last step.
+        observations: Shape (B, T + 1, n), including the one after the last step.
         actions: Shape (B, T, m).
         rewards: Shape (B, T).
         ended: Whether the episode ended in a step, shape (B, T).
@@ -64,34 +68,38 @@ class Trace(NamedTuple):
     episodes: Episodes
 
 
-class _Slot(NamedTuple):
-    """One simulation: its MjData, and the world that looks into it."""
+class _Simulation(NamedTuple):
+    """An MjData, and the state whose arrays are views of it."""
 
     data: Any
-    world: Any
+    state: Any
 
 
 @final
-class Compiled:
-    """Runs trajectories of a task outside the interpreter's lock, threaded over trajectories.
+class CompiledSimulator:
+    """Runs trajectories outside the interpreter's lock, threaded over trajectories.
 
-    Each thread has an ``MjData`` of its own and takes the next trajectory that nobody has taken;
-    each trajectory begins with ``mj_resetData``. So results are bit-identical for any number of
+    Each thread has its own ``MjData`` and takes the next trajectory that no other has taken; each
+    trajectory begins with ``mj_resetData``. So results are bit-identical for any number of
     threads.
 
     Args:
-        task: The environment.
-        remake: What a process that gets this simulator calls to make it anew: a module-level
-            function and its arguments.
+        environment: The environment.
+        remake: How another process makes this simulator again: a module-level function and its
+            arguments.
     """
 
-    def __init__(self, task: Task, remake: tuple[Callable[..., Any], tuple[Any, ...]]) -> None:
-        self._task = task
+    def __init__(
+        self,
+        environment: CompiledEnvironment,
+        remake: tuple[Callable[..., Any], tuple[Any, ...]],
+    ) -> None:
+        self._environment = environment
         self._remake = remake
-        self._model = task.model()
-        self._slots: list[_Slot] = []  # those that no rollout is using now
-        self._start_size = len(task.start(self._model, np.random.default_rng(0)))
-        self._run = compiled(task.begin, task.observe, task.step)
+        self._model = environment.model()
+        self._idle: list[_Simulation] = []  # those that no rollout is using now
+        self._start_size = len(environment.start(self._model, np.random.default_rng(0)))
+        self._run = compile_loop(environment.begin, environment.observe, environment.step)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return self._remake
@@ -99,18 +107,18 @@ class Compiled:
     @property
     def info(self) -> Info:
         """What is known of the environment."""
-        return self._task.info
+        return self._environment.info
 
     @property
     def model(self) -> Any:
-        """The ``MjModel``; read, do not change."""
+        """The ``MjModel``; do not change it."""
         return self._model
 
     def starts(self, rngs: Sequence[np.random.Generator]) -> Array:
         """Draw a start from each generator, shape (B, S)."""
         starts = np.empty((len(rngs), self._start_size))
         for row, rng in zip(starts, rngs, strict=True):
-            row[:] = self._task.start(self._model, rng)
+            row[:] = self._environment.start(self._model, rng)
         return starts
 
     def rollout(
@@ -126,7 +134,7 @@ class Compiled:
         """Run one episode from each start; see :class:`~.base.Simulator`."""
         request = check(self.info, self._start_size, policy, parameters, scaling, starts)
         recording = self._recording(0, 0)
-        return self._roll(policy, request, self.info.horizon, recording, observe, threads)
+        return self._run_all(policy, request, self.info.horizon, recording, observe, threads)
 
     def trace(
         self,
@@ -141,8 +149,17 @@ class Compiled:
         """Run the first ``steps`` steps of each episode and write them all down."""
         request = check(self.info, self._start_size, policy, parameters, scaling, starts)
         recording = self._recording(len(starts), steps)
-        episodes = self._roll(policy, request, steps, recording, True, threads)
+        episodes = self._run_all(policy, request, steps, recording, True, threads)
         return Trace(*recording, episodes)
+
+    def simulation(self) -> Any:
+        """A simulation that no rollout is using: its ``data`` and its ``state``."""
+        try:
+            return self._idle.pop()
+        except IndexError:
+            data = load_mujoco().MjData(self._model)
+            state = self._environment.state(self._model, data, physics(self._model, data))
+            return _Simulation(data, state)
 
     def _recording(self, episodes: int, steps: int) -> Recording:
         n, m = self.info.observation_size, self.info.action_size
@@ -153,7 +170,7 @@ class Compiled:
             np.zeros((episodes, steps), np.bool_),
         )
 
-    def _roll(
+    def _run_all(
         self,
         policy: Policy,
         request: Request,
@@ -164,17 +181,16 @@ class Compiled:
     ) -> Episodes:
         number, n = len(request.parameters), self.info.observation_size
         rows = number if observe else 0
-        results = Results(
+        results = TrajectoryResults(
             *(np.empty(number), np.empty(number), np.empty(number, np.int64), np.empty(number)),
             *(np.zeros(rows, np.int64), np.empty((rows, n)), np.empty((rows, n))),
         )
         queue = np.zeros(1, np.int64)
 
-        def work(slot: _Slot) -> None:
-            hand = actor(policy, request.scaling)
+        def work(simulation: _Simulation) -> None:
             self._run(
-                slot.world,
-                hand,
+                simulation.state,
+                compiled_policy(policy, request.scaling),
                 request.parameters,
                 request.starts,
                 horizon,
@@ -183,22 +199,22 @@ class Compiled:
                 recording,
             )
 
-        self._announce()
-        slots = [self._slot() for _ in range(thread_count(threads, number))]
+        self._announce_compilation()
+        simulations = [self.simulation() for _ in range(thread_count(threads, number))]
         try:
-            with library.quiet():
-                _together([lambda slot=slot: work(slot) for slot in slots], queue, number)
+            with quiet():
+                _run_threads([lambda s=s: work(s) for s in simulations], queue, number)
         finally:
-            self._slots.extend(slots)
+            self._idle.extend(simulations)
         return Episodes(
             results.returns,
             results.bonuses,
             results.lengths,
-            Moments(results.counts, results.means, results.m2) if observe else None,
+            EpisodeMoments(results.counts, results.means, results.m2) if observe else None,
             results.successes if self.info.goal else None,
         )
 
-    def _announce(self) -> None:
+    def _announce_compilation(self) -> None:
         """On a terminal, say so if the next seconds go into compiling."""
         if self._run.signatures or not sys.stderr.isatty():
             return
@@ -209,20 +225,12 @@ class Compiled:
                 file=sys.stderr,
             )
 
-    def _slot(self) -> _Slot:
-        try:
-            return self._slots.pop()
-        except IndexError:
-            data = library.load().MjData(self._model)
-            physics = library.physics(self._model, data)
-            return _Slot(data, self._task.world(self._model, data, physics))
 
+def _run_threads(calls: list[Callable[[], None]], queue: NDArray[np.int64], stop: int) -> None:
+    """Run calls at the same time, each in its own thread, and wait for them.
 
-def _together(calls: list[Callable[[], None]], queue: NDArray[np.int64], stop: int) -> None:
-    """Run calls at the same time, each in a thread of its own, and wait for them.
-
-    The caller's thread only waits, so that it can be interrupted; then the queue is declared
-    empty, and the threads end with the trajectory that they are at.
+    The caller's thread only waits, so that it can be interrupted. If it is, the queue is declared
+    empty, and each thread ends after the trajectory that it is running.
     """
     failures: list[BaseException] = []
 
