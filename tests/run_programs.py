@@ -31,16 +31,16 @@ class Counter(Program[tuple[int, float], dict[str, float], float]):
     def init(self):
         return 0, 0.0
 
-    def step(self, state, session):
+    def step(self, state, _):
         count, total = state
         time.sleep(self.pause)
         told("step")
         return (count + 1, total + np.sin(count)), {"total": total}
 
-    def stop(self, state, last):
+    def stop(self, state, _):
         return End("counted") if state[0] == self.until else None
 
-    def settings(self, large):
+    def settings(self, _):
         return {"until": self.until}
 
     def pack(self, state):
@@ -49,7 +49,7 @@ class Counter(Program[tuple[int, float], dict[str, float], float]):
     def unpack(self, meta, arrays):
         return meta["count"], float(arrays["total"])
 
-    def result(self, state, records, end):
+    def result(self, state, records, _):
         assert len(records) == state[0]
         return state[1]
 

@@ -15,7 +15,7 @@ import pytest
 
 import gensmooth as gs
 from gensmooth.observe import Lines, display, scalars
-from gensmooth.runs.observers import Meter
+from gensmooth.observe.observers import Meter
 from patience import wait_until
 
 OPTIONS = {"x0": np.ones(4), "budget": 300, "seed": 1}

@@ -115,22 +115,22 @@ class Signalled(Program[int, dict[str, int], int]):
     def init(self):
         return 0
 
-    def step(self, state, session):
+    def step(self, state, _):
         if state == 2:
             os.kill(os.getpid(), self.number)
             time.sleep(0.05)
         return state + 1, {}
 
-    def stop(self, state, last):
+    def stop(self, state, _):
         return End("done") if state == 5 else None
 
-    def pack(self, state):
+    def pack(self, _):
         return {}, {}
 
-    def unpack(self, meta, arrays):
+    def unpack(self, meta, _):
         return meta["step"]
 
-    def result(self, state, records, end):
+    def result(self, state, _, end):
         return state if end is None else -state
 
 
@@ -154,7 +154,7 @@ def test_handlers_are_given_back_and_another_thread_takes_none(tmp_path):
     seen = []
 
     class Looking(Signalled):
-        def step(self, state, session):
+        def step(self, state, _):
             handlers = (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM))
             seen.append(handlers == (signal.default_int_handler, signal.SIG_DFL))
             return state + 1, {}

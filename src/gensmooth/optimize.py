@@ -28,7 +28,7 @@ from gensmooth.evaluators import (
 )
 from gensmooth.methods import choose_directions
 from gensmooth.naming import find_function, name_of
-from gensmooth.observe import Tracker, display
+from gensmooth.observe import Observers, Seen, Start, Tracker
 from gensmooth.optimizers import Optimizer
 from gensmooth.parameters import Bounds, as_bounds, as_parameters
 from gensmooth.runs import (
@@ -39,14 +39,11 @@ from gensmooth.runs import (
     Every,
     Execution,
     Limits,
-    Observers,
     Program,
     Reason,
     Record,
     Run,
     RunFolder,
-    Seen,
-    Start,
     array_from_json,
     array_to_json,
     reached,
@@ -278,7 +275,7 @@ def minimize(
         evaluator=as_evaluator(workers, timeout=timeout, retries=retries),
         callback=callback,
     )
-    observers = Observers([*trackers, *display(progress)])
+    observers = Observers(trackers, progress=progress)
     return run(program, folder=folder, every=every, observers=observers)
 
 
@@ -353,7 +350,7 @@ def resume(
             evaluator=evaluator_again(workers, timeout, retries, before),
             callback=callback,
         )
-        observers = Observers([*trackers, *display(progress)])
+        observers = Observers(trackers, progress=progress)
         found = held.load(program)
         old = program.limits
         asked = Limits(

@@ -7,11 +7,16 @@ All of them are trackers: three methods, ``start``, ``step`` and ``end``. Pass s
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from gensmooth.observe.display import Lines, LiveTable, display
-from gensmooth.runs.observers import Observers, Progress, Start, Tracker, scalars
+from gensmooth.observe.observers import Observers, Progress, Seen, Start, Tracker, scalars
 
 if TYPE_CHECKING:
+    from gensmooth.observe.table import Lines, LiveTable, display
     from gensmooth.observe.trackers import MLflow, TensorBoard, WandB
+
+_HOME = {
+    **dict.fromkeys(("Lines", "LiveTable", "display"), "table"),
+    **dict.fromkeys(("MLflow", "TensorBoard", "WandB"), "trackers"),
+}
 
 __all__ = [
     "Lines",
@@ -19,6 +24,7 @@ __all__ = [
     "MLflow",
     "Observers",
     "Progress",
+    "Seen",
     "Start",
     "TensorBoard",
     "Tracker",
@@ -29,6 +35,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("MLflow", "TensorBoard", "WandB"):
-        return getattr(import_module("gensmooth.observe.trackers"), name)
+    if name in _HOME:
+        return getattr(import_module(f"gensmooth.observe.{_HOME[name]}"), name)
     raise AttributeError(f"module 'gensmooth.observe' has no attribute {name!r}")

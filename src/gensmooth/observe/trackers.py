@@ -7,7 +7,7 @@ from importlib import import_module
 from os import PathLike, fspath
 from typing import Any, final
 
-from gensmooth.runs.observers import Progress, Start, flat_settings, scalars
+from gensmooth.observe.observers import Progress, Start, flat_settings, scalars
 
 _FLUSH_SECONDS = 1.0
 _LONGEST = 500  # characters of a setting

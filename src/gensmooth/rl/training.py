@@ -18,7 +18,7 @@ from gensmooth.directions import Directions
 from gensmooth.estimators import Antithetic, Estimator, ForwardDifference, OnePoint
 from gensmooth.evaluators import Evaluator, as_evaluator
 from gensmooth.methods import choose_directions
-from gensmooth.observe import Tracker, display
+from gensmooth.observe import Observers, Seen, Start, Tracker
 from gensmooth.optimize import evaluator_again
 from gensmooth.optimizers import Optimizer
 from gensmooth.rl.defaults import NUM_DIRECTIONS, defaults
@@ -44,14 +44,11 @@ from gensmooth.runs import (
     Every,
     Execution,
     Limits,
-    Observers,
     Program,
     Reason,
     Record,
     Run,
     RunFolder,
-    Seen,
-    Start,
     run,
     seed_in,
     states,
@@ -255,7 +252,7 @@ def train(
         ),
         callback=callback,
     )
-    observers = Observers([*trackers, *display(progress)])
+    observers = Observers(trackers, progress=progress)
     return run(program, folder=folder, every=every, observers=observers, go_on=True)
 
 
@@ -321,7 +318,7 @@ def resume(
             ),
             callback=callback,
         )
-        observers = Observers([*trackers, *display(progress)])
+        observers = Observers(trackers, progress=progress)
         found, old = held.load(program), program.limits
         schedule = _schedule(
             old.iterations if iterations is None else iterations,

@@ -16,7 +16,6 @@ from gensmooth.runs.config import (
 from gensmooth.runs.container import CheckpointError
 from gensmooth.runs.folder import Found, RunFolder, Scratch, kind_of, seed_in
 from gensmooth.runs.loop import Run, run
-from gensmooth.runs.observers import Observers, Progress, Seen, Start, Tracker
 from gensmooth.runs.program import Program
 from gensmooth.runs.states import Record
 from gensmooth.runs.stopping import MESSAGES, SUCCESS, End, Limits, Reason, reached
@@ -30,17 +29,12 @@ __all__ = [
     "Execution",
     "Found",
     "Limits",
-    "Observers",
     "Program",
-    "Progress",
     "Reason",
     "Record",
     "Run",
     "RunFolder",
     "Scratch",
-    "Seen",
-    "Start",
-    "Tracker",
     "array_from_json",
     "array_to_json",
     "container",

@@ -16,9 +16,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Generic
 
+from gensmooth.observe.observers import Observers, Start
 from gensmooth.runs.config import Every, parse_every
 from gensmooth.runs.folder import Found, RunFolder, Scratch, config_of
-from gensmooth.runs.observers import Observers, Start
 from gensmooth.runs.program import Program, R, S, T
 from gensmooth.runs.stopping import End
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from numpy.typing import NDArray
 
-from gensmooth.runs.observers import Seen, Start
+from gensmooth.observe.observers import Seen, Start
 from gensmooth.runs.stopping import End
 
 S = TypeVar("S")  # the state

@@ -1,6 +1,7 @@
 """The one interface for whatever follows a run: tables, log lines, experiment trackers."""
 
 import logging
+import sys
 import time
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
@@ -90,9 +91,18 @@ class Tracker(Protocol):
 
 @final
 class Observers:
-    """All that follow a run. What they raise during it is logged once and does not stop it."""
+    """All that follow a run. What they raise during it is logged once and does not stop it.
 
-    def __init__(self, trackers: Sequence[Any] = ()) -> None:
+    Args:
+        trackers: Trackers.
+        progress: Whether a person sees it, too; see :func:`~gensmooth.observe.display`.
+    """
+
+    def __init__(self, trackers: Sequence[Any] = (), *, progress: bool | None = False) -> None:
+        if progress or (progress is None and sys.stderr.isatty()):
+            from gensmooth.observe.table import display
+
+            trackers = [*trackers, *display(progress)]
         for tracker in trackers:
             if not isinstance(tracker, Tracker):
                 raise TypeError(

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import IO, Any, final
 
-from gensmooth.runs.observers import Progress, Start, Tracker
+from gensmooth.observe.observers import Progress, Start, Tracker
 
 
 def display(progress: bool | None) -> list[Tracker]:
