@@ -90,18 +90,18 @@ class Ledger:
         Raises:
             EvaluationError: When the policy says so.
         """
-        words = f"{failure.what}, at {self._batch.describe(failure.index)}"
-        self.event(failure.kind, words, count)
+        self._faults[failure.kind] += count
         unit = failure.index // self.rows
         self._failed[unit] += 1
-        if failure.kind != "return":
-            if self._failed[unit] <= self._policy.retries:
-                return True
-            # A value that is not finite goes on to `tell`, which raises where values are used.
-            if self._policy.drop or failure.kind == "non-finite":
-                self.open -= 1
-                return False
-        raise failure.error(self._batch, self._failed[unit])
+        again = failure.kind != "return" and self._failed[unit] <= self._policy.retries
+        if again or (self._policy.drop and failure.kind != "return"):
+            what = f"{failure.what}, at {self._batch.describe(failure.index)}"
+            self._policy.tell(failure.kind, what)  # else it is raised, and need not be logged too
+        elif failure.kind != "non-finite":
+            raise failure.error(self._batch, self._failed[unit])
+        # A value that is not finite goes on to `tell`, which raises where values are used.
+        self.open -= not again
+        return again
 
     def event(self, kind: str, words: str, count: int = 1) -> None:
         """Count events, and log the first of their kind."""
