@@ -1,7 +1,10 @@
-"""The command's entry: sub-commands, and errors as one plain line."""
+"""The command's entry: sub-commands, and errors in plain words."""
 
+import re
 import sys
+import sysconfig
 import traceback
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -22,12 +25,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(minimize)
-app.command()(train)
-app.command()(evaluate)
-app.command()(render)
-app.command()(resume)
-app.command()(methods)
+for command in (minimize, train, evaluate, render, resume, methods):
+    command.add_to(app)
 app.command()(reproduce)
 
 
@@ -51,18 +50,71 @@ def version(
 
 
 def main() -> None:
-    """Run the command; what a user can mend is one line on stderr, not a traceback."""
+    """Run the command; an error is a line on stderr, after the place in the user's own code."""
     try:
         app()
-    except (ValueError, TypeError, RuntimeError, OSError, ImportError) as error:
-        cause = error.__cause__
-        if cause is not None and _is_the_users(error):  # their own function raised: show where
-            traceback.print_exception(cause)
-        typer.secho(f"Error: {error}", err=True, fg=typer.colors.RED)
+    except Exception as error:
+        where, what = explain(error)
+        if where:
+            typer.echo(where.rstrip(), err=True)
+        typer.secho(f"Error: {what}", err=True, fg=typer.colors.RED)
         sys.exit(1)
 
 
-def _is_the_users(error: BaseException) -> bool:
+# --- errors ------------------------------------------------------------------------------------
+
+_PLAIN = (ValueError, TypeError, RuntimeError, OSError, ImportError)  # what we raise, with words
+_IN_SHELL = (  # what our errors advise in Python, as a shell says it
+    (re.compile(r"workers=gs\.evaluators\.(\w+\([^()]*\))"), r'--workers "\1"'),
+    (re.compile(r"gs\.resume\(folder, fun\)"), "--objective module:function"),
+)
+
+
+def explain(error: Exception) -> tuple[str, str]:
+    """Where an error was raised, if in the user's own code, and what it says.
+
+    Args:
+        error: What ended the command.
+
+    Returns:
+        A traceback, or nothing; and a line.
+    """
     from gensmooth.evaluators import EvaluationError
 
-    return isinstance(error, EvaluationError)
+    what = str(error)
+    if isinstance(error, EvaluationError):  # raised by his function, perhaps in a worker
+        return error.traceback, what
+    if isinstance(error, SyntaxError):
+        shown = "".join(traceback.format_exception_only(error))
+        return shown, f"{error.filename} is not Python: {error.msg} in line {error.lineno}."
+    trace = error.__traceback__
+    while trace is not None and not _is_the_users(trace.tb_frame.f_code.co_filename):
+        trace = trace.tb_next
+    if trace is not None:
+        places = list(traceback.walk_tb(trace))
+        file, line = next(
+            (frame.f_code.co_filename, line)
+            for frame, line in reversed(places)
+            if _is_the_users(frame.f_code.co_filename)
+        )
+        shown = "".join(traceback.format_exception(type(error), error, trace, chain=False))
+        return shown, f"{type(error).__name__} in {file}, line {line}: {what}"
+    if not isinstance(error, _PLAIN):  # ours, and not foreseen
+        return "".join(traceback.format_exception(error)), f"{type(error).__name__}: {what}"
+    for pattern, words in _IN_SHELL:
+        what = pattern.sub(words, what)
+    return "", what
+
+
+def _is_the_users(file: str) -> bool:
+    """Whether a file is neither ours, nor Python's, nor an installed package's."""
+    ours = Path(__file__).parents[1]
+    stdlib = sysconfig.get_path("stdlib")
+    path = Path(file)
+    return not (
+        file.startswith("<")
+        or path.is_relative_to(ours)
+        or path.is_relative_to(stdlib)
+        or {"site-packages", "dist-packages"} & set(path.parts)
+        or path == Path(sys.argv[0])  # the script that called us
+    )
