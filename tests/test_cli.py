@@ -4,7 +4,9 @@ import ast
 import inspect
 import json
 import math
+import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +18,7 @@ from typer.testing import CliRunner
 
 import gensmooth as gs
 from gensmooth.cli import options
+from gensmooth.cli.common import report
 from gensmooth.cli.evaluate import evaluate
 from gensmooth.cli.main import app
 from gensmooth.cli.methods import methods
@@ -368,3 +371,204 @@ def test_objects_are_calls_of_public_names_with_literals_alone():
         with pytest.raises(ValueError):
             read_object(text, option="optimizer")
     assert read_bounds(["0,1 ,2"]) == [(0.0, 1.0), (-math.inf, 2.0)]
+
+
+# --- nothing is lost ----------------------------------------------------------------------------
+
+SMALL = ["model:loss", "--x0", "zeros:40", "-b", "60", "--seed", "1"]
+
+
+def test_all_of_x_is_printed_where_there_is_no_terminal_and_kept_in_a_file(here):
+    done = shell(here, "minimize", *SMALL)
+    assert done.returncode == 0, done.stderr
+    rows = dict(row.split(maxsplit=1) for row in done.stdout.splitlines())
+    kept = json.loads((here / rows["result"]).read_text())
+    assert rows["result"] == "runs/model-loss-1/result.json"
+    assert json.loads(rows["x"]) == kept["x"]
+    assert len(kept["x"]) == 40
+    again = shell(here, "minimize", *SMALL)
+    assert "runs/model-loss-2/result.json" in again.stdout
+    for words in (["minimize", *SMALL, "--checkpoint", "run"], ["resume", "run"]):
+        assert "run/result.json" in shell(here, *words).stdout
+        assert json.loads((here / "run/result.json").read_text()) == kept
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="no terminals here")
+def test_on_a_terminal_long_values_are_cut_and_the_file_is_named(here):
+    ours, theirs = os.openpty()
+    line = [sys.executable, "-m", "gensmooth", "minimize", *SMALL]
+    done = subprocess.run(
+        line, stdout=theirs, stderr=subprocess.PIPE, check=False, cwd=here, timeout=120
+    )
+    os.close(theirs)
+    said = os.read(ours, 100_000).decode()
+    os.close(ours)
+    assert done.returncode == 0, done.stderr
+    assert "(all in the" in said
+    assert "runs/model-loss-1/result.json" in said
+    assert (here / "runs/model-loss-1/result.json").exists()
+
+
+def test_json_and_out_to_standard_output(here):
+    printed = shell(here, "minimize", *SMALL, "--json")
+    assert json.loads(printed.stdout) == json.loads(
+        (here / "runs/model-loss-1/result.json").read_text()
+    )
+    assert "result: runs/model-loss-1/result.json" in printed.stderr
+    (here / "runs/model-loss-1/result.json").unlink()
+    (here / "runs/model-loss-1").rmdir()
+    assert shell(here, "minimize", *SMALL, "--out", "-").stdout == printed.stdout
+    assert not list((here / "runs").iterdir())
+    for words in (["version"], ["methods"]):
+        assert json.loads(shell(here, *words, "--json").stdout)
+
+
+def test_json_of_a_training(here):
+    pytest.importorskip("gymnasium")
+    words = ["CartPole-v1", "-L", 2, "-n", 1, "--test-episodes", 2, "--seed", 0, "--json"]
+    done = shell(here, "train", *words)
+    found = json.loads(done.stdout)
+    assert found == json.loads((here / "runs/CartPole-v1-1/result.json").read_text())
+    evaluated = json.loads(shell(here, "evaluate", found["folder"], "-n", 3, "--json").stdout)
+    assert len(evaluated["returns"]) == 3
+    further = shell(here, "resume", found["folder"], "-n", 2, "--out", "-")
+    assert json.loads(further.stdout)["iterations"] == 2
+
+
+def test_what_cannot_be_is_json_all_the_same(here):
+    report({"fun": math.nan, "x": [math.inf, 1.0]}, {}, file=here / "a.json", as_json=True)
+    found = json.loads((here / "a.json").read_text(), parse_constant=pytest.fail)
+    assert found == {"fun": "nan", "x": ["inf", 1.0]}
+
+
+@pytest.mark.parametrize("words", [[], ["--workers", "2"]])
+def test_what_the_objective_prints_goes_to_standard_error(words, here):
+    (here / "chatty.py").write_text(
+        "import os\n\ndef loss(x):\n    print('said in Python')\n"
+        "    os.write(1, b'written below Python\\n')\n    return float(x @ x)\n"
+    )
+    done = shell(here, "minimize", "chatty:loss", *SMALL[1:], "--json", *words)
+    assert done.returncode == 0, done.stderr
+    assert len(json.loads(done.stdout)["x"]) == 40
+    for line in ("said in Python", "written below Python"):
+        assert line in done.stderr
+
+
+def test_a_run_that_fails_leaves_what_it_had_found(here):
+    (here / "tired.py").write_text(
+        "calls = 0\n\ndef loss(x):\n    global calls\n    calls += 1\n"
+        "    return float(x @ x) if calls < 50 else 1 / 0\n"
+    )
+    done = shell(here, "minimize", "tired:loss", "--x0", "1,1", "--seed", 0)
+    assert done.returncode == 1
+    assert "The objective raised ZeroDivisionError" in done.stderr
+    kept = json.loads((here / "runs/tired-loss-1/result.json").read_text())
+    assert kept["nit"] > 0
+    assert not kept["success"]
+    done = shell(here, "minimize", "model:raises", "--x0", "1,1")
+    assert not (here / "runs/model-raises-1").exists()
+
+
+def test_a_file_that_cannot_be_written_is_found_before_the_run(here):
+    (here / "loud.py").write_text("def loss(x):\n    print('called')\n    return float(x @ x)\n")
+    for out in ("nowhere/found.json", "/proc/found.json", f"{'x' * 300}.json"):
+        done = shell(here, "minimize", "loud:loss", *SMALL[1:], "--out", out)
+        assert done.returncode == 1, out
+        assert "`--out` " in done.stderr
+        assert "called" not in done.stderr
+        assert "Traceback" not in done.stderr
+    (here / "found.json").write_text("old")
+    shell(here, "minimize", "loud:loss", "--x0", "x", "--out", "found.json")
+    assert (here / "found.json").read_text() == "old"
+
+
+def test_a_result_that_cannot_be_written_after_all_is_printed(here, capsys):
+    (here / "file").write_text("")
+    report({"x": [1.0]}, {"x": [1.0]}, file=here / "file" / "result.json")
+    said = capsys.readouterr()
+    assert json.loads(said.out) == {"x": [1.0]}
+    assert "could not be written" in said.err
+
+
+def test_a_function_of_x_and_a_generator_without_samples_is_explained(here):
+    (here / "noisy.py").write_text(
+        "def loss(x, rng):\n    return float(x @ x) + rng.normal()\n\n"
+        "def either(x, rng=None):\n    return float(x @ x)\n"
+    )
+    done = shell(here, "minimize", "noisy:loss", *SMALL[1:])
+    assert done.returncode == 1
+    assert "noisy:loss(x, rng) takes two arguments, but is called with x alone" in done.stderr
+    assert "`--samples independent`" in done.stderr
+    assert shell(here, "minimize", "noisy:loss", *SMALL[1:], "--samples", "paired").returncode == 0
+    assert shell(here, "minimize", "noisy:either", *SMALL[1:]).returncode == 0
+    done = shell(here, "minimize", *SMALL, "--samples", "paired")
+    assert "model:loss(x) takes one argument, but with `--samples`" in done.stderr
+
+
+# --- reading it ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("columns", [200, 100, 80, 60, 40])
+def test_methods_drops_columns_never_digits(columns, tmp_path):
+    line = [sys.executable, "-m", "gensmooth", "methods", "--dim", "1000"]
+    env = {**os.environ, "COLUMNS": str(columns)}
+    done = subprocess.run(line, capture_output=True, text=True, check=True, cwd=tmp_path, env=env)
+    assert "…" not in done.stdout
+    assert all(len(row) <= columns for row in done.stdout.splitlines())
+    cells = {row.split("│")[1].strip(): row for row in done.stdout.splitlines() if "│" in row}
+    for row in gs.methods.predictions(1000):
+        shown = cells[row["method"] + " •" * row["in_paper"]]
+        if row["relative_mse"] is not None:
+            assert f"{row['relative_mse']:.4g} │" in shown
+    dropped = "No room for" in " ".join(done.stdout.split())
+    assert dropped == (columns < 100)
+    assert ("0.01963" in done.stdout) == (columns >= 60)  # BeS-shrinkage's variance
+
+
+def test_methods_of_a_users_module(here):
+    done = shell(here, "methods", "model", "--json")
+    assert [row["method"] for row in json.loads(done.stdout)] == list(gs.methods.METHODS)
+    assert "No module named 'nowhere'" in shell(here, "methods", "nowhere").stderr
+
+
+def test_version(tmp_path):
+    assert shell(tmp_path, "--version").stdout == f"gensmooth {gs.__version__}\n"
+    assert shell(tmp_path, "version").stdout == f"gensmooth {gs.__version__}\n"
+    assert set(json.loads(shell(tmp_path, "version", "-v", "--json").stdout)) == {
+        *("gensmooth", "Python", "numpy", "numba")
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("mini", "minimize"),
+        ("minimize --spac", "--spacing"),
+        ("minimize --method bes-", "bes-shrinkage"),
+        ("train --policy l", "linear"),
+    ],
+)
+def test_the_shell_completes(words, offered, tmp_path):
+    line = f"gensmooth {words}"
+    env = {
+        **os.environ,
+        "_GENSMOOTH_COMPLETE": "complete_bash",
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(len(line.split()) - 1),
+    }
+    command = Path(sys.executable).with_name("gensmooth")
+    done = subprocess.run([command], capture_output=True, text=True, check=False, env=env,
+                          cwd=tmp_path)  # fmt: skip
+    assert offered in done.stdout.split()
+
+
+def test_the_documentation_runs_as_it_stands(here):
+    page = (Path(__file__).parent.parent / "docs" / "command.md").read_text()
+    (block,) = re.findall(r"```bash\n(.*?)```", page, flags=re.DOTALL)
+    for line in block.splitlines():
+        done = shell(here, *shlex.split(line)[1:])
+        assert done.returncode == 0, line + done.stderr
+    for text in re.findall(r'--directions "([^"]+)"', page):
+        assert isinstance(read_object(text, option="directions"), gs.Directions)
+    for text in re.findall(r'--optimizer "([^"]+)"', page):
+        assert hasattr(read_object(text, option="optimizer"), "update")

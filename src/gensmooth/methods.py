@@ -1,6 +1,7 @@
 """The one table that turns names of methods into directions."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from difflib import get_close_matches
 from typing import Any, Literal, NamedTuple
 
@@ -130,22 +131,19 @@ def predictions(
             "distribution": entry.distribution,
             "in_paper": entry.in_paper,
         }
-        try:
+        row |= dict.fromkeys(("variance", "kurtosis", "bias", "relative_mse"))
+        with suppress(NoClosedForm):
+            row["kurtosis"] = directions.kurtosis(dim, num_directions)
+        with suppress(NoClosedForm):
             moments = directions.moments(dim, num_directions)
-        except NoClosedForm:
-            row |= {"variance": None, "kurtosis": None, "bias": None, "relative_mse": None}
-        else:
-            row |= {
-                "variance": moments.mean,
-                "kurtosis": directions.kurtosis(dim, num_directions),
-                "bias": theory.relative_bias(moments),
-                "relative_mse": theory.mse(
-                    moments,
-                    gradient_norm2=1.0,
-                    noise_trace=noise,
-                    num_samples=num_samples,
-                    samples=samples,
-                ),
-            }
+            row["variance"] = moments.mean
+            row["bias"] = theory.relative_bias(moments)
+            row["relative_mse"] = theory.mse(
+                moments,
+                gradient_norm2=1.0,
+                noise_trace=noise,
+                num_samples=num_samples,
+                samples=samples,
+            )
         rows.append(row)
     return rows

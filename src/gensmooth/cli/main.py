@@ -1,5 +1,6 @@
 """The command's entry: sub-commands, and errors in plain words."""
 
+import json
 import re
 import sys
 import sysconfig
@@ -9,9 +10,11 @@ from typing import Annotated
 
 import typer
 
+from gensmooth.cli.common import JSON
 from gensmooth.cli.evaluate import evaluate
 from gensmooth.cli.methods import methods
 from gensmooth.cli.minimize import minimize
+from gensmooth.cli.options import Given, command
 from gensmooth.cli.render import render
 from gensmooth.cli.reproduce import reproduce
 from gensmooth.cli.resume import resume
@@ -19,34 +22,56 @@ from gensmooth.cli.train import train
 
 app = typer.Typer(
     name="gensmooth",
-    help="Derivative-free optimisation by random search: minimise any black box.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (minimize, train, evaluate, render, resume, methods):
-    command.add_to(app)
-app.command()(reproduce)
 
 
-@app.command()
-def version(
-    verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Also Python and NumPy.")
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        from gensmooth import __version__
+
+        typer.echo(f"gensmooth {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def gensmooth(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", callback=_say_version, is_eager=True),
     ] = False,
 ) -> None:
-    """Print the version."""
+    """Derivative-free optimisation by random search: minimise any black box."""
+
+
+@command(JSON)
+def version(given: Given, *, verbose: bool = False) -> None:
+    """Print the version.
+
+    Args:
+        given: The other options.
+        verbose: Also those of Python and of the packages that results depend on.
+    """
     from gensmooth import __version__
 
-    typer.echo(f"gensmooth {__version__}")
+    found = {"gensmooth": __version__}
     if verbose:
         import platform
         from importlib.metadata import version as of
 
-        typer.echo(f"Python {platform.python_version()} on {platform.platform()}")
-        for package in ("numpy", "numba"):
-            typer.echo(f"{package} {of(package)}")
+        found["Python"] = f"{platform.python_version()} on {platform.platform()}"
+        found |= {package: of(package) for package in ("numpy", "numba")}
+    if given["json"]:
+        typer.echo(json.dumps(found, indent=2))
+    else:
+        typer.echo("\n".join(f"{name} {each}" for name, each in found.items()))
+
+
+for each in (minimize, train, evaluate, render, resume, methods, version):
+    each.add_to(app)
+app.command()(reproduce)
 
 
 def main() -> None:

@@ -1,47 +1,101 @@
 """``gensmooth methods``: what there is, and the error that theory predicts for it."""
 
 import json
+import os
+import sys
+from typing import Any
 
 import typer
 
+from gensmooth.cli.common import JSON
 from gensmooth.cli.options import Given, Sets, Shell, command
+from gensmooth.cli.values import load_module
+
+# From the one that is last to go where there is no room to the one that goes first.
+COLUMNS = {
+    "method": "method",
+    "relative_mse": "MSE",
+    "bias": "bias",
+    "variance": "var",
+    "kurtosis": "kurt",
+    "distribution": "directions",
+}
+ORDER = ("method", "distribution", "variance", "kurtosis", "bias", "relative_mse")
 
 
-@command(Sets("gensmooth.methods:predictions"), shell={"as_json": Shell(flags=("--json",))})
-def methods(given: Given, *, as_json: bool = False) -> None:
+@command(
+    Sets("gensmooth.methods:predictions"),
+    JSON,
+    shell={"modules": Shell(type=list[str], argument=True)},
+)
+def methods(given: Given, *, modules: list[str] | None = None) -> None:
     """List the methods with the relative error E‖estimate − ∇F‖² / ‖∇F‖² predicted for each.
 
     Args:
         given: The options that are :func:`gensmooth.methods.predictions`'s.
-        as_json: Print JSON instead of a table.
+        modules: Modules of your own, imported first: their methods are listed too.
     """
+    from gensmooth import theory
     from gensmooth.methods import predictions
 
+    for name in modules or ():
+        load_module(name)
     rows = predictions(**given.arguments("gensmooth.methods:predictions"))
-    if as_json:
+    if given["json"]:
         typer.echo(json.dumps(rows, indent=2, ensure_ascii=False))
         return
+    dim, number = given.all["dim"], given.all["num_directions"]
+    title = (
+        f"d = {dim}, L = {number}, N = {given.all['num_samples']}, noise {given.all['noise']:g} "
+        f"({given.all['samples']})"
+    )
+    caption = (
+        f"No estimate from {number} directional derivatives of an unknown gradient has an MSE "
+        f"below {theory.information_limit(dim, number):.4g}. MSE and bias are relative to ‖∇F‖² "
+        "and ∇F. • marks the paper's methods."
+    )
+    print_table([_words(row) for row in rows], title, caption)
+
+
+def _words(row: dict[str, Any]) -> dict[str, str]:
+    found = {
+        key: "–" if row[key] is None else f"{row[key]:.4g}"
+        for key in ("variance", "kurtosis", "bias", "relative_mse")
+    }
+    name = f"{row['method']} •" if row["in_paper"] else row["method"]
+    return found | {"method": name, "distribution": row["distribution"]}
+
+
+def print_table(rows: list[dict[str, str]], title: str, caption: str) -> None:
+    """Print the columns that there is room for: whole words and digits, or not at all."""
     from rich.console import Console
     from rich.table import Table
 
-    from gensmooth import theory
-
-    dim, number = given.all["dim"], given.all["num_directions"]
-    limit = theory.information_limit(dim, number)
-    table = Table(
-        title=f"d = {dim}, L = {number}, N = {given.all['num_samples']}, noise "
-        f"{given.all['noise']:g} ({given.all['samples']})",
-        caption=f"No estimate from {number} directional derivatives of an unknown gradient "
-        f"has an MSE below {limit:.4g}. MSE and bias are relative to ‖∇F‖² and ∇F. "
-        "• marks the paper's methods.",
-    )
-    table.add_column("method", no_wrap=True)
-    table.add_column("directions", no_wrap=True)
-    for column in ("var", "kurt", "bias", "MSE"):
-        table.add_column(column, justify="right")
+    console = Console(width=None if sys.stdout.isatty() else _wide())
+    widths = {key: max(len(row[key]) for row in [*rows, COLUMNS]) for key in COLUMNS}
+    kept: list[str] = []
+    used = 1
+    for key in COLUMNS:
+        used += widths[key] + 3  # a border and a space on either side
+        if used > console.width and kept:
+            break
+        kept.append(key)
+    left_out = [COLUMNS[key] for key in COLUMNS if key not in kept]
+    if left_out:
+        caption += f" No room for: {', '.join(left_out)}; --json has them."
+    table = Table(title=title, caption=caption)
+    for key in ORDER:
+        if key in kept:
+            words = key in ("method", "distribution")
+            table.add_column(
+                COLUMNS[key], justify="left" if words else "right", no_wrap=True,
+                min_width=widths[key],
+            )  # fmt: skip
     for row in rows:
-        numbers = [row[key] for key in ("variance", "kurtosis", "bias", "relative_mse")]
-        shown = ["–" if number is None else f"{number:.4g}" for number in numbers]
-        name = f"{row['method']} •" if row["in_paper"] else row["method"]
-        table.add_row(name, row["distribution"], *shown)
-    Console().print(table)
+        table.add_row(*(row[key] for key in ORDER if key in kept))
+    console.print(table)
+
+
+def _wide() -> int | None:
+    """Where there is no terminal there is room, unless ``COLUMNS`` says how much."""
+    return None if os.environ.get("COLUMNS", "").isdigit() else 200

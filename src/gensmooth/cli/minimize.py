@@ -1,12 +1,16 @@
 """``gensmooth minimize module:function``: minimise a function on the Python path."""
 
+import inspect
+from collections.abc import Callable
+from typing import Any
+
 from gensmooth.cli.common import (
-    OUT,
+    REPORT,
     choose_evaluator,
     choose_optimizer,
     choose_out,
     choose_trackers,
-    finish,
+    run_and_finish,
 )
 from gensmooth.cli.options import Given, Sets, Shell, command
 from gensmooth.cli.values import RAY, SHELL, TRACKERS, read_bounds, read_function, read_start
@@ -16,7 +20,7 @@ from gensmooth.cli.values import RAY, SHELL, TRACKERS, read_bounds, read_functio
     Sets("gensmooth:minimize"),
     RAY,
     *TRACKERS,
-    OUT,
+    REPORT,
     shell=SHELL
     | {
         "fun": Shell(
@@ -55,13 +59,42 @@ def minimize(given: Given, *, learning_rate: float | None = None, block: int | N
     """
     import gensmooth as gs
 
-    folder, out = choose_out(given, given["checkpoint"])
     arguments = given.arguments("gensmooth:minimize")
-    if folder is not None:
-        arguments["checkpoint"] = folder
+    check_call(arguments["fun"], given["objective"], sampled="samples" in arguments)
     if block is not None:
         arguments["vectorized"] = block
     choose_optimizer(arguments, learning_rate)
     choose_evaluator(arguments, given)
     choose_trackers(arguments, given)
-    finish(gs.minimize(**arguments), out)
+    out = choose_out(given, given["checkpoint"], stem=given["objective"])
+    if out.folder is not None:
+        arguments["checkpoint"] = out.folder
+    run_and_finish(lambda: gs.minimize(**arguments), out, given)
+
+
+def check_call(fun: Callable[..., Any], name: str, *, sampled: bool) -> None:
+    """Explain a function that cannot be called as it would be: with or without a generator."""
+    try:
+        signature = inspect.signature(fun)
+    except (TypeError, ValueError):  # built in: calling it will tell
+        return
+    takes = {number for number in (1, 2) if _binds(signature, number)}
+    if not sampled and takes == {2}:
+        raise ValueError(
+            f"{name}{signature} takes two arguments, but is called with x alone. If its noise "
+            "comes from a generator, fun(x, rng), say how its samples are drawn: `--samples "
+            "independent` (or shared, or paired)."
+        )
+    if sampled and takes == {1}:
+        raise ValueError(
+            f"{name}{signature} takes one argument, but with `--samples` it is called as "
+            "fun(x, rng): take the generator, and draw the noise from it."
+        )
+
+
+def _binds(signature: inspect.Signature, number: int) -> bool:
+    try:
+        signature.bind(*range(number))
+    except TypeError:
+        return False
+    return True

@@ -31,6 +31,7 @@ SHORT = {
     "num_samples": "-N",
     "out": "-o",
     "spacing": "-c",
+    "verbose": "-v",
     "workers": "-w",
 }
 

@@ -1,6 +1,13 @@
 """``gensmooth resume FOLDER``: go on with a training, or a run whose objective has a name."""
 
-from gensmooth.cli.common import OUT, RESULT, choose_evaluator, choose_out, choose_trackers, finish
+from gensmooth.cli.common import (
+    REPORT,
+    choose_evaluator,
+    choose_out,
+    choose_trackers,
+    run_and_finish,
+    running,
+)
 from gensmooth.cli.options import Given, Sets, Shell, command
 from gensmooth.cli.train import finish_training
 from gensmooth.cli.values import RAY, SHELL, TRACKERS, read_function
@@ -11,7 +18,7 @@ from gensmooth.cli.values import RAY, SHELL, TRACKERS, read_function
     Sets("gensmooth.rl:resume"),
     RAY,
     *TRACKERS,
-    OUT,
+    REPORT,
     shell=SHELL
     | {
         "folder": Shell(argument=True),
@@ -34,7 +41,6 @@ def resume(given: Given) -> None:
     from gensmooth.checkpoint import kind_of
 
     folder = given["folder"]
-    _, out = choose_out(given, folder)
     training = kind_of(folder) == "training"
     if training and given["max_steps"] is not None:
         given.values.setdefault("iterations", given.values.pop("max_steps"))
@@ -46,7 +52,10 @@ def resume(given: Given) -> None:
     arguments = given.arguments(target)
     choose_evaluator(arguments, given)
     choose_trackers(arguments, given)
-    if training:
-        finish_training(gs.rl.resume(**arguments), folder, out or folder / RESULT)
-    else:
-        finish(gs.resume(**arguments), out)
+    out = choose_out(given, folder)
+    if not training:
+        run_and_finish(lambda: gs.resume(**arguments), out, given)
+        return
+    with running(out):
+        trained = gs.rl.resume(**arguments)
+    finish_training(trained, out, given)

@@ -4,14 +4,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gensmooth.cli.common import (
-    RESULT,
+    JSON,
+    Out,
     choose_evaluator,
     choose_optimizer,
     choose_out,
     choose_trackers,
     leave,
-    show,
-    write,
+    new_folder,
+    report,
+    running,
 )
 from gensmooth.cli.options import Given, Sets, Shell, command
 from gensmooth.cli.values import RAY, SHELL, TRACKERS, read_policy, read_sizes
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     Sets("gensmooth.rl:train"),
     RAY,
     *TRACKERS,
+    JSON,
     shell=SHELL
     | {
         "environment": Shell(argument=True),
@@ -51,19 +54,26 @@ def train(given: Given) -> None:
     """
     import gensmooth as gs
 
-    folder, out = choose_out(given, None)
     arguments = given.arguments("gensmooth.rl:train")
-    folder = arguments["out"] = folder or new_folder(arguments["environment"])
     if "optimizer" in arguments:
         choose_optimizer(arguments, arguments.pop("learning_rate", None))
     choose_evaluator(arguments, given)
     choose_trackers(arguments, given)
-    finish_training(gs.rl.train(**arguments), folder, out or folder / RESULT)
+    out = choose_out(given, None, stem=arguments["environment"])
+    if out.folder is None:
+        folder = out.reserved or new_folder(arguments["environment"])
+        if folder is None:
+            raise ValueError(f"No folder can be made in {Path.cwd()}: say where with `--out`.")
+        out = Out(folder, out.file, folder)
+    arguments["out"] = out.folder
+    with running(out):
+        result = gs.rl.train(**arguments)
+    finish_training(result, out, given)
 
 
-def finish_training(result: "TrainResult", folder: Path, out: Path) -> None:
-    """Show what came of a training, write it down, and leave with what it means for a shell."""
-    report: dict[str, Any] = {
+def finish_training(result: "TrainResult", out: Out, given: Given) -> None:
+    """Report a training, and leave with what it means for a shell."""
+    found: dict[str, Any] = {
         "environment": result.policy.environment,
         "status": result.status,
         "message": result.message,
@@ -72,23 +82,14 @@ def finish_training(result: "TrainResult", folder: Path, out: Path) -> None:
         "env_steps": result.env_steps,
         "faults": dict(result.faults),
         "seed": result.seed,
-        "folder": str(folder),
+        "folder": str(out.folder),
     }
     tests = [{"step": test.step, "mean_return": test.mean_return} for test in result.tests]
     best = {"step": result.best.step, "mean_return": result.best.mean_return}
-    write(report | {"best": best if tests else None, "tests": tests}, out)
-    shown = {name.replace("env_", "environment "): value for name, value in report.items()}
+    shown = {name.replace("env_", "environment "): value for name, value in found.items()}
     if tests:
         shown["last test"] = f"{tests[-1]['mean_return']:.6g}"
         shown["best test"] = f"{best['mean_return']:.6g} after {best['step']} iterations"
-    show(shown)
+    found |= {"best": best if tests else None, "tests": tests}
+    report(found, shown, file=out.file, out=given["out"], as_json=bool(given["json"]))
     leave(result)
-
-
-def new_folder(environment: str) -> Path:
-    """The first of ``runs/ENV-1``, ``runs/ENV-2``, … that is not there."""
-    stem = environment.replace("/", "-").replace(":", "-")
-    number = 1
-    while (folder := Path("runs") / f"{stem}-{number}").exists():
-        number += 1
-    return folder

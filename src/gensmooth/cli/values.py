@@ -12,6 +12,7 @@ from collections.abc import Callable
 from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from gensmooth.cli.options import Sets, Shell
@@ -30,6 +31,13 @@ def read_function(text: str) -> Callable[..., Any]:
     from gensmooth.checkpoint import find_function
 
     return find_function(_as_module(text))
+
+
+def load_module(name: str) -> ModuleType:
+    """Import a module of the user's, looked for in this folder too."""
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    return import_module(name)
 
 
 def _as_module(text: str) -> str:
@@ -181,10 +189,8 @@ _EXAMPLES = {
 def _named(text: str) -> Any:
     """What ``module:name`` names; unlike an objective it need not be a function."""
     module, _, name = _as_module(text).partition(":")
-    if "" not in sys.path and str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
     try:
-        return attrgetter(name)(import_module(module))
+        return attrgetter(name)(load_module(module))
     except AttributeError:
         raise ValueError(f"Module {module!r} has no {name!r}.") from None
 
