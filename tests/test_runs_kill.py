@@ -113,10 +113,10 @@ def test_ctrl_c_writes_a_checkpoint_and_returns_what_was_found(workers, start, t
 @POSIX
 def test_a_second_ctrl_c_leaves_at_once(start, tmp_path):
     running = start(command(tmp_path, "--checkpoint", "run", objective="model:stubborn"))
-    assert running.stdout is not None
-    assert running.stdout.readline() == "evaluating\n"
+    assert running.stderr is not None
+    assert running.stderr.readline() == "evaluating\n"
     os.killpg(running.pid, signal.SIGINT)
-    assert running.stdout.readline() == "shrugs\n"
+    assert running.stderr.readline() == "shrugs\n"
     began = time.monotonic()
     os.killpg(running.pid, signal.SIGINT)
     running.communicate(timeout=LONG)
