@@ -198,8 +198,8 @@ def test_sgd_descends():
     [
         ("spheres", {}, "no noisy function 'spheres'. Did you mean 'sphere'"),
         ("", {}, "Known: sphere, rosenbrock, cigar, hm"),
-        ("sphere", {"noise_level": -0.1}, "`noise_level` must be zero or positive"),
-        ("sphere", {"noise_level": math.nan}, "`noise_level` must be zero or positive"),
+        ("sphere", {"noise_level": -0.1}, "`noise_level` must not be negative"),
+        ("sphere", {"noise_level": math.nan}, "`noise_level` must not be negative"),
         ("sphere", {"dim": 0}, "`dim` must be a whole number"),
         ("sphere", {"spacing": -0.1}, "`spacing` must be positive, but is -0.1"),
         ("sphere", {"num_samples": 0}, "`num_samples` must be a whole number"),

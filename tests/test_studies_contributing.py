@@ -109,7 +109,7 @@ def test_mistakes_are_told_plainly(tmp_path):
     follow("Add a study", tmp_path)
     (tmp_path / "wrong.py").write_text("STUDY = 3\n")
     for words, message in (
-        ("my_study:STUDI", "my_study:STUDI must be a Study, but is nothing."),
+        ("my_study:STUDI", "Module 'my_study' has no 'STUDI'."),
         ("wrong:STUDY", "wrong:STUDY must be a Study, but is int."),
         ("nowhere:STUDY", "There is no module 'nowhere'"),
         ("linrek", "Did you mean 'linreg'?"),

@@ -7,7 +7,7 @@ A study is a :class:`Study`; :func:`run_study` makes the runs that are missing a
 from gensmooth.report.tables import Cell, ClaimRow, Table
 from gensmooth.studies.outcome import judge_again, write_report
 from gensmooth.studies.registry import STUDIES, find_claim, find_study
-from gensmooth.studies.run import run_study
+from gensmooth.studies.run import Reproduced, reproduce, run_study
 from gensmooth.studies.spec import Claim, Options, Outcome, RunRecord, RunSpec, Study
 from gensmooth.studies.verdicts import (
     AnyOf,
@@ -30,6 +30,7 @@ __all__ = [
     "Measure",
     "Options",
     "Outcome",
+    "Reproduced",
     "RunRecord",
     "RunSpec",
     "Scores",
@@ -42,6 +43,7 @@ __all__ = [
     "find_claim",
     "find_study",
     "judge_again",
+    "reproduce",
     "run_study",
     "write_report",
 ]

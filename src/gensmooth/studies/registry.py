@@ -1,12 +1,9 @@
 """Studies and claims by name: the paper's four, and whatever a module of one's own holds."""
 
 import re
-import sys
-from difflib import get_close_matches
-from importlib import import_module
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
+from gensmooth import checks, naming
 from gensmooth.studies.spec import Claim, Study
 
 T = TypeVar("T")
@@ -22,11 +19,9 @@ def find_study(name: str) -> Study:
     The module is imported now, not before; it is looked for in the current folder too.
     """
     if name not in STUDIES and ":" not in name:
-        near = get_close_matches(name, STUDIES, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
         raise ValueError(
-            f"There is no study {name!r}.{hint} Known: {', '.join(STUDIES)}, all; or module:NAME "
-            "for one of your own."
+            f"There is no study {name!r}.{checks.did_you_mean(name, STUDIES)} Known: "
+            f"{', '.join(STUDIES)}, all; or module:NAME for one of your own."
         )
     study = _load(STUDIES.get(name, name), Study)
     if not re.fullmatch(r"[\w.-]+", study.name) or (study.name in STUDIES and name != study.name):
@@ -44,20 +39,10 @@ def find_claim(name: str) -> Claim:
 
 def _load(reference: str, kind: type[T]) -> T:
     """What a module calls by a name, if it is of the right kind."""
-    module, colon, name = reference.partition(":")
-    if not (module and colon and name):
+    module, _, name = reference.partition(":")
+    if not (module and name):
         raise ValueError(f"A {kind.__name__.lower()} is module:NAME, not {reference!r}.")
-    if "" not in sys.path and str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
-    try:
-        found: Any = getattr(import_module(module), name, None)
-    except ModuleNotFoundError as error:
-        if error.name != module.partition(".")[0]:
-            raise
-        raise ValueError(
-            f"There is no module {module!r} in {Path.cwd()} or on the Python path."
-        ) from None
+    found = naming.find(reference)
     if not isinstance(found, kind):
-        what = "nothing" if found is None else type(found).__name__
-        raise ValueError(f"{reference} must be a {kind.__name__}, but is {what}.")
+        raise ValueError(f"{reference} must be a {kind.__name__}, but is {type(found).__name__}.")
     return found

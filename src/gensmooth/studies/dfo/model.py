@@ -6,17 +6,15 @@ and does not vanish at the minimum. Nevergrad's own functions are called through
 our randomness, without rotation or translation; they need ``pip install 'gensmooth[nevergrad]'``.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cache
 from typing import Any, Protocol, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gensmooth import optimizers
+from gensmooth import checks, optimizers
 from gensmooth.directions import Directions
 from gensmooth.directions.draw import stream_key
 from gensmooth.search import RandomSearch
@@ -106,7 +104,7 @@ class NoisyFunction:
 
     def __post_init__(self) -> None:
         _check_name(self.name)
-        check_noise(self.noise_level)
+        checks.nonnegative("noise_level", self.noise_level)
 
     def __call__(self, x: Array, rng: np.random.Generator | Sequence[np.random.Generator]) -> Any:
         """See :class:`NoisyObjective`."""
@@ -131,18 +129,10 @@ def noisy_objective(name: str, *, dim: int, noise_level: float = 0.1) -> NoisyOb
 
 def _check_name(name: str) -> None:
     if name not in FUNCTIONS:
-        near = get_close_matches(str(name), FUNCTIONS, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
         raise ValueError(
-            f"There is no noisy function {name!r}.{hint} Known: {', '.join(FUNCTIONS)}, and "
-            "nevergrad:NAME for Nevergrad's own."
+            f"There is no noisy function {name!r}.{checks.did_you_mean(name, FUNCTIONS)} Known: "
+            f"{', '.join(FUNCTIONS)}, and nevergrad:NAME for Nevergrad's own."
         )
-
-
-def check_noise(noise_level: float) -> None:
-    """Refuse a level that is not a number from zero up."""
-    if not (noise_level >= 0 and math.isfinite(noise_level)):
-        raise ValueError(f"`noise_level` must be zero or positive, but is {noise_level}.")
 
 
 # --- Nevergrad's own functions ------------------------------------------------------------------
@@ -203,8 +193,7 @@ def _make(name: str, dim: int, noise_level: float) -> Any:
         ) from error
     known: list[str] = ArtificialFunction.list_sorted_function_names()
     if name not in known:
-        near = get_close_matches(name, known, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
+        hint = checks.did_you_mean(name, known)
         raise ValueError(f"Nevergrad has no function {name!r}.{hint} Known: {', '.join(known)}.")
     before = np.random.get_state()  # noqa: NPY002 (creating one draws from the global generator)
     try:
@@ -276,7 +265,7 @@ def run(
     }
     protocol.check_protocol(directions, spacing=spacing, learning_rate=learning_rate, counts=counts)
     seed = check_seed(seed)
-    check_noise(noise_level)
+    checks.nonnegative("noise_level", noise_level)
     theta = protocol.start(seed, dim)
     if objective not in FUNCTIONS:
         fun = noisy_objective(objective, dim=dim, noise_level=noise_level)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gensmooth.directions import Address
 from gensmooth.methods import METHODS, method
 from gensmooth.report.tables import Cell, ClaimRow, Table, Verdict
 from gensmooth.streams import Purpose, generator
@@ -52,14 +53,7 @@ def _execute(config: Mapping[str, Any], scratch: Path) -> RunRecord:  # noqa: AR
     for step in range(-20, config["repeats"]):
         for name, family in families.items():
             start = time.perf_counter()
-            family.draw(
-                states[name],
-                seed=0,
-                step=step + 20,
-                num_directions=number,
-                dim=dim,
-                dtype=dtype,
-            ).block()
+            family.draw(states[name], Address(0, step + 20, number, dim, dtype)).block()
             states[name] = family.update(states[name], estimates[step % len(estimates)])
             if step >= 0:
                 series[name].append(time.perf_counter() - start)
