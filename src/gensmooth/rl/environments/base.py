@@ -6,7 +6,6 @@ comes from the generator that is handed in, and nothing is left over from one tr
 next. Results therefore do not depend on threads, order, or what ran before.
 """
 
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import NamedTuple, Protocol, final
 import numpy as np
 from numpy.typing import NDArray
 
+from gensmooth.evaluators import cores
 from gensmooth.rl.normalize import Moments, Scaling
 from gensmooth.rl.policies import Policy
 
@@ -164,8 +164,7 @@ def check(
 def thread_count(threads: int | None, episodes: int) -> int:
     """How many threads to use for a batch."""
     if threads is None:
-        available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
-        threads = available or os.cpu_count() or 1
+        threads = cores()
     if threads < 1:
         raise ValueError(f"`threads` must be at least 1, but is {threads}.")
     return max(1, min(threads, episodes))
