@@ -339,7 +339,7 @@ def test_an_error_inside_the_objective_is_said_once_with_his_file_and_line(words
     ("words", "said"),
     [
         (["--timeout", "3"], 'use --workers "Processes(1, timeout=3)", or more workers'),
-        (["--directions", "Guide(alpha=1)"], "There is no 'Guide' to call. Did you mean Guided?"),
+        (["--directions", "Guide(alpha=1)"], "There is no 'Guide' to call. Did you mean 'Guided'?"),
         (["--directions", "Guided"], '`--directions` must be an object as in Python, such as "Gui'),
         (["--directions", "nowhere:Mine"], "No module named 'nowhere'"),
         (["--directions", "model:Nothing"], "Module 'model' has no 'Nothing'"),

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, cast, final
 
 from numpy.typing import NDArray
 
-from gensmooth import optimizers
+from gensmooth import checks, optimizers
 from gensmooth.describe import describe, is_given, number, plain, rebuild, whole
 from gensmooth.directions import Directions
 from gensmooth.estimators import Antithetic, Estimator, ForwardDifference, OnePoint
@@ -643,10 +643,7 @@ def _schedule(
         ("test_every", test_every, 1),
         ("test_episodes", test_episodes, 1),
     ):
-        if isinstance(value, bool) or not isinstance(cast(Any, value), int) or value < least:
-            raise ValueError(
-                f"`{name}` must be a whole number of at least {least}, but is {value!r}."
-            )
+        checks.count(name, value, least)
     if target is not None and math.isnan(target):
         raise ValueError(f"`target` must be a number that a test can reach, but is {target!r}.")
     return Schedule(
