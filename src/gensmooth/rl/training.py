@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, cast, final
 
 from numpy.typing import NDArray
 
-from gensmooth import optimizers
+from gensmooth import checks, optimizers
 from gensmooth.describe import describe, is_given, number, plain, rebuild, whole
 from gensmooth.directions import Directions
 from gensmooth.estimators import Antithetic, Estimator, ForwardDifference, OnePoint
@@ -210,23 +210,19 @@ def train(
     shape = architecture(policy, sizes).policy(info.observation_size, info.action_size)
     dim = shape.num_parameters
     chosen = choose_directions(method, directions)
-    search = RandomSearch(  # complains about L before anything else is made of it
-        directions=chosen,
+    checks.count("num_directions", num_directions)  # before anything is made of it
+    rate = learning_rate if optimizer is None else 0.0  # an optimiser has its own
+    found = defaults(info.name, chosen, dim, num_directions, spacing=spacing, learning_rate=rate)
+    search = RandomSearch(
+        directions=chosen.resolve(dim, num_directions),
         num_directions=num_directions,
-        spacing=1.0 if spacing is None else spacing,
+        spacing=found.spacing,
         estimator=_estimator(estimator),
+        optimizer=optimizers.sgd(found.learning_rate) if optimizer is None else optimizer,
         samples="paired" if paired_resets else "independent",
         maximize=True,
         on_failure=on_failure,
         min_fraction=min_fraction,
-    )
-    rate = learning_rate if optimizer is None else 0.0  # an optimiser has its own
-    found = defaults(info.name, chosen, dim, num_directions, spacing=spacing, learning_rate=rate)
-    search = replace(
-        search,
-        directions=chosen.resolve(dim, num_directions),
-        spacing=found.spacing,
-        optimizer=optimizers.sgd(found.learning_rate) if optimizer is None else optimizer,
     )
     folder = None if out is None else Path(out)
     program = Training(
@@ -638,15 +634,9 @@ def _schedule(
     iterations: int, test_every: int, test_episodes: int, target: float | None
 ) -> Schedule:
     """A schedule from a user, checked."""
-    for name, value, least in (
-        ("iterations", iterations, 0),
-        ("test_every", test_every, 1),
-        ("test_episodes", test_episodes, 1),
-    ):
-        if isinstance(value, bool) or not isinstance(cast(Any, value), int) or value < least:
-            raise ValueError(
-                f"`{name}` must be a whole number of at least {least}, but is {value!r}."
-            )
+    iterations = checks.count("iterations", iterations, 0)
+    test_every = checks.count("test_every", test_every)
+    test_episodes = checks.count("test_episodes", test_episodes)
     if target is not None and math.isnan(target):
         raise ValueError(f"`target` must be a number that a test can reach, but is {target!r}.")
     return Schedule(

@@ -238,6 +238,11 @@ def write_whole(
     sync_folder(path.parent)
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a text file, whole or not at all; see :func:`write_whole`."""
+    write_whole(path, lambda file: write_all(file, text.encode()))
+
+
 def write_all(file: FileIO, piece: bytes | memoryview) -> None:
     """Write all of it to an unbuffered file: the system may take less than it is given."""
     rest = memoryview(piece)

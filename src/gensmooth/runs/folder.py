@@ -21,7 +21,7 @@ from gensmooth._version import __version__
 from gensmooth.describe import plain, whole
 from gensmooth.runs import container
 from gensmooth.runs.config import FORMAT, Cadence, Every, differences, pretty
-from gensmooth.runs.container import CheckpointError, sync_folder, write_all, write_whole
+from gensmooth.runs.container import CheckpointError, sync_folder
 from gensmooth.runs.metrics import Metrics, Position, read_lines
 from gensmooth.runs.program import Program
 from gensmooth.runs.stopping import End
@@ -183,8 +183,7 @@ class RunFolder:
         try:
             if arrays and not (self.path / ARRAYS).exists():
                 container.write(self.path / ARRAYS, {}, arrays)
-            text = f"{pretty(self.config)}\n".encode()
-            write_whole(self.path / CONFIG, lambda file: write_all(file, text))
+            container.write_text(self.path / CONFIG, f"{pretty(self.config)}\n")
         except OSError as error:
             raise _cannot(self.path, "be written to", error) from error
 
@@ -220,7 +219,7 @@ class RunFolder:
 
     # --- while it runs
 
-    def open(self, found: Found[Any, Any], every: Every | None) -> None:
+    def open(self, found: Found[Any, Any], every: int | str | Every | None) -> None:
         """Get ready to record steps after those that were found."""
         self.saved = found.step if found.saved else None
         self._cadence = Cadence(every, found.step)
@@ -334,7 +333,7 @@ class Scratch:
             state = program.unpack(*container.read(self.path / CHECKPOINT))
         return Found(program.init() if state is None else state, 0, [])
 
-    def open(self, found: Found[Any, Any], every: Every | None) -> None:
+    def open(self, found: Found[Any, Any], every: int | str | Every | None) -> None:
         """See :class:`RunFolder`."""
         self._cadence = Cadence(every, found.step)
 
@@ -372,9 +371,9 @@ class Lock:
 
     def __init__(self, folder: Path) -> None:
         path = folder / ".lock"
-        in_use = CheckpointError(folder, "is in use: another run is writing there.")
-        if path.exists() and _key(path.stat()) in _held:
-            raise in_use  # before it is opened: closing it again would give up our lock
+        words = "is in use: another run is writing there."
+        if path.exists() and _key(path.stat()) in _held:  # closing it again would give up our lock
+            raise CheckpointError(folder, words)
         self._file = open(path, "a+b")  # noqa: SIM115
         self._key = _key(os.fstat(self._file.fileno()))
         if fcntl is not None:
@@ -382,7 +381,7 @@ class Lock:
                 fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except (BlockingIOError, PermissionError):
                 self._file.close()
-                raise in_use from None
+                raise CheckpointError(folder, words) from None
             except OSError:  # a file system without locks: nothing keeps two runs apart
                 pass
         _held.add(self._key)
