@@ -1,9 +1,12 @@
 """The methods by their names: the one table, filled by the families themselves."""
 
-from gensmooth import checks, naming
-from gensmooth.directions import METHODS, Directions, Method, check_directions
+from contextlib import suppress
+from typing import Any, Literal
 
-__all__ = ["METHODS", "Method", "choose_directions", "method"]
+from gensmooth import checks, naming, theory
+from gensmooth.directions import METHODS, Directions, Method, NoClosedForm, check_directions
+
+__all__ = ["METHODS", "Method", "choose_directions", "method", "predictions"]
 
 
 def method(name: str, *, dim: int | None = None, num_directions: int | None = None) -> Directions:
@@ -42,3 +45,57 @@ def choose_directions(name: str | None, directions: object, default: str = "bes"
     if name is not None:
         raise ValueError("Give either `method=` or `directions=`, not both.")
     return check_directions(directions)
+
+
+def predictions(
+    dim: int = 100,
+    num_directions: int = 20,
+    *,
+    num_samples: int = 1,
+    noise: float = 0.0,
+    samples: Literal["paired", "shared"] = "paired",
+) -> list[dict[str, Any]]:
+    """What theory predicts for each method: how far its estimate is from the gradient.
+
+    Args:
+        dim: d, the number of parameters.
+        num_directions: L, directions per step.
+        num_samples: N, samples averaged at each point.
+        noise: tr Var[∇f] / ‖∇F‖², the noise of a single sample's gradient.
+        samples: How samples are drawn, ``"paired"`` or ``"shared"``.
+
+    Returns:
+        One row per method: its name, title and distribution; the variance and kurtosis of its
+        directions; the bias of its estimate relative to ∇F, and ``relative_mse``,
+        E‖estimate − ∇F‖² / ‖∇F‖². Numbers are ``None`` where there is no closed form.
+
+    >>> round(predictions(dim=100, num_directions=20)[1]["relative_mse"], 2)  # BeS: (d − 1) / L
+    4.95
+    """
+    if samples not in ("paired", "shared"):
+        raise ValueError(f"`samples` must be 'paired' or 'shared', but is {samples!r}.")
+    rows: list[dict[str, Any]] = []
+    for name, entry in METHODS.items():
+        directions = method(name, dim=dim, num_directions=num_directions)
+        row: dict[str, Any] = {
+            "method": name,
+            "title": entry.title,
+            "distribution": entry.distribution,
+            "in_paper": entry.in_paper,
+        }
+        row |= dict.fromkeys(("variance", "kurtosis", "bias", "relative_mse"))
+        with suppress(NoClosedForm):
+            row["kurtosis"] = directions.kurtosis(dim, num_directions)
+        with suppress(NoClosedForm):
+            moments = directions.moments(dim, num_directions)
+            row["variance"] = moments.mean
+            row["bias"] = theory.relative_bias(moments)
+            row["relative_mse"] = theory.mse(
+                moments,
+                gradient_norm2=1.0,
+                noise_trace=noise,
+                num_samples=num_samples,
+                samples=samples,
+            )
+        rows.append(row)
+    return rows
