@@ -107,6 +107,26 @@ def test_trust_or_naming_it_lets_it_run(stranger):
     assert (stranger / "imported").exists()
 
 
+def test_trust_in_the_shell(stranger):
+    def shell(*words):
+        command = "from gensmooth.cli.main import main; main()"
+        return subprocess.run(
+            [sys.executable, "-P", "-c", command, *words, "policy", "--episodes=2"],
+            cwd=stranger,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    refused = shell("evaluate")
+    assert refused.returncode == 1
+    assert "--trust" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert not (stranger / "imported").exists()
+    done = shell("evaluate", "--trust")
+    assert done.returncode == 0, done.stderr
+
+
 def test_naming_the_environment_is_trust(stranger):
     name = gs.rl.load_policy(stranger / "policy").environment
     assert gs.rl.evaluate(stranger / "policy", episodes=2, environment=name).episodes == 2

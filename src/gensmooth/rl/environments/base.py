@@ -7,7 +7,6 @@ therefore do not depend on threads, on order, or on what ran before.
 """
 
 import ast
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import Any, NamedTuple, Protocol, final
 import numpy as np
 from numpy.typing import NDArray
 
+from gensmooth.evaluators.base import cores
 from gensmooth.rl.normalize import EpisodeMoments, Scaling
 from gensmooth.rl.policies import Policy
 
@@ -126,6 +126,11 @@ class Simulator(Protocol):
         ...
 
 
+# What an environment may be given as: a name, a simulator, or what Gymnasium makes (an environment,
+# or a function that makes one), whose types are known only where Gymnasium is installed.
+EnvironmentLike = str | Simulator | object
+
+
 class Request(NamedTuple):
     """The arguments of a rollout, checked: contiguous float64 arrays that fit together."""
 
@@ -169,8 +174,7 @@ def check(
 def thread_count(threads: int | None, episodes: int) -> int:
     """How many threads to use for a batch."""
     if threads is None:
-        available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
-        threads = available or os.cpu_count() or 1
+        threads = cores()
     if threads < 1:
         raise ValueError(f"`threads` must be at least 1, but is {threads}.")
     return max(1, min(threads, episodes))

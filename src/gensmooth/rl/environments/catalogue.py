@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, cast
 
 from gensmooth.rl.environments.base import (
     GIVEN,
+    EnvironmentLike,
     Simulator,
     UnknownEnvironmentError,
     import_module_of,
@@ -81,7 +82,10 @@ def register(
 
 
 def make(
-    environment: Any, *, fast: bool = True, arguments: Mapping[str, Any] | None = None
+    environment: EnvironmentLike,
+    *,
+    fast: bool = True,
+    arguments: Mapping[str, Any] | None = None,
 ) -> Simulator:
     """The simulator of an environment.
 
@@ -149,8 +153,8 @@ def check_trusted(name: str, *, trust: bool) -> None:
     if module and not trust and module not in sys.modules:
         raise ValueError(
             f"The file says that its environment is {name[:200]!r}, and using it would import and "
-            f"run the module {module[:200]!r}. If you trust it, say trust=True, or import the "
-            "module yourself."
+            f"run the module {module[:200]!r}. If you trust it, say so: trust=True, or --trust in "
+            "the shell."
         )
 
 
