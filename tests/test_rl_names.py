@@ -155,7 +155,7 @@ def test_a_module_in_the_current_folder_is_found(workers, tmp_path):
 def test_a_module_that_is_not_there_or_is_broken(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(gs.rl.UnknownEnvironmentError, match=r"no module 'nowhere' in .*"):
+    with pytest.raises(ValueError, match=r"There is no module 'nowhere' in .*"):
         make("nowhere:Mine-v0")
     with pytest.raises(gs.rl.UnknownEnvironmentError, match="not the name of a module"):
         make(":Mine-v0")

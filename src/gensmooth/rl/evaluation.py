@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from gensmooth import checks
 from gensmooth.evaluators import EvaluationError
 from gensmooth.rl.environments import catalogue
 from gensmooth.rl.environments.base import EnvironmentLike, Simulator, missing_extra
@@ -84,8 +85,7 @@ def evaluate(
     Raises:
         EvaluationError: When an episode breaks down; what the environment raised is its cause.
     """
-    if episodes < 1:
-        raise ValueError(f"`episodes` must be at least 1, but is {episodes}.")
+    episodes = checks.count("episodes", episodes)
     if not 0 < confidence < 1:
         raise ValueError(f"`confidence` must be between 0 and 1, but is {confidence}.")
     seed = check_seed(seed)

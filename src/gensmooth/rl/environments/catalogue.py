@@ -7,12 +7,12 @@ every other Gymnasium id works through the ordinary API.
 import logging
 import sys
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any, NamedTuple, cast
 
+from gensmooth.checks import did_you_mean
 from gensmooth.rl.environments.base import (
     GIVEN,
     EnvironmentLike,
@@ -213,11 +213,10 @@ def _gymnasium(name: str) -> Simulator:
     try:
         return module.GymnasiumSimulator(name)
     except UnknownEnvironmentError:
-        near = get_close_matches(name, [*_aliases, *_entries], n=3, cutoff=0.7)
-        near += [known for known in module.near_matches(name) if known not in near]
-        hint = f"Did you mean {' or '.join(near)}? " if near else ""
+        known = dict.fromkeys([*_aliases, *_entries, *module.ids()])
+        hint = did_you_mean(name, known, most=3, cutoff=0.7)
         raise UnknownEnvironmentError(
-            f"There is no environment {name!r}. {hint}Fast ones are {', '.join(names())}; any "
+            f"There is no environment {name!r}.{hint} Fast ones are {', '.join(names())}; any "
             "other must be a Gymnasium id: gymnasium.pprint_registry() lists them."
         ) from None
 
