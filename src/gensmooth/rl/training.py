@@ -23,7 +23,7 @@ from gensmooth.optimize import evaluator_again
 from gensmooth.optimizers import Optimizer
 from gensmooth.rl.defaults import NUM_DIRECTIONS, defaults
 from gensmooth.rl.environments import catalogue
-from gensmooth.rl.environments.base import Info, Simulator
+from gensmooth.rl.environments.base import EnvironmentLike, Info, Simulator
 from gensmooth.rl.normalize import Statistics
 from gensmooth.rl.policies import MLP, Linear, Policy, architecture
 from gensmooth.rl.policy_file import TrainedPolicy
@@ -116,7 +116,7 @@ class TrainResult:
 
 
 def train(
-    environment: Any,
+    environment: EnvironmentLike,
     *,
     method: str | None = None,
     directions: Directions | None = None,
