@@ -66,9 +66,9 @@ def _processes(effort: Effort) -> list[Row]:
         cpu = _cpu_times(lambda: session.evaluate(small, batch), effort)
         calls = len(cpu) + 1
         each = (sum(pool.traffic) - before) / (calls * len(batch))
-        crew = pool._pool  # pyright: ignore
-        assert crew is not None
-        row = _row(BROADCAST, lambda: crew.publish(large.x, None), effort, large.x.nbytes)
+        workers = pool._pool  # pyright: ignore
+        assert workers is not None
+        row = _row(BROADCAST, lambda: workers.publish(large.x, None), effort, large.x.nbytes)
     return [
         Row(BYTES, Spread(each, each, each), "bytes"),
         Row(DISPATCH, spread(cpu / len(batch) * 1e6), "µs"),

@@ -320,7 +320,7 @@ OBJECTIVES = [
     (lambda: np.zeros(3), "must return one number, but returned an array of shape (3,)"),
     (lambda: [1.0, 2.0], "must return one number, but returned an array of shape (2,)"),
     (lambda: (1.0, "aux"), "must return a number, but returned (1.0, 'aux')"),
-    (lambda: np.zeros((2, 2)), "of shape (2, 2) (for many points a call, pass vectorized=True)"),
+    (lambda: np.zeros((2, 2)), "of shape (2, 2) (for many points per call, pass vectorized=True)"),
     (list, "must return one number, but returned an array of shape (0,)"),
     (lambda: "three", "must return a number, but returned 'three'"),
     (lambda: "3.0", "must return a number, but returned '3.0'"),

@@ -28,11 +28,12 @@ from evaluator_cases import (
     wavy_block,
 )
 from gensmooth.evaluators import EvaluationError, Objective, Ray, Serial, WorkerError
+from patience import LONG
 
 ray: Any = pytest.importorskip("ray", reason="Ray is not installed: pip install 'gensmooth[ray]'")
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own, of unclosed files and sockets
 
-TIMEOUT = 1.5
+TIMEOUT = 4.0  # an evaluation that does not hang takes microseconds, but may have to wait its turn
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +53,7 @@ def cluster() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def three(cluster: Any) -> Iterator[Ray]:  # noqa: ARG001
-    with Ray(num_workers=3, start_timeout=60) as actors:
+    with Ray(num_workers=3, start_timeout=LONG) as actors:
         yield actors
 
 
@@ -159,17 +160,20 @@ def test_an_actor_is_killed(pool: Ray, tmp_path: Path) -> None:
         return slow(x)
 
     search = search_of("guided-es")
-    expected = run(Serial(), search, wavy, 16)
     pool.retries = 3
     with pool.session(search, Objective(tell_pid)) as session:
         early = steps(session, search, 12)
         victim = int(min(os.listdir(pids)))
         killer = threading.Timer(0.02, os.kill, (victim, signal.SIGKILL))
         killer.start()
-        late = steps(session, search, 4, state=early.state)
+        late, faults = early, early.faults
+        while not faults:  # until it is killed, and missed
+            late = steps(session, search, 1, state=late.state)
+            faults += late.faults
         killer.join()
-    assert late.x.tobytes() == expected.x.tobytes()
-    assert early.faults + late.faults == {"died": 1}
+        late = steps(session, search, 4, state=late.state)
+    assert late.x.tobytes() == run(Serial(), search, wavy, late.state.step).x.tobytes()
+    assert faults + late.faults == {"died": 1}
 
 
 def test_a_node_is_lost(cluster: Any) -> None:
@@ -199,6 +203,70 @@ def test_a_node_is_lost(cluster: Any) -> None:
     assert late.x.tobytes() == expected.x.tobytes()
 
 
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.parametrize("method", ["guided-es", "bes"])
+def test_a_frozen_actor_is_replaced_and_does_not_stay(
+    method: str,
+    cluster: Any,  # noqa: ARG001
+    tmp_path: Path,
+) -> None:
+    """It does not take a step in; nor would it end when Ray asks it to."""
+
+    def tell_pid(x: Any) -> float:
+        (tmp_path / str(os.getpid())).touch()
+        return slow(x)
+
+    search = search_of(method)
+    expected = run(Serial(), search, wavy, 16)
+    actors = Ray(num_workers=2, timeout=10, start_timeout=5)
+    with actors, actors.session(search, Objective(tell_pid)) as session:
+        early = steps(session, search, 12)
+        while len(os.listdir(tmp_path)) < 2:
+            session.evaluate(early.state, search.ask(early.state))
+        frozen, other = map(int, os.listdir(tmp_path))
+        os.kill(frozen, signal.SIGSTOP)
+        late = steps(session, search, 4, state=early.state)
+        os.kill(other, signal.SIGSTOP)  # and this one has nothing to do when the run ends
+    assert late.x.tobytes() == expected.x.tobytes()
+    assert late.faults == {"died": 1}
+    assert not alive(frozen)
+    assert not alive(other)
+
+
+def test_a_fork_in_an_actor(pool: Ray) -> None:
+    search = search_of("guided-es", num_directions=10)
+
+    def forks(x: Any) -> float:
+        if child := os.fork():
+            os.waitpid(child, 0)
+            return wavy(x)
+        raise ValueError("in the child")
+
+    found = run(pool, search, forks, 3)
+    assert not found.faults
+    assert found.x.tobytes() == run(Serial(), search, wavy, 3).x.tobytes()
+
+
+def test_no_cluster_is_told_in_plain_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    def init(**_: Any) -> None:
+        raise ConnectionError("Could not find any running Ray instance. " + "Do this. " * 50)
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", init)
+    with pytest.raises(WorkerError, match="Could not connect to Ray at 'auto'") as e:
+        gs.minimize(wavy, np.zeros(3), workers=Ray("auto"), budget=10)
+    assert "Do this" not in str(e.value)
+    assert "`ray start --head`" in str(e.value)
+    with pytest.raises(WorkerError, match=r"Could not connect to Ray at '127\.0\.0\.1:1'"):
+        Ray("127.0.0.1:1").__enter__()
+
+
 def test_the_example_of_the_docs(tmp_path: Path) -> None:
     """A local Ray is started for it, and stopped afterwards."""
     from test_evaluators_docs import BLOCKS
@@ -212,7 +280,7 @@ def test_the_example_of_the_docs(tmp_path: Path) -> None:
         [sys.executable, "example.py"],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=LONG,
         env=environment,
         cwd=tmp_path,
     )

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from gensmooth.studies import cluster
-from gensmooth.studies.cluster import over_ray
+from gensmooth.evaluators.ray import connect
 from gensmooth.studies.dfo import STUDY
-from gensmooth.studies.pool import Job
 from gensmooth.studies.run import run_study
 from gensmooth.studies.spec import Options, RunSpec
+from gensmooth.studies.workers import Job, over_ray
 
 ray = pytest.importorskip("ray")
 # Ray's own warnings, and JAX's where another test has loaded it: Ray forks to start its servers.
@@ -25,10 +24,16 @@ def quiet(line):
     assert line
 
 
+def test_a_cluster_that_is_not_there_is_told_at_once():
+    """Before the others: a program that is connected to Ray stays so."""
+    with pytest.raises(RuntimeError, match=r"Could not connect to Ray at '127.0.0.1:1'.*local"):
+        connect("127.0.0.1:1")
+
+
 @pytest.fixture(scope="module")
 def local():
     """A Ray that outlives single calls: starting one takes seconds."""
-    cluster._connect(ray, "local", 2)
+    connect("local", num_cpus=2)
     ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers do not know it
     yield
     ray.shutdown()
@@ -86,8 +91,3 @@ def test_a_run_that_raises_is_told_plainly(tmp_path):
     jobs = [Job(RunSpec("no-such-study", {}), tmp_path)]
     with pytest.raises(ValueError, match="There is no study 'no-such-study'"):
         list(over_ray(jobs, "auto", None)[1])
-
-
-def test_a_cluster_that_is_not_there_is_told_at_once():
-    with pytest.raises(RuntimeError, match=r"Could not connect to Ray at '127.0.0.1:1'.*local"):
-        cluster._connect(ray, "127.0.0.1:1", None)

@@ -4,17 +4,17 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from gensmooth.studies import progress
 from gensmooth.studies.linreg import STUDY
-from gensmooth.studies.progress import Estimate
+from gensmooth.studies.progress import TimeLeft
 from gensmooth.studies.run import run_study
 from gensmooth.studies.spec import Options, RunSpec
 from gensmooth.studies.store import Store
+from patience import LONG, alive, wait_until
 
 SMALL = Options(profile="quick", seeds=2, hyperparameters="paper", methods=("gs", "bes"))
 
@@ -23,17 +23,17 @@ def test_the_time_left_is_told_from_the_speed_of_workers(monkeypatch):
     """Ten runs of cost 6, then ten of cost 1; two workers, a second for each unit of cost."""
     now = 0.0
     monkeypatch.setattr(progress.time, "monotonic", lambda: now)
-    estimate = Estimate(70.0, 2)
-    assert estimate.left is None
+    time_left = TimeLeft(70.0, 2)
+    assert time_left.left is None
     now = 6.0
-    estimate.add(6.0, 6.0)
-    assert estimate.left == pytest.approx(29.0)  # 35 s in all; from the number it would be 64
-    estimate.add(6.0, 6.0)
+    time_left.add(6.0, 6.0)
+    assert time_left.left == pytest.approx(29.0)  # 35 s in all; from the number it would be 64
+    time_left.add(6.0, 6.0)
     for done in range(4):
         now += 6.0
-        estimate.add(6.0, 6.0)
-        estimate.add(6.0, 6.0)
-        assert estimate.left == pytest.approx(70 / 2 - now), done
+        time_left.add(6.0, 6.0)
+        time_left.add(6.0, 6.0)
+        assert time_left.left == pytest.approx(70 / 2 - now), done
 
 
 def test_long_runs_are_made_first(tmp_path, monkeypatch):
@@ -45,7 +45,7 @@ def test_long_runs_are_made_first(tmp_path, monkeypatch):
         return STUDY.execute(config, scratch)
 
     study = STUDY._replace(execute=execute, cost=lambda config: float(config["num_directions"]))
-    for module in ("run", "pool"):
+    for module in ("run", "workers"):
         monkeypatch.setattr(f"gensmooth.studies.{module}.find_study", lambda _: study)
     for i in (1, 2):
         folder = tmp_path / f"piece{i}"
@@ -87,16 +87,12 @@ def test_workers_do_not_outlive_their_parent(tmp_path):
     process = subprocess.Popen(
         [sys.executable, "script.py"], cwd=tmp_path, stdout=subprocess.DEVNULL
     )
-    deadline = time.time() + 60
-    while not list(tmp_path.glob("out/runs/[0-9a-f]*")) and time.time() < deadline:
-        time.sleep(0.01)
+    assert wait_until(lambda: list(tmp_path.glob("out/runs/[0-9a-f]*")))
     workers = children(process.pid)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     assert len(workers) >= 2
-    while any(Path(f"/proc/{pid}").exists() for pid in workers) and time.time() < deadline:
-        time.sleep(0.05)
-    assert not [pid for pid in workers if Path(f"/proc/{pid}").exists()]
+    assert wait_until(lambda: not any(map(alive, workers)))
 
 
 def children(parent: int) -> list[int]:
@@ -120,7 +116,7 @@ def _gensmooth(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
         text=True,
         check=False,
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        timeout=300,
+        timeout=LONG,
     )
 
 

@@ -1,70 +1,20 @@
-"""The one table that turns names of methods into directions."""
+"""The methods by their names: the one table, filled by the families themselves."""
 
-from collections.abc import Callable
 from contextlib import suppress
-from difflib import get_close_matches
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
-from gensmooth import theory
-from gensmooth.directions import (
-    Bernoulli,
-    Directions,
-    Gaussian,
-    Guided,
-    NoClosedForm,
-    Orthogonal,
-    OrthogonalBernoulli,
-    Sphere,
-    check_directions,
-    shrunk,
-)
+from gensmooth import checks, naming, theory
+from gensmooth.directions import METHODS, Directions, Method, NoClosedForm, check_directions
 
-
-class Method(NamedTuple):
-    """A named choice of directions.
-
-    Attributes:
-        make: Makes the directions.
-        title: What people call it.
-        distribution: How the directions are distributed, in a few words.
-        in_paper: Whether it is one of the six methods of Gao & Sener (ICML 2022).
-    """
-
-    make: Callable[[], Directions]
-    title: str
-    distribution: str
-    in_paper: bool = False
-
-
-METHODS: dict[str, Method] = {
-    "gs": Method(Gaussian, "GS", "N(0, 1)", True),
-    "bes": Method(Bernoulli, "BeS", "±1, fair coin", True),
-    "gs-shrinkage": Method(lambda: shrunk(Gaussian()), "GS-shrinkage", "N(0, v*)", True),
-    "bes-shrinkage": Method(lambda: shrunk(Bernoulli()), "BeS-shrinkage", "±√v*, fair coin", True),
-    "orthogonal-es": Method(
-        lambda: Orthogonal("residual"), "Orthogonal ES", "Gram–Schmidt of N(0, I)", True
-    ),
-    "guided-es": Method(Guided, "Guided ES", "N(0, αI/d + (1−α)UUᵀ/k)", True),
-    "sphere": Method(Sphere, "Sphere", "sphere of radius √d"),
-    "orthogonal": Method(Orthogonal, "Orthogonal", "orthogonal, length √d"),
-    "orthogonal-bes": Method(OrthogonalBernoulli, "Orthogonal BeS", "Hadamard × random signs"),
-    "sphere-shrinkage": Method(lambda: shrunk(Sphere()), "Sphere-shrinkage", "sphere, shrunk"),
-    "orthogonal-shrinkage": Method(
-        lambda: shrunk(Orthogonal()), "Orthogonal-shrinkage", "orthogonal, shrunk"
-    ),
-    "orthogonal-bes-shrinkage": Method(
-        lambda: shrunk(OrthogonalBernoulli()),
-        "Orthogonal-BeS-shrinkage",
-        "Hadamard × signs, shrunk",
-    ),
-}
+__all__ = ["METHODS", "Method", "choose_directions", "method", "predictions"]
 
 
 def method(name: str, *, dim: int | None = None, num_directions: int | None = None) -> Directions:
     """The directions of a method by its name.
 
     Args:
-        name: One of :data:`METHODS`.
+        name: One of :data:`METHODS`; or ``module:name``, a method that a module of your own
+            registers when it is imported.
         dim: d, and
         num_directions: L: give both to have everything that depends on them filled in.
 
@@ -74,11 +24,13 @@ def method(name: str, *, dim: int | None = None, num_directions: int | None = No
     Traceback (most recent call last):
     ValueError: There is no method 'bess'. Did you mean 'bes'? Known: gs, bes, ...
     """
-    if name not in METHODS:
-        near = get_close_matches(str(name), METHODS, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
+    module, colon, own = str(name).rpartition(":")
+    if colon:
+        naming.load_module(module)
+    if own not in METHODS:
+        hint = checks.did_you_mean(own, METHODS)
         raise ValueError(f"There is no method {name!r}.{hint} Known: {', '.join(METHODS)}.")
-    directions = METHODS[name].make()
+    directions = METHODS[own].make()
     if (dim is None) != (num_directions is None):
         raise ValueError("Give both `dim` and `num_directions`, or neither.")
     if dim is None or num_directions is None:

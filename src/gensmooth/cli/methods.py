@@ -9,7 +9,7 @@ import typer
 
 from gensmooth.cli.common import JSON
 from gensmooth.cli.options import Given, Sets, Shell, command
-from gensmooth.cli.values import load_module
+from gensmooth.naming import load_module
 
 # From the one that is last to go where there is no room to the one that goes first.
 COLUMNS = {

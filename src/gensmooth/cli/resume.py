@@ -38,7 +38,7 @@ def resume(given: Given) -> None:
     so look there first if the folder is not yours.
     """
     import gensmooth as gs
-    from gensmooth.checkpoint import kind_of
+    from gensmooth.runs import kind_of
 
     folder = given["folder"]
     training = kind_of(folder) == "training"

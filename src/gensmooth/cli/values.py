@@ -10,11 +10,10 @@ import re
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from operator import attrgetter
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+from gensmooth import naming
 from gensmooth.cli.options import Sets, Shell
 
 _OWN = re.compile(r"([^\s()\[\]{}'\"]+?):([A-Za-z_]\w*(?:\.\w+)*)(\(.*\))?", re.DOTALL)
@@ -28,16 +27,7 @@ OPTIMIZERS = ("adam", "momentum", "sgd")
 
 def read_function(text: str) -> Callable[..., Any]:
     """The function of ``module:function`` or ``file.py:function``, found from this folder on."""
-    from gensmooth.checkpoint import find_function
-
-    return find_function(_as_module(text))
-
-
-def load_module(name: str) -> ModuleType:
-    """Import a module of the user's, looked for in this folder too."""
-    if "" not in sys.path and str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
-    return import_module(name)
+    return naming.find_function(_as_module(text))
 
 
 def _as_module(text: str) -> str:
@@ -188,11 +178,7 @@ _EXAMPLES = {
 
 def _named(text: str) -> Any:
     """What ``module:name`` names; unlike an objective it need not be a function."""
-    module, _, name = _as_module(text).partition(":")
-    try:
-        return attrgetter(name)(load_module(module))
-    except AttributeError:
-        raise ValueError(f"Module {module!r} has no {name!r}.") from None
+    return naming.find(_as_module(text))
 
 
 def _public(module: str) -> dict[str, Any]:

@@ -3,9 +3,15 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from gensmooth.evaluators.base import Evaluated, Evaluator, Session
-from gensmooth.evaluators.choose import as_evaluator
-from gensmooth.evaluators.errors import EvaluationError, WorkerError
+from gensmooth.evaluators.base import (
+    Evaluated,
+    EvaluationError,
+    Evaluator,
+    Session,
+    WorkerError,
+    as_evaluator,
+    cores,
+)
 from gensmooth.evaluators.objective import Objective
 from gensmooth.evaluators.serial import Serial
 
@@ -28,6 +34,7 @@ __all__ = [
     "Threads",
     "WorkerError",
     "as_evaluator",
+    "cores",
 ]
 
 _LAZY = {"MapLike": "maplike", "Processes": "processes", "Ray": "ray", "Threads": "threads"}

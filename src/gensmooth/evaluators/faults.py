@@ -1,6 +1,7 @@
-"""What becomes of evaluations that fail: tried again, let go, or the end of the run.
+"""What becomes of evaluations that fail: they are tried again, dropped, or end the run.
 
-One :class:`Ledger` a batch, in every evaluator, so that the policies mean the same everywhere.
+Every evaluator collects a batch in one :class:`BatchResults`, so that ``retries`` and
+``on_failure`` mean the same everywhere.
 """
 
 import logging
@@ -11,69 +12,80 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gensmooth.batch import Batch
-from gensmooth.evaluators.base import Evaluated
-from gensmooth.evaluators.errors import Failure
+from gensmooth.evaluators.base import Evaluated, Failure
 from gensmooth.evaluators.objective import Objective
 from gensmooth.search import RandomSearch
 
 _log = logging.getLogger("gensmooth")
 
-Units = tuple[int, int]  # a range of units: evaluations, or blocks of a vectorised objective
+# A unit is what one call of the objective evaluates: an evaluation, or a block of them for a
+# vectorised objective. It never depends on the workers. This is a range of units.
+Units = tuple[int, int]
 
 
 @final
-class Policy:
-    """What a session does about faults, and which kinds it has told the log about.
+class FaultPolicy:
+    """What a session does about faults, and which kinds it has already logged.
 
     Args:
-        search: Whose ``on_failure`` decides what a failure costs when no retry is left.
+        search: Its ``on_failure`` decides what happens when no retry is left.
         retries: How often a failed evaluation is tried again.
     """
 
     def __init__(self, search: RandomSearch, retries: int) -> None:
         self.drop = search.on_failure == "drop"
         self.retries = retries
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
 
     @property
-    def patient(self) -> bool:
+    def go_on(self) -> bool:
         """Whether a batch goes on after a failure."""
         return self.drop or self.retries > 0
 
-    def tell(self, kind: str, words: str) -> None:
-        """Log the first event of each kind."""
-        if kind not in self._told:
-            self._told.add(kind)
+    def log_once(self, kind: str, words: str) -> None:
+        """Log the first fault of each kind."""
+        if kind not in self._logged:
+            self._logged.add(kind)
             _log.warning("%s. Further events of this kind are counted, not logged.", words)
 
 
 @final
-class Ledger:
-    """The values of a batch as they come in, and the faults on the way."""
+class BatchResults:
+    """The values of a batch as they come in, and the faults on the way.
 
-    def __init__(self, policy: Policy, objective: Objective, batch: Batch) -> None:
+    Attributes:
+        rows: Evaluations per unit.
+        units: How many units the batch has.
+        missing: How many of them have no final result yet.
+    """
+
+    def __init__(self, policy: FaultPolicy, objective: Objective, batch: Batch) -> None:
         self.rows = objective.block_rows(batch.dim)
         self.units = -(-len(batch) // self.rows)
-        self.open = self.units
+        self.missing = self.units
         self._policy = policy
         self._batch = batch
         self._values = objective.blank(len(batch))
         self._faults: Counter[str] = Counter()
-        self._failed: Counter[int] = Counter()  # failures of each unit
+        self._failures: Counter[int] = Counter()  # of each unit
 
     def span(self, units: Units) -> tuple[int, int]:
         """The evaluations of some units, as ``start, stop``."""
         return units[0] * self.rows, min(units[1] * self.rows, len(self._values))
 
-    def settle(
+    def add(
         self, units: Units, values: NDArray[np.float64], failures: list[Failure]
     ) -> list[Units]:
-        """Enter the values of some units; the units to do again."""
+        """Enter the values of some units; returns the units to do again.
+
+        Raises:
+            EvaluationError: When a failure ends the run.
+        """
         start, stop = self.span(units)
         self._values[start:stop] = values
         values = values if values.ndim == 1 else values[:, 0]
         if not failures and np.isfinite(values).all():
-            self.open -= units[1] - units[0]
+            self.missing -= units[1] - units[0]
             return []
         bad = {failure.index // self.rows: (failure, 1) for failure in failures}
         for index in (np.flatnonzero(~np.isfinite(values)) + start).tolist():
@@ -81,39 +93,39 @@ class Ledger:
             failure, count = bad.get(index // self.rows, (Failure(index, "non-finite", what), 0))
             if failure.kind == "non-finite":
                 bad[index // self.rows] = failure, count + 1
-        self.open -= units[1] - units[0] - len(bad)
-        return [(unit, unit + 1) for unit, found in bad.items() if self.fault(*found)]
+        self.missing -= units[1] - units[0] - len(bad)
+        return [(unit, unit + 1) for unit, found in bad.items() if self.add_failure(*found)]
 
-    def fault(self, failure: Failure, count: int = 1) -> bool:
-        """Enter a failure of an open unit; whether to do it again.
+    def add_failure(self, failure: Failure, count: int = 1) -> bool:
+        """Enter a failure of a unit that is missing; returns whether to do it again.
 
         Raises:
-            EvaluationError: When the policy says so.
+            EvaluationError: When the failure ends the run.
         """
         self._faults[failure.kind] += count
         unit = failure.index // self.rows
-        self._failed[unit] += 1
-        again = failure.kind != "return" and self._failed[unit] <= self._policy.retries
+        self._failures[unit] += 1
+        again = failure.kind != "return" and self._failures[unit] <= self._policy.retries
         if again or (self._policy.drop and failure.kind != "return"):
-            what = f"{failure.what}, at {self._batch.describe(failure.index)}"
-            self._policy.tell(failure.kind, what)  # else it is raised, and need not be logged too
+            words = f"{failure.what}, at {self._batch.describe(failure.index)}"
+            self._policy.log_once(failure.kind, words)  # else it is raised, and not logged too
         elif failure.kind != "non-finite":
-            raise failure.error(self._batch, self._failed[unit])
+            raise failure.error(self._batch, self._failures[unit])
         # A value that is not finite goes on to `tell`, which raises where values are used.
-        self.open -= not again
+        self.missing -= not again
         return again
 
-    def event(self, kind: str, words: str, count: int = 1) -> None:
-        """Count events, and log the first of their kind."""
+    def count(self, kind: str, words: str, count: int = 1) -> None:
+        """Count faults, and log the first of their kind."""
         self._faults[kind] += count
-        self._policy.tell(kind, words)
+        self._policy.log_once(kind, words)
 
     def evaluated(self) -> Evaluated:
-        """What came of it."""
-        found = self._values
-        if found.ndim == 1:
-            return Evaluated(found, dict(self._faults))
-        return Evaluated(found[:, 0].copy(), dict(self._faults), found[:, 1:])
+        """The batch, complete."""
+        values = self._values
+        if values.ndim == 1:
+            return Evaluated(values, dict(self._faults))
+        return Evaluated(values[:, 0].copy(), dict(self._faults), values[:, 1:])
 
 
 @final

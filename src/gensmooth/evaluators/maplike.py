@@ -1,7 +1,7 @@
 """Any map: ``concurrent.futures``, ``multiprocessing.Pool``, Dask, MPI.
 
-A map has no way to tell its workers something once a step, so each work item carries its point:
-d numbers an evaluation, where the other evaluators send a few bytes.
+A map has no way to send its workers something once per step, so each work item carries its point:
+d numbers per evaluation, where the other evaluators send a few bytes.
 """
 
 import pickle
@@ -16,11 +16,10 @@ from numpy.typing import NDArray
 
 from gensmooth import streams
 from gensmooth.batch import Batch
-from gensmooth.evaluators.base import Evaluated
-from gensmooth.evaluators.errors import Failure, WorkerError
-from gensmooth.evaluators.faults import Ledger, Policy, Units, check_retries
+from gensmooth.evaluators.base import Evaluated, Failure, WorkerError
+from gensmooth.evaluators.faults import BatchResults, FaultPolicy, Units, check_retries
 from gensmooth.evaluators.objective import Objective
-from gensmooth.evaluators.travel import pickled
+from gensmooth.evaluators.worker import pickled
 from gensmooth.search import RandomSearch, SearchState
 from gensmooth.streams import Purpose
 
@@ -30,8 +29,8 @@ from gensmooth.streams import Purpose
 class MapLike:
     """Evaluates by a map of your own: ``workers(function, items)`` gives the results in order.
 
-    There is no time-out: the map's workers are its own. All of a step's points are made here, so
-    this holds as many points as there are evaluations in a step.
+    There is no time-out, since the map's workers are its own. All of a step's points are made
+    here, so as many points are held in memory as there are evaluations in a step.
 
     Args:
         workers: The map, such as ``executor.map`` or ``pool.map``.
@@ -50,7 +49,7 @@ class MapLike:
         self, search: RandomSearch, objective: Objective
     ) -> AbstractContextManager["MapLikeSession"]:
         """See :class:`~gensmooth.evaluators.Evaluator`."""
-        policy = Policy(search, self.retries)
+        policy = FaultPolicy(search, self.retries)
         return nullcontext(MapLikeSession(self.workers, objective, policy))
 
 
@@ -61,7 +60,7 @@ class MapLikeSession:
     workers = 1  # as far as we know
 
     def __init__(
-        self, map_: Callable[..., Iterable[Any]], objective: Objective, policy: Policy
+        self, map_: Callable[..., Iterable[Any]], objective: Objective, policy: FaultPolicy
     ) -> None:
         self._map = map_
         self._objective = objective
@@ -70,17 +69,17 @@ class MapLikeSession:
 
     def evaluate(self, state: SearchState, batch: Batch) -> Evaluated:  # noqa: ARG002
         """See :class:`~gensmooth.evaluators.Session`."""
-        ledger = Ledger(self._policy, self._objective, batch)
-        todo: list[Units] = [(unit, unit + 1) for unit in range(ledger.units)]
+        results = BatchResults(self._policy, self._objective, batch)
+        todo: list[Units] = [(unit, unit + 1) for unit in range(results.units)]
         while todo:
-            items = [_item(batch, *ledger.span(units)) for units in todo]
+            items = [_item(batch, *results.span(units)) for units in todo]
             again: list[Units] = []
             for units, found in zip(todo, self._results(items, batch), strict=True):
-                again += ledger.settle(units, *found)
+                again += results.add(units, *found)
             todo = again
-        return ledger.evaluated()
+        return results.evaluated()
 
-    def _results(self, items: "list[_Item]", batch: Batch) -> "list[_Found]":
+    def _results(self, items: "list[_Item]", batch: Batch) -> "list[_Values]":
         try:
             results = list(self._map(self._call, items))
         except WorkerError:
@@ -98,10 +97,10 @@ class MapLikeSession:
                 f"{type(results[0]).__name__ if results else 'nothing'} for {len(items)} items.",
                 step=batch.step,
             )
-        return cast("list[_Found]", results)
+        return cast("list[_Values]", results)
 
 
-_Found = tuple[NDArray[np.float64], list[Failure]]
+_Values = tuple[NDArray[np.float64], list[Failure]]
 
 
 class _Item(NamedTuple):
@@ -146,15 +145,15 @@ def _item(batch: Batch, start: int, stop: int) -> _Item:
 
 @final
 class _Call:
-    """The objective on a work item; pickled by cloudpickle, unpickled once a process."""
+    """The objective on a work item; pickled by cloudpickle, unpickled once per process."""
 
     def __init__(self, objective: Objective) -> None:
         self._objective = objective
 
-    def __call__(self, item: _Item) -> _Found:
+    def __call__(self, item: _Item) -> _Values:
         stop = item.start + len(item.points)
         values, failures = self._objective.values(item, item.start, stop)
-        return values, [failure.to_travel() for failure in failures]
+        return values, [failure.picklable() for failure in failures]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _call, (pickled(self._objective, "The objective"),)

@@ -1,25 +1,28 @@
-"""The user's objective, and how it is called."""
+"""The user's objective: how it is called, and what may come of a call."""
 
+import os
+import sys
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Protocol, final
+from typing import Any, NoReturn, Protocol, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gensmooth.batch import Batch
-from gensmooth.evaluators.errors import Failure
+from gensmooth.evaluators.base import Failure
 
 Array = NDArray[Any]
 
 _BLOCK = 4_194_304  # numbers in a block of points handed to a vectorised objective
-_SMALL = 65_536  # numbers; the points of a call with fewer are made in one piece
+_SMALL = 65_536  # numbers; points of fewer in all are made together
 _LONGEST = 16_384  # characters of a traceback that are kept
 
 
 class Points(Protocol):
-    """What a function is evaluated on: a batch, or what has travelled of one."""
+    """What an objective is evaluated on: a batch, or the part of one that was sent here."""
 
     @property
     def dim(self) -> int:
@@ -56,7 +59,7 @@ class Objective:
         vectorized: Whether it takes blocks of points; a number is how many points a block has.
         extras: How many more numbers it returns for each point, after the value.
 
-    For a batch with a context (:meth:`gensmooth.batch.Batch.given`) that is a last argument.
+    For a batch with a context (:meth:`gensmooth.batch.Batch.given`) the context is a last argument.
     """
 
     fun: Callable[..., Any]
@@ -79,13 +82,16 @@ class Objective:
         return np.full(shape, np.nan)
 
     def block_rows(self, dim: int) -> int:
-        """How many points are evaluated by one call; never depends on the workers."""
+        """How many points one call evaluates: never depends on the workers.
+
+        A block's size can change the last bits of its values.
+        """
         if self.vectorized is True:
             return max(1, _BLOCK // dim)
         return int(self.vectorized) or 1
 
     def value(self, batch: Batch, index: int) -> float:
-        """The value of one evaluation of a batch.
+        """The value of one evaluation of a batch: all that an evaluator of your own needs.
 
         Raises:
             EvaluationError: When the objective raises or returns something else.
@@ -102,7 +108,7 @@ class Objective:
         stop: int,
         *,
         begin: Callable[[int], None] | None = None,
-        patient: bool = True,
+        go_on: bool = True,
     ) -> tuple[NDArray[np.float64], list[Failure]]:
         """The values of evaluations ``start … stop``, NaN where one failed, and the failures.
 
@@ -111,8 +117,12 @@ class Objective:
             start: The first evaluation, of a whole block when vectorised.
             stop: One after the last.
             begin: Called before each call of the objective, with the evaluation's index.
-            patient: Go on after a failure.
+            go_on: Whether to go on after a failure.
+
+        An objective may fork. The child's place is inside of the objective: if it comes out, by
+        ``return``, ``sys.exit`` or an exception, it ends here, or there would be two optimisers.
         """
+        pid, forks = os.getpid(), _forks
         values = self.blank(stop - start)
         failures: list[Failure] = []
         if self.vectorized:
@@ -124,7 +134,7 @@ class Objective:
                     values[first - start : last - start] = found
                     continue
                 failures.append(found)
-                if not patient:
+                if not go_on:
                     break
             return values, failures
         fun, sampled = self.fun, self.sampled
@@ -135,17 +145,25 @@ class Objective:
                 begin(index)
             try:
                 value = fun(point, rng, *context) if sampled else fun(point, *context)
-            except (Exception, SystemExit) as error:
+            except BaseException as error:
+                if _forks != forks:
+                    _end_fork(error)
+                if not isinstance(error, Exception | SystemExit):
+                    raise
                 failures.append(_raised(index, error))
-                if not patient:
+                if not go_on:
                     break
                 continue
+            if _forks != forks:
+                _end_fork()
             if not isinstance(value, float) or self.extras:  # float64 is a float: the common case
                 value = self._row(index, value) if self.extras else _number(index, value)
                 if isinstance(value, Failure):
                     failures.append(value)
                     break
             values[index - start] = value
+        if os.getpid() != pid:  # forked by a C library, unseen by Python
+            _end_fork()
         return values, failures
 
     def _block(
@@ -156,10 +174,17 @@ class Objective:
         if begin is not None:
             begin(start)
         context = () if batch.context is None else (batch.context,)
+        pid = os.getpid()
         try:
             found = self.fun(points, *([rngs] if self.sampled else []), *context)
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
+            if os.getpid() != pid:
+                _end_fork(error)
+            if not isinstance(error, Exception | SystemExit):
+                raise
             return _raised(start, error)
+        if os.getpid() != pid:
+            _end_fork()
         try:
             values = _floats(found)
         except Exception as error:
@@ -176,7 +201,7 @@ class Objective:
         return values
 
     def _row(self, index: int, found: Any) -> NDArray[np.float64] | Failure:
-        """A value and its extras, or words for what came instead."""
+        """A value and its extras, or what is wrong with what came instead."""
         why: Exception | None = None
         try:
             row = _floats(found)
@@ -191,6 +216,39 @@ class Objective:
         return Failure(index, "return", what)
 
 
+_forks = 0  # counts in each child, and costs less to look at than the process's number
+
+
+def _count_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_count_fork)
+
+
+def _end_fork(error: BaseException | None = None) -> NoReturn:
+    """End this process, a fork made by the objective that has come out of it.
+
+    At once: handlers of exit, buffers and locks belong to the process that it was forked from.
+    """
+    code = 1
+    with suppress(BaseException):
+        if isinstance(error, SystemExit) and (error.code is None or isinstance(error.code, int)):
+            code = (error.code or 0) & 0xFF
+        elif error is not None:
+            traceback.print_exception(error)
+        else:
+            print(
+                "gensmooth: the objective forked, and the child returned from it: it is ended. Let "
+                "the child end by itself (os._exit) inside of the objective.",
+                file=sys.stderr,
+                flush=True,
+            )
+    os._exit(code)
+
+
 def _points(batch: Points, start: int, stop: int) -> Iterator[Array]:
     if isinstance(batch, Batch) and (start, stop) == (0, len(batch)):
         return batch.points()
@@ -203,13 +261,18 @@ def _points(batch: Points, start: int, stop: int) -> Iterator[Array]:
 def _raised(index: int, error: BaseException) -> Failure:
     # The first frame is ours: the reader wants their own.
     trace = error.__traceback__.tb_next if error.__traceback__ else None
-    text = "".join(traceback.format_exception(type(error), error, trace))
+    try:
+        text = "".join(traceback.format_exception(type(error), error, trace))
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # its notes, cause or position may raise in their turn
+        text = "".join(traceback.format_tb(trace))
     what = f"The objective raised {type(error).__name__}: {_text(error, str)}"
     return Failure(index, "exception", what, text[-_LONGEST:], error)
 
 
 def _number(index: int, value: Any) -> float | Failure:
-    """A float, or words for what came instead."""
+    """A float, or what is wrong with what came instead."""
     if value is None:
         what = "The objective returned None (does it end without `return`?)"
         return Failure(index, "return", what)
@@ -221,14 +284,14 @@ def _number(index: int, value: Any) -> float | Failure:
     if array.size != 1:
         what = (
             f"The objective must return one number, but returned an array of shape {array.shape} "
-            "(for many points a call, pass vectorized=True)"
+            "(for many points per call, pass vectorized=True)"
         )
         return Failure(index, "return", what)
     return float(array.reshape(-1)[0])
 
 
 def _floats(found: Any) -> NDArray[np.float64]:
-    """What an objective returned as floats; raises what it likes, being the user's object."""
+    """What an objective returned, as floats; the user's object may raise anything."""
     if isinstance(found, str | bytes):
         raise TypeError
     array: NDArray[Any] = np.ma.filled(found, np.nan) if np.ma.isMA(found) else np.asarray(found)
@@ -238,7 +301,7 @@ def _floats(found: Any) -> NDArray[np.float64]:
 
 
 def _show(value: Any, why: Exception | None = None) -> str:
-    """What came instead of a number and, unless that says it all, why it is none."""
+    """What came instead of a number and, where that is not plain, why it is none."""
     text = _text(value, repr)
     text = text if len(text) <= 80 else f"{text[:77]}..."
     if why is None or isinstance(why, TypeError | ValueError):
@@ -249,5 +312,7 @@ def _show(value: Any, why: Exception | None = None) -> str:
 def _text(value: Any, words: Callable[[Any], str]) -> str:
     try:
         return words(value)
-    except Exception:  # theirs is not to end a worker or hide what happened
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # an object that cannot be shown must not hide what happened
         return f"a {type(value).__name__} without words"

@@ -1,25 +1,61 @@
-"""Processes on this machine: started once, told little, replaced when they die."""
+"""Processes on this machine: started once, sent little, replaced when they die."""
 
+import json
 import os
+import pickle
+import selectors
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
-from types import TracebackType
-from typing import final
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import NamedTuple, final
+from weakref import WeakSet
 
-from gensmooth.evaluators.dispatch import CrewSession, at_work
-from gensmooth.evaluators.faults import check_retries, check_timeout
-from gensmooth.evaluators.objective import Objective
-from gensmooth.evaluators.process_pool import ProcessMember, ProcessPool, Traffic
-from gensmooth.search import RandomSearch
+import numpy as np
+from numpy.typing import NDArray
+
+from gensmooth.evaluators import transport as wire
+from gensmooth.evaluators.base import Failure, WorkerError
+from gensmooth.evaluators.session import (
+    Event,
+    Lost,
+    PoolEvaluator,
+    Ready,
+    Refused,
+    StepReceived,
+    WorkerHandle,
+    WorkerPool,
+)
+from gensmooth.evaluators.transport import Channel, SharedMemory, anonymous_file, write_file
+from gensmooth.evaluators.worker import Answer, Array, Step
+
+_START = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from gensmooth.evaluators.worker import main; main(*map(int, sys.argv[2:]))"
+)
+_EXIT_SECONDS = 2.0  # that an idle worker has to end by itself
+_SILENCE = 10.0  # seconds without a message or computing, outside of the objective
+
+
+class Traffic(NamedTuple):
+    """Bytes to and from all workers of a pool, present and past."""
+
+    sent: int
+    received: int
 
 
 @final
-class Processes:
+class Processes(PoolEvaluator["ProcessPool"]):
     """Evaluates in processes of this machine.
 
     Workers are fresh interpreters (safe with threads, no ``if __name__ == "__main__"`` needed).
-    They are sent the objective once, read x from memory that is shared, and make their own points.
-    A worker that dies is replaced; one that hangs is stopped, with all that it has started.
+    They are sent the objective once, read x from shared memory, and make their own points. A
+    worker that dies is replaced; one that hangs is stopped, with all that it has started.
 
     Used as it is, workers live as long as a run. Used as a context, they stay for many runs::
 
@@ -32,7 +68,7 @@ class Processes:
         timeout: Seconds that one evaluation (one block, for a vectorised objective) may take.
         retries: How often a failed evaluation is tried again, with the same seeds.
         environment: Environment variables for the workers, such as ``{"OMP_NUM_THREADS": "1"}``.
-        start_timeout: Seconds to wait for a first worker.
+        start_timeout: Seconds to wait for a first worker, and for any to take the objective.
     """
 
     def __init__(
@@ -46,38 +82,17 @@ class Processes:
     ) -> None:
         if num_workers < 1:
             raise ValueError(f"`num_workers` must be at least 1, but is {num_workers}.")
-        check_timeout(timeout)
-        check_retries(retries)
+        super().__init__(timeout, retries, start_timeout)
         if os.name != "posix":
             raise OSError(
                 "gs.evaluators.Processes needs Linux or macOS. Here, use gs.evaluators.Threads, or "
                 "workers=executor.map of a concurrent.futures.ProcessPoolExecutor."
             )
         self.num_workers = num_workers
-        self.timeout = timeout
-        self.retries = retries
         self.environment = dict(environment or {})
-        self.start_timeout = start_timeout
-        self._pool: ProcessPool | None = None
 
     def __repr__(self) -> str:
         return f"Processes({self.num_workers}, timeout={self.timeout}, retries={self.retries})"
-
-    def __enter__(self) -> "Processes":
-        if self._pool is not None:
-            raise RuntimeError("These processes are already in use as a context.")
-        self._pool = self._new_pool()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        pool, self._pool = self._pool, None
-        if pool is not None:
-            pool.close()
 
     @property
     def traffic(self) -> Traffic:
@@ -89,20 +104,326 @@ class Processes:
     @property
     def pids(self) -> list[int]:
         """The workers' process ids, while used as a context."""
-        return [] if self._pool is None else [m.process.pid for m in self._pool.members]
+        return [] if self._pool is None else [w.process.pid for w in self._pool.workers]
 
-    def session(
-        self, search: RandomSearch, objective: Objective
-    ) -> AbstractContextManager[CrewSession[ProcessMember]]:
-        """See :class:`~gensmooth.evaluators.Evaluator`."""
-        return at_work(
-            self._pool,
-            self._new_pool,
-            search,
-            objective,
-            timeout=self.timeout,
-            retries=self.retries,
-        )
-
-    def _new_pool(self) -> ProcessPool:
+    def _new_pool(self) -> "ProcessPool":
         return ProcessPool(self.num_workers, self.environment, self.start_timeout)
+
+
+@dataclass(eq=False)
+class ProcessHandle(WorkerHandle):
+    """A worker process."""
+
+    process: "subprocess.Popen[bytes]" = field(kw_only=True)
+    channel: Channel = field(kw_only=True)
+    lifeline: socket.socket = field(kw_only=True)
+    slot: int = field(kw_only=True)
+    greeted: bool = False  # it is up, and can be sent messages
+    opening: bool = False  # it may be reading the payload
+    layout: tuple[str, tuple[int, ...]] | None = None  # x's type and shape, as it was told
+    assignments: int = 0
+    expected: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])  # number, rows
+    deaf: bool = False  # it does not read what it is sent
+    cpu_seconds: float = -1.0
+
+
+@final
+class ProcessPool(WorkerPool[ProcessHandle]):
+    """Worker processes that share memory with us."""
+
+    message_worth = 2e-4
+
+    def __init__(self, size: int, environment: dict[str, str], start_timeout: float) -> None:
+        self.size = size
+        self.start_timeout = start_timeout
+        self.workers: list[ProcessHandle] = []
+        self._environment = environment
+        self._owner = os.getpid()
+        self._selector = selectors.DefaultSelector()
+        self._memory_fd, self._payload_fd, self._state_fd = (anonymous_file() for _ in range(3))
+        self._memory = SharedMemory(self._memory_fd, size)
+        self._memory.reserve(0)
+        self._layout: tuple[str, tuple[int, ...]] = ("<f8", ())
+        self._session = 0
+        self._opening: bytes | None = None  # the message that opens the session
+        self._state_size = 0
+        self._past = Traffic(0, 0)
+        _pools.add(self)
+
+    @property
+    def traffic(self) -> Traffic:
+        """Bytes to and from all workers, present and past."""
+        sent = self._past.sent + sum(w.channel.sent for w in self.workers)
+        return Traffic(sent, self._past.received + sum(w.channel.received for w in self.workers))
+
+    def open_session(self, payload: bytes) -> None:
+        """See :meth:`WorkerPool.open_session`."""
+        if self._opening is not None:
+            raise RuntimeError("These processes are already at work for another run.")
+        reading = any(worker.opening for worker in self.workers)  # perhaps the last payload
+        start = os.fstat(self._payload_fd).st_size if reading else 0
+        os.ftruncate(self._payload_fd, start)
+        write_file(self._payload_fd, payload, start)
+        self._session += 1
+        self._opening = wire.OPENING.pack(self._session, start, len(payload))
+        for worker in self.workers:
+            if worker.greeted:
+                self._send_opening(worker, self._opening)
+        self.start_workers()
+
+    def close_session(self) -> None:
+        """End a session; workers stay, and forget the objective."""
+        self._opening = None
+        for worker in [w for w in self.workers if w.units or w.awaited]:
+            self.stop(worker)
+        for worker in self.workers:
+            self._send(worker, wire.CLOSE)
+        os.ftruncate(self._state_fd, 0)
+
+    def close(self) -> None:
+        """End all workers."""
+        if self._owner != os.getpid():  # we are a fork: they are not our children
+            return
+        idle = [w for w in self.workers if w.greeted and not w.units and not w.awaited]
+        try:
+            for worker in idle:
+                worker.channel.hang_up()
+            for worker in [w for w in self.workers if w not in idle]:
+                self.stop(worker)
+            end = time.monotonic() + _EXIT_SECONDS
+            for worker in idle:
+                with suppress(subprocess.TimeoutExpired):
+                    worker.process.wait(max(end - time.monotonic(), 0.01))
+        finally:
+            for worker in list(self.workers):
+                self.stop(worker)
+            self._selector.close()
+            self._memory.close()
+            for fd in (self._memory_fd, self._payload_fd, self._state_fd):
+                os.close(fd)
+
+    def start_workers(self) -> None:
+        """See :meth:`WorkerPool.start_workers`."""
+        taken = {worker.slot for worker in self.workers}
+        for slot in range(self.size) if len(taken) < self.size else ():
+            if slot not in taken:
+                self._start(slot)
+
+    def _start(self, slot: int) -> None:
+        self._memory.set_running(slot, -1, 0.0)
+        self._memory.set_received(slot, 0)
+        ours, theirs = socket.socketpair()
+        lifeline, their_lifeline = socket.socketpair()
+        files = self._memory_fd, self._payload_fd, self._state_fd
+        fds = [theirs.fileno(), their_lifeline.fileno(), *files]
+        paths = [path for path in sys.path if isinstance(path, str)]  # pyright: ignore
+        numbers = map(str, [*fds, self.size, slot])
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-c", _START, json.dumps(paths), *numbers],
+                pass_fds=fds,
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, **self._environment},
+                process_group=0,  # out of the terminal's reach; stopped with all its children
+            )
+        except OSError as error:
+            ours.close()
+            lifeline.close()
+            raise WorkerError(f"A worker process cannot be started: {error}.") from error
+        finally:
+            theirs.close()
+            their_lifeline.close()
+        # A send to a worker that does not read waits so long and no longer; `settimeout` would
+        # ask the kernel twice for each message.
+        limit = struct.pack("ll", int(self.start_timeout), int(self.start_timeout % 1 * 1e6))
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+        channel = Channel(ours)
+        worker = ProcessHandle(process=process, channel=channel, lifeline=lifeline, slot=slot)
+        self.workers.append(worker)
+        self._selector.register(channel, selectors.EVENT_READ, worker)
+
+    def publish(self, x: Array, estimate: Array | None) -> None:
+        """See :meth:`WorkerPool.publish`."""
+        self._layout = (x.dtype.str, x.shape)
+        self._memory.reserve(x.nbytes)
+        self._memory.x(x.dtype, x.size)[:] = x.reshape(-1)
+        if estimate is not None:
+            self._memory.estimate(x.dtype, x.size)[:] = estimate
+        self._state_size = 0
+
+    def send_step(
+        self, worker: ProcessHandle, step: Step, change: Array | dict[str, Array] | None
+    ) -> bool:
+        """See :meth:`WorkerPool.send_step`."""
+        if worker.layout != self._layout:
+            worker.layout = self._layout
+            self._send(worker, wire.LAYOUT, json.dumps(self._layout).encode())
+        form = wire.NO_STATE
+        if isinstance(change, dict):
+            form = wire.WHOLE_STATE
+            if not self._state_size:  # once per step: others may be reading it
+                state = pickle.dumps(change)
+                write_file(self._state_fd, state)
+                self._state_size = len(state)
+        elif change is not None:
+            form = wire.NEWEST_ESTIMATE
+        plan = b"" if step.plan is None else np.stack(step.plan.arrays).tobytes()
+        planned = 0 if step.plan is None else len(step.plan)
+        context = b"" if step.context is None else step.context.tobytes()
+        head = wire.STEPPING.pack(
+            step.number, step.seed, form, self._state_size, step.purpose, planned
+        )
+        self._send(worker, wire.STEP, head + plan + context)
+        return form != wire.NO_STATE
+
+    def assign(self, worker: ProcessHandle, start: int, stop: int) -> None:
+        """See :meth:`WorkerPool.assign`."""
+        worker.assignments += 1
+        worker.expected.append((worker.assignments, stop - start))
+        self._send(worker, wire.EVALUATE, wire.ASSIGNMENT.pack(worker.assignments, start, stop))
+
+    def receive(self, timeout: float) -> list[tuple[ProcessHandle, Event]]:
+        """See :meth:`WorkerPool.receive`."""
+        events: list[tuple[ProcessHandle, Event]] = []
+        readable = self._selector.select(timeout)
+        for key, _ in readable:
+            worker: ProcessHandle = key.data
+            try:
+                for code, body in worker.channel.receive():
+                    event = self._event(worker, code, body)
+                    if event is not None:
+                        events.append((worker, event))
+            except EOFError:
+                events.append((worker, self._lost(worker)))
+            except (ValueError, KeyError, TypeError, IndexError, struct.error):
+                events.append((worker, self._lost(worker, "sent what is not a message of ours")))
+        if not readable:  # a child of a dead worker may hold its socket open: no end of file, then
+            dead = [w for w in self.workers if w.process.poll() is not None]
+            speaking = [key.data for key, _ in self._selector.select(0)] if dead else []
+            events += [(w, self._lost(w)) for w in dead if w not in speaking]
+        return events
+
+    def _event(self, worker: ProcessHandle, code: bytes, body: bytes) -> Event | None:
+        if code == wire.VALUES:
+            number, seconds, rows, columns = wire.RESULT.unpack_from(body)
+            if (number, rows) != worker.expected[0]:
+                raise ValueError("not an answer to what it was asked")
+            worker.expected.pop(0)
+            values: NDArray[np.float64] = np.frombuffer(
+                body, np.float64, rows * (columns or 1), wire.RESULT.size
+            )
+            if columns:
+                values = values.reshape(rows, columns)
+            rest = body[wire.RESULT.size + values.nbytes :]
+            failures = [Failure(**entry) for entry in json.loads(rest)] if rest else []
+            return Answer(values, failures, seconds)
+        if code == wire.STEP_RECEIVED:
+            return StepReceived()
+        if code == wire.HELLO and not worker.greeted:
+            worker.greeted = True
+            if self._opening is not None:
+                self._send_opening(worker, self._opening)
+            return None
+        if code not in (wire.READY, wire.REFUSED):
+            raise ValueError("not what a worker says")
+        (session,) = wire.SESSION.unpack_from(body)
+        if session != self._session:
+            return None
+        worker.opening = False
+        if code == wire.READY:
+            return Ready()
+        return Refused(f"In the worker:\n\n{body[wire.SESSION.size :].decode()}")
+
+    def _send_opening(self, worker: ProcessHandle, opening: bytes) -> None:
+        worker.ready, worker.opening, worker.heard = False, True, time.monotonic()
+        self._send(worker, wire.OPEN, opening)
+
+    def _lost(self, worker: ProcessHandle, why: str = "") -> Lost:
+        first = worker.expected[0][0] if worker.expected else worker.assignments + 1
+        began = self._memory.received(worker.slot) >= first
+        index = self._memory.running(worker.slot)[0]
+        code: int | None = None
+        if worker.deaf:
+            why = "did not read what it was sent"
+        elif not why:
+            with suppress(subprocess.TimeoutExpired):
+                code = worker.process.wait(1.0)
+        self.stop(worker)
+        at = index if began and index >= 0 else None
+        return Lost(why or _why(code), began, at, by_itself=code != -signal.SIGKILL)
+
+    def running(self, worker: ProcessHandle) -> tuple[int, float] | None:
+        """See :meth:`WorkerPool.running`."""
+        index, began = self._memory.running(worker.slot)
+        return (index, began) if index >= 0 else None
+
+    def silence(self, worker: ProcessHandle) -> float | None:
+        """See :meth:`WorkerPool.silence`."""
+        if worker.greeted and not worker.ready:  # unpickling may run any code, and wait
+            others = any(other.ready for other in self.workers)
+            return self.start_timeout if worker.proven or others else None
+        return min(_SILENCE, self.start_timeout) if _CPU_CLOCK else self.start_timeout
+
+    def is_computing(self, worker: ProcessHandle) -> bool:
+        """See :meth:`WorkerPool.is_computing`: by the kernel's count of its CPU time."""
+        if not _CPU_CLOCK:
+            return False
+        before = worker.cpu_seconds
+        with suppress(OSError):  # it is gone, which `receive` will find out
+            # The clock of another process has the number that clock_getcpuclockid(3) gives.
+            worker.cpu_seconds = time.clock_gettime((~worker.process.pid << 3) | 2)
+        return worker.cpu_seconds > before
+
+    def stop(self, worker: ProcessHandle) -> None:
+        """See :meth:`WorkerPool.stop`."""
+        if worker not in self.workers:
+            return
+        with suppress(ProcessLookupError, PermissionError):  # it has left no process behind
+            os.killpg(worker.process.pid, signal.SIGKILL)
+        self.workers.remove(worker)
+        self._selector.unregister(worker.channel)
+        sent, received = self._past
+        self._past = Traffic(sent + worker.channel.sent, received + worker.channel.received)
+        worker.channel.close()
+        worker.lifeline.close()
+        with suppress(subprocess.TimeoutExpired):  # stuck in the kernel, it ends in its own time
+            worker.process.wait(5.0)
+
+    def hint(self) -> str:
+        """See :meth:`WorkerPool.hint`."""
+        return " What it had to say is on the error stream."
+
+    def _send(self, worker: ProcessHandle, code: bytes, body: bytes = b"") -> None:
+        try:
+            worker.channel.send(code, body)
+        except BlockingIOError:  # it has not read for too long; `receive` will find an end of file
+            worker.deaf = True
+            worker.channel.hang_up()
+        except OSError:  # it is gone, which `receive` will find out
+            pass
+
+
+_CPU_CLOCK = sys.platform == "linux"  # whether the CPU time of another process can be asked
+_pools: "WeakSet[ProcessPool]" = WeakSet()
+
+
+def _close_sockets() -> None:
+    """In a fork of ours: close its copies of the lifelines, or workers would live as long as it."""
+    for pool in _pools:
+        for worker in pool.workers:
+            worker.lifeline.close()
+            worker.channel.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_sockets)
+
+
+def _why(code: int | None) -> str:
+    if code is None:
+        return "closed its connection"
+    if code == -signal.SIGKILL:
+        return "was killed by SIGKILL (by hand, or by the system for want of memory)"
+    if code < 0:
+        return f"was killed by {signal.Signals(-code).name}"
+    return f"ended with exit code {code}"

@@ -6,7 +6,7 @@ from typing import final
 
 from gensmooth.batch import Batch
 from gensmooth.evaluators.base import Evaluated
-from gensmooth.evaluators.faults import Ledger, Policy, Units, check_retries
+from gensmooth.evaluators.faults import BatchResults, FaultPolicy, Units, check_retries
 from gensmooth.evaluators.objective import Objective
 from gensmooth.search import RandomSearch, SearchState
 
@@ -14,7 +14,7 @@ from gensmooth.search import RandomSearch, SearchState
 @final
 @dataclass(frozen=True)
 class Serial:
-    """Evaluates a batch here and now.
+    """Evaluates in this process, one point after the other.
 
     Args:
         retries: How often a failed evaluation is tried again, with the same seeds.
@@ -29,7 +29,7 @@ class Serial:
         self, search: RandomSearch, objective: Objective
     ) -> AbstractContextManager["SerialSession"]:
         """See :class:`~gensmooth.evaluators.Evaluator`."""
-        return nullcontext(SerialSession(search, objective, self.retries))
+        return nullcontext(SerialSession(objective, FaultPolicy(search, self.retries)))
 
 
 @final
@@ -38,17 +38,17 @@ class SerialSession:
 
     workers = 1
 
-    def __init__(self, search: RandomSearch, objective: Objective, retries: int) -> None:
-        self._policy = Policy(search, retries)
+    def __init__(self, objective: Objective, policy: FaultPolicy) -> None:
         self._objective = objective
+        self._policy = policy
 
     def evaluate(self, state: SearchState, batch: Batch) -> Evaluated:  # noqa: ARG002
         """See :class:`~gensmooth.evaluators.Session`."""
-        ledger = Ledger(self._policy, self._objective, batch)
-        todo: list[Units] = [(0, ledger.units)]
+        results = BatchResults(self._policy, self._objective, batch)
+        todo: list[Units] = [(0, results.units)]
         while todo:
             units = todo.pop()
-            start, stop = ledger.span(units)
-            found = self._objective.values(batch, start, stop, patient=self._policy.patient)
-            todo += ledger.settle(units, *found)
-        return ledger.evaluated()
+            start, stop = results.span(units)
+            found = self._objective.values(batch, start, stop, go_on=self._policy.go_on)
+            todo += results.add(units, *found)
+        return results.evaluated()

@@ -9,7 +9,7 @@ from typing import final
 
 from gensmooth.batch import Batch
 from gensmooth.evaluators.base import Evaluated
-from gensmooth.evaluators.faults import Ledger, Policy, Queue, check_retries
+from gensmooth.evaluators.faults import BatchResults, FaultPolicy, Queue, check_retries
 from gensmooth.evaluators.objective import Objective
 from gensmooth.search import RandomSearch, SearchState
 
@@ -19,8 +19,8 @@ from gensmooth.search import RandomSearch, SearchState
 class Threads:
     """Evaluates in threads of this process: nothing is copied or pickled.
 
-    A thread cannot be stopped from outside: there is no time-out, and after Ctrl-C or an error the
-    evaluations that are running are waited for.
+    A thread cannot be stopped from outside. So there is no time-out, and after Ctrl-C or an error
+    the evaluations that are running are waited for.
 
     Args:
         num_workers: How many threads.
@@ -39,7 +39,9 @@ class Threads:
     def session(self, search: RandomSearch, objective: Objective) -> Generator["ThreadsSession"]:
         """See :class:`~gensmooth.evaluators.Evaluator`."""
         with ThreadPoolExecutor(self.num_workers, "gensmooth") as pool:
-            yield ThreadsSession(pool, self.num_workers, objective, Policy(search, self.retries))
+            yield ThreadsSession(
+                pool, self.num_workers, objective, FaultPolicy(search, self.retries)
+            )
 
 
 @final
@@ -47,7 +49,7 @@ class ThreadsSession:
     """See :class:`Threads`."""
 
     def __init__(
-        self, pool: ThreadPoolExecutor, workers: int, objective: Objective, policy: Policy
+        self, pool: ThreadPoolExecutor, workers: int, objective: Objective, policy: FaultPolicy
     ) -> None:
         self.workers = workers
         self._pool = pool
@@ -56,8 +58,8 @@ class ThreadsSession:
 
     def evaluate(self, state: SearchState, batch: Batch) -> Evaluated:  # noqa: ARG002
         """See :class:`~gensmooth.evaluators.Session`."""
-        ledger = Ledger(self._policy, self._objective, batch)
-        queue = Queue(ledger.units)
+        results = BatchResults(self._policy, self._objective, batch)
+        queue = Queue(results.units)
         lock = Lock()
 
         def drain() -> None:
@@ -67,20 +69,20 @@ class ThreadsSession:
                 if units is None:
                     return
                 try:
-                    start, stop = ledger.span(units)
-                    found = self._objective.values(batch, start, stop, patient=self._policy.patient)
+                    start, stop = results.span(units)
+                    found = self._objective.values(batch, start, stop, go_on=self._policy.go_on)
                     with lock:
-                        queue.put(ledger.settle(units, *found))
+                        queue.put(results.add(units, *found))
                 except BaseException:
                     with lock:
-                        queue.clear()  # the others finish what they are at
+                        queue.clear()  # the other threads finish what they are evaluating
                     raise
 
-        drains = [self._pool.submit(drain) for _ in range(min(self.workers, ledger.units))]
+        threads = [self._pool.submit(drain) for _ in range(min(self.workers, results.units))]
         try:
-            for one in drains:
+            for one in threads:
                 one.result()
         finally:
             with lock:
                 queue.clear()
-        return ledger.evaluated()
+        return results.evaluated()

@@ -11,18 +11,18 @@ _EVERY = 15.0  # seconds between lines where there is no terminal
 _MANY = 4  # finished runs for each worker
 
 
-class Estimate:
-    """The time left, from the speed of the runs that are finished.
+class TimeLeft:
+    """An estimate of the time left, from the speed of the runs that are finished.
 
-    Runs are of unequal cost and several are at work at any time, of which nothing is known until
-    they finish. While few have finished, those that are at work weigh much, and the time is not
-    extrapolated from what is finished: the finished ones tell how much cost a worker gets done in
-    a second, and with it how long all will take. Later, the time that has passed tells it better,
-    since it has all that goes on between runs.
+    Runs have unequal costs, and of those that are being made nothing is known until they finish.
+    While few have finished, the unfinished ones weigh too much to extrapolate from the time that
+    has passed. The finished ones tell how much cost a worker gets done per second, and hence how
+    long everything will take. Later, the time that has passed is the better guide, since it
+    includes all that goes on between runs.
 
     Args:
-        cost: Of all that is to be done.
-        workers: How many runs are at work at a time.
+        cost: Of everything that is to be done.
+        workers: How many runs are made at a time.
     """
 
     def __init__(self, cost: float, workers: int) -> None:
@@ -31,7 +31,7 @@ class Estimate:
         self._began = time.monotonic()
 
     def add(self, cost: float, seconds: float) -> None:
-        """A run has finished that took a worker so many seconds."""
+        """Count a finished run, and the seconds that it took a worker."""
         self._runs += 1
         self._cost += cost
         self._seconds += seconds
@@ -49,9 +49,9 @@ class Estimate:
 
 @contextmanager
 def progress(
-    title: str, *, total: int, done: int, estimate: Estimate, say: Say
+    title: str, *, total: int, done: int, time_left: TimeLeft, say: Say
 ) -> Generator[Callable[[], None]]:
-    """One bar on a terminal; elsewhere a line now and then. Call what it gives at each run."""
+    """One bar on a terminal, elsewhere a line now and then; call what it yields after each run."""
     if not sys.stderr.isatty():
         count, last = done, time.monotonic()
 
@@ -61,7 +61,7 @@ def progress(
             now = time.monotonic()
             if count == total or now - last > _EVERY:
                 last = now
-                say(f"{title}: {count} of {total}{_words(estimate)}")
+                say(f"{title}: {count} of {total}{_words(time_left)}")
 
         yield tick
         return
@@ -83,11 +83,11 @@ def progress(
         console=Console(stderr=True),
     ) as bar:
         task = bar.add_task(title, total=total, completed=done, left="")
-        yield lambda: bar.update(task, advance=1, left=_words(estimate))
+        yield lambda: bar.update(task, advance=1, left=_words(time_left))
 
 
-def _words(estimate: Estimate) -> str:
-    left = estimate.left
+def _words(time_left: TimeLeft) -> str:
+    left = time_left.left
     if left is None:
         return ""
     return f", about {left:.0f} s to go" if left < 600 else f", about {left / 60:.0f} min to go"

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from gensmooth.studies.pool import Finished, Job, here, over_processes
-from gensmooth.studies.progress import Estimate, Say, progress
+from gensmooth.studies.progress import Say, TimeLeft, progress
 from gensmooth.studies.registry import find_study
 from gensmooth.studies.spec import Cell, Options, Outcome, Record, RunSpec, Study
 from gensmooth.studies.store import Store
+from gensmooth.studies.workers import Finished, Job, here, over_processes, over_ray
 
 _LONG = 1.0  # hours: what takes longer is said before it begins
 
@@ -129,13 +129,13 @@ class _Maker(NamedTuple):
                 f"{title}: {len(missing)} runs, roughly {hours:.0f} hours with {at_a_time} at a "
                 "time. It may be stopped at any time, and goes on with the same command."
             )
-        estimate = Estimate(sum(costs.values()), at_a_time)
+        time_left = TimeLeft(sum(costs.values()), at_a_time)
         done = total - len(missing)
-        bar = progress(title, total=total, done=done, estimate=estimate, say=self.say)
+        bar = progress(title, total=total, done=done, time_left=time_left, say=self.say)
         with closing(runs), bar as tick:
             for spec, record in runs:
                 self.store.save(spec, record)
-                estimate.add(costs[spec.key], record.seconds)
+                time_left.add(costs[spec.key], record.seconds)
                 tick()
                 yield spec, record
 
@@ -164,8 +164,6 @@ def _cost(study: Study, spec: RunSpec) -> float:
 def _start(jobs: Sequence[Job], crew: Crew) -> tuple[int, Generator[Finished]]:
     """How many runs will be at work at a time, and the runs as they finish."""
     if crew.ray is not None:
-        from gensmooth.studies.cluster import over_ray
-
         return over_ray(jobs, crew.ray, crew.workers)
     workers = min(crew.workers or 1, len(jobs))
     return workers, here(jobs) if workers == 1 else over_processes(jobs, workers)

@@ -1,0 +1,168 @@
+"""The runs of a study as they finish: made here, by processes, or by tasks of a Ray cluster."""
+
+import multiprocessing
+import os
+import signal
+import tempfile
+import threading
+from collections.abc import Generator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from gensmooth._version import __version__
+from gensmooth.evaluators.ray import RayConnection, connect
+from gensmooth.studies.registry import find_study
+from gensmooth.studies.spec import Record, RunSpec
+
+Finished = tuple[RunSpec, Record]
+
+_IN_FLIGHT = 3  # runs handed to each process ahead of time
+_IN_FLIGHT_RAY = 2  # tasks handed to the cluster for each that can run
+_TRIES = 5  # a run whose node or worker is lost is made again, elsewhere, so many times
+
+
+class Job(NamedTuple):
+    """A run to be made, and the folder of its own that it may use meanwhile."""
+
+    spec: RunSpec
+    scratch: Path
+
+
+def execute(job: Job) -> Record:
+    """Make a run, here."""
+    return find_study(job.spec.study).execute(job.spec.config, job.scratch)
+
+
+def here(jobs: Sequence[Job]) -> Generator[Finished]:
+    """Runs one after the other, in this process."""
+    for job in jobs:
+        yield job.spec, execute(job)
+
+
+def over_processes(jobs: Sequence[Job], workers: int) -> Generator[Finished]:
+    """Runs as they finish, over so many processes.
+
+    When the caller stops asking (or is killed), the workers stop: a run in flight ends at once,
+    and what it has in its scratch folder is all that is left of it.
+    """
+    # spawn: a forked copy of a process with threads (ours, or a notebook's) may deadlock
+    context = multiprocessing.get_context("spawn")
+    watched, held = context.Pipe(duplex=False)
+    pool = ProcessPoolExecutor(workers, context, initializer=_prepare, initargs=(watched,))
+    try:
+        waiting = iter(jobs)
+        running: dict[Future[Record], RunSpec] = {}
+        while True:
+            while len(running) < workers * _IN_FLIGHT and (job := next(waiting, None)):
+                running[pool.submit(execute, job)] = job.spec
+            if not running:
+                return
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                yield running.pop(future), future.result()
+    except BrokenProcessPool as error:
+        raise RuntimeError(
+            "A worker process died: killed, out of memory, or it could not start. What is finished "
+            "is kept: run the same command again, perhaps with fewer --workers."
+        ) from error
+    finally:
+        held.close()
+        pool.shutdown(wait=True, cancel_futures=True)
+        watched.close()
+
+
+def _prepare(watched: Connection) -> None:
+    """A worker leaves Ctrl-C to its parent, uses one thread, and does not outlive its parent."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _use_one_thread()
+
+    def watch() -> None:
+        # Only the parent holds the other end: that it closes means that we are not wanted. A
+        # worker that went on would write to the same scratch folder as its successor.
+        try:
+            watched.recv_bytes()
+        except (EOFError, OSError):
+            os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _use_one_thread() -> None:
+    """Libraries use one thread: the cores are shared out to the runs."""
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
+
+
+def over_ray(
+    jobs: Sequence[Job], address: str, at_a_time: int | None
+) -> tuple[int, Generator[Finished]]:
+    """Runs as they finish, one CPU each, and how many are made at a time.
+
+    Args:
+        jobs: The runs.
+        address: Of a cluster; ``"auto"`` for the one that runs here or that ``RAY_ADDRESS``
+            names, ``"local"`` for one of this machine that ends with the call.
+        at_a_time: CPUs to use; ``None`` for all.
+    """
+    connection = connect(address, num_cpus=at_a_time, log_to_driver=False)
+    number = min(at_a_time or max(1, int(connection.cpus)), len(jobs))
+    return number, _ray_runs(connection, jobs, number)
+
+
+def _ray_runs(
+    connection: RayConnection, jobs: Sequence[Job], at_a_time: int
+) -> Generator[Finished]:
+    ray = connection.ray
+    task = ray.remote(_ray_task).options(num_cpus=1, max_retries=_TRIES)
+    waiting = iter(jobs)
+    running: dict[Any, RunSpec] = {}
+    try:
+        while True:
+            while len(running) < at_a_time * _IN_FLIGHT_RAY and (job := next(waiting, None)):
+                running[task.remote(job, __version__)] = job.spec
+            if not running:
+                return
+            finished, _ = ray.wait(list(running), num_returns=1)
+            for reference in finished:
+                spec = running.pop(reference)
+                try:
+                    record = ray.get(reference)
+                except ray.exceptions.RayTaskError as error:
+                    raise error.as_instanceof_cause() from None
+                except ray.exceptions.RayError as error:
+                    raise RuntimeError(
+                        f"Ray lost a run {_TRIES + 1} times ({type(error).__name__}): are its "
+                        "nodes out of memory? What is finished is kept: the same command goes on."
+                    ) from error
+                yield spec, record
+    finally:
+        if not connection.ours and running:
+            # Not what has finished meanwhile: Ray 2.60 would abort this process.
+            for reference in ray.wait(list(running), num_returns=len(running), timeout=0)[1]:
+                ray.cancel(reference)
+        connection.close()
+
+
+def _ray_task(job: Job, version: str) -> Record:
+    """One run, in a worker of the cluster."""
+    if version != __version__:
+        raise RuntimeError(
+            f"This node has gensmooth {__version__}, but the study was started by {version}: "
+            "install the same version on every node."
+        )
+    _use_one_thread()
+    return execute(job._replace(scratch=_usable(job.scratch)))
+
+
+def _usable(scratch: Path) -> Path:
+    """The run's folder, or, on a node that does not have that disk, one of the node's own.
+
+    A run that is retried on another node finds its checkpoint only where the disk is shared.
+    """
+    try:
+        scratch.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return Path(tempfile.gettempdir()) / "gensmooth-partial" / scratch.name
+    return scratch
