@@ -20,7 +20,7 @@ import gensmooth as gs
 from gensmooth.cli import options
 from gensmooth.cli.common import report
 from gensmooth.cli.evaluate import evaluate
-from gensmooth.cli.main import app
+from gensmooth.cli.main import app, explain
 from gensmooth.cli.methods import methods
 from gensmooth.cli.minimize import minimize
 from gensmooth.cli.options import Sets, documented, read_as
@@ -339,7 +339,7 @@ def test_an_error_inside_the_objective_is_said_once_with_his_file_and_line(words
     ("words", "said"),
     [
         (["--timeout", "3"], 'use --workers "Processes(1, timeout=3)", or more workers'),
-        (["--directions", "Guide(alpha=1)"], "There is no 'Guide' to call. Did you mean Guided?"),
+        (["--directions", "Guide(alpha=1)"], "There is no 'Guide' to call. Did you mean 'Guided'?"),
         (["--directions", "Guided"], '`--directions` must be an object as in Python, such as "Gui'),
         (["--directions", "nowhere:Mine"], "No module named 'nowhere'"),
         (["--directions", "model:Nothing"], "Module 'model' has no 'Nothing'"),
@@ -358,6 +358,22 @@ def test_what_is_wrong_is_said_in_the_words_of_a_shell(words, said, here):
     assert done.returncode == 1
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_an_error_inside_an_environment_shows_his_file_and_line_too(here):
+    (here / "fragile.py").write_text("def step():\n    raise ValueError('fell over')\n")
+    sys.path.insert(0, str(here))
+    try:
+        __import__("fragile").step()
+    except ValueError as cause:
+        error = gs.EvaluationError("It broke down.", step=0, index=0)
+        error.__cause__ = cause
+    finally:
+        sys.path.remove(str(here))
+        sys.modules.pop("fragile")
+    where, what = explain(error)
+    assert what == "It broke down."
+    assert f'{here / "fragile.py"}", line 2, in step' in where
 
 
 def test_a_file_that_is_not_there(here):

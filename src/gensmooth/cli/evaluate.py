@@ -9,7 +9,9 @@ from gensmooth.cli.options import Given, Sets, Shell, command
 RUN = Shell(name="run", how="Such as RUN or RUN/policy-last.", argument=True)
 
 
-@command(Sets("gensmooth.rl:evaluate"), REPORT, shell={"policy": RUN})
+@command(
+    Sets("gensmooth.rl:evaluate"), REPORT, shell={"policy": RUN, "environment": Shell(type=str)}
+)
 def evaluate(given: Given) -> None:
     """Run a policy from fresh starts: mean return, deviation, confidence interval."""
     import gensmooth as gs

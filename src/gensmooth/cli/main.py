@@ -106,28 +106,35 @@ def explain(error: Exception) -> tuple[str, str]:
     from gensmooth.evaluators import EvaluationError
 
     what = str(error)
-    if isinstance(error, EvaluationError):  # raised by his function, perhaps in a worker
-        return error.traceback, what
+    if isinstance(error, EvaluationError):  # raised by the user's function, perhaps in a worker
+        cause = error.__cause__
+        found = None if cause is None or error.traceback else _in_the_users_code(cause)
+        return error.traceback if found is None else found[0], what
     if isinstance(error, SyntaxError):
         shown = "".join(traceback.format_exception_only(error))
         return shown, f"{error.filename} is not Python: {error.msg} in line {error.lineno}."
-    trace = error.__traceback__
-    while trace is not None and not _is_the_users(trace.tb_frame.f_code.co_filename):
-        trace = trace.tb_next
-    if trace is not None:
-        places = list(traceback.walk_tb(trace))
-        file, line = next(
-            (frame.f_code.co_filename, line)
-            for frame, line in reversed(places)
-            if _is_the_users(frame.f_code.co_filename)
-        )
-        shown = "".join(traceback.format_exception(type(error), error, trace, chain=False))
-        return shown, f"{type(error).__name__} in {file}, line {line}: {what}"
+    found = _in_the_users_code(error)
+    if found is not None:
+        shown, place = found
+        return shown, f"{type(error).__name__} in {place}: {what}"
     if not isinstance(error, _PLAIN):  # ours, and not foreseen
         return "".join(traceback.format_exception(error)), f"{type(error).__name__}: {what}"
     for pattern, words in _IN_SHELL:
         what = pattern.sub(words, what)
     return "", what
+
+
+def _in_the_users_code(error: BaseException) -> tuple[str, str] | None:
+    """The traceback from where it enters the user's code, and the last place there; or nothing."""
+    trace = error.__traceback__
+    while trace is not None and not _is_the_users(trace.tb_frame.f_code.co_filename):
+        trace = trace.tb_next
+    if trace is None:
+        return None
+    places = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(trace)]
+    file, line = [place for place in places if _is_the_users(place[0])][-1]
+    shown = "".join(traceback.format_exception(type(error), error, trace, chain=False))
+    return shown, f"{file}, line {line}"
 
 
 def _is_the_users(file: str) -> bool:

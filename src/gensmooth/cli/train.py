@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     JSON,
     shell=SHELL
     | {
-        "environment": Shell(argument=True),
+        "environment": Shell(type=str, argument=True),
         "policy": Shell(
             read=read_policy,
             how='In the shell also "MLP(hidden=(64, 64))".',

@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from gensmooth import naming
+from gensmooth import checks, naming
 from gensmooth.cli.options import Sets, Shell
 
 _OWN = re.compile(r"([^\s()\[\]{}'\"]+?):([A-Za-z_]\w*(?:\.\w+)*)(\(.*\))?", re.DOTALL)
@@ -192,10 +192,7 @@ def _value(node: ast.expr, names: dict[str, Any]) -> Any:
         return ast.literal_eval(node)
     called = ast.unparse(node.func).removeprefix("gs.")
     if called not in names:
-        from difflib import get_close_matches
-
-        near = get_close_matches(called, names, n=1)
-        hint = f" Did you mean {near[0]}?" if near else ""
+        hint = checks.did_you_mean(called, names)
         raise ValueError(f"There is no {called!r} to call.{hint}")
     function = names[called] if called == "it" else names[called]()
     if any(keyword.arg is None for keyword in node.keywords):
