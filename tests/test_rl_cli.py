@@ -63,9 +63,9 @@ def test_without_a_folder_a_new_one_is_made(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        (["train", "Hoper-v5"], "Did you mean Hopper"),
+        (["train", "Hoper-v5"], "Did you mean 'Hopper"),
         (["train", "rl_cases:Dictionary-v0"], "observations in Dict"),
-        (["train", "hopper v5"], "Did you mean Hopper"),
+        (["train", "hopper v5"], "Did you mean 'Hopper"),
         (["train", ""], "There is no environment ''"),
         (["train", SLIDER, "--hidden", "x"], "`--hidden` must be sizes"),
         (["train", SLIDER, "--hidden", "64,64"], "`hidden` is for policy='mlp'"),
