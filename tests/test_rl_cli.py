@@ -106,7 +106,7 @@ def test_resume_with_other_threads(tmp_path):
     done = run("resume", tmp_path / "run", "--max-steps", 2, "--threads", 1)
     assert done.exit_code == 0, done.output
     done = run("resume", tmp_path / "run", "--max-steps", 3, "--threads", 0)
-    assert "`threads` must be at least 1" in str(done.exception)
+    assert "`threads` must be a whole number of at least 1" in str(done.exception)
 
 
 def test_a_training_takes_no_objective(tmp_path):
