@@ -341,7 +341,7 @@ def test_an_error_inside_the_objective_is_said_once_with_his_file_and_line(words
         (["--timeout", "3"], 'use --workers "Processes(1, timeout=3)", or more workers'),
         (["--directions", "Guide(alpha=1)"], "There is no 'Guide' to call. Did you mean 'Guided'?"),
         (["--directions", "Guided"], '`--directions` must be an object as in Python, such as "Gui'),
-        (["--directions", "nowhere:Mine"], "No module named 'nowhere'"),
+        (["--directions", "nowhere:Mine"], "There is no module 'nowhere'"),
         (["--directions", "model:Nothing"], "Module 'model' has no 'Nothing'"),
         (["--directions", "Guided(alpha=__import__('os'))"], "There is no '__import__' to call"),
         (["--estimator", "foward"], "`--estimator` must be one of forward, antithetic, one-point"),
@@ -544,7 +544,7 @@ def test_methods_drops_columns_never_digits(columns, tmp_path):
 def test_methods_of_a_users_module(here):
     done = shell(here, "methods", "model", "--json")
     assert [row["method"] for row in json.loads(done.stdout)] == list(gs.methods.METHODS)
-    assert "No module named 'nowhere'" in shell(here, "methods", "nowhere").stderr
+    assert "There is no module 'nowhere'" in shell(here, "methods", "nowhere").stderr
 
 
 def test_version(tmp_path):
