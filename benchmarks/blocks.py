@@ -14,6 +14,7 @@ import numpy as np
 import gensmooth as gs
 from benchmarks.record import Row
 from benchmarks.timing import Competitors, Effort, interleave, ratio
+from gensmooth.directions import Address
 
 L = 20
 FLOAT = np.dtype(np.float32)
@@ -113,9 +114,7 @@ def guided(effort: Effort) -> list[Row]:
 def _draws(directions: gs.Directions, dim: int, state: Any = ()) -> Callable[[], Any]:
     """Each call draws the directions of another step."""
     steps = count()
-    return lambda: directions.draw(
-        state, seed=0, step=next(steps), num_directions=L, dim=dim, dtype=FLOAT
-    )
+    return lambda: directions.draw(state, Address(0, next(steps), L, dim, FLOAT))
 
 
 def _fill(draw: Any, block: np.ndarray) -> None:
@@ -142,7 +141,7 @@ def _updating(
         nonlocal state
         step = next(steps)
         state = directions.update(state, estimates[step % len(estimates)])
-        draw = directions.draw(state, seed=0, step=step, num_directions=L, dim=dim, dtype=FLOAT)
+        draw = directions.draw(state, Address(0, step, L, dim, FLOAT))
         _fill(draw, block)
 
     return call

@@ -18,8 +18,8 @@ import numpy as np
 import gensmooth as gs
 from benchmarks.record import Row, save, show
 from benchmarks.timing import spread
-from gensmooth.checkpoint import Found, Limits, RunConfig, RunFolder, Snapshot
-from gensmooth.checkpoint.config import Execution
+from gensmooth.optimize import Minimization, MinimizeState
+from gensmooth.runs import Execution, Limits, RunFolder
 
 if hasattr(os, "sched_setaffinity"):  # the disk's work is not done on our core
     os.sched_setaffinity(0, range(os.cpu_count() or 1))
@@ -36,20 +36,28 @@ def measure(folder: Path, name: str, repeats: int) -> tuple[Row, Row]:
     )
     rng = np.random.default_rng(0)
     x0 = rng.standard_normal(DIM, np.float32)
-    config = RunConfig("bench", None, x0, 1, search, None, False, Limits(10**9), Execution())
+    program = Minimization(
+        objective=None,
+        x0=x0,
+        seed=1,
+        search=search,
+        learning_rate=None,
+        vectorized=False,
+        limits=Limits(10**9),
+        execution=Execution(),
+    )
     run = folder / name
     with RunFolder(run, create=True) as held:
-        held.begin(config)
-        held.open(Found(config, None, []), None)
+        held.open(held.take(program), None)
         state = search.init(x0, seed=1)
         best_x = rng.standard_normal(DIM, np.float32)
         moments = [rng.standard_normal(DIM, np.float32) for _ in range(len(state.optimizer) - 1)]
         state = state._replace(optimizer=type(state.optimizer)(0, *moments))
-        current = Snapshot(state, best_x, 0.0, 0, config.limits, None)
+        current = MinimizeState(state, best_x, 0.0, 0)
 
         def checkpoint() -> None:
-            held.store.saved = None  # or it would not write the same step again
-            held.save(current)
+            held.saved = None  # or it would not write the same step again
+            held.save(program, current, 0, None)
 
         checkpoint()
         size = (run / "checkpoint").stat().st_size
@@ -67,7 +75,7 @@ def measure(folder: Path, name: str, repeats: int) -> tuple[Row, Row]:
                 call()
                 times[call].append(time.perf_counter() - start)
         start = time.perf_counter()
-        held.load(config)
+        held.load(program)
         read = time.perf_counter() - start
     ratio = spread(np.array(times[checkpoint]) / np.array(times[write]))
     seconds = spread(np.array(times[checkpoint]))

@@ -27,8 +27,8 @@ from benchmarks.rl_floor import Floor, Work, record
 from benchmarks.rl_rivals import EnvPool, Processes
 from benchmarks.timing import Spread, spread
 from gensmooth.rl.environments import catalogue
-from gensmooth.rl.environments import locomotion as loco
-from gensmooth.rl.environments.engine import Compiled
+from gensmooth.rl.environments.compiled import CompiledSimulator
+from gensmooth.rl.environments.robots.legged import ROBOTS
 from gensmooth.rl.normalize import identity
 from gensmooth.rl.policies import Linear
 from gensmooth.streams import Purpose, generator
@@ -47,7 +47,7 @@ class Speeds(NamedTuple):
     cpu: np.ndarray
 
 
-def work_of(simulator: Compiled) -> Work:
+def work_of(simulator: CompiledSimulator) -> Work:
     """The batch."""
     info = simulator.info
     policy = Linear().policy(info.observation_size, info.action_size)
@@ -81,9 +81,9 @@ def measure(competitors: dict[str, Callable[[], int]], repeats: int, seconds: fl
 def rows_of(name: str, repeats: int, seconds: float) -> list[Row]:
     """The lines of one environment."""
     full = catalogue.canonical(name)
-    simulator, robot = loco.make(full), loco.ROBOTS[full]
+    simulator, robot = catalogue.make(full), ROBOTS[full]
     work = work_of(simulator)
-    floor = Floor(simulator.model, work, robot.frames, robot.sizes[0] > 100, THREADS)
+    floor = Floor(simulator.model, work, robot.frames, robot.observation_size > 100, THREADS)
     given = work.policy, work.parameters, work.scaling, work.starts
 
     def ours() -> int:

@@ -8,9 +8,8 @@ import mujoco
 import numpy as np
 from numba import njit
 
-from gensmooth.rl.environments import library
-from gensmooth.rl.environments.engine import Compiled
-from gensmooth.rl.environments.native import call, take
+from gensmooth.rl.environments.compiled import CompiledSimulator
+from gensmooth.rl.environments.physics import call, physics, take
 from gensmooth.rl.normalize import Scaling
 from gensmooth.rl.policies import Policy
 
@@ -32,7 +31,11 @@ class Work(NamedTuple):
 
 
 def record(
-    simulator: Compiled, policy: Policy, parameters: np.ndarray, scaling: Scaling, starts: Any
+    simulator: CompiledSimulator,
+    policy: Policy,
+    parameters: np.ndarray,
+    scaling: Scaling,
+    starts: Any,
 ) -> Work:
     """Run the episodes once and write down the controls."""
     horizon = simulator.info.horizon
@@ -82,10 +85,9 @@ class Floor:
         work = self._work
 
         def run(data: Any) -> None:
-            physics = library.physics(self._model, data)
             state = data.qpos, data.qvel, data.ctrl
             given = work.starts, work.controls, work.lengths
-            _replay(physics, *state, *given, self._frames, self._forces, queue)
+            _replay(physics(self._model, data), *state, *given, self._frames, self._forces, queue)
 
         self._together(run)
 

@@ -24,14 +24,16 @@ from numba import njit
 
 from benchmarks.record import Row, save, show
 from benchmarks.timing import Spread, spread
-from gensmooth.rl.environments import catalogue, metaworld
+from gensmooth.rl.environments import catalogue
 from gensmooth.rl.environments.gymnasium import make_environment
-from gensmooth.rl.environments.native import call, take
+from gensmooth.rl.environments.physics import call, take
+from gensmooth.rl.environments.robots.sawyer import HORIZON
 from gensmooth.rl.normalize import identity
 from gensmooth.rl.policies import Policy
 
 CORES = 2
 POLICY = Policy((39, 4))
+NAMES = ("ML1-Reach", "ML1-Push", "ML1-Reach-v3", "ML1-Push-v3")
 OURS, THEIRS, FLOOR = "gensmooth", "Meta-World", "floor"
 
 
@@ -76,28 +78,28 @@ def own_episodes(name: str, parameters: np.ndarray, starts: np.ndarray) -> int:
 
 
 @njit(nogil=True)
-def replay(world, starts, actions, queue):
+def replay(state, starts, actions, queue):
     """The physics of recorded episodes."""
-    physics, state, limits = world.physics, world.state, world.limits
+    physics, arrays, limits = state.physics, state.arrays, state.limits
     while True:
         episode = take(queue)
         if episode >= len(actions):
             break
         call(physics.reset, physics)
-        state.qpos[:] = world.settled.qpos
-        state.qvel[:] = world.settled.qvel
-        state.warmstart[:] = world.settled.warmstart
-        state.mocap_pos[:] = world.settled.mocap_pos
-        state.mocap_quat[:] = world.settled.mocap_quat
-        state.qpos[9:12] = starts[episode, :3]
-        state.qvel[9:15] = 0.0
+        arrays.qpos[:] = state.settled.qpos
+        arrays.qvel[:] = state.settled.qvel
+        arrays.warmstart[:] = state.settled.warmstart
+        arrays.mocap_pos[:] = state.settled.mocap_pos
+        arrays.mocap_quat[:] = state.settled.mocap_quat
+        arrays.qpos[9:12] = starts[episode, :3]
+        arrays.qvel[9:15] = 0.0
         call(physics.forward, physics)
         for t in range(actions.shape[1]):
             for i in range(3):
-                moved = state.mocap_pos[i] + limits.scale * min(max(actions[episode, t, i], -1), 1)
-                state.mocap_pos[i] = min(max(moved, limits.low[i]), limits.high[i])
-            state.ctrl[0] = actions[episode, t, 3]
-            state.ctrl[1] = -actions[episode, t, 3]
+                moved = arrays.mocap_pos[i] + limits.scale * min(max(actions[episode, t, i], -1), 1)
+                arrays.mocap_pos[i] = min(max(moved, limits.low[i]), limits.high[i])
+            arrays.ctrl[0] = actions[episode, t, 3]
+            arrays.ctrl[1] = -actions[episode, t, 3]
             for _ in range(limits.frames):
                 call(physics.step, physics)
             call(physics.forward, physics)
@@ -108,13 +110,15 @@ class Floor:
 
     def __init__(self, simulator: Any, starts: np.ndarray, actions: np.ndarray) -> None:
         self._starts, self._actions = starts, actions
-        self._slots = [simulator._slot() for _ in range(CORES)]
+        self._simulations = [simulator.simulation() for _ in range(CORES)]
 
     def __call__(self) -> None:
         queue = np.zeros(1, np.int64)
         threads = [
-            threading.Thread(target=replay, args=(slot.world, self._starts, self._actions, queue))
-            for slot in self._slots
+            threading.Thread(
+                target=replay, args=(simulation.state, self._starts, self._actions, queue)
+            )
+            for simulation in self._simulations
         ]
         for thread in threads:
             thread.start()
@@ -126,11 +130,11 @@ class Floor:
 
 
 def measure(name: str, pool: Any, effort: Effort) -> list[Row]:
-    simulator = metaworld.make(name)
+    simulator = catalogue.make(name)
     parameters = parameters_of(effort.ours)
     rngs = [np.random.default_rng(i) for i in range(effort.ours)]
     starts, scaling = simulator.starts(rngs), identity(39)
-    trace = simulator.trace(POLICY, parameters, scaling, starts, steps=metaworld.HORIZON)
+    trace = simulator.trace(POLICY, parameters, scaling, starts, steps=HORIZON)
     parts = [slice(i, effort.theirs, CORES) for i in range(CORES)]
 
     def ours() -> None:
@@ -142,7 +146,7 @@ def measure(name: str, pool: Any, effort: Effort) -> list[Row]:
     steps = {OURS: effort.ours, FLOOR: effort.ours, THEIRS: effort.theirs}
     calls = {OURS: ours, FLOOR: Floor(simulator, starts, trace.actions), THEIRS: theirs}
     speeds = interleave(calls, effort.repeats)
-    speeds = {who: metaworld.HORIZON * steps[who] * speed for who, speed in speeds.items()}
+    speeds = {who: HORIZON * steps[who] * speed for who, speed in speeds.items()}
 
     def times(who: str) -> Spread:
         return spread(speeds[OURS] / speeds[who])
@@ -180,7 +184,7 @@ def main() -> int:
     options = parser.parse_args()
     effort = QUICK if options.quick else FULL
     with multiprocessing.get_context("spawn").Pool(CORES) as pool:
-        rows = [row for name in metaworld.NAMES for row in measure(name, pool, effort)]
+        rows = [row for name in NAMES for row in measure(name, pool, effort)]
     show(rows, "Meta-World")
     if options.out:
         command = " ".join(["python -m benchmarks.rl_metaworld", *sys.argv[1:]])

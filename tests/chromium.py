@@ -32,7 +32,7 @@ class Chromium:
     ``requests`` every address that was asked for.
     """
 
-    def __init__(self, path: str, profile: Path, *, timeout: float = 60) -> None:
+    def __init__(self, path: str, profile: Path, *, timeout: float = 300) -> None:
         self.errors: list[str] = []
         self.requests: list[str] = []
         self._deadline = timeout

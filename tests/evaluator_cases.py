@@ -127,14 +127,14 @@ class Shuffled:
     """An evaluator whose results come in an order of their own."""
 
     @contextmanager
-    def session(self, search: gs.RandomSearch, objective: Objective) -> Iterator["Shuffled"]:  # noqa: ARG002
+    def session(self, search: gs.RandomSearch, objective: Objective) -> Iterator["Shuffled"]:
         self.objective = objective
         self.rng = np.random.default_rng(5)
         yield self
 
     workers = 1
 
-    def evaluate(self, state: gs.SearchState, batch: Any) -> Evaluated:  # noqa: ARG002
+    def evaluate(self, state: gs.SearchState, batch: Any) -> Evaluated:
         values = self.objective.blank(len(batch))
         rows = self.objective.block_rows(batch.dim)
         for start in self.rng.permutation(np.arange(0, len(batch), rows)):

@@ -6,7 +6,7 @@ import gymnasium
 import numpy as np
 
 from gensmooth.rl.environments.base import Episodes, Info
-from gensmooth.rl.normalize import Moments, Scaling
+from gensmooth.rl.normalize import EpisodeMoments, Scaling
 
 SLIDER = "rl_cases:Slider-v0"
 
@@ -30,7 +30,7 @@ class Slider(gymnasium.Env):
     def _see(self):
         return np.array([[self._place[0], 7.0, self._place[1]], [0.1, self._place[0] * 100, 0.0]])
 
-    def reset(self, *, seed=None, options=None):  # noqa: ARG002
+    def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
         self._place = self.np_random.uniform(-3, 3, 2)
         self._steps = 0
@@ -82,7 +82,7 @@ class Endless(gymnasium.Env):
     observation_space = gymnasium.spaces.Box(0, 255, (2, 2), np.uint8)
     action_space = gymnasium.spaces.Discrete(3, start=3)
 
-    def reset(self, *, seed=None, options=None):  # noqa: ARG002
+    def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
         return np.full((2, 2), 9, np.uint8), {}
 
@@ -116,7 +116,7 @@ class Formula:
         bonuses = lengths.astype(float)
         rewards = np.array([self.reward(x, i) for i, x in enumerate(points)])
         each = [rng.normal(3, 2, (n, self.size)) for n in lengths]
-        moments = Moments(
+        moments = EpisodeMoments(
             lengths,
             np.array([o.mean(axis=0) for o in each]),
             np.array([((o - o.mean(axis=0)) ** 2).sum(axis=0) for o in each]),

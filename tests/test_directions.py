@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 import gensmooth as gs
 import theory_literal as literal
-from cases import CLOSED, DTYPES, FAMILIES, SIZES, block_of, draw_of, state_of
+from cases import CLOSED, DTYPES, FAMILIES, SIZES, block_of, draw_of, state_of, twin_of
 from gensmooth import theory
+from gensmooth.directions import Address
 from gensmooth.directions import draw as draws
 
 each_family = pytest.mark.parametrize("name", FAMILIES)
@@ -127,24 +128,6 @@ def test_a_draw_is_a_pure_function_of_its_arguments(name):
 
 # --- moments: what the theory is told about each family ----------------------------------------
 
-TWINS = {  # a wrong formula for each family: what a slip in kurtosis, scale or length would claim
-    "gaussian": lambda d, L: theory.iid(d, L, kurtosis=1),
-    "bernoulli": lambda d, L: theory.iid(d, L, kurtosis=3),
-    "bernoulli, m = 0.7": lambda d, L: theory.iid(d, L, kurtosis=1),  # m forgotten
-    "bernoulli, p = 0.2": lambda d, L: theory.iid(d, L, kurtosis=1),
-    "laplace": lambda d, L: theory.iid(d, L, kurtosis=3),  # SciPy's excess taken for kurtosis
-    "uniform, not standardised": lambda d, L: theory.iid(d, L, kurtosis=1.8),
-    "sphere": lambda d, L: theory.iid(d, L, kurtosis=3),
-    "orthogonal": lambda d, L: theory.sphere(d, L),
-    "orthogonal, residual": lambda d, L: theory.orthogonal(d, L),
-    "orthogonal bernoulli": lambda d, L: theory.sphere(d, L),
-    "shrunk gaussian": lambda d, L: theory.iid(d, L, variance=L / (L + d - 1), kurtosis=3),
-    "shrunk bernoulli, estimate": lambda d, L: theory.iid(d, L, kurtosis=1),  # not shrunk
-    "shrunk laplace": lambda d, L: theory.iid(d, L, variance=L / (L + d + 1), kurtosis=6),
-    "shrunk orthogonal": lambda d, L: theory.orthogonal(d, L).scaled(L / (L + d - 1)),
-    "shrunk orthogonal bernoulli": lambda d, L: theory.orthogonal(d, L).scaled(L / d),
-}
-
 
 def _z_second(estimates: np.ndarray, g: np.ndarray, moments: theory.Moments) -> tuple[float, float]:
     """z of E[g·Ag] = a‖g‖² and of E‖Ag‖² = b‖g‖²."""
@@ -164,7 +147,7 @@ def test_draws_have_the_moments_that_the_family_declares_and_not_its_twins(name,
         estimates.append(draw.factor * draw.combine(draw.block().astype(np.float64) @ g / L)[0])
     estimates = np.array(estimates, np.float64)
     assert np.abs(_z_second(estimates, g, FAMILIES[name].moments(d, L))).max() < 4
-    assert np.abs(_z_second(estimates, g, TWINS[name](d, L))).max() > 6
+    assert np.abs(_z_second(estimates, g, twin_of(name, d, L))).max() > 6
 
 
 def test_kurtosis_is_the_plain_fourth_moment():
@@ -197,7 +180,7 @@ def test_bernoulli_entries_are_the_papers():
         family = gs.Bernoulli(p, m)
         divisor = math.sqrt(p * (1 - p)) if m is None else m
         draw = family.draw(
-            (), seed=1, step=0, num_directions=100, dim=1000, dtype=np.dtype(np.float64)
+            (), Address(seed=1, step=0, num_directions=100, dim=1000, dtype=np.dtype(np.float64))
         )
         high, low = (1 - p) / divisor, -p / divisor
         block = draw.block()
@@ -225,7 +208,7 @@ def test_entries_follow_any_scipy_distribution(distribution):
     for standardize, unit in ((True, deviation), (False, 1.0)):
         family = gs.IID(distribution, standardize=standardize)
         draw = family.draw(
-            (), seed=1, step=0, num_directions=10, dim=10_000, dtype=np.dtype(np.float64)
+            (), Address(seed=1, step=0, num_directions=10, dim=10_000, dtype=np.dtype(np.float64))
         )
         entries = draw.block().reshape(-1) * unit
         assert scipy.stats.kstest(entries, distribution.cdf).pvalue > 1e-4
@@ -242,7 +225,9 @@ def test_gaussian_through_its_quantiles_has_the_moments_of_gaussian():
 
 def test_a_distribution_without_a_fourth_moment_can_be_drawn_but_not_shrunk():
     family = gs.IID(scipy.stats.t(df=3.5))
-    draw = family.draw((), seed=0, step=0, num_directions=2, dim=9, dtype=np.dtype(np.float64))
+    draw = family.draw(
+        (), Address(seed=0, step=0, num_directions=2, dim=9, dtype=np.dtype(np.float64))
+    )
     assert np.isfinite(draw.block()).all()
     with pytest.raises(gs.NoClosedForm, match="kurtosis inf"):
         gs.shrunk(family)
@@ -411,7 +396,7 @@ def _guided(history: np.ndarray, alpha=0.3, dtype=np.float64):
 
 def _many(family, state, d, number=60_000, dtype=np.float64, step=0) -> np.ndarray:
     draw = family.draw(
-        state, seed=3, step=step, num_directions=number, dim=d, dtype=np.dtype(dtype)
+        state, Address(seed=3, step=step, num_directions=number, dim=d, dtype=np.dtype(dtype))
     )
     return draw.block().astype(np.float64)
 
@@ -471,7 +456,7 @@ def test_alpha_is_one_until_the_history_is_full(dtype):
 
     def now() -> np.ndarray:
         return family.draw(
-            state, seed=5, step=3, num_directions=4, dim=20, dtype=np.dtype(dtype)
+            state, Address(seed=5, step=3, num_directions=4, dim=20, dtype=np.dtype(dtype))
         ).block()
 
     for i in range(3):
@@ -539,7 +524,9 @@ def test_going_back_to_an_old_state_changes_nothing_for_anyone(dtype, k, choices
         for estimate in path:
             alone = family.update(alone, estimate)
         drawn = [
-            family.draw(s, seed=1, step=9, num_directions=3, dim=d, dtype=np.dtype(dtype)).block()
+            family.draw(
+                s, Address(seed=1, step=9, num_directions=3, dim=d, dtype=np.dtype(dtype))
+            ).block()
             for s in (state, alone)
         ]
         assert np.array_equal(*drawn)
@@ -601,7 +588,7 @@ def test_the_factor_of_each_family(d, L):
 def test_bes_shrinkage_is_the_papers_m_star():
     d, L = 61, 20
     shrunk = gs.shrunk(gs.Bernoulli()).draw(
-        (), seed=0, step=0, num_directions=L, dim=d, dtype=np.dtype(float)
+        (), Address(seed=0, step=0, num_directions=L, dim=d, dtype=np.dtype(float))
     )
     m = math.sqrt((L + d - 1) / (4 * L))  # = 1 here: ±½
     assert m == 1
@@ -623,9 +610,9 @@ def test_no_other_factor_has_a_smaller_error(name):
 def test_shrunk_directions_are_the_same_ones_times_the_root_of_the_factor(name, dtype):
     L, d = 4, 30
     arguments = {"seed": 5, "step": 3, "num_directions": L, "dim": d, "dtype": np.dtype(dtype)}
-    plain = FAMILIES[name].draw((), **arguments)
-    direction = gs.shrunk(FAMILIES[name]).draw((), **arguments)
-    estimate = gs.shrunk(FAMILIES[name], scale="estimate").draw((), **arguments)
+    plain = FAMILIES[name].draw((), Address(**arguments))
+    direction = gs.shrunk(FAMILIES[name]).draw((), Address(**arguments))
+    estimate = gs.shrunk(FAMILIES[name], scale="estimate").draw((), Address(**arguments))
     v = gs.shrunk(FAMILIES[name]).resolve(d, L).factor
     assert np.array_equal(estimate.block(), plain.block())
     assert (plain.factor, direction.factor, estimate.factor) == (1, 1, v)

@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 
 import gensmooth as gs
 import theory_literal as literal
-from cases import CLOSED, DTYPES, FAMILIES
+from cases import CLOSED, DTYPES, FAMILIES, twin_of
 from gensmooth import theory
 from gensmooth.estimators import SAMPLE_MODES, plan
-from test_directions import TWINS
 
 G = np.array([1.0, -2.0, 0.5, 3.0, 1.0])
 G2 = float(G @ G)
@@ -72,7 +71,7 @@ def test_mean_and_error_are_those_of_the_theory_and_not_of_its_twin(name, estima
     found = gradients(estimates(search, linear, reps=2500, x=np.ones(d)))
     moments = FAMILIES[name].moments(d, L)
     assert np.abs(_z(found, moments)).max() < 4
-    assert np.abs(_z(found, TWINS[name](d, L))).max() > 6
+    assert np.abs(_z(found, twin_of(name, d, L))).max() > 6
     # The mean is a multiple of g in every coordinate, not along g alone.
     z = [literal.z_score(found[:, i], moments.mean * G[i]) for i in range(d)]
     assert np.abs(z).max() < 4
@@ -86,7 +85,7 @@ def test_more_directions_than_dimensions(name):
     search = gs.RandomSearch(FAMILIES[name], L, 0.5)
     found = gradients(estimates(search, linear, reps=2500, x=np.ones(d)))
     assert np.abs(_z(found, FAMILIES[name].moments(d, L))).max() < 4
-    assert np.abs(_z(found, TWINS[name](d, L))).max() > 6
+    assert np.abs(_z(found, twin_of(name, d, L))).max() > 6
 
 
 @pytest.mark.parametrize("variance", [0.25, 4.0])
@@ -453,6 +452,82 @@ def test_the_standard_error_counts_the_noise():
     variance = _predicted(theory.iid(5, 4), "paired", "forward")  # unbiased, so MSE = variance
     assert abs(literal.z_score(squared, variance)) < 4
     assert abs(literal.z_score(squared, theory.relative_mse(theory.iid(5, 4)) * H2)) > 6
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("name", ["gaussian", "shrunk bernoulli, estimate"])
+def test_the_standard_error_counts_the_noise_that_all_directions_share(name, estimator):
+    L, d = 30, 5
+    search = gs.RandomSearch(
+        FAMILIES[name], L, C, estimator=ESTIMATORS[estimator], samples="shared", num_samples=N
+    )
+    found = estimates(search, noisy, reps=3000, x=np.zeros(d))
+    squared = np.array([estimate.standard_error**2 for estimate in found])
+    moments = FAMILIES[name].moments(d, L)
+    if name == "gaussian":  # unbiased, so MSE = variance
+        assert abs(literal.z_score(squared, _predicted(moments, "shared", estimator))) < 4
+    spread = gradients(found) - moments.mean * H
+    assert abs(literal.z_score((spread**2).sum(1) - squared, 0)) < 4
+    # The twin: the scatter of the directions alone misses a² tr Var[∇f] / N.
+    missing = moments.mean**2 * NOISE.sum() / N
+    assert abs(literal.z_score((spread**2).sum(1) - squared + missing, 0)) > 6
+
+
+def test_the_standard_error_with_shared_samples_at_many_directions():
+    # Here the directions agree on the gradient of the samples, and only the samples err.
+    d, L = 9, 200
+    search = gs.RandomSearch(gs.Gaussian(), L, 0.1, samples="shared", num_samples=4)
+
+    def values(batch, points):
+        return (points * np.array([rng.standard_normal(d) for rng in batch.rngs()])).sum(1)
+
+    found = estimates(search, values, reps=800, x=np.zeros(d))
+    squared = np.array([estimate.standard_error**2 for estimate in found])
+    exact = theory.mse(
+        theory.iid(d, L), gradient_norm2=0.0, noise_trace=d, num_samples=4, samples="shared"
+    )
+    assert abs(literal.z_score(squared, exact)) < 4
+    assert abs(literal.z_score(squared, exact - d / 4)) > 6  # the scatter of the directions alone
+
+
+def test_one_shared_sample_has_no_standard_error():
+    found = gs.gradient(
+        lambda x, rng: x @ rng.standard_normal(3), np.ones(3), samples="shared", num_directions=9,
+        seed=0,
+    )  # fmt: skip
+    assert found.standard_error is None
+    search = gs.RandomSearch(gs.Gaussian(), 9, 0.1, samples="shared")
+    state = search.init(np.ones(3), seed=0)
+    _, info = search.tell(state, search.ask(state), np.arange(10.0))
+    assert info.standard_error is None
+    assert info.signal_to_noise is None
+
+
+@pytest.mark.parametrize("estimator", [*ESTIMATORS.values(), gs.OnePoint("others")])
+def test_the_standard_error_with_shared_samples_is_that_of_the_directions_that_are_left(estimator):
+    """A direction that is dropped is dropped from the estimate of every sample."""
+    keep = [0, 1, 3, 4]
+    chosen = {"estimator": estimator, "samples": "shared", "num_samples": 3}
+    search = gs.RandomSearch(gs.Gaussian(), 5, 0.2, on_failure="drop", **chosen)
+    batch = search.ask(search.init(np.zeros(6), seed=0))
+    values = np.random.default_rng(1).standard_normal(len(batch))
+    at_two = (search.plan.direction == 2) & (search.plan.side != 0)
+    values[np.flatnonzero(at_two)[0]] = np.nan
+    found = search.estimate(batch, values)
+
+    # literally: y_li = δ_li ε_l / c over what is left, and a two-way analysis of variance
+    few = gs.RandomSearch(gs.Gaussian(), 4, 0.2, **chosen)
+    table = values[~at_two].reshape(-1, 3)
+    delta = np.stack([few.estimator.differences(v, 4, "shared")[0] for v in table.T], axis=1)
+    y = delta[:, :, None] * batch.draw.block()[keep][:, None] / 0.2
+    n, N = y.shape[:2]
+    rows, columns, mean = y.mean(1), y.mean(0), y.mean((0, 1))
+    of_rows = N * ((rows - mean) ** 2).sum() / (n - 1)
+    of_columns = n * ((columns - mean) ** 2).sum() / (N - 1)
+    rest = ((y - rows[:, None] - columns + mean) ** 2).sum() / ((n - 1) * (N - 1))
+    expected = (of_rows + max(of_columns - rest, 0.0)) / (n * N)
+    assert found.dropped == 1
+    assert found.standard_error == pytest.approx(math.sqrt(expected), rel=1e-12)
 
 
 def test_for_orthogonal_directions_the_standard_error_errs_on_the_large_side():

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from patience import LONG
+
 PAGE = Path(__file__).parent.parent / "docs" / "evaluators.md"
 BLOCKS = re.findall(r"^```python(?: ([\w.]+))?\n(.*?)^```", PAGE.read_text(), re.S | re.M)
 
 
 def run(command: list[str], folder: Path) -> str:
-    found = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=folder)
+    found = subprocess.run(command, capture_output=True, text=True, timeout=LONG, cwd=folder)
     assert found.returncode == 0, found.stderr
     return found.stdout
 

@@ -122,27 +122,29 @@ def test_news_leads_from_one_state_to_the_next() -> None:
     for estimate in estimates:
         states.append(guided.update(states[-1], estimate))
     for i in range(20):
-        news = guided.news(states[i], states[i + 1])
+        news = guided.latest_gradient(states[i], states[i + 1])
         assert news is not None
         assert (news == estimates[i]).all()
         for other in {0, 1, i - 1, i, i + 2, 20} - {i + 1}:
             if 0 <= other <= 20:
-                assert guided.news(states[i], states[other]) is None, (i, other)
+                assert guided.latest_gradient(states[i], states[other]) is None, (i, other)
     branch = guided.update(states[5], estimates[0])
-    assert guided.news(states[5], branch) is not None
-    assert guided.news(states[6], guided.update(branch, estimates[1])) is None
+    assert guided.latest_gradient(states[5], branch) is not None
+    assert guided.latest_gradient(states[6], guided.update(branch, estimates[1])) is None
     shrunk = gs.shrunk(gs.Bernoulli())
-    assert shrunk.news((), ()) is None
+    assert shrunk.latest_gradient((), ()) is None
 
 
 def test_part_of_a_batch(evaluator: Evaluator) -> None:
     """The value at the last iterate is asked for with a plan of its own."""
+    from gensmooth.estimators import Plan
     from gensmooth.evaluators import Objective
 
     search = search_of(samples="independent", num_samples=3)
     state = search.init(np.ones(5), seed=3)
     centre = search_of(num_directions=1, samples="shared", num_samples=3)
-    batch = centre.ask(state).head(3)
+    batch = centre.ask(state)
+    batch = batch.planned(Plan(*(part[:3] for part in batch.plan.arrays)))
     with Serial().session(search, Objective(wavy, sampled=True)) as session:
         expected = session.evaluate(state, batch).values
     with evaluator.session(search, Objective(wavy, sampled=True)) as session:

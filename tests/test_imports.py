@@ -10,6 +10,7 @@ import pytest
 import gensmooth
 
 ROOT = Path(gensmooth.__file__).parent
+ARCHITECTURE = Path(__file__).parent.parent / "docs" / "architecture.md"
 HEAVY = {
     *("numba", "scipy", "matplotlib", "ray", "gymnasium", "mujoco", "nevergrad", "rich", "typer"),
     *("jax", "optax", "torch", "pandas"),
@@ -62,23 +63,26 @@ def test_theory_needs_the_standard_library_alone():
 
 # --- layers ------------------------------------------------------------------------------------
 
-# Each level may import those above it in this list; members of one level do not import each other.
-LEVELS = [
-    {"_version"},
-    {"theory", "streams"},
-    {"kernels"},
-    {"directions", "estimators", "optimizers", "parameters"},
-    {"batch", "methods"},
-    {"search"},
-    {"checkpoint"},
-    {"evaluators", "observe"},
-    {"optimize"},
-    {"problems", "rl"},
-    {"studies"},
-    {"report"},
-    {"cli"},
-    {"__main__"},
+# Each layer may import those above it in this list; members of one layer do not import each other.
+# docs/architecture.md shows this list: `python tests/test_imports.py` writes it there.
+LAYERS = [
+    ("_version checks naming", "plain errors for bad arguments; a user's things by `module:name`"),
+    ("theory streams", "formulas on floats; how a random number is addressed"),
+    ("kernels", "Numba: tiles of directions; perturb, combine, orthogonalise"),
+    ("directions estimators optimizers parameters", "the three choices; x as users give it"),
+    ("batch methods", "the evaluations of a step; methods by name"),
+    ("search pure describe", "`init`, `ask`, `tell`; the copy to read; choices as JSON"),
+    ("observe", "who follows a run: the live table, trackers"),
+    ("runs", "programs, the one loop, the run folder, checkpoints, metrics, interrupts"),
+    ("checkpoint evaluators", "an old name of `runs`; calling the objective anywhere"),
+    ("optimize", "`minimize`, `gradient`, `resume`: minimising as a program"),
+    ("rl", "policy search: training as a program, environments, policies"),
+    ("report", "figures, tables, the page: a library that knows no study"),
+    ("studies", "specs, stores, statistics, verdicts, and one folder per study"),
+    ("cli", "the `gensmooth` command: its options are the parameters of the functions above"),
+    ("__main__", "`python -m gensmooth`"),
 ]
+LEVELS = [set(names.split()) for names, _ in LAYERS]
 RANK = {name: rank for rank, level in enumerate(LEVELS) for name in level}
 FILES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")
 
@@ -140,8 +144,28 @@ def test_the_package_itself_imports_its_version_alone():
     assert names == {"_version"}
 
 
+def layers_table() -> str:
+    """The layers as docs/architecture.md shows them."""
+    rows = [
+        f"| {number} | {', '.join(f'`{name}`' for name in names.split())} | {knows} |"
+        for number, (names, knows) in enumerate(LAYERS, 1)
+    ]
+    return "\n".join(["| layer | modules | what it knows |", "|---|---|---|", *rows])
+
+
+def test_the_architecture_page_shows_these_layers():
+    assert layers_table() in ARCHITECTURE.read_text()
+
+
 def test_only_kernels_import_numba():
     for path in FILES:
         words = path.read_text()
         if "import numba" in words or "from numba" in words:
-            assert part_of(path) in {"kernels", "problems", "rl"}, path
+            assert part_of(path) in {"kernels", "rl", "studies"}, path
+
+
+if __name__ == "__main__":
+    page = ARCHITECTURE.read_text()
+    before, _, rest = page.partition("| layer | modules |")
+    after = rest[rest.index("\n\n") :]
+    ARCHITECTURE.write_text(before + layers_table() + after)

@@ -15,6 +15,7 @@ import gensmooth as gs
 import reference
 import theory_literal as literal
 from cases import DTYPES
+from gensmooth.directions import Address
 from gensmooth.kernels import bases, laws, sums
 from gensmooth.kernels.philox import philox_words
 from gensmooth.kernels.tiles import normal_tile
@@ -28,7 +29,7 @@ dims = st.one_of(st.integers(1, 300), st.sampled_from([2047, 2048, 2049, 4096, 6
 
 def rows(directions, L: int, dim: int, dtype=np.float64, *, seed=5, step=3) -> np.ndarray:
     return directions.draw(
-        (), seed=seed, step=step, num_directions=L, dim=dim, dtype=np.dtype(dtype)
+        (), Address(seed=seed, step=step, num_directions=L, dim=dim, dtype=np.dtype(dtype))
     ).block()
 
 

@@ -8,6 +8,7 @@ import pytest
 import gensmooth as gs
 import problems_literal as literal
 from cases import FAMILIES
+from gensmooth.directions import Address
 from gensmooth.problems import regression, regression_kernels
 
 DIM = 6
@@ -122,7 +123,10 @@ def _errors(directions, *, spacing, number=6000, antithetic=False, num_direction
     exact, found, errors = regression.gradient(THETA), np.empty(DIM), np.empty(number)
     for step in range(number):
         draw = family.draw(
-            state, seed=9, step=step, num_directions=num_directions, dim=DIM, dtype=np.dtype(float)
+            state,
+            Address(
+                seed=9, step=step, num_directions=num_directions, dim=DIM, dtype=np.dtype(float)
+            ),
         )
         data = regression.draw_data(SIZE["num_samples"], dim=DIM, seed=9, step=step)
         regression_kernels.estimate(
@@ -187,7 +191,7 @@ def test_paired_samples(name):
     blocks = np.empty((number, 4, DIM))
     for step in range(number):
         blocks[step] = directions.draw(
-            (), seed=5, step=step, num_directions=4, dim=DIM, dtype=np.dtype(float)
+            (), Address(seed=5, step=step, num_directions=4, dim=DIM, dtype=np.dtype(float))
         ).block()
     e, a = y - x @ THETA, np.einsum("rlni,rli->rln", x, blocks)
     delta = (0.5 * (e - spacing * a) ** 2 - 0.5 * e**2).mean(axis=2)

@@ -12,7 +12,7 @@ from gensmooth.rl.environments.base import (  # noqa: E402
     UnknownEnvironmentError,
     UnsupportedEnvironmentError,
 )
-from gensmooth.rl.environments.gymnasium import UNLIMITED, Gymnasium  # noqa: E402
+from gensmooth.rl.environments.gymnasium import UNLIMITED, GymnasiumSimulator  # noqa: E402
 from gensmooth.rl.normalize import Scaling, identity  # noqa: E402
 from gensmooth.rl.policies import MLP, Linear  # noqa: E402
 
@@ -57,7 +57,7 @@ def box(environment, output):
     ],
 )
 def test_episodes_are_those_of_the_api(name, to_action):
-    simulator = Gymnasium(name)
+    simulator = GymnasiumSimulator(name)
     policy = policy_of(simulator, MLP((5,)))
     rng = np.random.default_rng(1)
     size = simulator.info.observation_size
@@ -75,7 +75,7 @@ def test_episodes_are_those_of_the_api(name, to_action):
 
 
 def test_the_survival_bonus_is_told_apart():
-    simulator = Gymnasium(rl_cases.SLIDER)
+    simulator = GymnasiumSimulator(rl_cases.SLIDER)
     assert simulator.info.survival_bonus == 0.5
     _, found = rollout(simulator, policy_of(simulator), scale=9.0, number=20)
     fell = found.lengths < simulator.info.horizon
@@ -87,14 +87,14 @@ def test_the_survival_bonus_is_told_apart():
 
 def test_mujocos_own_survival_bonus():
     pytest.importorskip("mujoco")
-    simulator = Gymnasium("Hopper-v5")
+    simulator = GymnasiumSimulator("Hopper-v5")
     assert (simulator.info.survival_bonus, simulator.info.horizon) == (1.0, 1000)
     _, found = rollout(simulator, policy_of(simulator))
     np.testing.assert_array_equal(found.bonuses, found.lengths - 1)
 
 
 def test_coordinates_that_never_vary_have_no_m2():
-    simulator = Gymnasium(rl_cases.SLIDER)
+    simulator = GymnasiumSimulator(rl_cases.SLIDER)
     _, found = rollout(simulator, policy_of(simulator), observe=True)
     never = [1, 3, 5]
     assert not found.moments.m2[:, never].any()
@@ -103,7 +103,7 @@ def test_coordinates_that_never_vary_have_no_m2():
 
 
 def test_an_episode_does_not_depend_on_the_others():
-    simulator = Gymnasium(rl_cases.SLIDER)
+    simulator = GymnasiumSimulator(rl_cases.SLIDER)
     policy = policy_of(simulator)
     x, together = rollout(simulator, policy, observe=True)
     for i in reversed(range(len(x))):
@@ -114,7 +114,7 @@ def test_an_episode_does_not_depend_on_the_others():
 
 
 def test_it_travels():
-    simulator = Gymnasium(rl_cases.SLIDER, horizon=7)
+    simulator = GymnasiumSimulator(rl_cases.SLIDER, horizon=7)
     there = pickle.loads(pickle.dumps(simulator))
     assert there.info == simulator.info
     _, here = rollout(simulator, policy_of(simulator))
@@ -124,25 +124,27 @@ def test_it_travels():
 
 
 def test_spaces_and_limits():
-    simulator = Gymnasium("rl_cases:Endless-v0", horizon=30)
+    simulator = GymnasiumSimulator("rl_cases:Endless-v0", horizon=30)
     info = simulator.info
     assert (info.observation_size, info.action_size, info.discrete) == (4, 3, True)
     _, found = rollout(simulator, policy_of(simulator), observe=True)
     assert (found.lengths == 30).all()
     assert set(found.returns) <= {90.0, 120.0, 150.0}  # actions are 3, 4, 5
     np.testing.assert_array_equal(found.moments.means, 9.0)
-    assert Gymnasium("rl_cases:Endless-v0").info.horizon == UNLIMITED
-    assert Gymnasium(rl_cases.SLIDER, horizon=1000).info.horizon == 25  # its own limit stays
-    assert Gymnasium(rl_cases.SLIDER).info.name == rl_cases.SLIDER
+    assert GymnasiumSimulator("rl_cases:Endless-v0").info.horizon == UNLIMITED
+    assert (
+        GymnasiumSimulator(rl_cases.SLIDER, horizon=1000).info.horizon == 25
+    )  # its own limit stays
+    assert GymnasiumSimulator(rl_cases.SLIDER).info.name == rl_cases.SLIDER
 
 
 def test_raw_actions_are_handed_over_as_they_are():
-    simulator = Gymnasium("Pendulum-v1", raw_actions=True)
-    clipped = Gymnasium("Pendulum-v1")
-    action = simulator._actions.play(np.array([5.0]))
+    simulator = GymnasiumSimulator("Pendulum-v1", raw_actions=True)
+    clipped = GymnasiumSimulator("Pendulum-v1")
+    action = simulator._actions.choose(np.array([5.0]))
     assert action.dtype == np.float64
     assert action == [5.0]
-    assert clipped._actions.play(np.array([5.0])) == [2.0]
+    assert clipped._actions.choose(np.array([5.0])) == [2.0]
 
 
 @pytest.mark.parametrize(
@@ -154,27 +156,41 @@ def test_raw_actions_are_handed_over_as_they_are():
     ],
 )
 def test_an_episode_that_breaks_down_is_nan_and_told(kind, words, caplog):
-    simulator = Gymnasium(f"rl_cases:Slider{kind}-v0")
+    simulator = GymnasiumSimulator(f"rl_cases:Slider{kind}-v0")
     _, found = rollout(simulator, policy_of(simulator), scale=0.1, number=20, observe=True)
-    _, fine = rollout(Gymnasium(rl_cases.SLIDER), policy_of(simulator), scale=0.1, number=20)
+    _, fine = rollout(
+        GymnasiumSimulator(rl_cases.SLIDER), policy_of(simulator), scale=0.1, number=20
+    )
     bad = np.isnan(found.returns)
     assert 0 < bad.sum() < 20
     assert np.array_equal(np.isnan(found.bonuses), bad)
     assert np.array_equal(found.returns[~bad], fine.returns[~bad])
     assert not found.moments.counts[bad].any()
     assert words in caplog.text
+    assert (found.failure is not None) == (kind == "Raise")
+
+
+def test_what_an_environment_raises_is_logged_with_its_traceback_once(caplog):
+    simulator = GymnasiumSimulator("rl_cases:SliderRaise-v0")
+    _, found = rollout(simulator, policy_of(simulator), scale=0.1, number=40)
+    assert np.isnan(found.returns).sum() > 1
+    (record,) = caplog.records
+    assert record.exc_info[1] is found.failure
+    assert "Traceback" in caplog.text
+    assert 'raise RuntimeError("the belt broke")' in caplog.text  # the line in the user's file
+    assert "rl_cases.py" in caplog.text
 
 
 def test_what_there_is_not():
-    with pytest.raises(UnknownEnvironmentError, match="Did you mean CartPole-v1"):
-        Gymnasium("Cartpole-v1")
+    with pytest.raises(UnknownEnvironmentError, match="Did you mean 'CartPole-v1'"):
+        GymnasiumSimulator("Cartpole-v1")
     with pytest.raises(UnsupportedEnvironmentError, match=r"observations in Dict.*a Box"):
-        Gymnasium("rl_cases:Dictionary-v0")
+        GymnasiumSimulator("rl_cases:Dictionary-v0")
     with pytest.raises(UnsupportedEnvironmentError, match="actions in MultiDiscrete"):
-        Gymnasium("rl_cases:Many-v0")
-    with pytest.raises(ValueError, match="`horizon` must be at least 1"):
-        Gymnasium(rl_cases.SLIDER, horizon=0)
-    simulator = Gymnasium(rl_cases.SLIDER)
+        GymnasiumSimulator("rl_cases:Many-v0")
+    with pytest.raises(ValueError, match="`horizon` must be a whole number of at least 1"):
+        GymnasiumSimulator(rl_cases.SLIDER, horizon=0)
+    simulator = GymnasiumSimulator(rl_cases.SLIDER)
     with pytest.raises(ValueError, match="made for 3 and 2"):
         simulator.rollout(Linear().policy(3, 2), np.zeros((1, 6)), identity(3), np.zeros((1, 1)))
 
@@ -182,4 +198,4 @@ def test_what_there_is_not():
 def test_without_gymnasium_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "gymnasium", None)
     with pytest.raises(ImportError, match=r"pip install 'gensmooth\[rl\]'"):
-        Gymnasium("CartPole-v1")
+        GymnasiumSimulator("CartPole-v1")

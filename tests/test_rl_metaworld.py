@@ -18,15 +18,16 @@ for package in ("gymnasium", "mujoco", "metaworld"):
 import mujoco  # noqa: E402
 from scipy.spatial.transform import Rotation  # noqa: E402
 
-from gensmooth.rl.environments import base, catalogue, library  # noqa: E402
-from gensmooth.rl.environments import metaworld as arms  # noqa: E402
-from gensmooth.rl.environments import metaworld_world as sawyer  # noqa: E402
+from gensmooth.rl.environments import base, catalogue, physics  # noqa: E402
+from gensmooth.rl.environments.catalogue import make  # noqa: E402
 from gensmooth.rl.environments.gymnasium import make_environment  # noqa: E402
+from gensmooth.rl.environments.robots import ml1_push, ml1_reach, sawyer  # noqa: E402
 from gensmooth.rl.normalize import Scaling, identity, statistics  # noqa: E402
 from gensmooth.rl.policies import MLP, Policy  # noqa: E402
 from gensmooth.streams import Purpose, generator  # noqa: E402
 
-NAMES = list(arms.NAMES)
+TASKS = {**ml1_reach.TASKS, **ml1_push.TASKS}
+NAMES = list(TASKS)
 POLICY = Policy((39, 4), biases=True)
 TOLERANCE = 1e-9
 
@@ -92,7 +93,7 @@ def difference_from_metaworld(simulator, name, parameters, starts, *, steps, sca
 
 @pytest.mark.parametrize("name", NAMES)
 def test_steps_equal_metaworlds(name):
-    simulator, rng = arms.make(name), np.random.default_rng(5)
+    simulator, rng = make(name), np.random.default_rng(5)
     starts = starts_of(simulator, 20)
     scaling = Scaling(rng.normal(0, 0.1, 39), rng.uniform(0.5, 1.5, 39))
     error, trace = difference_from_metaworld(
@@ -105,7 +106,7 @@ def test_steps_equal_metaworlds(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_whole_episodes_that_do_the_task_equal_metaworlds(name):
-    simulator = arms.make(name)
+    simulator = make(name)
     starts = starts_of(simulator, 16)
     error, trace = difference_from_metaworld(
         simulator, name, steered_policies(starts, name), starts, steps=150
@@ -128,7 +129,7 @@ def test_whole_episodes_that_do_the_task_equal_metaworlds(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_starts_equal_metaworlds_reset_with_the_same_generator(name):
-    simulator = arms.make(name)
+    simulator = make(name)
     own = make_environment(catalogue.reference(name)).unwrapped
     own.seeded_rand_vec, own._freeze_rand_vec = True, False
     again = 0
@@ -155,7 +156,7 @@ def test_a_reset_of_the_reference_draws_a_new_task_and_a_seed_repeats_it():
 
 
 def test_whole_episodes_equal_the_slow_path():
-    fast, slow = catalogue.make("ML1-Reach"), catalogue.make("ML1-Reach", fast=False)
+    fast, slow = make("ML1-Reach"), make("ML1-Reach", fast=False)
     assert (fast.info.fast, slow.info.fast) == (True, False)
     seeds = slow.starts([generator(i, Purpose.TEST) for i in range(3)])
     starts = fast.starts([np.random.default_rng(int(seed)) for seed in seeds[:, 0]])
@@ -185,56 +186,55 @@ def test_quaternions_are_scipys():
 
 
 def wrong_scale(own):
-    return RIGHT["_limits"](own)._replace(scale=own.action_scale * (1 + 1e-6))
+    return RIGHT["read_limits"](own)._replace(scale=own.action_scale * (1 + 1e-6))
 
 
 def wrong_frames(own):
-    return RIGHT["_limits"](own)._replace(frames=own.frame_skip - 1)
+    return RIGHT["read_limits"](own)._replace(frames=own.frame_skip - 1)
 
 
 def wrong_settling(own):
-    arm = RIGHT["_settle"](own)
+    arm = RIGHT["settle"](own)
     return arm._replace(tip=arm.tip + np.array((0.0, 0.0, 1e-6)))
 
 
 def wrong_pose(own):
-    arm = RIGHT["_settle"](own)
-    state = arm.state._replace(qvel=np.zeros_like(arm.state.qvel))
-    return arm._replace(state=state)
+    arm = RIGHT["settle"](own)
+    arrays = arm.arrays._replace(qvel=np.zeros_like(arm.arrays.qvel))
+    return arm._replace(arrays=arrays)
 
 
-RIGHT = {name: getattr(arms, name) for name in ("_limits", "_settle")}
+RIGHT = {name: getattr(sawyer, name) for name in ("read_limits", "settle")}
 
 
 @pytest.mark.parametrize(
     ("part", "wrong"),
     [
-        ("_limits", wrong_scale),
-        ("_limits", wrong_frames),
-        ("_settle", wrong_settling),
-        ("_settle", wrong_pose),
+        ("read_limits", wrong_scale),
+        ("read_limits", wrong_frames),
+        ("settle", wrong_settling),
+        ("settle", wrong_pose),
     ],
     ids=["action scale", "frame skip", "distance at the start", "arm at rest at the start"],
 )
 def test_a_wrong_detail_is_seen(monkeypatch, part, wrong):
-    monkeypatch.setattr(arms, part, wrong)
-    twin = arms.make("ML1-Reach")
+    monkeypatch.setattr(sawyer, part, wrong)
+    twin = make("ML1-Reach")
     starts = starts_of(twin, 4)
     parameters = steered_policies(starts, "ML1-Reach")
     error, _ = difference_from_metaworld(twin, "ML1-Reach", parameters, starts, steps=50)
     assert error > 100 * TOLERANCE
 
 
-def test_a_wrong_reward_is_seen(monkeypatch):
-    monkeypatch.setitem(arms.STEPS, "ML1-Push-v3", arms.STEPS["ML1-Push"])
-    twin = arms.make("ML1-Push-v3")
+def test_a_wrong_reward_is_seen():
+    twin = sawyer.make("ML1-Push-v3", TASKS["ML1-Push"])
     starts = starts_of(twin, 2)
     parameters = random_policies(2)
     error, _ = difference_from_metaworld(twin, "ML1-Push-v3", parameters, starts, steps=5)
     assert error > 0.01
 
 
-# --- the engine with this world -----------------------------------------------------------------
+# --- the compiled loop with this arm -------------------------------------------------------------
 
 
 def same_bits(one, other, order=slice(None)):
@@ -246,7 +246,7 @@ def same_bits(one, other, order=slice(None)):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_threads_order_and_shortcut_do_not_change_a_bit(name):
-    simulator = arms.make(name)
+    simulator = make(name)
     starts = starts_of(simulator, 16)
     parameters = np.concatenate((random_policies(8), steered_policies(starts[8:], name)))
     first, *others = (
@@ -258,12 +258,12 @@ def test_threads_order_and_shortcut_do_not_change_a_bit(name):
     order = np.random.default_rng(0).permutation(16)
     mixed = simulator.rollout(POLICY, parameters[order], identity(39), starts[order], observe=True)
     same_bits(first, mixed, order)
-    plain = arms.make(name, resume=False)
+    plain = sawyer.make(name, TASKS[name], resume=False)
     same_bits(first, plain.rollout(POLICY, parameters, identity(39), starts, observe=True))
 
 
 def test_the_hidden_goal_and_the_padding_never_vary():
-    simulator = arms.make("ML1-Push")
+    simulator = make("ML1-Push")
     episodes = simulator.rollout(
         POLICY, random_policies(3), identity(39), starts_of(simulator, 3), observe=True
     )
@@ -276,7 +276,7 @@ def test_the_hidden_goal_and_the_padding_never_vary():
 
 
 def test_policies_with_a_hidden_layer_act():
-    simulator = arms.make("ML1-Reach")
+    simulator = make("ML1-Reach")
     policy = MLP((8,)).policy(39, 4)
     parameters = policy.initial(0)[None]
     trace = simulator.trace(policy, parameters, identity(39), starts_of(simulator, 1), steps=10)
@@ -286,7 +286,7 @@ def test_policies_with_a_hidden_layer_act():
 
 @pytest.mark.parametrize("entry", range(4))
 def test_an_action_that_is_not_a_number_makes_its_episode_nan_alone(entry):
-    simulator = arms.make("ML1-Push")
+    simulator = make("ML1-Push")
     starts, parameters = starts_of(simulator, 3), random_policies(3)
     clean = simulator.rollout(POLICY, parameters, identity(39), starts)
     parameters[1, 156 + entry] = np.nan
@@ -297,7 +297,7 @@ def test_an_action_that_is_not_a_number_makes_its_episode_nan_alone(entry):
 
 
 def test_simulators_travel_to_other_processes():
-    simulator = arms.make("ML1-Reach")
+    simulator = make("ML1-Reach")
     other = pickle.loads(pickle.dumps(simulator))
     starts, parameters = starts_of(simulator, 2), random_policies(2)
     assert other.info == simulator.info
@@ -315,7 +315,7 @@ def test_simulators_travel_to_other_processes():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_known_of_them(name):
-    info = catalogue.make(name).info
+    info = make(name).info
     assert info == base.Info(name, 39, 4, 150, 0.0, fast=True, goal=True)
 
 
@@ -326,22 +326,20 @@ def test_the_documentation_runs():
 
 def test_an_unknown_task_names_near_ones():
     with pytest.raises(base.UnknownEnvironmentError, match="ML1-Push"):
-        catalogue.make("ML1-Pusch")
+        make("ML1-Pusch")
 
 
 def test_a_mujoco_that_metaworld_cannot_use_is_named(monkeypatch):
-    monkeypatch.setattr(library.load(), "__version__", "4.0.0")
+    monkeypatch.setattr(physics.load_mujoco(), "__version__", "4.0.0")
     for fast in (True, False):
         with pytest.raises(ImportError, match=r"MuJoCo 3\.3\.0.*4\.0\.0.*'mujoco==3\.3\.0'"):
-            catalogue.make("ML1-Reach", fast=fast)
+            make("ML1-Reach", fast=fast)
 
 
 def test_a_missing_metaworld_names_the_extra_or_the_python(monkeypatch):
-    module = "gensmooth.rl.environments.metaworld_reference"
-    monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, "metaworld.envs", None)
     with pytest.raises(ImportError, match=r"metaworld.*pip install 'gensmooth\[rl\]'"):
-        catalogue.make("ML1-Reach")
+        make("ML1-Reach")
     monkeypatch.setattr(sys, "version_info", (3, 14, 0, "final", 0))
     with pytest.raises(ImportError, match=r"Python up to 3\.13, but this is Python 3\.14"):
-        catalogue.make("ML1-Reach")
+        make("ML1-Reach")

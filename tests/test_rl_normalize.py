@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gensmooth.rl.normalize import Moments, Statistics, identity, statistics
+from gensmooth.rl.normalize import EpisodeMoments, Statistics, identity, statistics
 
 SIZE = 6
 OFFSETS = np.array([0.0, 1.0, -3.0, 1e3, 3e4, 0.0])
@@ -20,13 +20,13 @@ def trajectories(seed: int = 0, number: int = 40) -> list[np.ndarray]:
     ]
 
 
-def moments(parts: list[np.ndarray]) -> Moments:
+def moments(parts: list[np.ndarray]) -> EpisodeMoments:
     """Per-trajectory moments, in extended precision."""
     count = np.array([len(part) for part in parts])
     long = [np.asarray(part, np.longdouble) for part in parts]
     mean = np.array([part.mean(axis=0) for part in long], np.float64)
     m2 = np.array([((p - p.mean(axis=0)) ** 2).sum(axis=0) for p in long], np.float64)
-    return Moments(count, mean.reshape(-1, SIZE), m2.reshape(-1, SIZE))
+    return EpisodeMoments(count, mean.reshape(-1, SIZE), m2.reshape(-1, SIZE))
 
 
 def pooled(parts: list[np.ndarray]) -> tuple[int, np.ndarray, np.ndarray]:
@@ -76,7 +76,7 @@ def test_the_order_is_the_batch_and_nothing_else():
     assert once.m2.tobytes() == again.m2.tobytes()
     # rows stored in another memory order, or cut out of a larger array
     each = moments(parts)
-    wide = Moments(
+    wide = EpisodeMoments(
         each.counts, np.asfortranarray(each.means), np.repeat(each.m2, 2, axis=1)[:, ::2]
     )
     direct, other = statistics(SIZE).merged(each), statistics(SIZE).merged(wide)
@@ -95,7 +95,7 @@ def test_standardised_observations_have_mean_zero_and_deviation_one():
 def test_coordinates_that_never_varied_are_left_alone_exactly():
     """0.1 is no binary fraction: weighted means of it would be off in the last bit."""
     parts = [np.full((n, 3), [0.1, -7.3e8, 0.0]) for n in (3, 17, 1, 1000)]
-    each = Moments(
+    each = EpisodeMoments(
         np.array([len(p) for p in parts]), np.array([p[0] for p in parts]), np.zeros((4, 3))
     )
     found = statistics(3).merged(each).merged(each)
@@ -109,7 +109,7 @@ def test_deviations_of_the_size_of_rounding_are_no_variation():
     count = 1000
     mean = np.array([[1e9, 1.0, 1.0]])
     deviation = np.array([[1e-6, 1e-9, 1e-3]])
-    each = Moments(np.array([count]), mean, deviation**2 * (count - 1))
+    each = EpisodeMoments(np.array([count]), mean, deviation**2 * (count - 1))
     scaling = statistics(3).merged(each).scaling()
     np.testing.assert_array_equal(scaling.inverse[:2], 1)
     np.testing.assert_array_equal(scaling.mean[:2], 0)
@@ -121,9 +121,9 @@ def test_nothing_seen_changes_nothing():
     empty = statistics(2)
     assert np.array_equal(empty.scaling()(observation), observation)
     assert np.array_equal(identity(2)(observation), observation)
-    none = Moments(np.zeros(2, np.int64), np.full((2, 2), np.nan), np.full((2, 2), np.nan))
+    none = EpisodeMoments(np.zeros(2, np.int64), np.full((2, 2), np.nan), np.full((2, 2), np.nan))
     assert empty.merged(none) is empty
-    one = Moments(np.array([1]), observation[None], np.zeros((1, 2)))
+    one = EpisodeMoments(np.array([1]), observation[None], np.zeros((1, 2)))
     assert np.array_equal(empty.merged(one).scaling()(observation), observation)
 
 
@@ -131,7 +131,7 @@ def test_failed_trajectories_count_for_nothing():
     parts = trajectories()
     each = moments(parts)
     rows = [np.full((1, SIZE), np.nan)]
-    spoilt = Moments(
+    spoilt = EpisodeMoments(
         np.insert(each.counts, 5, 0),
         np.vstack([each.means[:5], *rows, each.means[5:]]),
         np.vstack([each.m2[:5], *rows, each.m2[5:]]),

@@ -12,12 +12,13 @@ import pytest
 import scipy.stats
 
 import gensmooth as gs
-from gensmooth.checkpoint import container
+from gensmooth.rl import rendering
 from gensmooth.rl.evaluation import interval
 from gensmooth.rl.normalize import Statistics
 from gensmooth.rl.policies import MLP
 from gensmooth.rl.policy_file import TrainedPolicy
 from gensmooth.rl.rollouts import test_rngs as rngs_of
+from gensmooth.runs import container
 
 pytest.importorskip("gymnasium")
 from rl_cases import SLIDER
@@ -153,8 +154,9 @@ def test_evaluation_repeats_and_sees_fresh_starts(tmp_path):
 
 def test_an_episode_that_breaks_down(trained):
     broken = replace(trained, environment="rl_cases:SliderRaise-v0")
-    with pytest.raises(gs.EvaluationError, match="broke down in episode"):
+    with pytest.raises(gs.EvaluationError, match="broke down in episode") as raised:
         gs.rl.evaluate(broken, episodes=40)
+    assert str(raised.value.__cause__) == "the belt broke"
     found = gs.rl.evaluate(broken, episodes=40, on_failure="drop")
     assert found.failed + found.episodes == 40
     assert found.failed > 0
@@ -220,9 +222,9 @@ def test_a_film_shows_the_episodes_of_the_evaluation(name, kind, tmp_path):
 
 FOLLOWED = """
 import sys
-from gensmooth.rl.rendering import drawn, use_software_rendering
+from gensmooth.rl.rendering import make_drawable, use_software_rendering
 use_software_rendering()
-environment = drawn(sys.argv[1])
+environment = make_drawable(sys.argv[1])
 environment.reset(seed=0)
 for place in (0.0, 30.0):
     own = environment.unwrapped
@@ -253,10 +255,74 @@ def test_the_camera_follows_the_robot():
     assert far_away > 0.5 * here
 
 
+@pytest.mark.parametrize("where", ["nowhere/film.mp4", "file/film.mp4", "folder.mp4"])
+def test_a_place_that_cannot_be_written_is_found_before_anything_is_drawn(
+    where, trained, tmp_path, monkeypatch
+):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "folder.mp4").mkdir()
+    monkeypatch.setattr(rendering, "use_software_rendering", lambda: pytest.fail("too late"))
+    with pytest.raises(OSError, match=r"^The film .* cannot be written: [\w ]+\.$"):
+        gs.rl.render(trained, tmp_path / where)
+
+
+def test_looking_whether_a_film_can_be_written_changes_nothing(tmp_path):
+    rendering._check_writable(tmp_path / "new.gif")
+    assert not (tmp_path / "new.gif").exists()
+    (tmp_path / "old.gif").write_text("film")
+    rendering._check_writable(tmp_path / "old.gif")
+    assert (tmp_path / "old.gif").read_text() == "film"
+
+
+class Writer:
+    """Takes three frames, then fails as imageio does when ffmpeg ends."""
+
+    def __init__(self):
+        self.frames = 0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def append_data(self, _):
+        self.frames += 1
+        if self.frames > 3:
+            raise OSError("[Errno 32] Broken pipe\n\nFFMPEG COMMAND:\nffmpeg -y -f rawvideo")
+
+
+def test_a_writer_that_fails_dumps_no_command_line(tmp_path, monkeypatch):
+    pytest.importorskip("imageio_ffmpeg")
+    monkeypatch.setattr("imageio.v2.get_writer", lambda *_, **__: Writer())
+    frames = iter(np.zeros((5, 8, 8, 3), np.uint8))
+    with pytest.raises(OSError, match=r"cannot be written: \[Errno 32\] Broken pipe\.$"):
+        rendering._write(tmp_path / "film.mp4", frames, 30.0, lambda *_: None)
+
+
+def test_drawing_shows_progress_if_wanted(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("imageio")
+    frames = np.random.default_rng(0).integers(0, 255, (6, 8, 8, 3), np.uint8)
+
+    def said(shown, terminal=False):
+        monkeypatch.setattr("sys.stderr.isatty", lambda: terminal, raising=False)
+        report = rendering._reporter(20, shown)
+        rendering._write(tmp_path / "film.gif", iter(frames), 30.0, report)
+        return capsys.readouterr().err
+
+    assert said(None) == said(False) == said(False, terminal=True) == ""
+    assert said(True) == "Drawn: 6 frames\n"  # done before the first line was due
+    monkeypatch.setattr(rendering, "_EVERY", 0.0)
+    lines = said(True).splitlines()
+    assert lines[:2] == ["Drawn: 1 frames of at most 20", "Drawn: 2 frames of at most 20"]
+    assert lines[-1] == "Drawn: 6 frames"
+    assert said(None, terminal=True) == "\rDrawn: 6 frames\x1b[K\n"
+
+
 def test_films_that_cannot_be_made(trained, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"a \.mp4 or \.gif file"):
         gs.rl.render(trained, tmp_path / "film.avi")
-    with pytest.raises(ValueError, match="`skip` must be at least 1"):
+    with pytest.raises(ValueError, match="`skip` must be a whole number of at least 1"):
         gs.rl.render(trained, tmp_path / "film.gif", skip=0)
     with pytest.raises(RuntimeError, match="draws no frames"):
         gs.rl.render(trained, tmp_path / "film.gif")
@@ -265,3 +331,27 @@ def test_films_that_cannot_be_made(trained, tmp_path, monkeypatch):
     monkeypatch.setattr("ctypes.util.find_library", lambda _: None)
     with pytest.raises(ImportError, match="apt-get install libosmesa6"):
         gs.rl.render(trained, tmp_path / "film.gif")
+
+
+CARTPOLE = {**OPTIONS, "iterations": 0}
+
+
+def test_classic_control_is_filmed(tmp_path):
+    pytest.importorskip("pygame")
+    pytest.importorskip("imageio")
+    if not (ctypes.util.find_library("OSMesa") or ctypes.util.find_library("EGL")):
+        pytest.skip("needs libOSMesa or libEGL")
+    policy = gs.rl.train("CartPole-v1", **CARTPOLE).policy
+    film = gs.rl.render(policy, tmp_path / "film.gif", max_steps=5)
+    assert film.frames == 6
+    assert film.path.stat().st_size > 0
+
+
+def test_a_package_that_the_frames_need_is_named_and_no_file_is_left(tmp_path, monkeypatch):
+    pytest.importorskip("imageio")
+    monkeypatch.setattr(rendering, "use_software_rendering", lambda: None)
+    monkeypatch.setitem(sys.modules, "pygame", None)
+    policy = gs.rl.train("CartPole-v1", **CARTPOLE).policy
+    with pytest.raises(ImportError, match=r"frames of CartPole-v1 need .*pip install"):
+        gs.rl.render(policy, tmp_path / "film.gif")
+    assert not list(tmp_path.iterdir())

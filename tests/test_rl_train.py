@@ -13,6 +13,7 @@ import pytest
 
 import gensmooth as gs
 from gensmooth.rl.defaults import ANY, TABLE, defaults
+from gensmooth.runs import container
 
 pytest.importorskip("gymnasium")
 from rl_cases import SLIDER
@@ -191,10 +192,11 @@ def test_resume_needs_the_folder_alone_and_may_go_further(tmp_path):
 
 
 SCRIPT = """
-import sys
+import sys, time
 import gensmooth as gs
 sys.path.insert(0, {tests!r})
-gs.rl.train("rl_cases:Slider-v0", out={folder!r}, every=3, **{options!r})
+slowly = lambda *_: time.sleep(0.02)  # or it might be over before it is killed
+gs.rl.train("rl_cases:Slider-v0", out={folder!r}, every=3, callback=slowly, **{options!r})
 """
 
 
@@ -214,7 +216,7 @@ def test_kill_minus_nine(tmp_path):
             os.kill(process.pid, signal.SIGKILL)
             kills += 1
         process.wait()
-    assert kills >= 2
+    assert kills == 4
     same(whole, gs.rl.train(SLIDER, out=folder, **options))
     one, other = contents(tmp_path / "whole"), contents(folder)
     for name in ("metrics.jsonl", "policy-best", "policy-last"):
@@ -270,6 +272,64 @@ def test_an_optimiser_of_ones_own_needs_the_same_call(tmp_path):
     same(gs.rl.train(SLIDER, out=tmp_path / "run", **options), gs.rl.train(SLIDER, **options))
 
 
+def test_an_environment_may_change_the_working_folder(tmp_path, monkeypatch):
+    """All of a training's files stay in its folder, policies and the words about them too."""
+    monkeypatch.chdir(tmp_path)
+    Path("elsewhere").mkdir()
+
+    def moving(*_):
+        os.chdir(tmp_path / "elsewhere")
+
+    found = gs.rl.train(SLIDER, out="run", every=1, callback=moving, **OPTIONS)
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+    assert container.read(tmp_path / "run" / "checkpoint").meta["step"] == 12
+    assert gs.rl.load_policy(tmp_path / "run" / "policy-last").step == 12
+    same(found, gs.rl.resume(tmp_path / "run"))
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        {"iterations": "twelve", "test_every": 5, "test_episodes": 6, "target": None},
+        {"iterations": 12, "test_every": -5, "test_episodes": 6, "target": None},
+        {"iterations": 12, "test_every": 5, "test_episodes": 6, "target": "high"},
+        {"iterations": 12},
+        None,
+    ],
+)
+def test_a_checkpoint_with_a_schedule_that_is_none_is_refused(schedule, tmp_path):
+    folder = tmp_path / "run"
+    gs.rl.train(SLIDER, out=folder, callback=stop_at(3), **OPTIONS)
+    meta, arrays = container.read(folder / "checkpoint")
+    container.write(folder / "checkpoint", {**meta, "schedule": schedule}, arrays)
+    with pytest.raises(gs.CheckpointError, match="checkpoint does not fit its run"):
+        gs.rl.resume(folder)
+
+
+def test_a_training_too_large_for_the_memory_is_a_plain_error(tmp_path, monkeypatch):
+    folder = tmp_path / "run"
+    gs.rl.train(SLIDER, out=folder, callback=stop_at(5), **OPTIONS)
+    before = contents(folder)
+
+    def too_large(*_):
+        raise MemoryError("nothing is left")
+
+    monkeypatch.setattr(gs.rl.Policy, "initial", too_large)
+    with pytest.raises(gs.CheckpointError, match="does not fit its run: nothing is left"):
+        gs.rl.resume(folder)
+    assert contents(folder) == before
+
+
+def test_a_damaged_checkpoint_leaves_the_schedule_alone(tmp_path):
+    folder = tmp_path / "run"
+    gs.rl.train(SLIDER, out=folder, callback=stop_at(3), **OPTIONS)
+    (folder / "checkpoint").write_bytes(b"gone")
+    before = (folder / "config.json").read_bytes()
+    with pytest.raises(gs.CheckpointError, match="is not a gensmooth checkpoint"):
+        gs.rl.resume(folder, iterations=20)
+    assert (folder / "config.json").read_bytes() == before
+
+
 # --- troubles ------------------------------------------------------------------------------------
 
 
@@ -279,6 +339,8 @@ def test_an_environment_that_breaks_down(kind, tmp_path):
     with pytest.raises(gs.EvaluationError, match="broke down") as caught:
         gs.rl.train(name, **OPTIONS)
     assert caught.value.result.status == "interrupted"
+    cause = "the belt broke" if kind == "Raise" else None  # the command prints its traceback
+    assert cause is None or str(caught.value.__cause__) == cause
     options = OPTIONS | {"on_failure": "drop", "min_fraction": 0.1}
     result = gs.rl.train(name, out=tmp_path / "run", **options)
     assert result.iterations == 12
@@ -328,7 +390,7 @@ def test_seeds_of_evaluations_and_films_are_checked(seed, tmp_path):
 
 
 def test_environments_that_are_not_there():
-    with pytest.raises(gs.rl.UnknownEnvironmentError, match="Did you mean Hopper"):
+    with pytest.raises(gs.rl.UnknownEnvironmentError, match="Did you mean 'Hopper"):
         gs.rl.train("Hoper-v5")
     with pytest.raises(gs.rl.UnsupportedEnvironmentError, match="observations in Dict"):
         gs.rl.train("rl_cases:Dictionary-v0")

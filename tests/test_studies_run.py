@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from gensmooth.studies.progress import TimeLeft
 from gensmooth.studies.run import run_study
 from gensmooth.studies.spec import Options, RunSpec
 from gensmooth.studies.store import Store
+from patience import LONG, alive, wait_until
 
 SMALL = Options(profile="quick", seeds=2, hyperparameters="paper", methods=("gs", "bes"))
 
@@ -87,16 +87,12 @@ def test_workers_do_not_outlive_their_parent(tmp_path):
     process = subprocess.Popen(
         [sys.executable, "script.py"], cwd=tmp_path, stdout=subprocess.DEVNULL
     )
-    deadline = time.time() + 60
-    while not list(tmp_path.glob("out/runs/[0-9a-f]*")) and time.time() < deadline:
-        time.sleep(0.01)
+    assert wait_until(lambda: list(tmp_path.glob("out/runs/[0-9a-f]*")))
     workers = children(process.pid)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     assert len(workers) >= 2
-    while any(Path(f"/proc/{pid}").exists() for pid in workers) and time.time() < deadline:
-        time.sleep(0.05)
-    assert not [pid for pid in workers if Path(f"/proc/{pid}").exists()]
+    assert wait_until(lambda: not any(map(alive, workers)))
 
 
 def children(parent: int) -> list[int]:
@@ -120,7 +116,7 @@ def _gensmooth(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
         text=True,
         check=False,
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        timeout=300,
+        timeout=LONG,
     )
 
 

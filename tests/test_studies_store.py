@@ -7,7 +7,6 @@ import resource
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -16,6 +15,7 @@ from gensmooth.studies.registry import STUDIES, find_study
 from gensmooth.studies.run import run_study
 from gensmooth.studies.spec import Options, Record, RunSpec
 from gensmooth.studies.store import Store, StoreError
+from patience import wait_until
 
 SPEC = RunSpec("linreg", {"method": "gs", "seed": 3, "spacing": 0.1})
 RECORD = Record(
@@ -169,9 +169,7 @@ def test_a_killed_study_continues_where_it_was(small_study, tmp_path):
     done = 0
     for wanted in (3, 12):
         process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL)
-        deadline = time.time() + 60
-        while len(list(folder.glob("runs/[0-9a-f]*"))) < wanted and time.time() < deadline:
-            time.sleep(0.002)
+        assert wait_until(lambda n=wanted: len(list(folder.glob("runs/[0-9a-f]*"))) >= n)
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
         done = len(list(folder.glob("runs/[0-9a-f]*")))

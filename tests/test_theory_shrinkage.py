@@ -262,3 +262,22 @@ def test_the_comparison_with_literal_directions():
         assert abs(literal.z_score(gs - bes, expected)) < 4
         wrong = theory.gs_vs_bes_shrinkage(d, L, samples=twin, **known)
         assert abs(literal.z_score(gs - bes, wrong)) > 6
+
+
+def test_scaling_the_estimate_is_never_worse_unless_a_term_is_negative():
+    """aG ≤ Q decides, not a = 1: a negative curvature can make scaling the directions better."""
+
+    def best(terms: theory.MseTerms) -> tuple[float, float]:
+        v = theory.optimal_scale_whole(terms, scale="directions")
+        w = theory.optimal_scale_whole(terms, scale="estimate")
+        return terms.scaled_directions(v).total, terms.scaled_estimate(w).total
+
+    terms = theory.mse_terms(
+        theory.orthogonal(5, 4), gradient_norm2=1.0, estimator="one-point", spacing=0.53,
+        value_variance=0.0, value=0.3, laplacian=-1.47,
+    )  # fmt: skip
+    directions, estimate = best(terms)
+    assert terms.signal == 1.0 > terms.second + terms.curvature  # a = 1, but aG > Q
+    assert 0 < directions < estimate
+    directions, estimate = best(terms._replace(curvature=0.0))
+    assert directions >= estimate

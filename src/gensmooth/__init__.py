@@ -23,11 +23,11 @@ if TYPE_CHECKING:
         observe,
         optimizers,
         rl,
+        runs,
         search,
         streams,
         theory,
     )
-    from gensmooth.checkpoint import CheckpointError
     from gensmooth.directions import (
         IID,
         Bernoulli,
@@ -54,10 +54,10 @@ if TYPE_CHECKING:
         sgd,
     )
     from gensmooth.parameters import Bounds
+    from gensmooth.runs import CheckpointError
     from gensmooth.search import GradientEstimate, RandomSearch, SearchState, StepInfo
 
 _HOME = {
-    "gensmooth.checkpoint": "CheckpointError",
     "gensmooth.directions": (
         "IID Bernoulli Directions Gaussian Guided NoClosedForm Orthogonal OrthogonalBernoulli "
         "Sphere shrunk"
@@ -70,6 +70,7 @@ _HOME = {
         "Optimizer adam cosine_decay exponential_decay inverse_decay momentum sgd"
     ),
     "gensmooth.parameters": "Bounds",
+    "gensmooth.runs": "CheckpointError",
     "gensmooth.search": "GradientEstimate RandomSearch SearchState StepInfo",
 }
 _MODULES = (
@@ -81,6 +82,7 @@ _MODULES = (
     "observe",
     "optimizers",
     "rl",
+    "runs",
     "search",
     "streams",
     "theory",
@@ -128,6 +130,7 @@ __all__ = [
     "optimizers",
     "resume",
     "rl",
+    "runs",
     "search",
     "sgd",
     "shrunk",

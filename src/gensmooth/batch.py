@@ -118,11 +118,6 @@ class Batch:
         """Which points the evaluations are at."""
         return self._plan
 
-    def head(self, count: int) -> "Batch":
-        """The first evaluations of this batch, as a batch."""
-        plan = Plan(*(part[:count] for part in self._plan.arrays))
-        return self._changed(plan, self.purpose, self.context)
-
     def planned(self, plan: Plan, purpose: Purpose = Purpose.SAMPLE) -> "Batch":
         """Other evaluations around the same x, along the same directions.
 
@@ -136,7 +131,7 @@ class Batch:
         """The same evaluations by an objective that is also handed ``context``.
 
         For an objective that depends on more than the point: numbers that are the same for all
-        evaluations of a step. They are sent to each worker once a step.
+        evaluations of a step. They are sent to each worker once per step.
         """
         return self._changed(self._plan, self.purpose, context)
 

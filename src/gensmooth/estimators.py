@@ -17,7 +17,7 @@ SAMPLE_MODES: tuple[Samples, ...] = ("shared", "paired", "independent")
 
 
 class Plan(NamedTuple):
-    """The evaluations of one step, in order; all arrays have one entry an evaluation.
+    """The evaluations of one step, in order; all arrays have one entry per evaluation.
 
     Attributes:
         direction: Which direction l the point lies on.
@@ -71,7 +71,7 @@ class Estimator(ABC):
 @final
 @dataclass(frozen=True)
 class OnePoint(Estimator):
-    r"""One value a direction (eq. ``gsestimator``): :math:`\delta_l = F(x + c\epsilon_l) - b`.
+    r"""One value per direction (eq. ``gsestimator``): :math:`\delta_l = F(x + c\epsilon_l) - b`.
 
     Args:
         baseline: b. ``None`` is 0, as in the paper; a number near F(x) removes most of the
@@ -117,7 +117,7 @@ class ForwardDifference(Estimator):
     r"""Each direction against the centre (eq. ``fdempirical``).
 
     :math:`\delta_l = F(x + c\epsilon_l) - F(x)`. With shared samples, or none, the centre is
-    evaluated once a step; otherwise once for each direction.
+    evaluated once per step; otherwise once for each direction.
     """
 
     def points(self, num_directions: int, samples: Samples | None) -> list[tuple[int, int]]:

@@ -5,16 +5,16 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import InitVar, dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar, cast, final
+from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gensmooth import estimators, kernels, optimizers, streams
+from gensmooth import checks, estimators, kernels, optimizers, streams
 from gensmooth.batch import Batch
-from gensmooth.directions import Directions, Shrunk, check_directions
+from gensmooth.directions import Address, Directions, Draw, check_directions
 from gensmooth.estimators import SAMPLE_MODES, Estimator, ForwardDifference, Plan, Samples
 from gensmooth.methods import choose_directions
 from gensmooth.parameters import as_bounds, as_parameters
@@ -24,6 +24,8 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 FailurePolicy = Literal["raise", "drop"]
 
+_FORWARD = ForwardDifference()
+_SGD = optimizers.sgd(0.01)
 _CALM = 1e15  # values and estimates below this cannot overflow, whatever is done with them
 _EPS = {4: float(np.finfo(np.float32).eps), 8: float(np.finfo(np.float64).eps)}
 
@@ -60,7 +62,7 @@ class StepInfo(NamedTuple):
         best_index: Which evaluation had it.
         gradient_norm: ‖estimate‖.
         standard_error: The root of the estimated trace of the estimate's covariance; ``None``
-            with one direction.
+            where it cannot be told, see :class:`GradientEstimate`.
         signal_to_noise: ``gradient_norm / standard_error``.
         shrinkage: The factor v in use, 1 without shrinkage.
         dropped: Directions left out because a value was not finite.
@@ -88,9 +90,10 @@ class GradientEstimate(NamedTuple):
     Attributes:
         gradient: The estimate, in the shape of x.
         value: The objective at x as the evaluations saw it.
-        standard_error: The root of the estimated trace of the covariance of the mean over
-            directions; ``None`` with one direction. For dependent (orthogonal) directions it
-            errs on the large side.
+        standard_error: The root of the estimated trace of the estimate's covariance, over its
+            directions and its samples. ``None`` where it cannot be told: with one direction, or
+            with one sample that all directions share, whose noise they have in common. For
+            dependent (orthogonal) directions it errs on the large side.
         evaluations: How many were made.
         dropped: Directions left out because a value was not finite.
     """
@@ -103,7 +106,7 @@ class GradientEstimate(NamedTuple):
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class RandomSearch:
     """Random search with any directions, estimator and optimiser.
 
@@ -118,7 +121,7 @@ class RandomSearch:
         num_samples: N, samples averaged at each point.
         maximize: Ascend instead; reported values keep the user's sign.
         bounds: Limits, as ``(lower, upper)`` for all parameters, :class:`Bounds`, or SciPy's
-            forms (one pair a parameter, or ``scipy.optimize.Bounds``). Iterates and evaluation
+            forms (one pair per parameter, or ``scipy.optimize.Bounds``). Iterates and evaluation
             points are both projected, so near a limit the estimate sees a clipped direction.
         on_failure: ``"raise"`` on a value that is not finite, or ``"drop"`` its direction. The
             estimate keeps its mean if failures do not depend on the direction.
@@ -130,58 +133,56 @@ class RandomSearch:
     Bernoulli(p=0.5, m=None)
     """
 
-    directions: Directions = cast(Directions, None)  # noqa: RUF009 (given, or made from method)
-    num_directions: int = cast(int, None)
-    spacing: float = cast(float, None)
-    estimator: Estimator = field(default_factory=ForwardDifference)
-    optimizer: optimizers.Optimizer = field(default_factory=lambda: optimizers.sgd(0.01))
-    samples: Samples | None = None
-    num_samples: int = 1
-    maximize: bool = False
-    bounds: Any = None
-    on_failure: FailurePolicy = "raise"
-    min_fraction: float = 0.5
-    threads: int = 1
-    method: InitVar[str | None] = None
+    directions: Directions
+    num_directions: int
+    spacing: float
+    estimator: Estimator
+    optimizer: optimizers.Optimizer
+    samples: Samples | None
+    num_samples: int
+    maximize: bool
+    bounds: Any
+    on_failure: FailurePolicy
+    min_fraction: float
+    threads: int
 
-    def __post_init__(self, method: str | None) -> None:
-        given: object = self.directions
+    def __init__(
+        self,
+        directions: Directions | None = None,
+        num_directions: int | None = None,
+        spacing: float | None = None,
+        estimator: Estimator = _FORWARD,
+        optimizer: optimizers.Optimizer = _SGD,
+        samples: Samples | None = None,
+        num_samples: int = 1,
+        maximize: bool = False,
+        bounds: Any = None,
+        on_failure: FailurePolicy = "raise",
+        min_fraction: float = 0.5,
+        threads: int = 1,
+        method: str | None = None,
+    ) -> None:
         if method is not None:
-            object.__setattr__(self, "directions", choose_directions(method, given))
-        check_directions(self.directions)
-        _check_count("num_directions", self.num_directions)
-        _check_count("num_samples", self.num_samples)
-        _check_count("threads", self.threads)
-        _check_number("spacing", self.spacing)
-        if not (self.spacing > 0 and math.isfinite(self.spacing)):
-            raise ValueError(f"`spacing` must be positive, but is {self.spacing}.")
-        if self.samples is None and self.num_samples != 1:
-            raise ValueError(
-                f"`num_samples` is {self.num_samples}, but there are no samples to average: "
-                "give `samples=` 'shared', 'paired' or 'independent', and an objective fun(x, rng)."
-            )
-        if self.samples is not None and self.samples not in SAMPLE_MODES:
-            raise ValueError(f"`samples` must be one of {SAMPLE_MODES}, not {self.samples!r}.")
-        if self.on_failure not in ("raise", "drop"):
-            raise ValueError(f"`on_failure` must be 'raise' or 'drop', not {self.on_failure!r}.")
-        estimators.check_estimator(self.estimator)
-        if not (hasattr(self.optimizer, "init") and hasattr(self.optimizer, "update")):
-            raise TypeError(
-                "`optimizer` must be an (init, update) pair such as gs.sgd(0.01) or an Optax "
-                f"transformation, not {self.optimizer!r}."
-            )
-        if not 0 < self.min_fraction <= 1:
-            raise ValueError(f"`min_fraction` must be in (0, 1], but is {self.min_fraction}.")
+            directions = choose_directions(method, directions)
+        given: dict[str, Any] = {
+            "directions": check_directions(directions),
+            "num_directions": checks.count("num_directions", num_directions),
+            "spacing": checks.number("spacing", spacing),
+            "estimator": estimator,
+            "optimizer": optimizer,
+            "samples": samples,
+            "num_samples": checks.count("num_samples", num_samples),
+            "maximize": maximize,
+            "bounds": bounds,
+            "on_failure": on_failure,
+            "min_fraction": min_fraction,
+            "threads": checks.count("threads", threads),
+        }
+        for name, value in given.items():
+            object.__setattr__(self, name, value)
+        self._check()
 
-    @cached_property
-    def plan(self) -> Plan:
-        """The evaluations of a step."""
-        return estimators.plan(self.estimator, self.num_directions, self.num_samples, self.samples)
-
-    @cached_property
-    def _spacings(self) -> NDArray[np.float64]:
-        """How far along its direction each evaluation is."""
-        return np.multiply(self.spacing, self.plan.side, dtype=np.float64)
+    # --- a step -----------------------------------------------------------------------------------
 
     def init(self, x0: ArrayLike, *, seed: int | None = None) -> SearchState:
         """The state before the first step."""
@@ -189,31 +190,24 @@ class RandomSearch:
         if self.bounds is not None:
             bounds = as_bounds(self.bounds, x)
             np.clip(x, bounds.lower, bounds.upper, out=x)
-        directions = self.directions.resolve(x.size, self.num_directions)
         return SearchState(
             x=x,
             step=0,
             evaluations=0,
             seed=streams.check_seed(seed),
             optimizer=self.optimizer.init(x),
-            directions=directions.init(x.size, x.dtype),
+            directions=self._family(x.size).init(x.size, x.dtype),
         )
 
     def ask(self, state: SearchState) -> Batch:
         """The evaluations of the next step: a pure function of the state."""
         x = state.x
-        draw = self.directions.draw(
-            state.directions,
-            seed=state.seed,
-            step=state.step,
-            num_directions=self.num_directions,
-            dim=x.size,
-            dtype=x.dtype,
-        )
+        at = Address(state.seed, state.step, self.num_directions, x.size, x.dtype)
+        draw = self._family(x.size).draw(state.directions, at)  # ε_1, …, ε_L
         if self.threads > 1:
             draw = draw.rescaled(threads=self.threads)
         bounds = None if self.bounds is None else as_bounds(self.bounds, x)
-        return Batch(
+        return Batch(  # x + side · c · ε_l
             x,
             state.step,
             state.seed,
@@ -224,33 +218,6 @@ class RandomSearch:
             self.samples,
             bounds,
         )
-
-    def estimate(self, batch: Batch, values: ArrayLike) -> GradientEstimate:
-        """The gradient estimate from the values of a batch, without a step."""
-        v = self._values(batch, values)
-        gradient, value, error, dropped, _ = _quiet(self._estimate)(batch, v)
-        return GradientEstimate(batch.shaped(gradient), value, error, len(v), dropped)
-
-    def _estimate(
-        self, batch: Batch, values: NDArray[np.float64]
-    ) -> tuple[Array, float, float | None, int, float]:
-        """The estimate, the value, the standard error, directions dropped, the length."""
-        means = values
-        if self.num_samples != 1:
-            means = values.reshape(-1, self.num_samples).mean(axis=1)
-        delta, value = self.estimator.differences(means, self.num_directions, self.samples)
-        used = len(delta)
-        draw = batch.draw
-        unit = draw.factor / self.spacing
-        # estimate = mean of g_l = unit · δ_l · ε_l; own2 = Σ ‖g_l / L‖²
-        gradient, norm2, own2 = draw.estimate(delta, unit / used)
-        if not math.isfinite(own2) and not (kept := np.isfinite(delta)).all():
-            used = int(np.count_nonzero(kept))
-            self._check_failures(batch, values, used)
-            gradient, norm2, own2 = draw.estimate(np.where(kept, delta, 0.0), unit / used)
-        # tr Cov(mean) = (Σ‖g_l‖² − L‖ḡ‖²) / (L (L−1))
-        error = math.sqrt(max(used * own2 - norm2, 0.0) / (used - 1)) if used > 1 else None
-        return gradient, value, error, len(delta) - used, math.sqrt(norm2)
 
     def tell(
         self, state: SearchState, batch: Batch, values: ArrayLike
@@ -263,22 +230,20 @@ class RandomSearch:
             values: The objective's values, in the order of ``batch.points()``.
         """
         if batch.step != state.step or batch.seed != state.seed or not batch.is_at(state.x):
-            raise ValueError(
-                f"The batch is of step {batch.step}, but the state is at step {state.step}"
-                f"{'' if batch.seed == state.seed else ' of a run with another seed'}"
-                f"{'' if batch.is_at(state.x) or batch.step != state.step else ' at another x'}: "
-                "each batch is told once, to the state it was asked from."
-            )
+            raise ValueError(_not_of(batch, state))
         raw = self._values(batch, values)
         best, extent = kernels.on_sums().survey(raw, self.maximize)
+
         estimate = self._estimate if extent < _CALM else _quiet(self._estimate)
         gradient, value, error, dropped, norm = estimate(batch, raw)
         downhill = -gradient if self.maximize else gradient
-        step = self._step if norm < _CALM else _quiet(self._step)
-        x, optimizer, size, diverged = step(state, downhill, norm)
-        directions = state.directions
+
+        move = self._move if norm < _CALM else _quiet(self._move)
+        x, optimizer, length, diverged = move(state, downhill, norm)
+        family, directions = self._family(x.size), state.directions
         if diverged is None:
-            directions = self.directions.update(directions, downhill)
+            directions = family.update(directions, downhill)
+
         info = StepInfo(
             state.step,
             state.evaluations + len(raw),
@@ -288,21 +253,47 @@ class RandomSearch:
             norm,
             error,
             norm / error if error else None,
-            self.shrinkage(x.size),
+            family.shrinkage(x.size, self.num_directions),
             dropped,
-            size,
+            length,
             diverged,
         )
         after = SearchState(x, state.step + 1, info.evaluations, state.seed, optimizer, directions)
         return after, info
 
-    def shrinkage(self, dim: int) -> float:
-        """The shrinkage factor in use at dimension ``dim``."""
-        if not isinstance(self.directions, Shrunk):
-            return 1.0
-        return self.directions.resolve(dim, self.num_directions).factor or 1.0
+    def estimate(self, batch: Batch, values: ArrayLike) -> GradientEstimate:
+        """The gradient estimate from the values of a batch, without a step."""
+        v = self._values(batch, values)
+        gradient, value, error, dropped, _ = _quiet(self._estimate)(batch, v)
+        return GradientEstimate(batch.shaped(gradient), value, error, len(v), dropped)
 
-    def _step(
+    def _estimate(
+        self, batch: Batch, values: NDArray[np.float64]
+    ) -> tuple[Array, float, float | None, int, float]:
+        """ĝ = (1/cL) Σ_l δ_l ε_l; the value, the standard error, directions dropped, ‖ĝ‖."""
+        means = values
+        if self.num_samples != 1:
+            means = values.reshape(-1, self.num_samples).mean(axis=1)
+        delta, value = self.estimator.differences(means, self.num_directions, self.samples)
+        used = len(delta)
+        draw = batch.draw
+        unit = draw.factor / self.spacing
+        # ĝ = mean of g_l = unit · δ_l · ε_l; own2 = Σ ‖g_l / L‖²
+        gradient, norm2, own2 = draw.estimate(delta, unit / used)
+        if not math.isfinite(own2) and not (kept := np.isfinite(delta)).all():
+            used = int(np.count_nonzero(kept))
+            self._check_failures(batch, values, used)
+            delta = np.where(kept, delta, 0.0)
+            gradient, norm2, own2 = draw.estimate(delta, unit / used)
+        error = None
+        if used > 1 and self.samples != "shared":
+            error = math.sqrt(_scatter(norm2, own2, used))
+        elif used > 1 and self.num_samples > 1:
+            own = _scatter(norm2, own2, used)
+            error = math.sqrt(own + self._shared_noise(draw, values, means, delta, unit, used))
+        return gradient, value, error, len(delta) - used, math.sqrt(norm2)
+
+    def _move(
         self, state: SearchState, downhill: Array, norm: float
     ) -> tuple[Array, Any, float, str | None]:
         """The next parameters and optimiser state, the length of the step, why it diverged."""
@@ -339,6 +330,93 @@ class RandomSearch:
             return x, state.optimizer, math.sqrt(size2), why
         return moved, optimizer, math.sqrt(size2), None
 
+    # --- what does not change from step to step ---------------------------------------------------
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The evaluations of a step."""
+        return estimators.plan(self.estimator, self.num_directions, self.num_samples, self.samples)
+
+    @cached_property
+    def _spacings(self) -> NDArray[np.float64]:
+        """How far along its direction each evaluation is."""
+        return np.multiply(self.spacing, self.plan.side, dtype=np.float64)
+
+    @cached_property
+    def _families(self) -> dict[int, Directions]:
+        return {}
+
+    def _family(self, dim: int) -> Directions:
+        """The directions with all that depends on d and L filled in, once for all steps."""
+        try:
+            return self._families[dim]
+        except KeyError:
+            resolved = self.directions.resolve(dim, self.num_directions)
+            return self._families.setdefault(dim, resolved)
+
+    def shrinkage(self, dim: int) -> float:
+        """The shrinkage factor in use at dimension ``dim``."""
+        return self._family(dim).shrinkage(dim, self.num_directions)
+
+    # --- noise that directions share --------------------------------------------------------------
+
+    def _shared_noise(
+        self,
+        draw: Draw,
+        values: NDArray[np.float64],
+        means: NDArray[np.float64],
+        delta: NDArray[np.float64],
+        unit: float,
+        used: int,
+    ) -> float:
+        """What samples that all directions share add to the estimate's variance.
+
+        Directions and samples are crossed: ĝ is the mean over l and i of y_li = δ_li ε_l / c, and
+        the scatter of the directions misses what all of them have in common. With ĝ_i the estimate
+        from sample i alone, the two-way analysis of variance adds to it
+
+            Σ_i (‖ĝ_i − ĝ‖² − scatter of the y_li − y_l) / (N (N − 1)),
+
+        the scatter of the samples less that of the interaction, which both scatters contain. The
+        sum is unbiased; it is not let fall below zero.
+        """
+        N = self.num_samples
+        table = values.reshape(-1, N)
+        if used < len(delta):
+            table = np.where(np.isfinite(means)[:, None], table, np.nan)
+        total = 0.0
+        for i in range(N):
+            of_sample, _ = self.estimator.differences(
+                np.ascontiguousarray(table[:, i]), self.num_directions, self.samples
+            )
+            apart = np.where(np.isfinite(of_sample), of_sample - delta, 0.0)
+            _, norm2, own2 = draw.estimate(apart, unit / used)
+            total += norm2 - _scatter(norm2, own2, used)
+        return max(total, 0.0) / (N * (N - 1))
+
+    # --- checks -----------------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        if not (self.spacing > 0 and math.isfinite(self.spacing)):
+            raise ValueError(f"`spacing` must be positive, but is {self.spacing}.")
+        if self.samples is None and self.num_samples != 1:
+            raise ValueError(
+                f"`num_samples` is {self.num_samples}, but there are no samples to average: "
+                "give `samples=` 'shared', 'paired' or 'independent', and an objective fun(x, rng)."
+            )
+        if self.samples is not None and self.samples not in SAMPLE_MODES:
+            raise ValueError(f"`samples` must be one of {SAMPLE_MODES}, not {self.samples!r}.")
+        if self.on_failure not in ("raise", "drop"):
+            raise ValueError(f"`on_failure` must be 'raise' or 'drop', not {self.on_failure!r}.")
+        estimators.check_estimator(self.estimator)
+        if not (hasattr(self.optimizer, "init") and hasattr(self.optimizer, "update")):
+            raise TypeError(
+                "`optimizer` must be an (init, update) pair such as gs.sgd(0.01) or an Optax "
+                f"transformation, not {self.optimizer!r}."
+            )
+        if not 0 < self.min_fraction <= 1:
+            raise ValueError(f"`min_fraction` must be in (0, 1], but is {self.min_fraction}.")
+
     def _values(self, batch: Batch, values: ArrayLike) -> NDArray[np.float64]:
         v = np.asarray(values, np.float64)
         if v.ndim != 1:
@@ -371,16 +449,24 @@ class RandomSearch:
             )
 
 
+def _scatter(norm2: float, own2: float, used: int) -> float:
+    """The estimated trace of the covariance of a mean ĝ of independent g_l, l = 1 … L.
+
+    (Σ‖g_l‖² − L‖ĝ‖²) / (L (L−1)), from norm2 = ‖ĝ‖² and own2 = Σ‖g_l / L‖².
+    """
+    return max(used * own2 - norm2, 0.0) / (used - 1)
+
+
+def _not_of(batch: Batch, state: SearchState) -> str:
+    """Why a batch cannot be told to a state."""
+    return (
+        f"The batch is of step {batch.step}, but the state is at step {state.step}"
+        f"{'' if batch.seed == state.seed else ' of a run with another seed'}"
+        f"{'' if batch.is_at(state.x) or batch.step != state.step else ' at another x'}: "
+        "each batch is told once, to the state it was asked from."
+    )
+
+
 def _quiet(function: Callable[_P, _T]) -> Callable[_P, _T]:
     """The function without NumPy's warnings: what overflows is looked at, not told."""
     return np.errstate(over="ignore", invalid="ignore")(function)
-
-
-def _check_number(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float | np.floating | np.integer):
-        raise ValueError(f"`{name}` must be a number, but is {value!r}.")
-
-
-def _check_count(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ValueError(f"`{name}` must be a whole number of at least 1, but is {value!r}.")

@@ -1,93 +1,101 @@
 """``gensmooth methods``: what there is, and the error that theory predicts for it."""
 
 import json
-from typing import Annotated, Any
+import os
+import sys
+from typing import Any
 
 import typer
 
+from gensmooth.cli.common import JSON
+from gensmooth.cli.options import Given, Sets, Shell, command
+from gensmooth.naming import load_module
 
-def methods(
-    dim: Annotated[int, typer.Option("--dim", "-d", min=1, help="Number of parameters d.")] = 100,
-    num_directions: Annotated[
-        int, typer.Option("--num-directions", "-L", min=1, help="Directions a step, L.")
-    ] = 20,
-    num_samples: Annotated[
-        int, typer.Option("--num-samples", "-N", min=1, help="Samples averaged at each point, N.")
-    ] = 1,
-    noise: Annotated[
-        float,
-        typer.Option(min=0.0, help="tr Var[∇f] / ‖∇F‖²: the noise of a sample's own gradient."),
-    ] = 0.0,
-    samples: Annotated[
-        str, typer.Option(help="How samples are drawn: paired or shared.")
-    ] = "paired",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
-) -> None:
-    """List the methods with the relative error E‖estimate − ∇F‖² / ‖∇F‖² predicted for each."""
-    rows = [_row(name, dim, num_directions, num_samples, noise, samples) for name in _names()]
-    if as_json:
+# From the one that is last to go where there is no room to the one that goes first.
+COLUMNS = {
+    "method": "method",
+    "relative_mse": "MSE",
+    "bias": "bias",
+    "variance": "var",
+    "kurtosis": "kurt",
+    "distribution": "directions",
+}
+ORDER = ("method", "distribution", "variance", "kurtosis", "bias", "relative_mse")
+
+
+@command(
+    Sets("gensmooth.methods:predictions"),
+    JSON,
+    shell={"modules": Shell(type=list[str], argument=True)},
+)
+def methods(given: Given, *, modules: list[str] | None = None) -> None:
+    """List the methods with the relative error E‖estimate − ∇F‖² / ‖∇F‖² predicted for each.
+
+    Args:
+        given: The options that are :func:`gensmooth.methods.predictions`'s.
+        modules: Modules of your own, imported first: their methods are listed too.
+    """
+    from gensmooth import theory
+    from gensmooth.methods import predictions
+
+    for name in modules or ():
+        load_module(name)
+    rows = predictions(**given.arguments("gensmooth.methods:predictions"))
+    if given["json"]:
         typer.echo(json.dumps(rows, indent=2, ensure_ascii=False))
         return
+    dim, number = given.all["dim"], given.all["num_directions"]
+    title = (
+        f"d = {dim}, L = {number}, N = {given.all['num_samples']}, noise {given.all['noise']:g} "
+        f"({given.all['samples']})"
+    )
+    caption = (
+        f"No estimate from {number} directional derivatives of an unknown gradient has an MSE "
+        f"below {theory.information_limit(dim, number):.4g}. MSE and bias are relative to ‖∇F‖² "
+        "and ∇F. • marks the paper's methods."
+    )
+    print_table([_words(row) for row in rows], title, caption)
+
+
+def _words(row: dict[str, Any]) -> dict[str, str]:
+    found = {
+        key: "–" if row[key] is None else f"{row[key]:.4g}"
+        for key in ("variance", "kurtosis", "bias", "relative_mse")
+    }
+    name = f"{row['method']} •" if row["in_paper"] else row["method"]
+    return found | {"method": name, "distribution": row["distribution"]}
+
+
+def print_table(rows: list[dict[str, str]], title: str, caption: str) -> None:
+    """Print the columns that there is room for: whole words and digits, or not at all."""
     from rich.console import Console
     from rich.table import Table
 
-    from gensmooth import theory
-
-    limit = theory.information_limit(dim, num_directions)
-    table = Table(
-        title=f"d = {dim}, L = {num_directions}, N = {num_samples}, noise {noise:g} ({samples})",
-        caption=f"No estimate from {num_directions} directional derivatives of an unknown gradient "
-        f"has an MSE below {limit:.4g}. MSE and bias are relative to ‖∇F‖² and ∇F. "
-        "• marks the paper's methods.",
-    )
-    table.add_column("method", no_wrap=True)
-    table.add_column("directions", no_wrap=True)
-    for column in ("var", "kurt", "bias", "MSE"):
-        table.add_column(column, justify="right")
+    console = Console(width=None if sys.stdout.isatty() else _wide())
+    widths = {key: max(len(row[key]) for row in [*rows, COLUMNS]) for key in COLUMNS}
+    kept: list[str] = []
+    used = 1
+    for key in COLUMNS:
+        used += widths[key] + 3  # a border and a space on either side
+        if used > console.width and kept:
+            break
+        kept.append(key)
+    left_out = [COLUMNS[key] for key in COLUMNS if key not in kept]
+    if left_out:
+        caption += f" No room for: {', '.join(left_out)}; --json has them."
+    table = Table(title=title, caption=caption)
+    for key in ORDER:
+        if key in kept:
+            words = key in ("method", "distribution")
+            table.add_column(
+                COLUMNS[key], justify="left" if words else "right", no_wrap=True,
+                min_width=widths[key],
+            )  # fmt: skip
     for row in rows:
-        numbers = [row[key] for key in ("variance", "kurtosis", "bias", "relative_mse")]
-        shown = ["–" if number is None else f"{number:.4g}" for number in numbers]
-        name = f"{row['method']} •" if row["in_paper"] else row["method"]
-        table.add_row(name, row["distribution"], *shown)
-    Console().print(table)
+        table.add_row(*(row[key] for key in ORDER if key in kept))
+    console.print(table)
 
 
-def _names() -> list[str]:
-    from gensmooth.methods import METHODS
-
-    return list(METHODS)
-
-
-def _row(
-    name: str, dim: int, num_directions: int, num_samples: int, noise: float, samples: str
-) -> dict[str, Any]:
-    from gensmooth import theory
-    from gensmooth.directions import NoClosedForm
-    from gensmooth.methods import METHODS, method
-
-    if samples not in ("paired", "shared"):
-        raise ValueError(f"`--samples` must be 'paired' or 'shared', but is {samples!r}.")
-    entry = METHODS[name]
-    row: dict[str, Any] = {
-        "method": name,
-        "title": entry.title,
-        "distribution": entry.distribution,
-        "in_paper": entry.in_paper,
-    }
-    directions = method(name, dim=dim, num_directions=num_directions)
-    try:
-        moments = directions.moments(dim, num_directions)
-    except NoClosedForm:
-        return row | {"variance": None, "kurtosis": None, "bias": None, "relative_mse": None}
-    return row | {
-        "variance": moments.mean,
-        "kurtosis": directions.kurtosis(dim, num_directions),
-        "bias": theory.relative_bias(moments),
-        "relative_mse": theory.mse(
-            moments,
-            gradient_norm2=1.0,
-            noise_trace=noise,
-            num_samples=num_samples,
-            samples="shared" if samples == "shared" else "paired",
-        ),
-    }
+def _wide() -> int | None:
+    """Where there is no terminal there is room, unless ``COLUMNS`` says how much."""
+    return None if os.environ.get("COLUMNS", "").isdigit() else 200

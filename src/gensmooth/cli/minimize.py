@@ -1,168 +1,100 @@
 """``gensmooth minimize module:function``: minimise a function on the Python path."""
 
-from pathlib import Path
-from typing import Annotated, Any, Literal
-
-import typer
+import inspect
+from collections.abc import Callable
+from typing import Any
 
 from gensmooth.cli.common import (
-    EveryOption,
-    MLflowOption,
-    OutOption,
-    ProgressOption,
-    RayOption,
-    RetriesOption,
-    TensorBoardOption,
-    TimeoutOption,
-    WandBOption,
-    WorkersOption,
-    check_out,
-    chosen_trackers,
-    finish,
-    local_workers,
-    ray_evaluator,
+    REPORT,
+    choose_evaluator,
+    choose_optimizer,
+    choose_out,
+    choose_trackers,
+    run_and_finish,
 )
+from gensmooth.cli.options import Given, Sets, Shell, command
+from gensmooth.cli.values import RAY, SHELL, TRACKERS, read_bounds, read_function, read_start
 
 
-def minimize(
-    objective: Annotated[
-        str, typer.Argument(help="The objective as module:function, found from this folder on.")
-    ],
-    x0: Annotated[
-        str,
-        typer.Option(
-            "--x0", help="Start: numbers such as 1,2.5,-3; zeros:100; ones:100; or a .npy file."
+@command(
+    Sets("gensmooth:minimize"),
+    RAY,
+    *TRACKERS,
+    REPORT,
+    shell=SHELL
+    | {
+        "fun": Shell(
+            name="objective",
+            type=str,
+            read=read_function,
+            how="In the shell module:function or file.py:function, found from this folder on.",
+            argument=True,
         ),
-    ],
-    method: Annotated[str, typer.Option("--method", "-m", help="See `gensmooth methods`.")] = "bes",
-    num_directions: Annotated[
-        int | None, typer.Option("--num-directions", "-L", help="L; by default 4 + 3 ln d.")
-    ] = None,
-    spacing: Annotated[
-        float, typer.Option("--spacing", "-c", help="How far apart evaluations are.")
-    ] = 0.1,
-    estimator: Annotated[
-        Literal["forward", "antithetic", "one-point"], typer.Option(help="The estimator.")
-    ] = "forward",
-    optimizer: Annotated[
-        Literal["adam", "momentum", "sgd"], typer.Option(help="What the estimate does to x.")
-    ] = "adam",
-    learning_rate: Annotated[
-        float | None,
-        typer.Option(
-            "--learning-rate",
-            "-r",
-            help="Constant rate; without it Adam falls from 0.1 to 0 over the budget.",
+        "x0": Shell(
+            type=str,
+            read=read_start,
+            how="In the shell numbers such as 1,2.5,-3; zeros:100; ones:100; or a .npy file.",
         ),
-    ] = None,
-    budget: Annotated[int, typer.Option("--budget", "-b", help="Evaluations to spend.")] = 10_000,
-    target: Annotated[float | None, typer.Option(help="Stop at this value.")] = None,
-    samples: Annotated[
-        Literal["shared", "paired", "independent"] | None,
-        typer.Option(help="The function is fun(x, rng) and draws its noise from rng."),
-    ] = None,
-    num_samples: Annotated[
-        int, typer.Option("--num-samples", "-N", help="Samples averaged at each point.")
-    ] = 1,
-    bounds: Annotated[
-        str | None, typer.Option(help="lower,upper for all parameters, such as -1,1.")
-    ] = None,
-    maximize: Annotated[bool, typer.Option("--maximize", help="Maximise instead.")] = False,
-    vectorized: Annotated[
-        bool, typer.Option("--vectorized", help="The function takes stacked points.")
-    ] = False,
-    on_failure: Annotated[
-        Literal["raise", "drop", "retry"],
-        typer.Option(help="On NaN, an exception, a time-out or a dead worker."),
-    ] = "raise",
-    workers: WorkersOption = None,
-    ray: RayOption = None,
-    timeout: TimeoutOption = None,
-    retries: RetriesOption = None,
-    checkpoint: Annotated[
-        Path | None,
-        typer.Option(
-            help="A folder for the run. The same command goes on with it if it was interrupted."
+        "bounds": Shell(
+            type=list[str],
+            read=read_bounds,
+            how="In the shell lower,upper for all parameters, such as -1,1 or 0, without an upper "
+            "limit; given once for each, for each its own; or a .npy file with a row for each.",
         ),
-    ] = None,
-    every: EveryOption = None,
-    progress: ProgressOption = None,
-    tensorboard: TensorBoardOption = None,
-    mlflow: MLflowOption = None,
-    wandb: WandBOption = None,
-    seed: Annotated[int | None, typer.Option(help="Makes the run repeatable.")] = None,
-    out: OutOption = None,
-) -> None:
+        "vectorized": Shell(type=bool, how="See --block."),
+    },
+)
+def minimize(given: Given, *, learning_rate: float | None = None, block: int | None = None) -> None:
     """Minimise a function on the Python path.
 
     For example, with a file model.py that defines loss(x):
 
         gensmooth minimize model:loss --x0 zeros:10 --budget 20000
+
+    Args:
+        given: The options that are :func:`gensmooth.minimize`'s.
+        learning_rate: A constant learning rate; without it Adam's falls from 0.1 to 0 over the
+            budget.
+        block: The number of points that a vectorised function takes at once.
     """
     import gensmooth as gs
-    from gensmooth.checkpoint import find_function
 
-    check_out(out)
-    if optimizer != "adam" and learning_rate is None:
-        raise ValueError(f"`--optimizer {optimizer}` needs a `--learning-rate`.")
-    made = {"adam": gs.adam, "momentum": gs.momentum, "sgd": gs.sgd}[optimizer]
-    estimators: dict[str, Any] = {
-        "forward": gs.ForwardDifference(),
-        "antithetic": gs.Antithetic(),
-        "one-point": gs.OnePoint("others"),
-    }
-    on_ray = ray is not None
-    if on_ray and on_failure == "retry" and retries is None:
-        retries = 2
-    result = gs.minimize(
-        find_function(objective),
-        parse_start(x0),
-        method=method,
-        num_directions=num_directions,
-        spacing=spacing,
-        estimator=estimators[estimator],
-        optimizer=None if learning_rate is None else made(learning_rate),
-        budget=budget,
-        target=target,
-        samples=samples,
-        num_samples=num_samples,
-        bounds=None if bounds is None else _pair(bounds),
-        maximize=maximize,
-        vectorized=vectorized,
-        on_failure=on_failure,
-        workers=ray_evaluator(ray, workers, timeout, retries) if on_ray else local_workers(workers),
-        timeout=None if on_ray else timeout,
-        retries=0 if on_ray else retries or 0,
-        checkpoint=checkpoint,
-        every=every,
-        progress=progress,
-        trackers=chosen_trackers(tensorboard, mlflow, wandb),
-        seed=seed,
-    )
-    finish(result, out)
+    arguments = given.arguments("gensmooth:minimize")
+    check_call(arguments["fun"], given["objective"], sampled="samples" in arguments)
+    if block is not None:
+        arguments["vectorized"] = block
+    choose_optimizer(arguments, learning_rate)
+    choose_evaluator(arguments, given)
+    choose_trackers(arguments, given)
+    out = choose_out(given, given["checkpoint"], stem=given["objective"])
+    if out.folder is not None:
+        arguments["checkpoint"] = out.folder
+    run_and_finish(lambda: gs.minimize(**arguments), out, given)
 
 
-def parse_start(text: str) -> Any:
-    """The starting point from its words."""
-    import numpy as np
-
-    kind, colon, number = text.partition(":")
-    if colon and kind in ("zeros", "ones") and number.isdigit() and int(number) > 0:
-        return np.zeros(int(number)) if kind == "zeros" else np.ones(int(number))
-    if text.endswith(".npy"):
-        return np.load(text, allow_pickle=False)
+def check_call(fun: Callable[..., Any], name: str, *, sampled: bool) -> None:
+    """Explain a function that cannot be called as it would be: with or without a generator."""
     try:
-        return np.array([float(part) for part in text.replace(",", " ").split()])
-    except ValueError:
+        signature = inspect.signature(fun)
+    except (TypeError, ValueError):  # built in: calling it will tell
+        return
+    takes = {number for number in (1, 2) if _binds(signature, number)}
+    if not sampled and takes == {2}:
         raise ValueError(
-            f"`--x0` must be numbers such as 1,2.5,-3, or zeros:100, ones:100, or a .npy file, "
-            f"but is {text!r}."
-        ) from None
+            f"{name}{signature} takes two arguments, but is called with x alone. If its noise "
+            "comes from a generator, fun(x, rng), say how its samples are drawn: `--samples "
+            "independent` (or shared, or paired)."
+        )
+    if sampled and takes == {1}:
+        raise ValueError(
+            f"{name}{signature} takes one argument, but with `--samples` it is called as "
+            "fun(x, rng): take the generator, and draw the noise from it."
+        )
 
 
-def _pair(text: str) -> tuple[float, float]:
+def _binds(signature: inspect.Signature, number: int) -> bool:
     try:
-        low, high = (float(part) for part in text.split(","))
-    except ValueError:
-        raise ValueError(f"`--bounds` must be lower,upper, such as -1,1, not {text!r}.") from None
-    return low, high
+        signature.bind(*range(number))
+    except TypeError:
+        return False
+    return True

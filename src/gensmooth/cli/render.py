@@ -1,33 +1,26 @@
 """``gensmooth render RUN -o film.mp4``: watch a policy."""
 
-from pathlib import Path
-from typing import Annotated
-
-import typer
-
-from gensmooth.cli.common import show
-from gensmooth.cli.evaluate import RunArgument
+from gensmooth.cli.common import JSON, Out, report, running
+from gensmooth.cli.evaluate import RUN
+from gensmooth.cli.options import Given, Sets, Shell, command
 
 
-def render(
-    run: RunArgument,
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="The film, .mp4 or .gif.", show_default=False)
-    ],
-    episodes: Annotated[int, typer.Option("--episodes", "-n", help="How many.")] = 1,
-    seed: Annotated[int, typer.Option(help="Of the starts, as in `gensmooth evaluate`.")] = 0,
-    max_steps: Annotated[int | None, typer.Option(help="Steps of an episode to show.")] = None,
-    skip: Annotated[int, typer.Option(help="Draw every so many steps.")] = 1,
-) -> None:
+@command(
+    Sets("gensmooth.rl:render"),
+    JSON,
+    shell={"policy": RUN, "path": Shell(name="out", how="A .mp4 or .gif file.")},
+)
+def render(given: Given) -> None:
     """Film a policy, without a screen."""
     import gensmooth as gs
 
-    film = gs.rl.render(run, out, episodes=episodes, seed=seed, max_steps=max_steps, skip=skip)
-    show(
-        {
-            "film": str(film.path),
-            "frames": film.frames,
-            "seconds": film.frames / film.fps,
-            "returns": ", ".join(f"{value:.6g}" for value in film.returns),
-        }
-    )
+    with running(Out(None, None)):
+        film = gs.rl.render(**given.arguments("gensmooth.rl:render"))
+    found = film._asdict() | {"path": str(film.path)}
+    shown = {
+        "film": str(film.path),
+        "frames": film.frames,
+        "seconds": film.frames / film.fps,
+        "returns": ", ".join(f"{value:.6g}" for value in film.returns),
+    }
+    report(found, shown, as_json=bool(given["json"]))

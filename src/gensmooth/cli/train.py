@@ -1,101 +1,49 @@
 """``gensmooth train ENV``: train a policy, in a folder that holds all of it."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from gensmooth.cli.common import (
-    EveryOption,
-    MLflowOption,
-    ProgressOption,
-    RayOption,
-    RetriesOption,
-    TensorBoardOption,
-    TimeoutOption,
-    WandBOption,
-    WorkersOption,
-    chosen_trackers,
-    local_workers,
-    ray_evaluator,
-    show,
+    JSON,
+    Out,
+    choose_evaluator,
+    choose_optimizer,
+    choose_out,
+    choose_trackers,
+    leave,
+    new_folder,
+    report,
+    running,
 )
+from gensmooth.cli.options import Given, Sets, Shell, command
+from gensmooth.cli.values import RAY, SHELL, TRACKERS, read_policy, read_sizes
 
 if TYPE_CHECKING:
     from gensmooth.rl import TrainResult
 
 
-def train(
-    environment: Annotated[
-        str,
-        typer.Argument(
-            help="Hopper-v5, Walker2d-v5, Ant, HalfCheetahRandVel, ML1-Reach, ML1-Push, …, or any "
-            "id of Gymnasium.",
-            show_default=False,
+@command(
+    Sets("gensmooth.rl:train"),
+    RAY,
+    *TRACKERS,
+    JSON,
+    shell=SHELL
+    | {
+        "environment": Shell(type=str, argument=True),
+        "policy": Shell(
+            read=read_policy,
+            how='In the shell also "MLP(hidden=(64, 64))".',
+            complete=lambda: ["linear", "mlp"],
         ),
-    ],
-    method: Annotated[str, typer.Option("--method", "-m", help="See `gensmooth methods`.")] = "bes",
-    num_directions: Annotated[
-        int, typer.Option("--num-directions", "-L", help="L; an iteration runs 2L episodes.")
-    ] = 20,
-    spacing: Annotated[
-        float | None,
-        typer.Option("--spacing", "-c", help="c; by default chosen for the environment."),
-    ] = None,
-    learning_rate: Annotated[
-        float | None,
-        typer.Option("--learning-rate", "-r", help="η; by default chosen for the environment."),
-    ] = None,
-    policy: Annotated[Literal["linear", "mlp"], typer.Option(help="The policy.")] = "linear",
-    hidden: Annotated[
-        str | None,
-        typer.Option(help="Sizes of an mlp's hidden layers, such as 64,64; by default 32."),
-    ] = None,
-    estimator: Annotated[
-        Literal["forward", "antithetic", "one-point"],
-        typer.Option(help="The estimator; the paper's is forward."),
-    ] = "antithetic",
-    paired_resets: Annotated[
-        bool, typer.Option("--paired-resets", help="Both episodes of a direction start alike.")
-    ] = False,
-    standardize: Annotated[
-        bool, typer.Option("--standardize/--raw", help="Standardise observations.")
-    ] = True,
-    iterations: Annotated[
-        int | None,
-        typer.Option("--iterations", "-n", help="By default chosen for the environment."),
-    ] = None,
-    test_every: Annotated[int, typer.Option(help="Iterations between tests.")] = 10,
-    test_episodes: Annotated[int, typer.Option(help="Episodes of a test.")] = 50,
-    target: Annotated[
-        float | None, typer.Option(help="Stop when a test's mean return reaches this.")
-    ] = None,
-    on_failure: Annotated[
-        Literal["raise", "drop"], typer.Option(help="On an episode that breaks down.")
-    ] = "raise",
-    threads: Annotated[
-        int | None, typer.Option(help="Threads of a fast simulator; by default one a core.")
-    ] = None,
-    workers: WorkersOption = None,
-    ray: RayOption = None,
-    timeout: TimeoutOption = None,
-    retries: RetriesOption = None,
-    every: EveryOption = None,
-    progress: ProgressOption = None,
-    tensorboard: TensorBoardOption = None,
-    mlflow: MLflowOption = None,
-    wandb: WandBOption = None,
-    seed: Annotated[int | None, typer.Option(help="Makes the training repeatable.")] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            help="A folder for the training; by default a new one under runs/. The same command "
-            "goes on with it if it was interrupted.",
+        "hidden": Shell(type=str, read=read_sizes, how="In the shell such as 64,64."),
+        "standardize": Shell(flags=("--standardize/--raw",)),
+        "out": Shell(
+            how="In the shell by default a new one under runs/, with the result in result.json; or "
+            "a .json file for the result alone."
         ),
-    ] = None,
-) -> None:
+    },
+)
+def train(given: Given) -> None:
     """Train a policy by random search.
 
     For example:
@@ -106,71 +54,42 @@ def train(
     """
     import gensmooth as gs
 
-    on_ray = ray is not None
-    folder = new_folder(environment) if out is None else out
-    result = gs.rl.train(
-        environment,
-        method=method,
-        num_directions=num_directions,
-        spacing=spacing,
-        learning_rate=learning_rate,
-        policy=policy,
-        hidden=None if hidden is None else _sizes(hidden),
-        estimator=estimator,
-        paired_resets=paired_resets,
-        standardize=standardize,
-        iterations=iterations,
-        test_every=test_every,
-        test_episodes=test_episodes,
-        target=target,
-        on_failure=on_failure,
-        threads=threads,
-        workers=ray_evaluator(ray, workers, timeout, retries) if on_ray else local_workers(workers),
-        timeout=None if on_ray else timeout,
-        retries=0 if on_ray else retries or 0,
-        out=folder,
-        every=every,
-        progress=progress,
-        trackers=chosen_trackers(tensorboard, mlflow, wandb),
-        seed=seed,
-    )
-    finish_training(result, folder)
+    arguments = given.arguments("gensmooth.rl:train")
+    if "optimizer" in arguments:
+        choose_optimizer(arguments, arguments.pop("learning_rate", None))
+    choose_evaluator(arguments, given)
+    choose_trackers(arguments, given)
+    out = choose_out(given, None, stem=arguments["environment"])
+    if out.folder is None:
+        folder = out.reserved or new_folder(arguments["environment"])
+        if folder is None:
+            raise ValueError(f"No folder can be made in {Path.cwd()}: say where with `--out`.")
+        out = Out(folder, out.file, folder)
+    arguments["out"] = out.folder
+    with running(out):
+        result = gs.rl.train(**arguments)
+    finish_training(result, out, given)
 
 
-def finish_training(result: "TrainResult", folder: Path) -> None:
-    """Show what came of a training, and leave with what it means for a shell."""
-    report: dict[str, Any] = {
+def finish_training(result: "TrainResult", out: Out, given: Given) -> None:
+    """Report a training, and leave with what it means for a shell."""
+    found: dict[str, Any] = {
         "environment": result.policy.environment,
         "status": result.status,
         "message": result.message,
         "iterations": result.iterations,
         "trajectories": result.trajectories,
-        "environment steps": result.env_steps,
+        "env_steps": result.env_steps,
+        "faults": dict(result.faults),
+        "seed": result.seed,
+        "folder": str(out.folder),
     }
-    if result.tests:
-        report |= {
-            "last test": f"{result.tests[-1].mean_return:.6g}",
-            "best test": f"{result.best.mean_return:.6g} after {result.best.step} iterations",
-        }
-    report |= {"faults": dict(result.faults), "seed": result.seed, "folder": str(folder)}
-    show(report)
-    if result.status == "interrupted":
-        raise typer.Exit(130)
-    if not result.success:
-        raise typer.Exit(1)
-
-
-def new_folder(environment: str) -> Path:
-    """The first of ``runs/ENV-1``, ``runs/ENV-2``, … that is not there."""
-    stem = environment.replace("/", "-").replace(":", "-")
-    number = 1
-    while (folder := Path("runs") / f"{stem}-{number}").exists():
-        number += 1
-    return folder
-
-
-def _sizes(text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise ValueError(f"`--hidden` must be sizes such as 32 or 64,64, not {text!r}.") from None
+    tests = [{"step": test.step, "mean_return": test.mean_return} for test in result.tests]
+    best = {"step": result.best.step, "mean_return": result.best.mean_return}
+    shown = {name.replace("env_", "environment "): value for name, value in found.items()}
+    if tests:
+        shown["last test"] = f"{tests[-1]['mean_return']:.6g}"
+        shown["best test"] = f"{best['mean_return']:.6g} after {best['step']} iterations"
+    found |= {"best": best if tests else None, "tests": tests}
+    report(found, shown, file=out.file, out=given["out"], as_json=bool(given["json"]))
+    leave(result)

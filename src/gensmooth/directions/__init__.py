@@ -1,25 +1,47 @@
-"""Directions: how the L perturbations of a step are chosen."""
+"""Directions: how the L perturbations of a step are chosen. One family is one file."""
 
-from gensmooth.directions.base import Directions, NoClosedForm, check_directions
-from gensmooth.directions.draw import Draw
+from gensmooth.directions.base import (
+    METHODS,
+    Directions,
+    Method,
+    NoClosedForm,
+    State,
+    check_directions,
+    register,
+    rotated_kurtosis,
+)
+from gensmooth.directions.bernoulli import Bernoulli
+from gensmooth.directions.draw import Address, Draw, dense, normals, quantiles, signs
+from gensmooth.directions.gaussian import Gaussian
 from gensmooth.directions.guided import Guided
-from gensmooth.directions.iid import IID, Bernoulli, Gaussian
-from gensmooth.directions.orthogonal import Orthogonal, OrthogonalBernoulli
+from gensmooth.directions.hadamard import OrthogonalBernoulli
+from gensmooth.directions.iid import IID
+from gensmooth.directions.orthogonal import Orthogonal
 from gensmooth.directions.shrinkage import Shrunk, shrunk
 from gensmooth.directions.sphere import Sphere
 
 __all__ = [
     "IID",
+    "METHODS",
+    "Address",
     "Bernoulli",
     "Directions",
     "Draw",
     "Gaussian",
     "Guided",
+    "Method",
     "NoClosedForm",
     "Orthogonal",
     "OrthogonalBernoulli",
     "Shrunk",
     "Sphere",
+    "State",
     "check_directions",
+    "dense",
+    "normals",
+    "quantiles",
+    "register",
+    "rotated_kurtosis",
     "shrunk",
+    "signs",
 ]

@@ -3,13 +3,16 @@
 :class:`Draw` is the interface that search and workers see; :class:`KernelDraw` answers from a
 kernel law, :class:`QuantileDraw` from any quantile function. Neither ever holds L × d numbers
 unless a caller asks for the block (or the law itself is one, as orthogonal rows are).
+
+:func:`normals`, :func:`signs`, :func:`dense` and :func:`quantiles` make a draw at an
+:class:`Address`: what a family of directions is built from.
 """
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, lru_cache
 from itertools import pairwise
-from typing import Any, Protocol, final
+from typing import Any, NamedTuple, Protocol, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +24,34 @@ Array = NDArray[Any]
 
 _WORTH_THREADS = 10_000_000  # entries; below, starting threads costs more than they save
 _CHUNK = 65_536  # entries of each direction that QuantileDraw holds at once; a multiple of the tile
+
+
+class Address(NamedTuple):
+    """Which directions are wanted: where their random numbers are, and their shape.
+
+    Attributes:
+        seed: The seed of the run.
+        step: The number of the step.
+        num_directions: L.
+        dim: d.
+        dtype: float32 or float64.
+    """
+
+    seed: int
+    step: int
+    num_directions: int
+    dim: int
+    dtype: np.dtype[Any]
+
+    def key(self, purpose: Purpose = Purpose.DIRECTION) -> Array:
+        """The key by which kernels read the random numbers of this step."""
+        return stream_key(self.seed, purpose, self.step)
+
+    def generator(
+        self, purpose: Purpose = Purpose.DIRECTION, *, index: int = 0
+    ) -> np.random.Generator:
+        """A NumPy generator that depends on seed and step alone (and on purpose and index)."""
+        return streams.generator(self.seed, purpose, step=self.step, index=index)
 
 
 class Draw(Protocol):
@@ -55,74 +86,21 @@ class Draw(Protocol):
         """``g = Σ_l g_l``, ``g_l = unit · delta[l] · ε_l``, with ``‖g‖²`` and ``Σ_l ‖g_l‖²``."""
         ...
 
-    def rescaled(self, *, length: float = 1.0, factor: float = 1.0, threads: int = 1) -> "Draw":
-        """The same draw with longer or shorter directions, a factor, or more threads."""
+    def rescaled(
+        self, *, length: float = 1.0, factor: float = 1.0, threads: int | None = None
+    ) -> "Draw":
+        """The same draw with longer or shorter directions, a factor, or other threads."""
         ...
 
 
 @final
-class SignDraw:
-    """Directions of packed signs, :mod:`gensmooth.kernels.signs`."""
-
-    __slots__ = ("_tiles", "dim", "dtype", "factor", "law", "num_directions", "threads")
-
-    def __init__(self, law: Any, dim: int, *, factor: float = 1.0, threads: int = 1) -> None:
-        self.law = law
-        self.dim = dim
-        self.num_directions = len(law.scale)
-        self.dtype: np.dtype[Any] = law.scale.dtype
-        self.factor = factor
-        self.threads = threads
-        self._tiles = -(-dim // TILE)
-
-    def block(self) -> Array:
-        """See :meth:`Draw.block`."""
-        out = np.empty((self.num_directions, self.dim), self.dtype)
-        self._over_tiles(out.size, kernels.on_signs().fill, out)
-        return out
-
-    def perturb(self, x: Array, directions: Array, spacings: Array, out: Array) -> Array:
-        """See :meth:`Draw.perturb`."""
-        kernel = kernels.on_signs().perturb
-        if self.threads == 1:  # straight: at small d each Python call on the way shows
-            kernel(*self.law, 0, self._tiles, x, directions, spacings, out)
-        else:
-            self._over_tiles(out.size, kernel, x, directions, spacings, out)
-        return out
-
-    def combine(self, weights: NDArray[np.float64]) -> tuple[Array, NDArray[np.float64]]:
-        """See :meth:`Draw.combine`."""
-        out = np.empty(self.dim, self.dtype)
-        size = self.dim * self.num_directions
-        self._over_tiles(size, kernels.on_signs().combine, weights, out)
-        return out, self.dim * self.law.scale.astype(np.float64) ** 2
-
-    def estimate(self, delta: NDArray[np.float64], unit: float) -> tuple[Array, float, float]:
-        """See :meth:`Draw.estimate`."""
-        signs = kernels.on_signs()
-        out = np.empty(self.dim, self.dtype)
-        if self.threads == 1:
-            return out, *signs.estimate(*self.law, delta, unit, out)
-        weights = unit * delta
-        self._over_tiles(self.dim * self.num_directions, signs.combine, weights, out)
-        return out, *signs.totals(self.law.scale, weights, out)
-
-    def rescaled(self, *, length: float = 1.0, factor: float = 1.0, threads: int = 1) -> "SignDraw":
-        """See :meth:`Draw.rescaled`."""
-        key, scale, stream, row = self.law
-        law = type(self.law)(key, scale * self.dtype.type(length), stream, row)
-        return SignDraw(law, self.dim, factor=self.factor * factor, threads=threads)
-
-    def _over_tiles(self, size: int, kernel: Callable[..., None], *arguments: Any) -> None:
-        threads = self.threads if size >= _WORTH_THREADS else 1
-        over_tiles(kernel, self.law, self._tiles, arguments, threads)
-
-
-@final
 class KernelDraw:
-    """Directions whose law is one of :mod:`gensmooth.kernels.laws`: normals, dense, guided."""
+    """Directions that kernels make tile by tile, from a law of :mod:`gensmooth.kernels`."""
 
-    __slots__ = ("_tiles", "dim", "dtype", "factor", "law", "num_directions", "threads")
+    __slots__ = (
+        *("_kernels", "_passed", "_tiles"),
+        *("dim", "dtype", "factor", "law", "num_directions", "threads"),
+    )
 
     def __init__(self, law: Any, dim: int, *, factor: float = 1.0, threads: int = 1) -> None:
         self.law = law
@@ -132,110 +110,105 @@ class KernelDraw:
         self.factor = factor
         self.threads = threads
         self._tiles = -(-dim // TILE)
+        self._kernels, self._passed = kernels.of(law)
 
     def block(self) -> Array:
         """See :meth:`Draw.block`."""
         out = np.empty((self.num_directions, self.dim), self.dtype)
-        self._over_tiles(out.size, kernels.on_laws().fill, out)
+        self.over_tiles(self._kernels.fill, out)
         return out
 
     def perturb(self, x: Array, directions: Array, spacings: Array, out: Array) -> Array:
         """See :meth:`Draw.perturb`."""
-        kernel = kernels.on_laws().perturb
-        self._over_tiles(out.size, kernel, x, directions, spacings, out)
+        if self.threads == 1:  # straight: at small d each Python call on the way shows
+            self._kernels.perturb(*self._passed, 0, self._tiles, x, directions, spacings, out)
+        else:
+            self.over_tiles(self._kernels.perturb, x, directions, spacings, out, size=out.size)
         return out
 
     def combine(self, weights: NDArray[np.float64]) -> tuple[Array, NDArray[np.float64]]:
         """See :meth:`Draw.combine`."""
         out, squares = self._sums()
-        size = self.dim * self.num_directions
-        self._over_tiles(size, kernels.on_laws().combine, weights, out, squares)
+        self.over_tiles(self._kernels.combine, weights, out, squares)
         return out, squares.sum(axis=0)
 
     def estimate(self, delta: NDArray[np.float64], unit: float) -> tuple[Array, float, float]:
         """See :meth:`Draw.estimate`."""
-        laws = kernels.on_laws()
-        out, squares = self._sums()
         if self.threads == 1:
-            return out, *laws.estimate(self.law, delta, unit, out, squares)
+            out = np.empty(self.dim, self.dtype)
+            return out, *self._kernels.estimate(*self._passed, delta, unit, out)
+        out, squares = self._sums()
         weights = unit * delta
-        self._over_tiles(self.dim * self.num_directions, laws.combine, weights, out, squares)
-        return out, *laws.totals(weights, out, squares)
-
-    def squared_lengths(self) -> NDArray[np.float64]:
-        """``‖ε_l‖²`` for each direction."""
-        squares = np.empty((self._tiles, self.num_directions))
-        size = self.dim * self.num_directions
-        self._over_tiles(size, kernels.on_laws().squared_lengths, self.dim, squares)
-        return squares.sum(axis=0)
+        self.over_tiles(self._kernels.combine, weights, out, squares)
+        return out, *self._kernels.totals(*self._passed, weights, out, squares)
 
     def rescaled(
-        self, *, length: float = 1.0, factor: float = 1.0, threads: int = 1
+        self, *, length: float = 1.0, factor: float = 1.0, threads: int | None = None
     ) -> "KernelDraw":
         """See :meth:`Draw.rescaled`."""
-        law = self.law
-        if length != 1.0:
-            size = self.dtype.type(length)
-            key, scale, *rest = law
-            law = type(law)(key, scale * size, *rest)
-            if hasattr(law, "mix"):
-                law = law._replace(mix=law.mix * size)
-        return KernelDraw(law, self.dim, factor=self.factor * factor, threads=threads)
+        return KernelDraw(
+            self.law if length == 1.0 else self.law.scaled(self.dtype.type(length)),
+            self.dim,
+            factor=self.factor * factor,
+            threads=self.threads if threads is None else threads,
+        )
+
+    def changed(self, **fields: Array) -> "KernelDraw":
+        """The same draw with other values for some fields of its law."""
+        law = self.law._replace(**fields)
+        return KernelDraw(law, self.dim, factor=self.factor, threads=self.threads)
+
+    def over_tiles(
+        self, kernel: Callable[..., None], *arguments: Any, size: int | None = None
+    ) -> None:
+        """Call a kernel over all tiles, split between threads at tile boundaries if it is worth it.
+
+        Args:
+            kernel: ``kernel(law, first tile, last tile, *arguments)``.
+            arguments: What else it takes.
+            size: Entries that it makes; by default those of all directions.
+        """
+        size = self.dim * self.num_directions if size is None else size
+        if self.threads == 1 or size < _WORTH_THREADS:
+            kernel(*self._passed, 0, self._tiles, *arguments)
+            return
+        cuts = [self._tiles * i // self.threads for i in range(self.threads + 1)]
+        with ThreadPoolExecutor(self.threads) as pool:
+            pieces = [
+                pool.submit(kernel, *self._passed, first, last, *arguments)
+                for first, last in pairwise(cuts)
+            ]
+        for piece in pieces:
+            piece.result()
 
     def _sums(self) -> tuple[Array, Array]:
         """Room for a combination and for the squared lengths that come with it."""
         tiles = (self._tiles, self.num_directions)
         return np.empty(self.dim, self.dtype), np.empty(tiles)
 
-    def _over_tiles(self, size: int, kernel: Callable[..., None], *arguments: Any) -> None:
-        threads = self.threads if size >= _WORTH_THREADS else 1
-        over_tiles(kernel, (self.law,), self._tiles, arguments, threads)
-
-
-def over_tiles(
-    kernel: Callable[..., None],
-    law: tuple[Any, ...],
-    tiles: int,
-    arguments: tuple[Any, ...],
-    threads: int,
-) -> None:
-    """Call a kernel over all tiles, split between threads at tile boundaries."""
-    if threads == 1:
-        kernel(*law, 0, tiles, *arguments)
-        return
-    cuts = [tiles * i // threads for i in range(threads + 1)]
-    with ThreadPoolExecutor(threads) as pool:
-        pieces = [
-            pool.submit(kernel, *law, first, last, *arguments) for first, last in pairwise(cuts)
-        ]
-    for piece in pieces:
-        piece.result()
-
 
 @final
 class QuantileDraw:
     """Directions with i.i.d. entries ``scale · quantile(u)``, u uniform on (0, 1)."""
 
-    __slots__ = ("dim", "dtype", "factor", "key", "num_directions", "quantile", "scale")
+    __slots__ = ("_at", "_key", "_quantile", "_scale", "dim", "dtype", "factor", "num_directions")
 
     def __init__(
         self,
         quantile: Callable[[Array], Array],
-        key: Array,
+        at: Address,
         *,
-        num_directions: int,
-        dim: int,
-        dtype: np.dtype[Any],
         scale: float,
         factor: float = 1.0,
     ) -> None:
-        self.quantile = quantile
-        self.key = key
-        self.num_directions = num_directions
-        self.dim = dim
-        self.dtype = dtype
-        self.scale = scale
+        self._at = at
+        self._key = at.key()
+        self._quantile = quantile
+        self._scale = scale
+        self.dim = at.dim
+        self.dtype = at.dtype
         self.factor = factor
+        self.num_directions = at.num_directions
 
     def block(self) -> Array:
         """See :meth:`Draw.block`."""
@@ -258,7 +231,7 @@ class QuantileDraw:
         for start in range(0, self.dim, _CHUNK):
             stop = min(start + _CHUNK, self.dim)
             chunk = self._entries(0, self.num_directions, start, stop)
-            out[start:stop], part = dense(chunk, stop - start).combine(weights)
+            out[start:stop], part = dense(chunk).combine(weights)
             squares += part
         return out, squares
 
@@ -266,35 +239,63 @@ class QuantileDraw:
         """See :meth:`Draw.estimate`."""
         weights = unit * delta
         out, squares = self.combine(weights)
-        return out, *kernels.on_laws().totals(weights, out, squares[None])
+        return out, *kernels.on_sums().totals(weights, out, squares[None])
 
     def rescaled(
         self,
         *,
         length: float = 1.0,
         factor: float = 1.0,
-        threads: int = 1,  # noqa: ARG002 (quantile functions run in one thread)
+        threads: int | None = None,  # noqa: ARG002 (quantile functions run in one thread)
     ) -> "QuantileDraw":
         """See :meth:`Draw.rescaled`."""
-        return QuantileDraw(
-            self.quantile,
-            self.key,
-            num_directions=self.num_directions,
-            dim=self.dim,
-            dtype=self.dtype,
-            scale=self.scale * length,
-            factor=self.factor * factor,
-        )
+        scale, factor = self._scale * length, self.factor * factor
+        return QuantileDraw(self._quantile, self._at, scale=scale, factor=factor)
 
     def _entries(self, first: int, rows: int, start: int, stop: int) -> Array:
         """Entries ``start … stop`` of some directions; ``start`` is a multiple of the chunk."""
         uniforms = np.empty((rows, stop - start))
-        kernels.on_laws().uniforms(self.key, first, start // TILE, uniforms)
-        return (self.scale * self.quantile(uniforms)).astype(self.dtype)
+        kernels.on_laws().uniforms(self._key, first, start // TILE, uniforms)
+        return (self._scale * self._quantile(uniforms)).astype(self.dtype)
+
+
+def signs(at: Address, scale: float = 1.0, *, purpose: Purpose = Purpose.DIRECTION) -> KernelDraw:
+    """Independent rows of fair signs times ``scale``."""
+    n = at.num_directions
+    law = kernels.on_signs().SignLaw(
+        at.key(purpose), _constant(n, scale, at.dtype), _counting(n), _zeros(n)
+    )
+    return KernelDraw(law, at.dim)
+
+
+def normals(at: Address, scale: float = 1.0, *, purpose: Purpose = Purpose.DIRECTION) -> KernelDraw:
+    """Independent rows of normals times ``scale``."""
+    n = at.num_directions
+    law = kernels.on_laws().NormalLaw(at.key(purpose), _constant(n, scale, at.dtype), _counting(n))
+    return KernelDraw(law, at.dim)
+
+
+def dense(block: Array) -> KernelDraw:
+    """Directions that lie in memory: the rows of a float32 or float64 array of shape (L, d)."""
+    block = np.ascontiguousarray(block)
+    if block.ndim != 2 or block.dtype.name not in ("float32", "float64"):
+        raise TypeError(
+            "`block` must be an array of shape (L, d) in float32 or float64, but has shape "
+            f"{block.shape} and dtype {block.dtype}."
+        )
+    law = kernels.on_laws().DenseLaw(
+        np.zeros(4, np.uint64), _constant(len(block), 1.0, block.dtype), block
+    )
+    return KernelDraw(law, block.shape[1])
+
+
+def quantiles(at: Address, quantile: Callable[[Array], Array], scale: float = 1.0) -> QuantileDraw:
+    """Independent entries ``scale · quantile(u)``, u uniform on (0, 1)."""
+    return QuantileDraw(quantile, at, scale=scale)
 
 
 def stream_key(seed: int, purpose: Purpose, step: int) -> Array:
-    """The key that kernels read their stream with."""
+    """The key by which kernels read a stream."""
     key = _first_key(seed, purpose).copy()
     _, _, key[2], key[3] = streams.key_and_counter(seed, purpose, step)
     return key
@@ -303,37 +304,6 @@ def stream_key(seed: int, purpose: Purpose, step: int) -> Array:
 @lru_cache(maxsize=64)
 def _first_key(seed: int, purpose: Purpose) -> Array:
     return np.array(streams.key_and_counter(seed, purpose, 0), np.uint64)
-
-
-def signs(
-    key: Array, num_directions: int, dim: int, dtype: np.dtype[Any], scale: float = 1.0
-) -> SignDraw:
-    """Independent rows of fair signs times ``scale``."""
-    law = kernels.on_signs().SignLaw(
-        key,
-        _constant(num_directions, scale, dtype),
-        _counting(num_directions),
-        _zeros(num_directions),
-    )
-    return SignDraw(law, dim)
-
-
-def normals(
-    key: Array, num_directions: int, dim: int, dtype: np.dtype[Any], scale: float = 1.0
-) -> KernelDraw:
-    """Independent rows of normals times ``scale``."""
-    law = kernels.on_laws().NormalLaw(
-        key, _constant(num_directions, scale, dtype), _counting(num_directions)
-    )
-    return KernelDraw(law, dim)
-
-
-def dense(block: Array, dim: int) -> KernelDraw:
-    """Directions that lie in memory."""
-    law = kernels.on_laws().DenseLaw(
-        np.zeros(4, np.uint64), _constant(len(block), 1.0, block.dtype), block
-    )
-    return KernelDraw(law, dim)
 
 
 @lru_cache(maxsize=256)

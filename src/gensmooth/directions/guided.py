@@ -3,6 +3,8 @@ r"""Guided ES (Maheswaranathan et al., ICML 2019), as the paper sets it.
 :math:`\epsilon \sim N(0, \Sigma)`, :math:`\Sigma = \frac{\alpha}{d} I + \frac{1-\alpha}{k} U U^T`,
 U an orthonormal basis of the last k estimates; α = 1 until there are k of them. tr Σ = 1, and the
 estimate is not rescaled, so it is about ∇F/d in size: Guided ES's learning rates are its own.
+Where the k estimates are linearly dependent, U has as many columns as they have dimensions, their
+rank, and the rank stands in k's place, so that tr Σ stays 1.
 """
 
 import math
@@ -14,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gensmooth import kernels, theory
-from gensmooth.directions.base import Directions, NoClosedForm, State
-from gensmooth.directions.draw import KernelDraw, normals, stream_key
+from gensmooth.directions.base import Arrays, Directions, NoClosedForm, State, register
+from gensmooth.directions.draw import Address, KernelDraw, normals
 from gensmooth.streams import Purpose
 
 _CUTOFF = 1e-8  # squared sine of the angle below which an estimate adds no dimension to U
@@ -80,31 +82,20 @@ class Guided(Directions):
         """No estimates yet."""
         return GuidedState(_Log(self._capacity(dim), dim, dtype), 0, np.empty((0, 0)))
 
-    def draw(
-        self,
-        state: State,
-        *,
-        seed: int,
-        step: int,
-        num_directions: int,
-        dim: int,
-        dtype: np.dtype[Any],
-    ) -> KernelDraw:
+    def draw(self, state: State, at: Address) -> KernelDraw:
         """See :meth:`Directions.draw`."""
         assert isinstance(state, GuidedState)
-        key = stream_key(seed, Purpose.DIRECTION, step)
         k = len(state.gram)
-        if k < self._length(dim):
-            scale = math.sqrt(1 / dim)
-            return normals(key, num_directions, dim, dtype, scale)
+        if k < self._length(at.dim):
+            return normals(at, math.sqrt(1 / at.dim))
         # ε = √(α/d) z + √((1−α)/k) U z',  z' ~ N(0, I_k),  U z' = Gᵀ (coefficients of z')
-        guide = stream_key(seed, Purpose.GUIDE, step)
-        mix = normals(guide, num_directions, k, np.dtype(np.float64)).block()
+        coefficients = at._replace(dim=k, dtype=np.dtype(np.float64))
+        mix = normals(coefficients, purpose=Purpose.GUIDE).block()
         rank = kernels.on_bases().guiding_coefficients(state.gram, mix, _CUTOFF)
         share = 1 - self.alpha if rank else 0.0
-        isotropic = normals(key, num_directions, dim, dtype, math.sqrt((1 - share) / dim)).law
-        mix = (math.sqrt(share / max(rank, 1)) * mix).astype(dtype)
-        return KernelDraw(kernels.on_laws().GuidedLaw(*isotropic, state.history, mix), dim)
+        isotropic = normals(at, math.sqrt((1 - share) / at.dim)).law
+        mix = (math.sqrt(share / max(rank, 1)) * mix).astype(at.dtype)
+        return KernelDraw(kernels.on_laws().GuidedLaw(*isotropic, state.history, mix), at.dim)
 
     def update(self, state: State, gradient: NDArray[Any]) -> GuidedState:
         """Append an estimate and one row of inner products; forget the oldest."""
@@ -126,7 +117,7 @@ class Guided(Directions):
         grown[:, -1] = grown[-1]
         return GuidedState(log, start, grown)
 
-    def news(self, before: State, after: State) -> NDArray[Any] | None:
+    def latest_gradient(self, before: State, after: State) -> NDArray[Any] | None:
         """The newest estimate, if all others of ``after`` are those of ``before``."""
         if not (isinstance(before, GuidedState) and isinstance(after, GuidedState)):
             return None
@@ -139,7 +130,7 @@ class Guided(Directions):
             return None
         return history[-1]
 
-    def pack(self, state: State) -> dict[str, NDArray[Any]]:
+    def pack(self, state: State) -> Arrays:
         """The estimates and their inner products."""
         assert isinstance(state, GuidedState)
         return {"history": state.history, "gram": state.gram}
@@ -172,6 +163,14 @@ class Guided(Directions):
             "point along the gradient. It cannot be shrunk; tune its learning rate instead."
         )
 
+    def variance(self, dim: int, num_directions: int) -> float:  # noqa: ARG002
+        """1/d: the trace of the covariance is 1."""
+        return 1 / dim
+
+    def kurtosis(self, dim: int, num_directions: int) -> float:  # noqa: ARG002
+        """Refuses."""
+        raise NoClosedForm("Guided ES's entries are Gaussian, but not all of one variance.")
+
     def _length(self, dim: int) -> int:
         length = self.resolve(dim, 1).history
         assert length is not None
@@ -180,3 +179,13 @@ class Guided(Directions):
     def _capacity(self, dim: int) -> int:
         length = self._length(dim)
         return length + max(1, length // 2)
+
+
+register(
+    "guided-es",
+    Guided,
+    title="Guided ES",
+    distribution="N(0, αI/d + (1−α)UUᵀ/k)",
+    in_paper=True,
+    place=5,
+)

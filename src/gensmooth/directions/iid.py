@@ -1,4 +1,4 @@
-r"""Directions with independent, identically distributed entries.
+r"""Directions with independent entries from any distribution of mean zero.
 
 For variance :math:`v` and kurtosis :math:`k` of the entries the relative error of the estimate is
 :math:`(v-1)^2 + v^2 (d+k-2)/L` (the paper's Lemma, eq. ``msepart1``): all that matters of a
@@ -16,100 +16,7 @@ from numpy.typing import NDArray
 
 from gensmooth import theory
 from gensmooth.directions.base import Directions, NoClosedForm, State
-from gensmooth.directions.draw import Draw, KernelDraw, QuantileDraw, normals, signs, stream_key
-from gensmooth.streams import Purpose
-
-
-@final
-@dataclass(frozen=True)
-class Gaussian(Directions):
-    """Standard normal entries: Gaussian smoothing (GS).
-
-    >>> Gaussian().kurtosis(dim=100, num_directions=20)
-    3.0
-    """
-
-    def draw(
-        self,
-        state: State,  # noqa: ARG002
-        *,
-        seed: int,
-        step: int,
-        num_directions: int,
-        dim: int,
-        dtype: np.dtype[Any],
-    ) -> KernelDraw:
-        """See :meth:`Directions.draw`."""
-        key = stream_key(seed, Purpose.DIRECTION, step)
-        return normals(key, num_directions, dim, dtype)
-
-    def moments(self, dim: int, num_directions: int) -> theory.Moments:
-        """See :meth:`Directions.moments`."""
-        return theory.iid(dim, num_directions, kurtosis=3.0)
-
-    def kurtosis(self, dim: int, num_directions: int) -> float:  # noqa: ARG002
-        """Three."""
-        return 3.0
-
-
-@final
-@dataclass(frozen=True)
-class Bernoulli(Directions):
-    r"""Entries :math:`(B_p - p)/m`, :math:`B_p` a coin that shows one with probability p: BeS.
-
-    Args:
-        p: The coin's probability; ½ has the smallest kurtosis of all distributions, 1.
-        m: The divisor; by default the coin's standard deviation, so that the variance is 1.
-
-    >>> Bernoulli().kurtosis(dim=100, num_directions=20)
-    1.0
-    """
-
-    p: float = 0.5
-    m: float | None = None
-
-    def __post_init__(self) -> None:
-        if not 0 < self.p < 1:
-            raise ValueError(f"`p` must be between 0 and 1, but is {self.p}.")
-        if self.m is not None and not (self.m > 0 and math.isfinite(self.m)):
-            raise ValueError(f"`m` must be positive, but is {self.m}.")
-
-    @cached_property
-    def divisor(self) -> float:
-        """m, filled in."""
-        return math.sqrt(self.p * (1 - self.p)) if self.m is None else self.m
-
-    def draw(
-        self,
-        state: State,  # noqa: ARG002
-        *,
-        seed: int,
-        step: int,
-        num_directions: int,
-        dim: int,
-        dtype: np.dtype[Any],
-    ) -> Draw:
-        """See :meth:`Directions.draw`."""
-        key = stream_key(seed, Purpose.DIRECTION, step)
-        if self.p == 0.5:
-            return signs(key, num_directions, dim, dtype, 0.5 / self.divisor)
-        return QuantileDraw(
-            lambda u: np.where(u < self.p, 1 - self.p, -self.p),
-            key,
-            num_directions=num_directions,
-            dim=dim,
-            dtype=dtype,
-            scale=1 / self.divisor,
-        )
-
-    def moments(self, dim: int, num_directions: int) -> theory.Moments:
-        """See :meth:`Directions.moments`."""
-        entry = theory.bernoulli_moments(self.p, self.divisor)
-        return theory.iid(dim, num_directions, variance=entry.variance, kurtosis=entry.kurtosis)
-
-    def kurtosis(self, dim: int, num_directions: int) -> float:  # noqa: ARG002
-        """3 + (1 − 6p(1−p)) / (p(1−p))."""
-        return theory.bernoulli_moments(self.p, self.divisor).kurtosis
+from gensmooth.directions.draw import Address, QuantileDraw, quantiles
 
 
 class Distribution(Protocol):
@@ -156,26 +63,11 @@ class IID(Directions):
                 "way give a wrong gradient. Shift it, for example with loc=."
             )
 
-    def draw(
-        self,
-        state: State,  # noqa: ARG002
-        *,
-        seed: int,
-        step: int,
-        num_directions: int,
-        dim: int,
-        dtype: np.dtype[Any],
-    ) -> QuantileDraw:
+    def draw(self, state: State, at: Address) -> QuantileDraw:  # noqa: ARG002
         """See :meth:`Directions.draw`."""
         variance = self._statistics[1]
-        return QuantileDraw(
-            self._quantile,
-            stream_key(seed, Purpose.DIRECTION, step),
-            num_directions=num_directions,
-            dim=dim,
-            dtype=dtype,
-            scale=1 / math.sqrt(variance) if self.standardize else 1.0,
-        )
+        scale = 1 / math.sqrt(variance) if self.standardize else 1.0
+        return quantiles(at, self._quantile, scale)
 
     def moments(self, dim: int, num_directions: int) -> theory.Moments:
         """See :meth:`Directions.moments`."""
@@ -183,6 +75,10 @@ class IID(Directions):
         return theory.iid(
             dim, num_directions, variance=variance, kurtosis=self.kurtosis(dim, num_directions)
         )
+
+    def variance(self, dim: int, num_directions: int) -> float:  # noqa: ARG002
+        """The distribution's, or 1 if it is standardised; known without a finite kurtosis, too."""
+        return 1.0 if self.standardize else self._statistics[1]
 
     def kurtosis(self, dim: int, num_directions: int) -> float:  # noqa: ARG002
         """The distribution's fourth standardised moment (SciPy's excess plus 3)."""

@@ -6,15 +6,12 @@ on their span: unbiased, with relative error d/L − 1, against (d+1)/L for inde
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, final, get_args
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Literal, final, get_args
 
 from gensmooth import kernels, theory
-from gensmooth.directions.base import Directions, State
-from gensmooth.directions.draw import KernelDraw, SignDraw, dense, normals, signs, stream_key
-from gensmooth.streams import Purpose, generator
+from gensmooth.directions.base import Directions, State, register, rotated_kurtosis
+from gensmooth.directions.draw import Address, KernelDraw, dense, normals
+from gensmooth.directions.shrinkage import shrunk
 
 Lengths = Literal["equal", "residual"]
 
@@ -39,100 +36,54 @@ class Orthogonal(Directions):
         if self.lengths not in get_args(Lengths):
             raise ValueError(f"`lengths` must be 'equal' or 'residual', but is {self.lengths!r}.")
 
-    def draw(
-        self,
-        state: State,  # noqa: ARG002
-        *,
-        seed: int,
-        step: int,
-        num_directions: int,
-        dim: int,
-        dtype: np.dtype[Any],
-    ) -> KernelDraw:
+    def draw(self, state: State, at: Address) -> KernelDraw:  # noqa: ARG002
         """See :meth:`Directions.draw`."""
-        key = stream_key(seed, Purpose.DIRECTION, step)
-        block = normals(key, num_directions, dim, dtype).block()
-        length = math.sqrt(dim) if self.lengths == "equal" else 0.0
-        for start in range(0, num_directions, dim):
-            if not kernels.on_bases().gram_schmidt(block[start : start + dim], length):
+        block = normals(at).block()
+        length = math.sqrt(at.dim) if self.lengths == "equal" else 0.0
+        for start in range(0, at.num_directions, at.dim):
+            if not kernels.on_bases().gram_schmidt(block[start : start + at.dim], length):
                 raise FloatingPointError(
-                    f"{num_directions} Gaussian rows of length {dim} came out numerically "
-                    f"dependent in {np.dtype(dtype).name} (seed {seed}, step {step}): use float64, "
+                    f"{at.num_directions} Gaussian rows of length {at.dim} came out numerically "
+                    f"dependent in {at.dtype.name} (seed {at.seed}, step {at.step}): use float64, "
                     "fewer directions or another seed."
                 )
-        return dense(block, dim)
+        return dense(block)
 
     def moments(self, dim: int, num_directions: int) -> theory.Moments:
         """See :meth:`Directions.moments`."""
         family = theory.orthogonal if self.lengths == "equal" else theory.gram_schmidt
         return family(dim, num_directions)
 
+    def kurtosis(self, dim: int, num_directions: int) -> float:
+        """3d / (d + 2) for rows of equal length; for residual rows, of the mixture of all rows."""
+        return rotated_kurtosis(self.moments(dim, num_directions))
 
-@final
-@dataclass(frozen=True)
-class OrthogonalBernoulli(Directions):
-    """Rows of a randomised Hadamard matrix: entries ±1, one sign bit a coordinate, no QR.
-
-    With D the smallest power of two ≥ d, L distinct rows of the Hadamard matrix of order D are
-    drawn, cut to d columns, and multiplied by d random signs, one a column, and by another random
-    sign each; more than D of them in groups of D, each with its own columns' signs. The rows are
-    exactly orthogonal when d = D, nearly so otherwise.
-
-    The sign of a row changes nothing in ε εᵀ, but makes different directions uncorrelated,
-    E[ε_l ε_mᵀ] = 0: without it, all rows would share the sign of the matrix's first column, which
-    is constant, and ``OnePoint("others")`` would be biased.
-
-    >>> OrthogonalBernoulli().kurtosis(dim=100, num_directions=20)
-    1.0
-    """
-
-    def draw(
-        self,
-        state: State,  # noqa: ARG002
-        *,
-        seed: int,
-        step: int,
-        num_directions: int,
-        dim: int,
-        dtype: np.dtype[Any],
-    ) -> SignDraw:
-        """See :meth:`Directions.draw`."""
-        order = 1 << (dim - 1).bit_length()
-        group = np.arange(num_directions) // order
-        rows, row_signs = np.concatenate(
-            [
-                _distinct_rows(order, min(order, num_directions - g * order), seed, step, g)
-                for g in range(int(group[-1]) + 1)
-            ],
-            axis=1,
-        )
-        key = stream_key(seed, Purpose.SIGNS, step)
-        plain = signs(key, num_directions, dim, dtype)
-        law = plain.law._replace(
-            scale=row_signs.astype(dtype), stream=group.astype(np.uint64), row=rows
-        )
-        return SignDraw(law, dim)
-
-    def moments(self, dim: int, num_directions: int) -> theory.Moments:
-        """See :meth:`Directions.moments`."""
-        return theory.hadamard(dim, num_directions)
-
-    def kurtosis(self, dim: int, num_directions: int) -> float:  # noqa: ARG002
-        """One: the entries are ±1."""
-        return 1.0
+    def quadratic_spacing_mse(
+        self, dim: int, num_directions: int, *, spacing: float, hessian: theory.HessianSquares
+    ) -> float:
+        """See :meth:`Directions.quadratic_spacing_mse`."""
+        formula = theory.quadratic_spacing_mse_gram_schmidt
+        if self.lengths == "equal":
+            formula = theory.quadratic_spacing_mse_sphere
+        squares = {"trace2": hessian.trace2, "frobenius2": hessian.frobenius2}
+        return formula(dim, num_directions, spacing=spacing, **squares)
 
 
-def _distinct_rows(order: int, count: int, seed: int, step: int, group: int) -> NDArray[np.int64]:
-    """``count`` of ``range(order)`` without replacement, and below them a fair sign for each.
-
-    Fisher–Yates on the few that move. A row and its sign come from one random integer, so they
-    stay what they are when ``count`` grows.
-    """
-    rng = generator(seed, Purpose.ROWS, step=step, index=group)
-    picks = rng.integers(2 * np.arange(count), 2 * order)  # pick i ~ U{i, …, order−1}, and a bit
-    moved: dict[int, int] = {}
-    rows: list[int] = []
-    for i, pick in enumerate(map(int, picks >> 1)):
-        rows.append(moved.get(pick, pick))
-        moved[pick] = moved.get(i, i)
-    return np.array([rows, 1 - 2 * (picks & 1)], np.int64)
+register(
+    "orthogonal-es",
+    lambda: Orthogonal("residual"),
+    title="Orthogonal ES",
+    distribution="Gram–Schmidt of N(0, I)",
+    in_paper=True,
+    place=4,
+)
+register(
+    "orthogonal", Orthogonal, title="Orthogonal", distribution="orthogonal, length √d", place=7
+)
+register(
+    "orthogonal-shrinkage",
+    lambda: shrunk(Orthogonal()),
+    title="Orthogonal-shrinkage",
+    distribution="orthogonal, shrunk",
+    place=10,
+)

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gensmooth import theory
-from gensmooth.directions.base import Directions, State, check_directions
-from gensmooth.directions.draw import Draw
+from gensmooth.directions.base import Arrays, Directions, State, check_directions
+from gensmooth.directions.draw import Address, Draw
 
 Scale = Literal["direction", "estimate"]
 
@@ -38,63 +38,79 @@ class Shrunk(Directions):
     scale: Scale = "direction"
     factor: float | None = None
 
-    def resolve(self, dim: int, num_directions: int) -> "Shrunk":
-        """Fill in v."""
-        base = self.base.resolve(dim, num_directions)
-        return replace(self, base=base, factor=self._factor(dim, num_directions))
+    @property
+    def same_law_each_step(self) -> bool:
+        """As that of what is scaled."""
+        return self.base.same_law_each_step
 
-    def init(self, dim: int, dtype: np.dtype[Any]) -> State:
-        """The state of what is scaled."""
-        return self.base.init(dim, dtype)
-
-    def draw(
-        self,
-        state: State,
-        *,
-        seed: int,
-        step: int,
-        num_directions: int,
-        dim: int,
-        dtype: np.dtype[Any],
-    ) -> Draw:
+    def draw(self, state: State, at: Address) -> Draw:
         """See :meth:`Directions.draw`."""
-        v = self._factor(dim, num_directions)
-        draw = self.base.draw(
-            state, seed=seed, step=step, num_directions=num_directions, dim=dim, dtype=dtype
-        )
+        v = self.shrinkage(at.dim, at.num_directions)
+        draw = self.base.draw(state, at)
         if self.scale == "direction":
             return draw.rescaled(length=math.sqrt(v))
         return draw.rescaled(factor=v)
 
-    def update(self, state: State, gradient: NDArray[Any]) -> State:
-        """The state of what is scaled."""
-        return self.base.update(state, gradient)
+    def shrinkage(self, dim: int, num_directions: int) -> float:
+        """v* = a/b of what is scaled, unless it is filled in."""
+        if self.factor is not None:
+            return self.factor
+        return theory.optimal_scale(self.base.moments(dim, num_directions))
 
-    def news(self, before: State, after: State) -> NDArray[Any] | None:
-        """That of what is scaled."""
-        return self.base.news(before, after)
-
-    def pack(self, state: State) -> dict[str, NDArray[Any]]:
-        """The state of what is scaled."""
-        return self.base.pack(state)
-
-    def unpack(self, arrays: Mapping[str, NDArray[Any]], dim: int, dtype: np.dtype[Any]) -> State:
-        """The state of what is scaled."""
-        return self.base.unpack(arrays, dim, dtype)
+    def resolve(self, dim: int, num_directions: int) -> "Shrunk":
+        """Fill in v."""
+        base = self.base.resolve(dim, num_directions)
+        return replace(self, base=base, factor=self.shrinkage(dim, num_directions))
 
     def moments(self, dim: int, num_directions: int) -> theory.Moments:
-        """See :meth:`Directions.moments`."""
-        v = self._factor(dim, num_directions)
+        """See :meth:`Directions.moments`; they are the same whichever is scaled."""
+        v = self.shrinkage(dim, num_directions)
         return self.base.moments(dim, num_directions).scaled(v)
+
+    def variance(self, dim: int, num_directions: int) -> float:
+        """That of what is scaled, times v where the directions are."""
+        v = self.shrinkage(dim, num_directions) if self.scale == "direction" else 1.0
+        return v * self.base.variance(dim, num_directions)
+
+    def gain(self, dim: int, num_directions: int) -> float:
+        """That of what is scaled, times v."""
+        return self.shrinkage(dim, num_directions) * self.base.gain(dim, num_directions)
 
     def kurtosis(self, dim: int, num_directions: int) -> float:
         """That of what is scaled."""
         return self.base.kurtosis(dim, num_directions)
 
-    def _factor(self, dim: int, num_directions: int) -> float:
-        if self.factor is not None:
-            return self.factor
-        return theory.optimal_scale(self.base.moments(dim, num_directions))
+    def quadratic_spacing_mse(
+        self, dim: int, num_directions: int, *, spacing: float, hessian: theory.HessianSquares
+    ) -> float:
+        """See :meth:`Directions.quadratic_spacing_mse`: of the sixth degree in the directions."""
+        power = 3 if self.scale == "direction" else 2
+        base = self.base.quadratic_spacing_mse(
+            dim, num_directions, spacing=spacing, hessian=hessian
+        )
+        return self.shrinkage(dim, num_directions) ** power * base
+
+    # --- the state is that of what is scaled -----------------------------------------------------
+
+    def init(self, dim: int, dtype: np.dtype[Any]) -> State:
+        """See :meth:`Directions.init`."""
+        return self.base.init(dim, dtype)
+
+    def update(self, state: State, gradient: NDArray[Any]) -> State:
+        """See :meth:`Directions.update`."""
+        return self.base.update(state, gradient)
+
+    def latest_gradient(self, before: State, after: State) -> NDArray[Any] | None:
+        """See :meth:`Directions.latest_gradient`."""
+        return self.base.latest_gradient(before, after)
+
+    def pack(self, state: State) -> Arrays:
+        """See :meth:`Directions.pack`."""
+        return self.base.pack(state)
+
+    def unpack(self, arrays: Mapping[str, NDArray[Any]], dim: int, dtype: np.dtype[Any]) -> State:
+        """See :meth:`Directions.unpack`."""
+        return self.base.unpack(arrays, dim, dtype)
 
 
 def shrunk(directions: Directions, *, scale: Scale = "direction") -> Shrunk:
@@ -110,7 +126,7 @@ def shrunk(directions: Directions, *, scale: Scale = "direction") -> Shrunk:
     Raises:
         NoClosedForm: For a family that has none, such as Guided.
 
-    >>> from gensmooth.directions.iid import Gaussian
+    >>> from gensmooth.directions.gaussian import Gaussian
     >>> shrunk(Gaussian()).resolve(dim=100, num_directions=20).factor  # 20 / (20 + 100 + 1)
     0.165...
     """

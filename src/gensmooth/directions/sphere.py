@@ -2,14 +2,15 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, final
+from typing import final
 
 import numpy as np
 
-from gensmooth import theory
-from gensmooth.directions.base import Directions, State
-from gensmooth.directions.draw import KernelDraw, normals, stream_key
-from gensmooth.streams import Purpose
+from gensmooth import kernels, theory
+from gensmooth.directions.base import Directions, State, register, rotated_kurtosis
+from gensmooth.directions.draw import Address, KernelDraw, normals
+from gensmooth.directions.shrinkage import shrunk
+from gensmooth.streams import TILE
 
 
 @final
@@ -17,27 +18,40 @@ from gensmooth.streams import Purpose
 class Sphere(Directions):
     """Gaussian rows scaled to length √d: the error of fair coins without their lattice.
 
-    >>> from gensmooth.directions.iid import Bernoulli
+    >>> from gensmooth.directions.bernoulli import Bernoulli
     >>> Sphere().moments(dim=100, num_directions=20) == Bernoulli().moments(100, 20)
     True
     """
 
-    def draw(
-        self,
-        state: State,  # noqa: ARG002
-        *,
-        seed: int,
-        step: int,
-        num_directions: int,
-        dim: int,
-        dtype: np.dtype[Any],
-    ) -> KernelDraw:
+    def draw(self, state: State, at: Address) -> KernelDraw:  # noqa: ARG002
         """See :meth:`Directions.draw`."""
-        key = stream_key(seed, Purpose.DIRECTION, step)
-        rows = normals(key, num_directions, dim, dtype)
-        scale = (math.sqrt(dim) / np.sqrt(rows.squared_lengths())).astype(dtype)
-        return KernelDraw(rows.law._replace(scale=scale), dim)
+        rows = normals(at)
+        squares = np.empty((-(-at.dim // TILE), at.num_directions))  # of each tile
+        rows.over_tiles(kernels.on_laws().squared_lengths, at.dim, squares)
+        lengths = np.sqrt(squares.sum(axis=0))
+        return rows.changed(scale=(math.sqrt(at.dim) / lengths).astype(at.dtype))
 
     def moments(self, dim: int, num_directions: int) -> theory.Moments:
         """See :meth:`Directions.moments`."""
         return theory.sphere(dim, num_directions)
+
+    def kurtosis(self, dim: int, num_directions: int) -> float:
+        """3d / (d + 2)."""
+        return rotated_kurtosis(self.moments(dim, num_directions))
+
+    def quadratic_spacing_mse(
+        self, dim: int, num_directions: int, *, spacing: float, hessian: theory.HessianSquares
+    ) -> float:
+        """See :meth:`Directions.quadratic_spacing_mse`."""
+        squares = {"trace2": hessian.trace2, "frobenius2": hessian.frobenius2}
+        return theory.quadratic_spacing_mse_sphere(dim, num_directions, spacing=spacing, **squares)
+
+
+register("sphere", Sphere, title="Sphere", distribution="sphere of radius √d", place=6)
+register(
+    "sphere-shrinkage",
+    lambda: shrunk(Sphere()),
+    title="Sphere-shrinkage",
+    distribution="sphere, shrunk",
+    place=9,
+)

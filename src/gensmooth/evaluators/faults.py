@@ -11,6 +11,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from gensmooth import checks
 from gensmooth.batch import Batch
 from gensmooth.evaluators.base import Evaluated, Failure
 from gensmooth.evaluators.objective import Objective
@@ -102,18 +103,18 @@ class BatchResults:
         Raises:
             EvaluationError: When the failure ends the run.
         """
-        words = f"{failure.what}, at {self._batch.describe(failure.index)}"
-        self.count(failure.kind, words, count)
+        self._faults[failure.kind] += count
         unit = failure.index // self.rows
         self._failures[unit] += 1
-        if failure.kind != "return":
-            if self._failures[unit] <= self._policy.retries:
-                return True
-            # A value that is not finite goes on to `tell`, which raises where values are used.
-            if self._policy.drop or failure.kind == "non-finite":
-                self.missing -= 1
-                return False
-        raise failure.error(self._batch, self._failures[unit])
+        again = failure.kind != "return" and self._failures[unit] <= self._policy.retries
+        if again or (self._policy.drop and failure.kind != "return"):
+            words = f"{failure.what}, at {self._batch.describe(failure.index)}"
+            self._policy.log_once(failure.kind, words)  # else it is raised, and not logged too
+        elif failure.kind != "non-finite":
+            raise failure.error(self._batch, self._failures[unit])
+        # A value that is not finite goes on to `tell`, which raises where values are used.
+        self.missing -= not again
+        return again
 
     def count(self, kind: str, words: str, count: int = 1) -> None:
         """Count faults, and log the first of their kind."""
@@ -160,8 +161,7 @@ class Queue:
 
 def check_retries(retries: object) -> None:
     """Refuse what is not a count."""
-    if isinstance(retries, bool) or not isinstance(retries, int | np.integer) or retries < 0:
-        raise ValueError(f"`retries` must be a whole number of at least 0, but is {retries!r}.")
+    checks.count("retries", retries, 0)
 
 
 def check_timeout(timeout: object) -> None:

@@ -489,7 +489,7 @@ class _DirectionsState:
         now = state.directions
         if now is not self._state and (now or self._state):
             family = self._search.directions
-            self.estimate = family.news(self._state, now) if self._state else None
+            self.estimate = family.latest_gradient(self._state, now) if self._state else None
             self._state = now
             # Without an estimate that leads here, no worker holds the version before: skip one.
             self.version += 1 if self.estimate is not None else 2

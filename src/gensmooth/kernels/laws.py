@@ -20,7 +20,8 @@ from numba.extending import overload, register_jitable
 
 from gensmooth.kernels import signs
 from gensmooth.kernels.signs import SignLaw
-from gensmooth.kernels.sums import tile_dot, totals
+from gensmooth.kernels.sums import tile_dot
+from gensmooth.kernels.sums import totals as sum_totals
 from gensmooth.kernels.tiles import normal_tile, uniform_tile
 from gensmooth.streams import TILE
 
@@ -28,11 +29,15 @@ _OPTIONS: Any = {"error_model": "numpy", "nogil": True}
 
 
 class NormalLaw(NamedTuple):
-    """Entries scale · N(0, 1). Arrays have one entry a direction."""
+    """Entries scale · N(0, 1). Arrays have one entry per direction."""
 
     key: np.ndarray  # uint64 (k0, k1, c2, c3): seed, purpose and step, see streams
     scale: np.ndarray  # in the directions' dtype
     stream: np.ndarray  # uint64, the index the direction reads its stream at
+
+    def scaled(self, size):
+        """The law of the same directions, ``size`` times as long."""
+        return self._replace(scale=self.scale * size)
 
 
 class DenseLaw(NamedTuple):
@@ -41,6 +46,10 @@ class DenseLaw(NamedTuple):
     key: np.ndarray  # not read; every law has one
     scale: np.ndarray
     block: np.ndarray  # (L, d)
+
+    def scaled(self, size):
+        """The law of the same directions, ``size`` times as long."""
+        return self._replace(scale=self.scale * size)
 
 
 class GuidedLaw(NamedTuple):
@@ -51,6 +60,10 @@ class GuidedLaw(NamedTuple):
     stream: np.ndarray
     history: np.ndarray  # (k, d)
     mix: np.ndarray  # (L, k) coefficients of each direction in the history
+
+    def scaled(self, size):
+        """The law of the same directions, ``size`` times as long."""
+        return self._replace(scale=self.scale * size, mix=self.mix * size)
 
 
 # --- a tile of one direction, by the class of the law ------------------------------------------
@@ -130,22 +143,7 @@ def _own_normal(law):
     return NormalLaw(law.key.copy(), law.scale, law.stream)
 
 
-@register_jitable
-def _own_dense(law):
-    return DenseLaw(law.key.copy(), law.scale, law.block)
-
-
-@register_jitable
-def _own_guided(law):
-    return GuidedLaw(law.key.copy(), law.scale, law.stream, law.history, law.mix)
-
-
-_OWN = {
-    SignLaw: _own_signs,
-    NormalLaw: _own_normal,
-    DenseLaw: _own_dense,
-    GuidedLaw: _own_guided,
-}
+_OWN = {SignLaw: _own_signs, NormalLaw: _own_normal}  # laws that differ in their key alone
 
 
 def with_own_key(law):
@@ -259,11 +257,18 @@ def combine(law, first_tile, last_tile, weights, out, squares):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def estimate(law, delta, unit, out, squares):
-    """:func:`combine` with weights ``unit · delta`` over all tiles, then the totals."""
+def estimate(law, delta, unit, out):
+    """:func:`combine` with weights ``unit · delta`` over all tiles, then :func:`totals`."""
     weights = unit * delta
+    squares = np.empty(((len(out) + TILE - 1) // TILE, len(weights)))
     combine(law, 0, len(squares), weights, out, squares)
-    return totals(weights, out, squares)
+    return totals(law, weights, out, squares)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def totals(law, weights, out, squares):  # noqa: ARG001
+    """``‖out‖²`` and ``Σ_l ‖weights[l] ε_l‖²``, after :func:`combine`."""
+    return sum_totals(weights, out, squares)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

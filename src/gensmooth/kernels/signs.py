@@ -19,12 +19,16 @@ from gensmooth.streams import TILE
 
 
 class SignLaw(NamedTuple):
-    """Entries ±scale. Arrays have one entry a direction."""
+    """Entries ±scale. Arrays have one entry per direction."""
 
     key: np.ndarray  # uint64 (k0, k1, c2, c3): seed, purpose and step, see streams
     scale: np.ndarray  # in the directions' dtype
     stream: np.ndarray  # uint64, the index the direction reads its bits at
     row: np.ndarray  # int64, the Hadamard row that multiplies the signs (row 0: all ones)
+
+    def scaled(self, size):
+        """The law of the same directions, ``size`` times as long."""
+        return SignLaw(self.key, self.scale * size, self.stream, self.row)
 
 
 @njit(inline="always")
@@ -69,8 +73,8 @@ def perturb(key, scale, stream, row, first_tile, last_tile, x, directions, spaci
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def combine(key, scale, stream, row, first_tile, last_tile, weights, out):
-    """``out = Σ_l weights[l] ε_l``, in the order of the directions."""
+def combine(key, scale, stream, row, first_tile, last_tile, weights, out, squares):
+    """``out = Σ_l weights[l] ε_l`` and ``squares[tile, l] = Σ_{i in tile} ε_li²``."""
     words = np.empty(64, np.uint32)
     total = np.empty(TILE, out.dtype)
     w = weights.astype(out.dtype)
@@ -81,11 +85,12 @@ def combine(key, scale, stream, row, first_tile, last_tile, weights, out):
         for index in range(len(w)):
             _words(words, key, stream, row, index, tile)
             add_signs(total, total, count, words, w[index] * scale[index])
+            squares[tile, index] = count * np.float64(scale[index]) ** 2
         out[start : start + count] = total[:count]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def totals(scale, weights, out):
+def totals(key, scale, stream, row, weights, out, squares):  # noqa: ARG001
     """``‖out‖²`` and ``Σ_l ‖weights[l] ε_l‖²``; a direction's squared length is d · scale²."""
     own = 0.0
     for index in range(len(weights)):
@@ -97,5 +102,6 @@ def totals(scale, weights, out):
 def estimate(key, scale, stream, row, delta, unit, out):
     """:func:`combine` with weights ``unit · delta`` over all tiles, then :func:`totals`."""
     weights = unit * delta
-    combine(key, scale, stream, row, 0, (len(out) + TILE - 1) // TILE, weights, out)
-    return totals(scale, weights, out)
+    squares = np.empty(((len(out) + TILE - 1) // TILE, len(weights)))
+    combine(key, scale, stream, row, 0, len(squares), weights, out, squares)
+    return totals(key, scale, stream, row, weights, out, squares)

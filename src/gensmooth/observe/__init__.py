@@ -4,9 +4,19 @@ All of them are trackers: three methods, ``start``, ``step`` and ``end``. Pass s
 ``gs.minimize(..., trackers=[...])``, or write your own. The guide is ``docs/observability.md``.
 """
 
-from gensmooth.observe.base import Observers, Progress, Start, Tracker, scalars
-from gensmooth.observe.display import Lines, LiveTable, display
-from gensmooth.observe.trackers import MLflow, TensorBoard, WandB
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from gensmooth.observe.observers import Observers, Progress, Seen, Start, Tracker, scalars
+
+if TYPE_CHECKING:
+    from gensmooth.observe.table import Lines, LiveTable, display
+    from gensmooth.observe.trackers import MLflow, TensorBoard, WandB
+
+_HOME = {
+    **dict.fromkeys(("Lines", "LiveTable", "display"), "table"),
+    **dict.fromkeys(("MLflow", "TensorBoard", "WandB"), "trackers"),
+}
 
 __all__ = [
     "Lines",
@@ -14,6 +24,7 @@ __all__ = [
     "MLflow",
     "Observers",
     "Progress",
+    "Seen",
     "Start",
     "TensorBoard",
     "Tracker",
@@ -21,3 +32,9 @@ __all__ = [
     "display",
     "scalars",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(f"gensmooth.observe.{_HOME[name]}"), name)
+    raise AttributeError(f"module 'gensmooth.observe' has no attribute {name!r}")

@@ -7,7 +7,7 @@ from importlib import import_module
 from os import PathLike, fspath
 from typing import Any, final
 
-from gensmooth.observe.base import Progress, Start, scalars, settings
+from gensmooth.observe.observers import Progress, Start, flat_settings, scalars
 
 _FLUSH_SECONDS = 1.0
 _LONGEST = 500  # characters of a setting
@@ -40,7 +40,7 @@ class TensorBoard:
             flush_secs=5,
         )
         if not resumed:
-            rows = [f"    {name}: {value}" for name, value in settings(start.config).items()]
+            rows = [f"    {name}: {value}" for name, value in flat_settings(start.config).items()]
             self._writer.add_text("config", "\n".join(rows), 0)
 
     def step(self, progress: Progress) -> None:
@@ -84,7 +84,7 @@ class WandB:
 
     def start(self, start: Start) -> None:
         """See :class:`~gensmooth.observe.Tracker`."""
-        config = settings(start.config)
+        config = flat_settings(start.config)
         self._run = self._module.init(
             **self._options, id=start.run, resume="allow", config=config, reinit="create_new"
         )
@@ -136,7 +136,7 @@ class MLflow:
         run = self._client.create_run(where, run_name=self._name, tags={_TAG: start.run})
         self._id = run.info.run_id
         param = self._module.entities.Param
-        values = settings(start.config).items()
+        values = flat_settings(start.config).items()
         params = [param(name, str(value)[:_LONGEST]) for name, value in values]
         self._client.log_batch(self._id, params=params)
 

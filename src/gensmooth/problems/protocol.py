@@ -7,16 +7,8 @@ from typing import Any, NamedTuple, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from gensmooth import streams
-from gensmooth.directions import (
-    Bernoulli,
-    Directions,
-    Draw,
-    Gaussian,
-    Shrunk,
-    check_directions,
-)
-from gensmooth.directions.draw import KernelDraw, SignDraw
+from gensmooth import checks, streams
+from gensmooth.directions import Address, Directions, check_directions
 from gensmooth.search import RandomSearch
 from gensmooth.streams import Purpose
 
@@ -92,7 +84,7 @@ def perform(
     state = family.init(dim, FLOAT)
 
     together = 1
-    if _differ_in_key_alone(family):
+    if family.same_law_each_step:
         together = max(1, min(iterations, _ROOM // (num_directions * dim)))
     room = np.empty((together, num_directions, dim))
     records: list[dict[str, float]] = []
@@ -100,11 +92,12 @@ def perform(
     for first in range(0, rounds * iterations, iterations):
         for step in range(first, first + iterations, together):
             blocks = room[: first + iterations - step]
-            drawn = family.draw(
-                state, seed=seed, step=step, num_directions=num_directions, dim=dim, dtype=FLOAT
-            )
-            _fill(blocks, drawn, step)
-            diverged = not task.advance(blocks, drawn.factor, step)
+            draw = family.draw(state, Address(seed, step, num_directions, dim, FLOAT))
+            if together > 1:
+                _fill(blocks, draw, step)
+            else:
+                blocks[0] = draw.block()
+            diverged = not task.advance(blocks, draw.factor, step)
             if diverged:
                 break
             state = family.update(state, task.gradient)
@@ -197,29 +190,11 @@ def check_protocol(
         if not (value > 0 and math.isfinite(value)):
             raise ValueError(f"`{name}` must be positive, but is {value}.")
     for name, count in counts.items():
-        check_count(name, count)
+        checks.count(name, count)
 
 
-def check_count(name: str, value: object) -> None:
-    """Refuse what is not a whole number of at least 1."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ValueError(f"`{name}` must be a whole number of at least 1, but is {value!r}.")
-
-
-def _differ_in_key_alone(family: Directions) -> bool:
-    """Whether the laws of all steps are alike but for their key, so that one draw serves many.
-
-    True of i.i.d. entries that kernels make. Others are drawn anew at each step.
-    """
-    base = family.base if isinstance(family, Shrunk) else family
-    return isinstance(base, Gaussian) or (isinstance(base, Bernoulli) and base.p == 0.5)
-
-
-def _fill(blocks: Array, draw: Draw, step: int) -> None:
-    """Put the directions of ``step`` and the steps after it into ``blocks``."""
-    if not isinstance(draw, KernelDraw | SignDraw):
-        blocks[0] = draw.block()
-        return
+def _fill(blocks: Array, draw: Any, step: int) -> None:
+    """Put the directions of ``step`` and the steps after it, of one law, into ``blocks``."""
     from gensmooth.problems import sampling
 
     cast(Any, sampling).fill_blocks(draw.law, step, blocks)

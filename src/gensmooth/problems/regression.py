@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from gensmooth import estimators
+from gensmooth import checks, estimators
 from gensmooth.directions import Directions, NoClosedForm
 from gensmooth.problems import protocol
 from gensmooth.problems.protocol import RunResult
@@ -192,7 +192,7 @@ def _predictions(
 
 
 def _check_dataset(dataset_size: int, num_samples: int) -> None:
-    protocol.check_count("dataset_size", dataset_size)
+    checks.count("dataset_size", dataset_size)
     if dataset_size < num_samples:
         raise ValueError(
             f"`dataset_size` must be at least `num_samples`, {num_samples}, for mini-batches "

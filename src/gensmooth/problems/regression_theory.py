@@ -6,10 +6,10 @@ uniform direction and :math:`r^2 = \|x\|^2` has the moments :math:`E r^2 = \sum\
 :math:`2^k/(k+1)` of U(0, 2). Derivations: ``docs/problems.md``.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
+
+from gensmooth.theory import HessianSquares
 
 Array = NDArray[np.float64]
 
@@ -55,14 +55,6 @@ def noise_trace_of(dim: int, total: float, length2: float) -> float:
     second = (d + 3.0) * length2 - 2.0 * (d + 11.0 / 3.0 + 4.0 / (3.0 * d)) * total
     second += 4.0 / 3.0 * d**2 + 19.0 / 3.0 * d + 44.0 / 15.0
     return second - (length2 - 2.0 * mu * total + d * mu**2)
-
-
-class HessianSquares(NamedTuple):
-    r"""Expected squares of the mean Hessian :math:`\bar H = \frac1N\sum x_ix_i^\top`."""
-
-    trace2: float
-    frobenius2: float
-    diagonal2: float
 
 
 def hessian_squares(dim: int, num_samples: int) -> HessianSquares:

@@ -23,9 +23,7 @@ if TYPE_CHECKING:
     from gensmooth.rl.policies import MLP, Linear, Policy
     from gensmooth.rl.policy_file import TrainedPolicy, load_policy
     from gensmooth.rl.rendering import Film, render
-    from gensmooth.rl.result import TrainResult
-    from gensmooth.rl.resuming import resume
-    from gensmooth.rl.training import train
+    from gensmooth.rl.training import TrainResult, resume, train
 
 _HOME = {
     "gensmooth.rl.environments.base": (
@@ -37,9 +35,7 @@ _HOME = {
     "gensmooth.rl.policies": "MLP Linear Policy",
     "gensmooth.rl.policy_file": "TrainedPolicy load_policy",
     "gensmooth.rl.rendering": "Film render",
-    "gensmooth.rl.result": "TrainResult",
-    "gensmooth.rl.resuming": "resume",
-    "gensmooth.rl.training": "train",
+    "gensmooth.rl.training": "TrainResult resume train",
 }
 _NAMES = {name: home for home, names in _HOME.items() for name in names.split()}
 

@@ -1,8 +1,8 @@
 r"""Good numbers for each environment, where the user gives none.
 
 A spacing c and a learning rate η here are for directions with entries of variance 1 and L = 20.
-For a method whose directions are of variance v (shrinkage; Guided ES, whose covariance has trace 1)
-they become :math:`c / \sqrt v` and :math:`\eta / v`: evaluations as far out and steps as long. For
+For directions with entries of variance v, whose estimate is g times the gradient on average, they
+become :math:`c / \sqrt v` and :math:`\eta / g`: evaluations as far out and steps as long. For
 fewer directions, whose estimate is noisier, η is multiplied by :math:`\sqrt{L/20}`, which keeps
 the length of a step that is noise alone.
 """
@@ -11,7 +11,7 @@ import math
 import re
 from typing import NamedTuple
 
-from gensmooth.directions import Directions, NoClosedForm, Shrunk
+from gensmooth.directions import Directions, NoClosedForm
 
 NUM_DIRECTIONS = 20
 
@@ -44,25 +44,42 @@ TABLE: dict[str, Defaults] = {
 ANY = Defaults(0.05, 0.005, 200)
 
 
-def defaults(name: str, directions: Directions, dim: int, num_directions: int) -> Defaults:
-    """The numbers for an environment and a choice of directions."""
-    found = TABLE.get(re.sub(r"-v\d+$", "", name), ANY)
-    v = variance(directions, dim, num_directions)
-    length = 1.0 if isinstance(directions, Shrunk) and directions.scale == "estimate" else v
-    noise = math.sqrt(min(num_directions / NUM_DIRECTIONS, 1.0))
-    return Defaults(
-        found.spacing / math.sqrt(length), found.learning_rate * noise / v, found.iterations
-    )
+def defaults(
+    name: str,
+    directions: Directions,
+    dim: int,
+    num_directions: int,
+    *,
+    spacing: float | None = None,
+    learning_rate: float | None = None,
+) -> Defaults:
+    """The numbers for an environment and a choice of directions, where the user gives none.
 
+    Args:
+        name: The environment.
+        directions: How directions are chosen.
+        dim: d.
+        num_directions: L.
+        spacing: The user's, if any.
+        learning_rate: The user's, if any.
 
-def variance(directions: Directions, dim: int, num_directions: int) -> float:
-    """The variance of a direction's entries (with what shrinkage makes of the estimate).
-
-    >>> from gensmooth.methods import method
-    >>> variance(method("bes"), 33, 20), variance(method("guided-es"), 50, 20)
-    (1.0, 0.02)
+    >>> from gensmooth.directions import Bernoulli, Guided
+    >>> defaults("Hopper", Bernoulli(), 33, 20).learning_rate
+    0.005
+    >>> defaults("Hopper", Guided(), 33, 20).learning_rate  # 33 times as much: entries have 1/33
+    0.165
     """
+    found = TABLE.get(re.sub(r"-v\d+$", "", name), ANY)
     try:
-        return directions.moments(dim, num_directions).mean
-    except NoClosedForm:  # Guided: the trace of the covariance is 1
-        return 1 / dim
+        if spacing is None:
+            spacing = found.spacing / math.sqrt(directions.variance(dim, num_directions))
+        if learning_rate is None:
+            noise = math.sqrt(min(num_directions / NUM_DIRECTIONS, 1.0))
+            learning_rate = found.learning_rate * noise / directions.gain(dim, num_directions)
+    except NoClosedForm as error:
+        raise ValueError(
+            f"{type(directions).__name__} does not say how long its directions are, on which the "
+            "default `spacing` and `learning_rate` depend: give both, or give the family its "
+            f"`variance`. ({error})"
+        ) from error
+    return Defaults(spacing, learning_rate, found.iterations)

@@ -1,4 +1,4 @@
-"""How good is a policy: episodes from fresh starts, their mean, and how sure it is."""
+"""How good a policy is: episodes from fresh starts, their mean return, and its interval."""
 
 import math
 from dataclasses import dataclass, field
@@ -9,9 +9,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from gensmooth import checks
 from gensmooth.evaluators import EvaluationError
 from gensmooth.rl.environments import catalogue
-from gensmooth.rl.environments.base import Simulator, missing_extra
+from gensmooth.rl.environments.base import EnvironmentLike, Simulator, missing_extra
 from gensmooth.rl.policy_file import TrainedPolicy, load_policy
 from gensmooth.rl.rollouts import test_rngs
 from gensmooth.streams import check_seed
@@ -21,20 +22,20 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Episodes of a policy, survival bonus counted.
+    """Episodes of a policy; returns include the survival bonus.
 
     Attributes:
-        environment: Where.
-        episodes: How many came to their end.
+        environment: The name of the environment.
+        episodes: How many episodes did not break down.
         mean_return: Their mean return.
-        deviation: The standard deviation of their returns; NaN of one episode.
-        low: The lower end of the confidence interval of the mean (Student's t), and
-        high: the upper end.
-        confidence: Its level.
+        deviation: The standard deviation of their returns; NaN if there is only one.
+        low: The lower end of the confidence interval of the mean (Student's t).
+        high: The upper end.
+        confidence: The level of the interval.
         mean_length: Their mean length.
-        success: The share that reached the goal; ``None`` where there is none.
+        success: The share that reached the goal; ``None`` if the environment has none.
         failed: Episodes that broke down, under ``on_failure="drop"``.
-        seed: The seed.
+        seed: The seed of the starts.
         returns: The returns, in order.
         lengths: The lengths, in order.
     """
@@ -60,29 +61,36 @@ def evaluate(
     episodes: int = 100,
     seed: int = 0,
     confidence: float = 0.95,
-    environment: str | Simulator | None = None,
+    environment: EnvironmentLike | None = None,
     on_failure: Literal["raise", "drop"] = "raise",
     threads: int | None = None,
+    trust: bool = False,
 ) -> Evaluation:
     """Run a policy from fresh starts, none of which its training or its tests have seen.
 
     Args:
         policy: A policy, its file, or a training's folder (then the best policy).
-        episodes: How many.
-        seed: Of the starts.
-        confidence: Of the interval.
-        environment: The simulator to use, or its name; by default by the name in the policy. It
-            must be the environment that the policy was trained in.
-        on_failure: Whether an episode that breaks down is an error, or counts for nothing.
-        threads: Threads of a fast simulator; by default one a core.
+        episodes: How many episodes.
+        seed: The seed of the starts.
+        confidence: The level of the confidence interval.
+        environment: The environment, as in :func:`train`; by default by the name in the policy.
+            It must be the one that the policy was trained in.
+        on_failure: Whether an episode that breaks down is an error (``"raise"``), or is left out
+            (``"drop"``).
+        threads: Threads of a fast simulator; by default one per core.
+        trust: Whether a module may be imported because the policy's file names it, as the
+            environment ``"module:Name"`` does. One that you name or import yourself needs no
+            trust.
+
+    Raises:
+        EvaluationError: When an episode breaks down; what the environment raised is its cause.
     """
-    if episodes < 1:
-        raise ValueError(f"`episodes` must be at least 1, but is {episodes}.")
+    episodes = checks.count("episodes", episodes)
     if not 0 < confidence < 1:
         raise ValueError(f"`confidence` must be between 0 and 1, but is {confidence}.")
     seed = check_seed(seed)
     given = policy if isinstance(policy, TrainedPolicy) else load_policy(policy)
-    simulator = simulator_of(given, environment)
+    simulator = simulator_of(given, environment, trust=trust)
     parameters = np.broadcast_to(given.parameters, (episodes, given.parameters.size))
     starts = simulator.starts(test_rngs(seed, 0, episodes))  # training's tests have step > 0
     found = simulator.rollout(given.policy, parameters, given.scaling, starts, threads=threads)
@@ -95,7 +103,7 @@ def evaluate(
             "episodes out.",
             step=0,
             index=bad,
-        )
+        ) from found.failure
     returns, lengths = found.returns[kept], found.lengths[kept]
     mean, deviation, half = interval(returns, confidence)
     return Evaluation(
@@ -115,17 +123,22 @@ def evaluate(
     )
 
 
-def simulator_of(policy: TrainedPolicy, given: str | Simulator | None) -> Simulator:
+def simulator_of(
+    policy: TrainedPolicy, given: EnvironmentLike | None = None, *, trust: bool = False
+) -> Simulator:
     """The simulator of a policy's environment; another one is refused."""
     if given is None:
+        catalogue.check_trusted(policy.environment, trust=trust)
         return catalogue.make(policy.environment)
-    simulator = catalogue.make(given) if isinstance(given, str) else given
+    if isinstance(given, str):
+        policy.check_environment(given)  # before anything is imported or made
+    simulator = catalogue.make(given)
     policy.check_environment(simulator.info.name)
     return simulator
 
 
 def interval(values: Array, confidence: float) -> tuple[float, float, float]:
-    r"""Mean, standard deviation s, and half the interval :math:`t_{n-1} s / \sqrt n`."""
+    r"""Mean, standard deviation s, and half the interval's width, :math:`t_{n-1} s / \sqrt n`."""
     mean, n = float(values.mean()), len(values)
     if n == 1:
         return mean, math.nan, math.inf

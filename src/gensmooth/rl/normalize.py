@@ -1,7 +1,7 @@
-r"""Observation standardisation after Mania et al. (2018): running mean and deviation.
+r"""Observation standardisation after Mania et al. (2018): running mean and standard deviation.
 
 The statistics are frozen within an iteration and merged between iterations, from the moments of
-each trajectory in the order of the batch: the result does not depend on who ran which trajectory.
+each episode in the order of the batch: the result does not depend on which worker ran which.
 """
 
 from typing import NamedTuple
@@ -20,8 +20,8 @@ class Scaling(NamedTuple):
     """What is done to an observation before the policy sees it: ``(o - mean) * inverse``.
 
     Attributes:
-        mean: One entry a coordinate.
-        inverse: One over the deviation.
+        mean: One entry per coordinate.
+        inverse: One over the standard deviation.
     """
 
     mean: Array
@@ -32,11 +32,11 @@ class Scaling(NamedTuple):
         return (observation - self.mean) * self.inverse
 
 
-class Moments(NamedTuple):
-    """Moments of the observations of several trajectories, one row a trajectory.
+class EpisodeMoments(NamedTuple):
+    """Moments of the observations of several episodes, one row per episode.
 
     Attributes:
-        counts: Observations of each trajectory, shape (B,).
+        counts: Observations of each episode, shape (B,).
         means: Their means, shape (B, n).
         m2: Their sums of squared deviations from their own mean, shape (B, n).
     """
@@ -54,7 +54,7 @@ class Statistics(NamedTuple):
         mean: Their mean.
         m2: The sum of their squared deviations from it.
 
-    >>> one = Moments(np.array([2]), np.array([[1.0]]), np.array([[2.0]]))  # 0, 2
+    >>> one = EpisodeMoments(np.array([2]), np.array([[1.0]]), np.array([[2.0]]))  # 0, 2
     >>> statistics(1).merged(one).merged(one)
     Statistics(seen=4, mean=array([1.]), m2=array([4.]))
     """
@@ -63,8 +63,8 @@ class Statistics(NamedTuple):
     mean: Array
     m2: Array
 
-    def merged(self, moments: Moments) -> "Statistics":
-        r"""The statistics with the moments of more trajectories, in the order of their rows.
+    def merged(self, moments: EpisodeMoments) -> "Statistics":
+        r"""The statistics with the moments of more episodes, in the order of their rows.
 
         Chan, Golub & LeVeque (1983), for all parts at once, :math:`n = \sum n_i`:
 
@@ -72,7 +72,7 @@ class Statistics(NamedTuple):
             M = \sum_i M_i + \sum_i n_i (\mu_i - \mu)^2.
 
         Means are taken relative to one of them, so a coordinate that never varied keeps
-        :math:`M = 0` exactly. Rows of no observations count for nothing, whatever they hold.
+        :math:`M = 0` exactly. Rows of no observations are ignored, whatever they hold.
         """
         count = np.concatenate(([self.seen], moments.counts))
         mean = np.vstack((self.mean, moments.means))[count > 0]
@@ -87,13 +87,13 @@ class Statistics(NamedTuple):
         return Statistics(total, merged, m2.sum(axis=0) + between)
 
     def deviation(self) -> Array:
-        """The standard deviation of each coordinate; 0 while there are fewer than two."""
+        """The standard deviation of each coordinate; 0 before the second observation."""
         return np.sqrt(self.m2 / max(self.seen - 1, 1))
 
     def scaling(self) -> Scaling:
-        """The scaling to mean 0 and deviation 1; coordinates that never varied are left alone.
+        """The scaling to mean 0 and deviation 1.
 
-        Before the first observation it changes nothing.
+        Coordinates that never varied stay as they are; before the first observation, all do.
         """
         deviation = self.deviation()
         varies = deviation > np.maximum(_SMALLEST, _RELATIVE * np.abs(self.mean))

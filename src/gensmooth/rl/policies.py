@@ -6,7 +6,8 @@ there are biases. Hidden layers have tanh, the last layer is linear:
 
 .. math:: h_0 = (o - \mu) / s, \qquad h_k = \tanh(W_k h_{k-1} + b_k), \qquad a = W_K h_{K-1} + b_K.
 
-For a discrete action space the last layer has one score an action, and the largest is played.
+For a discrete action space the last layer has one score per action, and the action with the
+largest score is taken.
 """
 
 import math
@@ -34,7 +35,7 @@ class Layer(NamedTuple):
 
     @property
     def bias_start(self) -> int:
-        """Where the weights end."""
+        """Where the weights end and the biases begin."""
         return self.start + self.rows * self.columns
 
     @property
@@ -49,7 +50,7 @@ class Policy:
     """The shape of a policy.
 
     Attributes:
-        sizes: Entries of the observation, of each hidden layer, of the action.
+        sizes: The sizes of the observation, of each hidden layer, and of the action.
         biases: Whether the layers have biases.
 
     >>> Policy((11, 3)).num_parameters, Policy((11, 32, 3), biases=True).num_parameters
@@ -70,7 +71,7 @@ class Policy:
 
     @property
     def num_parameters(self) -> int:
-        """Entries of the flat vector: the d of the search."""
+        """The length of the flat vector: the d of the search."""
         return sum(n * m + (m if self.biases else 0) for n, m in pairwise(self.sizes))
 
     @property
@@ -79,7 +80,7 @@ class Policy:
         return len(self.sizes) == 2
 
     def layers(self) -> Iterator[Layer]:
-        """Where each layer lies, from the observation on."""
+        """Where each layer lies, from the first to the last."""
         start = 0
         for columns, rows in pairwise(self.sizes):
             layer = Layer(start, rows, columns, self.biases)
@@ -89,10 +90,10 @@ class Policy:
     def initial(self, seed: int) -> Array:
         r"""The parameters that a search starts from.
 
-        Without a hidden layer they are zero, as in the paper. With hidden layers zero would be a
-        point where the gradient in all weights vanishes, and the paper does not say where it
-        starts: weights here are uniform on :math:`\pm\sqrt{6/(in + out)}` (Glorot & Bengio, 2010,
-        the usual start of the policies that it refers to) and biases zero.
+        Without a hidden layer they are zero, as in the paper. With hidden layers, the gradient in
+        all weights vanishes at zero, and the paper does not say where it starts: here weights are
+        uniform on :math:`\pm\sqrt{6/(in + out)}` (Glorot & Bengio, 2010, the usual start of the
+        policies that the paper refers to) and biases are zero.
         """
         x = np.zeros(self.num_parameters)
         if self.is_linear:
@@ -108,7 +109,7 @@ class Policy:
     def act(self, parameters: Array, observation: Array) -> Array:
         """The action (or the scores of the actions) at a standardised observation.
 
-        Sums run in NumPy's own order, not in BLAS, whose bits depend on its threads.
+        Sums run in NumPy's own order, not in BLAS, whose bits depend on the number of threads.
         """
         hidden = observation
         last = len(self.sizes) - 2
@@ -121,7 +122,7 @@ class Policy:
         return hidden
 
     def check(self, parameters: Any) -> Array:
-        """Parameters as a float64 vector of the right length, or an error that says what came."""
+        """Parameters as a float64 vector of the right length, or an error."""
         x = np.asarray(parameters, np.float64)
         if x.shape != (self.num_parameters,):
             raise ValueError(
@@ -134,7 +135,7 @@ class Policy:
 @final
 @dataclass(frozen=True)
 class Linear:
-    """A linear policy: no hidden layer, no bias, started at zero.
+    """A linear policy: no hidden layer, no biases; a search starts at zero.
 
     >>> Linear().policy(11, 3)
     Policy(sizes=(11, 3), biases=False)
@@ -173,7 +174,7 @@ class MLP:
 
 
 def architecture(name: object, hidden: Sequence[int] = (32,)) -> Linear | MLP:
-    """The architecture from ``policy=``: its name, or the object itself."""
+    """The architecture that ``policy=`` means: a name, or the object itself."""
     if isinstance(name, Linear | MLP):
         return name
     if name == "linear":

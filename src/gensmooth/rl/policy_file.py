@@ -1,6 +1,6 @@
-"""A trained policy, and its file: all that is needed to run it again, and no code.
+"""A trained policy, and its file: all that is needed to run the policy again, and no code.
 
-The file is a checkpoint container (:mod:`gensmooth.checkpoint.container`): a JSON object and the
+The file is a checkpoint container (:mod:`gensmooth.runs.container`): a JSON object and the
 arrays ``parameters``, ``mean`` and ``m2``.
 """
 
@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gensmooth._version import __version__
-from gensmooth.checkpoint import CheckpointError, container
-from gensmooth.checkpoint.plain import number, plain, whole
+from gensmooth.describe import number, plain, whole
 from gensmooth.rl.environments.catalogue import canonical
 from gensmooth.rl.normalize import Scaling, Statistics, identity
 from gensmooth.rl.policies import Policy
+from gensmooth.runs import CheckpointError, container
 
 Array = NDArray[np.float64]
 
@@ -28,18 +28,18 @@ KIND = "policy"
 @final
 @dataclass(frozen=True)
 class TrainedPolicy:
-    """A policy with its numbers.
+    """A policy with its parameters.
 
     Attributes:
         environment: The name of the environment it was trained in.
         policy: Its shape.
         parameters: Its parameters.
-        statistics: Of the observations of training.
-        standardize: Whether it sees observations standardised.
+        statistics: The statistics of the observations of its training.
+        standardize: Whether observations are standardised before it sees them.
         method: The method that trained it.
         seed: The seed of the training.
         step: Iterations of training.
-        mean_return: Of its last test; NaN if there was none.
+        mean_return: The mean return of its last test; NaN if there was none.
         version: The version of gensmooth that trained it.
     """
 
@@ -63,13 +63,13 @@ class TrainedPolicy:
     def __call__(self, observation: ArrayLike) -> Array:
         """The action (or the scores of the actions) at an observation as the environment gives it.
 
-        Clip it to the action space where the environment does not do so itself.
+        Clip it to the action space if the environment does not do so itself.
         """
         seen = np.asarray(observation, np.float64).reshape(-1)
         return self.policy.act(self.parameters, self.scaling(seen))
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the file; whoever reads it meanwhile sees the old one or the new one, whole."""
+        """Write the file; a reader sees either the old file or the new one, complete."""
         meta = {
             "kind": KIND,
             "gensmooth": self.version,
@@ -123,7 +123,7 @@ def load_policy(path: str | PathLike[str], *, environment: str | None = None) ->
 
 
 def find_policy(path: Path) -> Path:
-    """The policy's file: this one, or in a training's folder the best, or else the last."""
+    """The policy's file: the path itself or, in a training's folder, the best or else the last."""
     if not path.is_dir():
         return path
     for name in ("policy-best", "policy-last"):

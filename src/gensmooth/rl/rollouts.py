@@ -1,22 +1,35 @@
-"""From a batch of the search to episodes: where each starts, and which parameters it has."""
+"""Who runs the episodes of a training: this process, or the workers of an evaluator.
 
-from collections.abc import Mapping, Sequence
+The result never depends on which. Workers are sent the simulator and the policy's shape once, and
+the parameters and the scaling once per iteration; each makes its own parameter vectors and starts,
+and sends back for each episode its numbers and the moments of its observations. Those are merged
+by the training, in the order of the batch.
+"""
+
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Protocol, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gensmooth import streams
+from gensmooth import checks, streams
 from gensmooth.batch import Batch
+from gensmooth.estimators import Plan
+from gensmooth.evaluators import Evaluated, Evaluator, Objective, Session
 from gensmooth.rl.environments.base import Episodes, Simulator
-from gensmooth.rl.normalize import Scaling
+from gensmooth.rl.normalize import EpisodeMoments, Scaling
 from gensmooth.rl.policies import Policy
-from gensmooth.search import SearchState
+from gensmooth.search import RandomSearch, SearchState
 from gensmooth.streams import Purpose
+
+Array = NDArray[np.float64]
+
+_NUMBERS = 5  # return, bonus, length, success, observations; means and m2 follow
 
 
 class Rollouts(Protocol):
-    """Whoever runs the episodes of a training. The result never depends on who does.
+    """Runs the episodes of a training.
 
     Attributes:
         faults: What went wrong in the last call, by kind.
@@ -26,16 +39,19 @@ class Rollouts(Protocol):
 
     @property
     def workers(self) -> int:
-        """How many work at it."""
+        """How many workers there are."""
         ...
 
     def train(self, state: SearchState, batch: Batch, scaling: Scaling) -> Episodes:
-        """An episode for each evaluation of the batch, with moments of the observations."""
+        """Run an episode for each evaluation of the batch, with moments of the observations."""
         ...
 
     def test(self, state: SearchState, scaling: Scaling, episodes: int) -> Episodes:
-        """Episodes of the parameters of ``state``, from starts that training never sees."""
+        """Run episodes of the parameters of ``state``, from starts that training never sees."""
         ...
+
+
+# --- in this process ----------------------------------------------------------------------------
 
 
 @final
@@ -45,17 +61,15 @@ class Local:
     Args:
         simulator: The simulator.
         policy: The shape of the policy.
-        threads: At most so many; ``None``: as many as there are cores.
+        threads: At most this many; ``None``: one per core.
     """
 
     workers = 1
 
     def __init__(self, simulator: Simulator, policy: Policy, threads: int | None = None) -> None:
-        if threads is not None and threads < 1:
-            raise ValueError(f"`threads` must be at least 1, but is {threads}.")
         self._simulator = simulator
         self._policy = policy
-        self._threads = threads
+        self._threads = None if threads is None else checks.count("threads", threads)
         self.faults: Mapping[str, int] = {}
 
     def train(self, state: SearchState, batch: Batch, scaling: Scaling) -> Episodes:  # noqa: ARG002
@@ -70,7 +84,7 @@ class Local:
 
     def _run(
         self,
-        parameters: NDArray[np.float64],
+        parameters: Array,
         rngs: Sequence[np.random.Generator],
         scaling: Scaling,
         *,
@@ -90,7 +104,120 @@ class Local:
 
 
 def test_rngs(seed: int, step: int, episodes: int) -> list[np.random.Generator]:
-    """The generators of test episodes after ``step`` iterations, whose purpose is their own."""
+    """The generators of test episodes after ``step`` iterations, which nothing else uses."""
     return [
         streams.generator(seed, Purpose.TEST, step=step, index=index) for index in range(episodes)
     ]
+
+
+# --- by workers ---------------------------------------------------------------------------------
+
+
+@final
+class Rewards:
+    """The objective of a worker: the training reward, and what else the training needs to know.
+
+    Args:
+        simulator: The simulator.
+        policy: The shape of the policy.
+    """
+
+    def __init__(self, simulator: Simulator, policy: Policy) -> None:
+        self._simulator = simulator
+        self._policy = policy
+
+    @property
+    def extras(self) -> int:
+        """How many numbers there are per episode beside its reward."""
+        return _NUMBERS + 2 * self._policy.sizes[0]
+
+    def __call__(self, points: Array, rngs: list[np.random.Generator], context: Array) -> Array:
+        """One row per episode: the reward, then the extras."""
+        observe, size = bool(context[0]), self._policy.sizes[0]
+        scaling = Scaling(*context[1:].reshape(2, size))
+        starts = self._simulator.starts(rngs)
+        found = self._simulator.rollout(
+            self._policy, points, scaling, starts, observe=observe, threads=1
+        )
+        rows = np.zeros((len(points), 1 + self.extras))
+        rows[:, 0] = found.returns - found.bonuses
+        rows[:, 1] = found.returns
+        rows[:, 2] = found.bonuses
+        rows[:, 3] = found.lengths
+        rows[:, 4] = np.nan if found.successes is None else found.successes
+        if found.moments is not None:
+            rows[:, 5] = found.moments.counts
+            rows[:, 6 : 6 + size] = found.moments.means
+            rows[:, 6 + size :] = found.moments.m2
+        return rows
+
+
+@final
+class Distributed:
+    """Runs episodes through an evaluator's session.
+
+    Args:
+        session: The session.
+        search: The search, which plans tests too.
+        observation_size: Entries of an observation.
+        goal: Whether episodes can succeed.
+    """
+
+    def __init__(
+        self, session: Session, search: RandomSearch, observation_size: int, goal: bool
+    ) -> None:
+        self._session = session
+        self._search = search
+        self._observation_size = observation_size
+        self._goal = goal
+        self.faults: Mapping[str, int] = {}
+
+    @property
+    def workers(self) -> int:
+        """See :class:`Rollouts`."""
+        return self._session.workers
+
+    def train(self, state: SearchState, batch: Batch, scaling: Scaling) -> Episodes:
+        """See :class:`Rollouts`."""
+        return self._run(state, batch, scaling, observe=True)
+
+    def test(self, state: SearchState, scaling: Scaling, episodes: int) -> Episodes:
+        """See :class:`Rollouts`."""
+        here = np.zeros(episodes, np.int64)
+        plan = Plan(here, here, np.arange(episodes))
+        batch = self._search.ask(state).planned(plan, Purpose.TEST)
+        return self._run(state, batch, scaling, observe=False)
+
+    def _run(
+        self, state: SearchState, batch: Batch, scaling: Scaling, *, observe: bool
+    ) -> Episodes:
+        context = np.concatenate(([float(observe)], scaling.mean, scaling.inverse))
+        evaluated = self._session.evaluate(state, batch.given(context))
+        self.faults = evaluated.faults
+        return self._episodes(evaluated, observe)
+
+    def _episodes(self, evaluated: Evaluated, observe: bool) -> Episodes:
+        extras = evaluated.extras
+        assert extras is not None
+        # An episode that was given up (a worker died, time was up) has NaN throughout.
+        counts = np.nan_to_num(extras[:, [2, 4]], nan=0.0).astype(np.int64)
+        moments = None
+        if observe:
+            means, m2 = (
+                extras[:, _NUMBERS:].reshape(-1, 2, self._observation_size).transpose(1, 0, 2)
+            )
+            moments = EpisodeMoments(counts[:, 1], means, m2)
+        successes = extras[:, 3].copy() if self._goal else None
+        return Episodes(extras[:, 0].copy(), extras[:, 1].copy(), counts[:, 0], moments, successes)
+
+
+@contextmanager
+def distributed(
+    evaluator: Evaluator, simulator: Simulator, policy: Policy, search: RandomSearch
+) -> Generator[Distributed]:
+    """Start workers for a training; leaving the context stops them."""
+    rewards = Rewards(simulator, policy)
+    objective = Objective(rewards, sampled=True, vectorized=1, extras=rewards.extras)
+    with evaluator.session(search, objective) as session:
+        info = simulator.info
+        yield Distributed(session, search, info.observation_size, info.goal)

@@ -6,18 +6,21 @@ the deviation of the iteration's rewards, a gradient ascent step. ``docs/rl.md``
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gensmooth.batch import Batch
+from gensmooth.describe import number, plain, whole
 from gensmooth.evaluators import EvaluationError
 from gensmooth.rl.environments.base import Episodes, Info
 from gensmooth.rl.normalize import Scaling, Statistics, identity, statistics
 from gensmooth.rl.policies import Policy
 from gensmooth.rl.rollouts import Rollouts
+from gensmooth.runs import states
 from gensmooth.search import RandomSearch, SearchState, StepInfo
 
 Array = NDArray[np.float64]
@@ -134,7 +137,7 @@ class Trainer:
         batch = self.search.ask(state.search)
         episodes = rollouts.train(state.search, batch, self.scaling(state))
         rewards = episodes.returns - episodes.bonuses
-        self._check(batch, rewards)
+        self._check(batch, rewards, episodes.failure)
         deviation = reward_deviation(rewards)
         search, info = self._tell(state.search, batch, rewards / deviation)
         _, value = self.search.estimator.differences(
@@ -160,7 +163,7 @@ class Trainer:
                 "what it said.",
                 step=state.search.step,
                 index=bad,
-            )
+            ) from found.failure
         test = summary(found, state.search.step, state.search.evaluations, state.env_steps)
         if test.mean_return > state.best.mean_return:
             here = Best(test.mean_return, test.step, state.search.x, state.statistics)
@@ -183,7 +186,7 @@ class Trainer:
                 kind="non-finite",
             ) from None
 
-    def _check(self, batch: Batch, rewards: Array) -> None:
+    def _check(self, batch: Batch, rewards: Array, failure: BaseException | None) -> None:
         """Under ``on_failure="raise"``, an episode that broke down ends the training."""
         if self.search.on_failure != "raise" or np.isfinite(rewards).all():
             return
@@ -195,7 +198,7 @@ class Trainer:
             "on_failure='drop' leaves such directions out.",
             step=batch.step,
             index=int(bad[0]),
-        )
+        ) from failure
 
 
 def reward_deviation(rewards: Array) -> float:
@@ -224,4 +227,66 @@ def summary(found: Episodes, step: int, trajectories: int, env_steps: int) -> Te
         deviation=float(returns.std(ddof=1)) if len(returns) > 1 else 0.0,
         mean_length=float(found.lengths[whole].mean()),
         success=None if found.successes is None else float(found.successes[whole].mean()),
+    )
+
+
+def pack_training(
+    trainer: Trainer, state: TrainState
+) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """A training's state as plain JSON and named arrays."""
+    search, best = state.search, state.best
+    skeleton, arrays = states.pack_search(trainer.search, search)
+    meta = {
+        "step": search.step,
+        "seed": search.seed,
+        "env_steps": state.env_steps,
+        "observations": state.statistics.seen,
+        "optimizer": skeleton,
+        "best": {
+            "mean_return": plain(best.mean_return),
+            "step": best.step,
+            "observations": best.statistics.seen,
+        },
+    }
+    own = {
+        "x": search.x,
+        "mean": state.statistics.mean,
+        "m2": state.statistics.m2,
+        "best_x": best.parameters,
+        "best_mean": best.statistics.mean,
+        "best_m2": best.statistics.m2,
+    }
+    return meta, own | arrays
+
+
+def unpack_training(
+    trainer: Trainer, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], seed: int
+) -> TrainState:
+    """The state that was packed.
+
+    Raises:
+        ValueError: When it is not of this training; so do ``TypeError`` and ``LookupError`` say.
+    """
+    if meta["seed"] != seed:
+        raise ValueError(f"its seed is {str(meta['seed'])[:80]}, not {seed}")
+    x0, best = trainer.policy.initial(seed), meta["best"]
+    observation = np.zeros(trainer.info.observation_size)
+    return TrainState(
+        states.unpack_search(trainer.search, meta, arrays, x0=x0),
+        Statistics(
+            whole(meta["observations"]),
+            states.like(observation, arrays, "mean"),
+            states.like(observation, arrays, "m2"),
+        ),
+        whole(meta["env_steps"]),
+        Best(
+            number(best["mean_return"]),
+            whole(best["step"]),
+            states.like(x0, arrays, "best_x"),
+            Statistics(
+                whole(best["observations"]),
+                states.like(observation, arrays, "best_mean"),
+                states.like(observation, arrays, "best_m2"),
+            ),
+        ),
     )

@@ -1,41 +1,122 @@
-"""``train``: from a user's arguments to a training."""
+"""``train`` and ``resume``: a training as a program, and what it gives."""
 
-import secrets
-from collections.abc import Sequence
+import logging
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass, field, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, NamedTuple, cast, final
 
-from gensmooth import optimizers
-from gensmooth.checkpoint import Every, parse_every
-from gensmooth.checkpoint.metrics import Position
+from numpy.typing import NDArray
+
+from gensmooth import checks, optimizers
+from gensmooth.describe import describe, is_given, number, plain, rebuild, whole
 from gensmooth.directions import Directions
 from gensmooth.estimators import Antithetic, Estimator, ForwardDifference, OnePoint
+from gensmooth.evaluators import Evaluator, as_evaluator
 from gensmooth.methods import choose_directions
-from gensmooth.observe import Observers, Tracker, display
+from gensmooth.observe import Observers, Seen, Start, Tracker
+from gensmooth.optimize import evaluator_again
 from gensmooth.optimizers import Optimizer
-from gensmooth.rl.config import TrainConfig, make_execution, make_schedule
 from gensmooth.rl.defaults import NUM_DIRECTIONS, defaults
 from gensmooth.rl.environments import catalogue
-from gensmooth.rl.environments.base import Simulator
-from gensmooth.rl.folder import Found, TrainFolder
-from gensmooth.rl.policies import MLP, Linear, architecture
-from gensmooth.rl.result import TrainResult
-from gensmooth.rl.resuming import go_on, runner_of
-from gensmooth.rl.run import Callback, TrainRun
-from gensmooth.rl.trainer import Trainer
+from gensmooth.rl.environments.base import EnvironmentLike, Info, Simulator
+from gensmooth.rl.normalize import Statistics
+from gensmooth.rl.policies import MLP, Linear, Policy, architecture
+from gensmooth.rl.policy_file import TrainedPolicy
+from gensmooth.rl.rollouts import Local, Rollouts, distributed
+from gensmooth.rl.trainer import (
+    Iteration,
+    Test,
+    Trainer,
+    TrainState,
+    pack_training,
+    unpack_training,
+)
+from gensmooth.runs import (
+    MESSAGES,
+    SUCCESS,
+    CheckpointError,
+    End,
+    Every,
+    Execution,
+    Limits,
+    Program,
+    Reason,
+    Record,
+    Run,
+    RunFolder,
+    run,
+    seed_in,
+    states,
+)
 from gensmooth.search import RandomSearch
 from gensmooth.streams import check_seed
 
+Array = NDArray[Any]
+Callback = Callable[[Iteration, Test | None, TrainState], bool | None]
+
+POLICY_BEST, POLICY_LAST = "policy-best", "policy-last"
 ESTIMATORS = {
     "forward": ForwardDifference(),
     "antithetic": Antithetic(),
     "one-point": OnePoint("others"),
 }
 
+_MESSAGES = {**MESSAGES, "target": "A test reached the target."}
+_SEARCH = ("directions", "estimator", "optimizer", "num_directions", "spacing", "samples")
+_FAILURES = ("on_failure", "min_fraction")
+_TEST_COUNTS = ("step", "trajectories", "env_steps", "episodes")
+_WORDS = {
+    "step": "iteration",
+    "evaluations": "trajectories",
+    "evaluations/s": "trajectories/s",
+    "value": "training return",
+}
+_log = logging.getLogger("gensmooth")
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """What a training found.
+
+    Attributes:
+        policy: The last policy.
+        best: The policy with the best test; ``best.mean_return`` is that test's mean return, the
+            largest of several noisy numbers and therefore somewhat too good.
+        iterations: Iterations made.
+        trajectories: Episodes of training.
+        env_steps: Environment steps of training.
+        success: Whether it ended as planned (iterations or target).
+        status: The reason it ended.
+        message: The reason in words.
+        faults: What went wrong on the way, by kind.
+        seed: The seed, drawn for you if you gave none.
+        tests: The tests, in order.
+        history: The iterations, in order.
+        state: The state after the last iteration.
+    """
+
+    policy: TrainedPolicy = field(repr=False)
+    best: TrainedPolicy = field(repr=False)
+    iterations: int
+    trajectories: int
+    env_steps: int
+    success: bool
+    status: Reason
+    message: str
+    faults: Mapping[str, int]
+    seed: int
+    tests: tuple[Test, ...] = field(repr=False)
+    history: tuple[Iteration, ...] = field(repr=False)
+    state: TrainState = field(repr=False)
+
 
 def train(
-    environment: str | Simulator,
+    environment: EnvironmentLike,
     *,
     method: str | None = None,
     directions: Directions | None = None,
@@ -69,7 +150,9 @@ def train(
 
     Args:
         environment: Its name: one with a fast simulator (``"Hopper-v5"``, ``"Ant"``,
-            ``"ML1-Reach"``, …) or any id of Gymnasium; or a simulator.
+            ``"ML1-Reach"``, …) or any Gymnasium id, also ``"module:Name-v0"`` and
+            ``"Pendulum-v1(g=5.0)"``; or a Gymnasium environment; or a function that makes one; or
+            a simulator.
         method: The name of a method (default ``"bes"``), or
         directions: directions of your own choice.
         num_directions: L; an iteration runs 2L episodes.
@@ -89,9 +172,9 @@ def train(
         on_failure: What to do about an episode in which the environment raises or something is
             not finite: ``"raise"``, or ``"drop"`` its direction.
         min_fraction: The smallest share of directions that makes a step under ``"drop"``.
-        threads: Threads of a fast simulator in this process; by default one a core. The result
+        threads: Threads of a fast simulator in this process; by default one per core. The result
             does not depend on it, nor on
-        workers: 1 runs episodes here, n in n processes, −1 in one a core; or a map-like
+        workers: 1 runs episodes here, n in n processes, −1 in one per core; or a map-like
             callable; or an evaluator such as ``gs.evaluators.Ray()``.
         timeout: Seconds that an episode may take, where there is a process to stop.
         retries: How often a failed episode is tried again, with the same start; with workers.
@@ -113,71 +196,458 @@ def train(
         EvaluationError: When the environment breaks down; its ``result`` holds the training until
             then.
     """
-    simulator = catalogue.make(environment) if isinstance(environment, str) else environment
+    simulator = catalogue.make(environment)
     info = simulator.info
     if hidden is not None and policy != "mlp":
         raise ValueError(
             f"`hidden` is for policy='mlp', but `policy` is {policy!r}, which has no use for it."
         )
+    if out is None and every is not None:
+        raise ValueError("`every` is how often a checkpoint is written: give `out` too.")
+    if optimizer is not None and learning_rate is not None:
+        raise ValueError("Give either `learning_rate` or `optimizer`, not both.")
     sizes = (32,) if hidden is None else hidden
     shape = architecture(policy, sizes).policy(info.observation_size, info.action_size)
     dim = shape.num_parameters
     chosen = choose_directions(method, directions)
-    search = RandomSearch(  # complains about L before anything else is made of it
-        directions=chosen,
+    checks.count("num_directions", num_directions)  # before anything is made of it
+    rate = learning_rate if optimizer is None else 0.0  # an optimiser has its own
+    found = defaults(info.name, chosen, dim, num_directions, spacing=spacing, learning_rate=rate)
+    search = RandomSearch(
+        directions=chosen.resolve(dim, num_directions),
         num_directions=num_directions,
-        spacing=1.0 if spacing is None else spacing,
+        spacing=found.spacing,
         estimator=_estimator(estimator),
+        optimizer=optimizers.sgd(found.learning_rate) if optimizer is None else optimizer,
         samples="paired" if paired_resets else "independent",
         maximize=True,
         on_failure=on_failure,
         min_fraction=min_fraction,
     )
-    found = defaults(info.name, chosen, dim, num_directions)
-    if optimizer is not None and learning_rate is not None:
-        raise ValueError("Give either `learning_rate` or `optimizer`, not both.")
-    rate = found.learning_rate if learning_rate is None else learning_rate
-    search = RandomSearch(
-        directions=chosen.resolve(dim, num_directions),
-        num_directions=num_directions,
-        spacing=found.spacing if spacing is None else spacing,
-        estimator=search.estimator,
-        optimizer=optimizers.sgd(rate) if optimizer is None else optimizer,
-        samples=search.samples,
-        maximize=True,
-        on_failure=on_failure,
-        min_fraction=min_fraction,
-    )
-    config = TrainConfig(
-        run=secrets.token_hex(8),
-        trainer=Trainer(info, shape, search, standardize),
+    trainer = Trainer(info, shape, search, standardize)
+    evaluator = None
+    if timeout is not None or not _is_one(workers):
+        evaluator = as_evaluator(workers, timeout=timeout, retries=retries)
+    folder = None if out is None else Path(out)
+    program = Training(
+        trainer=trainer,
         method=(method or "bes") if directions is None else type(directions).__name__,
-        seed=check_seed(seed),
-        schedule=make_schedule(
+        seed=check_seed(seed_in(folder) if seed is None else seed),
+        limits=_schedule(
             found.iterations if iterations is None else iterations,
             test_every,
             test_episodes,
             target,
         ),
-        execution=make_execution(workers, timeout, retries, threads, parse_every(every)),
+        execution=Execution.of(
+            workers, timeout=timeout, retries=retries, threads=threads or 0, every=every
+        ),
+        rollouts=_rollouts(trainer, simulator, evaluator, threads),
+        callback=callback,
     )
-    runner = runner_of(config, simulator, workers, timeout, retries, threads)
-    observers = Observers([*trackers, *display(progress)])
-    if out is None:
-        if every is not None:
-            raise ValueError("`every` is how often a checkpoint is written: give `out` too.")
-        begun = Found(config, None, [], Position())
-        run = TrainRun(begun, folder=None, callback=callback, observers=observers)
-        with runner as rollouts:
-            return run.execute(rollouts)
-    with TrainFolder(Path(out), create=True) as folder:
-        if folder.holds_run:
-            config = folder.adopt(config, seed_given=seed is not None)
-        else:
-            folder.begin(config)
-        return go_on(
-            folder, folder.load(config), config.execution.every, callback, observers, runner
+    observers = Observers(trackers, progress=progress)
+    return run(program, folder=folder, every=every, observers=observers, go_on=True)
+
+
+def resume(
+    folder: str | PathLike[str],
+    *,
+    iterations: int | None = None,
+    target: float | None = None,
+    threads: int | None = None,
+    workers: Any = None,
+    timeout: float | None = None,
+    retries: int | None = None,
+    every: int | str | Every | None = None,
+    callback: Callback | None = None,
+    progress: bool | None = None,
+    trackers: Sequence[Tracker] = (),
+    trust: bool = False,
+) -> TrainResult:
+    """Go on with a training from its last checkpoint, to the same result as without the stop.
+
+    A training that has ended is told again, without an episode; more iterations let it go on.
+
+    Args:
+        folder: What was given to :func:`train` as ``out``.
+        iterations: Iterations in all, instead of before's.
+        target: Stop when a test's mean return reaches this.
+        threads: As in :func:`train`; by default what the training had.
+        workers: Likewise.
+        timeout: Likewise.
+        retries: Likewise.
+        every: Likewise.
+        callback: As in :func:`train`.
+        progress: As in :func:`train`.
+        trackers: As in :func:`train`.
+        trust: Whether a module may be imported because the folder names it, as the environment
+            ``"module:Name"`` does. One that you import yourself needs no trust.
+
+    Raises:
+        CheckpointError: When the folder holds no training, or one that cannot go on.
+    """
+    with RunFolder(Path(folder), create=False) as held:
+        program = held.read(Training.kind, lambda found, _: Training.from_json(found))
+        trainer, before = program.trainer, program.execution
+        info = trainer.info
+        catalogue.check_trusted(info.name, trust=trust)
+        simulator = catalogue.make(info.name, fast=info.fast)
+        if simulator.info != info:
+            raise CheckpointError(
+                held.path,
+                f"holds a training in {info}, which is not what {info.name} is here: repeat the "
+                "call of gs.rl.train that began it.",
+            )
+        evaluator = None
+        if timeout is not None or not _is_one(
+            (before.workers or 1) if workers is None else workers
+        ):
+            evaluator = evaluator_again(workers, timeout, retries, before)
+        threads = (before.threads or None) if threads is None else threads
+        rollouts = _rollouts(trainer, simulator, evaluator, threads)
+        program = replace(program, rollouts=rollouts, callback=callback)
+        observers = Observers(trackers, progress=progress)
+        found, old = held.load(program), program.limits
+        schedule = _schedule(
+            old.iterations if iterations is None else iterations,
+            old.test_every,
+            old.test_episodes,
+            old.target if target is None else target,
         )
+        if schedule != old:
+            program = replace(program, limits=schedule)
+            found = held.load(program)
+            held.write(program)
+        often = before.every if every is None else every
+        resumed = Run(program, found, folder=held, every=often, observers=observers)
+        return resumed.execute(go_on=True)
+
+
+# --- a training as a program ---------------------------------------------------------------------
+
+
+class Schedule(NamedTuple):
+    """How long a training goes on, and when it is tested.
+
+    Attributes:
+        iterations: Iterations to make.
+        test_every: Iterations between tests.
+        test_episodes: Episodes of a test.
+        target: Stop when a test's mean return reaches this.
+    """
+
+    iterations: int
+    test_every: int
+    test_episodes: int
+    target: float | None = None
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> "Schedule":
+        """A schedule from JSON, checked."""
+        target = found["target"]
+        counts = (whole(found[name]) for name in cls._fields[:3])
+        return cls(*counts, target=None if target is None else number(target))
+
+
+class Line(NamedTuple):
+    """An iteration as ``metrics.jsonl`` tells it."""
+
+    iteration: Iteration
+    test: Test | None
+    faults: Mapping[str, int]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Training(Program[TrainState, Line, TrainResult]):
+    """Iterations of a trainer, with a test now and then.
+
+    Attributes:
+        trainer: Environment, policy and search.
+        method: The name of the method, or of the directions' class.
+        seed: Its seed.
+        limits: How long it goes on.
+        execution: How it is carried out; the result does not depend on it.
+        rollouts: Who runs the episodes.
+        callback: Called after each iteration; true stops.
+    """
+
+    kind: ClassVar[str | None] = "training"
+    noun: ClassVar[str] = "training"
+    resumed_by: ClassVar[str | None] = "gs.rl.resume"
+    limits_name: ClassVar[str] = "schedule"
+    reasons: ClassVar[Sequence[str]] = (
+        "iterations",
+        "target",
+        "callback",
+        "interrupted",
+        "diverged",
+    )
+    compared: ClassVar[Mapping[str, str | None] | None] = {
+        "environment": "environment's {}",
+        "policy": "`{}`",
+        "standardize": None,
+        "method": None,
+        "seed": None,
+        "search": "`{}`",
+        "schedule": "`{}`",
+    }
+
+    trainer: Trainer
+    method: str
+    seed: int
+    limits: Schedule = field()
+    execution: Execution
+    rollouts: AbstractContextManager[Rollouts] | None = None
+    callback: Callback | None = None
+
+    def init(self) -> TrainState:
+        """See :class:`~gensmooth.runs.Program`."""
+        return self.trainer.init(self.seed)
+
+    def session(self) -> AbstractContextManager[Rollouts]:
+        """Who runs the episodes."""
+        assert self.rollouts is not None
+        return self.rollouts
+
+    def step(self, state: TrainState, session: Rollouts) -> tuple[TrainState, Line]:
+        """An iteration and, when it is due, a test; both or nothing."""
+        schedule = self.limits
+        state, iteration = self.trainer.step(state, session)
+        faults, test = Counter(session.faults), None
+        step = state.search.step
+        if step % schedule.test_every == 0 or step == schedule.iterations:
+            state, test = self.trainer.test(state, session, schedule.test_episodes)
+            faults.update(session.faults)
+        return state, Line(iteration, test, dict(faults))
+
+    def stop(self, state: TrainState, last: Line | None) -> End | None:
+        """See :class:`~gensmooth.runs.Program`."""
+        limits = Limits(max_steps=self.limits.iterations, target=self.limits.target)
+        if last is not None:
+            iteration, test, _ = last
+            if iteration.info.diverged is not None:
+                return End("diverged", iteration.info.diverged)
+            if self.callback is not None and self.callback(iteration, test, state):
+                return End("callback")
+            tested = None if test is None else test.mean_return
+            if limits.after_step(tested, maximize=True) is not None:
+                return End("target")
+        over = limits.before_step(steps=state.search.step)
+        return None if over is None else End("iterations")
+
+    def result(self, state: TrainState, records: Sequence[Line], end: End | None) -> TrainResult:
+        """See :class:`~gensmooth.runs.Program`."""
+        tests = tuple(line.test for line in records if line.test is not None)
+        faults: Counter[str] = Counter()
+        for line in records:
+            faults.update(line.faults)
+        told = end or End("interrupted")
+        return TrainResult(
+            policy=self._last(state, tests[-1] if tests else None),
+            best=self._best(state),
+            iterations=state.search.step,
+            trajectories=state.search.evaluations,
+            env_steps=state.env_steps,
+            success=told.reason in SUCCESS,
+            status=cast(Reason, told.reason),
+            message=told.message(_MESSAGES),
+            faults=dict(faults),
+            seed=self.seed,
+            tests=tests,
+            history=tuple(line.iteration for line in records),
+            state=state,
+        )
+
+    def settings(self, large: dict[str, Array]) -> dict[str, Any]:  # noqa: ARG002
+        """See :class:`~gensmooth.runs.Program`."""
+        trainer, search = self.trainer, self.trainer.search
+        return {
+            "environment": asdict(trainer.info),
+            "policy": {"sizes": list(trainer.policy.sizes), "biases": trainer.policy.biases},
+            "standardize": trainer.standardize,
+            "method": self.method,
+            "seed": self.seed,
+            "search": {name: describe(getattr(search, name)) for name in (*_SEARCH, *_FAILURES)},
+            "schedule": {name: plain(value) for name, value in self.limits._asdict().items()},
+            "execution": self.execution.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> "Training":
+        """The training of a ``config.json``.
+
+        Raises:
+            ValueError: When it is not one, or has something that cannot be written down; so do
+                ``TypeError`` and ``LookupError`` say.
+        """
+        described: Mapping[str, Any] = found["search"]
+        for name in _SEARCH:
+            if is_given(described[name]):
+                raise ValueError(
+                    f"its {name} are a {described[name]['given']}, which cannot be written down: "
+                    "repeat the call of gs.rl.train that began it"
+                )
+        info, policy = Info(**found["environment"]), found["policy"]
+        search = RandomSearch(
+            **{name: rebuild(described[name]) for name in (*_SEARCH, *_FAILURES)}, maximize=True
+        )
+        return cls(
+            trainer=Trainer(
+                info,
+                Policy(tuple(policy["sizes"]), policy["biases"]),
+                search,
+                standardize=bool(found["standardize"]),
+            ),
+            method=str(found["method"]),
+            seed=check_seed(found["seed"]),
+            limits=Schedule.from_json(found["schedule"]),
+            execution=Execution.from_json(found["execution"]),
+        )
+
+    def pack(self, state: TrainState) -> tuple[dict[str, Any], dict[str, Array]]:
+        """See :class:`~gensmooth.runs.Program`."""
+        return pack_training(self.trainer, state)
+
+    def unpack(self, meta: Mapping[str, Any], arrays: Mapping[str, Array]) -> TrainState:
+        """See :class:`~gensmooth.runs.Program`."""
+        return unpack_training(self.trainer, meta, arrays, self.seed)
+
+    def write_record(self, record: Line) -> dict[str, Any]:
+        """See :class:`~gensmooth.runs.Program`."""
+        iteration, test, faults = record
+        told = None if test is None else {n: plain(v) for n, v in test._asdict().items()}
+        return {
+            **states.record_to_json(Record(iteration.info, faults)),
+            "deviation": plain(iteration.deviation),
+            "env_steps": iteration.env_steps,
+            "mean_length": plain(iteration.mean_length),
+            "test": told,
+        }
+
+    def read_record(self, found: dict[str, Any]) -> Line:
+        """See :class:`~gensmooth.runs.Program`."""
+        deviation, mean_length = (number(found.pop(n)) for n in ("deviation", "mean_length"))
+        env_steps, told = whole(found.pop("env_steps")), found.pop("test")
+        info, faults = states.record_from_json(found)
+        test = None
+        if told is not None:
+            values: dict[str, Any] = {
+                name: None if v is None else whole(v) if name in _TEST_COUNTS else number(v)
+                for name, v in told.items()
+            }
+            test = Test(**values)
+        return Line(Iteration(info, deviation, env_steps, mean_length), test, faults)
+
+    def write_files(
+        self, folder: Path, state: TrainState, records: Sequence[Line], *, saved: bool
+    ) -> None:
+        """The two policies: the last with each checkpoint, the best also when it is new."""
+        test = records[-1].test if records else None
+        improved = test is not None and state.best.step == state.search.step
+        policies: dict[str, TrainedPolicy] = {}
+        if saved:
+            policies[POLICY_LAST] = self._last(state, test)
+        if improved if not saved else any(line.test for line in records):
+            policies[POLICY_BEST] = self._best(state)
+        for name, policy in policies.items():
+            try:
+                policy.save(folder / name)
+            except OSError as error:
+                _log.warning("Could not write %s: %s.", folder / name, error)
+
+    def start(self, state: TrainState, start: Start) -> Start:
+        """See :class:`~gensmooth.runs.Program`."""
+        iterations = self.limits.iterations
+        return start._replace(
+            evaluations=state.search.evaluations,
+            budget=iterations * len(self.trainer.search.plan),
+            max_steps=iterations,
+            words=_WORDS,
+        )
+
+    def seen(self, state: TrainState, records: Sequence[Line], session: Rollouts) -> Seen:
+        """See :class:`~gensmooth.runs.Program`."""
+        iteration = records[-1].iteration
+        more = {"environment steps": float(iteration.env_steps), "length": iteration.mean_length}
+        test = next((line.test for line in reversed(records) if line.test is not None), None)
+        if test is not None:
+            more |= {"test return": test.mean_return, "best test": state.best.mean_return}
+            if test.success is not None:
+                more["success"] = test.success
+        return Seen(iteration.info, session.workers, more)
+
+    def summary(self, result: TrainResult) -> dict[str, Any]:
+        """See :class:`~gensmooth.runs.Program`."""
+        return {
+            "status": result.status,
+            "message": result.message,
+            "success": result.success,
+            "fun": result.tests[-1].mean_return if result.tests else float("nan"),
+            "best_fun": result.best.mean_return,
+            "nfev": result.trajectories,
+            "nit": result.iterations,
+        }
+
+    def _last(self, state: TrainState, test: Test | None) -> TrainedPolicy:
+        """The policy of a state, with its return if ``test`` is a test of it."""
+        own = test is not None and test.step == state.search.step
+        return self._policy(
+            state.search.x,
+            state.statistics,
+            state.search.step,
+            test.mean_return if test is not None and own else math.nan,
+        )
+
+    def _best(self, state: TrainState) -> TrainedPolicy:
+        """The policy with the best test; before the first test, the initial one."""
+        mean_return, step, parameters, statistics = state.best
+        if not math.isfinite(mean_return):
+            mean_return = math.nan
+        return self._policy(parameters, statistics, step, mean_return)
+
+    def _policy(
+        self, parameters: Array, statistics: Statistics, step: int, mean_return: float
+    ) -> TrainedPolicy:
+        return TrainedPolicy(
+            environment=self.trainer.info.name,
+            policy=self.trainer.policy,
+            parameters=parameters,
+            statistics=statistics,
+            standardize=self.trainer.standardize,
+            method=self.method,
+            seed=self.seed,
+            step=step,
+            mean_return=mean_return,
+        )
+
+
+def _schedule(
+    iterations: int, test_every: int, test_episodes: int, target: float | None
+) -> Schedule:
+    """A schedule from a user, checked."""
+    iterations = checks.count("iterations", iterations, 0)
+    test_every = checks.count("test_every", test_every)
+    test_episodes = checks.count("test_episodes", test_episodes)
+    if target is not None and math.isnan(target):
+        raise ValueError(f"`target` must be a number that a test can reach, but is {target!r}.")
+    return Schedule(
+        iterations, test_every, test_episodes, None if target is None else float(target)
+    )
+
+
+def _is_one(workers: Any) -> bool:
+    """Whether episodes are run here."""
+    return isinstance(workers, int) and workers == 1
+
+
+def _rollouts(
+    trainer: Trainer, simulator: Simulator, evaluator: Evaluator | None, threads: int | None
+) -> AbstractContextManager[Rollouts]:
+    """Who runs the episodes: this process and its threads, or the workers of an evaluator."""
+    if evaluator is None:
+        return nullcontext(Local(simulator, trainer.policy, threads))
+    return distributed(evaluator, simulator, trainer.policy, trainer.search)
 
 
 def _estimator(given: str | Estimator) -> Estimator:

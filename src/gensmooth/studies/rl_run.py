@@ -1,15 +1,17 @@
 """One run of the reinforcement-learning study: rounds of iterations, each with a test at its end.
 
-A run may take hours, so it keeps a checkpoint in its scratch folder every some seconds; a run that
+A run may take hours, so it is a program that keeps a checkpoint in its scratch folder; a run that
 is made again goes on from there, to the same record to the last bit.
 """
 
+import json
 import math
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
+from gensmooth.runs import End, Every, Program, Run, Scratch
 from gensmooth.studies.spec import Record
 
 if TYPE_CHECKING:
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
 _EVERY = 20.0  # seconds between checkpoints: what a kill costs at most, one test apart
 
-# Series of a record: one number a test.
+# Series of a record: one number per test.
 SERIES = ("return", "deviation", "trajectories", "env_steps", "success")
 
 
@@ -38,22 +40,85 @@ class Progress(NamedTuple):
     diverged: bool = False
 
 
+@final
+class LongRun(Program[Progress, Mapping[str, Any], Progress | None]):
+    """A run of the study as a program. Its result is where it ended, or ``None`` if it did not.
+
+    Args:
+        config: What is run.
+        trainer: The training of it.
+        rollouts: Who runs its episodes.
+        began: When this attempt began, by :func:`time.perf_counter`.
+    """
+
+    kind = "study"
+
+    def __init__(
+        self, config: Mapping[str, Any], trainer: "Trainer", rollouts: "Rollouts", began: float
+    ) -> None:
+        self._config = config
+        self._trainer = trainer
+        self._rollouts = rollouts
+        self._clock = began
+
+    def init(self) -> Progress:
+        """See :class:`~gensmooth.runs.Program`."""
+        return Progress(self._trainer.init(self._config["seed"]), {}, 0.0)
+
+    def step(self, state: Progress, session: Any) -> tuple[Progress, Mapping[str, Any]]:  # noqa: ARG002
+        """One more iteration, or one more test."""
+        after = advance(state, self._config, self._trainer, self._rollouts)
+        now = time.perf_counter()
+        after = after._replace(seconds=state.seconds + now - self._clock)
+        self._clock = now
+        return after, {}
+
+    def stop(self, state: Progress, last: Any) -> End | None:  # noqa: ARG002
+        """See :class:`~gensmooth.runs.Program`."""
+        if state.diverged:
+            return End("diverged")
+        made = _tests(state) == self._config["rounds"] // self._config["test_every"]
+        return End("finished") if made else None
+
+    def result(self, state: Progress, records: Any, end: End | None) -> Progress | None:  # noqa: ARG002
+        """See :class:`~gensmooth.runs.Program`."""
+        return None if end is None else state
+
+    def pack(self, state: Progress) -> tuple[dict[str, Any], dict[str, Any]]:
+        """See :class:`~gensmooth.runs.Program`."""
+        from gensmooth.rl.trainer import pack_training
+
+        training, arrays = pack_training(self._trainer, state.state)
+        meta = {
+            "config": dict(self._config),
+            "state": training,
+            "series": {name: [value.hex() for value in s] for name, s in state.series.items()},
+            "seconds": state.seconds,
+            "diverged": state.diverged,
+        }
+        return meta, arrays
+
+    def unpack(self, meta: Mapping[str, Any], arrays: Mapping[str, Any]) -> Progress:
+        """See :class:`~gensmooth.runs.Program`."""
+        from gensmooth.rl.trainer import unpack_training
+
+        if meta["config"] != json.loads(json.dumps(dict(self._config))):
+            raise ValueError("it is of another run")
+        state = unpack_training(self._trainer, meta["state"], arrays, self._config["seed"])
+        series = {name: [float.fromhex(v) for v in row] for name, row in meta["series"].items()}
+        return Progress(state, series, float(meta["seconds"]), bool(meta["diverged"]))
+
+
 def execute(config: Mapping[str, Any], scratch: Path) -> Record:
     """Make a run, or the rest of it."""
-    from gensmooth.studies.rl_checkpoint import load, save
-
-    saved = clock = time.perf_counter()
-    trainer, rollouts = prepare(config)
-    path = scratch / "checkpoint"
-    progress = load(path, trainer, config) or Progress(trainer.init(config["seed"]), {}, 0.0)
-    while not finished(progress, config):
-        after = advance(progress, config, trainer, rollouts)
-        now = time.perf_counter()
-        progress = after._replace(seconds=progress.seconds + now - clock)
-        clock = now
-        if now - saved > _EVERY:
-            save(path, trainer, config, progress)
-            saved = now
+    began = time.perf_counter()
+    program = LongRun(config, *prepare(config), began)
+    folder = Scratch(scratch)
+    progress = Run(
+        program, folder.load(program), folder=folder, every=Every(seconds=_EVERY)
+    ).execute()
+    if progress is None:
+        raise KeyboardInterrupt
     last = progress.series.get("return", [])
     final = math.inf if progress.diverged or not last else -last[-1]
     return Record(config, progress.series, final, progress.diverged, progress.seconds)
@@ -90,13 +155,6 @@ def prepare(config: Mapping[str, Any]) -> tuple["Trainer", "Rollouts"]:
         min_fraction=1 / number,
     )
     return Trainer(info, policy, search), Local(simulator, policy, threads=1)
-
-
-def finished(progress: Progress, config: Mapping[str, Any]) -> bool:
-    """Whether all iterations and tests are made, or no more can be."""
-    if progress.diverged:
-        return True
-    return _tests(progress) == config["rounds"] // config["test_every"]
 
 
 def advance(

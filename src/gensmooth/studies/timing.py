@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from gensmooth.directions import Address
 from gensmooth.methods import METHODS, method
 from gensmooth.streams import Purpose, generator
 from gensmooth.studies import paper
@@ -57,14 +58,7 @@ def _execute(config: Mapping[str, Any], scratch: Path) -> Record:  # noqa: ARG00
     for step in range(-20, config["repeats"]):
         for name, family in families.items():
             start = time.perf_counter()
-            family.draw(
-                states[name],
-                seed=0,
-                step=step + 20,
-                num_directions=number,
-                dim=dim,
-                dtype=dtype,
-            ).block()
+            family.draw(states[name], Address(0, step + 20, number, dim, dtype)).block()
             states[name] = family.update(states[name], estimates[step % len(estimates)])
             if step >= 0:
                 series[name].append(time.perf_counter() - start)

@@ -18,7 +18,7 @@ Definitions and proofs: `docs/theory.md`.
 from gensmooth.theory.bounds import convergence_bound, convergence_learning_rate, information_limit
 from gensmooth.theory.families import gram_schmidt, hadamard, iid, orthogonal, sphere
 from gensmooth.theory.moments import Moments, combine, optimal_scale, relative_bias, relative_mse
-from gensmooth.theory.noise import EstimatorName, MseTerms, SampleMode, mse, mse_terms
+from gensmooth.theory.mse import EstimatorName, MseTerms, SampleMode, mse, mse_terms
 from gensmooth.theory.shrinkage import (
     BernoulliParameters,
     EntryMoments,
@@ -31,6 +31,7 @@ from gensmooth.theory.shrinkage import (
     optimal_variance,
 )
 from gensmooth.theory.spacing import (
+    HessianSquares,
     quadratic_spacing_mse,
     quadratic_spacing_mse_gram_schmidt,
     quadratic_spacing_mse_sphere,
@@ -40,6 +41,7 @@ __all__ = [
     "BernoulliParameters",
     "EntryMoments",
     "EstimatorName",
+    "HessianSquares",
     "Moments",
     "MseTerms",
     "SampleMode",

@@ -2,7 +2,7 @@ r"""Two bounds: what every estimator must pay, and what biased SGD is promised."
 
 import math
 
-from gensmooth.theory import _checks
+from gensmooth import checks
 
 
 def information_limit(dim: int, num_directions: int) -> float:
@@ -26,7 +26,7 @@ def information_limit(dim: int, num_directions: int) -> float:
         >>> information_limit(10, 25)
         0.0
     """
-    d, L = _checks.count("dim", dim), _checks.count("num_directions", num_directions)
+    d, L = checks.count("dim", dim), checks.count("num_directions", num_directions)
     return max(0.0, 1.0 - L / d)
 
 
@@ -42,7 +42,7 @@ def convergence_learning_rate(*, smoothness: float, steps: int) -> float:
         0.05
     """
     return 1.0 / (
-        _checks.positive("smoothness", smoothness) * math.sqrt(_checks.count("steps", steps))
+        checks.positive("smoothness", smoothness) * math.sqrt(checks.count("steps", steps))
     )
 
 
@@ -76,9 +76,9 @@ def convergence_bound(
         >>> convergence_bound(2.0, -0.5, smoothness=1.0, bound=1.0, steps=144) is None
         True
     """
-    M, B = _checks.nonnegative("mse", mse), abs(_checks.finite("bias", bias))
-    mu, delta = _checks.positive("smoothness", smoothness), _checks.nonnegative("bound", bound)
-    T = _checks.count("steps", steps)
+    M, B = checks.nonnegative("mse", mse), abs(checks.finite("bias", bias))
+    mu, delta = checks.positive("smoothness", smoothness), checks.nonnegative("bound", bound)
+    T = checks.count("steps", steps)
     if B >= 0.5:
         return None
     return (M + 4.0 * delta * mu) / ((1.0 - 2.0 * B) * math.sqrt(T))

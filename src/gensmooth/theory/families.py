@@ -9,7 +9,7 @@ The proofs are in `docs/theory.md`.
 
 from collections.abc import Callable
 
-from gensmooth.theory import _checks
+from gensmooth import checks
 from gensmooth.theory.moments import Moments, combine
 
 
@@ -34,7 +34,7 @@ def iid(dim: int, num_directions: int, *, variance: float = 1.0, kurtosis: float
         Moments(mean=1.0, second=6.05, own=102.0, dim=100, num_directions=20)
     """
     d, L = _size(dim, num_directions)
-    v, k = _checks.positive("variance", variance), _checks.kurtosis(kurtosis)
+    v, k = checks.positive("variance", variance), checks.kurtosis(kurtosis)
     return Moments(1.0, 1.0 + (d + k - 2.0) / L, d + k - 1.0, d, L).scaled(v)
 
 
@@ -146,7 +146,7 @@ def hadamard(dim: int, num_directions: int) -> Moments:
 
 
 def _size(dim: int, num_directions: int) -> tuple[int, int]:
-    return _checks.count("dim", dim), _checks.count("num_directions", num_directions)
+    return checks.count("dim", dim), checks.count("num_directions", num_directions)
 
 
 def _grouped(num_directions: int, size: int, group: Callable[[int], Moments]) -> Moments:

@@ -14,7 +14,7 @@ uncorrelated, :math:`E[\epsilon_l\epsilon_m^\top] = 0`; the one-point estimator 
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from gensmooth.theory import _checks
+from gensmooth import checks
 
 
 class Moments(NamedTuple):
@@ -54,7 +54,7 @@ class Moments(NamedTuple):
             >>> Moments(1.0, 6.0, 100.0, dim=100, num_directions=20).scaled(0.5)
             Moments(mean=0.5, second=1.5, own=25.0, dim=100, num_directions=20)
         """
-        v = _checks.nonnegative("factor", factor)
+        v = checks.nonnegative("factor", factor)
         return self._replace(mean=v * self.mean, second=v**2 * self.second, own=v**2 * self.own)
 
 
@@ -144,4 +144,4 @@ def optimal_scale(moments: Moments) -> float:
         >>> optimal_scale(Moments(1.0, 6.0, 101.0, dim=99, num_directions=20)) * 6
         1.0
     """
-    return moments.mean / _checks.positive("moments.second", moments.second)
+    return moments.mean / checks.positive("moments.second", moments.second)

@@ -8,8 +8,8 @@ optimum of the whole MSE for when the objective's gradient and noise are known.
 import math
 from typing import Literal, NamedTuple
 
-from gensmooth.theory import _checks
-from gensmooth.theory.noise import MseTerms
+from gensmooth import checks
+from gensmooth.theory.mse import MseTerms
 
 ScaleTarget = Literal["directions", "estimate"]
 
@@ -46,8 +46,8 @@ def optimal_variance(dim: int, num_directions: int, *, kurtosis: float = 3.0) ->
         >>> optimal_variance(99, 25)
         0.2
     """
-    d, L = _checks.count("dim", dim), _checks.count("num_directions", num_directions)
-    return L / (L + d + _checks.kurtosis(kurtosis) - 2.0)
+    d, L = checks.count("dim", dim), checks.count("num_directions", num_directions)
+    return L / (L + d + checks.kurtosis(kurtosis) - 2.0)
 
 
 def bernoulli_moments(p: float, m: float) -> EntryMoments:
@@ -67,7 +67,7 @@ def bernoulli_moments(p: float, m: float) -> EntryMoments:
     if not 0.0 < p < 1.0:
         raise ValueError(f"`p` must be strictly between 0 and 1, but is {p}.")
     spread = p * (1.0 - p)
-    return EntryMoments(spread / _checks.positive("m", m) ** 2, 1.0 / spread - 3.0)
+    return EntryMoments(spread / checks.positive("m", m) ** 2, 1.0 / spread - 3.0)
 
 
 def bernoulli_optimum(dim: int, num_directions: int) -> BernoulliParameters:
@@ -125,9 +125,9 @@ def gs_vs_bes_shrinkage(
         >>> gs_vs_bes_shrinkage(100, 20, gradient_norm2=0.0, noise_trace=1.0) > 0
         False
     """
-    d, L = _checks.count("dim", dim), _checks.count("num_directions", num_directions)
-    G = _checks.nonnegative("gradient_norm2", gradient_norm2)
-    noise = _checks.nonnegative("noise_trace", noise_trace) / _checks.count(
+    d, L = checks.count("dim", dim), checks.count("num_directions", num_directions)
+    G = checks.nonnegative("gradient_norm2", gradient_norm2)
+    noise = checks.nonnegative("noise_trace", noise_trace) / checks.count(
         "num_samples", num_samples
     )
     return 2.0 * L / ((L + d) ** 2 - 1) * (G + _noise_weight(d, L, samples) * noise)
@@ -160,8 +160,8 @@ def gs_vs_bes_threshold(
         >>> gs_vs_bes_threshold(10, 12, noise_trace=5.0)
         0.0
     """
-    d, L = _checks.count("dim", dim), _checks.count("num_directions", num_directions)
-    noise = _checks.nonnegative("noise_trace", noise_trace) / _checks.count(
+    d, L = checks.count("dim", dim), checks.count("num_directions", num_directions)
+    noise = checks.nonnegative("noise_trace", noise_trace) / checks.count(
         "num_samples", num_samples
     )
     return max(0.0, -_noise_weight(d, L, samples) * noise)
@@ -179,8 +179,9 @@ def optimal_scale_whole(terms: MseTerms, *, scale: ScaleTarget = "directions") -
 
     :math:`v^* = 0` says that at this spacing the values drown in noise: no scale of the directions
     beats estimating zero. Scaling the estimate always does, and is never worse than scaling the
-    directions when :math:`aG \le Q` (so for every family with a = 1). For shared samples
-    :math:`v^* = \frac ab\,\frac{G}{G + tr V/N}`.
+    directions when :math:`aG \le Q`: with a = 1 wherever the gradient noise and the curvature are
+    not negative (of these, only the one-point estimator's curvature and the noise of independent
+    samples can be). For shared samples :math:`v^* = \frac ab\,\frac{G}{G + tr V/N}`.
 
     Args:
         terms: From `mse_terms`, of the directions before scaling.
@@ -198,7 +199,7 @@ def optimal_scale_whole(terms: MseTerms, *, scale: ScaleTarget = "directions") -
         >>> round(optimal_scale_whole(terms), 6)  # 1/6 · 1/3
         0.055556
     """
-    _checks.one_of("scale", scale, ("directions", "estimate"))
+    checks.one_of("scale", scale, ("directions", "estimate"))
     square = terms.second + terms.gradient_noise + terms.curvature
     linear = terms.value_noise + terms.offset
     if scale == "estimate":
@@ -215,7 +216,7 @@ def optimal_scale_whole(terms: MseTerms, *, scale: ScaleTarget = "directions") -
 
 def _noise_weight(d: int, L: int, samples: str) -> float:
     """κ of `gs_vs_bes_shrinkage`."""
-    _checks.one_of("samples", samples, ("paired", "shared"))
+    checks.one_of("samples", samples, ("paired", "shared"))
     if samples == "shared":
         return -1.0
     return (L**2 - 2 * L + 2 - (d + 1) ** 2) / ((L + d) ** 2 - 1)

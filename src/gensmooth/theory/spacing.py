@@ -18,7 +18,23 @@ expectations of the squares of the mean Hessian over the N samples,
 :math:`E(tr\,\bar H)^2`, :math:`E\|\bar H\|_F^2` and :math:`E\sum_j \bar H_{jj}^2`.
 """
 
-from gensmooth.theory import _checks
+from typing import NamedTuple
+
+from gensmooth import checks
+
+
+class HessianSquares(NamedTuple):
+    r"""The sums of squares of a Hessian that the formulas below ask for.
+
+    Attributes:
+        trace2: :math:`(tr H)^2`.
+        frobenius2: :math:`\|H\|_F^2`, the sum of the squares of all entries.
+        diagonal2: :math:`\sum_j H_{jj}^2`.
+    """
+
+    trace2: float
+    frobenius2: float
+    diagonal2: float
 
 
 def quadratic_spacing_mse(
@@ -68,13 +84,13 @@ def quadratic_spacing_mse(
         >>> quadratic_spacing_mse(4, 2, spacing=0.5, **identity, kurtosis=1.0, sixth=1.0)
         2.0
     """
-    d, L = _checks.count("dim", dim), _checks.count("num_directions", num_directions)
-    c, v = _checks.positive("spacing", spacing), _checks.positive("variance", variance)
-    k = _checks.kurtosis(kurtosis)
-    _checks.at_least("sixth", sixth, k**2, "kurtosis², by Cauchy–Schwarz")
-    _checks.nonnegative("trace2", trace2)
-    _checks.at_least("diagonal2", diagonal2, trace2 / d, "trace2 / dim, by Cauchy–Schwarz")
-    _checks.at_least("frobenius2", frobenius2, diagonal2, "diagonal2, which is a part of it")
+    d, L = checks.count("dim", dim), checks.count("num_directions", num_directions)
+    c, v = checks.positive("spacing", spacing), checks.positive("variance", variance)
+    k = checks.kurtosis(kurtosis)
+    checks.at_least("sixth", sixth, k**2, "kurtosis², by Cauchy–Schwarz")
+    checks.nonnegative("trace2", trace2)
+    checks.at_least("diagonal2", diagonal2, trace2 / d, "trace2 / dim, by Cauchy–Schwarz")
+    checks.at_least("frobenius2", frobenius2, diagonal2, "diagonal2, which is a part of it")
     pairs = d - 2 + 2 * k  # Σ_a E[z_a² z_i² z_j²] for i ≠ j
     same = sixth + (d - 1) * k  # Σ_a E[z_a² z_i⁴]
     fourth = pairs * (trace2 + 2 * frobenius2) + (same - 3 * pairs) * diagonal2
@@ -109,7 +125,7 @@ def quadratic_spacing_mse_sphere(
         >>> quadratic_spacing_mse_sphere(4, 2, spacing=0.5, trace2=16.0, frobenius2=4.0)
         2.0
     """
-    d, L = _checks.count("dim", dim), _checks.count("num_directions", num_directions)
+    d, L = checks.count("dim", dim), checks.count("num_directions", num_directions)
     return _rotated(d, L, spacing, trace2, frobenius2, variance, mean_length6=float(d) ** 3)
 
 
@@ -145,7 +161,7 @@ def quadratic_spacing_mse_gram_schmidt(
         >>> quadratic_spacing_mse_gram_schmidt(4, 1, spacing=0.5, trace2=16.0, frobenius2=4.0)
         12.0
     """
-    d, L = _checks.count("dim", dim), _checks.count("num_directions", num_directions)
+    d, L = checks.count("dim", dim), checks.count("num_directions", num_directions)
     full, rest = divmod(L, d)
     total = full * _sum_length6(d, d) + _sum_length6(d, rest)
     return _rotated(d, L, spacing, trace2, frobenius2, variance, mean_length6=total / L)
@@ -171,8 +187,8 @@ def _rotated(
     mean_length6: float,
 ) -> float:
     """Uniform directions u: E(uᵀHu)² = ((tr H)² + 2‖H‖²) / (d(d+2))."""
-    c, v = _checks.positive("spacing", spacing), _checks.positive("variance", variance)
-    _checks.nonnegative("trace2", trace2)
-    _checks.at_least("frobenius2", frobenius2, trace2 / d, "trace2 / dim, by Cauchy–Schwarz")
+    c, v = checks.positive("spacing", spacing), checks.positive("variance", variance)
+    checks.nonnegative("trace2", trace2)
+    checks.at_least("frobenius2", frobenius2, trace2 / d, "trace2 / dim, by Cauchy–Schwarz")
     curvature2 = (trace2 + 2 * frobenius2) / (d * (d + 2))
     return c**2 * v**3 / (4 * L) * mean_length6 * curvature2

@@ -1,21 +1,24 @@
-"""What the rest of the program knows of an environment, and how trajectories are asked for.
+"""The interface of an environment: what is known of it, and how its trajectories are run.
 
-The interface is batched (many parameter vectors, many starts, one call), so that a simulator may
-use threads or a GPU inside. A simulator has no random state of its own: where a trajectory starts
-comes from the generator that is handed in, and nothing is left over from one trajectory to the
-next. Results therefore do not depend on threads, order, or what ran before.
+It is batched (many parameter vectors, many starts, one call), so that a simulator may use threads
+or a GPU inside. A simulator has no random state of its own: where a trajectory starts comes from
+the generator that is passed in, and nothing is left over from one trajectory to the next. Results
+therefore do not depend on threads, on order, or on what ran before.
 """
 
+import ast
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, final
+from typing import Any, NamedTuple, Protocol, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gensmooth import checks
 from gensmooth.evaluators import cores
-from gensmooth.rl.normalize import Moments, Scaling
+from gensmooth.naming import load_module
+from gensmooth.rl.normalize import EpisodeMoments, Scaling
 from gensmooth.rl.policies import Policy
 
 Array = NDArray[np.float64]
@@ -37,14 +40,14 @@ class Info:
     Attributes:
         name: Its full name, such as ``"Hopper-v4"``.
         observation_size: Entries of an observation.
-        action_size: Entries of an action; of a discrete action space, the number of actions: the
-            policy gives each a score, and the largest is played.
+        action_size: Entries of an action. For a discrete action space, the number of actions: the
+            policy gives each a score, and the one with the largest score is taken.
         horizon: Steps after which an episode ends in any case.
-        survival_bonus: What each step survived adds to the reward; 0 where there is no such term.
-            Training leaves it out, tests do not.
+        survival_bonus: What each step survived adds to the reward; 0 if there is no such term.
+            Training leaves it out, tests count it.
         discrete: Whether the action space is discrete.
         fast: Whether trajectories run compiled, outside the interpreter's lock.
-        goal: Whether there is a notion of success (Meta-World).
+        goal: Whether episodes can succeed (Meta-World).
     """
 
     name: str
@@ -61,24 +64,27 @@ class Episodes(NamedTuple):
     """A batch of B episodes; every array is in the order of the batch.
 
     An episode in which the simulation broke down (MuJoCo's warnings of an unstable simulation, an
-    exception, an observation or a reward that is not finite) has return and bonus NaN and no
-    observations in the moments.
+    exception, an observation or a reward that is not finite) has return and bonus NaN and adds no
+    observations to the moments.
 
     Attributes:
         returns: Sums of rewards, shape (B,), as tests count them.
-        bonuses: The part of it that is survival bonus, shape (B,); training uses the difference.
+        bonuses: The part of the returns that is survival bonus, shape (B,). Training uses the
+            difference.
         lengths: Steps, shape (B,).
-        moments: Of the observations that were acted upon (so as many as steps), one row an
-            episode, in the order of the steps; ``None`` unless asked for.
-        successes: 1.0 where the goal was reached in some step, shape (B,); ``None`` where there
-            is no such notion.
+        moments: Moments of the observations that were acted upon (so as many as steps), one row
+            per episode; ``None`` unless asked for.
+        successes: 1.0 if the goal was reached in some step, shape (B,); ``None`` if the
+            environment has no goal.
+        failure: The first exception that the environment raised, if it did.
     """
 
     returns: Array
     bonuses: Array
     lengths: NDArray[np.int64]
-    moments: Moments | None = None
+    moments: EpisodeMoments | None = None
     successes: Array | None = None
+    failure: BaseException | None = None
 
 
 class Simulator(Protocol):
@@ -90,10 +96,9 @@ class Simulator(Protocol):
         ...
 
     def starts(self, rngs: Sequence[np.random.Generator]) -> Array:
-        """Draw a start from each generator by the environment's own reset law, shape (B, S).
+        """Draw a start from each generator by the environment's own law of resets, shape (B, S).
 
-        A generator that is handed to the reference environment in place of its own gives the same
-        start there.
+        The ordinary environment starts in the same place if it is given that generator as its own.
         """
         ...
 
@@ -115,10 +120,15 @@ class Simulator(Protocol):
             scaling: What is done to observations before the policy sees them.
             starts: Where the episodes start, shape (B, S).
             observe: Whether to return moments of the observations.
-            threads: At most so many at a time; ``None``: as many as there are cores. Results
-                do not depend on it.
+            threads: At most this many at a time; ``None``: one per core. Results do not depend
+                on it.
         """
         ...
+
+
+# What an environment may be given as: a name, a simulator, or what Gymnasium makes (an environment,
+# or a function that makes one), whose types are known only where Gymnasium is installed.
+EnvironmentLike = str | Simulator | object
 
 
 class Request(NamedTuple):
@@ -143,7 +153,7 @@ def check(
     x = np.ascontiguousarray(parameters, np.float64)
     if x.ndim != 2 or x.shape[1] != policy.num_parameters:
         raise ValueError(
-            f"`parameters` must have one row of {policy.num_parameters} an episode, but has shape "
+            f"`parameters` must have one row of {policy.num_parameters} per episode, but has shape "
             f"{x.shape}."
         )
     begin = np.ascontiguousarray(starts, np.float64)
@@ -163,15 +173,67 @@ def check(
 
 def thread_count(threads: int | None, episodes: int) -> int:
     """How many threads to use for a batch."""
-    if threads is None:
-        threads = cores()
-    if threads < 1:
-        raise ValueError(f"`threads` must be at least 1, but is {threads}.")
-    return max(1, min(threads, episodes))
+    return max(1, min(cores() if threads is None else checks.count("threads", threads), episodes))
+
+
+def import_module_of(name: str) -> None:
+    """Import the module of ``module:Name``, looked for in this folder too; it registers the rest.
+
+    Raises:
+        UnknownEnvironmentError: When that is not the name of a module.
+        ValueError: When there is no such module.
+    """
+    module, colon, _ = name.rpartition(":")
+    if not colon:
+        return
+    if not all(part.isidentifier() for part in module.split(".")):
+        raise UnknownEnvironmentError(
+            f"There is no environment {name!r}: {module!r} is not the name of a module."
+        )
+    load_module(module)
+
+
+GIVEN = " (given)"  # ends the name of an environment that no name can make
+
+
+def split_name(name: str) -> tuple[str, dict[str, Any]]:
+    """The id and the arguments of ``"Name-v0(a=1, b='x')"``.
+
+    >>> split_name("Pendulum-v1(g=5.0)"), split_name("CartPole-v1")
+    (('Pendulum-v1', {'g': 5.0}), ('CartPole-v1', {}))
+    """
+    id, bracket, rest = name.partition("(")
+    if not bracket or name.endswith(GIVEN):
+        return name, {}
+    try:
+        call = ast.parse(f"f({rest}", mode="eval").body
+        if not isinstance(call, ast.Call) or call.args or len(name) > 1000:
+            raise ValueError
+        arguments = {word.arg or "": ast.literal_eval(word.value) for word in call.keywords}
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+        arguments = {"": None}
+    if "" in arguments:
+        raise UnknownEnvironmentError(
+            f"There is no environment {name[:200]!r}. Arguments are written as numbers, words and "
+            "other plain values, as in Pendulum-v1(g=5.0)."
+        )
+    return id.strip(), arguments
+
+
+def join_name(id: str, arguments: Mapping[str, Any]) -> str:
+    """The name of an environment with arguments, always written alike.
+
+    >>> join_name("Pendulum-v1", {"g": 5.0, "max_episode_steps": 50})
+    'Pendulum-v1(g=5.0, max_episode_steps=50)'
+    """
+    if not arguments:
+        return id
+    words = ", ".join(f"{name}={arguments[name]!r}" for name in sorted(arguments))
+    return f"{id}({words})"
 
 
 def missing_extra(error: ImportError) -> ImportError:
-    """The error to raise when a package of the RL extra is not there."""
+    """The error to raise when a package of the RL extra is not installed."""
     how = "pip install 'gensmooth[rl]'"
     if sys.version_info >= (3, 14):
         how = f"it has no release for Python {sys.version_info[0]}.{sys.version_info[1]} that " + (

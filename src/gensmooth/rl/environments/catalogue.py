@@ -1,129 +1,223 @@
 """From names to simulators.
 
-The paper's environments have fast, exact simulators; every other Gymnasium id works through the
-ordinary API.
+The paper's environments have fast, exact simulators (:mod:`gensmooth.rl.environments.robots`);
+every other Gymnasium id works through the ordinary API.
 """
 
-from difflib import get_close_matches
+import logging
+import sys
+from collections.abc import Callable, Mapping
+from functools import cache
 from importlib import import_module
-from typing import Any, NamedTuple
+from pkgutil import iter_modules
+from typing import Any, NamedTuple, cast
 
-from gensmooth.rl.environments.base import Simulator, UnknownEnvironmentError, missing_extra
+from gensmooth.checks import did_you_mean
+from gensmooth.rl.environments.base import (
+    GIVEN,
+    EnvironmentLike,
+    Simulator,
+    UnknownEnvironmentError,
+    import_module_of,
+    join_name,
+    missing_extra,
+    split_name,
+)
 
-# The layouts of the paper's time (Gym's v2) are those of Gymnasium's v4. Of Ant they had contact
-# forces, which v4 leaves out unless it is told otherwise: that is our "Ant".
-ALIASES = {"Hopper": "Hopper-v4", "Walker2d": "Walker2d-v4", "HalfCheetah": "HalfCheetah-v4"}
+_PACKAGE = "gensmooth.rl.environments"
+_log = logging.getLogger("gensmooth")
 
 
-class _Ours(NamedTuple):
-    """An environment that Gymnasium does not know by itself, and how it is registered there."""
+class GymnasiumSpec(NamedTuple):
+    """How an environment that Gymnasium does not know is registered there.
+
+    Attributes:
+        id: Gymnasium's id, such as ``"gensmooth/Ant-v2"``.
+        entry_point: ``module:class``.
+        horizon: Steps per episode.
+        arguments: Arguments of the class.
+        require: Called first: raises an ``ImportError`` if something is missing.
+    """
 
     id: str
     entry_point: str
     horizon: int
-    arguments: dict[str, Any]
+    arguments: Mapping[str, Any] = {}
+    require: Callable[[], object] | None = None
 
 
-_PACKAGE = "gensmooth.rl.environments"
-_OURS = {
-    "Ant": _Ours(
-        "gensmooth/Ant-v2",  # Gym's v2 had this layout
-        "gymnasium.envs.mujoco.ant_v4:AntEnv",
-        1000,
-        {"use_contact_forces": True},
-    ),
-    "HalfCheetahRandVel": _Ours(
-        "gensmooth/HalfCheetahRandVel-v0",
-        f"{_PACKAGE}.locomotion_reference:HalfCheetahRandVel",
-        200,
-        {},
-    ),
-    **{
-        name: _Ours(f"gensmooth/{id}", f"{_PACKAGE}.metaworld_reference:ML1", 150, {"name": name})
-        for name, id in {
-            "ML1-Reach": "ML1-Reach-v1",
-            "ML1-Push": "ML1-Push-v1",
-            "ML1-Reach-v3": "ML1-Reach-v3",
-            "ML1-Push-v3": "ML1-Push-v3",
-        }.items()
-    },
-}
-_NAMES = {ours.id: name for name, ours in _OURS.items()}
+class _Entry(NamedTuple):
+    """A registered environment."""
+
+    make: Callable[[], Simulator]
+    spec: GymnasiumSpec | None
 
 
-def make(name: str, *, fast: bool = True) -> Simulator:
+_entries: dict[str, _Entry] = {}  # by full name
+_aliases: dict[str, str] = {}  # to full names
+
+
+def register(
+    name: str,
+    make: Callable[[], Simulator],
+    *,
+    alias: str | None = None,
+    spec: GymnasiumSpec | None = None,
+) -> None:
+    """Make an environment known that has a simulator of its own.
+
+    Args:
+        name: Its full name. In a module of your own, ``"module:Name"``: then whoever asks for the
+            name, worker processes too, imports the module first.
+        make: Makes the simulator, whose ``info.name`` is the full name.
+        alias: Another name for it.
+        spec: How Gymnasium makes the ordinary environment, the slow path and what is filmed; by
+            default Gymnasium knows it by the full name.
+    """
+    _entries[name] = _Entry(make, spec)
+    if alias is not None:
+        _aliases[alias] = name
+    if spec is not None:
+        _aliases[spec.id] = name
+
+
+def make(
+    environment: EnvironmentLike,
+    *,
+    fast: bool = True,
+    arguments: Mapping[str, Any] | None = None,
+) -> Simulator:
     """The simulator of an environment.
 
     Args:
-        name: One of :func:`names`, or any id of Gymnasium with a Box observation and a Box or
-            Discrete action space.
-        fast: Whether to use the compiled simulator where there is one. With ``False`` the
-            environment runs through the ordinary API: the oracle.
+        environment: One of :func:`names`; or any Gymnasium id with a Box observation and a Box or
+            Discrete action space, also as ``"module:Name-v0"`` and with arguments, as in
+            ``"Pendulum-v1(g=5.0)"``; or a Gymnasium environment, as ``gymnasium.make`` returns it;
+            or a function without arguments that makes one; or a simulator, which is returned.
+        fast: Whether to use the compiled simulator if there is one. With ``False`` the environment
+            runs through the ordinary API, which is what the compiled one is compared with.
+        arguments: Arguments for Gymnasium's environment; they become part of its name. Compiled
+            simulators take none, so the environment then runs through the ordinary API.
 
     Raises:
         UnknownEnvironmentError: When there is no such environment; near matches are named.
         UnsupportedEnvironmentError: When its spaces are not supported.
         ImportError: When a package is missing, or cannot be used.
     """
-    name = canonical(name)
-    if name not in names():
+    if not isinstance(environment, str):
+        if arguments:
+            raise ValueError("`arguments` are for an environment that is given by its name.")
+        return _given(environment)
+    if environment.endswith(GIVEN):
+        raise UnknownEnvironmentError(
+            f"The environment {environment.removesuffix(GIVEN)!r} was given as an object or as a "
+            "function and has no name to make it by: give it again, as `environment` of "
+            "gs.rl.evaluate, or repeat the call of gs.rl.train that began the training."
+        )
+    name, own = split_name(canonical(environment))
+    import_module_of(name)
+    if own or arguments:
+        return _gymnasium(join_name(reference(name), {**own, **(arguments or {})}))
+    entry = _entries.get(name)
+    if entry is None:
         return _gymnasium(name)
+    if name != environment:
+        _log.info("%s means %s. Name another version in full, as in Hopper-v5.", environment, name)
     if fast:
-        return _module("metaworld" if name.startswith("ML1-") else "locomotion").make(name)
-    return _module("gymnasium").Gymnasium(reference(name), raw_actions=True)
+        return entry.make()
+    return _module("gymnasium").GymnasiumSimulator(reference(name), raw_actions=True)
 
 
 def names() -> list[str]:
-    """The environments that have a fast simulator, by their full names."""
-    return [*_module("locomotion").ROBOTS, *_module("metaworld").NAMES]
+    """The environments that have a simulator of their own, by their full names."""
+    _load_robots()
+    return sorted(_entries)
 
 
 def canonical(name: str) -> str:
     """The full name of an environment: two names with the same full name mean the same."""
-    return ALIASES.get(name) or _NAMES.get(name) or name
+    _load_robots()
+    name, arguments = split_name(name)
+    return join_name(_aliases.get(name, name), arguments)
+
+
+def check_trusted(name: str, *, trust: bool) -> None:
+    """Refuse an environment that a file names, if its module would be imported for that alone.
+
+    A module that is imported already, or whose environment the caller has named, is no news.
+
+    Raises:
+        ValueError: When the name is ``module:Name`` and the module is not imported yet.
+    """
+    module = name.rpartition(":")[0]
+    if module and not trust and module not in sys.modules:
+        raise ValueError(
+            f"The file says that its environment is {name[:200]!r}, and using it would import and "
+            f"run the module {module[:200]!r}. If you trust it, say so: trust=True, or --trust in "
+            "the shell."
+        )
 
 
 def reference(name: str) -> str:
-    """The id under which Gymnasium makes the environment as an ordinary one, to render for example.
+    """The id by which Gymnasium makes the environment as an ordinary one, for example to film it.
 
-    Ours are registered first.
+    Those that Gymnasium does not know are registered there first.
     """
-    name = canonical(name)
-    if name not in _OURS:
+    name = canonical(name)  # with arguments it is Gymnasium's own, as it stands
+    entry = _entries.get(name)
+    if entry is None or entry.spec is None:
         return name
+    spec = entry.spec
     try:
         gymnasium: Any = import_module("gymnasium")
     except ImportError as error:
         raise missing_extra(error) from error
-    if name.startswith("ML1-"):
-        _module("metaworld").require()
-    ours = _OURS[name]
-    if ours.id not in gymnasium.registry:
+    if spec.require is not None:
+        spec.require()
+    if spec.id not in gymnasium.registry:
         gymnasium.register(
-            id=ours.id,
-            entry_point=ours.entry_point,
-            max_episode_steps=ours.horizon,
-            kwargs=ours.arguments,
+            id=spec.id,
+            entry_point=spec.entry_point,
+            max_episode_steps=spec.horizon,
+            kwargs=dict(spec.arguments),
         )
-    return ours.id
+    return spec.id
+
+
+@cache
+def _load_robots() -> None:
+    """Import every module of the folder ``robots``, which registers what it has."""
+    folder = _module("robots")
+    for module in iter_modules(folder.__path__):
+        _module(f"robots.{module.name}")
+
+
+def _given(environment: Any) -> Simulator:
+    """The simulator of an environment that is given as an object or as a function."""
+    if hasattr(environment, "rollout"):
+        return cast(Simulator, environment)
+    module = _module("gymnasium")
+    source = module.source_of(environment)
+    name: str = module.name_of(source)
+    entry = _entries.get(canonical(name))
+    return module.GymnasiumSimulator(source) if entry is None else entry.make()
 
 
 def _gymnasium(name: str) -> Simulator:
     module = _module("gymnasium")
     stem, _, version = name.rpartition("-v")
-    if stem in (*ALIASES, "Ant") and version in ("1", "2", "3"):
+    if version in ("1", "2", "3") and (stem in _aliases or stem in _entries):
         raise UnknownEnvironmentError(
             f"Gymnasium has no {name} any more, but {stem!r} has its observations and rewards."
         )
     try:
-        return module.Gymnasium(name)
+        return module.GymnasiumSimulator(name)
     except UnknownEnvironmentError:
-        near = get_close_matches(name, [*ALIASES, *names()], n=3, cutoff=0.7)
-        near += [known for known in module.near_matches(name) if known not in near]
-        hint = f"Did you mean {' or '.join(near)}? " if near else ""
+        known = dict.fromkeys([*_aliases, *_entries, *module.ids()])
+        hint = did_you_mean(name, known, most=3, cutoff=0.7)
         raise UnknownEnvironmentError(
-            f"There is no environment {name!r}. {hint}Fast ones are {', '.join(names())}; any "
-            "other must be an id of Gymnasium: gymnasium.pprint_registry() lists them."
+            f"There is no environment {name!r}.{hint} Fast ones are {', '.join(names())}; any "
+            "other must be a Gymnasium id: gymnasium.pprint_registry() lists them."
         ) from None
 
 

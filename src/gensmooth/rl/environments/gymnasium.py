@@ -2,71 +2,83 @@
 # pyright: reportUnknownArgumentType=false
 """Any Gymnasium environment by its id, through the ordinary API: one step after the other.
 
-The slow path: it works for everything, and it is what the fast environments are compared with.
+This is the slow path: it works for everything, and the compiled environments are compared with it.
 Episodes run one after the other in the calling thread, whatever ``threads`` says: environments are
-not made for threads, and Python would not run two at a time. Processes do.
-Whoever calls from several threads gets an environment for each.
+not made for threads, and Python would not run two at a time; use worker processes. Each of several
+calling threads gets its own environment.
 """
 
 import logging
 import math
 import warnings
 from collections.abc import Sequence
-from difflib import get_close_matches
+from copy import deepcopy
 from importlib import import_module
 from typing import Any, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gensmooth import checks
+from gensmooth.checks import did_you_mean
+from gensmooth.rl.environments import catalogue
 from gensmooth.rl.environments.base import (
+    GIVEN,
     Episodes,
     Info,
     UnknownEnvironmentError,
     UnsupportedEnvironmentError,
     check,
+    import_module_of,
+    join_name,
     missing_extra,
+    split_name,
 )
-from gensmooth.rl.normalize import Moments, Scaling
+from gensmooth.rl.normalize import EpisodeMoments, Scaling
 from gensmooth.rl.policies import Policy
 
 Array = NDArray[np.float64]
 
-UNLIMITED = 10_000  # steps of an episode where the environment itself sets no limit
+UNLIMITED = 10_000  # steps per episode if the environment itself sets no limit
 
 _log = logging.getLogger("gensmooth")
 
 
 @final
-class Gymnasium:
+class GymnasiumSimulator:
     """A simulator for any Gymnasium environment with a Box observation and Box or Discrete action.
 
     An episode's start is a reset seed. Observations of any shape are flattened. An action for a
-    Box is clipped to the bounds that are finite and has the dtype of the space, as the API asks;
-    for a Discrete space the action with the largest score is played.
+    Box is clipped to the bounds that are finite and has the dtype of the space, as the API
+    requires; in a Discrete space the action with the largest score is taken.
 
     Args:
-        name: Gymnasium's id, such as ``"CartPole-v1"``, also ``"module:Name-v0"``.
-        horizon: Steps of an episode at most; by default the environment's own limit, or 10,000
-            if it has none.
-        raw_actions: Hand the policy's numbers over as they are, float64 and not clipped, as the
-            fast environments do.
+        source: Gymnasium's id, such as ``"CartPole-v1"``, ``"module:Name-v0"`` or
+            ``"Pendulum-v1(g=5.0)"``; or Gymnasium's specification of an environment; or a function
+            that makes the environment.
+        horizon: The largest number of steps per episode; by default the environment's own limit,
+            or 10,000 if it has none.
+        raw_actions: Pass the policy's numbers on as they are, float64 and not clipped, as the
+            compiled environments do.
     """
 
-    def __init__(self, name: str, *, horizon: int | None = None, raw_actions: bool = False) -> None:
-        if horizon is not None and horizon < 1:
-            raise ValueError(f"`horizon` must be at least 1, but is {horizon}.")
-        self._arguments = (name, horizon, raw_actions)
-        environment = make_environment(name)
+    def __init__(
+        self, source: Any, *, horizon: int | None = None, raw_actions: bool = False
+    ) -> None:
+        if horizon is not None:
+            horizon = checks.count("horizon", horizon)
+        self._arguments = (source, horizon, raw_actions)
+        environment = make_environment(source)
+        name = name_of(source, environment)
         self._idle: list[Any] = [environment]  # environments that no rollout is using now
         spec = environment.spec
         limit = spec.max_episode_steps if spec is not None else None
         size = _observation_size(name, environment.observation_space)
         self._actions = read_actions(name, environment.action_space, raw_actions)
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
         bonus = getattr(environment.unwrapped, "_healthy_reward", 0.0)
         self.info = Info(
-            name=name if spec is None or ":" in name else spec.id,  # the module must stay known
+            name=name,
             observation_size=size,
             action_size=self._actions.size,
             horizon=min(horizon or UNLIMITED, limit or horizon or UNLIMITED),
@@ -75,7 +87,7 @@ class Gymnasium:
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _again, self._arguments
+        return _remake, self._arguments
 
     def starts(self, rngs: Sequence[np.random.Generator]) -> Array:
         """A reset seed from each generator, shape (B, 1)."""
@@ -99,23 +111,25 @@ class Gymnasium:
         moments = None
         if observe:
             zeros = np.zeros((number, size))
-            moments = Moments(np.zeros(number, np.int64), zeros, zeros.copy())
+            moments = EpisodeMoments(np.zeros(number, np.int64), zeros, zeros.copy())
         try:
             environment = self._idle.pop()
-        except IndexError:  # somebody else's thread is at it
+        except IndexError:  # another thread is using it
             environment = make_environment(self._arguments[0])
+        failure: BaseException | None = None
         for i in range(number):
             found = self._episode(environment, policy, x[i], scaling, int(begin[i, 0]), observe)
             lengths[i] = found.length
             if found.failure is not None:
-                self._tell(found.failure)
+                self._log(found.failure, found.error)
+                failure = failure or found.error
                 continue
             returns[i], bonuses[i] = found.reward, found.bonus
             if moments is not None and found.moments is not None:
                 moments.counts[i] = found.length
                 moments.means[i], moments.m2[i] = found.moments
         self._idle.append(environment)
-        return Episodes(returns, bonuses, lengths, moments)
+        return Episodes(returns, bonuses, lengths, moments, failure=failure)
 
     def _episode(
         self,
@@ -125,7 +139,7 @@ class Gymnasium:
         scaling: Scaling,
         seed: int,
         observe: bool,
-    ) -> "_Episode":
+    ) -> "_Outcome":
         size = self.info.observation_size
         surviving = hasattr(type(environment.unwrapped), "healthy_reward")
         reward = bonus = 0.0
@@ -136,8 +150,8 @@ class Gymnasium:
             while step < self.info.horizon:
                 observation = np.asarray(seen, np.float64).reshape(-1)
                 if not np.isfinite(observation).all():
-                    return _Episode(step, f"The observation of step {step} is not finite")
-                action = self._actions.play(policy.act(x, scaling(observation)))
+                    return _Outcome(step, f"The observation of step {step} is not finite")
+                action = self._actions.choose(policy.act(x, scaling(observation)))
                 if observe:  # Welford (1962), in the order of the steps
                     delta = observation - mean
                     mean += delta / (step + 1)
@@ -148,38 +162,41 @@ class Gymnasium:
                 if surviving:
                     bonus += float(environment.unwrapped.healthy_reward)
                 if not math.isfinite(reward):
-                    return _Episode(step, f"The reward of step {step - 1} is {float(gained)}")
+                    return _Outcome(step, f"The reward of step {step - 1} is {float(gained)}")
                 if terminated or truncated:
                     break
         except Exception as error:
-            return _Episode(step, f"It raised {type(error).__name__}: {error}, in step {step}")
-        return _Episode(step, None, reward, bonus, (mean, m2) if observe else None)
+            words = f"It raised {type(error).__name__}: {error}, in step {step}"
+            return _Outcome(step, words, error)
+        return _Outcome(step, None, None, reward, bonus, (mean, m2) if observe else None)
 
-    def _tell(self, failure: str) -> None:
-        if failure not in self._told:
-            self._told.add(failure)
-            _log.warning("%s failed: %s.", self.info.name, failure)
+    def _log(self, failure: str, error: BaseException | None) -> None:
+        """Log a failure once, with the traceback of what the environment raised."""
+        if failure not in self._logged:
+            self._logged.add(failure)
+            _log.warning("%s failed: %s.", self.info.name, failure, exc_info=error)
 
 
-class _Episode(NamedTuple):
+class _Outcome(NamedTuple):
     """An episode, or why there is none."""
 
     length: int
     failure: str | None
+    error: BaseException | None = None
     reward: float = math.nan
     bonus: float = math.nan
     moments: tuple[Array, Array] | None = None
 
 
 class Actions(NamedTuple):
-    """How scores or numbers of a policy become an action.
+    """How the outputs of a policy become an action.
 
     Attributes:
-        size: Outputs of the policy.
-        shape: Of the action.
-        dtype: Of the action.
-        low: The bounds of a Box; ``None`` for a Discrete space and
-        high: likewise.
+        size: How many outputs the policy has.
+        shape: The shape of an action.
+        dtype: The dtype of an action.
+        low: The lower bounds of a Box; ``None`` for a Discrete space.
+        high: The upper bounds; likewise.
         first: The first action of a Discrete space.
     """
 
@@ -190,61 +207,136 @@ class Actions(NamedTuple):
     high: Array | None
     first: int
 
-    def play(self, output: Array) -> Any:
-        """The action for an output of the policy."""
+    def choose(self, output: Array) -> Any:
+        """The action for the outputs of the policy."""
         if self.low is None:
             return self.first + int(output.argmax())
         return np.clip(output, self.low, self.high).astype(self.dtype).reshape(self.shape)
 
 
-def make_environment(name: str, **keywords: Any) -> Any:
-    """Gymnasium's environment of this id.
+def make_environment(source: Any, **keywords: Any) -> Any:
+    """Gymnasium's environment of a source, as :class:`GymnasiumSimulator` takes it.
 
     Raises:
         UnknownEnvironmentError: When there is none; near matches are named.
+        UnsupportedEnvironmentError: When it cannot be made again, or not with these arguments.
         ImportError: When Gymnasium, or what the environment needs, is not installed.
     """
     try:
         gymnasium: Any = import_module("gymnasium")
     except ImportError as error:
         raise missing_extra(error) from None
+    if not isinstance(source, str) and callable(source):
+        return _checked(source(), gymnasium)
+    if isinstance(source, str):
+        name, arguments = split_name(source)
+        import_module_of(name)
+        what = name = catalogue.reference(name)  # ours are registered, in a worker too
+    else:
+        what, name, arguments = source, source.id, dict[str, Any]()
     try:
         with warnings.catch_warnings():  # that a newer version of the environment exists
             warnings.simplefilter("ignore")
-            return gymnasium.make(name, disable_env_checker=True, **keywords)
+            return gymnasium.make(what, disable_env_checker=True, **arguments, **keywords)
+    except TypeError as error:
+        if not arguments:
+            raise
+        raise UnsupportedEnvironmentError(f"{source} cannot be made: {error}") from error
     except gymnasium.error.DependencyNotInstalled as error:
         raise ImportError(f"{name} needs a package that is not installed: {error}") from None
     except gymnasium.error.Error as error:
         unknown = (gymnasium.error.UnregisteredEnv, gymnasium.error.DeprecatedEnv)
         if not isinstance(error, unknown) and _is_id(name):
             raise
-        near = near_matches(name)
-        hint = f" Did you mean {' or '.join(near)}?" if near else ""
+        hint = did_you_mean(name, ids(), most=3, cutoff=0.7)
         raise UnknownEnvironmentError(
             f"Gymnasium has no environment {name!r}.{hint} ({error})"
         ) from None
 
 
-def near_matches(name: str) -> list[str]:
-    """Ids of Gymnasium that look like this one."""
+def source_of(environment: Any) -> Any:
+    """What makes an environment again that was given as an object or as a function.
+
+    Raises:
+        UnsupportedEnvironmentError: When nothing does.
+        TypeError: When it is neither.
+    """
+    if not hasattr(environment, "action_space"):
+        if callable(environment):
+            return environment
+        raise TypeError(
+            "`environment` must be a name, a Gymnasium environment, a function that makes one, or "
+            f"a simulator, but is {environment!r}."
+        )
+    try:
+        spec: Any = deepcopy(environment.spec)
+    except (AttributeError, ValueError):  # Gymnasium's, of a wrapper that keeps no arguments
+        spec = None
+    if spec is not None and all(part.kwargs is not None for part in spec.additional_wrappers):
+        spec.kwargs.pop("render_mode", None)  # nobody watches a training
+        return spec
+    raise UnsupportedEnvironmentError(
+        f"{environment} cannot be made again, which every worker and every repetition must do: "
+        "give a function that makes it, as in gs.rl.train(lambda: MyWrapper(MyEnv()))."
+    )
+
+
+def name_of(source: Any, environment: Any = None) -> str:
+    """The name of the environment that a source makes, by which a file can name it.
+
+    Where no name makes it (a function, a wrapper, arguments that are objects) it ends in
+    ``" (given)"``.
+    """
+    if isinstance(source, str):
+        name, arguments = split_name(source)  # of a module's environment, the module stays known
+        spec: Any = getattr(environment, "spec", None)
+        return source if spec is None or ":" in name else join_name(spec.id, arguments)
+    if callable(source):
+        return (type(environment.unwrapped).__name__ if environment else "function") + GIVEN
+    spec = source
+    known = import_module("gymnasium").registry.get(spec.id)
+    if known is None:
+        return spec.id + GIVEN
+    usual = {k: repr(v) for k, v in known.kwargs.items()}
+    arguments = {k: v for k, v in spec.kwargs.items() if usual.get(k) != repr(v)}
+    if spec.max_episode_steps != known.max_episode_steps:
+        arguments["max_episode_steps"] = spec.max_episode_steps
+    name = join_name(spec.id, arguments)
+    wrappers = "".join(f"+{part.name}" for part in spec.additional_wrappers)
+    try:
+        plain = split_name(name)[1] == arguments
+    except UnknownEnvironmentError:
+        plain = False
+    return name if plain and not wrappers else spec.id + wrappers + GIVEN
+
+
+def _checked(environment: Any, gymnasium: Any) -> Any:
+    if isinstance(environment, gymnasium.Env):
+        return environment
+    raise TypeError(
+        "A function given as `environment` must return a Gymnasium environment, but returned "
+        f"{type(environment).__name__}."
+    )
+
+
+def ids() -> list[str]:
+    """The ids that Gymnasium can make; others in its registry only say that they are gone."""
     registry: dict[str, Any] = import_module("gymnasium").registry
-    by_small = {  # the others only say that they are gone
-        known.lower(): known
+    return [
+        known
         for known, spec in registry.items()
         if "_raise_" not in getattr(spec.entry_point, "__name__", "")
-    }
-    found = get_close_matches(name.lower(), by_small, n=3, cutoff=0.7)
-    return [by_small[known] for known in found]
+    ]
 
 
 def _is_id(name: str) -> bool:
-    """Whether a name has the form of Gymnasium's ids: one that has not is nobody's."""
+    """Whether a name has the form of Gymnasium's ids."""
     form = import_module("gymnasium.envs.registration").ENV_ID_RE
     return form.fullmatch(name.rpartition(":")[2]) is not None
 
 
-def _again(name: str, horizon: int | None, raw_actions: bool) -> Gymnasium:
-    return Gymnasium(name, horizon=horizon, raw_actions=raw_actions)
+def _remake(source: Any, horizon: int | None, raw_actions: bool) -> GymnasiumSimulator:
+    return GymnasiumSimulator(source, horizon=horizon, raw_actions=raw_actions)
 
 
 def _observation_size(name: str, space: Any) -> int:
@@ -258,14 +350,14 @@ def _observation_size(name: str, space: Any) -> int:
 
 
 def read_actions(name: str, space: Any, raw: bool) -> Actions:
-    """How to act in a space; ``raw`` hands numbers over as they are."""
+    """How to act in a space; ``raw`` passes numbers on as they are."""
     kind = type(space).__name__
     if kind == "Discrete":
         return Actions(int(space.n), (), None, None, None, int(space.start))
     if kind != "Box" or not np.issubdtype(space.dtype, np.floating):
         raise UnsupportedEnvironmentError(
-            f"{name} takes actions in {space}, but a policy here plays a Discrete action or a Box "
-            "of floating-point numbers."
+            f"{name} takes actions in {space}, but a policy here takes a Discrete action or a "
+            "Box of floating-point numbers."
         )
     size = int(np.prod(space.shape))
     if raw:

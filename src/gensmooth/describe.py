@@ -1,0 +1,204 @@
+"""The choices of a run as JSON, and back: directions, estimators, optimisers, schedules.
+
+Each is a frozen dataclass, written as its name and its fields. Classes of this package are written
+by their short name; a family of directions from a user's own module as ``module:Class``, and read
+back by importing that module. Anything else (an Optax transformation, a schedule of a user's own,
+a class that was defined in a script or a function) is written as ``{"given": its type}``: such a
+run goes on when the object is passed again.
+"""
+
+import math
+import sys
+from dataclasses import fields, is_dataclass
+from importlib import import_module
+from typing import Any, cast
+
+import numpy as np
+
+from gensmooth import directions, estimators, naming, optimizers
+from gensmooth.directions import Directions
+from gensmooth.optimizers import Optimizer
+
+# The frozen dataclasses of this package, by name: no other short name can be read back.
+_KINDS: dict[str, type[Any]] = {
+    name: kind
+    for module in (directions, estimators, optimizers)
+    for name, kind in vars(module).items()
+    if isinstance(kind, type) and is_dataclass(kind)
+}
+
+
+class _Unknown(Exception):  # noqa: N818
+    """Something that only its maker can make again."""
+
+
+def describe(value: Any) -> Any:
+    """The description of a choice.
+
+    >>> describe(directions.shrunk(directions.Bernoulli()))["base"]
+    {'kind': 'Bernoulli', 'p': 0.5, 'm': None}
+    >>> describe(optimizers.sgd(0.1))
+    {'kind': 'Sgd', 'learning_rate': 0.1}
+    >>> describe(optimizers.sgd(lambda step: 1 / (1 + step)))
+    {'given': 'gensmooth.optimizers.Optimizer'}
+    """
+    try:
+        return _describe(value)
+    except _Unknown:
+        kind = cast(type[Any], type(value))
+        return {"given": f"{kind.__module__}.{kind.__qualname__}"}
+
+
+def is_given(description: Any) -> bool:
+    """Whether the object must be passed again."""
+    return isinstance(description, dict) and "given" in description
+
+
+def agree(now: Any, before: Any) -> bool:
+    """Whether a description may stand for one that was written before.
+
+    A family of a user's own that an older file has as ``given`` is known by its class alone.
+    """
+    if is_given(before) and isinstance(now, dict):
+        module, colon, name = str(cast(dict[str, Any], now).get("kind")).partition(":")
+        return now == before or (bool(colon) and before["given"] == f"{module}.{name}")
+    return now == before
+
+
+def rebuild(description: Any) -> Any:
+    """The choice that was described.
+
+    Raises:
+        ValueError: When there is no such thing, or it must be passed again.
+    """
+    if not isinstance(description, dict):
+        return _value(description)
+    d = cast(dict[str, Any], description)
+    if "scipy" in d:
+        return _distribution(d)
+    kind = _kind(str(d.get("kind")))
+    if kind is None or set(d) - {"kind"} != set(_names(kind)):
+        raise ValueError(f"{str(d)[:200]} describes nothing that this gensmooth knows")
+    try:
+        made = kind(**{name: _field(value) for name, value in d.items() if name != "kind"})
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"{str(d)[:200]} cannot be made: {error}") from error
+    if isinstance(made, optimizers.Sgd | optimizers.Momentum | optimizers.Adam):
+        return Optimizer(made.init, made.update)
+    return made
+
+
+def _describe(value: Any) -> Any:
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, np.integer | np.floating | np.bool_):
+        return _describe(cast(Any, value).item())
+    if isinstance(value, int | float):
+        return plain(value)
+    if type(value) is tuple:
+        return [_describe(part) for part in cast(tuple[Any, ...], value)]
+    if type(value) is Optimizer:
+        rule = getattr(value.update, "__self__", None)
+        if rule is not None and getattr(value.init, "__self__", None) is rule:
+            return _describe(rule)
+    if is_dataclass(value):
+        kind = cast(type[Any], type(value))
+        parts = {name: _describe(getattr(value, name)) for name in _names(kind)}
+        return {"kind": _kind_name(kind), **parts}
+    if "scipy.stats" in sys.modules and hasattr(value, "dist"):
+        return _describe_distribution(value)
+    raise _Unknown
+
+
+def _names(kind: type[Any]) -> list[str]:
+    return [field.name for field in fields(kind) if field.init]
+
+
+def _kind_name(kind: type[Any]) -> str:
+    """The short name of a class of this package; ``module:Class`` of a user's directions."""
+    if _KINDS.get(kind.__name__) is kind:
+        return kind.__name__
+    name = naming.name_of(kind)
+    if name is None or not issubclass(kind, Directions) or "kind" in _names(kind):
+        raise _Unknown
+    return name
+
+
+def _kind(name: str) -> type[Any] | None:
+    """The class of a name that :func:`_kind_name` gave."""
+    if ":" not in name:
+        return _KINDS.get(name)
+    found = naming.find(name)
+    if isinstance(found, type) and issubclass(found, Directions) and is_dataclass(found):
+        return found
+    return None
+
+
+def _field(description: Any) -> Any:
+    """The value of a field: a choice, a plain value, or a tuple of them."""
+    if isinstance(description, list):
+        return tuple(map(_field, cast(list[Any], description)))
+    return rebuild(description)
+
+
+def _value(description: Any) -> Any:
+    """A plain value; the infinities were written as words."""
+    if description in ("inf", "-inf", "nan"):
+        return number(description)
+    if description is None or isinstance(description, bool | int | float | str):
+        return description
+    raise ValueError(f"{str(description)[:200]} is not a plain value")
+
+
+def _describe_distribution(frozen: Any) -> dict[str, Any]:
+    """A frozen SciPy distribution by its name and numbers."""
+    name = getattr(frozen.dist, "name", None)
+    family = getattr(import_module("scipy.stats"), str(name), None)
+    if type(family) is not type(frozen.dist):
+        raise _Unknown
+    try:
+        args = [plain(float(value)) for value in frozen.args]
+        keywords = {key: plain(float(value)) for key, value in frozen.kwds.items()}
+    except (TypeError, ValueError, AttributeError):
+        raise _Unknown from None
+    return {"scipy": name, "args": args, "keywords": keywords}
+
+
+def _distribution(d: dict[str, Any]) -> Any:
+    try:
+        stats = import_module("scipy.stats")
+    except ImportError as error:
+        raise ImportError(
+            "This run's directions are a SciPy distribution: pip install 'gensmooth[scipy]'"
+        ) from error
+    family: Any = getattr(stats, str(d["scipy"]), None)
+    if not isinstance(family, stats.rv_continuous | stats.rv_discrete):
+        raise ValueError(f"scipy.stats has no distribution {str(d['scipy'])[:80]!r}")
+    try:
+        args = [number(value) for value in d["args"]]
+        return family(*args, **{str(key): number(v) for key, v in d["keywords"].items()})
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        raise ValueError(f"{str(d)[:200]} is not a distribution: {error}") from error
+
+
+def plain(value: float | None) -> float | str | None:
+    """A number for JSON, which has no infinity and no NaN: those are words.
+
+    >>> plain(0.1), plain(float("-inf")), plain(None)
+    (0.1, '-inf', None)
+    """
+    return value if value is None or math.isfinite(value) else str(float(value))
+
+
+def number(value: Any) -> float:
+    """A float from what :func:`plain` gave."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise TypeError(f"{str(value)[:80]!r} is not a number")
+    return float(value)
+
+
+def whole(value: Any) -> int:
+    """A count from JSON, checked."""
+    if type(value) is not int or not 0 <= value < 2**63:
+        raise TypeError(f"{str(value)[:80]!r} is not a count")
+    return value

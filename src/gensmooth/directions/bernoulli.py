@@ -1,0 +1,88 @@
+"""BeS: Bernoulli smoothing, directions whose entries are coins."""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import final
+
+import numpy as np
+
+from gensmooth import theory
+from gensmooth.directions.base import Directions, NoClosedForm, State, register
+from gensmooth.directions.draw import Address, Draw, quantiles, signs
+from gensmooth.directions.shrinkage import shrunk
+
+
+@final
+@dataclass(frozen=True)
+class Bernoulli(Directions):
+    r"""Entries :math:`(B_p - p)/m`, :math:`B_p` a coin that shows one with probability p: BeS.
+
+    Args:
+        p: The coin's probability; ½ has the smallest kurtosis of all distributions, 1.
+        m: The divisor; by default the coin's standard deviation, so that the variance is 1.
+
+    >>> Bernoulli().kurtosis(dim=100, num_directions=20)
+    1.0
+    """
+
+    p: float = 0.5
+    m: float | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.p < 1:
+            raise ValueError(f"`p` must be between 0 and 1, but is {self.p}.")
+        if self.m is not None and not (self.m > 0 and math.isfinite(self.m)):
+            raise ValueError(f"`m` must be positive, but is {self.m}.")
+
+    @cached_property
+    def divisor(self) -> float:
+        """m, filled in."""
+        return math.sqrt(self.p * (1 - self.p)) if self.m is None else self.m
+
+    @property
+    def same_law_each_step(self) -> bool:
+        """True of fair coins, which kernels make."""
+        return self.p == 0.5
+
+    def draw(self, state: State, at: Address) -> Draw:  # noqa: ARG002
+        """See :meth:`Directions.draw`."""
+        if self.p == 0.5:
+            return signs(at, 0.5 / self.divisor)
+        return quantiles(at, lambda u: np.where(u < self.p, 1 - self.p, -self.p), 1 / self.divisor)
+
+    def moments(self, dim: int, num_directions: int) -> theory.Moments:
+        """See :meth:`Directions.moments`."""
+        entry = theory.bernoulli_moments(self.p, self.divisor)
+        return theory.iid(dim, num_directions, variance=entry.variance, kurtosis=entry.kurtosis)
+
+    def kurtosis(self, dim: int, num_directions: int) -> float:  # noqa: ARG002
+        """3 + (1 − 6p(1−p)) / (p(1−p))."""
+        return theory.bernoulli_moments(self.p, self.divisor).kurtosis
+
+    def quadratic_spacing_mse(
+        self, dim: int, num_directions: int, *, spacing: float, hessian: theory.HessianSquares
+    ) -> float:
+        """See :meth:`Directions.quadratic_spacing_mse`; all even standardised moments are 1."""
+        if self.p != 0.5:
+            raise NoClosedForm("Coins that are not fair have no closed form at a finite spacing.")
+        return theory.quadratic_spacing_mse(
+            dim,
+            num_directions,
+            spacing=spacing,
+            **hessian._asdict(),
+            variance=(0.5 / self.divisor) ** 2,
+            kurtosis=1.0,
+            sixth=1.0,
+        )
+
+
+register("bes", Bernoulli, title="BeS", distribution="±1, fair coin", in_paper=True, place=1)
+register(
+    "bes-shrinkage",
+    lambda: shrunk(Bernoulli()),
+    title="BeS-shrinkage",
+    distribution="±√v*, fair coin",
+    in_paper=True,
+    place=3,
+)

@@ -1,0 +1,78 @@
+"""Things of a user's own modules by name, ``module:name``: objectives, families of directions."""
+
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+
+def name_of(thing: Any) -> str | None:
+    """``module:name`` when another process can find the function or class by it, else ``None``.
+
+    >>> import math
+    >>> name_of(math.dist), name_of(lambda x: x)
+    ('math:dist', None)
+    """
+    module, name = getattr(thing, "__module__", None), getattr(thing, "__qualname__", None)
+    if not isinstance(module, str) or not isinstance(name, str):
+        return None
+    if module in ("__main__", "__mp_main__"):  # a script, here or in a process that it has spawned
+        return None
+    found: Any = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return f"{module}:{name}" if found is thing else None
+
+
+def load_module(name: str) -> ModuleType:
+    """Import a user's module, looked for in this folder too.
+
+    The one place where a name that was typed, or read from a file, makes code run.
+
+    Raises:
+        ValueError: When there is no such module.
+    """
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name.split(".")[0]:
+            raise
+        raise ValueError(
+            f"There is no module {name!r} in {Path.cwd()} or on the Python path."
+        ) from None
+
+
+def find(name: str) -> Any:
+    """What ``module:name`` names.
+
+    Raises:
+        ValueError: When there is no such thing.
+    """
+    module_name, _, inner = name.partition(":")
+    found: Any = load_module(module_name)
+    for part in inner.split("."):
+        if not hasattr(found, part):
+            raise ValueError(f"Module {module_name!r} has no {inner!r}.")
+        found = getattr(found, part)
+    return found
+
+
+def find_function(name: str) -> Callable[..., Any]:
+    """The objective called ``module:function``.
+
+    Raises:
+        ValueError: When there is no such function.
+    """
+    module_name, colon, function_name = name.partition(":")
+    if not colon or not module_name or not function_name:
+        raise ValueError(
+            f"The objective must be module:function, such as model:loss, not {name!r}."
+        )
+    found = find(name)
+    if not callable(found):
+        raise ValueError(f"{name} is not a function, but {type(found).__name__}.")
+    return found

@@ -1,0 +1,857 @@
+"""``minimize``, ``resume`` and ``gradient``: a search, an evaluator, and a reason to stop."""
+
+import logging
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from os import PathLike
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple, cast, final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from gensmooth import optimizers
+from gensmooth.batch import Batch
+from gensmooth.describe import agree, describe, is_given, number, plain, rebuild, whole
+from gensmooth.directions import Directions
+from gensmooth.estimators import Estimator, ForwardDifference, Plan, Samples
+from gensmooth.evaluators import (
+    Evaluated,
+    EvaluationError,
+    Evaluator,
+    Objective,
+    Session,
+    as_evaluator,
+)
+from gensmooth.methods import choose_directions
+from gensmooth.naming import find_function, name_of
+from gensmooth.observe import Observers, Seen, Start, Tracker
+from gensmooth.optimizers import Optimizer
+from gensmooth.parameters import Bounds, as_bounds, as_parameters
+from gensmooth.runs import (
+    MESSAGES,
+    SUCCESS,
+    CheckpointError,
+    End,
+    Every,
+    Execution,
+    Limits,
+    Program,
+    Reason,
+    Record,
+    Run,
+    RunFolder,
+    array_from_json,
+    array_to_json,
+    reached,
+    run,
+    seed_in,
+    states,
+)
+from gensmooth.search import FailurePolicy, GradientEstimate, RandomSearch, SearchState, StepInfo
+from gensmooth.streams import check_seed
+
+Array = NDArray[Any]
+Callback = Callable[[StepInfo, SearchState], bool | None]
+
+_RATE = 0.1  # Adam's, when no optimiser is given
+_RETRIES = 2  # under on_failure="retry", when no number is given
+_CHOICES = {"directions": Directions, "estimator": Estimator, "optimizer": Optimizer}
+_NUMBERS = ("num_directions", "spacing", "num_samples", "min_fraction")
+_PLAIN = ("samples", "maximize", "on_failure")
+_log = logging.getLogger("gensmooth")
+
+
+# --- what a run gives ----------------------------------------------------------------------------
+
+
+class History(NamedTuple):
+    """One entry per step.
+
+    Attributes:
+        evaluations: Evaluations so far.
+        value: The objective as each step saw it.
+        gradient_norm: ‖estimate‖.
+        standard_error: NaN where there is none.
+        step_size: ‖change of x‖.
+        faults: Events of each kind, such as ``{"timeout": 1}``; mostly empty.
+    """
+
+    evaluations: NDArray[np.int64]
+    value: NDArray[np.float64]
+    gradient_norm: NDArray[np.float64]
+    standard_error: NDArray[np.float64]
+    step_size: NDArray[np.float64]
+    faults: Sequence[Mapping[str, int]]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run found; SciPy's names where SciPy has one.
+
+    Attributes:
+        x: The last iterate: the recommended point when values are noisy, because the best of
+            many noisy values is mostly luck.
+        fun: The objective there, evaluated once more at the end (N samples if sampled).
+        best_x: The point of the best single value seen: the recommended point of an
+            objective without noise.
+        best_fun: That value; under noise it is too good to be true.
+        nfev: Evaluations made.
+        nit: Steps made.
+        success: Whether the run ended as planned (budget, steps, target or tolerance).
+        status: The reason it ended.
+        message: The reason in words.
+        dropped: Directions left out because a value was not finite.
+        faults: What went wrong on the way, by kind (``exception``, ``non-finite``, ``timeout``,
+            ``died``), whether it was retried, dropped or the end.
+        seed: The seed, drawn for you if you gave none: with it the run repeats exactly.
+        history: One entry per step.
+        state: The state after the last step: :meth:`RandomSearch.ask` goes on from it.
+    """
+
+    x: Array
+    fun: float
+    best_x: Array
+    best_fun: float
+    nfev: int
+    nit: int
+    success: bool
+    status: Reason
+    message: str
+    dropped: int
+    faults: Mapping[str, int]
+    seed: int
+    history: History = field(repr=False)
+    state: SearchState = field(repr=False)
+
+    def __getitem__(self, name: str) -> Any:
+        """``res["x"]``, as SciPy's result allows."""
+        return getattr(self, name)
+
+
+# --- what a user calls ---------------------------------------------------------------------------
+
+
+def minimize(
+    fun: Callable[..., Any],
+    x0: ArrayLike,
+    *,
+    method: str | None = None,
+    directions: Directions | None = None,
+    num_directions: int | None = None,
+    spacing: float = 0.1,
+    estimator: Estimator | None = None,
+    optimizer: Optimizer | float | None = None,
+    budget: int = 10_000,
+    max_steps: int | None = None,
+    target: float | None = None,
+    tolerance: float | None = None,
+    samples: Samples | None = None,
+    num_samples: int = 1,
+    maximize: bool = False,
+    bounds: Any = None,
+    vectorized: bool | int = False,
+    on_failure: Literal["raise", "drop", "retry"] = "raise",
+    min_fraction: float = 0.5,
+    workers: Any = 1,
+    timeout: float | None = None,
+    retries: int = 0,
+    checkpoint: str | PathLike[str] | None = None,
+    every: int | str | Every | None = None,
+    callback: Callback | None = None,
+    progress: bool | None = None,
+    trackers: Sequence[Tracker] = (),
+    threads: int = 1,
+    seed: int | None = None,
+) -> Result:
+    """Minimise a black box by random search.
+
+    Args:
+        fun: The objective, ``fun(x)``; with ``samples=``, ``fun(x, rng)`` whose noise must come
+            from the generator it is handed.
+        x0: Where to start: any shape, float32 or float64 (integers become float64).
+        method: The name of a method (default ``"bes"``), or
+        directions: directions of your own choice.
+        num_directions: L; by default 4 + ⌊3 ln d⌋.
+        spacing: c, how far from x the objective is evaluated, in units of a direction. Larger
+            than the objective's fine print and noise, smaller than the features you seek.
+        estimator: By default forward differences.
+        optimizer: An ``(init, update)`` pair such as ``gs.sgd(0.01)`` or any Optax
+            transformation; a number η stands for Adam whose steps fall from η to 0 over the
+            budget along half a cosine. By default η = 0.1.
+        budget: Evaluations to spend at most.
+        max_steps: Steps to make at most.
+        target: Stop when a step's value reaches this.
+        tolerance: Stop when ten steps in a row move x by less than this times 1 + ‖x‖.
+        samples: ``"shared"``, ``"paired"`` or ``"independent"``; see the docs on noise.
+        num_samples: N, samples averaged at each point.
+        maximize: Maximise instead; values keep your sign.
+        bounds: ``(lower, upper)``, ``gs.Bounds``, or SciPy's forms.
+        vectorized: ``fun`` takes points stacked along a first axis; a number says how many.
+        on_failure: What to do about NaN, inf, an exception, a time-out or a dead worker:
+            ``"raise"``, ``"drop"`` that direction, or ``"retry"`` and then raise.
+        min_fraction: The smallest share of directions that makes a step under ``"drop"``.
+        workers: 1 evaluates here, n in n processes, −1 in one per core; or a map-like callable such
+            as ``executor.map``; or an evaluator such as ``gs.evaluators.Ray()``. The result does
+            not depend on it.
+        timeout: Seconds that one evaluation may take, where there is a process to stop.
+        retries: How often a failed evaluation is tried again with the same seeds, before
+            ``on_failure``; 2 by default under ``on_failure="retry"``.
+        checkpoint: A folder for the run. If it holds this very run already, interrupted, the run
+            goes on from its last checkpoint. See also :func:`resume`.
+        every: How often a checkpoint is written: 100 steps, ``"30s"``, ``"5m"``, or
+            ``"100,30s"`` for whichever is first. By default every 30 seconds, or less often if
+            that took more than a tenth of the time.
+        callback: ``callback(info, state)`` after each step; return True to stop.
+        progress: Show how it goes: a live table on a terminal, lines elsewhere. By default only
+            on a terminal.
+        trackers: Such as ``gs.observe.TensorBoard("logs")``.
+        threads: Threads of the kernels on large problems; the result does not depend on it.
+        seed: Makes the run repeatable.
+
+    Returns:
+        The result. Ctrl-C returns what was found so far, with ``status="interrupted"``; a second
+        Ctrl-C leaves at once.
+
+    Raises:
+        EvaluationError: When the objective fails; its ``result`` holds the run until then.
+        CheckpointError: When ``checkpoint`` cannot be used.
+
+    >>> import gensmooth as gs
+    >>> res = gs.minimize(lambda x: ((x - 3) ** 2).sum(), [0.0, 0.0], budget=2000, seed=0)
+    >>> res.x.round(1)
+    array([3., 3.])
+    """
+    x = as_parameters(x0)
+    if on_failure not in ("raise", "drop", "retry"):
+        raise ValueError(f"`on_failure` must be 'raise', 'drop' or 'retry', not {on_failure!r}.")
+    if on_failure == "retry" and retries == 0:
+        if getattr(workers, "retries", None) == 0:
+            raise ValueError(
+                "`on_failure` is 'retry', but `workers` is an evaluator that tries nothing again: "
+                f"give `retries` to it, as in {type(workers).__name__}(..., retries={_RETRIES})."
+            )
+        retries = 0 if hasattr(workers, "session") else _RETRIES
+    if isinstance(vectorized, np.generic):
+        vectorized = cast(bool | int, vectorized.item())
+    if checkpoint is None and every is not None:
+        raise ValueError("`every` is how often a checkpoint is written: give `checkpoint` too.")
+    rate, given = _optimizer(optimizer)
+    number = 4 + int(3 * math.log(x.size)) if num_directions is None else num_directions
+    search = RandomSearch(
+        directions=choose_directions(method, directions),
+        num_directions=number,
+        spacing=spacing,
+        estimator=estimator if estimator is not None else ForwardDifference(),
+        samples=samples,
+        num_samples=num_samples,
+        maximize=maximize,
+        bounds=bounds,
+        on_failure="drop" if on_failure == "drop" else "raise",
+        min_fraction=min_fraction,
+        threads=threads,
+    )
+    limits = _limits(search, Limits(budget, max_steps, target, tolerance))
+    folder = None if checkpoint is None else Path(checkpoint)
+    program = Minimization(
+        objective=name_of(fun),
+        x0=x,
+        seed=check_seed(seed_in(folder) if seed is None else seed),
+        search=replace(
+            search,
+            directions=search.directions.resolve(x.size, number),
+            optimizer=_falling(rate, search, limits) if given is None else given,
+        ),
+        learning_rate=rate if given is None else None,
+        vectorized=vectorized,
+        limits=limits,
+        execution=Execution.of(
+            workers, timeout=timeout, retries=retries, threads=threads, every=every
+        ),
+        fun=Objective(fun, samples is not None, vectorized),
+        evaluator=as_evaluator(workers, timeout=timeout, retries=retries),
+        callback=callback,
+    )
+    observers = Observers(trackers, progress=progress)
+    return run(program, folder=folder, every=every, observers=observers)
+
+
+def resume(
+    folder: str | PathLike[str],
+    fun: Callable[..., Any] | None = None,
+    *,
+    budget: int | None = None,
+    max_steps: int | None = None,
+    target: float | None = None,
+    tolerance: float | None = None,
+    directions: Directions | None = None,
+    estimator: Estimator | None = None,
+    optimizer: Optimizer | None = None,
+    workers: Any = None,
+    timeout: float | None = None,
+    retries: int | None = None,
+    every: int | str | Every | None = None,
+    callback: Callback | None = None,
+    progress: bool | None = None,
+    trackers: Sequence[Tracker] = (),
+) -> Result:
+    """Go on with a run from its last checkpoint, to the same result as if it had never stopped.
+
+    A run that has ended is told again, without an evaluation; other limits let it go on.
+
+    Args:
+        folder: What was given to :func:`minimize` as ``checkpoint``.
+        fun: The objective. Not needed if it has a name, ``module:function``, that can be imported
+            from here: then it is, so look at ``config.json`` first if the folder is not yours.
+        budget: Evaluations to spend at most, from the run's beginning. If the optimiser was left
+            to :func:`minimize`, its rate falls anew, as half a cosine over this budget does.
+        max_steps: Steps to make at most, from the run's beginning.
+        target: Stop when a step's value reaches this.
+        tolerance: Stop when ten steps in a row are shorter than this times 1 + ‖x‖.
+        directions: Needed if they are of a class of your own; the same goes for
+        estimator: and for
+        optimizer: which is also needed if it is Optax's or has a schedule of your own.
+        workers: As in :func:`minimize`; by default the number that the run had, or 1 if that was
+            an evaluator or a map, which must be passed again.
+        timeout: Likewise.
+        retries: Likewise.
+        every: Likewise.
+        callback: As in :func:`minimize`.
+        progress: As in :func:`minimize`.
+        trackers: As in :func:`minimize`.
+
+    Raises:
+        CheckpointError: When the folder holds no run, or one that cannot go on; the message names
+            the file, and nothing in the folder is changed.
+
+    >>> import gensmooth as gs
+    >>> fun = lambda x: ((x - 3) ** 2).sum()
+    >>> folder = getfixture("tmp_path") / "run"
+    >>> res = gs.minimize(fun, [0.0], budget=100, seed=0, checkpoint=folder)
+    >>> gs.resume(folder, fun, budget=1000).x.round(1)
+    array([3.])
+    """
+    given = {"directions": directions, "estimator": estimator, "optimizer": optimizer}
+    with RunFolder(Path(folder), create=False) as held:
+        program = held.read(None, lambda found, large: Minimization.from_json(found, large, given))
+        if fun is None:
+            if program.objective is None:
+                raise CheckpointError(
+                    held.path, "holds a run whose objective has no name: gs.resume(folder, fun)."
+                )
+            fun = find_function(program.objective)
+        before = program.execution
+        program = replace(
+            program,
+            fun=Objective(fun, program.search.samples is not None, program.vectorized),
+            evaluator=evaluator_again(workers, timeout, retries, before),
+            callback=callback,
+        )
+        observers = Observers(trackers, progress=progress)
+        found = held.load(program)
+        old = program.limits
+        asked = Limits(
+            old.budget if budget is None else budget,
+            old.max_steps if max_steps is None else max_steps,
+            old.target if target is None else target,
+            old.tolerance if tolerance is None else tolerance,
+        )
+        limits = _limits(program.search, asked)
+        if limits != old:
+            program = program.extended(limits, found.step)
+            found = held.load(program)
+            held.write(program)
+        often = before.every if every is None else every
+        again = Run(program, found, folder=held, every=often, observers=observers)
+        if again.end is None:
+            _say_what_changes(program, fun, workers)
+        return again.execute(go_on=True)
+
+
+def gradient(
+    fun: Callable[..., Any],
+    x: ArrayLike,
+    *,
+    method: str | None = None,
+    directions: Directions | None = None,
+    num_directions: int = 20,
+    spacing: float = 0.1,
+    estimator: Estimator | None = None,
+    samples: Samples | None = None,
+    num_samples: int = 1,
+    vectorized: bool | int = False,
+    bounds: Any = None,
+    on_failure: FailurePolicy = "raise",
+    workers: Any = 1,
+    threads: int = 1,
+    seed: int | None = None,
+) -> GradientEstimate:
+    """Estimate the gradient of a black box at a point. Arguments as in :func:`minimize`.
+
+    >>> import gensmooth as gs
+    >>> import numpy as np
+    >>> est = gs.gradient(lambda x: x @ x, np.ones(3), method="orthogonal", num_directions=3,
+    ...                   estimator=gs.Antithetic(), seed=0)
+    >>> est.gradient.round(6), est.evaluations
+    (array([2., 2., 2.]), 6)
+    """
+    search = RandomSearch(
+        directions=choose_directions(method, directions),
+        num_directions=num_directions,
+        spacing=spacing,
+        estimator=estimator if estimator is not None else ForwardDifference(),
+        samples=samples,
+        num_samples=num_samples,
+        bounds=bounds,
+        on_failure=on_failure,
+        threads=threads,
+    )
+    state = search.init(x, seed=seed)
+    batch = search.ask(state)
+    objective = Objective(fun, samples is not None, vectorized)
+    with as_evaluator(workers).session(search, objective) as session:
+        values = session.evaluate(state, batch).values
+    if on_failure == "raise":
+        _check_finite(batch, values)
+    found = search.estimate(batch, values)
+    return found._replace(gradient=found.gradient.reshape(state.x.shape))
+
+
+# --- a minimisation as a program -----------------------------------------------------------------
+
+
+class MinimizeState(NamedTuple):
+    """A minimisation between two steps.
+
+    Attributes:
+        search: The search's state.
+        best_x: The point of the best single value seen.
+        best: That value.
+        short_steps: How many of the last steps, in a row, were shorter than the tolerance.
+    """
+
+    search: SearchState
+    best_x: Array
+    best: float
+    short_steps: int
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Minimization(Program[MinimizeState, Record, Result]):
+    """Random search on an objective, until a limit is reached.
+
+    Attributes:
+        objective: ``module:function``, or ``None`` for a function without a name.
+        x0: Where it starts.
+        seed: Its seed.
+        search: Directions, estimator, optimiser and the rest.
+        learning_rate: If not ``None``, the optimiser is Adam whose rate falls from this to 0
+            over the budget, and is made anew when the budget is extended.
+        vectorized: Whether the objective takes stacked points, or how many.
+        limits: When it stops.
+        execution: How it is carried out.
+        extensions: The limits that earlier parts of it had, each with the step it went on from.
+        fun: The objective itself.
+        evaluator: Who evaluates it.
+        callback: Called after each step; true stops.
+    """
+
+    kind: ClassVar[str | None] = None
+    resumed_by: ClassVar[str | None] = "gs.resume"
+    reasons: ClassVar[Sequence[str]] = tuple(sorted(set(MESSAGES) - {"iterations"}))
+    compared: ClassVar[Mapping[str, str | None] | None] = {
+        **dict.fromkeys(("objective", "seed", "x0")),
+        **dict.fromkeys(("search", "limits"), "`{}`"),
+    }
+
+    objective: str | None
+    x0: Array
+    seed: int
+    search: RandomSearch
+    learning_rate: float | None
+    vectorized: bool | int
+    limits: Limits = field()
+    execution: Execution
+    extensions: tuple[Mapping[str, Any], ...] = ()
+    fun: Objective | None = None
+    evaluator: Evaluator | None = None
+    callback: Callback | None = None
+
+    def init(self) -> MinimizeState:
+        """See :class:`~gensmooth.runs.Program`."""
+        state = self.search.init(self.x0, seed=self.seed)
+        return MinimizeState(state, state.x, -math.inf if self.search.maximize else math.inf, 0)
+
+    def session(self) -> AbstractContextManager[Session]:
+        """Workers."""
+        assert self.fun is not None
+        assert self.evaluator is not None
+        return self.evaluator.session(self.search, self.fun)
+
+    def step(self, state: MinimizeState, session: Session) -> tuple[MinimizeState, Record]:
+        """Ask, evaluate, tell."""
+        search, before = self.search, state.search
+        batch = search.ask(before)
+        evaluated = self._evaluate(session, before, batch)
+        after, info = self._tell(before, batch, evaluated.values)
+        best_x, best = state.best_x, state.best
+        if info.best_value != best and reached(info.best_value, best, search.maximize):
+            best_x, best = batch.point(info.best_index), info.best_value
+        short_steps = 0
+        if self.limits.tolerance is not None:
+            length = float(np.linalg.norm(after.x.reshape(-1).astype(np.float64)))
+            if self.limits.is_short(info.step_size, length):
+                short_steps = state.short_steps + 1
+        return MinimizeState(after, best_x, best, short_steps), Record(info, evaluated.faults)
+
+    def stop(self, state: MinimizeState, last: Record | None) -> End | None:
+        """See :class:`~gensmooth.runs.Program`."""
+        limits, search = self.limits, self.search
+        reason: Reason | None = None
+        if last is not None:
+            if last.info.diverged is not None:
+                return End("diverged", last.info.diverged)
+            if self.callback is not None and self.callback(last.info, state.search):
+                return End("callback")
+            reason = limits.after_step(
+                last.info.value, maximize=search.maximize, short_steps=state.short_steps
+            )
+        reason = reason or limits.before_step(
+            steps=state.search.step,
+            evaluations=state.search.evaluations,
+            needed=len(search.plan) + search.num_samples,
+        )
+        return None if reason is None else End(reason)
+
+    def finish(self, state: MinimizeState, end: End, session: Session) -> End:
+        """The mean of N values at the last iterate, with the samples of the next step."""
+        n = self.search.num_samples
+        here = np.zeros(n, np.int64)
+        batch: Batch = self.search.ask(state.search).planned(Plan(here, here, np.arange(n)))
+        evaluated = self._evaluate(session, state.search, batch)
+        value = float(np.mean(evaluated.values))
+        return end._replace(more={"value": plain(value), "faults": dict(evaluated.faults)})
+
+    def result(self, state: MinimizeState, records: Sequence[Record], end: End | None) -> Result:
+        """See :class:`~gensmooth.runs.Program`."""
+        value = records[-1].info.value if records else float("nan")
+        evaluations = state.search.evaluations
+        best, best_x = state.best, state.best_x
+        faults: Counter[str] = Counter()
+        for record in records:
+            faults.update(record.faults)
+        if end is not None:
+            value, at_end = number(end.more["value"]), states.faults_from_json(end.more["faults"])
+            evaluations += self.search.num_samples
+            faults.update(at_end)
+            if math.isfinite(value) and reached(value, best, self.search.maximize):
+                best, best_x = value, state.search.x
+        told = end or End("interrupted")
+        return Result(
+            x=state.search.x.copy(),
+            fun=value,
+            best_x=best_x.copy(),
+            best_fun=best,
+            nfev=evaluations,
+            nit=state.search.step,
+            success=told.reason in SUCCESS,
+            status=cast(Reason, told.reason),
+            message=told.message(),
+            dropped=sum(record.info.dropped for record in records),
+            faults=dict(faults),
+            seed=state.search.seed,
+            history=_history(records),
+            state=state.search,
+        )
+
+    def settings(self, large: dict[str, Array]) -> dict[str, Any]:
+        """See :class:`~gensmooth.runs.Program`."""
+        search, bounds = self.search, None
+        x0 = array_to_json("x0", self.x0, large)
+        if search.bounds is not None:
+            limits = as_bounds(search.bounds, self.x0)
+            bounds = {
+                name: array_to_json(name, _one(limit), large)
+                for name, limit in limits._asdict().items()
+            }
+        choices = {name: describe(getattr(search, name)) for name in _CHOICES}
+        if self.learning_rate is not None:
+            choices["optimizer"] = {"learning_rate": self.learning_rate}
+        return {
+            "objective": self.objective,
+            "seed": self.seed,
+            "x0": x0,
+            "search": {
+                **choices,
+                **{name: describe(getattr(search, name)) for name in (*_NUMBERS, *_PLAIN)},
+                "vectorized": describe(self.vectorized),
+                "bounds": bounds,
+            },
+            "limits": {name: plain(value) for name, value in self.limits._asdict().items()},
+            "execution": self.execution.to_json(),
+            "extensions": list(self.extensions),
+        }
+
+    @classmethod
+    def from_json(
+        cls, found: Mapping[str, Any], large: Mapping[str, Array], given: Mapping[str, Any]
+    ) -> "Minimization":
+        """The run of a ``config.json``; ``given`` has the choices that the caller passed again.
+
+        Raises:
+            ValueError: When it is not one, or when a choice must be passed again; so do
+                ``TypeError`` and ``LookupError`` say.
+        """
+        x0 = as_parameters(array_from_json(found["x0"], large))
+        described: dict[str, Any] = dict(found["search"])
+        rate = _learning_rate(described["optimizer"])
+        if rate is not None and given.get("optimizer") is None:
+            described["optimizer"] = describe(optimizers.adam(rate))  # until the plan is known
+        if isinstance(family := given.get("directions"), Directions):
+            resolved = family.resolve(x0.size, whole(described["num_directions"]))
+            given = {**given, "directions": resolved}
+        choices = {
+            name: _choice(name, kind, described[name], given.get(name))
+            for name, kind in _CHOICES.items()
+        }
+        bounds = described["bounds"]
+        if bounds is not None:
+            bounds = Bounds(*(array_from_json(bounds[name], large) for name in Bounds._fields))
+        execution = Execution.from_json(found["execution"])
+        search = RandomSearch(
+            **choices,
+            **{name: rebuild(described[name]) for name in (*_NUMBERS, *_PLAIN)},
+            bounds=bounds,
+            threads=execution.threads,
+        )
+        limits = Limits.from_json(found["limits"])
+        if rate is not None:
+            search = replace(search, optimizer=_falling(rate, search, limits))
+        if not isinstance(described["vectorized"], int):
+            raise TypeError(f"`vectorized` is {str(described['vectorized'])[:80]}")
+        search.init(x0, seed=found["seed"])  # complains about what does not fit together
+        return cls(
+            objective=None if found["objective"] is None else str(found["objective"]),
+            x0=x0,
+            seed=found["seed"],
+            search=search,
+            learning_rate=rate,
+            vectorized=described["vectorized"],
+            limits=limits,
+            execution=execution,
+            extensions=tuple(found["extensions"]),
+        )
+
+    def extended(self, limits: Limits, step: int) -> "Minimization":
+        """The run with other limits from ``step`` on."""
+        before = {"until_step": step, **{k: plain(v) for k, v in self.limits._asdict().items()}}
+        search = self.search
+        if self.learning_rate is not None:
+            search = replace(search, optimizer=_falling(self.learning_rate, search, limits))
+        return replace(self, limits=limits, search=search, extensions=(*self.extensions, before))
+
+    def pack(self, state: MinimizeState) -> tuple[dict[str, Any], dict[str, Array]]:
+        """See :class:`~gensmooth.runs.Program`."""
+        search = state.search
+        skeleton, arrays = states.pack_search(self.search, search)
+        meta = {
+            "evaluations": search.evaluations,
+            "seed": search.seed,
+            "best": plain(state.best),
+            "short_steps": state.short_steps,
+            "optimizer": skeleton,
+        }
+        return meta, {"x": search.x, "best_x": np.asarray(state.best_x), **arrays}
+
+    def unpack(self, meta: Mapping[str, Any], arrays: Mapping[str, Array]) -> MinimizeState:
+        """See :class:`~gensmooth.runs.Program`."""
+        if meta["seed"] != self.seed:
+            raise ValueError(f"its seed is {str(meta['seed'])[:80]}, not {self.seed}")
+        search = states.unpack_search(self.search, meta, arrays, x0=self.x0)
+        if whole(meta["evaluations"]) != search.evaluations:
+            raise ValueError(f"{search.step} steps do not take {meta['evaluations']} evaluations")
+        best = number(meta["best"])
+        if math.isnan(best):
+            raise ValueError("its best value is not a number")
+        short_steps = whole(meta["short_steps"])
+        if Limits.from_json(meta["limits"]).tolerance != self.limits.tolerance:
+            short_steps = 0
+        return MinimizeState(search, states.like(self.x0, arrays, "best_x"), best, short_steps)
+
+    def write_record(self, record: Record) -> dict[str, Any]:
+        """See :class:`~gensmooth.runs.Program`."""
+        return states.record_to_json(record)
+
+    def read_record(self, found: dict[str, Any]) -> Record:
+        """See :class:`~gensmooth.runs.Program`."""
+        return states.record_from_json(found)
+
+    def start(self, state: MinimizeState, start: Start) -> Start:
+        """See :class:`~gensmooth.runs.Program`."""
+        return start._replace(
+            evaluations=state.search.evaluations,
+            budget=self.limits.budget or 0,
+            max_steps=self.limits.max_steps,
+        )
+
+    def seen(self, state: MinimizeState, records: Sequence[Record], session: Session) -> Seen:  # noqa: ARG002
+        """See :class:`~gensmooth.runs.Program`."""
+        return Seen(records[-1].info, session.workers)
+
+    def summary(self, result: Result) -> dict[str, Any]:
+        """See :class:`~gensmooth.runs.Program`."""
+        names = ("status", "message", "success", "fun", "best_fun", "nfev", "nit")
+        return {name: result[name] for name in names}
+
+    def _evaluate(self, session: Session, state: SearchState, batch: Batch) -> Evaluated:
+        evaluated = session.evaluate(state, batch)
+        if self.search.on_failure == "raise":
+            _check_finite(batch, evaluated.values)
+        return evaluated
+
+    def _tell(
+        self, state: SearchState, batch: Batch, values: NDArray[np.float64]
+    ) -> tuple[SearchState, StepInfo]:
+        try:
+            return self.search.tell(state, batch, values)
+        except ValueError as error:  # too few directions are left
+            bad = np.flatnonzero(~np.isfinite(values))
+            if not len(bad):
+                raise
+            raise EvaluationError(
+                str(error), step=batch.step, index=int(bad[0]), kind="non-finite"
+            ) from None
+
+
+def _limits(search: RandomSearch, asked: Limits) -> Limits:
+    """Limits from a user, checked."""
+    budget, max_steps, target, tolerance = asked
+    least = len(search.plan) + search.num_samples
+    if budget is None or not math.isfinite(budget) or budget < least:
+        raise ValueError(
+            f"`budget` is {budget}, but one step takes {len(search.plan)} evaluations and the "
+            f"final value {search.num_samples}: allow at least {least}, or lower `num_directions`."
+        )
+    return Limits(
+        int(budget),
+        None if max_steps is None else int(max_steps),
+        None if target is None else float(target),
+        None if tolerance is None else float(tolerance),
+    )
+
+
+def _falling(rate: float, search: RandomSearch, limits: Limits) -> Optimizer:
+    """Adam whose rate falls from ``rate`` to 0 over the steps that the limits allow."""
+    assert limits.budget is not None
+    steps = max(1, limits.budget // len(search.plan))
+    if limits.max_steps is not None:
+        steps = min(steps, limits.max_steps)
+    return optimizers.adam(optimizers.cosine_decay(rate, steps=steps))
+
+
+def _optimizer(given: Optimizer | float | None) -> tuple[float, Optimizer | None]:
+    """A learning rate for Adam, or an optimiser."""
+    if given is None:
+        return _RATE, None
+    if not isinstance(given, int | float):
+        if not (hasattr(given, "init") and hasattr(given, "update")):
+            raise TypeError(
+                "`optimizer` must be an (init, update) pair such as gs.sgd(0.01), an Optax "
+                f"transformation, or a learning rate, but is {given!r}."
+            )
+        return _RATE, given
+    if not (given > 0 and math.isfinite(given)):
+        raise ValueError(f"`optimizer` as a learning rate must be positive, but is {given}.")
+    return float(given), None
+
+
+def _check_finite(batch: Batch, values: NDArray[np.float64]) -> None:
+    """Name the first value that is not finite."""
+    finite = np.isfinite(values)
+    if finite.all():
+        return
+    first = int(finite.argmin())
+    raise EvaluationError(
+        f"The objective returned {values[first]} (on_failure='drop' would leave its direction "
+        f"out), at {batch.describe(first)}.",
+        step=batch.step,
+        index=first,
+        kind="non-finite",
+    )
+
+
+def evaluator_again(
+    workers: Any, timeout: float | None, retries: int | None, before: Execution
+) -> Evaluator:
+    """Who evaluates a run that goes on: what is given now, or else what the run had."""
+    if hasattr(workers, "session"):
+        return as_evaluator(workers, timeout=timeout, retries=retries or 0)
+    chosen = (before.workers or 1) if workers is None else workers
+    limit = before.timeout if timeout is None else timeout
+    if timeout is None and (callable(chosen) or chosen == 1):
+        limit = None  # the run's processes had one, this one has nothing to stop
+    return as_evaluator(
+        chosen, timeout=limit, retries=before.retries if retries is None else retries
+    )
+
+
+def _say_what_changes(program: Minimization, fun: Callable[..., Any], workers: Any) -> None:
+    """Log what goes on otherwise than it began, where nobody may have meant it."""
+    name = name_of(fun)
+    if program.objective is not None and name is not None and name != program.objective:
+        _log.warning("The run began with %s, and goes on with %s.", program.objective, name)
+    if workers is None and program.execution.workers is None:
+        _log.warning(
+            "The run had an evaluator, which cannot be written down: it goes on here, one "
+            "evaluation after the other. To change that, pass `workers`."
+        )
+
+
+def _choice(name: str, kind: type, description: Any, given: Any) -> Any:
+    """A choice that was written down, or that must be passed again."""
+    if given is not None:
+        if not agree(describe(given), description):
+            raise ValueError(
+                f"`{name}` of this run is {str(description)[:200]} and cannot become "
+                f"{str(describe(given))[:200]}: start a new run from its x instead"
+            )
+        return given
+    if is_given(description):
+        raise ValueError(
+            f"`{name}` of this run is a {description['given']}, which cannot be written down: "
+            f"pass it again, gs.resume(folder, fun, {name}=...)"
+        )
+    made = rebuild(description)
+    if not isinstance(made, kind):
+        raise TypeError(f"`{name}` is {str(description)[:200]}")
+    return made
+
+
+def _learning_rate(description: Any) -> float | None:
+    if isinstance(description, dict) and set(cast(dict[str, Any], description)) == {
+        "learning_rate"
+    }:
+        return number(description["learning_rate"])
+    return None
+
+
+def _one(limit: Array) -> Array:
+    """One number for limits that are all the same; they are broadcast when they are used."""
+    flat = limit.reshape(-1)
+    return flat[0].reshape(()) if (flat == flat[0]).all() else limit
+
+
+def _history(records: Sequence[Record]) -> History:
+    infos = [record.info for record in records]
+    return History(
+        np.array([info.evaluations for info in infos], np.int64),
+        np.array([info.value for info in infos], np.float64),
+        np.array([info.gradient_norm for info in infos], np.float64),
+        np.array([info.standard_error for info in infos], np.float64),
+        np.array([info.step_size for info in infos], np.float64),
+        tuple(record.faults for record in records),
+    )

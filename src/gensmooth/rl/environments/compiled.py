@@ -1,0 +1,255 @@
+"""The compiled simulator: a MuJoCo model, an environment's functions, threads over trajectories."""
+
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gensmooth.rl.environments.base import Episodes, Info, Request, check, thread_count
+from gensmooth.rl.environments.physics import Physics, load_mujoco, physics, quiet
+from gensmooth.rl.environments.trajectory import (
+    Function,
+    Recording,
+    TrajectoryResults,
+    compile_loop,
+    compiled_policy,
+)
+from gensmooth.rl.normalize import EpisodeMoments, Scaling
+from gensmooth.rl.policies import Policy
+
+Array = NDArray[np.float64]
+
+
+@final
+@dataclass(frozen=True)
+class CompiledEnvironment:
+    """What defines an environment on MuJoCo; see :mod:`gensmooth.rl.environments.trajectory`.
+
+    Attributes:
+        info: What is known of it.
+        model: Makes its ``MjModel``.
+        state: ``state(model, data, physics)``: the NamedTuple that the three functions are given.
+            It holds views of the arrays of ``data``, and is made once for each thread.
+        start: ``start(model, rng)``: draws a row that says where an episode starts.
+        begin: ``begin(state, start)``, compiled.
+        observe: ``observe(state, out)``, compiled.
+        step: ``step(state, action)``, compiled.
+    """
+
+    info: Info
+    model: Callable[[], Any]
+    state: Callable[[Any, Any, Physics], Any]
+    start: Callable[[Any, np.random.Generator], Array]
+    begin: Function
+    observe: Function
+    step: Function
+
+
+class Trace(NamedTuple):
+    """The first steps of a batch of episodes, all written down; NaN beyond an episode's length.
+
+    Attributes:
+        observations: Shape (B, T + 1, n), including the one after the last step.
+        actions: Shape (B, T, m).
+        rewards: Shape (B, T).
+        ended: Whether the episode ended in a step, shape (B, T).
+        episodes: The sums.
+    """
+
+    observations: Array
+    actions: Array
+    rewards: Array
+    ended: NDArray[np.bool_]
+    episodes: Episodes
+
+
+class _Simulation(NamedTuple):
+    """An MjData, and the state whose arrays are views of it."""
+
+    data: Any
+    state: Any
+
+
+@final
+class CompiledSimulator:
+    """Runs trajectories outside the interpreter's lock, threaded over trajectories.
+
+    Each thread has its own ``MjData`` and takes the next trajectory that no other has taken; each
+    trajectory begins with ``mj_resetData``. So results are bit-identical for any number of
+    threads.
+
+    Args:
+        environment: The environment.
+        remake: How another process makes this simulator again: a module-level function and its
+            arguments.
+    """
+
+    def __init__(
+        self,
+        environment: CompiledEnvironment,
+        remake: tuple[Callable[..., Any], tuple[Any, ...]],
+    ) -> None:
+        self._environment = environment
+        self._remake = remake
+        self._model = environment.model()
+        self._idle: list[_Simulation] = []  # those that no rollout is using now
+        self._start_size = len(environment.start(self._model, np.random.default_rng(0)))
+        self._run = compile_loop(environment.begin, environment.observe, environment.step)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self._remake
+
+    @property
+    def info(self) -> Info:
+        """What is known of the environment."""
+        return self._environment.info
+
+    @property
+    def model(self) -> Any:
+        """The ``MjModel``; do not change it."""
+        return self._model
+
+    def starts(self, rngs: Sequence[np.random.Generator]) -> Array:
+        """Draw a start from each generator, shape (B, S)."""
+        starts = np.empty((len(rngs), self._start_size))
+        for row, rng in zip(starts, rngs, strict=True):
+            row[:] = self._environment.start(self._model, rng)
+        return starts
+
+    def rollout(
+        self,
+        policy: Policy,
+        parameters: Array,
+        scaling: Scaling,
+        starts: Array,
+        *,
+        observe: bool = False,
+        threads: int | None = None,
+    ) -> Episodes:
+        """Run one episode from each start; see :class:`~.base.Simulator`."""
+        request = check(self.info, self._start_size, policy, parameters, scaling, starts)
+        recording = self._recording(0, 0)
+        return self._run_all(policy, request, self.info.horizon, recording, observe, threads)
+
+    def trace(
+        self,
+        policy: Policy,
+        parameters: Array,
+        scaling: Scaling,
+        starts: Array,
+        *,
+        steps: int,
+        threads: int | None = None,
+    ) -> Trace:
+        """Run the first ``steps`` steps of each episode and write them all down."""
+        request = check(self.info, self._start_size, policy, parameters, scaling, starts)
+        recording = self._recording(len(starts), steps)
+        episodes = self._run_all(policy, request, steps, recording, True, threads)
+        return Trace(*recording, episodes)
+
+    def simulation(self) -> Any:
+        """A simulation that no rollout is using: its ``data`` and its ``state``."""
+        try:
+            return self._idle.pop()
+        except IndexError:
+            data = load_mujoco().MjData(self._model)
+            state = self._environment.state(self._model, data, physics(self._model, data))
+            return _Simulation(data, state)
+
+    def _recording(self, episodes: int, steps: int) -> Recording:
+        n, m = self.info.observation_size, self.info.action_size
+        return Recording(
+            np.full((episodes, steps + 1, n), np.nan),
+            np.full((episodes, steps, m), np.nan),
+            np.full((episodes, steps), np.nan),
+            np.zeros((episodes, steps), np.bool_),
+        )
+
+    def _run_all(
+        self,
+        policy: Policy,
+        request: Request,
+        horizon: int,
+        recording: Recording,
+        observe: bool,
+        threads: int | None,
+    ) -> Episodes:
+        number, n = len(request.parameters), self.info.observation_size
+        rows = number if observe else 0
+        results = TrajectoryResults(
+            *(np.empty(number), np.empty(number), np.empty(number, np.int64), np.empty(number)),
+            *(np.zeros(rows, np.int64), np.empty((rows, n)), np.empty((rows, n))),
+        )
+        queue = np.zeros(1, np.int64)
+
+        def work(simulation: _Simulation) -> None:
+            self._run(
+                simulation.state,
+                compiled_policy(policy, request.scaling),
+                request.parameters,
+                request.starts,
+                horizon,
+                queue,
+                results,
+                recording,
+            )
+
+        self._announce_compilation()
+        simulations = [self.simulation() for _ in range(thread_count(threads, number))]
+        try:
+            with quiet():
+                _run_threads([lambda s=s: work(s) for s in simulations], queue, number)
+        finally:
+            self._idle.extend(simulations)
+        return Episodes(
+            results.returns,
+            results.bonuses,
+            results.lengths,
+            EpisodeMoments(results.counts, results.means, results.m2) if observe else None,
+            results.successes if self.info.goal else None,
+        )
+
+    def _announce_compilation(self) -> None:
+        """On a terminal, say so if the next seconds go into compiling."""
+        if self._run.signatures or not sys.stderr.isatty():
+            return
+        files = Path(self._run.stats.cache_path)
+        if not any(files.glob(f"*.{self._run.py_func.__qualname__}-*.nbi")):
+            print(
+                f"gensmooth: compiling {self.info.name}, once on this machine, some seconds…",
+                file=sys.stderr,
+            )
+
+
+def _run_threads(calls: list[Callable[[], None]], queue: NDArray[np.int64], stop: int) -> None:
+    """Run calls at the same time, each in its own thread, and wait for them.
+
+    The caller's thread only waits, so that it can be interrupted. If it is, the queue is declared
+    empty, and each thread ends after the trajectory that it is running.
+    """
+    failures: list[BaseException] = []
+
+    def run(call: Callable[[], None]) -> None:
+        try:
+            call()
+        except BaseException as failure:
+            failures.append(failure)
+
+    running = [threading.Thread(target=run, args=(call,)) for call in calls]
+    for thread in running:
+        thread.start()
+    try:
+        for thread in running:
+            thread.join()
+    except BaseException:
+        queue[0] = stop
+        for thread in running:
+            thread.join()
+        raise
+    if failures:
+        raise failures[0]

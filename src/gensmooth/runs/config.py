@@ -1,0 +1,216 @@
+"""``config.json``: what a run is, readable and enough to repeat it; and how a run is carried out.
+
+Programs say what they are in plain JSON (:meth:`~gensmooth.runs.Program.settings`). Arrays of more
+than 10,000 numbers are kept in the file ``arrays`` beside it, and the JSON has their SHA-256.
+"""
+
+import hashlib
+import json
+import re
+import time
+from collections.abc import Mapping
+from operator import index
+from typing import Any, NamedTuple, SupportsIndex, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gensmooth.describe import agree, describe, number, plain, whole
+
+Array = NDArray[Any]
+
+FORMAT = 1
+
+_INLINE = 10_000
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+_SHARE = 0.1  # of the time that checkpoints may take, when nobody said how often
+
+
+# --- how a run is carried out --------------------------------------------------------------------
+
+
+class Every(NamedTuple):
+    """Steps and seconds between checkpoints; whichever has passed first calls for one."""
+
+    steps: int | None = None
+    seconds: float | None = None
+
+
+DEFAULT = Every(seconds=30.0)
+
+
+def parse_every(every: int | str | Every | None) -> Every | None:
+    """``100`` steps; ``"30s"``, ``"5m"``, ``"2h"``; or both, ``"100,30s"``: the earlier counts.
+
+    >>> parse_every("100, 5m")
+    Every(steps=100, seconds=300.0)
+    """
+    if every is None or isinstance(every, Every):
+        return every
+    steps: int | None = None
+    seconds: float | None = None
+    for part in str(every).split(","):
+        found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smh]?)\s*", part)
+        amount = float(found[1]) if found else 0.0
+        if isinstance(every, bool) or not found or (not found[2] and amount != int(amount)):
+            raise ValueError(
+                "`every` must be a number of steps such as 100, a time such as '30s', '5m' or "
+                f"'2h', or both as '100,30s', but is {every!r}."
+            )
+        if found[2]:
+            seconds = amount * _UNITS[found[2]]
+        else:
+            steps = int(amount)
+    if steps == 0:
+        raise ValueError(f"`every` must be at least one step, but is {every!r}.")
+    return Every(steps, seconds)
+
+
+class Cadence:
+    """Says when the next checkpoint is due.
+
+    Unless the user chose, it is due every 30 seconds, but never so often that writing takes more
+    than a tenth of the time.
+    """
+
+    def __init__(self, every: int | str | Every | None, step: int) -> None:
+        self._every = parse_every(every) or DEFAULT
+        self._least = 0.0 if every is None else None
+        self._step = step
+        self._time = time.monotonic()
+
+    def due(self, step: int) -> bool:
+        """Whether a checkpoint is due after ``step`` steps."""
+        steps, seconds = self._every
+        if steps is not None and step - self._step >= steps:
+            return True
+        if seconds is None:
+            return False
+        return time.monotonic() - self._time >= max(seconds, self._least or 0.0)
+
+    def done(self, step: int, took: float) -> None:
+        """One was written (or tried) in ``took`` seconds."""
+        self._step, self._time = step, time.monotonic()
+        if self._least is not None:
+            self._least = took / _SHARE
+
+
+class Execution(NamedTuple):
+    """What a run's result does not depend on: how it is carried out."""
+
+    workers: int | None = 1  # None: an evaluator of the user's, to be passed again
+    timeout: float | None = None
+    retries: int = 0
+    threads: int = 1
+    every: Every | None = None
+
+    @classmethod
+    def of(
+        cls,
+        workers: Any,
+        *,
+        timeout: float | None,
+        retries: int,
+        threads: int,
+        every: int | str | Every | None,
+    ) -> "Execution":
+        """What a user's arguments ask for."""
+        number = index(workers) if isinstance(workers, SupportsIndex) else None
+        return cls(number, timeout, retries, threads, parse_every(every))
+
+    def to_json(self) -> dict[str, Any]:
+        """For ``config.json``."""
+        found = self._asdict()
+        every = found.pop("every")
+        return {**{name: describe(value) for name, value in found.items()}, "every": every}
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> "Execution":
+        """From ``config.json``, checked."""
+        workers, timeout, retries, threads, every = (found[name] for name in cls._fields)
+        if every is not None:
+            steps, seconds = every
+            every = Every(
+                None if steps is None else whole(steps),
+                None if seconds is None else number(seconds),
+            )
+        if type(workers) not in (int, type(None)):
+            raise TypeError(f"`workers` is {str(workers)[:80]}")
+        return cls(
+            workers=workers,
+            timeout=None if timeout is None else number(timeout),
+            retries=whole(retries),
+            threads=whole(threads),
+            every=every,
+        )
+
+
+# --- config.json as text -------------------------------------------------------------------------
+
+
+def differences(
+    now: Mapping[str, Any], before: Mapping[str, Any], compared: Mapping[str, str | None]
+) -> list[str]:
+    """What differs between two configurations, in words.
+
+    Args:
+        now: One configuration.
+        before: The other.
+        compared: The names that are compared. Where both values are objects they are compared
+            part by part, and the text says what a part is called (``"`{}`"``); with ``None``
+            they are compared as a whole.
+
+    >>> differences({"seed": 2, "search": {"spacing": 0.1}}, {"seed": 1, "search": {"spacing": 1}},
+    ...             {"seed": None, "search": "`{}`"})
+    ['`seed` (there 1, here 2)', '`spacing` (there 1, here 0.1)']
+    """
+    words: list[str] = []
+    for name, template in compared.items():
+        new, old = now[name], before.get(name)
+        if template is None or not isinstance(new, dict):
+            new, old, label = {name: new}, {name: old}, "`{}`"
+        else:
+            label = template
+        then = cast(dict[str, Any], old) if isinstance(old, dict) else {}
+        for key, value in cast(dict[str, Any], new).items():
+            if not agree(value, then.get(key)):
+                told = f" (there {then.get(key)}, here {value})"
+                words.append(label.format(key) + (told if len(told) < 140 else ""))
+    return words
+
+
+def pretty(found: Any, indent: str = "") -> str:
+    """JSON with a line for each setting, and lists of numbers on one line."""
+    if not isinstance(found, dict) or not found or len(indent) > 2:
+        return json.dumps(found, allow_nan=False)
+    inner = f"{indent} "
+    items = cast(dict[str, Any], found).items()
+    lines = (f"{inner}{json.dumps(name)}: {pretty(value, inner)}" for name, value in items)
+    return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
+
+
+def array_to_json(name: str, array: Array, large: dict[str, Array]) -> dict[str, Any]:
+    """An array's numbers; or a reference to it, and the array itself into ``large``."""
+    found: dict[str, Any] = {"dtype": array.dtype.name, "shape": list(array.shape)}
+    flat = np.ascontiguousarray(array).reshape(-1)
+    if len(flat) <= _INLINE:
+        values = flat.tolist()
+        finite = bool(np.isfinite(flat).all())
+        return found | {"values": values if finite else [plain(value) for value in values]}
+    large[name] = array
+    digest = hashlib.sha256(flat.astype(flat.dtype.newbyteorder("<"), copy=False).data)
+    return found | {"in": "arrays", "name": name, "sha256": digest.hexdigest()}
+
+
+def array_from_json(found: Mapping[str, Any], large: Mapping[str, Array]) -> Array:
+    """The array; the inverse of :func:`array_to_json`."""
+    dtype, shape = found["dtype"], tuple(found["shape"])
+    if dtype not in ("float32", "float64"):
+        raise ValueError(f"an array has the dtype {str(dtype)[:80]}")
+    if "in" in found:
+        array = large[found["name"]]
+    else:
+        array = np.array([number(value) for value in found["values"]], dtype).reshape(shape)
+    if array.shape != shape or array.dtype.name != dtype:
+        raise ValueError("an array is not what its description says")
+    return array

@@ -1,0 +1,195 @@
+r"""One file of named arrays and a JSON object: what a checkpoint is on disk.
+
+Layout, little-endian:
+
+====================  ==========================================================================
+8 bytes               ``89 47 53 4D 54 48 0D 0A`` ("\x89GSMTH\r\n")
+uint32                version of the format
+uint32                CRC-32 of the header
+uint64                length of the header in bytes
+uint64                length of the file in bytes
+header                JSON: ``{"meta": {}, "arrays": [[name, dtype, shape, CRC-32 in hex], ...]}``
+arrays                raw, C order, each starting at the next multiple of 64 bytes
+====================  ==========================================================================
+
+It is data: reading it builds arrays of numbers and JSON values, and nothing else. What it says
+about sizes is checked against the size of the file before anything is allocated.
+"""
+
+import json
+import math
+import os
+import struct
+import zlib
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from io import BufferedReader, FileIO
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gensmooth.runs.files import CheckpointError, reserve, write_all, write_whole
+
+MAGIC = b"\x89GSMTH\r\n"
+VERSION = 1
+DTYPES = frozenset(
+    {"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"}
+    | {"float16", "float32", "float64", "complex64", "complex128"}
+)
+
+_PREAMBLE = struct.Struct("<8sIIQQ")
+_ALIGN = 64
+_MAX_DIMENSIONS = 32
+
+
+class Contents(NamedTuple):
+    """What a file holds."""
+
+    meta: dict[str, Any]
+    arrays: dict[str, NDArray[Any]]
+
+
+class _Entry(NamedTuple):
+    name: str
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    crc32: int
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+def write(
+    path: Path,
+    meta: Mapping[str, Any],
+    arrays: Mapping[str, NDArray[Any]],
+    *,
+    previous: Path | None = None,
+) -> None:
+    """Write a file, atomically and durably; see :func:`write_whole`."""
+    write_whole(path, lambda file: _fill(file, meta, arrays), previous=previous)
+
+
+def read(path: Path) -> Contents:
+    """Read a file.
+
+    Raises:
+        CheckpointError: When it is not such a file, is damaged, or is of a newer version.
+    """
+    try:
+        if not path.is_file():
+            raise CheckpointError(path, "is not a file.")
+        with open(path, "rb") as file:
+            return _read(path, file)
+    except OSError as error:
+        raise CheckpointError(path, f"cannot be read: {error.strerror or error}.") from error
+    except MemoryError as error:
+        raise CheckpointError(path, "is larger than the memory there is.") from error
+
+
+def _fill(file: FileIO, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+    entries: list[_Entry] = []
+    bodies: list[memoryview] = []
+    for name, array in arrays.items():
+        if array.dtype.name not in DTYPES:
+            raise TypeError(f"an array of dtype {array.dtype} cannot be written to a checkpoint")
+        plain = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+        entries.append(_Entry(name, plain.dtype, array.shape, 0))
+        bodies.append(plain.reshape(-1).view(np.uint8).data)
+    header = _header(meta, entries)
+    offsets, length = _layout(len(header), entries)
+    reserve(file, length)
+    # The checksums are made while the system copies the bytes: neither waits for the other.
+    with ThreadPoolExecutor(1) as beside:
+        checksums = beside.map(zlib.crc32, bodies)
+        for offset, body in zip(offsets, bodies, strict=True):
+            file.seek(offset)
+            write_all(file, body)
+        entries = [entry._replace(crc32=c) for entry, c in zip(entries, checksums, strict=True)]
+    header = _header(meta, entries)
+    file.seek(0)
+    write_all(file, _PREAMBLE.pack(MAGIC, VERSION, zlib.crc32(header), len(header), length))
+    write_all(file, header)
+
+
+def _header(meta: Mapping[str, Any], entries: list[_Entry]) -> bytes:
+    """The header; its length does not depend on the checksums."""
+    index = [[e.name, e.dtype.name, list(e.shape), f"{e.crc32:08x}"] for e in entries]
+    return json.dumps({"meta": meta, "arrays": index}, allow_nan=False).encode()
+
+
+def _layout(header: int, entries: list[_Entry]) -> tuple[list[int], int]:
+    """Where each array starts, and the length of the file."""
+    offsets: list[int] = []
+    position = _PREAMBLE.size + header
+    for entry in entries:
+        position = -(-position // _ALIGN) * _ALIGN
+        offsets.append(position)
+        position += entry.size
+    return offsets, position
+
+
+def _read(path: Path, file: BufferedReader) -> Contents:
+    size = os.fstat(file.fileno()).st_size
+    start = file.read(_PREAMBLE.size)
+    if len(start) < _PREAMBLE.size or start[:8] != MAGIC:
+        raise CheckpointError(path, "is not a gensmooth checkpoint.")
+    _, version, crc32, header_size, length = _PREAMBLE.unpack(start)
+    if version != VERSION:
+        raise CheckpointError(
+            path,
+            f"is a checkpoint of format {version}, but this gensmooth reads format {VERSION}: "
+            "use the version that wrote it.",
+        )
+    if length != size:
+        raise _damaged(path, f"it should have {length} bytes, but has {size}")
+    if header_size > size:
+        raise _damaged(path, "its header is cut short")
+    header = file.read(header_size)
+    if zlib.crc32(header) != crc32:
+        raise _damaged(path, "the checksum of its header is wrong")
+    meta, entries = _parse(path, header)
+    offsets, length = _layout(header_size, entries)
+    if length != size:
+        raise _damaged(path, f"its arrays should end at byte {length}, but it has {size}")
+    arrays: dict[str, NDArray[Any]] = {}
+    for entry, offset in zip(entries, offsets, strict=True):
+        if any(file.read(offset - file.tell())):
+            raise _damaged(path, f"there is something before {entry.name!r}")
+        body = np.empty(entry.size, np.uint8)
+        if file.readinto(body.data) != entry.size or zlib.crc32(body.data) != entry.crc32:
+            raise _damaged(path, f"the checksum of {entry.name!r} is wrong")
+        native = entry.dtype.newbyteorder("=")
+        arrays[entry.name] = body.view(entry.dtype).astype(native, copy=False).reshape(entry.shape)
+    return Contents(meta, arrays)
+
+
+def _parse(path: Path, header: bytes) -> tuple[dict[str, Any], list[_Entry]]:
+    """The header's contents. Its checksum may be right and its author malicious."""
+    try:
+        found: Any = json.loads(header)
+        meta, listed = found["meta"], found["arrays"]
+        if not isinstance(meta, dict) or not isinstance(listed, list):
+            raise TypeError("it has no meta or no arrays")
+        entries = [_entry(*item) for item in cast(list[Any], listed)]
+        if len({entry.name for entry in entries}) != len(entries):
+            raise ValueError("two arrays have one name")
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise _damaged(path, f"its header cannot be understood ({error})") from error
+    return cast(dict[str, Any], meta), entries
+
+
+def _entry(name: Any, dtype: Any, shape: Any, crc32: Any) -> _Entry:
+    if not isinstance(name, str) or dtype not in DTYPES or not isinstance(crc32, str):
+        raise TypeError("an array's entry has the wrong types")
+    sizes = tuple(shape)
+    if len(sizes) > _MAX_DIMENSIONS or not all(type(n) is int and 0 <= n < 2**48 for n in sizes):
+        raise ValueError(f"the shape of {name[:80]!r} is not one")
+    return _Entry(name, np.dtype(dtype).newbyteorder("<"), sizes, int(crc32, 16))
+
+
+def _damaged(path: Path, why: str) -> CheckpointError:
+    return CheckpointError(path, f"is damaged: {why}.")

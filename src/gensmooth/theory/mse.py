@@ -1,0 +1,224 @@
+r"""The whole mean squared error of a gradient estimate, noise included.
+
+The Lemma (`thm:fdempmse`) treats samples that each direction draws for itself. How the noise
+enters depends on who shares the samples, so here the three protocols have three formulas:
+
+- ``"paired"``: each direction has its own N samples, used at both of its points (the Lemma);
+- ``"shared"``: the same N samples at every point of the iteration (eq. `fdempirical` as written);
+- ``"independent"``: every evaluation draws its own N samples.
+
+Write G for :math:`\|\nabla F\|^2`, V for :math:`\mathrm{Var}_\xi[\nabla f]`, :math:`\sigma_f^2` for
+:math:`\mathrm{Var}_\xi[f]`, and (a, b, s) for the `Moments`. The formulas hold to order
+:math:`c^0` as the spacing c → 0, for directions whose law does not change when all their signs
+flip. On functions that are linear in θ for each ξ they are exact at every spacing.
+"""
+
+from typing import Literal, NamedTuple
+
+from gensmooth import checks
+from gensmooth.theory.moments import Moments
+
+SampleMode = Literal["paired", "shared", "independent"]
+EstimatorName = Literal["forward", "antithetic", "one-point"]
+
+
+class MseTerms(NamedTuple):
+    r"""The MSE of a gradient estimate, term by term; see `mse_terms`.
+
+    Attributes:
+        gradient_norm2: :math:`G`, the error of estimating zero.
+        signal: :math:`a G`, what the estimate has in common with the gradient.
+        second: :math:`b G`, the squared length of the noise-free estimate.
+        gradient_noise: What the samples' gradients add.
+        curvature: Product of the value and the Laplacian (one-point only; may be negative).
+        value_noise: What the samples' values add, divided by the spacing squared.
+        offset: What the value itself adds, divided by the spacing squared (one-point only).
+    """
+
+    gradient_norm2: float
+    signal: float
+    second: float
+    gradient_noise: float
+    curvature: float
+    value_noise: float
+    offset: float
+
+    @property
+    def direction_error(self) -> float:
+        """The part without noise, (1 − 2a + b) G: eq. `msepart1`."""
+        return self.gradient_norm2 - 2.0 * self.signal + self.second
+
+    @property
+    def total(self) -> float:
+        """The MSE."""
+        noise = self.gradient_noise + self.curvature + self.value_noise + self.offset
+        return self.direction_error + noise
+
+    def scaled_directions(self, factor: float) -> "MseTerms":
+        r"""The terms after multiplying every direction by :math:`\sqrt v`, v = `factor`.
+
+        At an unchanged spacing this also moves the points closer, so value noise, divided by the
+        squared distance, falls only linearly in v.
+        """
+        v = checks.nonnegative("factor", factor)
+        return MseTerms(
+            gradient_norm2=self.gradient_norm2,
+            signal=v * self.signal,
+            second=v**2 * self.second,
+            gradient_noise=v**2 * self.gradient_noise,
+            curvature=v**2 * self.curvature,
+            value_noise=v * self.value_noise,
+            offset=v * self.offset,
+        )
+
+    def scaled_estimate(self, factor: float) -> "MseTerms":
+        """The terms after multiplying the estimate by `factor`: every noise falls squared."""
+        w = checks.nonnegative("factor", factor)
+        return MseTerms(self.gradient_norm2, w * self.signal, *(w**2 * term for term in self[2:]))
+
+
+def mse_terms(
+    moments: Moments,
+    *,
+    gradient_norm2: float,
+    noise_trace: float = 0.0,
+    num_samples: int = 1,
+    samples: SampleMode = "paired",
+    estimator: EstimatorName = "forward",
+    spacing: float | None = None,
+    value_variance: float | None = None,
+    value: float | None = None,
+    laplacian: float = 0.0,
+    value_laplacian_covariance: float = 0.0,
+) -> MseTerms:
+    r"""The MSE of a gradient estimate, split into its terms.
+
+    All estimators share :math:`(1 - 2a + b)G`. The noise of the finite differences adds
+
+    ================  ==================================  =========================================
+    samples           forward                             antithetic
+    ================  ==================================  =========================================
+    ``paired``        :math:`\frac{s}{LN} tr V`           the same
+    ``shared``        :math:`\frac{b}{N} tr V`            the same
+    ``independent``   :math:`\frac{s}{LN} T +             :math:`\frac{s}{2LN} T +
+                      \frac{2 d a\sigma_f^2}{LNc^2}`      \frac{d a\sigma_f^2}{2LNc^2}`
+    ================  ==================================  =========================================
+
+    with :math:`T = \tfrac12\Delta_\theta\sigma_f^2 = tr V + \mathrm{Cov}_\xi(f, \Delta f)`. The
+    one-point estimator :math:`\frac1{cLN}\sum (f(\theta + c\epsilon_l, \xi) - \beta)\epsilon_l`,
+    with :math:`\varphi = F(\theta) - \beta`, adds
+
+    .. math:: \frac{d a\varphi^2}{Lc^2} + \frac sL\varphi\,\Delta F
+
+    and the noise :math:`\frac{s}{LN} T + \frac{d a\sigma_f^2}{LNc^2}` (paired and independent
+    samples are the same here) or, for shared samples,
+    :math:`\frac bN tr V + \frac s{LN}\mathrm{Cov}(f,\Delta f) + \frac{d a\sigma_f^2}{LNc^2}`.
+
+    Args:
+        moments: The directions, from `gensmooth.theory.families`.
+        gradient_norm2: :math:`\|\nabla F(\theta)\|^2`.
+        noise_trace: :math:`tr\,\mathrm{Var}_\xi[\nabla_\theta f(\theta, \xi)]`.
+        num_samples: N.
+        samples: Who shares the samples.
+        estimator: ``"forward"`` (eq. `fdempirical`), ``"antithetic"`` (eq. `atempirical`) or
+            ``"one-point"`` (eq. `gsestimator`).
+        spacing: c; needed where values do not cancel: independent samples or one-point.
+        value_variance: :math:`\mathrm{Var}_\xi[f(\theta,\xi)]`; needed in the same cases.
+        value: :math:`F(\theta) - \beta`, the value less the baseline; needed for one-point.
+        laplacian: :math:`\Delta F(\theta)`, the trace of the Hessian; one-point only.
+        value_laplacian_covariance: :math:`\mathrm{Cov}_\xi(f, \Delta_\theta f)`, zero if the
+            noise is linear in θ; independent samples or one-point only.
+
+    Raises:
+        ValueError: If a number is out of its range or one that is needed is missing.
+
+    Example:
+        >>> from gensmooth.theory import iid
+        >>> terms = mse_terms(iid(100, 20), gradient_norm2=1.0, noise_trace=2.0, num_samples=5)
+        >>> round(terms.direction_error, 6), round(terms.gradient_noise, 6)
+        (5.05, 2.04)
+    """
+    G = checks.nonnegative("gradient_norm2", gradient_norm2)
+    V = checks.nonnegative("noise_trace", noise_trace)
+    N = checks.count("num_samples", num_samples)
+    checks.one_of("samples", samples, ("paired", "shared", "independent"))
+    checks.one_of("estimator", estimator, ("forward", "antithetic", "one-point"))
+    delta_f = checks.finite("laplacian", laplacian)
+    # T = ½ Δ Var f, the growth of the value's variance around θ
+    covariance = checks.finite("value_laplacian_covariance", value_laplacian_covariance)
+    T = V + covariance
+    a, b, s, d, L = moments
+
+    gradient_noise = curvature = value_noise = offset = 0.0
+    if estimator == "one-point":
+        c, variance = _values(spacing, value_variance, "the one-point estimator")
+        phi = checks.finite("value", checks.given("value", value, _NEEDS_VALUE))
+        offset = phi**2 * moments.average_norm2 / c**2
+        curvature = phi * delta_f * s / L
+        gradient_noise = ((b if samples == "shared" else s / L) * V + s / L * covariance) / N
+        value_noise = variance * moments.average_norm2 / (N * c**2)
+    elif samples == "independent":
+        c, variance = _values(spacing, value_variance, 'samples="independent"')
+        # Two values over c against two values over 2c: a quarter of the variance of the values.
+        # Of the gradients' noise the forward difference sees one point, the antithetic two.
+        per_direction = 2.0 if estimator == "forward" else 0.5
+        points = 1.0 if estimator == "forward" else 0.5
+        gradient_noise = points * s * T / (L * N)
+        value_noise = per_direction * d * a * variance / (L * N * c**2)
+    else:
+        gradient_noise = (s / L if samples == "paired" else b) * V / N
+    return MseTerms(G, a * G, b * G, gradient_noise, curvature, value_noise, offset)
+
+
+def mse(
+    moments: Moments,
+    *,
+    gradient_norm2: float,
+    noise_trace: float = 0.0,
+    num_samples: int = 1,
+    samples: SampleMode = "paired",
+    estimator: EstimatorName = "forward",
+    spacing: float | None = None,
+    value_variance: float | None = None,
+    value: float | None = None,
+    laplacian: float = 0.0,
+    value_laplacian_covariance: float = 0.0,
+) -> float:
+    r"""The MSE :math:`E\|\hat g - \nabla F\|^2`; arguments and assumptions as in `mse_terms`.
+
+    Example:
+        The paper's display for GS, :math:`\frac{d+1}L G + \frac{d+2}{LN} tr V`, and what sharing
+        the samples adds to it, :math:`\frac{L-1}{LN} tr V`:
+
+        >>> from gensmooth.theory import iid
+        >>> paired = mse(iid(100, 20), gradient_norm2=1.0, noise_trace=2.0, num_samples=5)
+        >>> shared = mse(
+        ...     iid(100, 20), gradient_norm2=1.0, noise_trace=2.0, num_samples=5, samples="shared"
+        ... )
+        >>> round(paired, 6), round(shared - paired, 6)
+        (7.09, 0.38)
+    """
+    return mse_terms(
+        moments,
+        gradient_norm2=gradient_norm2,
+        noise_trace=noise_trace,
+        num_samples=num_samples,
+        samples=samples,
+        estimator=estimator,
+        spacing=spacing,
+        value_variance=value_variance,
+        value=value,
+        laplacian=laplacian,
+        value_laplacian_covariance=value_laplacian_covariance,
+    ).total
+
+
+_NEEDS_VALUE = "the one-point estimator multiplies F(θ) − baseline by every direction"
+
+
+def _values(spacing: float | None, value_variance: float | None, who: str) -> tuple[float, float]:
+    """Spacing and value variance, which `who` needs because the values do not cancel."""
+    why = f"with {who} the noise of the values is divided by the spacing"
+    c = checks.positive("spacing", checks.given("spacing", spacing, why))
+    variance = checks.given("value_variance", value_variance, why)
+    return c, checks.nonnegative("value_variance", variance)

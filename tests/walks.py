@@ -1,0 +1,83 @@
+"""The files that a call passes before its first step: what a newcomer has to read to follow it.
+
+    python walks.py minimize|train         prints the files in the order they are entered
+
+A file is passed when one of its functions is called, in a fresh process; importing a module and
+making its classes do not count. Every call that leads from one file to another is a change.
+"""
+
+import inspect
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import gensmooth as gs
+
+ROOT = Path(gs.__file__).parent
+
+
+class Walk(NamedTuple):
+    """The files passed, in order of first entry, and how often one led to another."""
+
+    files: Sequence[str]
+    changes: int
+
+
+class _Arrived(BaseException):
+    pass
+
+
+def loss(x):
+    return float((x**2).sum())
+
+
+def minimize(folder: str) -> None:
+    """``gs.minimize`` with two workers and a checkpoint."""
+    gs.minimize(loss, [1.0, 2.0, 3.0], workers=2, checkpoint=folder, seed=0)
+
+
+def train(folder: str) -> None:
+    """``gensmooth train``."""
+    from gensmooth.cli.main import app
+
+    app(["train", "Hopper-v5", "--seed", "0", "--out", folder], standalone_mode=False)
+
+
+WALKS = {"minimize": minimize, "train": train}
+
+
+def walk(call: Callable[[str], None]) -> Walk:
+    """The walk of a call, until it asks for the first batch of evaluations."""
+    goal = gs.RandomSearch.ask.__code__
+    passed: list[str] = []
+
+    def look(frame, event, _):
+        code = frame.f_code
+        if event != "call" or not code.co_flags & inspect.CO_OPTIMIZED:
+            return  # a module or the body of a class
+        path = Path(code.co_filename)
+        if ROOT not in path.parents:
+            return
+        name = path.relative_to(ROOT).as_posix()
+        if not passed or passed[-1] != name:
+            passed.append(name)
+        if code is goal:
+            sys.setprofile(None)
+            raise _Arrived
+
+    with tempfile.TemporaryDirectory() as folder:
+        sys.setprofile(look)
+        try:
+            call(f"{folder}/run")
+        except _Arrived:
+            pass
+        finally:
+            sys.setprofile(None)
+    return Walk(list(dict.fromkeys(passed)), len(passed) - 1)
+
+
+if __name__ == "__main__":
+    found = walk(WALKS[sys.argv[1]])
+    print(len(found.files), found.changes, *found.files)
