@@ -48,7 +48,12 @@ def own(tmp_path, monkeypatch):
 
 def run(*arguments: str) -> str:
     done = subprocess.run(
-        [sys.executable, *arguments], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env=os.environ | {"COLUMNS": "140"},  # room for all columns of a table
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -107,6 +107,26 @@ def test_trust_or_naming_it_lets_it_run(stranger):
     assert (stranger / "imported").exists()
 
 
+def test_trust_in_the_shell(stranger):
+    def shell(*words):
+        command = "from gensmooth.cli.main import main; main()"
+        return subprocess.run(
+            [sys.executable, "-P", "-c", command, *words, "policy", "--episodes=2"],
+            cwd=stranger,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    refused = shell("evaluate")
+    assert refused.returncode == 1
+    assert "--trust" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert not (stranger / "imported").exists()
+    done = shell("evaluate", "--trust")
+    assert done.returncode == 0, done.stderr
+
+
 def test_naming_the_environment_is_trust(stranger):
     name = gs.rl.load_policy(stranger / "policy").environment
     assert gs.rl.evaluate(stranger / "policy", episodes=2, environment=name).episodes == 2
@@ -135,7 +155,7 @@ def test_a_module_in_the_current_folder_is_found(workers, tmp_path):
 def test_a_module_that_is_not_there_or_is_broken(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(gs.rl.UnknownEnvironmentError, match=r"no module 'nowhere' in .*"):
+    with pytest.raises(ValueError, match=r"There is no module 'nowhere' in .*"):
         make("nowhere:Mine-v0")
     with pytest.raises(gs.rl.UnknownEnvironmentError, match="not the name of a module"):
         make(":Mine-v0")

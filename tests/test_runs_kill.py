@@ -90,7 +90,7 @@ def is_gone(group):
 def test_ctrl_c_writes_a_checkpoint_and_returns_what_was_found(workers, start, tmp_path):
     words = ("--workers", workers, "--checkpoint", "run", "--every", "1h", "--out", "part.json")
     # Slow enough that it cannot be over before we interrupt it, however late we are.
-    running = start(command(tmp_path, *words), SECONDS_EACH="0.1")
+    running = start(command(tmp_path, *words), SECONDS_EACH="0.05")
     metrics = tmp_path / "run" / "metrics.jsonl"
     assert wait_until(lambda: metrics.exists() and metrics.stat().st_size > 0)
     os.killpg(running.pid, signal.SIGINT)  # as a terminal does: the workers get it too

@@ -272,7 +272,7 @@ def minimize(
         execution=Execution.of(
             workers, timeout=timeout, retries=retries, threads=threads, every=every
         ),
-        fun=fun,
+        fun=Objective(fun, samples is not None, vectorized),
         evaluator=as_evaluator(workers, timeout=timeout, retries=retries),
         callback=callback,
     )
@@ -348,7 +348,7 @@ def resume(
         before = program.execution
         program = replace(
             program,
-            fun=fun,
+            fun=Objective(fun, program.search.samples is not None, program.vectorized),
             evaluator=evaluator_again(workers, timeout, retries, before),
             callback=callback,
         )
@@ -479,7 +479,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
     limits: Limits = field()
     execution: Execution
     extensions: tuple[Mapping[str, Any], ...] = ()
-    fun: Callable[..., Any] | None = None
+    fun: Objective | None = None
     evaluator: Evaluator | None = None
     callback: Callback | None = None
 
@@ -492,8 +492,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
         """Workers."""
         assert self.fun is not None
         assert self.evaluator is not None
-        objective = Objective(self.fun, self.search.samples is not None, self.vectorized)
-        return self.evaluator.session(self.search, objective)
+        return self.evaluator.session(self.search, self.fun)
 
     def step(self, state: MinimizeState, session: Session) -> tuple[MinimizeState, Record]:
         """Ask, evaluate, tell."""

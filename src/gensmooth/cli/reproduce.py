@@ -1,6 +1,5 @@
 """``gensmooth reproduce``: run the paper's studies and write the report."""
 
-import os
 import shlex
 import sys
 from pathlib import Path
@@ -119,7 +118,9 @@ def reproduce(
         resets=resets,
     )
     if workers is None and ray is None:
-        workers = os.cpu_count() or 1
+        from gensmooth.evaluators import cores
+
+        workers = cores()
     try:
         concluded = [
             run_study(

@@ -11,6 +11,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from gensmooth import checks
 from gensmooth.batch import Batch
 from gensmooth.evaluators.base import Evaluated, Failure
 from gensmooth.evaluators.objective import Objective
@@ -160,8 +161,7 @@ class Queue:
 
 def check_retries(retries: object) -> None:
     """Refuse what is not a count."""
-    if isinstance(retries, bool) or not isinstance(retries, int | np.integer) or retries < 0:
-        raise ValueError(f"`retries` must be a whole number of at least 0, but is {retries!r}.")
+    checks.count("retries", retries, 0)
 
 
 def check_timeout(timeout: object) -> None:

@@ -9,9 +9,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from gensmooth import checks
 from gensmooth.evaluators import EvaluationError
 from gensmooth.rl.environments import catalogue
-from gensmooth.rl.environments.base import Simulator, missing_extra
+from gensmooth.rl.environments.base import EnvironmentLike, Simulator, missing_extra
 from gensmooth.rl.policy_file import TrainedPolicy, load_policy
 from gensmooth.rl.rollouts import test_rngs
 from gensmooth.streams import check_seed
@@ -60,7 +61,7 @@ def evaluate(
     episodes: int = 100,
     seed: int = 0,
     confidence: float = 0.95,
-    environment: Any = None,
+    environment: EnvironmentLike | None = None,
     on_failure: Literal["raise", "drop"] = "raise",
     threads: int | None = None,
     trust: bool = False,
@@ -84,8 +85,7 @@ def evaluate(
     Raises:
         EvaluationError: When an episode breaks down; what the environment raised is its cause.
     """
-    if episodes < 1:
-        raise ValueError(f"`episodes` must be at least 1, but is {episodes}.")
+    episodes = checks.count("episodes", episodes)
     if not 0 < confidence < 1:
         raise ValueError(f"`confidence` must be between 0 and 1, but is {confidence}.")
     seed = check_seed(seed)
@@ -123,7 +123,9 @@ def evaluate(
     )
 
 
-def simulator_of(policy: TrainedPolicy, given: Any = None, *, trust: bool = False) -> Simulator:
+def simulator_of(
+    policy: TrainedPolicy, given: EnvironmentLike | None = None, *, trust: bool = False
+) -> Simulator:
     """The simulator of a policy's environment; another one is refused."""
     if given is None:
         catalogue.check_trusted(policy.environment, trust=trust)

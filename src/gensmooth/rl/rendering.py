@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gensmooth import checks
 from gensmooth.rl.environments import catalogue
 from gensmooth.rl.environments.base import missing_extra
 from gensmooth.rl.environments.gymnasium import make_environment, read_actions
@@ -76,8 +77,8 @@ def render(
     if file.suffix.lower() not in _KINDS:
         raise ValueError(f"The film must be a {' or '.join(_KINDS)} file, but is {file.name!r}.")
     for name, value in (("episodes", episodes), ("skip", skip), ("max_steps", max_steps)):
-        if value is not None and value < 1:
-            raise ValueError(f"`{name}` must be at least 1, but is {value}.")
+        if value is not None:
+            checks.count(name, value)
     seed = check_seed(seed)
     given = policy if isinstance(policy, TrainedPolicy) else load_policy(policy)
     catalogue.check_trusted(given.environment, trust=trust)

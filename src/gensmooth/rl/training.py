@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, cast, final
 
 from numpy.typing import NDArray
 
-from gensmooth import optimizers
+from gensmooth import checks, optimizers
 from gensmooth.describe import describe, is_given, number, plain, rebuild, whole
 from gensmooth.directions import Directions
 from gensmooth.estimators import Antithetic, Estimator, ForwardDifference, OnePoint
@@ -23,7 +23,7 @@ from gensmooth.optimize import evaluator_again
 from gensmooth.optimizers import Optimizer
 from gensmooth.rl.defaults import NUM_DIRECTIONS, defaults
 from gensmooth.rl.environments import catalogue
-from gensmooth.rl.environments.base import Info, Simulator
+from gensmooth.rl.environments.base import EnvironmentLike, Info, Simulator
 from gensmooth.rl.normalize import Statistics
 from gensmooth.rl.policies import MLP, Linear, Policy, architecture
 from gensmooth.rl.policy_file import TrainedPolicy
@@ -116,7 +116,7 @@ class TrainResult:
 
 
 def train(
-    environment: Any,
+    environment: EnvironmentLike,
     *,
     method: str | None = None,
     directions: Directions | None = None,
@@ -212,27 +212,27 @@ def train(
     shape = architecture(policy, sizes).policy(info.observation_size, info.action_size)
     dim = shape.num_parameters
     chosen = choose_directions(method, directions)
-    search = RandomSearch(  # complains about L before anything else is made of it
-        directions=chosen,
+    checks.count("num_directions", num_directions)  # before anything is made of it
+    rate = learning_rate if optimizer is None else 0.0  # an optimiser has its own
+    found = defaults(info.name, chosen, dim, num_directions, spacing=spacing, learning_rate=rate)
+    search = RandomSearch(
+        directions=chosen.resolve(dim, num_directions),
         num_directions=num_directions,
-        spacing=1.0 if spacing is None else spacing,
+        spacing=found.spacing,
         estimator=_estimator(estimator),
+        optimizer=optimizers.sgd(found.learning_rate) if optimizer is None else optimizer,
         samples="paired" if paired_resets else "independent",
         maximize=True,
         on_failure=on_failure,
         min_fraction=min_fraction,
     )
-    rate = learning_rate if optimizer is None else 0.0  # an optimiser has its own
-    found = defaults(info.name, chosen, dim, num_directions, spacing=spacing, learning_rate=rate)
-    search = replace(
-        search,
-        directions=chosen.resolve(dim, num_directions),
-        spacing=found.spacing,
-        optimizer=optimizers.sgd(found.learning_rate) if optimizer is None else optimizer,
-    )
+    trainer = Trainer(info, shape, search, standardize)
+    evaluator = None
+    if timeout is not None or not _is_one(workers):
+        evaluator = as_evaluator(workers, timeout=timeout, retries=retries)
     folder = None if out is None else Path(out)
     program = Training(
-        trainer=Trainer(info, shape, search, standardize),
+        trainer=trainer,
         method=(method or "bes") if directions is None else type(directions).__name__,
         seed=check_seed(seed_in(folder) if seed is None else seed),
         limits=_schedule(
@@ -244,14 +244,7 @@ def train(
         execution=Execution.of(
             workers, timeout=timeout, retries=retries, threads=threads or 0, every=every
         ),
-        rollouts=_rollouts(
-            simulator,
-            shape,
-            search,
-            as_evaluator(workers, timeout=timeout, retries=retries),
-            here=isinstance(workers, int) and workers == 1,
-            threads=threads,
-        ),
+        rollouts=_rollouts(trainer, simulator, evaluator, threads),
         callback=callback,
     )
     observers = Observers(trackers, progress=progress)
@@ -307,19 +300,14 @@ def resume(
                 f"holds a training in {info}, which is not what {info.name} is here: repeat the "
                 "call of gs.rl.train that began it.",
             )
-        again = (before.workers or 1) if workers is None else workers
-        program = replace(
-            program,
-            rollouts=_rollouts(
-                simulator,
-                trainer.policy,
-                trainer.search,
-                evaluator_again(workers, timeout, retries, before),
-                here=isinstance(again, int) and again == 1,
-                threads=(before.threads or None) if threads is None else threads,
-            ),
-            callback=callback,
-        )
+        evaluator = None
+        if timeout is not None or not _is_one(
+            (before.workers or 1) if workers is None else workers
+        ):
+            evaluator = evaluator_again(workers, timeout, retries, before)
+        threads = (before.threads or None) if threads is None else threads
+        rollouts = _rollouts(trainer, simulator, evaluator, threads)
+        program = replace(program, rollouts=rollouts, callback=callback)
         observers = Observers(trackers, progress=progress)
         found, old = held.load(program), program.limits
         schedule = _schedule(
@@ -640,15 +628,9 @@ def _schedule(
     iterations: int, test_every: int, test_episodes: int, target: float | None
 ) -> Schedule:
     """A schedule from a user, checked."""
-    for name, value, least in (
-        ("iterations", iterations, 0),
-        ("test_every", test_every, 1),
-        ("test_episodes", test_episodes, 1),
-    ):
-        if isinstance(value, bool) or not isinstance(cast(Any, value), int) or value < least:
-            raise ValueError(
-                f"`{name}` must be a whole number of at least {least}, but is {value!r}."
-            )
+    iterations = checks.count("iterations", iterations, 0)
+    test_every = checks.count("test_every", test_every)
+    test_episodes = checks.count("test_episodes", test_episodes)
     if target is not None and math.isnan(target):
         raise ValueError(f"`target` must be a number that a test can reach, but is {target!r}.")
     return Schedule(
@@ -656,19 +638,18 @@ def _schedule(
     )
 
 
+def _is_one(workers: Any) -> bool:
+    """Whether episodes are run here."""
+    return isinstance(workers, int) and workers == 1
+
+
 def _rollouts(
-    simulator: Simulator,
-    policy: Policy,
-    search: RandomSearch,
-    evaluator: Evaluator,
-    *,
-    here: bool,
-    threads: int | None,
+    trainer: Trainer, simulator: Simulator, evaluator: Evaluator | None, threads: int | None
 ) -> AbstractContextManager[Rollouts]:
     """Who runs the episodes: this process and its threads, or the workers of an evaluator."""
-    if here:
-        return nullcontext(Local(simulator, policy, threads))
-    return distributed(evaluator, simulator, policy, search)
+    if evaluator is None:
+        return nullcontext(Local(simulator, trainer.policy, threads))
+    return distributed(evaluator, simulator, trainer.policy, trainer.search)
 
 
 def _estimator(given: str | Estimator) -> Estimator:

@@ -73,8 +73,8 @@ class Cadence:
     than a tenth of the time.
     """
 
-    def __init__(self, every: Every | None, step: int) -> None:
-        self._every = DEFAULT if every is None else every
+    def __init__(self, every: int | str | Every | None, step: int) -> None:
+        self._every = parse_every(every) or DEFAULT
         self._least = 0.0 if every is None else None
         self._step = step
         self._time = time.monotonic()

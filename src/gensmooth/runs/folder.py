@@ -7,7 +7,6 @@ the next step needs.
 import contextlib
 import json
 import logging
-import os
 import re
 import secrets
 import time
@@ -21,15 +20,17 @@ from gensmooth._version import __version__
 from gensmooth.describe import plain, whole
 from gensmooth.runs import container
 from gensmooth.runs.config import FORMAT, Cadence, Every, differences, pretty
-from gensmooth.runs.container import CheckpointError, sync_folder, write_all, write_whole
-from gensmooth.runs.metrics import Metrics, Position, read_lines
+from gensmooth.runs.files import (
+    CheckpointError,
+    Lock,
+    Metrics,
+    Position,
+    read_lines,
+    sync_folder,
+    write_text,
+)
 from gensmooth.runs.program import Program
 from gensmooth.runs.stopping import End
-
-try:
-    import fcntl
-except ImportError:  # not on Windows, where nothing keeps two runs apart
-    fcntl = None
 
 S = TypeVar("S")
 R = TypeVar("R")
@@ -183,8 +184,7 @@ class RunFolder:
         try:
             if arrays and not (self.path / ARRAYS).exists():
                 container.write(self.path / ARRAYS, {}, arrays)
-            text = f"{pretty(self.config)}\n".encode()
-            write_whole(self.path / CONFIG, lambda file: write_all(file, text))
+            write_text(self.path / CONFIG, f"{pretty(self.config)}\n")
         except OSError as error:
             raise _cannot(self.path, "be written to", error) from error
 
@@ -220,7 +220,7 @@ class RunFolder:
 
     # --- while it runs
 
-    def open(self, found: Found[Any, Any], every: Every | None) -> None:
+    def open(self, found: Found[Any, Any], every: int | str | Every | None) -> None:
         """Get ready to record steps after those that were found."""
         self.saved = found.step if found.saved else None
         self._cadence = Cadence(every, found.step)
@@ -334,7 +334,7 @@ class Scratch:
             state = program.unpack(*container.read(self.path / CHECKPOINT))
         return Found(program.init() if state is None else state, 0, [])
 
-    def open(self, found: Found[Any, Any], every: Every | None) -> None:
+    def open(self, found: Found[Any, Any], every: int | str | Every | None) -> None:
         """See :class:`RunFolder`."""
         self._cadence = Cadence(every, found.step)
 
@@ -355,42 +355,6 @@ class Scratch:
             container.write(self.path / CHECKPOINT, *program.pack(state))
             self._saved = step
         self._cadence.done(step, time.monotonic() - started)
-
-
-_held: set[tuple[int, int]] = set()  # by this process: its own locks would not stop it
-
-
-class Lock:
-    """One process at a time in a run's folder, from construction to :meth:`release`.
-
-    The lock belongs to the process: it goes when the process goes, however it is killed, and worker
-    processes do not inherit it.
-
-    Raises:
-        CheckpointError: When another run holds it.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        path = folder / ".lock"
-        in_use = CheckpointError(folder, "is in use: another run is writing there.")
-        if path.exists() and _key(path.stat()) in _held:
-            raise in_use  # before it is opened: closing it again would give up our lock
-        self._file = open(path, "a+b")  # noqa: SIM115
-        self._key = _key(os.fstat(self._file.fileno()))
-        if fcntl is not None:
-            try:
-                fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except (BlockingIOError, PermissionError):
-                self._file.close()
-                raise in_use from None
-            except OSError:  # a file system without locks: nothing keeps two runs apart
-                pass
-        _held.add(self._key)
-
-    def release(self) -> None:
-        """Let others in."""
-        _held.discard(self._key)
-        self._file.close()
 
 
 def config_of(program: Program[Any, Any, Any], run: str, large: dict[str, Array]) -> dict[str, Any]:
@@ -448,7 +412,3 @@ def _end(found: Any, reasons: Any) -> End | None:
 
 def _cannot(path: Path, what: str, error: OSError) -> CheckpointError:
     return CheckpointError(path, f"cannot {what}: {error.strerror or error}.")
-
-
-def _key(status: os.stat_result) -> tuple[int, int]:
-    return status.st_dev, status.st_ino

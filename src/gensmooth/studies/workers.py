@@ -5,6 +5,7 @@ import os
 import signal
 import tempfile
 import threading
+import time
 from collections.abc import Generator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -20,6 +21,7 @@ from gensmooth.studies.spec import Record, RunSpec
 Finished = tuple[RunSpec, Record]
 
 _IN_FLIGHT = 3  # runs handed to each process ahead of time
+_LAST_CHECKPOINT = 10.0  # seconds that a worker has to write one when its parent is gone
 _IN_FLIGHT_RAY = 2  # tasks handed to the cluster for each that can run
 _TRIES = 5  # a run whose node or worker is lost is made again, elsewhere, so many times
 
@@ -45,8 +47,8 @@ def here(jobs: Sequence[Job]) -> Generator[Finished]:
 def over_processes(jobs: Sequence[Job], workers: int) -> Generator[Finished]:
     """Runs as they finish, over so many processes.
 
-    When the caller stops asking (or is killed), the workers stop: a run in flight ends at once,
-    and what it has in its scratch folder is all that is left of it.
+    When the caller stops asking (or is killed), the workers stop: a run in flight writes a last
+    checkpoint to its scratch folder, if it keeps any, and ends.
     """
     # spawn: a forked copy of a process with threads (ours, or a notebook's) may deadlock
     context = multiprocessing.get_context("spawn")
@@ -84,6 +86,8 @@ def _prepare(watched: Connection) -> None:
         try:
             watched.recv_bytes()
         except (EOFError, OSError):
+            os.kill(os.getpid(), signal.SIGTERM)  # a long run keeps what it has
+            time.sleep(_LAST_CHECKPOINT)
             os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()

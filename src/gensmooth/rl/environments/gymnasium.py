@@ -13,13 +13,14 @@ import math
 import warnings
 from collections.abc import Sequence
 from copy import deepcopy
-from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gensmooth import checks
+from gensmooth.checks import did_you_mean
 from gensmooth.rl.environments import catalogue
 from gensmooth.rl.environments.base import (
     GIVEN,
@@ -64,8 +65,8 @@ class GymnasiumSimulator:
     def __init__(
         self, source: Any, *, horizon: int | None = None, raw_actions: bool = False
     ) -> None:
-        if horizon is not None and horizon < 1:
-            raise ValueError(f"`horizon` must be at least 1, but is {horizon}.")
+        if horizon is not None:
+            horizon = checks.count("horizon", horizon)
         self._arguments = (source, horizon, raw_actions)
         environment = make_environment(source)
         name = name_of(source, environment)
@@ -247,8 +248,7 @@ def make_environment(source: Any, **keywords: Any) -> Any:
         unknown = (gymnasium.error.UnregisteredEnv, gymnasium.error.DeprecatedEnv)
         if not isinstance(error, unknown) and _is_id(name):
             raise
-        near = near_matches(name)
-        hint = f" Did you mean {' or '.join(near)}?" if near else ""
+        hint = did_you_mean(name, ids(), most=3, cutoff=0.7)
         raise UnknownEnvironmentError(
             f"Gymnasium has no environment {name!r}.{hint} ({error})"
         ) from None
@@ -319,16 +319,14 @@ def _checked(environment: Any, gymnasium: Any) -> Any:
     )
 
 
-def near_matches(name: str) -> list[str]:
-    """Ids of Gymnasium that look like this one."""
+def ids() -> list[str]:
+    """The ids that Gymnasium can make; others in its registry only say that they are gone."""
     registry: dict[str, Any] = import_module("gymnasium").registry
-    by_lower = {  # the others only say that they are gone
-        known.lower(): known
+    return [
+        known
         for known, spec in registry.items()
         if "_raise_" not in getattr(spec.entry_point, "__name__", "")
-    }
-    found = get_close_matches(name.lower(), by_lower, n=3, cutoff=0.7)
-    return [by_lower[known] for known in found]
+    ]
 
 
 def _is_id(name: str) -> bool:
