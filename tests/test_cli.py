@@ -254,6 +254,9 @@ def test_resume_takes_what_gs_resume_takes():
     done = run("resume", "run", *further, "--out", "found.json")
     assert done.exit_code == 0, done.output + str(done.exception)
     assert json.loads(Path("found.json").read_text())["nit"] > 7
+    for optimizer in ("adam", "0.1"):  # the run has a learning rate: only a whole one fits
+        refused = run("resume", "run", "--optimizer", optimizer)
+        assert "`--optimizer` must be an object as in Python" in str(refused.exception)
     refused = run("resume", "run", "--threads", 2)
     assert "run holds no training, which alone takes `--threads`" in str(refused.exception)
 
@@ -341,7 +344,7 @@ def test_an_error_inside_the_objective_is_said_once_with_his_file_and_line(words
         (["--timeout", "3"], 'use --workers "Processes(1, timeout=3)", or more workers'),
         (["--directions", "Guide(alpha=1)"], "There is no 'Guide' to call. Did you mean 'Guided'?"),
         (["--directions", "Guided"], '`--directions` must be an object as in Python, such as "Gui'),
-        (["--directions", "nowhere:Mine"], "There is no module 'nowhere'"),
+        (["--directions", "nowhere:Mine"], "There is no module 'nowhere' in"),
         (["--directions", "model:Nothing"], "Module 'model' has no 'Nothing'"),
         (["--directions", "Guided(alpha=__import__('os'))"], "There is no '__import__' to call"),
         (["--estimator", "foward"], "`--estimator` must be one of forward, antithetic, one-point"),
@@ -379,6 +382,12 @@ def test_an_error_inside_an_environment_shows_his_file_and_line_too(here):
 def test_a_file_that_is_not_there(here):
     done = shell(here, "minimize", "nowhere/model.py:loss", "--x0", "0")
     assert done.stderr == f"Error: There is no file {here / 'nowhere' / 'model.py'}.\n"
+
+
+def test_a_file_whose_name_is_taken(here):
+    (here / "json.py").write_text("def loss(x):\n    return 1.0\n")
+    done = run("minimize", "json.py:loss", "--x0", "0")
+    assert "json.py needs another name: 'json' is" in str(done.exception)
 
 
 def test_objects_are_calls_of_public_names_with_literals_alone():
@@ -544,7 +553,7 @@ def test_methods_drops_columns_never_digits(columns, tmp_path):
 def test_methods_of_a_users_module(here):
     done = shell(here, "methods", "model", "--json")
     assert [row["method"] for row in json.loads(done.stdout)] == list(gs.methods.METHODS)
-    assert "There is no module 'nowhere'" in shell(here, "methods", "nowhere").stderr
+    assert "There is no module 'nowhere' in" in shell(here, "methods", "nowhere").stderr
 
 
 def test_version(tmp_path):

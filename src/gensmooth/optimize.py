@@ -173,23 +173,24 @@ def minimize(
         fun: The objective, ``fun(x)``; with ``samples=``, ``fun(x, rng)`` whose noise must come
             from the generator it is handed.
         x0: Where to start: any shape, float32 or float64 (integers become float64).
-        method: The name of a method (default ``"bes"``), or
-        directions: directions of your own choice.
-        num_directions: L; by default 4 + ⌊3 ln d⌋.
+        method: The name of a method; by default ``"bes"``.
+        directions: Directions of your own choice, instead of a method.
+        num_directions: L, directions per step; by default 4 + ⌊3 ln d⌋.
         spacing: c, how far from x the objective is evaluated, in units of a direction. Larger
             than the objective's fine print and noise, smaller than the features you seek.
-        estimator: By default forward differences.
-        optimizer: An ``(init, update)`` pair such as ``gs.sgd(0.01)`` or any Optax
-            transformation; a number η stands for Adam whose steps fall from η to 0 over the
-            budget along half a cosine. By default η = 0.1.
+        estimator: How values become an estimate of the gradient; by default forward differences.
+        optimizer: What the estimate does to x: an ``(init, update)`` pair such as
+            ``gs.sgd(0.01)`` or any Optax transformation; a number η stands for Adam whose steps
+            fall from η to 0 over the budget along half a cosine. By default η = 0.1.
         budget: Evaluations to spend at most.
         max_steps: Steps to make at most.
         target: Stop when a step's value reaches this.
         tolerance: Stop when ten steps in a row move x by less than this times 1 + ‖x‖.
-        samples: ``"shared"``, ``"paired"`` or ``"independent"``; see the docs on noise.
+        samples: How the samples of a noisy objective are drawn: ``"shared"``, ``"paired"`` or
+            ``"independent"``; see the docs on noise.
         num_samples: N, samples averaged at each point.
         maximize: Maximise instead; values keep your sign.
-        bounds: ``(lower, upper)``, ``gs.Bounds``, or SciPy's forms.
+        bounds: Limits of x: ``(lower, upper)``, ``gs.Bounds``, or SciPy's forms.
         vectorized: ``fun`` takes points stacked along a first axis; a number says how many.
         on_failure: What to do about NaN, inf, an exception, a time-out or a dead worker:
             ``"raise"``, ``"drop"`` that direction, or ``"retry"`` and then raise.
@@ -208,7 +209,7 @@ def minimize(
         callback: ``callback(info, state)`` after each step; return True to stop.
         progress: Show how it goes: a live table on a terminal, lines elsewhere. By default only
             on a terminal.
-        trackers: Such as ``gs.observe.TensorBoard("logs")``.
+        trackers: Who else follows the run, such as ``gs.observe.TensorBoard("logs")``.
         threads: Threads of the kernels on large problems; the result does not depend on it.
         seed: Makes the run repeatable.
 
@@ -311,14 +312,15 @@ def resume(
         max_steps: Steps to make at most, from the run's beginning.
         target: Stop when a step's value reaches this.
         tolerance: Stop when ten steps in a row are shorter than this times 1 + ‖x‖.
-        directions: Needed if they are of a class of your own; the same goes for
-        estimator: and for
-        optimizer: which is also needed if it is Optax's or has a schedule of your own.
+        directions: The run's directions; needed if they are of a class of your own that has no
+            name.
+        estimator: The run's estimator; likewise.
+        optimizer: The run's optimiser; needed if it is Optax's or has a schedule of your own.
         workers: As in :func:`minimize`; by default the number that the run had, or 1 if that was
             an evaluator or a map, which must be passed again.
-        timeout: Likewise.
-        retries: Likewise.
-        every: Likewise.
+        timeout: As in :func:`minimize`; by default what the run had.
+        retries: As in :func:`minimize`; by default what the run had.
+        every: As in :func:`minimize`; by default what the run had.
         callback: As in :func:`minimize`.
         progress: As in :func:`minimize`.
         trackers: As in :func:`minimize`.
