@@ -251,7 +251,7 @@ def test_resume_takes_what_gs_resume_takes():
     words = ["model:loss", "--x0", "zeros:2", "-b", 60, "--seed", 1, "--checkpoint", "run"]
     assert run("minimize", *words, "--directions", "model:Mine").exit_code == 0
     further = ["--budget", 120, "--tolerance", "1e-12", "--directions", "model:Mine()"]
-    done = run("resume", "run", *further, "--out", "found.json")
+    done = run("resume", "run", *further, "--trust", "--out", "found.json")
     assert done.exit_code == 0, done.output + str(done.exception)
     assert json.loads(Path("found.json").read_text())["nit"] > 7
     for optimizer in ("adam", "0.1"):  # the run has a learning rate: only a whole one fits
@@ -280,7 +280,8 @@ def test_out_is_a_file_for_the_result_or_a_folder_for_the_run():
     assert {path.name for path in Path("run").iterdir()} >= {"config.json", "result.json"}
     found = json.loads(Path("found.json").read_text())
     assert json.loads(Path("run/result.json").read_text()) == found
-    assert run("resume", "run", "--out", "again.json").exit_code == 0
+    again = run("resume", "run", "--objective", "model:loss", "--out", "again.json")
+    assert again.exit_code == 0
     assert json.loads(Path("again.json").read_text()) == found
     assert run("minimize", *words, "--checkpoint", "kept", "-o", "plain").exit_code == 0
     assert json.loads(Path("plain").read_text()) == found
@@ -413,7 +414,7 @@ def test_all_of_x_is_printed_where_there_is_no_terminal_and_kept_in_a_file(here)
     assert len(kept["x"]) == 40
     again = shell(here, "minimize", *SMALL)
     assert "runs/model-loss-2/result.json" in again.stdout
-    for words in (["minimize", *SMALL, "--checkpoint", "run"], ["resume", "run"]):
+    for words in (["minimize", *SMALL, "--checkpoint", "run"], ["resume", "run", "--trust"]):
         assert "run/result.json" in shell(here, *words).stdout
         assert json.loads((here / "run/result.json").read_text()) == kept
 

@@ -27,7 +27,7 @@ from gensmooth.evaluators import (
     as_evaluator,
 )
 from gensmooth.methods import choose_directions
-from gensmooth.naming import find_function, name_of
+from gensmooth.naming import find_objective, name_of
 from gensmooth.observe import Observers, Seen, Start, Tracker
 from gensmooth.optimizers import Optimizer
 from gensmooth.parameters import Bounds, as_bounds, as_parameters
@@ -298,6 +298,7 @@ def resume(
     callback: Callback | None = None,
     progress: bool | None = None,
     trackers: Sequence[Tracker] = (),
+    trust: bool = False,
 ) -> Result:
     """Go on with a run from its last checkpoint, to the same result as if it had never stopped.
 
@@ -305,8 +306,8 @@ def resume(
 
     Args:
         folder: What was given to :func:`minimize` as ``checkpoint``.
-        fun: The objective. Not needed if it has a name, ``module:function``, that can be imported
-            from here: then it is, so look at ``config.json`` first if the folder is not yours.
+        fun: The objective. With ``trust`` not needed if it has a name, ``module:function``, that
+            can be imported from here.
         budget: Evaluations to spend at most, from the run's beginning. If the optimiser was left
             to :func:`minimize`, its rate falls anew, as half a cosine over this budget does.
         max_steps: Steps to make at most, from the run's beginning.
@@ -324,6 +325,9 @@ def resume(
         callback: As in :func:`minimize`.
         progress: As in :func:`minimize`.
         trackers: As in :func:`minimize`.
+        trust: Whether the folder's word is enough for a module to be imported and its function to
+            be called: that of the objective, or of directions of your own. Look at its
+            ``config.json`` first if the folder is not yours.
 
     Raises:
         CheckpointError: When the folder holds no run, or one that cannot go on; the message names
@@ -338,13 +342,18 @@ def resume(
     """
     given = {"directions": directions, "estimator": estimator, "optimizer": optimizer}
     with RunFolder(Path(folder), create=False) as held:
-        program = held.read(None, lambda found, large: Minimization.from_json(found, large, given))
+        program = held.read(
+            None, lambda found, large: Minimization.from_json(found, large, given, trust=trust)
+        )
         if fun is None:
             if program.objective is None:
                 raise CheckpointError(
                     held.path, "holds a run whose objective has no name: gs.resume(folder, fun)."
                 )
-            fun = find_function(program.objective)
+            try:
+                fun = find_objective(program.objective, trust=trust)
+            except ValueError as error:
+                raise CheckpointError(held.path, f"does not go on by itself: {error}.") from error
         before = program.execution
         program = replace(
             program,
@@ -600,7 +609,12 @@ class Minimization(Program[MinimizeState, Record, Result]):
 
     @classmethod
     def from_json(
-        cls, found: Mapping[str, Any], large: Mapping[str, Array], given: Mapping[str, Any]
+        cls,
+        found: Mapping[str, Any],
+        large: Mapping[str, Array],
+        given: Mapping[str, Any],
+        *,
+        trust: bool = False,
     ) -> "Minimization":
         """The run of a ``config.json``; ``given`` has the choices that the caller passed again.
 
@@ -617,7 +631,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
             resolved = family.resolve(x0.size, whole(described["num_directions"]))
             given = {**given, "directions": resolved}
         choices = {
-            name: _choice(name, kind, described[name], given.get(name))
+            name: _choice(name, kind, described[name], given.get(name), trust)
             for name, kind in _CHOICES.items()
         }
         bounds = described["bounds"]
@@ -668,6 +682,10 @@ class Minimization(Program[MinimizeState, Record, Result]):
             "optimizer": skeleton,
         }
         return meta, {"x": search.x, "best_x": np.asarray(state.best_x), **arrays}
+
+    def largest(self) -> int:
+        """See :class:`~gensmooth.runs.Program`."""
+        return states.largest(self.x0.size)
 
     def unpack(self, meta: Mapping[str, Any], arrays: Mapping[str, Array]) -> MinimizeState:
         """See :class:`~gensmooth.runs.Program`."""
@@ -813,7 +831,7 @@ def _say_what_changes(program: Minimization, fun: Callable[..., Any], workers: A
         )
 
 
-def _choice(name: str, kind: type, description: Any, given: Any) -> Any:
+def _choice(name: str, kind: type, description: Any, given: Any, trust: bool) -> Any:
     """A choice that was written down, or that must be passed again."""
     if given is not None:
         if not agree(describe(given), description):
@@ -827,7 +845,7 @@ def _choice(name: str, kind: type, description: Any, given: Any) -> Any:
             f"`{name}` of this run is a {description['given']}, which cannot be written down: "
             f"pass it again, gs.resume(folder, fun, {name}=...)"
         )
-    made = rebuild(description)
+    made = rebuild(description, trust=trust)
     if not isinstance(made, kind):
         raise TypeError(f"`{name}` is {str(description)[:200]}")
     return made

@@ -289,7 +289,7 @@ def resume(
         CheckpointError: When the folder holds no training, or one that cannot go on.
     """
     with RunFolder(Path(folder), create=False) as held:
-        program = held.read(Training.kind, lambda found, _: Training.from_json(found))
+        program = held.read(Training.kind, lambda found, _: Training.from_json(found, trust))
         trainer, before = program.trainer, program.execution
         info = trainer.info
         catalogue.check_trusted(info.name, trust=trust)
@@ -476,7 +476,7 @@ class Training(Program[TrainState, Line, TrainResult]):
         }
 
     @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> "Training":
+    def from_json(cls, found: Mapping[str, Any], trust: bool = False) -> "Training":
         """The training of a ``config.json``.
 
         Raises:
@@ -492,7 +492,8 @@ class Training(Program[TrainState, Line, TrainResult]):
                 )
         info, policy = Info(**found["environment"]), found["policy"]
         search = RandomSearch(
-            **{name: rebuild(described[name]) for name in (*_SEARCH, *_FAILURES)}, maximize=True
+            **{name: rebuild(described[name], trust=trust) for name in (*_SEARCH, *_FAILURES)},
+            maximize=True,
         )
         return cls(
             trainer=Trainer(
@@ -510,6 +511,10 @@ class Training(Program[TrainState, Line, TrainResult]):
     def pack(self, state: TrainState) -> tuple[dict[str, Any], dict[str, Array]]:
         """See :class:`~gensmooth.runs.Program`."""
         return pack_training(self.trainer, state)
+
+    def largest(self) -> int:
+        """See :class:`~gensmooth.runs.Program`."""
+        return states.largest(self.trainer.policy.num_parameters)
 
     def unpack(self, meta: Mapping[str, Any], arrays: Mapping[str, Array]) -> TrainState:
         """See :class:`~gensmooth.runs.Program`."""
