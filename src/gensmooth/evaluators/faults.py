@@ -11,7 +11,6 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from gensmooth import checks
 from gensmooth.batch import Batch
 from gensmooth.evaluators.base import Evaluated, Failure
 from gensmooth.evaluators.objective import Objective
@@ -157,11 +156,6 @@ class Queue:
         """Nothing left to do."""
         self._ranges.clear()
         self.left = 0
-
-
-def check_retries(retries: object) -> None:
-    """Refuse what is not a count."""
-    checks.count("retries", retries, 0)
 
 
 def check_timeout(timeout: object) -> None:

@@ -19,6 +19,7 @@ from weakref import WeakSet
 import numpy as np
 from numpy.typing import NDArray
 
+from gensmooth import checks
 from gensmooth.evaluators import transport as wire
 from gensmooth.evaluators.base import Failure, WorkerError
 from gensmooth.evaluators.session import (
@@ -80,8 +81,7 @@ class Processes(PoolEvaluator["ProcessPool"]):
         environment: Mapping[str, str] | None = None,
         start_timeout: float = 60.0,
     ) -> None:
-        if num_workers < 1:
-            raise ValueError(f"`num_workers` must be at least 1, but is {num_workers}.")
+        checks.count("num_workers", num_workers)
         super().__init__(timeout, retries, start_timeout)
         if os.name != "posix":
             raise OSError(

@@ -14,6 +14,7 @@ from typing import Any, Generic, NamedTuple, Self, TypeVar, final
 
 import numpy as np
 
+from gensmooth import checks
 from gensmooth.batch import Batch
 from gensmooth.evaluators.base import Evaluated, EvaluationError, Failure, WorkerError
 from gensmooth.evaluators.faults import (
@@ -21,7 +22,6 @@ from gensmooth.evaluators.faults import (
     FaultPolicy,
     Queue,
     Units,
-    check_retries,
     check_timeout,
 )
 from gensmooth.evaluators.objective import Objective
@@ -185,7 +185,7 @@ class PoolEvaluator(ABC, Generic[P]):
 
     def __init__(self, timeout: float | None, retries: int, start_timeout: float) -> None:
         check_timeout(timeout)
-        check_retries(retries)
+        checks.count("retries", retries, 0)
         self.timeout = timeout
         self.retries = retries
         self.start_timeout = start_timeout
