@@ -110,7 +110,14 @@ def load_policy(path: str | PathLike[str], *, environment: str | None = None) ->
         ValueError: When it was trained in another environment.
     """
     file = find_policy(Path(path))
-    meta, arrays = container.read(file, _fits)
+
+    def fits(meta: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
+        try:
+            _check_sizes(meta, sizes)
+        except (LookupError, TypeError, ValueError) as error:
+            raise CheckpointError(file, f"is not a policy: {error}.") from error
+
+    meta, arrays = container.read(file, fits)
     if meta.get("kind") != KIND:
         raise CheckpointError(file, "is not a policy.")
     try:
@@ -132,7 +139,7 @@ def find_policy(path: Path) -> Path:
     raise CheckpointError(path, "has no policy yet: neither policy-best nor policy-last.")
 
 
-def _fits(meta: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
+def _check_sizes(meta: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
     """Refuse arrays that are not those of the policy, before memory is taken for them."""
     if meta.get("kind") == KIND:
         policy = Policy(tuple(whole(size) for size in meta["sizes"]), _truth(meta["biases"]))
