@@ -14,7 +14,7 @@ from typing import Any, Protocol, final
 import numpy as np
 from numpy.typing import NDArray
 
-from gensmooth import theory
+from gensmooth import checks, theory
 from gensmooth.directions.base import Directions, NoClosedForm, State
 from gensmooth.directions.draw import Address, QuantileDraw, quantiles
 
@@ -54,6 +54,11 @@ class IID(Directions):
                 "`distribution` must have SciPy's `ppf` and `stats`, such as "
                 f"scipy.stats.laplace(), but is {self.distribution!r}."
             )
+        checks.settle(
+            self,
+            distribution=_with_python_numbers(self.distribution),
+            standardize=checks.flag("standardize", self.standardize),
+        )
         mean, variance, _ = self._statistics
         if not (variance > 0 and math.isfinite(variance)):
             raise ValueError(f"`distribution` must have a finite variance, but has {variance}.")
@@ -97,3 +102,16 @@ class IID(Directions):
 
     def _quantile(self, u: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.asarray(self.distribution.ppf(u), np.float64)
+
+
+def _with_python_numbers(distribution: Any) -> Distribution:
+    """A frozen SciPy distribution with Python's numbers: with NumPy's it may count in float32."""
+
+    def plain(value: Any) -> Any:
+        scalar = isinstance(value, np.generic | np.ndarray) and value.ndim == 0
+        return value.item() if scalar else value
+
+    args, keywords = getattr(distribution, "args", ()), getattr(distribution, "kwds", {})
+    if all(plain(value) is value for value in (*args, *keywords.values())):
+        return distribution
+    return distribution.dist(*map(plain, args), **{n: plain(v) for n, v in keywords.items()})

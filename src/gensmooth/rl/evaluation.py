@@ -9,10 +9,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from gensmooth import checks
 from gensmooth.evaluators import EvaluationError
 from gensmooth.rl.environments import catalogue
 from gensmooth.rl.environments.base import Simulator, missing_extra
-from gensmooth.rl.policy_file import TrainedPolicy, load_policy
+from gensmooth.rl.policy_file import TrainedPolicy, as_policy
 from gensmooth.rl.rollouts import test_rngs
 from gensmooth.streams import check_seed
 
@@ -84,12 +85,13 @@ def evaluate(
     Raises:
         EvaluationError: When an episode breaks down; what the environment raised is its cause.
     """
-    if episodes < 1:
-        raise ValueError(f"`episodes` must be at least 1, but is {episodes}.")
-    if not 0 < confidence < 1:
-        raise ValueError(f"`confidence` must be between 0 and 1, but is {confidence}.")
+    episodes = checks.count("episodes", episodes)
+    confidence = checks.share("confidence", confidence)
+    checks.one_of("on_failure", on_failure, ("raise", "drop"))
+    threads = checks.optional(checks.count, "threads", threads)
+    trust = checks.flag("trust", trust)
     seed = check_seed(seed)
-    given = policy if isinstance(policy, TrainedPolicy) else load_policy(policy)
+    given = as_policy(policy)
     simulator = simulator_of(given, environment, trust=trust)
     parameters = np.broadcast_to(given.parameters, (episodes, given.parameters.size))
     starts = simulator.starts(test_rngs(seed, 0, episodes))  # training's tests have step > 0

@@ -13,7 +13,7 @@ from typing import Protocol, final
 import numpy as np
 from numpy.typing import NDArray
 
-from gensmooth import streams
+from gensmooth import checks, streams
 from gensmooth.batch import Batch
 from gensmooth.estimators import Plan
 from gensmooth.evaluators import Evaluated, Evaluator, Objective, Session
@@ -67,11 +67,9 @@ class Local:
     workers = 1
 
     def __init__(self, simulator: Simulator, policy: Policy, threads: int | None = None) -> None:
-        if threads is not None and threads < 1:
-            raise ValueError(f"`threads` must be at least 1, but is {threads}.")
         self._simulator = simulator
         self._policy = policy
-        self._threads = threads
+        self._threads = checks.optional(checks.count, "threads", threads)
         self.faults: Mapping[str, int] = {}
 
     def train(self, state: SearchState, batch: Batch, scaling: Scaling) -> Episodes:  # noqa: ARG002

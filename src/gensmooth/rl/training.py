@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
+from numbers import Integral
 from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, cast, final
 
 from numpy.typing import NDArray
 
-from gensmooth import optimizers
+from gensmooth import checks, optimizers
 from gensmooth.describe import describe, is_given, number, plain, rebuild, whole
 from gensmooth.directions import Directions
 from gensmooth.estimators import Antithetic, Estimator, ForwardDifference, OnePoint
@@ -198,9 +199,10 @@ def train(
     """
     simulator = catalogue.make(environment)
     info = simulator.info
-    if hidden is not None and policy != "mlp":
+    if hidden is not None and not (isinstance(policy, str) and policy == "mlp"):
         raise ValueError(
-            f"`hidden` is for policy='mlp', but `policy` is {policy!r}, which has no use for it."
+            f"`hidden` is for policy='mlp', but `policy` is {checks.shown(policy)}, which has no "
+            "use for it."
         )
     if out is None and every is not None:
         raise ValueError("`every` is how often a checkpoint is written: give `out` too.")
@@ -215,12 +217,14 @@ def train(
         num_directions=num_directions,
         spacing=1.0 if spacing is None else spacing,
         estimator=_estimator(estimator),
-        samples="paired" if paired_resets else "independent",
+        samples="paired" if checks.flag("paired_resets", paired_resets) else "independent",
         maximize=True,
         on_failure=on_failure,
         min_fraction=min_fraction,
     )
-    rate = learning_rate if optimizer is None else 0.0  # an optimiser has its own
+    rate = checks.optional(checks.positive, "learning_rate", learning_rate)
+    rate = rate if optimizer is None else 0.0  # an optimiser has its own
+    chosen, num_directions = search.directions, search.num_directions
     found = defaults(info.name, chosen, dim, num_directions, spacing=spacing, learning_rate=rate)
     search = replace(
         search,
@@ -228,9 +232,10 @@ def train(
         spacing=found.spacing,
         optimizer=optimizers.sgd(found.learning_rate) if optimizer is None else optimizer,
     )
-    folder = None if out is None else Path(out)
+    folder = checks.optional(checks.path, "out", out)
+    threads = checks.optional(checks.count, "threads", threads)
     program = Training(
-        trainer=Trainer(info, shape, search, standardize),
+        trainer=Trainer(info, shape, search, checks.flag("standardize", standardize)),
         method=(method or "bes") if directions is None else type(directions).__name__,
         seed=check_seed(seed_in(folder) if seed is None else seed),
         limits=_schedule(
@@ -247,10 +252,10 @@ def train(
             shape,
             search,
             as_evaluator(workers, timeout=timeout, retries=retries),
-            here=isinstance(workers, int) and workers == 1,
+            here=isinstance(workers, Integral) and workers == 1,
             threads=threads,
         ),
-        callback=callback,
+        callback=checks.optional(checks.function, "callback", callback),
     )
     observers = Observers(trackers, progress=progress)
     return run(program, folder=folder, every=every, observers=observers, go_on=True)
@@ -293,7 +298,9 @@ def resume(
     Raises:
         CheckpointError: When the folder holds no training, or one that cannot go on.
     """
-    with RunFolder(Path(folder), create=False) as held:
+    trust = checks.flag("trust", trust)
+    threads = checks.optional(checks.count, "threads", threads)
+    with RunFolder(checks.path("folder", folder), create=False) as held:
         program = held.read(Training.kind, lambda found, _: Training.from_json(found))
         trainer, before = program.trainer, program.execution
         info = trainer.info
@@ -313,10 +320,10 @@ def resume(
                 trainer.policy,
                 trainer.search,
                 evaluator_again(workers, timeout, retries, before),
-                here=isinstance(again, int) and again == 1,
+                here=isinstance(again, Integral) and again == 1,
                 threads=(before.threads or None) if threads is None else threads,
             ),
-            callback=callback,
+            callback=checks.optional(checks.function, "callback", callback),
         )
         observers = Observers(trackers, progress=progress)
         found, old = held.load(program), program.limits
@@ -638,19 +645,14 @@ def _schedule(
     iterations: int, test_every: int, test_episodes: int, target: float | None
 ) -> Schedule:
     """A schedule from a user, checked."""
-    for name, value, least in (
-        ("iterations", iterations, 0),
-        ("test_every", test_every, 1),
-        ("test_episodes", test_episodes, 1),
-    ):
-        if isinstance(value, bool) or not isinstance(cast(Any, value), int) or value < least:
-            raise ValueError(
-                f"`{name}` must be a whole number of at least {least}, but is {value!r}."
-            )
+    target = checks.optional(checks.number, "target", target)
     if target is not None and math.isnan(target):
         raise ValueError(f"`target` must be a number that a test can reach, but is {target!r}.")
     return Schedule(
-        iterations, test_every, test_episodes, None if target is None else float(target)
+        checks.count("iterations", iterations, 0),
+        checks.count("test_every", test_every),
+        checks.count("test_episodes", test_episodes),
+        None if target is None else float(target),
     )
 
 

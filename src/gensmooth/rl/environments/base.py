@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol, final
 import numpy as np
 from numpy.typing import NDArray
 
+from gensmooth import checks
 from gensmooth.evaluators import cores
 from gensmooth.rl.normalize import EpisodeMoments, Scaling
 from gensmooth.rl.policies import Policy
@@ -168,10 +169,7 @@ def check(
 
 def thread_count(threads: int | None, episodes: int) -> int:
     """How many threads to use for a batch."""
-    if threads is None:
-        threads = cores()
-    if threads < 1:
-        raise ValueError(f"`threads` must be at least 1, but is {threads}.")
+    threads = cores() if threads is None else checks.count("threads", threads)
     return max(1, min(threads, episodes))
 
 

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
+from gensmooth import checks
 from gensmooth.rl.environments import catalogue
 from gensmooth.rl.environments.base import (
     GIVEN,
@@ -64,8 +65,7 @@ class GymnasiumSimulator:
     def __init__(
         self, source: Any, *, horizon: int | None = None, raw_actions: bool = False
     ) -> None:
-        if horizon is not None and horizon < 1:
-            raise ValueError(f"`horizon` must be at least 1, but is {horizon}.")
+        horizon = checks.optional(checks.count, "horizon", horizon)
         self._arguments = (source, horizon, raw_actions)
         environment = make_environment(source)
         name = name_of(source, environment)
