@@ -188,7 +188,7 @@ FAMILY_ERRORS = [
     ),
     (lambda: gs.Guided(alpha=0), ValueError, "`alpha` must be in (0, 1], but is 0"),
     (lambda: gs.Guided(alpha=1.1), ValueError, "`alpha` must be in (0, 1], but is 1.1"),
-    (lambda: gs.Guided(history=0), ValueError, "`history` must be a whole number of at least 1, but is 0"),
+    (lambda: gs.Guided(history=0), ValueError, "`history` must be a whole number of at least 1"),
     (lambda: gs.shrunk("gs"), TypeError, "`directions` must be directions"),
     (
         lambda: gs.shrunk(gs.Gaussian(), scale="both"),

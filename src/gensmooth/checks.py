@@ -26,9 +26,10 @@ def count(name: str, value: object, least: int = 1) -> int:
         raise ValueError(
             f"`{name}` must be a whole number of at least {least}, but is {shown(value)}."
         )
-    if value >= _LARGEST:
+    whole = int(value)
+    if whole >= _LARGEST:
         raise ValueError(f"`{name}` must be below 2**63, but is {shown(value)}.")
-    return int(value)
+    return whole
 
 
 def number(name: str, value: object) -> float:
@@ -65,6 +66,14 @@ def nonnegative(name: str, value: object) -> float:
     if not (found := number(name, value)) >= 0:
         raise ValueError(f"`{name}` must not be negative, but is {found}.")
     return finite(name, found)
+
+
+def moderate(name: str, value: object) -> float:
+    """Return ``value`` if it is a number whose powers up to the fourth are ordinary floats."""
+    found = finite(name, value)
+    if found and not 1e-75 <= abs(found) <= 1e75:
+        raise ValueError(f"`{name}` must be between 1e-75 and 1e75 in size, but is {found:g}.")
+    return found
 
 
 def share(name: str, value: object, *, zero: bool = False, one: bool = False) -> float:
@@ -136,9 +145,10 @@ def path(name: str, value: object) -> Path:
     """Return ``value`` as a path; an empty one, which would be the working folder, is refused."""
     if not isinstance(value, str | os.PathLike):
         raise TypeError(f"`{name}` must be a path, but is {shown(value)}.")
-    found: object = os.fspath(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    given = cast("str | os.PathLike[Any]", value)
+    found: object = os.fspath(given)
     if not isinstance(found, str) or not found or "\0" in found:
-        raise ValueError(f"`{name}` must be a path, but is {shown(value)}.")
+        raise ValueError(f"`{name}` must be a path, but is {shown(given)}.")
     return Path(found)
 
 
@@ -153,11 +163,19 @@ def reals(name: str, values: object) -> Any:
         array = np.asarray(values)
         kind = array.dtype.kind
         words = kind == "O" and any(isinstance(each, str | bytes | complex) for each in array.flat)
-        if kind in "cmMSUT" or words:
+        if values is None or kind in "cmMSUT" or words:
             raise TypeError
         return array if kind in "biuf" else array.astype(np.float64)
-    except (TypeError, ValueError, OverflowError) as error:
+    except Exception as error:  # an object of the user's may raise anything
         raise TypeError(f"`{name}` must be numbers, but is {shown(values)}.") from error
+
+
+def python(value: Any) -> Any:
+    """NumPy's number as Python's of the same value; anything else as it is."""
+    if getattr(value, "ndim", None) != 0 or not hasattr(value, "dtype"):
+        return value
+    kinds: dict[str, Callable[[Any], Any]] = {"b": bool, "i": int, "u": int, "f": float}
+    return kinds.get(value.dtype.kind, lambda same: same)(value)
 
 
 def settle(made: object, **values: object) -> None:

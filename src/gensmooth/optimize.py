@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from numbers import Real
+from numbers import Integral, Real
 from os import PathLike
 from typing import Any, ClassVar, Literal, NamedTuple, cast, final
 
@@ -758,8 +758,9 @@ def _limits(search: RandomSearch, asked: Limits) -> Limits:
 
 def _count(name: str, value: object) -> int:
     """A count, which people also write as 1e5."""
-    whole_float = isinstance(value, float) and value.is_integer()
-    return checks.count(name, int(value) if whole_float else value, 0)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return checks.count(name, value, 0)
 
 
 def _falling(rate: float, search: RandomSearch, limits: Limits) -> Optimizer:
@@ -771,7 +772,7 @@ def _falling(rate: float, search: RandomSearch, limits: Limits) -> Optimizer:
     return optimizers.adam(optimizers.cosine_decay(rate, steps=steps))
 
 
-def _optimizer(given: Optimizer | float | None) -> tuple[float, Optimizer | None]:
+def _optimizer(given: object) -> tuple[float, Optimizer | None]:
     """A learning rate for Adam, or an optimiser."""
     if given is None:
         return _RATE, None
@@ -808,7 +809,7 @@ def evaluator_again(
         return as_evaluator(workers, timeout=timeout, retries=retries or 0)
     chosen = (before.workers or 1) if workers is None else workers
     limit = before.timeout if timeout is None else timeout
-    if timeout is None and (callable(chosen) or chosen == 1):
+    if timeout is None and (callable(chosen) or (isinstance(chosen, Integral) and chosen == 1)):
         limit = None  # the run's processes had one, this one has nothing to stop
     return as_evaluator(
         chosen, timeout=limit, retries=before.retries if retries is None else retries

@@ -201,7 +201,7 @@ class ExponentialDecay:
 
     def __call__(self, step: int) -> float:
         """The rate at a step."""
-        return self.initial * self.rate ** (step / self.steps)
+        return self.initial * _power(self.rate, step / self.steps)
 
 
 @final
@@ -223,7 +223,7 @@ class InverseDecay:
 
     def __call__(self, step: int) -> float:
         """The rate at a step."""
-        return self.initial / (1 + step / self.steps) ** self.power
+        return self.initial / _power(1 + step / self.steps, self.power)
 
 
 @final
@@ -279,4 +279,20 @@ def _checked(learning_rate: float | Schedule) -> float | Schedule:
 
 
 def _rate(learning_rate: float | Schedule, step: int) -> float:
-    return learning_rate(step) if callable(learning_rate) else learning_rate
+    if not callable(learning_rate):
+        return learning_rate
+    rate = learning_rate(step)
+    try:
+        float(rate)
+    except Exception:  # what a schedule of the user's gives may be anything
+        raise TypeError(
+            f"`learning_rate` must give numbers, but gave {checks.shown(rate)} at step {step}."
+        ) from None
+    return rate
+
+
+def _power(base: float, exponent: float) -> float:
+    try:
+        return base**exponent
+    except OverflowError:
+        return math.inf

@@ -21,7 +21,7 @@ def as_parameters(x0: ArrayLike) -> Array:
     """A fresh float32 or float64 array from ``x0``, checked."""
     try:
         x = np.array(x0, order="C")
-    except ValueError:  # ragged
+    except Exception:  # ragged, or an object of the user's
         raise ValueError(f"`x0` must be an array, but is {checks.shown(x0)}.") from None
     if not x.dtype.isnative:
         x = x.astype(x.dtype.newbyteorder("="))
@@ -46,7 +46,7 @@ def as_bounds(bounds: Any, x: Array) -> Bounds:
     else:
         try:
             pairs = [(low, high) for low, high in bounds]
-        except (TypeError, ValueError):
+        except Exception:  # an object of the user's may raise anything
             pairs = []
         if len(pairs) != x.size:
             raise ValueError(
@@ -78,5 +78,5 @@ def as_bounds(bounds: Any, x: Array) -> Bounds:
 def _is_pair(bounds: Any) -> bool:
     try:
         return np.shape(bounds) == (2,)
-    except ValueError:  # ragged
+    except Exception:  # ragged, or an object of the user's
         return False

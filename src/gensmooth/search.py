@@ -304,12 +304,13 @@ class RandomSearch:
         if x.ndim != 1:
             downhill = downhill.reshape(x.shape)
         change, optimizer = self.optimizer.update(downhill, state.optimizer, x)
-        change = np.ascontiguousarray(checks.reals("optimizer", change), x.dtype)
+        change = checks.reals("optimizer", change)
         if change.shape != x.shape:
             raise ValueError(
                 f"`optimizer` must return a change in the shape {x.shape} of x, but returned "
                 f"shape {change.shape}."
             )
+        change = np.ascontiguousarray(change, x.dtype)
         moved = np.empty_like(x)
         vectors = (x, change, moved) if x.ndim == 1 else map(np.ravel, (x, change, moved))
         length2, size2 = kernels.on_sums().advance(*vectors)

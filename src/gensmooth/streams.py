@@ -45,7 +45,7 @@ def check_seed(seed: object) -> int:
         if isinstance(seed, bool):
             raise TypeError
         number = as_index(seed)  # pyright: ignore[reportArgumentType]
-    except TypeError:
+    except Exception:  # an object of the user's may raise anything
         raise TypeError(
             f"`seed` must be an integer or None, but is {checks.shown(seed)}."
         ) from None

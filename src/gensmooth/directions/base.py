@@ -162,11 +162,7 @@ def check_directions(given: object) -> Directions:
     if not is_dataclass(given):
         return given
     own = {field.name: getattr(given, field.name) for field in fields(given) if field.init}
-    plain = {
-        name: value.item()
-        for name, value in own.items()
-        if isinstance(value, np.integer | np.floating | np.bool_)
-    }
+    plain = {n: checks.python(value) for n, value in own.items() if isinstance(value, np.generic)}
     return replace(given, **plain) if plain else given
 
 

@@ -35,6 +35,7 @@ class Bernoulli(Directions):
             p=checks.share("p", self.p),
             m=checks.optional(checks.positive, "m", self.m),
         )
+        checks.optional(checks.moderate, "m", self.m)
 
     @cached_property
     def divisor(self) -> float:

@@ -52,7 +52,7 @@ class IID(Directions):
         if not (hasattr(self.distribution, "ppf") and hasattr(self.distribution, "stats")):
             raise TypeError(
                 "`distribution` must have SciPy's `ppf` and `stats`, such as "
-                f"scipy.stats.laplace(), but is {self.distribution!r}."
+                f"scipy.stats.laplace(), but is {checks.shown(self.distribution)}."
             )
         checks.settle(
             self,
@@ -106,12 +106,8 @@ class IID(Directions):
 
 def _with_python_numbers(distribution: Any) -> Distribution:
     """A frozen SciPy distribution with Python's numbers: with NumPy's it may count in float32."""
-
-    def plain(value: Any) -> Any:
-        scalar = isinstance(value, np.generic | np.ndarray) and value.ndim == 0
-        return value.item() if scalar else value
-
     args, keywords = getattr(distribution, "args", ()), getattr(distribution, "kwds", {})
-    if all(plain(value) is value for value in (*args, *keywords.values())):
+    if all(checks.python(value) is value for value in (*args, *keywords.values())):
         return distribution
-    return distribution.dist(*map(plain, args), **{n: plain(v) for n, v in keywords.items()})
+    named = {name: checks.python(value) for name, value in keywords.items()}
+    return distribution.dist(*map(checks.python, args), **named)

@@ -174,7 +174,7 @@ def as_evaluator(workers: Any = 1, *, timeout: float | None = None, retries: int
     Traceback (most recent call last):
     ValueError: `timeout` needs a process to stop, ...
     """
-    checks.optional(checks.positive, "timeout", timeout)
+    timeout = checks.optional(checks.positive, "timeout", timeout)
     if not isinstance(workers, type) and hasattr(workers, "session"):
         if timeout is not None or checks.count("retries", retries, 0):
             raise ValueError(
@@ -202,7 +202,8 @@ def as_evaluator(workers: Any = 1, *, timeout: float | None = None, retries: int
         raise ValueError(f"`workers` must be at least 1, or -1 for all cores, but is {number}.")
     from gensmooth.evaluators.processes import Processes
 
-    return Processes(number if number > 0 else cores(), timeout=timeout, retries=retries)
+    count = checks.count("workers", number) if number > 0 else cores()
+    return Processes(count, timeout=timeout, retries=retries)
 
 
 def cores() -> int:

@@ -71,10 +71,11 @@ class Objective:
 
     def __post_init__(self) -> None:
         checks.function("fun", self.fun)
-        if isinstance(self.vectorized, Integral) and not isinstance(self.vectorized, bool):
-            block: bool | int = checks.count("vectorized", self.vectorized, 0)
+        given: object = self.vectorized
+        if isinstance(given, Integral) and not isinstance(given, bool):
+            block: bool | int = checks.count("vectorized", given, 0)
         else:
-            block = checks.flag("vectorized", self.vectorized)
+            block = checks.flag("vectorized", given)
         checks.settle(self, vectorized=block)
 
     def blank(self, evaluations: int) -> NDArray[np.float64]:

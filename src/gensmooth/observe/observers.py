@@ -4,7 +4,7 @@ import logging
 import sys
 import time
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, cast, final, runtime_checkable
 
 from gensmooth import checks
@@ -101,8 +101,12 @@ class Observers:
 
     def __init__(self, trackers: Sequence[Any] = (), *, progress: bool | None = False) -> None:
         checks.optional(checks.flag, "progress", progress)
-        if not isinstance(trackers, Iterable) or isinstance(trackers, str | bytes):
-            raise TypeError(f"`trackers` must be a list, but is {checks.shown(trackers)}.")
+        try:
+            trackers = list(trackers)
+        except Exception:  # an object of the user's may raise anything
+            raise TypeError(
+                f"`trackers` must be a list, but is {checks.shown(trackers)}."
+            ) from None
         if progress or (progress is None and sys.stderr.isatty()):
             from gensmooth.observe.table import display
 

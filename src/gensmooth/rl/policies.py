@@ -178,9 +178,12 @@ def architecture(name: object, hidden: Sequence[int] = (32,)) -> Linear | MLP:
 
 def _counts(name: str, sizes: object, least: int, what: str) -> tuple[int, ...]:
     """At least ``least`` whole numbers of at least 1, or words on ``what`` they must be."""
+    given = cast(Sequence[object], sizes if isinstance(sizes, list | tuple) else ())
     try:
-        if not isinstance(sizes, list | tuple) or len(cast(Sequence[object], sizes)) < least:
+        if len(given) < least:
             raise ValueError
-        return tuple(checks.count(name, size) for size in cast(Sequence[object], sizes))
+        return tuple(checks.count(name, size) for size in given)
     except ValueError:
-        raise ValueError(f"`{name}` must be {what}, but is {checks.shown(sizes)}.") from None
+        raise ValueError(
+            f"`{name}` must be {what}, but is {checks.shown(cast(object, sizes))}."
+        ) from None

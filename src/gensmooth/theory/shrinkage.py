@@ -66,7 +66,8 @@ def bernoulli_moments(p: float, m: float) -> EntryMoments:
     """
     p = checks.share("p", p)
     spread = p * (1.0 - p)
-    return EntryMoments(spread / checks.positive("m", m) ** 2, 1.0 / spread - 3.0)
+    m = checks.moderate("m", checks.positive("m", m))
+    return EntryMoments(spread / m**2, 1.0 / spread - 3.0)
 
 
 def bernoulli_optimum(dim: int, num_directions: int) -> BernoulliParameters:

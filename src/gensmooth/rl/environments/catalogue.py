@@ -13,6 +13,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any, NamedTuple, cast
 
+from gensmooth import checks
 from gensmooth.rl.environments.base import (
     GIVEN,
     Simulator,
@@ -100,6 +101,8 @@ def make(
         UnsupportedEnvironmentError: When its spaces are not supported.
         ImportError: When a package is missing, or cannot be used.
     """
+    fast = checks.flag("fast", fast)
+    arguments = checks.mapping("arguments", {} if arguments is None else arguments)
     if not isinstance(environment, str):
         if arguments:
             raise ValueError("`arguments` are for an environment that is given by its name.")
@@ -113,7 +116,7 @@ def make(
     name, own = split_name(canonical(environment))
     import_module_of(name)
     if own or arguments:
-        return _gymnasium(join_name(reference(name), {**own, **(arguments or {})}))
+        return _gymnasium(join_name(reference(name), {**own, **arguments}))
     entry = _entries.get(name)
     if entry is None:
         return _gymnasium(name)

@@ -266,7 +266,7 @@ def source_of(environment: Any) -> Any:
             return environment
         raise TypeError(
             "`environment` must be a name, a Gymnasium environment, a function that makes one, or "
-            f"a simulator, but is {environment!r}."
+            f"a simulator, but is {checks.shown(environment)}."
         )
     try:
         spec: Any = deepcopy(environment.spec)
