@@ -41,9 +41,8 @@ class MapLike:
     retries: int = 0
 
     def __post_init__(self) -> None:
-        if not callable(self.workers):
-            raise TypeError(f"`workers` must be a map-like callable, but is {self.workers!r}.")
-        checks.count("retries", self.retries, 0)
+        checks.function("workers", self.workers)
+        checks.settle(self, retries=checks.count("retries", self.retries, 0))
 
     def session(
         self, search: RandomSearch, objective: Objective

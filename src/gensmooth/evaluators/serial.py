@@ -24,7 +24,7 @@ class Serial:
     retries: int = 0
 
     def __post_init__(self) -> None:
-        checks.count("retries", self.retries, 0)
+        checks.settle(self, retries=checks.count("retries", self.retries, 0))
 
     def session(
         self, search: RandomSearch, objective: Objective

@@ -184,11 +184,9 @@ class PoolEvaluator(ABC, Generic[P]):
     """
 
     def __init__(self, timeout: float | None, retries: int, start_timeout: float) -> None:
-        check_timeout(timeout)
-        checks.count("retries", retries, 0)
-        self.timeout = timeout
-        self.retries = retries
-        self.start_timeout = start_timeout
+        self.timeout = None if timeout is None else check_timeout(timeout)
+        self.retries = checks.count("retries", retries, 0)
+        self.start_timeout = check_timeout(start_timeout, "start_timeout")
         self._pool: P | None = None
 
     @abstractmethod

@@ -32,8 +32,11 @@ class Threads:
     retries: int = 0
 
     def __post_init__(self) -> None:
-        checks.count("num_workers", self.num_workers)
-        checks.count("retries", self.retries, 0)
+        checks.settle(
+            self,
+            num_workers=checks.count("num_workers", self.num_workers),
+            retries=checks.count("retries", self.retries, 0),
+        )
 
     @contextmanager
     def session(self, search: RandomSearch, objective: Objective) -> Generator["ThreadsSession"]:

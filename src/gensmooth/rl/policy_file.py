@@ -13,6 +13,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from gensmooth import checks
 from gensmooth._version import __version__
 from gensmooth.describe import number, plain, whole
 from gensmooth.rl.environments.catalogue import canonical
@@ -109,7 +110,7 @@ def load_policy(path: str | PathLike[str], *, environment: str | None = None) ->
         CheckpointError: When there is none, or it is damaged.
         ValueError: When it was trained in another environment.
     """
-    file = find_policy(Path(path))
+    file = find_policy(checks.path("path", path))
 
     def fits(meta: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
         try:
@@ -127,6 +128,13 @@ def load_policy(path: str | PathLike[str], *, environment: str | None = None) ->
     if environment is not None:
         found.check_environment(environment)
     return found
+
+
+def as_policy(policy: TrainedPolicy | str | PathLike[str]) -> TrainedPolicy:
+    """A policy that is given as itself, as its file, or as the folder of its training."""
+    if isinstance(policy, TrainedPolicy):
+        return policy
+    return load_policy(checks.path("policy", policy))
 
 
 def find_policy(path: Path) -> Path:
