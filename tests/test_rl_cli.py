@@ -83,7 +83,7 @@ def test_what_is_wrong_is_one_plain_line(words, error, tmp_path):
         text=True,
         check=False,
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(Path(__file__).parent), *sys.path))},
     )
     assert done.returncode == 1
     assert error in done.stderr

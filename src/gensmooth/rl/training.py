@@ -153,19 +153,21 @@ def train(
             ``"ML1-Reach"``, …) or any Gymnasium id, also ``"module:Name-v0"`` and
             ``"Pendulum-v1(g=5.0)"``; or a Gymnasium environment; or a function that makes one; or
             a simulator.
-        method: The name of a method (default ``"bes"``), or
-        directions: directions of your own choice.
-        num_directions: L; an iteration runs 2L episodes.
+        method: The name of a method; by default ``"bes"``.
+        directions: Directions of your own choice, instead of a method.
+        num_directions: L, directions per iteration, which runs 2L episodes.
         spacing: c; by default chosen for the environment, see :mod:`gensmooth.rl.defaults`.
-        learning_rate: η of gradient ascent on returns divided by their deviation; likewise.
+        learning_rate: η of gradient ascent on returns divided by their deviation; by default
+            chosen for the environment.
         optimizer: Another optimiser, instead of ``learning_rate``.
-        policy: ``"linear"``, ``"mlp"``, or ``gs.rl.MLP(hidden=(64, 64))``.
+        policy: What acts: ``"linear"``, ``"mlp"``, or ``gs.rl.MLP(hidden=(64, 64))``.
         hidden: Sizes of the hidden layers of ``"mlp"``; by default the paper's one of 32.
-        estimator: ``"antithetic"``, ``"forward"`` (the paper's), ``"one-point"`` or an estimator.
+        estimator: How returns become an estimate of the gradient: ``"antithetic"``,
+            ``"forward"`` (the paper's), ``"one-point"`` or an estimator.
         paired_resets: Let both episodes of a direction start alike, instead of every episode
             having its own start.
         standardize: Standardise observations by running statistics.
-        iterations: By default chosen for the environment.
+        iterations: How many iterations; by default chosen for the environment.
         test_every: Iterations between tests; there is one after the last iteration, too.
         test_episodes: Episodes of a test.
         target: Stop when a test's mean return reaches this.
@@ -173,19 +175,19 @@ def train(
             not finite: ``"raise"``, or ``"drop"`` its direction.
         min_fraction: The smallest share of directions that makes a step under ``"drop"``.
         threads: Threads of a fast simulator in this process; by default one per core. The result
-            does not depend on it, nor on
+            does not depend on it.
         workers: 1 runs episodes here, n in n processes, −1 in one per core; or a map-like
             callable; or an evaluator such as ``gs.evaluators.Ray()``.
         timeout: Seconds that an episode may take, where there is a process to stop.
         retries: How often a failed episode is tried again, with the same start; with workers.
         out: A folder for the training: configuration, metrics, checkpoint, ``policy-best`` and
             ``policy-last``. If it holds this very training already, interrupted, it goes on.
-        every: How often a checkpoint is written, as in :func:`gensmooth.minimize`.
+        every: As in :func:`gensmooth.minimize`.
         callback: ``callback(iteration, test, state)`` after each iteration, where ``test`` is
             ``None`` if there was none; return True to stop.
         progress: Show how it goes: a live table on a terminal, lines elsewhere. By default only
             on a terminal.
-        trackers: Such as ``gs.observe.TensorBoard("logs")``.
+        trackers: Who else follows the training, such as ``gs.observe.TensorBoard("logs")``.
         seed: Makes the training repeatable.
 
     Returns:
@@ -273,10 +275,10 @@ def resume(
         iterations: Iterations in all, instead of before's.
         target: Stop when a test's mean return reaches this.
         threads: As in :func:`train`; by default what the training had.
-        workers: Likewise.
-        timeout: Likewise.
-        retries: Likewise.
-        every: Likewise.
+        workers: As in :func:`train`; by default what the training had.
+        timeout: As in :func:`train`; by default what the training had.
+        retries: As in :func:`train`; by default what the training had.
+        every: As in :func:`train`; by default what the training had.
         callback: As in :func:`train`.
         progress: As in :func:`train`.
         trackers: As in :func:`train`.
@@ -287,7 +289,7 @@ def resume(
         CheckpointError: When the folder holds no training, or one that cannot go on.
     """
     with RunFolder(Path(folder), create=False) as held:
-        program = held.read(Training.kind, lambda found, _: Training.from_json(found))
+        program = held.read(Training.kind, lambda found, _: Training.from_json(found, trust))
         trainer, before = program.trainer, program.execution
         info = trainer.info
         catalogue.check_trusted(info.name, trust=trust)
@@ -474,7 +476,7 @@ class Training(Program[TrainState, Line, TrainResult]):
         }
 
     @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> "Training":
+    def from_json(cls, found: Mapping[str, Any], trust: bool = False) -> "Training":
         """The training of a ``config.json``.
 
         Raises:
@@ -490,7 +492,8 @@ class Training(Program[TrainState, Line, TrainResult]):
                 )
         info, policy = Info(**found["environment"]), found["policy"]
         search = RandomSearch(
-            **{name: rebuild(described[name]) for name in (*_SEARCH, *_FAILURES)}, maximize=True
+            **{name: rebuild(described[name], trust=trust) for name in (*_SEARCH, *_FAILURES)},
+            maximize=True,
         )
         return cls(
             trainer=Trainer(
@@ -508,6 +511,10 @@ class Training(Program[TrainState, Line, TrainResult]):
     def pack(self, state: TrainState) -> tuple[dict[str, Any], dict[str, Array]]:
         """See :class:`~gensmooth.runs.Program`."""
         return pack_training(self.trainer, state)
+
+    def largest(self) -> int:
+        """See :class:`~gensmooth.runs.Program`."""
+        return states.largest(self.trainer.policy.num_parameters)
 
     def unpack(self, meta: Mapping[str, Any], arrays: Mapping[str, Array]) -> TrainState:
         """See :class:`~gensmooth.runs.Program`."""

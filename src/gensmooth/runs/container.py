@@ -21,7 +21,7 @@ import math
 import os
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from io import BufferedReader, FileIO
 from pathlib import Path
@@ -42,6 +42,9 @@ DTYPES = frozenset(
 _PREAMBLE = struct.Struct("<8sIIQQ")
 _ALIGN = 64
 _MAX_DIMENSIONS = 32
+
+
+Fits = Callable[[Mapping[str, Any], Mapping[str, int]], None]
 
 
 class Contents(NamedTuple):
@@ -73,8 +76,13 @@ def write(
     write_whole(path, lambda file: _fill(file, meta, arrays), previous=previous)
 
 
-def read(path: Path) -> Contents:
+def read(path: Path, fits: Fits | None = None) -> Contents:
     """Read a file.
+
+    Args:
+        path: The file.
+        fits: Told the JSON object and how many numbers each array has, before memory is taken for
+            them; raises ``ValueError`` if they cannot be what is looked for.
 
     Raises:
         CheckpointError: When it is not such a file, is damaged, or is of a newer version.
@@ -83,7 +91,7 @@ def read(path: Path) -> Contents:
         if not path.is_file():
             raise CheckpointError(path, "is not a file.")
         with open(path, "rb") as file:
-            return _read(path, file)
+            return _read(path, file, fits)
     except OSError as error:
         raise CheckpointError(path, f"cannot be read: {error.strerror or error}.") from error
     except MemoryError as error:
@@ -132,7 +140,7 @@ def _layout(header: int, entries: list[_Entry]) -> tuple[list[int], int]:
     return offsets, position
 
 
-def _read(path: Path, file: BufferedReader) -> Contents:
+def _read(path: Path, file: BufferedReader, fits: Fits | None) -> Contents:
     size = os.fstat(file.fileno()).st_size
     start = file.read(_PREAMBLE.size)
     if len(start) < _PREAMBLE.size or start[:8] != MAGIC:
@@ -155,6 +163,11 @@ def _read(path: Path, file: BufferedReader) -> Contents:
     offsets, length = _layout(header_size, entries)
     if length != size:
         raise _damaged(path, f"its arrays should end at byte {length}, but it has {size}")
+    if fits is not None:
+        try:
+            fits(meta, {entry.name: math.prod(entry.shape) for entry in entries})
+        except (ValueError, TypeError, LookupError) as error:
+            raise CheckpointError(path, f"does not fit: {error}.") from error
     arrays: dict[str, NDArray[Any]] = {}
     for entry, offset in zip(entries, offsets, strict=True):
         if any(file.read(offset - file.tell())):

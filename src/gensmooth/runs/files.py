@@ -1,5 +1,7 @@
 """Files that survive: whole or not there, lines that are appended, and one process at a time.
 
+A folder may be a stranger's, so symbolic links in it are never followed by what we write.
+
 ``metrics.jsonl`` has one line per step, appended, and cut back to the checkpoint when a run goes
 on. Lines wait in memory until they are on disk, so a full disk loses none of them: they are written
 when there is room again.
@@ -14,7 +16,7 @@ import zlib
 from collections.abc import Callable
 from io import FileIO
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 try:
     import fcntl
@@ -55,8 +57,9 @@ def write_whole(
         OSError: The old file is then still in place.
     """
     aside = path.with_name(f".{path.name}.new")
+    aside.unlink(missing_ok=True)  # a killed process's, or a link: opening it anew follows none
     try:
-        with open(aside, "wb", buffering=0) as file:
+        with _open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, "wb") as file:
             fill(file)
             os.fsync(file.fileno())
         if previous is not None and path.exists():
@@ -67,6 +70,18 @@ def write_whole(
             aside.unlink()
         raise
     sync_folder(path.parent)
+
+
+def _open(path: Path, flags: int, mode: str) -> FileIO:
+    """An unbuffered file; a symbolic link is an ``OSError``, whatever it points to."""
+    links = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+    try:
+        handle = os.open(path, flags | links, 0o666)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise OSError(errno.ELOOP, "it is a symbolic link, which is not followed") from error
+        raise
+    return cast(FileIO, open(handle, mode, buffering=0))
 
 
 def write_text(path: Path, text: str) -> None:
@@ -131,7 +146,7 @@ class Metrics:
         self.position = position
         self._waiting: list[bytes] = []
         self._flushed = time.monotonic()
-        self._file = open(path, "r+b" if path.exists() else "w+b", buffering=0)  # noqa: SIM115
+        self._file = _open(path, os.O_RDWR | os.O_CREAT, "r+b")
         self._file.truncate(position.bytes)
 
     def add(self, line: bytes) -> None:
@@ -194,39 +209,42 @@ def read_lines(path: Path, position: Position, parse: Callable[[Any], R]) -> lis
 
 # --- one process at a time -----------------------------------------------------------------------
 
-_held: set[tuple[int, int]] = set()  # by this process: its own locks would not stop it
-
 
 class Lock:
-    """One process at a time in a run's folder, from construction to :meth:`release`.
+    """One run at a time in a folder, from construction to :meth:`release`.
 
-    The lock belongs to the process: it goes when the process goes, however it is killed, and worker
-    processes do not inherit it.
+    The lock belongs to the open file: it goes when the process goes, however it is killed, and
+    stays when anything else in the process opens and closes the same file (as a copy of the folder
+    does). Worker processes do not inherit it.
 
     Raises:
         CheckpointError: When another run holds it.
     """
 
     def __init__(self, folder: Path) -> None:
-        path = folder / ".lock"
-        words = "is in use: another run is writing there."
-        if path.exists() and _key(path.stat()) in _held:  # closing it again would give up our lock
-            raise CheckpointError(folder, words)
-        self._file = open(path, "a+b")  # noqa: SIM115
+        self._path = folder / ".lock"
+        self._file = _open(self._path, os.O_RDWR | os.O_CREAT, "r+b")
         self._key = _key(os.fstat(self._file.fileno()))
-        if fcntl is not None:
-            try:
-                fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except (BlockingIOError, PermissionError):
-                self._file.close()
-                raise CheckpointError(folder, words) from None
-            except OSError:  # a file system without locks: nothing keeps two runs apart
-                pass
-        _held.add(self._key)
+        if fcntl is None:
+            return
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
+            self._file.close()
+            raise CheckpointError(folder, "is in use: another run is writing there.") from None
+        except OSError:  # a file system without locks: nothing keeps two runs apart
+            pass
+
+    @property
+    def holds(self) -> bool:
+        """Whether the folder is still the one that was locked; it may have been removed."""
+        try:
+            return _key(os.lstat(self._path)) == self._key
+        except OSError:
+            return False
 
     def release(self) -> None:
         """Let others in."""
-        _held.discard(self._key)
         self._file.close()
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from gensmooth._version import __version__
 from gensmooth.describe import plain, whole
 from gensmooth.runs import container
-from gensmooth.runs.config import FORMAT, Cadence, Every, differences, pretty
+from gensmooth.runs.config import FORMAT, Cadence, Every, checksum, differences, pretty
 from gensmooth.runs.files import (
     CheckpointError,
     Lock,
@@ -99,6 +99,7 @@ class RunFolder:
         self.saved: int | None = None
         self._metrics: Metrics | None = None
         self._failing = False
+        self._gone = False
         if create:
             try:
                 path.mkdir(parents=True, exist_ok=True)
@@ -122,7 +123,8 @@ class RunFolder:
     def __exit__(self, *_: object) -> None:
         if self._metrics is not None:
             try:
-                self._metrics.flush()
+                if self._ours():
+                    self._metrics.flush()
             except OSError as error:
                 self._report(METRICS, error)
             self._metrics.close()
@@ -181,8 +183,9 @@ class RunFolder:
         """Write ``config.json``, and beside it the arrays that are too large for it."""
         arrays: dict[str, Array] = {}
         self.config = config_of(program, self.run, arrays)
+        self.config = {**self.config, "sha256": checksum(self.config)}
         try:
-            if arrays and not (self.path / ARRAYS).exists():
+            if arrays and not (self.path / CONFIG).exists():  # else they are there, and the same
                 container.write(self.path / ARRAYS, {}, arrays)
             write_text(self.path / CONFIG, f"{pretty(self.config)}\n")
         except OSError as error:
@@ -233,6 +236,8 @@ class RunFolder:
         """Append a line to ``metrics.jsonl``."""
         assert self._metrics is not None
         text = json.dumps({"step": step, **line}, allow_nan=False)
+        if not self._ours():
+            return
         try:
             self._metrics.add(f"{text}\n".encode())
         except OSError as error:
@@ -247,10 +252,14 @@ class RunFolder:
         assert self._metrics is not None
         started = time.monotonic()
         position = self._metrics.position
+        if not self._ours():
+            return
         if position.lines != step or (end is None and step == self.saved):
             return  # the first: a step torn apart by an interrupt where we could not hold it off
         meta, arrays = program.pack(state)
         meta = {"step": step, **meta, "run": self.run}
+        if "sha256" in self.config:  # not in folders of older versions
+            meta["config"] = self._identity(program)
         if program.limits is not None:
             limits: Mapping[str, Any] = program.limits._asdict()
             meta[program.limits_name] = {name: plain(value) for name, value in limits.items()}
@@ -268,9 +277,13 @@ class RunFolder:
         self._cadence.done(step, time.monotonic() - started)
 
     def _load(self, program: Program[S, R, Any], path: Path) -> Found[S, R]:
-        meta, arrays = container.read(path)
+        meta, arrays = container.read(path, _fits(program))
         if meta.get("run") != self.run:
             raise CheckpointError(path, "is the checkpoint of another run.")
+        if "config" in meta and not (
+            "sha256" in self.config and meta["config"] == self._identity(program)
+        ):
+            raise CheckpointError(path, f"is of a run with another {CONFIG}: that was changed.")
         try:
             step = whole(meta["step"])
             position = Position(*(whole(meta["metrics"][name]) for name in Position._fields))
@@ -287,6 +300,10 @@ class RunFolder:
         records = read_lines(self.path / METRICS, position, program.read_record)
         return Found(state, step, records, end, position, saved=True)
 
+    def _identity(self, program: Program[Any, Any, Any]) -> str:
+        """The checksum of what makes the run what it is: all but its limits and its execution."""
+        return checksum(self.config, but=(program.limits_name, "execution", "extensions"))
+
     def _read_config(self, kind: str | None) -> None:
         self.config = read_config(self.path / CONFIG)
         if self.config.get("kind") != kind:
@@ -296,6 +313,19 @@ class RunFolder:
         if not re.fullmatch("[0-9a-f]{1,64}", self.run):
             path = self.path / CONFIG
             raise CheckpointError(path, f"cannot be used: `run` is {self.run[:80]!r}.")
+
+    def _ours(self) -> bool:
+        """Whether the folder is still there and this run's; what is not is left alone."""
+        if self._gone:
+            return False
+        if not self._lock.holds:
+            self._gone = True
+            _log.warning(
+                "The folder %s was removed or replaced: nothing more is written there, nothing "
+                "of this run is kept, and it goes on.",
+                self.path,
+            )
+        return not self._gone
 
     def _report(self, name: str, error: OSError) -> None:
         if self._failing:
@@ -331,7 +361,7 @@ class Scratch:
         """How far the run has got; steps are counted from here on."""
         state: S | None = None
         with contextlib.suppress(CheckpointError, OSError, *UNUSABLE):
-            state = program.unpack(*container.read(self.path / CHECKPOINT))
+            state = program.unpack(*container.read(self.path / CHECKPOINT, _fits(program)))
         return Found(program.init() if state is None else state, 0, [])
 
     def open(self, found: Found[Any, Any], every: int | str | Every | None) -> None:
@@ -357,6 +387,18 @@ class Scratch:
         self._cadence.done(step, time.monotonic() - started)
 
 
+def _fits(program: Program[Any, Any, Any]) -> container.Fits:
+    """Whether a checkpoint can be of a program, told by the sizes of its arrays."""
+
+    def fits(_: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
+        largest = program.largest()
+        for name, size in sizes.items():
+            if largest is not None and size > largest:
+                raise ValueError(f"it has {size} numbers for {name[:80]!r}, but {largest} are most")
+
+    return fits
+
+
 def config_of(program: Program[Any, Any, Any], run: str, large: dict[str, Array]) -> dict[str, Any]:
     """The contents of ``config.json``."""
     kind = {} if program.kind is None else {"kind": program.kind}
@@ -373,6 +415,12 @@ def read_config(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict) or "format" not in found:
         raise CheckpointError(path, "is not the configuration of a run.")
     config = cast(dict[str, Any], found)
+    if "sha256" in config and config["sha256"] != checksum(config):
+        raise CheckpointError(
+            path,
+            "is damaged or was changed by hand: its checksum differs. Begin a new run with the "
+            "settings that you want; other limits can be given to the call that resumes.",
+        )
     if config["format"] != FORMAT:
         raise CheckpointError(
             path,

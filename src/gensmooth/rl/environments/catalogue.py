@@ -5,13 +5,13 @@ every other Gymnasium id works through the ordinary API.
 """
 
 import logging
-import sys
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any, NamedTuple, cast
 
+from gensmooth import naming
 from gensmooth.checks import did_you_mean
 from gensmooth.rl.environments.base import (
     GIVEN,
@@ -150,12 +150,12 @@ def check_trusted(name: str, *, trust: bool) -> None:
         ValueError: When the name is ``module:Name`` and the module is not imported yet.
     """
     module = name.rpartition(":")[0]
-    if module and not trust and module not in sys.modules:
-        raise ValueError(
-            f"The file says that its environment is {name[:200]!r}, and using it would import and "
-            f"run the module {module[:200]!r}. If you trust it, say so: trust=True, or --trust in "
-            "the shell."
-        )
+    try:
+        if module:
+            naming.check_trusted(module, trust=trust)
+    except ValueError as error:
+        message = f"The environment {name[:200]!r} is a file's word: {error}."
+        raise ValueError(message) from None
 
 
 def reference(name: str) -> str:
