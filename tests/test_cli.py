@@ -254,6 +254,9 @@ def test_resume_takes_what_gs_resume_takes():
     done = run("resume", "run", *further, "--trust", "--out", "found.json")
     assert done.exit_code == 0, done.output + str(done.exception)
     assert json.loads(Path("found.json").read_text())["nit"] > 7
+    for optimizer in ("adam", "0.1"):  # the run has a learning rate: only a whole one fits
+        refused = run("resume", "run", "--optimizer", optimizer)
+        assert "`--optimizer` must be an object as in Python" in str(refused.exception)
     refused = run("resume", "run", "--threads", 2)
     assert "run holds no training, which alone takes `--threads`" in str(refused.exception)
 

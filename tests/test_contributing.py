@@ -162,7 +162,8 @@ def test_ray_workers_know_the_family_too(own):  # noqa: ARG001
     pytest.importorskip("ray")
     script = (
         "import numpy as np, gensmooth as gs, model\n"
-        "import ray; ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)\n"
+        "import ray\n"
+        "ray.init(address='local', num_cpus=2, include_dashboard=False, log_to_driver=False)\n"
         "for name in ('axes:axes', 'leaning:leaning'):\n"
         "    o = {'x0': np.zeros(4), 'method': name, 'max_steps': 6, 'seed': 0}\n"
         "    a = gs.minimize(model.loss, **o)\n"

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import gensmooth as gs
+from gensmooth.cli.main import app  # its options are declared when it is imported
 
 ROOT = Path(gs.__file__).parent
 
@@ -40,8 +41,6 @@ def minimize(folder: str) -> None:
 
 def train(folder: str) -> None:
     """``gensmooth train``."""
-    from gensmooth.cli.main import app
-
     app(["train", "Hopper-v5", "--seed", "0", "--out", folder], standalone_mode=False)
 
 

@@ -1,6 +1,6 @@
 """Where runs are kept: a folder per run, named by the hash of its configuration (C6).
 
-``config.json`` says what was run; ``metrics.jsonl`` has one line a round and a last line that
+``config.json`` says what was run; ``metrics.jsonl`` has one line per round and a last line that
 closes the record with its score and a checksum. A run's folder appears whole (written aside, then
 renamed) or not at all, so a kill at any instant costs the runs in flight and nothing else. A long
 run may keep its own checkpoints below ``partial`` meanwhile, and then a kill costs little of it.
@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gensmooth.studies.spec import FORMAT, Record, RunSpec
+from gensmooth.studies.spec import FORMAT, RunRecord, RunSpec
 
 _STUDY_FILE = "study.json"
 _RUNS, _PARTIAL = "runs", "partial"
@@ -36,11 +36,11 @@ class Loaded(NamedTuple):
         damaged: Keys whose record cannot be read and will be made again.
     """
 
-    records: dict[str, Record]
+    records: dict[str, RunRecord]
     damaged: list[str]
 
 
-class Store:
+class StudyStore:
     """The runs of one study below one folder."""
 
     def __init__(self, folder: Path, study: str) -> None:
@@ -51,7 +51,7 @@ class Store:
 
     def load(self, specs: Iterable[RunSpec]) -> Loaded:
         """The finished ones of some runs."""
-        records: dict[str, Record] = {}
+        records: dict[str, RunRecord] = {}
         damaged: list[str] = []
         for spec in specs:
             where = self.runs / spec.key
@@ -82,7 +82,7 @@ class Store:
         """A folder of a run's own, for as long as it is not finished; it may not exist yet."""
         return (self.folder / _PARTIAL / spec.key).absolute()
 
-    def save(self, spec: RunSpec, record: Record) -> None:
+    def save(self, spec: RunSpec, record: RunRecord) -> None:
         """Keep a finished run; its scratch folder is not needed any more."""
         final = self.runs / spec.key
         aside = self.runs / f".{spec.key}.{os.getpid()}"
@@ -133,7 +133,7 @@ class Store:
             shutil.rmtree(left, ignore_errors=True)
 
 
-def _lines(record: Record) -> str:
+def _lines(record: RunRecord) -> str:
     """A record as lines; numbers survive to the last bit, infinities as words."""
     names = list(record.series)
     rounds = zip(*(record.series[name] for name in names), strict=True)
@@ -153,7 +153,7 @@ def _lines(record: Record) -> str:
     return f"{text}{json.dumps(end)}\n"
 
 
-def _read(where: Path, spec: RunSpec) -> Record:
+def _read(where: Path, spec: RunSpec) -> RunRecord:
     config = json.loads((where / "config.json").read_text())["config"]
     if config != json.loads(json.dumps(spec.config)):
         raise ValueError("configuration differs")
@@ -164,7 +164,7 @@ def _read(where: Path, spec: RunSpec) -> Record:
         raise ValueError("checksum differs")
     rows = [json.loads(line) for line in body.splitlines()]
     series = {name: [_number(row[name]) for row in rows] for name in end["names"]}
-    return Record(config, series, _number(end["final"]), end["diverged"], end["seconds"])
+    return RunRecord(config, series, _number(end["final"]), end["diverged"], end["seconds"])
 
 
 def _plain(value: float) -> float | str:

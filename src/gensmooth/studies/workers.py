@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 from gensmooth._version import __version__
 from gensmooth.evaluators.ray import RayConnection, connect
 from gensmooth.studies.registry import find_study
-from gensmooth.studies.spec import Record, RunSpec
+from gensmooth.studies.spec import RunRecord, RunSpec
 
-Finished = tuple[RunSpec, Record]
+Finished = tuple[RunSpec, RunRecord]
 
 _IN_FLIGHT = 3  # runs handed to each process ahead of time
 _LAST_CHECKPOINT = 10.0  # seconds that a worker has to write one when its parent is gone
@@ -27,15 +27,22 @@ _TRIES = 5  # a run whose node or worker is lost is made again, elsewhere, so ma
 
 
 class Job(NamedTuple):
-    """A run to be made, and the folder of its own that it may use meanwhile."""
+    """A run to be made.
+
+    Attributes:
+        spec: The run.
+        scratch: A folder of its own that it may use meanwhile.
+        study: Where a worker finds the study, if not by its name: ``module:NAME``.
+    """
 
     spec: RunSpec
     scratch: Path
+    study: str = ""
 
 
-def execute(job: Job) -> Record:
+def execute(job: Job) -> RunRecord:
     """Make a run, here."""
-    return find_study(job.spec.study).execute(job.spec.config, job.scratch)
+    return find_study(job.study or job.spec.study).execute(job.spec.config, job.scratch)
 
 
 def here(jobs: Sequence[Job]) -> Generator[Finished]:
@@ -56,7 +63,7 @@ def over_processes(jobs: Sequence[Job], workers: int) -> Generator[Finished]:
     pool = ProcessPoolExecutor(workers, context, initializer=_prepare, initargs=(watched,))
     try:
         waiting = iter(jobs)
-        running: dict[Future[Record], RunSpec] = {}
+        running: dict[Future[RunRecord], RunSpec] = {}
         while True:
             while len(running) < workers * _IN_FLIGHT and (job := next(waiting, None)):
                 running[pool.submit(execute, job)] = job.spec
@@ -149,7 +156,7 @@ def _ray_runs(
         connection.close()
 
 
-def _ray_task(job: Job, version: str) -> Record:
+def _ray_task(job: Job, version: str) -> RunRecord:
     """One run, in a worker of the cluster."""
     if version != __version__:
         raise RuntimeError(
