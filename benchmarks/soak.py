@@ -155,7 +155,8 @@ def _study(means: str, name: str) -> Callable[[Path, bool], bytes]:
             how["ray"] = "auto"
         outcome = run_study(name, options, folder, say=lambda _: None, **how)
         assert outcome is not None
-        return json.dumps([record._replace(seconds=0.0) for record in outcome.records]).encode()
+        records = [record._replace(seconds=0.0) for record in outcome.records]
+        return json.dumps(records, sort_keys=True).encode()
 
     return run
 
