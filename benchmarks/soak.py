@@ -163,14 +163,15 @@ def _study(means: str, name: str) -> Callable[[Path, bool], bytes]:
 
 def _long_run(folder: Path, _: bool) -> bytes:
     """One long run of the reinforcement-learning study, with a checkpoint after every iteration."""
-    from gensmooth.studies import rl_run, rl_settings
+    from gensmooth.studies.rl import run as long_run
+    from gensmooth.studies.rl import settings
 
-    rl_run._EVERY = 0.0
+    long_run._EVERY = 0.0
     profile = Options(profile="paper", hyperparameters="paper", iterations=10, test_trials=2)
-    setting = rl_settings.Setting("HalfCheetahRandVel", 2, "main")
-    config = rl_settings.config_of(profile, setting, "guided-es")
+    setting = settings.Setting("HalfCheetahRandVel", 2, "main")
+    config = settings.config_of(profile, setting, "guided-es")
     config = {**config, "spacing": 0.1, "learning_rate": 0.01, "seed": 1001}
-    return json.dumps(rl_run.execute(config, folder).series).encode()
+    return json.dumps(long_run.execute(config, folder).series).encode()
 
 
 def cases(*, ray: bool = False) -> dict[Case, float]:

@@ -203,7 +203,7 @@ def test_a_module_that_is_not_there_is_said_to_be_missing(own):  # noqa: ARG001
     with pytest.raises(ValueError, match=r"There is no method 'axes:axis'\. Did you mean 'axes'\?"):
         gs.method("axes:axis")
     with pytest.raises(ValueError, match="describes nothing"):
-        rebuild({"kind": "model:loss"})
+        rebuild({"kind": "model:loss"}, trust=True)
 
 
 def test_without_a_variance_training_asks_for_the_numbers(own):  # noqa: ARG001

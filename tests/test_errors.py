@@ -44,7 +44,7 @@ ARGUMENTS = [
     ({"spacing": -0.1}, ValueError, "`spacing` must be positive, but is -0.1"),
     ({"spacing": 0}, ValueError, "`spacing` must be positive, but is 0"),
     ({"spacing": math.nan}, ValueError, "`spacing` must be positive, but is nan"),
-    ({"spacing": math.inf}, ValueError, "`spacing` must be positive, but is inf"),
+    ({"spacing": math.inf}, ValueError, "`spacing` must be finite, but is inf"),
     (
         {"num_directions": 0},
         ValueError,
@@ -78,9 +78,9 @@ ARGUMENTS = [
     (
         {"samples": "fresh"},
         ValueError,
-        "`samples` must be one of ('shared', 'paired', 'independent'), not 'fresh'",
+        "`samples` must be one of 'shared', 'paired', 'independent', but is 'fresh'",
     ),
-    ({"on_failure": "ignore"}, ValueError, "`on_failure` must be 'raise'"),
+    ({"on_failure": "ignore"}, ValueError, "`on_failure` must be one of 'raise', 'drop'"),
     (
         {"on_failure": "retry", "workers": gs.evaluators.Threads(2)},
         ValueError,
@@ -117,7 +117,7 @@ ARGUMENTS = [
     (
         {"optimizer": -0.1},
         ValueError,
-        "`optimizer` as a learning rate must be positive, but is -0.1",
+        "`optimizer` must be positive, but is -0.1",
     ),
     ({"optimizer": math.nan}, ValueError, "must be positive, but is nan"),
     ({"fun": 3}, TypeError, "`fun` must be a function, but is 3"),
@@ -176,7 +176,7 @@ FAMILY_ERRORS = [
     (lambda: gs.Bernoulli(p=0), ValueError, "`p` must be between 0 and 1, but is 0"),
     (lambda: gs.Bernoulli(p=1.5), ValueError, "`p` must be between 0 and 1, but is 1.5"),
     (lambda: gs.Bernoulli(m=-1), ValueError, "`m` must be positive, but is -1"),
-    (lambda: gs.Bernoulli(m=math.inf), ValueError, "`m` must be positive, but is inf"),
+    (lambda: gs.Bernoulli(m=math.inf), ValueError, "`m` must be finite, but is inf"),
     (lambda: gs.IID(scipy.stats.norm(loc=1)), ValueError, "must have mean 0, but has 1"),
     (lambda: gs.IID(scipy.stats.cauchy()), ValueError, "must have a finite variance, but has nan"),
     (lambda: gs.IID(scipy.stats.t(df=1.5)), ValueError, "finite variance, but has inf"),
@@ -184,16 +184,16 @@ FAMILY_ERRORS = [
     (
         lambda: gs.Orthogonal("same"),
         ValueError,
-        "`lengths` must be 'equal' or 'residual', but is 'same'",
+        "`lengths` must be one of 'equal', 'residual', but is 'same'",
     ),
     (lambda: gs.Guided(alpha=0), ValueError, "`alpha` must be in (0, 1], but is 0"),
     (lambda: gs.Guided(alpha=1.1), ValueError, "`alpha` must be in (0, 1], but is 1.1"),
-    (lambda: gs.Guided(history=0), ValueError, "`history` must be at least 1, but is 0"),
+    (lambda: gs.Guided(history=0), ValueError, "`history` must be a whole number of at least 1"),
     (lambda: gs.shrunk("gs"), TypeError, "`directions` must be directions"),
     (
         lambda: gs.shrunk(gs.Gaussian(), scale="both"),
         ValueError,
-        "`scale` must be 'direction' or 'estimate', but is 'both'",
+        "`scale` must be one of 'direction', 'estimate', but is 'both'",
     ),
     (
         lambda: gs.shrunk(gs.Guided()),

@@ -158,7 +158,8 @@ def test_a_schedule_is_asked_for_each_step_in_turn():
 @pytest.mark.parametrize("make", [gs.sgd, gs.momentum, gs.adam])
 @pytest.mark.parametrize("rate", [0.0, -0.1, math.nan, math.inf])
 def test_learning_rates_that_do_not_descend_are_refused(make, rate):
-    with pytest.raises(ValueError, match=f"`learning_rate` must be positive, but is {rate}"):
+    what = "finite" if rate == math.inf else "positive"
+    with pytest.raises(ValueError, match=f"`learning_rate` must be {what}, but is {rate}"):
         make(rate)
 
 

@@ -33,6 +33,24 @@ def test_a_record_survives_to_the_last_bit(tmp_path):
     assert StudyStore(tmp_path / "s", "linreg").load([SPEC]) == ({SPEC.key: RECORD}, [])
 
 
+def test_a_start_leaves_what_another_start_is_writing(tmp_path):
+    store = StudyStore(tmp_path / "s", "linreg")
+    live, dead = (store.runs / f".{SPEC.key}.{pid}" for pid in (os.getppid(), 2**22 + 1))
+    live.mkdir()
+    dead.mkdir()
+    StudyStore(tmp_path / "s", "linreg")
+    assert live.exists()
+    assert not dead.exists()
+
+
+def test_a_mark_that_was_killed_while_it_was_written_is_written_again(tmp_path):
+    store = StudyStore(tmp_path / "s", "linreg")
+    store.save(SPEC, RECORD)
+    (tmp_path / "s" / "study.json").write_text("")
+    assert StudyStore(tmp_path / "s", "linreg").load([SPEC]).records == {SPEC.key: RECORD}
+    assert json.loads((tmp_path / "s" / "study.json").read_text())["study"] == "linreg"
+
+
 def test_a_diverged_record_without_rounds_survives(tmp_path):
     store = StudyStore(tmp_path / "s", "linreg")
     record = RunRecord(SPEC.config, {}, math.inf, True, 0.1)

@@ -33,7 +33,7 @@ BAD = [
     (lambda: theory.optimal_scale(M.scaled(0.0)), "`moments.second` must be positive"),
     (lambda: theory.combine([]), "`groups` must hold at least one group"),
     (lambda: theory.combine([M, theory.iid(5, 2)]), "the same dimension, but have [4, 5]"),
-    (lambda: theory.bernoulli_moments(1.0, 0.5), "`p` must be strictly between 0 and 1"),
+    (lambda: theory.bernoulli_moments(1.0, 0.5), "`p` must be between 0 and 1"),
     (lambda: theory.bernoulli_moments(0.5, 0.0), "`m` must be positive, but is 0.0."),
     (lambda: theory.mse(M, gradient_norm2=-1.0), "`gradient_norm2` must not be negative"),
     (lambda: theory.mse(M, gradient_norm2=1.0, noise_trace=-1), "`noise_trace` must not be"),

@@ -1,9 +1,20 @@
-"""Plain errors for bad arguments: which argument, what it must be, what it is."""
+"""Plain errors for bad arguments: which argument, what it must be, what it is.
+
+What comes back is Python's own: a NumPy number becomes an ``int`` or a ``float`` of the same value,
+so that a run counts with the numbers that its configuration has.
+"""
 
 import math
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from numbers import Integral, Real
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+T = TypeVar("T")
+
+_LARGEST = 2**63  # counts are below: files and kernels have 64 bits for them
 
 
 def count(name: str, value: object, least: int = 1) -> int:
@@ -13,56 +24,164 @@ def count(name: str, value: object, least: int = 1) -> int:
     """
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         raise ValueError(
-            f"`{name}` must be a whole number of at least {least}, but is {_shown(value)}."
+            f"`{name}` must be a whole number of at least {least}, but is {shown(value)}."
         )
-    return int(value)
+    whole = int(value)
+    if whole >= _LARGEST:
+        raise ValueError(f"`{name}` must be below 2**63, but is {shown(value)}.")
+    return whole
 
 
 def number(name: str, value: object) -> float:
-    """Return ``value`` if it is a real number (``True`` is not); it may be infinite or NaN."""
+    """Return ``value`` as an ``int`` or ``float`` if it is a real number; inf and NaN are.
+
+    ``True`` is not, and neither is an integer that no float can hold.
+    """
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise ValueError(f"`{name}` must be a number, but is {_shown(value)}.")
-    return value  # pyright: ignore[reportReturnType] (Real is what float is registered as)
+        raise ValueError(f"`{name}` must be a number, but is {shown(value)}.")
+    try:
+        as_float = float(value)
+    except OverflowError:
+        raise ValueError(f"`{name}` must fit a float, but is {shown(value)}.") from None
+    return int(value) if isinstance(value, Integral) else as_float
 
 
-def finite(name: str, value: float) -> float:
-    """Return ``value`` if it is neither infinite nor NaN."""
-    if not math.isfinite(value):
-        raise ValueError(f"`{name}` must be finite, but is {value}.")
-    return value
+def finite(name: str, value: object) -> float:
+    """Return ``value`` if it is a number, neither infinite nor NaN."""
+    found = number(name, value)
+    if not math.isfinite(found):
+        raise ValueError(f"`{name}` must be finite, but is {found}.")
+    return found
 
 
-def positive(name: str, value: float) -> float:
-    """Return ``value`` if it is finite and above zero."""
-    if not value > 0:
-        raise ValueError(f"`{name}` must be positive, but is {value}.")
-    return finite(name, value)
+def positive(name: str, value: object) -> float:
+    """Return ``value`` if it is a finite number above zero."""
+    if not (found := number(name, value)) > 0:
+        raise ValueError(f"`{name}` must be positive, but is {found}.")
+    return finite(name, found)
 
 
-def nonnegative(name: str, value: float) -> float:
-    """Return ``value`` if it is finite and not below zero."""
-    if not value >= 0:
-        raise ValueError(f"`{name}` must not be negative, but is {value}.")
-    return finite(name, value)
+def nonnegative(name: str, value: object) -> float:
+    """Return ``value`` if it is a finite number not below zero."""
+    if not (found := number(name, value)) >= 0:
+        raise ValueError(f"`{name}` must not be negative, but is {found}.")
+    return finite(name, found)
 
 
-def at_least(name: str, value: float, floor: float, why: str) -> float:
-    """Return ``value`` if it is finite and not below ``floor``, up to rounding."""
-    if not value >= floor - 1e-9 * abs(floor):
-        raise ValueError(f"`{name}` must be at least {floor:.6g} ({why}), but is {value}.")
-    return finite(name, value)
+def moderate(name: str, value: object) -> float:
+    """Return ``value`` if it is a number whose powers up to the fourth are ordinary floats."""
+    found = finite(name, value)
+    if found and not 1e-75 <= abs(found) <= 1e75:
+        raise ValueError(f"`{name}` must be between 1e-75 and 1e75 in size, but is {found:g}.")
+    return found
 
 
-def kurtosis(value: float) -> float:
+def share(name: str, value: object, *, zero: bool = False, one: bool = False) -> float:
+    """Return ``value`` if it is a number between 0 and 1; ``zero`` and ``one`` let these in."""
+    found = number(name, value)
+    if not (0 < found < 1 or (zero and found == 0) or (one and found == 1)):
+        where = f"in {'[' if zero else '('}0, 1{']' if one else ')'}"
+        if not (zero or one):
+            where = "between 0 and 1"
+        raise ValueError(f"`{name}` must be {where}, but is {found}.")
+    return found
+
+
+def at_least(name: str, value: object, floor: float, why: str) -> float:
+    """Return ``value`` if it is a finite number not below ``floor``, up to rounding."""
+    if not (found := number(name, value)) >= floor - 1e-9 * abs(floor):
+        raise ValueError(f"`{name}` must be at least {floor:.6g} ({why}), but is {found}.")
+    return finite(name, found)
+
+
+def kurtosis(value: object) -> float:
     """Return ``value`` if some distribution has it as its fourth standardised moment."""
     return at_least("kurtosis", value, 1.0, "no distribution has less")
 
 
+def flag(name: str, value: object) -> bool:
+    """Return ``value`` as a ``bool`` if it is True or False, Python's or NumPy's."""
+    if isinstance(value, bool):
+        return value
+    if getattr(getattr(value, "dtype", None), "kind", "") == "b" and getattr(value, "ndim", 1) == 0:
+        return bool(value)
+    raise ValueError(f"`{name}` must be True or False, but is {shown(value)}.")
+
+
 def one_of(name: str, value: object, options: Sequence[str]) -> None:
     """Raise if ``value`` is not among ``options``, and list them."""
-    if value not in options:
+    if not isinstance(value, str) or value not in options:
         known = ", ".join(repr(option) for option in options)
-        raise ValueError(f"`{name}` must be one of {known}, but is {value!r}.")
+        raise ValueError(f"`{name}` must be one of {known}, but is {shown(value)}.")
+
+
+def optional(check: Callable[..., T], name: str, value: object, **how: Any) -> T | None:
+    """``check(name, value)``, except that ``None`` is itself."""
+    return None if value is None else check(name, value, **how)
+
+
+def function(name: str, value: T) -> T:
+    """Return ``value`` if it can be called."""
+    if not callable(value):
+        raise TypeError(f"`{name}` must be a function, but is {shown(value)}.")
+    return value
+
+
+def text(name: str, value: object) -> str:
+    """Return ``value`` if it is a string that is not empty."""
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"`{name}` must be a name, but is {shown(value)}.")
+    return value
+
+
+def mapping(name: str, value: object) -> dict[str, Any]:
+    """Return ``value`` as a ``dict`` if it maps names to something."""
+    if not isinstance(value, Mapping):
+        raise TypeError(f"`{name}` must be a mapping, but is {shown(value)}.")
+    return {text(name, key): each for key, each in cast(Mapping[object, Any], value).items()}
+
+
+def path(name: str, value: object) -> Path:
+    """Return ``value`` as a path; an empty one, which would be the working folder, is refused."""
+    if not isinstance(value, str | os.PathLike):
+        raise TypeError(f"`{name}` must be a path, but is {shown(value)}.")
+    given = cast("str | os.PathLike[Any]", value)
+    found: object = os.fspath(given)
+    if not isinstance(found, str) or not found or "\0" in found:
+        raise ValueError(f"`{name}` must be a path, but is {shown(given)}.")
+    return Path(found)
+
+
+def reals(name: str, values: object) -> Any:
+    """Return ``values`` as a NumPy array of real numbers, whatever their type.
+
+    Strings, dates and complex numbers are refused, where NumPy would make numbers of them.
+    """
+    import numpy as np  # the theory, which asks for no arrays, does without
+
+    try:
+        array = np.asarray(values)
+        kind = array.dtype.kind
+        words = kind == "O" and any(isinstance(each, str | bytes | complex) for each in array.flat)
+        if values is None or kind in "cmMSUT" or words:
+            raise TypeError
+        return array if kind in "biuf" else array.astype(np.float64)
+    except Exception as error:  # an object of the user's may raise anything
+        raise TypeError(f"`{name}` must be numbers, but is {shown(values)}.") from error
+
+
+def python(value: Any) -> Any:
+    """NumPy's number as Python's of the same value; anything else as it is."""
+    if getattr(value, "ndim", None) != 0 or not hasattr(value, "dtype"):
+        return value
+    kinds: dict[str, Callable[[Any], Any]] = {"b": bool, "i": int, "u": int, "f": float}
+    return kinds.get(value.dtype.kind, lambda same: same)(value)
+
+
+def settle(made: object, **values: object) -> None:
+    """Put checked values into a frozen dataclass: the last line of its ``__post_init__``."""
+    for name, value in values.items():
+        object.__setattr__(made, name, value)
 
 
 def given(name: str, value: float | None, why: str) -> float:
@@ -84,6 +203,10 @@ def did_you_mean(name: object, known: Iterable[str], *, most: int = 1, cutoff: f
     return f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
-def _shown(value: object) -> str:
-    """A value in a message; NumPy's numbers as the number alone."""
-    return str(value) if isinstance(value, Real) else repr(value)
+def shown(value: object) -> str:
+    """A value in a message: NumPy's numbers as the number alone, nothing at length."""
+    try:
+        text = str(value) if isinstance(value, Real) else repr(value)
+    except Exception:  # such as an integer of too many digits, or an object of the user's
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= 80 else f"{text[:77]}..."

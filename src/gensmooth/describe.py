@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from gensmooth import directions, estimators, naming, optimizers
+from gensmooth import checks, directions, estimators, naming, optimizers
 from gensmooth.directions import Directions
 from gensmooth.optimizers import Optimizer
 
@@ -96,7 +96,7 @@ def _describe(value: Any) -> Any:
     if value is None or isinstance(value, bool | str):
         return value
     if isinstance(value, np.integer | np.floating | np.bool_):
-        return _describe(cast(Any, value).item())
+        return _describe(checks.python(value))
     if isinstance(value, int | float):
         return plain(value)
     if type(value) is tuple:

@@ -12,6 +12,8 @@ from typing import Literal, NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
+from gensmooth import checks
+
 Samples = Literal["shared", "paired", "independent"]
 SAMPLE_MODES: tuple[Samples, ...] = ("shared", "paired", "independent")
 
@@ -86,6 +88,8 @@ class OnePoint(Estimator):
             raise ValueError(
                 f"`baseline` must be a number, 'others' or None, but is {self.baseline!r}."
             )
+        if self.baseline is not None and not isinstance(self.baseline, str):
+            checks.settle(self, baseline=checks.finite("baseline", self.baseline))
 
     def points(self, num_directions: int, samples: Samples | None) -> list[tuple[int, int]]:  # noqa: ARG002
         """X + c ε_l for each l."""
@@ -165,7 +169,7 @@ def check_estimator(given: object) -> None:
     """Refuse what is not an estimator, with a hint at what is."""
     if not isinstance(given, Estimator):
         raise TypeError(
-            f"`estimator` must be an estimator, such as gs.Antithetic(), not {given!r}."
+            f"`estimator` must be an estimator, such as gs.Antithetic(), not {checks.shown(given)}."
         )
 
 

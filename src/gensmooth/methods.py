@@ -24,18 +24,21 @@ def method(name: str, *, dim: int | None = None, num_directions: int | None = No
     Traceback (most recent call last):
     ValueError: There is no method 'bess'. Did you mean 'bes'? Known: gs, bes, ...
     """
-    module, colon, own = str(name).rpartition(":")
+    module, colon, own = checks.text("method", name).rpartition(":")
     if colon:
         naming.load_module(module)
     if own not in METHODS:
         hint = checks.did_you_mean(own, METHODS)
-        raise ValueError(f"There is no method {name!r}.{hint} Known: {', '.join(METHODS)}.")
+        known = ", ".join(METHODS)
+        raise ValueError(f"There is no method {checks.shown(name)}.{hint} Known: {known}.")
     directions = METHODS[own].make()
     if (dim is None) != (num_directions is None):
         raise ValueError("Give both `dim` and `num_directions`, or neither.")
     if dim is None or num_directions is None:
         return directions
-    return directions.resolve(dim, num_directions)
+    return directions.resolve(
+        checks.count("dim", dim), checks.count("num_directions", num_directions)
+    )
 
 
 def choose_directions(name: str | None, directions: object, default: str = "bes") -> Directions:
@@ -72,8 +75,8 @@ def predictions(
     >>> round(predictions(dim=100, num_directions=20)[1]["relative_mse"], 2)  # BeS: (d − 1) / L
     4.95
     """
-    if samples not in ("paired", "shared"):
-        raise ValueError(f"`samples` must be 'paired' or 'shared', but is {samples!r}.")
+    checks.one_of("samples", samples, ("paired", "shared"))
+    checks.nonnegative("noise", noise)
     rows: list[dict[str, Any]] = []
     for name, entry in METHODS.items():
         directions = method(name, dim=dim, num_directions=num_directions)

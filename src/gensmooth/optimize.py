@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from numbers import Integral, Real
 from os import PathLike
-from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, cast, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gensmooth import optimizers
+from gensmooth import checks, optimizers
 from gensmooth.batch import Batch
 from gensmooth.describe import agree, describe, is_given, number, plain, rebuild, whole
 from gensmooth.directions import Directions
@@ -227,8 +227,8 @@ def minimize(
     array([3., 3.])
     """
     x = as_parameters(x0)
-    if on_failure not in ("raise", "drop", "retry"):
-        raise ValueError(f"`on_failure` must be 'raise', 'drop' or 'retry', not {on_failure!r}.")
+    checks.one_of("on_failure", on_failure, ("raise", "drop", "retry"))
+    retries = checks.count("retries", retries, 0)
     if on_failure == "retry" and retries == 0:
         if getattr(workers, "retries", None) == 0:
             raise ValueError(
@@ -236,8 +236,7 @@ def minimize(
                 f"give `retries` to it, as in {type(workers).__name__}(..., retries={_RETRIES})."
             )
         retries = 0 if hasattr(workers, "session") else _RETRIES
-    if isinstance(vectorized, np.generic):
-        vectorized = cast(bool | int, vectorized.item())
+    objective = Objective(fun, samples is not None, vectorized)
     if checkpoint is None and every is not None:
         raise ValueError("`every` is how often a checkpoint is written: give `checkpoint` too.")
     rate, given = _optimizer(optimizer)
@@ -256,7 +255,9 @@ def minimize(
         threads=threads,
     )
     limits = _limits(search, Limits(budget, max_steps, target, tolerance))
-    folder = None if checkpoint is None else Path(checkpoint)
+    if bounds is not None:
+        as_bounds(bounds, x)
+    folder = checks.optional(checks.path, "checkpoint", checkpoint)
     program = Minimization(
         objective=name_of(fun),
         x0=x,
@@ -267,14 +268,14 @@ def minimize(
             optimizer=_falling(rate, search, limits) if given is None else given,
         ),
         learning_rate=rate if given is None else None,
-        vectorized=vectorized,
+        vectorized=objective.vectorized,
         limits=limits,
         execution=Execution.of(
             workers, timeout=timeout, retries=retries, threads=threads, every=every
         ),
         fun=Objective(fun, samples is not None, vectorized),
         evaluator=as_evaluator(workers, timeout=timeout, retries=retries),
-        callback=callback,
+        callback=checks.optional(checks.function, "callback", callback),
     )
     observers = Observers(trackers, progress=progress)
     return run(program, folder=folder, every=every, observers=observers)
@@ -341,7 +342,9 @@ def resume(
     array([3.])
     """
     given = {"directions": directions, "estimator": estimator, "optimizer": optimizer}
-    with RunFolder(Path(folder), create=False) as held:
+    checks.optional(checks.function, "fun", fun)
+    trust = checks.flag("trust", trust)
+    with RunFolder(checks.path("folder", folder), create=False) as held:
         program = held.read(
             None, lambda found, large: Minimization.from_json(found, large, given, trust=trust)
         )
@@ -359,7 +362,7 @@ def resume(
             program,
             fun=Objective(fun, program.search.samples is not None, program.vectorized),
             evaluator=evaluator_again(workers, timeout, retries, before),
-            callback=callback,
+            callback=checks.optional(checks.function, "callback", callback),
         )
         observers = Observers(trackers, progress=progress)
         found = held.load(program)
@@ -420,14 +423,19 @@ def gradient(
         on_failure=on_failure,
         threads=threads,
     )
+    objective = Objective(fun, samples is not None, vectorized)
     state = search.init(x, seed=seed)
     batch = search.ask(state)
-    objective = Objective(fun, samples is not None, vectorized)
     with as_evaluator(workers).session(search, objective) as session:
         values = session.evaluate(state, batch).values
     if on_failure == "raise":
         _check_finite(batch, values)
     found = search.estimate(batch, values)
+    if not np.isfinite(found.gradient).all():
+        raise ValueError(
+            f"The estimate is not finite: values whose differences are divided by a `spacing` of "
+            f"{search.spacing:g} overflow."
+        )
     return found._replace(gradient=found.gradient.reshape(state.x.shape))
 
 
@@ -749,19 +757,30 @@ class Minimization(Program[MinimizeState, Record, Result]):
 
 def _limits(search: RandomSearch, asked: Limits) -> Limits:
     """Limits from a user, checked."""
-    budget, max_steps, target, tolerance = asked
     least = len(search.plan) + search.num_samples
-    if budget is None or not math.isfinite(budget) or budget < least:
+    budget = _count("budget", asked.budget)
+    if budget < least:
         raise ValueError(
             f"`budget` is {budget}, but one step takes {len(search.plan)} evaluations and the "
             f"final value {search.num_samples}: allow at least {least}, or lower `num_directions`."
         )
+    target = checks.optional(checks.number, "target", asked.target)
+    tolerance = checks.optional(checks.nonnegative, "tolerance", asked.tolerance)
+    if target is not None and math.isnan(target):
+        raise ValueError("`target` must be a number that a value can reach, but is nan.")
     return Limits(
-        int(budget),
-        None if max_steps is None else int(max_steps),
+        budget,
+        checks.optional(_count, "max_steps", asked.max_steps),
         None if target is None else float(target),
         None if tolerance is None else float(tolerance),
     )
+
+
+def _count(name: str, value: object) -> int:
+    """A count, which people also write as 1e5."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return checks.count(name, value, 0)
 
 
 def _falling(rate: float, search: RandomSearch, limits: Limits) -> Optimizer:
@@ -773,20 +792,18 @@ def _falling(rate: float, search: RandomSearch, limits: Limits) -> Optimizer:
     return optimizers.adam(optimizers.cosine_decay(rate, steps=steps))
 
 
-def _optimizer(given: Optimizer | float | None) -> tuple[float, Optimizer | None]:
+def _optimizer(given: object) -> tuple[float, Optimizer | None]:
     """A learning rate for Adam, or an optimiser."""
     if given is None:
         return _RATE, None
-    if not isinstance(given, int | float):
+    if isinstance(given, bool) or not isinstance(given, Real):
         if not (hasattr(given, "init") and hasattr(given, "update")):
             raise TypeError(
                 "`optimizer` must be an (init, update) pair such as gs.sgd(0.01), an Optax "
-                f"transformation, or a learning rate, but is {given!r}."
+                f"transformation, or a learning rate, but is {checks.shown(given)}."
             )
-        return _RATE, given
-    if not (given > 0 and math.isfinite(given)):
-        raise ValueError(f"`optimizer` as a learning rate must be positive, but is {given}.")
-    return float(given), None
+        return _RATE, cast(Optimizer, given)
+    return float(checks.positive("optimizer", given)), None
 
 
 def _check_finite(batch: Batch, values: NDArray[np.float64]) -> None:
@@ -812,7 +829,7 @@ def evaluator_again(
         return as_evaluator(workers, timeout=timeout, retries=retries or 0)
     chosen = (before.workers or 1) if workers is None else workers
     limit = before.timeout if timeout is None else timeout
-    if timeout is None and (callable(chosen) or chosen == 1):
+    if timeout is None and (callable(chosen) or (isinstance(chosen, Integral) and chosen == 1)):
         limit = None  # the run's processes had one, this one has nothing to stop
     return as_evaluator(
         chosen, timeout=limit, retries=before.retries if retries is None else retries

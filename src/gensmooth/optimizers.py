@@ -17,6 +17,8 @@ from typing import Any, NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
+from gensmooth import checks
+
 Array = NDArray[Any]
 Schedule = Callable[[int], float]
 
@@ -61,6 +63,9 @@ class Sgd:
 
     learning_rate: float | Schedule
 
+    def __post_init__(self) -> None:
+        checks.settle(self, learning_rate=_checked(self.learning_rate))
+
     def init(self, x: Array) -> SgdState:  # noqa: ARG002
         """The state before the first step."""
         return SgdState(0)
@@ -80,7 +85,12 @@ class Momentum:
     nesterov: bool
 
     def __post_init__(self) -> None:
-        _check_decay("decay", self.decay)
+        checks.settle(
+            self,
+            learning_rate=_checked(self.learning_rate),
+            decay=checks.share("decay", self.decay, zero=True),
+            nesterov=checks.flag("nesterov", self.nesterov),
+        )
 
     def init(self, x: Array) -> MomentumState:
         """The state before the first step."""
@@ -110,8 +120,13 @@ class Adam:
     eps: float
 
     def __post_init__(self) -> None:
-        _check_decay("b1", self.b1)
-        _check_decay("b2", self.b2)
+        checks.settle(
+            self,
+            learning_rate=_checked(self.learning_rate),
+            b1=checks.share("b1", self.b1, zero=True),
+            b2=checks.share("b2", self.b2, zero=True),
+            eps=checks.nonnegative("eps", self.eps),
+        )
 
     def init(self, x: Array) -> AdamState:
         """The state before the first step."""
@@ -136,7 +151,7 @@ def sgd(learning_rate: float | Schedule) -> Optimizer:
     >>> change
     array([-1.])
     """
-    rule = Sgd(_checked(learning_rate))
+    rule = Sgd(learning_rate)
     return Optimizer(rule.init, rule.update)
 
 
@@ -150,7 +165,7 @@ def momentum(
         decay: β in [0, 1).
         nesterov: Step along :math:`\beta m + g` with the new m instead.
     """
-    rule = Momentum(_checked(learning_rate), decay, nesterov)
+    rule = Momentum(learning_rate, decay, nesterov)
     return Optimizer(rule.init, rule.update)
 
 
@@ -163,7 +178,7 @@ def adam(
     g^2`, :math:`x \leftarrow x - \eta \hat m / (\sqrt{\hat s} + \varepsilon)` with the bias of
     both means removed.
     """
-    rule = Adam(_checked(learning_rate), b1, b2, eps)
+    rule = Adam(learning_rate, b1, b2, eps)
     return Optimizer(rule.init, rule.update)
 
 
@@ -176,9 +191,17 @@ class ExponentialDecay:
     rate: float
     steps: int
 
+    def __post_init__(self) -> None:
+        checks.settle(
+            self,
+            initial=checks.nonnegative("initial", self.initial),
+            rate=checks.positive("rate", self.rate),
+            steps=checks.positive("steps", self.steps),
+        )
+
     def __call__(self, step: int) -> float:
         """The rate at a step."""
-        return self.initial * self.rate ** (step / self.steps)
+        return self.initial * _power(self.rate, step / self.steps)
 
 
 @final
@@ -190,9 +213,17 @@ class InverseDecay:
     steps: float
     power: float
 
+    def __post_init__(self) -> None:
+        checks.settle(
+            self,
+            initial=checks.nonnegative("initial", self.initial),
+            steps=checks.positive("steps", self.steps),
+            power=checks.nonnegative("power", self.power),
+        )
+
     def __call__(self, step: int) -> float:
         """The rate at a step."""
-        return self.initial / (1 + step / self.steps) ** self.power
+        return self.initial / _power(1 + step / self.steps, self.power)
 
 
 @final
@@ -203,6 +234,14 @@ class CosineDecay:
     initial: float
     steps: int
     final: float
+
+    def __post_init__(self) -> None:
+        checks.settle(
+            self,
+            initial=checks.nonnegative("initial", self.initial),
+            steps=checks.nonnegative("steps", self.steps),
+            final=checks.nonnegative("final", self.final),
+        )
 
     def __call__(self, step: int) -> float:
         """The rate at a step."""
@@ -236,16 +275,24 @@ def cosine_decay(initial: float, *, steps: int, final: float = 0.0) -> CosineDec
 def _checked(learning_rate: float | Schedule) -> float | Schedule:
     if callable(learning_rate):
         return learning_rate
-    rate = float(learning_rate)
-    if not (rate > 0 and math.isfinite(rate)):
-        raise ValueError(f"`learning_rate` must be positive, but is {learning_rate}.")
-    return rate
+    return float(checks.positive("learning_rate", learning_rate))
 
 
 def _rate(learning_rate: float | Schedule, step: int) -> float:
-    return learning_rate(step) if callable(learning_rate) else learning_rate
+    if not callable(learning_rate):
+        return learning_rate
+    rate = learning_rate(step)
+    try:
+        float(rate)
+    except Exception:  # what a schedule of the user's gives may be anything
+        raise TypeError(
+            f"`learning_rate` must give numbers, but gave {checks.shown(rate)} at step {step}."
+        ) from None
+    return rate
 
 
-def _check_decay(name: str, decay: float) -> None:
-    if not 0 <= decay < 1:
-        raise ValueError(f"`{name}` must be in [0, 1), but is {decay}.")
+def _power(base: float, exponent: float) -> float:
+    try:
+        return base**exponent
+    except OverflowError:
+        return math.inf

@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from gensmooth import checks
+
 Array = NDArray[Any]
 
 
@@ -17,7 +19,10 @@ class Bounds(NamedTuple):
 
 def as_parameters(x0: ArrayLike) -> Array:
     """A fresh float32 or float64 array from ``x0``, checked."""
-    x = np.array(x0, order="C")
+    try:
+        x = np.array(x0, order="C")
+    except Exception:  # ragged, or an object of the user's
+        raise ValueError(f"`x0` must be an array, but is {checks.shown(x0)}.") from None
     if not x.dtype.isnative:
         x = x.astype(x.dtype.newbyteorder("="))
     if x.dtype.kind in "iub":
@@ -41,17 +46,19 @@ def as_bounds(bounds: Any, x: Array) -> Bounds:
     else:
         try:
             pairs = [(low, high) for low, high in bounds]
-        except (TypeError, ValueError):
+        except Exception:  # an object of the user's may raise anything
             pairs = []
         if len(pairs) != x.size:
             raise ValueError(
                 "`bounds` must be (lower, upper) for all parameters, gs.Bounds(lower, upper), or "
-                f"one (lower, upper) for each of the {x.size} parameters, but are {bounds!r:.80}."
+                f"one (lower, upper) for each of the {x.size} parameters, but are "
+                f"{checks.shown(bounds)}."
             )
-        low = np.reshape([-np.inf if low is None else low for low, _ in pairs], x.shape)
-        high = np.reshape([np.inf if high is None else high for _, high in pairs], x.shape)
-    low = np.asarray(-np.inf if low is None else low, x.dtype)
-    high = np.asarray(np.inf if high is None else high, x.dtype)
+        low = [-np.inf if low is None else low for low, _ in pairs]
+        high = [np.inf if high is None else high for _, high in pairs]
+        low, high = (np.reshape(checks.reals("bounds", each), x.shape) for each in (low, high))
+    low, high = -np.inf if low is None else low, np.inf if high is None else high
+    low, high = (np.asarray(checks.reals("bounds", each), x.dtype) for each in (low, high))
     try:
         low, high = np.broadcast_to(low, x.shape), np.broadcast_to(high, x.shape)
     except ValueError:
@@ -71,5 +78,5 @@ def as_bounds(bounds: Any, x: Array) -> Bounds:
 def _is_pair(bounds: Any) -> bool:
     try:
         return np.shape(bounds) == (2,)
-    except ValueError:  # ragged
+    except Exception:  # ragged, or an object of the user's
         return False

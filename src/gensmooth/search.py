@@ -167,15 +167,15 @@ class RandomSearch:
         given: dict[str, Any] = {
             "directions": check_directions(directions),
             "num_directions": checks.count("num_directions", num_directions),
-            "spacing": checks.number("spacing", spacing),
+            "spacing": checks.positive("spacing", spacing),
             "estimator": estimator,
             "optimizer": optimizer,
             "samples": samples,
             "num_samples": checks.count("num_samples", num_samples),
-            "maximize": maximize,
+            "maximize": checks.flag("maximize", maximize),
             "bounds": bounds,
             "on_failure": on_failure,
-            "min_fraction": min_fraction,
+            "min_fraction": checks.share("min_fraction", min_fraction, one=True),
             "threads": checks.count("threads", threads),
         }
         for name, value in given.items():
@@ -304,12 +304,13 @@ class RandomSearch:
         if x.ndim != 1:
             downhill = downhill.reshape(x.shape)
         change, optimizer = self.optimizer.update(downhill, state.optimizer, x)
-        change = np.ascontiguousarray(change, x.dtype)
-        if change.size != x.size:
+        change = checks.reals("optimizer", change)
+        if change.shape != x.shape:
             raise ValueError(
                 f"`optimizer` must return a change in the shape {x.shape} of x, but returned "
                 f"shape {change.shape}."
             )
+        change = np.ascontiguousarray(change, x.dtype)
         moved = np.empty_like(x)
         vectors = (x, change, moved) if x.ndim == 1 else map(np.ravel, (x, change, moved))
         length2, size2 = kernels.on_sums().advance(*vectors)
@@ -397,28 +398,23 @@ class RandomSearch:
     # --- checks -----------------------------------------------------------------------------------
 
     def _check(self) -> None:
-        if not (self.spacing > 0 and math.isfinite(self.spacing)):
-            raise ValueError(f"`spacing` must be positive, but is {self.spacing}.")
+        if self.samples is not None:
+            checks.one_of("samples", self.samples, SAMPLE_MODES)
+        checks.one_of("on_failure", self.on_failure, ("raise", "drop"))
         if self.samples is None and self.num_samples != 1:
             raise ValueError(
                 f"`num_samples` is {self.num_samples}, but there are no samples to average: "
                 "give `samples=` 'shared', 'paired' or 'independent', and an objective fun(x, rng)."
             )
-        if self.samples is not None and self.samples not in SAMPLE_MODES:
-            raise ValueError(f"`samples` must be one of {SAMPLE_MODES}, not {self.samples!r}.")
-        if self.on_failure not in ("raise", "drop"):
-            raise ValueError(f"`on_failure` must be 'raise' or 'drop', not {self.on_failure!r}.")
         estimators.check_estimator(self.estimator)
         if not (hasattr(self.optimizer, "init") and hasattr(self.optimizer, "update")):
             raise TypeError(
                 "`optimizer` must be an (init, update) pair such as gs.sgd(0.01) or an Optax "
-                f"transformation, not {self.optimizer!r}."
+                f"transformation, not {checks.shown(self.optimizer)}."
             )
-        if not 0 < self.min_fraction <= 1:
-            raise ValueError(f"`min_fraction` must be in (0, 1], but is {self.min_fraction}.")
 
     def _values(self, batch: Batch, values: ArrayLike) -> NDArray[np.float64]:
-        v = np.asarray(values, np.float64)
+        v = np.asarray(checks.reals("values", values), np.float64)
         if v.ndim != 1:
             v = v.reshape(-1)
         if len(v) != len(batch):

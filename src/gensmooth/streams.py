@@ -14,9 +14,10 @@ SC 2011) share this addressing:
 import secrets
 from enum import IntEnum
 from operator import index as as_index
-from typing import SupportsIndex
 
 import numpy as np
+
+from gensmooth import checks
 
 TILE = 2048  # entries of a direction that the kernels make together, from one range of counters
 
@@ -40,11 +41,16 @@ def check_seed(seed: object) -> int:
     """Return a valid 64-bit seed, drawing one from the operating system when ``seed`` is None."""
     if seed is None:
         return secrets.randbits(63)
-    if isinstance(seed, bool) or not isinstance(seed, SupportsIndex):
-        raise TypeError(f"`seed` must be an integer or None, but is {seed!r}.")
-    number = as_index(seed)
+    try:
+        if isinstance(seed, bool):
+            raise TypeError
+        number = as_index(seed)  # pyright: ignore[reportArgumentType]
+    except Exception:  # an object of the user's may raise anything
+        raise TypeError(
+            f"`seed` must be an integer or None, but is {checks.shown(seed)}."
+        ) from None
     if not 0 <= number < 2**64:
-        raise ValueError(f"`seed` must be in [0, 2**64), but is {number}.")
+        raise ValueError(f"`seed` must be in [0, 2**64), but is {checks.shown(number)}.")
     return number
 
 

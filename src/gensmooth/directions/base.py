@@ -7,12 +7,13 @@ program knows which family is in use; it asks the family.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass, replace
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gensmooth import theory
+from gensmooth import checks, theory
 from gensmooth.directions.draw import Address, Draw
 
 State = tuple[Any, ...]
@@ -150,10 +151,19 @@ class Directions(ABC):
 
 
 def check_directions(given: object) -> Directions:
-    """Refuse what is not directions, with a hint at what is."""
+    """Refuse what is not directions, with a hint at what is.
+
+    A family of a user's own, too, gets Python's numbers for NumPy's: a configuration has those.
+    """
     if not isinstance(given, Directions):
-        raise TypeError(f"`directions` must be directions, such as gs.Gaussian(), not {given!r}.")
-    return given
+        raise TypeError(
+            f"`directions` must be directions, such as gs.Gaussian(), not {checks.shown(given)}."
+        )
+    if not is_dataclass(given):
+        return given
+    own = {field.name: getattr(given, field.name) for field in fields(given) if field.init}
+    plain = {n: checks.python(value) for n, value in own.items() if isinstance(value, np.generic)}
+    return replace(given, **plain) if plain else given
 
 
 def rotated_kurtosis(moments: theory.Moments) -> float:

@@ -7,7 +7,7 @@ from typing import final
 
 import numpy as np
 
-from gensmooth import theory
+from gensmooth import checks, theory
 from gensmooth.directions.base import Directions, NoClosedForm, State, register
 from gensmooth.directions.draw import Address, Draw, quantiles, signs
 from gensmooth.directions.shrinkage import shrunk
@@ -30,10 +30,12 @@ class Bernoulli(Directions):
     m: float | None = None
 
     def __post_init__(self) -> None:
-        if not 0 < self.p < 1:
-            raise ValueError(f"`p` must be between 0 and 1, but is {self.p}.")
-        if self.m is not None and not (self.m > 0 and math.isfinite(self.m)):
-            raise ValueError(f"`m` must be positive, but is {self.m}.")
+        checks.settle(
+            self,
+            p=checks.share("p", self.p),
+            m=checks.optional(checks.positive, "m", self.m),
+        )
+        checks.optional(checks.moderate, "m", self.m)
 
     @cached_property
     def divisor(self) -> float:

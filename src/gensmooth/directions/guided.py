@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
-from gensmooth import kernels, theory
+from gensmooth import checks, kernels, theory
 from gensmooth.directions.base import Arrays, Directions, NoClosedForm, State, register
 from gensmooth.directions.draw import Address, KernelDraw, normals
 from gensmooth.streams import Purpose
@@ -67,10 +67,11 @@ class Guided(Directions):
     history: int | None = None
 
     def __post_init__(self) -> None:
-        if not 0 < self.alpha <= 1:
-            raise ValueError(f"`alpha` must be in (0, 1], but is {self.alpha}.")
-        if self.history is not None and self.history < 1:
-            raise ValueError(f"`history` must be at least 1, but is {self.history}.")
+        checks.settle(
+            self,
+            alpha=checks.share("alpha", self.alpha, one=True),
+            history=checks.optional(checks.count, "history", self.history),
+        )
 
     def resolve(self, dim: int, num_directions: int) -> "Guided":  # noqa: ARG002
         """Fill in k."""

@@ -14,7 +14,7 @@ from typing import Any, Protocol, final
 import numpy as np
 from numpy.typing import NDArray
 
-from gensmooth import theory
+from gensmooth import checks, theory
 from gensmooth.directions.base import Directions, NoClosedForm, State
 from gensmooth.directions.draw import Address, QuantileDraw, quantiles
 
@@ -52,8 +52,13 @@ class IID(Directions):
         if not (hasattr(self.distribution, "ppf") and hasattr(self.distribution, "stats")):
             raise TypeError(
                 "`distribution` must have SciPy's `ppf` and `stats`, such as "
-                f"scipy.stats.laplace(), but is {self.distribution!r}."
+                f"scipy.stats.laplace(), but is {checks.shown(self.distribution)}."
             )
+        checks.settle(
+            self,
+            distribution=_with_python_numbers(self.distribution),
+            standardize=checks.flag("standardize", self.standardize),
+        )
         mean, variance, _ = self._statistics
         if not (variance > 0 and math.isfinite(variance)):
             raise ValueError(f"`distribution` must have a finite variance, but has {variance}.")
@@ -97,3 +102,12 @@ class IID(Directions):
 
     def _quantile(self, u: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.asarray(self.distribution.ppf(u), np.float64)
+
+
+def _with_python_numbers(distribution: Any) -> Distribution:
+    """A frozen SciPy distribution with Python's numbers: with NumPy's it may count in float32."""
+    args, keywords = getattr(distribution, "args", ()), getattr(distribution, "kwds", {})
+    if all(checks.python(value) is value for value in (*args, *keywords.values())):
+        return distribution
+    named = {name: checks.python(value) for name, value in keywords.items()}
+    return distribution.dist(*map(checks.python, args), **named)

@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal, final, get_args
 
-from gensmooth import kernels, theory
+from gensmooth import checks, kernels, theory
 from gensmooth.directions.base import Directions, State, register, rotated_kurtosis
 from gensmooth.directions.draw import Address, KernelDraw, dense, normals
 from gensmooth.directions.shrinkage import shrunk
@@ -33,8 +33,7 @@ class Orthogonal(Directions):
     lengths: Lengths = "equal"
 
     def __post_init__(self) -> None:
-        if self.lengths not in get_args(Lengths):
-            raise ValueError(f"`lengths` must be 'equal' or 'residual', but is {self.lengths!r}.")
+        checks.one_of("lengths", self.lengths, get_args(Lengths))
 
     def draw(self, state: State, at: Address) -> KernelDraw:  # noqa: ARG002
         """See :meth:`Directions.draw`."""

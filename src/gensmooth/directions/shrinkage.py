@@ -14,7 +14,7 @@ from typing import Any, Literal, final, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from gensmooth import theory
+from gensmooth import checks, theory
 from gensmooth.directions.base import Arrays, Directions, State, check_directions
 from gensmooth.directions.draw import Address, Draw
 
@@ -37,6 +37,14 @@ class Shrunk(Directions):
     base: Directions
     scale: Scale = "direction"
     factor: float | None = None
+
+    def __post_init__(self) -> None:
+        checks.one_of("scale", self.scale, get_args(Scale))
+        checks.settle(
+            self,
+            base=check_directions(self.base),
+            factor=checks.optional(checks.positive, "factor", self.factor),
+        )
 
     @property
     def same_law_each_step(self) -> bool:
@@ -130,8 +138,6 @@ def shrunk(directions: Directions, *, scale: Scale = "direction") -> Shrunk:
     >>> shrunk(Gaussian()).resolve(dim=100, num_directions=20).factor  # 20 / (20 + 100 + 1)
     0.165...
     """
-    check_directions(directions)
-    if scale not in get_args(Scale):
-        raise ValueError(f"`scale` must be 'direction' or 'estimate', but is {scale!r}.")
-    directions.moments(1, 1)  # refuses here, before a run has begun
-    return Shrunk(directions, scale)
+    made = Shrunk(directions, scale)
+    made.base.moments(1, 1)  # refuses here, before a run has begun
+    return made

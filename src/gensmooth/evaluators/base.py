@@ -9,12 +9,13 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from operator import index as as_index
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, SupportsIndex, cast, final
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gensmooth import checks
 from gensmooth.batch import Batch
 from gensmooth.search import RandomSearch, SearchState
 
@@ -173,24 +174,25 @@ def as_evaluator(workers: Any = 1, *, timeout: float | None = None, retries: int
     Traceback (most recent call last):
     ValueError: `timeout` needs a process to stop, ...
     """
-    if hasattr(workers, "session"):
-        if timeout is not None or retries:
+    timeout = checks.optional(checks.positive, "timeout", timeout)
+    if not isinstance(workers, type) and hasattr(workers, "session"):
+        if timeout is not None or checks.count("retries", retries, 0):
             raise ValueError(
                 f"`workers` is an evaluator: give `timeout` and `retries` to it, as in "
                 f"{type(workers).__name__}(..., timeout=…, retries=…)."
             )
         return cast(Evaluator, workers)
-    if callable(workers):
+    if callable(workers) and not hasattr(workers, "session"):
         _refuse_timeout(timeout, "a map-like callable has its own workers")
         from gensmooth.evaluators.maplike import MapLike
 
         return MapLike(cast(Callable[..., Iterable[Any]], workers), retries=retries)
-    if isinstance(workers, bool) or not isinstance(workers, SupportsIndex):
+    if isinstance(workers, bool) or not isinstance(workers, Integral):
         raise TypeError(
             "`workers` must be a number, a map-like callable such as executor.map, or an evaluator "
-            f"such as gs.evaluators.Processes(4), but is {workers!r}."
+            f"such as gs.evaluators.Processes(4), but is {checks.shown(workers)}."
         )
-    number = as_index(workers)
+    number = int(workers)
     if number == 1:
         _refuse_timeout(timeout, "workers=1 evaluates in this one")
         from gensmooth.evaluators.serial import Serial
@@ -200,7 +202,8 @@ def as_evaluator(workers: Any = 1, *, timeout: float | None = None, retries: int
         raise ValueError(f"`workers` must be at least 1, or -1 for all cores, but is {number}.")
     from gensmooth.evaluators.processes import Processes
 
-    return Processes(number if number > 0 else cores(), timeout=timeout, retries=retries)
+    count = checks.count("workers", number) if number > 0 else cores()
+    return Processes(count, timeout=timeout, retries=retries)
 
 
 def cores() -> int:

@@ -18,6 +18,7 @@ from gensmooth.evaluators.objective import Objective
 from gensmooth.search import RandomSearch
 
 _log = logging.getLogger("gensmooth")
+_LONGEST = 365 * 86_400.0  # seconds that anything is waited for
 
 # A unit is what one call of the objective evaluates: an evaluation, or a block of them for a
 # vectorised objective. It never depends on the workers. This is a range of units.
@@ -159,15 +160,6 @@ class Queue:
         self.left = 0
 
 
-def check_retries(retries: object) -> None:
-    """Refuse what is not a count."""
-    checks.count("retries", retries, 0)
-
-
-def check_timeout(timeout: object) -> None:
-    """Refuse what is not a time."""
-    if timeout is None:
-        return
-    number = isinstance(timeout, int | float | np.integer | np.floating)
-    if not number or isinstance(timeout, bool) or not timeout > 0:
-        raise ValueError(f"`timeout` must be a positive number of seconds, but is {timeout!r}.")
+def check_timeout(timeout: object, name: str = "timeout") -> float:
+    """Seconds, checked; a year is as good as for ever, and clocks can count it."""
+    return min(checks.positive(name, timeout), _LONGEST)

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple, cast, final
 import numpy as np
 from numpy.typing import NDArray
 
-from gensmooth import streams
+from gensmooth import checks, streams
 from gensmooth.batch import Batch
 from gensmooth.evaluators.base import Evaluated, Failure, WorkerError
-from gensmooth.evaluators.faults import BatchResults, FaultPolicy, Units, check_retries
+from gensmooth.evaluators.faults import BatchResults, FaultPolicy, Units
 from gensmooth.evaluators.objective import Objective
 from gensmooth.evaluators.worker import pickled
 from gensmooth.search import RandomSearch, SearchState
@@ -41,9 +41,8 @@ class MapLike:
     retries: int = 0
 
     def __post_init__(self) -> None:
-        if not callable(self.workers):
-            raise TypeError(f"`workers` must be a map-like callable, but is {self.workers!r}.")
-        check_retries(self.retries)
+        checks.function("workers", self.workers)
+        checks.settle(self, retries=checks.count("retries", self.retries, 0))
 
     def session(
         self, search: RandomSearch, objective: Objective

@@ -6,11 +6,13 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, NoReturn, Protocol, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gensmooth import checks
 from gensmooth.batch import Batch
 from gensmooth.evaluators.base import Failure
 
@@ -68,13 +70,14 @@ class Objective:
     extras: int = 0
 
     def __post_init__(self) -> None:
-        if not callable(self.fun):
-            raise TypeError(f"`fun` must be a function, but is {self.fun!r}.")
-        if self.vectorized < 0:
-            raise ValueError(
-                "`vectorized` must be True, False or the number of points in a block, but is "
-                f"{self.vectorized}."
-            )
+        checks.function("fun", self.fun)
+        given: object = self.vectorized
+        block: bool | int
+        if isinstance(given, bool) or not isinstance(given, Integral):
+            block = checks.flag("vectorized", given)
+        else:
+            block = checks.count("vectorized", given, 0)
+        checks.settle(self, vectorized=block)
 
     def blank(self, evaluations: int) -> NDArray[np.float64]:
         """Room for the numbers of some evaluations: the values, or rows that begin with them."""
@@ -292,12 +295,11 @@ def _number(index: int, value: Any) -> float | Failure:
 
 def _floats(found: Any) -> NDArray[np.float64]:
     """What an objective returned, as floats; the user's object may raise anything."""
-    if isinstance(found, str | bytes):
-        raise TypeError
-    array: NDArray[Any] = np.ma.filled(found, np.nan) if np.ma.isMA(found) else np.asarray(found)
-    if array.dtype.kind in "cmM":  # complex, dates: NumPy would make floats of them
-        raise TypeError
-    return np.asarray(array, np.float64)
+    found = np.ma.filled(found, np.nan) if np.ma.isMA(found) else found
+    try:
+        return np.asarray(checks.reals("fun", found), np.float64)
+    except TypeError as error:
+        raise error.__cause__ or error from None
 
 
 def _show(value: Any, why: Exception | None = None) -> str:

@@ -19,6 +19,7 @@ from weakref import WeakSet
 import numpy as np
 from numpy.typing import NDArray
 
+from gensmooth import checks
 from gensmooth.evaluators import transport as wire
 from gensmooth.evaluators.base import Failure, WorkerError
 from gensmooth.evaluators.session import (
@@ -80,16 +81,17 @@ class Processes(PoolEvaluator["ProcessPool"]):
         environment: Mapping[str, str] | None = None,
         start_timeout: float = 60.0,
     ) -> None:
-        if num_workers < 1:
-            raise ValueError(f"`num_workers` must be at least 1, but is {num_workers}.")
         super().__init__(timeout, retries, start_timeout)
         if os.name != "posix":
             raise OSError(
                 "gs.evaluators.Processes needs Linux or macOS. Here, use gs.evaluators.Threads, or "
                 "workers=executor.map of a concurrent.futures.ProcessPoolExecutor."
             )
-        self.num_workers = num_workers
-        self.environment = dict(environment or {})
+        self.num_workers = checks.count("num_workers", num_workers)
+        given = checks.mapping("environment", {} if environment is None else environment)
+        if not all(isinstance(value, str) for value in given.values()):
+            raise TypeError(f"`environment` must have texts, but is {checks.shown(environment)}.")
+        self.environment: dict[str, str] = given
 
     def __repr__(self) -> str:
         return f"Processes({self.num_workers}, timeout={self.timeout}, retries={self.retries})"

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
+from gensmooth import checks
 from gensmooth.evaluators.base import WorkerError
 from gensmooth.evaluators.session import (
     Event,
@@ -69,12 +70,13 @@ class Ray(PoolEvaluator["RayPool"]):
         actor_options: Mapping[str, Any] | None = None,
         start_timeout: float = 120.0,
     ) -> None:
-        if num_workers is not None and num_workers < 1:
-            raise ValueError(f"`num_workers` must be at least 1, but is {num_workers}.")
         super().__init__(timeout, retries, start_timeout)
-        self.address = address
-        self.num_workers = num_workers
-        self.actor_options = {"num_cpus": 1, **(actor_options or {})}
+        self.address = checks.optional(checks.text, "address", address)
+        self.num_workers = checks.optional(checks.count, "num_workers", num_workers)
+        self.actor_options = {
+            "num_cpus": 1,
+            **checks.mapping("actor_options", {} if actor_options is None else actor_options),
+        }
 
     def __repr__(self) -> str:
         return (

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import final
 
+from gensmooth import checks
 from gensmooth.batch import Batch
 from gensmooth.evaluators.base import Evaluated
-from gensmooth.evaluators.faults import BatchResults, FaultPolicy, Queue, check_retries
+from gensmooth.evaluators.faults import BatchResults, FaultPolicy, Queue
 from gensmooth.evaluators.objective import Objective
 from gensmooth.search import RandomSearch, SearchState
 
@@ -31,9 +32,11 @@ class Threads:
     retries: int = 0
 
     def __post_init__(self) -> None:
-        if self.num_workers < 1:
-            raise ValueError(f"`num_workers` must be at least 1, but is {self.num_workers}.")
-        check_retries(self.retries)
+        checks.settle(
+            self,
+            num_workers=checks.count("num_workers", self.num_workers),
+            retries=checks.count("retries", self.retries, 0),
+        )
 
     @contextmanager
     def session(self, search: RandomSearch, objective: Objective) -> Generator["ThreadsSession"]:

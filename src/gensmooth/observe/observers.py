@@ -7,6 +7,7 @@ from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, cast, final, runtime_checkable
 
+from gensmooth import checks
 from gensmooth.search import StepInfo
 
 _WINDOW = 30.0  # seconds that the rate is taken over
@@ -99,6 +100,13 @@ class Observers:
     """
 
     def __init__(self, trackers: Sequence[Any] = (), *, progress: bool | None = False) -> None:
+        checks.optional(checks.flag, "progress", progress)
+        try:
+            trackers = list(trackers)
+        except Exception:  # an object of the user's may raise anything
+            raise TypeError(
+                f"`trackers` must be a list, but is {checks.shown(trackers)}."
+            ) from None
         if progress or (progress is None and sys.stderr.isatty()):
             from gensmooth.observe.table import display
 
@@ -107,7 +115,7 @@ class Observers:
             if not isinstance(tracker, Tracker):
                 raise TypeError(
                     "`trackers` must be objects with start, step and end, such as "
-                    f"gs.observe.TensorBoard('logs'), but one is {tracker!r}."
+                    f"gs.observe.TensorBoard('logs'), but one is {checks.shown(tracker)}."
                 )
         self._given: list[Tracker] = list(trackers)
         self._trackers: list[Tracker] = []  # those that have started

@@ -13,7 +13,7 @@ from gensmooth import checks
 from gensmooth.evaluators import EvaluationError
 from gensmooth.rl.environments import catalogue
 from gensmooth.rl.environments.base import EnvironmentLike, Simulator, missing_extra
-from gensmooth.rl.policy_file import TrainedPolicy, load_policy
+from gensmooth.rl.policy_file import TrainedPolicy, as_policy
 from gensmooth.rl.rollouts import test_rngs
 from gensmooth.streams import check_seed
 
@@ -86,10 +86,12 @@ def evaluate(
         EvaluationError: When an episode breaks down; what the environment raised is its cause.
     """
     episodes = checks.count("episodes", episodes)
-    if not 0 < confidence < 1:
-        raise ValueError(f"`confidence` must be between 0 and 1, but is {confidence}.")
+    confidence = checks.share("confidence", confidence)
+    checks.one_of("on_failure", on_failure, ("raise", "drop"))
+    threads = checks.optional(checks.count, "threads", threads)
+    trust = checks.flag("trust", trust)
     seed = check_seed(seed)
-    given = policy if isinstance(policy, TrainedPolicy) else load_policy(policy)
+    given = as_policy(policy)
     simulator = simulator_of(given, environment, trust=trust)
     parameters = np.broadcast_to(given.parameters, (episodes, given.parameters.size))
     starts = simulator.starts(test_rngs(seed, 0, episodes))  # training's tests have step > 0

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, cast, final
 import numpy as np
 from numpy.typing import NDArray
 
-from gensmooth import streams
+from gensmooth import checks, streams
 from gensmooth.streams import Purpose
 
 Array = NDArray[np.float64]
@@ -61,13 +61,9 @@ class Policy:
     biases: bool = False
 
     def __post_init__(self) -> None:
-        if len(self.sizes) < 2 or not all(_is_count(size) for size in self.sizes):
-            raise ValueError(
-                "`sizes` must be at least two whole numbers of at least 1 (observation, hidden "
-                f"layers if any, action), but is {self.sizes!r}."
-            )
-        object.__setattr__(self, "sizes", tuple(int(size) for size in self.sizes))
-        object.__setattr__(self, "biases", bool(self.biases))
+        what = "at least two whole numbers of at least 1 (observation, hidden layers, action)"
+        sizes = _counts("sizes", self.sizes, 2, what)
+        checks.settle(self, sizes=sizes, biases=checks.flag("biases", self.biases))
 
     @property
     def num_parameters(self) -> int:
@@ -159,14 +155,9 @@ class MLP:
     biases: bool = True
 
     def __post_init__(self) -> None:
-        given: Any = cast(Any, self.hidden)
-        hidden = cast("list[Any] | tuple[Any, ...]", given)
-        if not isinstance(given, list | tuple) or not hidden or not all(map(_is_count, hidden)):
-            raise ValueError(
-                "`hidden` must be the sizes of the hidden layers, such as (32,) or (64, 64), but "
-                f"is {given!r}."
-            )
-        object.__setattr__(self, "hidden", tuple(int(size) for size in hidden))
+        what = "the sizes of the hidden layers, such as (32,) or (64, 64)"
+        hidden = _counts("hidden", self.hidden, 1, what)
+        checks.settle(self, hidden=hidden, biases=checks.flag("biases", self.biases))
 
     def policy(self, observation_size: int, action_size: int) -> Policy:
         """The policy for an environment."""
@@ -177,15 +168,22 @@ def architecture(name: object, hidden: Sequence[int] = (32,)) -> Linear | MLP:
     """The architecture that ``policy=`` means: a name, or the object itself."""
     if isinstance(name, Linear | MLP):
         return name
-    if name == "linear":
-        return Linear()
-    if name == "mlp":
-        return MLP(cast(Any, hidden))
+    if isinstance(name, str) and name in ("linear", "mlp"):
+        return Linear() if name == "linear" else MLP(cast(Any, hidden))
     raise ValueError(
         "`policy` must be 'linear', 'mlp', gs.rl.Linear() or gs.rl.MLP(hidden=(32,)), but is "
-        f"{name!r}."
+        f"{checks.shown(name)}."
     )
 
 
-def _is_count(size: object) -> bool:
-    return isinstance(size, int | np.integer) and not isinstance(size, bool) and bool(size >= 1)
+def _counts(name: str, sizes: object, least: int, what: str) -> tuple[int, ...]:
+    """At least ``least`` whole numbers of at least 1, or words on ``what`` they must be."""
+    given = cast(Sequence[object], sizes if isinstance(sizes, list | tuple) else ())
+    try:
+        if len(given) < least:
+            raise ValueError
+        return tuple(checks.count(name, size) for size in given)
+    except ValueError:
+        raise ValueError(
+            f"`{name}` must be {what}, but is {checks.shown(cast(object, sizes))}."
+        ) from None

@@ -13,6 +13,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from gensmooth import checks
 from gensmooth._version import __version__
 from gensmooth.describe import number, plain, whole
 from gensmooth.rl.environments.catalogue import canonical
@@ -109,8 +110,15 @@ def load_policy(path: str | PathLike[str], *, environment: str | None = None) ->
         CheckpointError: When there is none, or it is damaged.
         ValueError: When it was trained in another environment.
     """
-    file = find_policy(Path(path))
-    meta, arrays = container.read(file, _fits)
+    file = find_policy(checks.path("path", path))
+
+    def fits(meta: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
+        try:
+            _check_sizes(meta, sizes)
+        except (LookupError, TypeError, ValueError) as error:
+            raise CheckpointError(file, f"is not a policy: {error}.") from error
+
+    meta, arrays = container.read(file, fits)
     if meta.get("kind") != KIND:
         raise CheckpointError(file, "is not a policy.")
     try:
@@ -120,6 +128,13 @@ def load_policy(path: str | PathLike[str], *, environment: str | None = None) ->
     if environment is not None:
         found.check_environment(environment)
     return found
+
+
+def as_policy(policy: TrainedPolicy | str | PathLike[str]) -> TrainedPolicy:
+    """A policy that is given as itself, as its file, or as the folder of its training."""
+    if isinstance(policy, TrainedPolicy):
+        return policy
+    return load_policy(checks.path("policy", policy))
 
 
 def find_policy(path: Path) -> Path:
@@ -132,7 +147,7 @@ def find_policy(path: Path) -> Path:
     raise CheckpointError(path, "has no policy yet: neither policy-best nor policy-last.")
 
 
-def _fits(meta: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
+def _check_sizes(meta: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
     """Refuse arrays that are not those of the policy, before memory is taken for them."""
     if meta.get("kind") == KIND:
         policy = Policy(tuple(whole(size) for size in meta["sizes"]), _truth(meta["biases"]))

@@ -19,7 +19,7 @@ from gensmooth import checks
 from gensmooth.rl.environments import catalogue
 from gensmooth.rl.environments.base import missing_extra
 from gensmooth.rl.environments.gymnasium import make_environment, read_actions
-from gensmooth.rl.policy_file import TrainedPolicy, load_policy
+from gensmooth.rl.policy_file import TrainedPolicy, as_policy
 from gensmooth.rl.rollouts import test_rngs
 from gensmooth.streams import check_seed
 
@@ -73,14 +73,15 @@ def render(
         OSError: When the film cannot be written; found before anything is drawn.
         ImportError: When something to draw with is missing.
     """
-    file = Path(path)
+    file = checks.path("path", path)
     if file.suffix.lower() not in _KINDS:
-        raise ValueError(f"The film must be a {' or '.join(_KINDS)} file, but is {file.name!r}.")
-    for name, value in (("episodes", episodes), ("skip", skip), ("max_steps", max_steps)):
-        if value is not None:
-            checks.count(name, value)
-    seed = check_seed(seed)
-    given = policy if isinstance(policy, TrainedPolicy) else load_policy(policy)
+        kinds = " or ".join(_KINDS)
+        raise ValueError(f"The `path` of the film must be a {kinds} file, but is {file.name!r}.")
+    episodes, skip = checks.count("episodes", episodes), checks.count("skip", skip)
+    max_steps = checks.optional(checks.count, "max_steps", max_steps)
+    checks.optional(checks.flag, "progress", progress)
+    trust, seed = checks.flag("trust", trust), check_seed(seed)
+    given = as_policy(policy)
     catalogue.check_trusted(given.environment, trust=trust)
     _check_writable(file)
     use_software_rendering()

@@ -69,7 +69,7 @@ class Local:
     def __init__(self, simulator: Simulator, policy: Policy, threads: int | None = None) -> None:
         self._simulator = simulator
         self._policy = policy
-        self._threads = None if threads is None else checks.count("threads", threads)
+        self._threads = checks.optional(checks.count, "threads", threads)
         self.faults: Mapping[str, int] = {}
 
     def train(self, state: SearchState, batch: Batch, scaling: Scaling) -> Episodes:  # noqa: ARG002

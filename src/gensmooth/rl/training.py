@@ -200,9 +200,10 @@ def train(
     """
     simulator = catalogue.make(environment)
     info = simulator.info
-    if hidden is not None and policy != "mlp":
+    if hidden is not None and not (isinstance(policy, str) and policy == "mlp"):
         raise ValueError(
-            f"`hidden` is for policy='mlp', but `policy` is {policy!r}, which has no use for it."
+            f"`hidden` is for policy='mlp', but `policy` is {checks.shown(policy)}, which has no "
+            "use for it."
         )
     if out is None and every is not None:
         raise ValueError("`every` is how often a checkpoint is written: give `out` too.")
@@ -212,8 +213,10 @@ def train(
     shape = architecture(policy, sizes).policy(info.observation_size, info.action_size)
     dim = shape.num_parameters
     chosen = choose_directions(method, directions)
-    checks.count("num_directions", num_directions)  # before anything is made of it
-    rate = learning_rate if optimizer is None else 0.0  # an optimiser has its own
+    num_directions = checks.count("num_directions", num_directions)
+    spacing = checks.optional(checks.positive, "spacing", spacing)
+    rate = checks.optional(checks.positive, "learning_rate", learning_rate)
+    rate = rate if optimizer is None else 0.0  # an optimiser has its own
     found = defaults(info.name, chosen, dim, num_directions, spacing=spacing, learning_rate=rate)
     search = RandomSearch(
         directions=chosen.resolve(dim, num_directions),
@@ -221,16 +224,17 @@ def train(
         spacing=found.spacing,
         estimator=_estimator(estimator),
         optimizer=optimizers.sgd(found.learning_rate) if optimizer is None else optimizer,
-        samples="paired" if paired_resets else "independent",
+        samples="paired" if checks.flag("paired_resets", paired_resets) else "independent",
         maximize=True,
         on_failure=on_failure,
         min_fraction=min_fraction,
     )
-    trainer = Trainer(info, shape, search, standardize)
+    trainer = Trainer(info, shape, search, checks.flag("standardize", standardize))
     evaluator = None
     if timeout is not None or not _is_one(workers):
         evaluator = as_evaluator(workers, timeout=timeout, retries=retries)
-    folder = None if out is None else Path(out)
+    folder = checks.optional(checks.path, "out", out)
+    threads = checks.optional(checks.count, "threads", threads)
     program = Training(
         trainer=trainer,
         method=(method or "bes") if directions is None else type(directions).__name__,
@@ -245,7 +249,7 @@ def train(
             workers, timeout=timeout, retries=retries, threads=threads or 0, every=every
         ),
         rollouts=_rollouts(trainer, simulator, evaluator, threads),
-        callback=callback,
+        callback=checks.optional(checks.function, "callback", callback),
     )
     observers = Observers(trackers, progress=progress)
     return run(program, folder=folder, every=every, observers=observers, go_on=True)
@@ -288,7 +292,9 @@ def resume(
     Raises:
         CheckpointError: When the folder holds no training, or one that cannot go on.
     """
-    with RunFolder(Path(folder), create=False) as held:
+    trust = checks.flag("trust", trust)
+    threads = checks.optional(checks.count, "threads", threads)
+    with RunFolder(checks.path("folder", folder), create=False) as held:
         program = held.read(Training.kind, lambda found, _: Training.from_json(found, trust))
         trainer, before = program.trainer, program.execution
         info = trainer.info
@@ -307,6 +313,7 @@ def resume(
             evaluator = evaluator_again(workers, timeout, retries, before)
         threads = (before.threads or None) if threads is None else threads
         rollouts = _rollouts(trainer, simulator, evaluator, threads)
+        callback = checks.optional(checks.function, "callback", callback)
         program = replace(program, rollouts=rollouts, callback=callback)
         observers = Observers(trackers, progress=progress)
         found, old = held.load(program), program.limits
@@ -636,10 +643,14 @@ def _schedule(
     iterations = checks.count("iterations", iterations, 0)
     test_every = checks.count("test_every", test_every)
     test_episodes = checks.count("test_episodes", test_episodes)
+    target = checks.optional(checks.number, "target", target)
     if target is not None and math.isnan(target):
         raise ValueError(f"`target` must be a number that a test can reach, but is {target!r}.")
     return Schedule(
-        iterations, test_every, test_episodes, None if target is None else float(target)
+        checks.count("iterations", iterations, 0),
+        checks.count("test_every", test_every),
+        checks.count("test_episodes", test_episodes),
+        None if target is None else float(target),
     )
 
 

@@ -6,15 +6,17 @@ than 10,000 numbers are kept in the file ``arrays`` beside it, and the JSON has 
 
 import hashlib
 import json
+import math
 import re
 import time
 from collections.abc import Iterable, Mapping
-from operator import index
-from typing import Any, NamedTuple, SupportsIndex, cast
+from numbers import Integral
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gensmooth import checks
 from gensmooth.describe import agree, describe, number, plain, whole
 
 Array = NDArray[Any]
@@ -45,25 +47,30 @@ def parse_every(every: int | str | Every | None) -> Every | None:
     >>> parse_every("100, 5m")
     Every(steps=100, seconds=300.0)
     """
-    if every is None or isinstance(every, Every):
-        return every
-    steps: int | None = None
-    seconds: float | None = None
-    for part in str(every).split(","):
-        found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smh]?)\s*", part)
-        amount = float(found[1]) if found else 0.0
-        if isinstance(every, bool) or not found or (not found[2] and amount != int(amount)):
+    if every is None:
+        return None
+    steps, seconds = every if isinstance(every, Every) else _read_every(every)
+    return Every(
+        checks.optional(checks.count, "every", steps),
+        checks.optional(checks.nonnegative, "every", seconds),
+    )
+
+
+def _read_every(every: object) -> Every:
+    found = Every()
+    for part in (every if isinstance(every, str) else checks.shown(every)).split(","):
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smh]?)\s*", part)
+        amount = float(match[1]) if match else math.inf
+        if not match or math.isinf(amount) or not (match[2] or amount.is_integer()):
             raise ValueError(
                 "`every` must be a number of steps such as 100, a time such as '30s', '5m' or "
-                f"'2h', or both as '100,30s', but is {every!r}."
+                f"'2h', or both as '100,30s', but is {checks.shown(every)}."
             )
-        if found[2]:
-            seconds = amount * _UNITS[found[2]]
+        if match[2]:
+            found = found._replace(seconds=amount * _UNITS[match[2]])
         else:
-            steps = int(amount)
-    if steps == 0:
-        raise ValueError(f"`every` must be at least one step, but is {every!r}.")
-    return Every(steps, seconds)
+            found = found._replace(steps=int(amount))
+    return found
 
 
 class Cadence:
@@ -115,8 +122,13 @@ class Execution(NamedTuple):
         every: int | str | Every | None,
     ) -> "Execution":
         """What a user's arguments ask for."""
-        number = index(workers) if isinstance(workers, SupportsIndex) else None
-        return cls(number, timeout, retries, threads, parse_every(every))
+        return cls(
+            int(workers) if isinstance(workers, Integral) else None,
+            checks.optional(checks.positive, "timeout", timeout),
+            checks.count("retries", retries, 0),
+            checks.count("threads", threads, 0),
+            parse_every(every),
+        )
 
     def to_json(self) -> dict[str, Any]:
         """For ``config.json``."""

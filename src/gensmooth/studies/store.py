@@ -18,13 +18,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gensmooth.runs.files import read_bytes
+from gensmooth.runs.files import read_bytes, write_text
 from gensmooth.runs.folder import UNUSABLE
 from gensmooth.studies.spec import FORMAT, RunRecord, RunSpec
 
 _STUDY_FILE = "study.json"
 _RUNS, _PARTIAL = "runs", "partial"
 _END = ("end", "names", "final", "diverged", "seconds", "crc32")  # of the last line of a record
+_OURS = {_RUNS, _PARTIAL, _STUDY_FILE, f".{_STUDY_FILE}.new"}  # where nothing has begun yet
 
 
 class StoreError(RuntimeError):
@@ -109,7 +110,7 @@ class StudyStore:
         """Make the folder ours, or refuse one that belongs to something else."""
         mark = self.folder / _STUDY_FILE
         ours = {"program": "gensmooth", "study": self.study, "format": FORMAT}
-        if mark.exists():
+        if mark.exists() and mark.stat().st_size:  # an empty one: killed while it was written
             try:
                 found: Any = json.loads(read_bytes(mark))
                 found = dict[str, Any](found)
@@ -123,18 +124,30 @@ class StudyStore:
                     f"{found.get('format')}, not to {self.study!r}, format {FORMAT}: choose "
                     "another --out."
                 )
-        elif self.folder.exists() and {p.name for p in self.folder.iterdir()} - {_RUNS, _PARTIAL}:
+        elif self.folder.exists() and {p.name for p in self.folder.iterdir()} - _OURS:
             raise StoreError(
                 f"{self.folder} is not empty and not a study's folder: choose another --out."
             )
         try:
             self.runs.mkdir(parents=True, exist_ok=True)
-            if not mark.exists():
-                mark.write_text(json.dumps(ours))
+            if not mark.exists() or not mark.stat().st_size:
+                write_text(mark, json.dumps(ours))
         except OSError as error:
             raise StoreError(f"Could not make {self.folder}: {error.strerror or error}.") from error
-        for left in self.runs.glob(".*"):  # of a killed process
-            shutil.rmtree(left, ignore_errors=True)
+        for left in self.runs.glob(".*"):
+            if not _alive(left.suffix[1:]):  # of a killed process; a live one is still writing
+                shutil.rmtree(left, ignore_errors=True)
+
+
+def _alive(pid: str) -> bool:
+    """Whether a process of this machine is there; a number that is none is not."""
+    try:
+        os.kill(int(pid), 0)
+    except (ValueError, ProcessLookupError, OverflowError):
+        return False
+    except OSError:  # somebody else's
+        return True
+    return True
 
 
 def _lines(record: RunRecord, key: str) -> str:

@@ -35,6 +35,7 @@ def iid(dim: int, num_directions: int, *, variance: float = 1.0, kurtosis: float
     """
     d, L = _size(dim, num_directions)
     v, k = checks.positive("variance", variance), checks.kurtosis(kurtosis)
+    checks.moderate("variance", v)
     return Moments(1.0, 1.0 + (d + k - 2.0) / L, d + k - 1.0, d, L).scaled(v)
 
 

@@ -54,7 +54,7 @@ class Moments(NamedTuple):
             >>> Moments(1.0, 6.0, 100.0, dim=100, num_directions=20).scaled(0.5)
             Moments(mean=0.5, second=1.5, own=25.0, dim=100, num_directions=20)
         """
-        v = checks.nonnegative("factor", factor)
+        v = checks.moderate("factor", checks.nonnegative("factor", factor))
         return self._replace(mean=v * self.mean, second=v**2 * self.second, own=v**2 * self.own)
 
 
@@ -79,9 +79,15 @@ def combine(groups: Iterable[Moments]) -> Moments:
         >>> combine([one, one]).second
         2.0
     """
-    parts = list(groups)
+    try:
+        given: list[object] = list(groups)
+    except Exception:  # an object of the user's may raise anything
+        raise TypeError(f"`groups` must be a list, but is {checks.shown(groups)}.") from None
+    parts = [part for part in given if isinstance(part, Moments)]
+    if len(parts) < len(given):
+        raise TypeError(f"`groups` must be Moments, but is {checks.shown(groups)}.")
     if not parts:
-        raise ValueError("`groups` must hold at least one group, but is empty.")
+        raise ValueError(f"`groups` must hold at least one group, but is {checks.shown(groups)}.")
     dims = sorted({part.dim for part in parts})
     if len(dims) > 1:
         raise ValueError(f"`groups` must all have the same dimension, but have {dims}.")

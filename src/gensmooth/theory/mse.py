@@ -60,7 +60,7 @@ class MseTerms(NamedTuple):
         At an unchanged spacing this also moves the points closer, so value noise, divided by the
         squared distance, falls only linearly in v.
         """
-        v = checks.nonnegative("factor", factor)
+        v = checks.moderate("factor", checks.nonnegative("factor", factor))
         return MseTerms(
             gradient_norm2=self.gradient_norm2,
             signal=v * self.signal,
@@ -73,7 +73,7 @@ class MseTerms(NamedTuple):
 
     def scaled_estimate(self, factor: float) -> "MseTerms":
         """The terms after multiplying the estimate by `factor`: every noise falls squared."""
-        w = checks.nonnegative("factor", factor)
+        w = checks.moderate("factor", checks.nonnegative("factor", factor))
         return MseTerms(self.gradient_norm2, w * self.signal, *(w**2 * term for term in self[2:]))
 
 
@@ -152,7 +152,7 @@ def mse_terms(
     gradient_noise = curvature = value_noise = offset = 0.0
     if estimator == "one-point":
         c, variance = _values(spacing, value_variance, "the one-point estimator")
-        phi = checks.finite("value", checks.given("value", value, _NEEDS_VALUE))
+        phi = checks.moderate("value", checks.given("value", value, _NEEDS_VALUE))
         offset = phi**2 * moments.average_norm2 / c**2
         curvature = phi * delta_f * s / L
         gradient_noise = ((b if samples == "shared" else s / L) * V + s / L * covariance) / N
@@ -220,5 +220,6 @@ def _values(spacing: float | None, value_variance: float | None, who: str) -> tu
     """Spacing and value variance, which `who` needs because the values do not cancel."""
     why = f"with {who} the noise of the values is divided by the spacing"
     c = checks.positive("spacing", checks.given("spacing", spacing, why))
+    checks.moderate("spacing", c)
     variance = checks.given("value_variance", value_variance, why)
     return c, checks.nonnegative("value_variance", variance)

@@ -64,10 +64,10 @@ def bernoulli_moments(p: float, m: float) -> EntryMoments:
         >>> bernoulli_moments(0.5, 0.5)
         EntryMoments(variance=1.0, kurtosis=1.0)
     """
-    if not 0.0 < p < 1.0:
-        raise ValueError(f"`p` must be strictly between 0 and 1, but is {p}.")
+    p = checks.share("p", p)
     spread = p * (1.0 - p)
-    return EntryMoments(spread / checks.positive("m", m) ** 2, 1.0 / spread - 3.0)
+    m = checks.moderate("m", checks.positive("m", m))
+    return EntryMoments(spread / m**2, 1.0 / spread - 3.0)
 
 
 def bernoulli_optimum(dim: int, num_directions: int) -> BernoulliParameters:

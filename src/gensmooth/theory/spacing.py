@@ -85,8 +85,8 @@ def quadratic_spacing_mse(
         2.0
     """
     d, L = checks.count("dim", dim), checks.count("num_directions", num_directions)
-    c, v = checks.positive("spacing", spacing), checks.positive("variance", variance)
-    k = checks.kurtosis(kurtosis)
+    c, v = _sizes(spacing, variance)
+    k = checks.moderate("kurtosis", checks.kurtosis(kurtosis))
     checks.at_least("sixth", sixth, k**2, "kurtosis², by Cauchy–Schwarz")
     checks.nonnegative("trace2", trace2)
     checks.at_least("diagonal2", diagonal2, trace2 / d, "trace2 / dim, by Cauchy–Schwarz")
@@ -176,6 +176,11 @@ def _sum_length6(d: int, n: int) -> int:
     return up_to(d) - up_to(d - n)
 
 
+def _sizes(spacing: float, variance: float) -> tuple[float, float]:
+    c, v = checks.positive("spacing", spacing), checks.positive("variance", variance)
+    return checks.moderate("spacing", c), checks.moderate("variance", v)
+
+
 def _rotated(
     d: int,
     L: int,
@@ -187,7 +192,7 @@ def _rotated(
     mean_length6: float,
 ) -> float:
     """Uniform directions u: E(uᵀHu)² = ((tr H)² + 2‖H‖²) / (d(d+2))."""
-    c, v = checks.positive("spacing", spacing), checks.positive("variance", variance)
+    c, v = _sizes(spacing, variance)
     checks.nonnegative("trace2", trace2)
     checks.at_least("frobenius2", frobenius2, trace2 / d, "trace2 / dim, by Cauchy–Schwarz")
     curvature2 = (trace2 + 2 * frobenius2) / (d * (d + 2))

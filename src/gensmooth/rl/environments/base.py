@@ -173,7 +173,8 @@ def check(
 
 def thread_count(threads: int | None, episodes: int) -> int:
     """How many threads to use for a batch."""
-    return max(1, min(cores() if threads is None else checks.count("threads", threads), episodes))
+    threads = cores() if threads is None else checks.count("threads", threads)
+    return max(1, min(threads, episodes))
 
 
 def import_module_of(name: str) -> None:

@@ -11,8 +11,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any, NamedTuple, cast
 
-from gensmooth import naming
-from gensmooth.checks import did_you_mean
+from gensmooth import checks, naming
 from gensmooth.rl.environments.base import (
     GIVEN,
     EnvironmentLike,
@@ -104,6 +103,8 @@ def make(
         UnsupportedEnvironmentError: When its spaces are not supported.
         ImportError: When a package is missing, or cannot be used.
     """
+    fast = checks.flag("fast", fast)
+    arguments = checks.mapping("arguments", {} if arguments is None else arguments)
     if not isinstance(environment, str):
         if arguments:
             raise ValueError("`arguments` are for an environment that is given by its name.")
@@ -117,7 +118,7 @@ def make(
     name, own = split_name(canonical(environment))
     import_module_of(name)
     if own or arguments:
-        return _gymnasium(join_name(reference(name), {**own, **(arguments or {})}))
+        return _gymnasium(join_name(reference(name), {**own, **arguments}))
     entry = _entries.get(name)
     if entry is None:
         return _gymnasium(name)
@@ -214,7 +215,7 @@ def _gymnasium(name: str) -> Simulator:
         return module.GymnasiumSimulator(name)
     except UnknownEnvironmentError:
         known = dict.fromkeys([*_aliases, *_entries, *module.ids()])
-        hint = did_you_mean(name, known, most=3, cutoff=0.7)
+        hint = checks.did_you_mean(name, known, most=3, cutoff=0.7)
         raise UnknownEnvironmentError(
             f"There is no environment {name!r}.{hint} Fast ones are {', '.join(names())}; any "
             "other must be a Gymnasium id: gymnasium.pprint_registry() lists them."

@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gensmooth import checks
-from gensmooth.checks import did_you_mean
 from gensmooth.rl.environments import catalogue
 from gensmooth.rl.environments.base import (
     GIVEN,
@@ -65,8 +64,7 @@ class GymnasiumSimulator:
     def __init__(
         self, source: Any, *, horizon: int | None = None, raw_actions: bool = False
     ) -> None:
-        if horizon is not None:
-            horizon = checks.count("horizon", horizon)
+        horizon = checks.optional(checks.count, "horizon", horizon)
         self._arguments = (source, horizon, raw_actions)
         environment = make_environment(source)
         name = name_of(source, environment)
@@ -248,7 +246,7 @@ def make_environment(source: Any, **keywords: Any) -> Any:
         unknown = (gymnasium.error.UnregisteredEnv, gymnasium.error.DeprecatedEnv)
         if not isinstance(error, unknown) and _is_id(name):
             raise
-        hint = did_you_mean(name, ids(), most=3, cutoff=0.7)
+        hint = checks.did_you_mean(name, ids(), most=3, cutoff=0.7)
         raise UnknownEnvironmentError(
             f"Gymnasium has no environment {name!r}.{hint} ({error})"
         ) from None
@@ -266,7 +264,7 @@ def source_of(environment: Any) -> Any:
             return environment
         raise TypeError(
             "`environment` must be a name, a Gymnasium environment, a function that makes one, or "
-            f"a simulator, but is {environment!r}."
+            f"a simulator, but is {checks.shown(environment)}."
         )
     try:
         spec: Any = deepcopy(environment.spec)
