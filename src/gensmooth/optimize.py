@@ -776,7 +776,7 @@ def _optimizer(given: object) -> tuple[float, Optimizer | None]:
     """A learning rate for Adam, or an optimiser."""
     if given is None:
         return _RATE, None
-    if not isinstance(given, Real) or isinstance(given, bool):
+    if isinstance(given, bool) or not isinstance(given, Real):
         if not (hasattr(given, "init") and hasattr(given, "update")):
             raise TypeError(
                 "`optimizer` must be an (init, update) pair such as gs.sgd(0.01), an Optax "

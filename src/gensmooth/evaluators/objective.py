@@ -71,11 +71,11 @@ class Objective:
 
     def __post_init__(self) -> None:
         checks.function("fun", self.fun)
-        given: object = self.vectorized
-        if isinstance(given, Integral) and not isinstance(given, bool):
-            block: bool | int = checks.count("vectorized", given, 0)
+        block: bool | int = self.vectorized
+        if isinstance(block, bool) or not isinstance(block, Integral):
+            block = checks.flag("vectorized", block)
         else:
-            block = checks.flag("vectorized", given)
+            block = checks.count("vectorized", block, 0)
         checks.settle(self, vectorized=block)
 
     def blank(self, evaluations: int) -> NDArray[np.float64]:
