@@ -4,15 +4,13 @@ import math
 
 import numpy as np
 
-from gensmooth.studies.spec import Cell, ClaimRow, Options, Outcome, Record, Table
+from gensmooth.studies import Cell, ClaimRow, Options, Outcome, RunRecord, Table
+from gensmooth.studies.dfo import figures as dfo_figures
+from gensmooth.studies.linreg import figures as linreg_figures
+from gensmooth.studies.timing import figures as timing_figures
 
 FOUR = ("gs", "bes", "gs-shrinkage", "bes-shrinkage")
 SIX = (*FOUR, "orthogonal-es", "guided-es")
-PAPER_TIMES = {
-    2: dict(zip(SIX, (7.5, 8.9, 8.5, 8.7, 22.1, 193.0), strict=True)),
-    6: dict(zip(SIX, (13.1, 13.5, 13.6, 14.2, 50.8, 228.0), strict=True)),
-    20: dict(zip(SIX, (19.9, 21.6, 24.0, 19.1, 96.4, 222.0), strict=True)),
-}
 _KURTOSIS = {"gs": 3, "bes": 1, "gs-shrinkage": 3, "bes-shrinkage": 1}
 
 
@@ -93,10 +91,11 @@ def linreg(
         claims=claims,
         options=Options("paper"),
         facts={"runs": 828, "seconds of computing": 141.2, "workers": 2},
+        draw=linreg_figures.draw,
     )
 
 
-def _linreg_run(method, L, N, seed, rounds, diverge) -> Record:
+def _linreg_run(method, L, N, seed, rounds, diverge) -> RunRecord:
     rng = np.random.default_rng([seed, L, N, SIX.index(method)])
     d, k = 100, _KURTOSIS.get(method, 3)
     shrunk = "shrinkage" in method
@@ -126,7 +125,7 @@ def _linreg_run(method, L, N, seed, rounds, diverge) -> Record:
         "rounds": rounds,
         "iterations": 10,
     }
-    return Record(config, series, math.inf if bad else series["loss"][-1], bad, 0.1)
+    return RunRecord(config, series, math.inf if bad else series["loss"][-1], bad, 0.1)
 
 
 def dfo(*, seeds=5, rounds=100, objectives=("sphere", "rosenbrock", "cigar", "hm")) -> Outcome:
@@ -149,7 +148,7 @@ def dfo(*, seeds=5, rounds=100, objectives=("sphere", "rosenbrock", "cigar", "hm
                         "rounds": rounds,
                         "iterations": 10,
                     }
-                    records.append(Record(config, {"objective": f.tolist()}, f[-1], False, 0.2))
+                    records.append(RunRecord(config, {"objective": f.tolist()}, f[-1], False, 0.2))
     cells = [
         Cell(f"{objective}, d={dim}, L={L}", method, (0.1, 0.001), (0.1, 0.001), 0.5)
         for objective in objectives
@@ -169,44 +168,43 @@ def dfo(*, seeds=5, rounds=100, objectives=("sphere", "rosenbrock", "cigar", "hm
         "Noisy derivative-free benchmark",
         "Four functions with noise of level 0.1 on every evaluation.",
         records,
-        cells,
-        (),
-        [claim],
         Options("paper"),
-        {"runs": 10},
+        cells,
+        claims=[claim],
+        facts={"runs": 10},
+        draw=dfo_figures.draw,
     )
 
 
-def timing(*, repeats=15) -> Outcome:
+def timing(*, repeats=15, methods=SIX) -> Outcome:
     records = []
-    ours = (1.0, 0.31, 1.02, 0.33, 4.2, 38.0)
+    ours = dict(zip(SIX, (1.0, 0.31, 1.02, 0.33, 4.2, 38.0), strict=True))
     for L in (2, 6, 20):
-        for method, ratio in zip(SIX, ours, strict=True):
+        series = {}
+        for method in methods:
             rng = np.random.default_rng([L, SIX.index(method)])
-            seconds = 1e-5 * L * ratio * rng.lognormal(0, 0.06, repeats)
-            config = {"method": method, "dim": 126, "num_directions": L}
-            records.append(Record(config, {"seconds": seconds.tolist()}, 0.0, False, 1.0))
+            series[method] = (1e-5 * L * ours[method] * rng.lognormal(0, 0.06, repeats)).tolist()
+        records.append(RunRecord({"dim": 126, "num_directions": L}, series, 0.0, False, 1.0))
     table = Table(
         "timing-ratios",
         "Ratios to GS",
-        ["Method", "L = 2", "paper"],
-        [[m, o, PAPER_TIMES[2][m] / 7.5] for m, o in zip(SIX, ours, strict=True)],
+        ["Method", "L = 2"],
+        [[m, ours[m]] for m in methods],
     )
     return Outcome(
         "timing",
         "Time to sample directions",
         "Median time to sample the directions of one iteration.",
         records,
-        (),
-        [table],
-        [],
         Options("paper"),
+        tables=[table],
+        draw=timing_figures.draw,
     )
 
 
 def unknown() -> Outcome:
     """A study that nothing is drawn of."""
-    return Outcome("rl", "Reinforcement learning", "Later.", (), (), (), (), Options())
+    return Outcome("rl", "Reinforcement learning", "Later.", (), Options())
 
 
 def everything() -> list[Outcome]:

@@ -2,14 +2,17 @@
 
 import numpy as np
 
-from gensmooth.studies import paper, rl_settings
-from gensmooth.studies.spec import Options, Record
+from gensmooth.studies import Options, RunRecord, paper
+from gensmooth.studies.rl import settings as rl_settings
 
 PAPER = Options(profile="paper", hyperparameters="paper")
 
 
-def record(setting, method, seed, *, level=0.0, options=PAPER, diverged=False) -> Record:
-    """A curve that rises to ``level`` + 100, with noise that depends on the seed alone."""
+def record(setting, method, seed, *, level=0.0, options=PAPER, diverged=False) -> RunRecord:
+    """A curve that rises to ``level`` + 100 percent of the environment's range.
+
+    Its noise depends on the seed alone, but for a little.
+    """
     choice = rl_settings.choice_of(setting, method) or (0.1, 0.01)
     config = {
         **rl_settings.config_of(options, setting, method),
@@ -23,6 +26,8 @@ def record(setting, method, seed, *, level=0.0, options=PAPER, diverged=False) -
     # Methods differ by a little more than a constant: no paired test sees a deviation of zero.
     own = np.random.default_rng([seed, sum(map(ord, method))]).normal(size=rounds)
     curve = (100 + level) * np.linspace(0.2, 1, rounds) + rng.normal(size=rounds) + 0.1 * own
+    known = rl_settings.ENVIRONMENTS[setting.environment]
+    curve *= (known.learned - known.still) / 100
     series = {
         "return": curve.tolist(),
         "deviation": [1.0] * rounds,
@@ -30,8 +35,8 @@ def record(setting, method, seed, *, level=0.0, options=PAPER, diverged=False) -
         "env_steps": [200.0 * n for n in made],
     }
     if diverged:
-        return Record(config, {}, float("inf"), True, 1.0)
-    return Record(config, series, -series["return"][-1], False, 1.0)
+        return RunRecord(config, {}, float("inf"), True, 1.0)
+    return RunRecord(config, series, -series["return"][-1], False, 1.0)
 
 
 def study(levels, *, settings=rl_settings.PAPER, methods=paper.METHODS, seeds=5, options=PAPER):

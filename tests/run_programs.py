@@ -105,7 +105,17 @@ def train(folder):
     return digest(result.state.search.x, result.best.parameters)
 
 
-def study(folder):
+def study_in_a_worker(folder, lines):
+    """The study's run in a worker process, which tells its steps in a file."""
+
+    def tell(what):
+        with open(lines, "a") as file:
+            file.write(f"{what}\n")
+
+    return study(folder, tell)
+
+
+def study(folder, told=told):
     from dataclasses import replace
 
     from gensmooth.studies import rl_run, rl_settings

@@ -19,7 +19,7 @@ import numpy as np
 import gensmooth as gs
 from gensmooth.runs import container
 
-WRITERS = tuple(f"runs/{name}.py" for name in ("loop", "folder", "metrics", "container"))
+WRITERS = tuple(f"runs/{name}.py" for name in ("loop", "folder", "files", "container"))
 
 
 def objective(x, rng):

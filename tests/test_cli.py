@@ -251,9 +251,12 @@ def test_resume_takes_what_gs_resume_takes():
     words = ["model:loss", "--x0", "zeros:2", "-b", 60, "--seed", 1, "--checkpoint", "run"]
     assert run("minimize", *words, "--directions", "model:Mine").exit_code == 0
     further = ["--budget", 120, "--tolerance", "1e-12", "--directions", "model:Mine()"]
-    done = run("resume", "run", *further, "--out", "found.json")
+    done = run("resume", "run", *further, "--trust", "--out", "found.json")
     assert done.exit_code == 0, done.output + str(done.exception)
     assert json.loads(Path("found.json").read_text())["nit"] > 7
+    for optimizer in ("adam", "0.1"):  # the run has a learning rate: only a whole one fits
+        refused = run("resume", "run", "--optimizer", optimizer)
+        assert "`--optimizer` must be an object as in Python" in str(refused.exception)
     refused = run("resume", "run", "--threads", 2)
     assert "run holds no training, which alone takes `--threads`" in str(refused.exception)
 
@@ -277,7 +280,8 @@ def test_out_is_a_file_for_the_result_or_a_folder_for_the_run():
     assert {path.name for path in Path("run").iterdir()} >= {"config.json", "result.json"}
     found = json.loads(Path("found.json").read_text())
     assert json.loads(Path("run/result.json").read_text()) == found
-    assert run("resume", "run", "--out", "again.json").exit_code == 0
+    again = run("resume", "run", "--objective", "model:loss", "--out", "again.json")
+    assert again.exit_code == 0
     assert json.loads(Path("again.json").read_text()) == found
     assert run("minimize", *words, "--checkpoint", "kept", "-o", "plain").exit_code == 0
     assert json.loads(Path("plain").read_text()) == found
@@ -339,9 +343,9 @@ def test_an_error_inside_the_objective_is_said_once_with_his_file_and_line(words
     ("words", "said"),
     [
         (["--timeout", "3"], 'use --workers "Processes(1, timeout=3)", or more workers'),
-        (["--directions", "Guide(alpha=1)"], "There is no 'Guide' to call. Did you mean Guided?"),
+        (["--directions", "Guide(alpha=1)"], "There is no 'Guide' to call. Did you mean 'Guided'?"),
         (["--directions", "Guided"], '`--directions` must be an object as in Python, such as "Gui'),
-        (["--directions", "nowhere:Mine"], "No module named 'nowhere'"),
+        (["--directions", "nowhere:Mine"], "There is no module 'nowhere' in"),
         (["--directions", "model:Nothing"], "Module 'model' has no 'Nothing'"),
         (["--directions", "Guided(alpha=__import__('os'))"], "There is no '__import__' to call"),
         (["--estimator", "foward"], "`--estimator` must be one of forward, antithetic, one-point"),
@@ -381,6 +385,12 @@ def test_a_file_that_is_not_there(here):
     assert done.stderr == f"Error: There is no file {here / 'nowhere' / 'model.py'}.\n"
 
 
+def test_a_file_whose_name_is_taken(here):
+    (here / "json.py").write_text("def loss(x):\n    return 1.0\n")
+    done = run("minimize", "json.py:loss", "--x0", "0")
+    assert "json.py needs another name: 'json' is" in str(done.exception)
+
+
 def test_objects_are_calls_of_public_names_with_literals_alone():
     assert read_object("OnePoint('others')", option="estimator") == gs.OnePoint("others")
     for text in ("1 + 1", "adam", "(lambda: 1)()", "adam(*[1])", "adam(**{})", "adam(x)"):
@@ -404,7 +414,7 @@ def test_all_of_x_is_printed_where_there_is_no_terminal_and_kept_in_a_file(here)
     assert len(kept["x"]) == 40
     again = shell(here, "minimize", *SMALL)
     assert "runs/model-loss-2/result.json" in again.stdout
-    for words in (["minimize", *SMALL, "--checkpoint", "run"], ["resume", "run"]):
+    for words in (["minimize", *SMALL, "--checkpoint", "run"], ["resume", "run", "--trust"]):
         assert "run/result.json" in shell(here, *words).stdout
         assert json.loads((here / "run/result.json").read_text()) == kept
 
@@ -544,7 +554,7 @@ def test_methods_drops_columns_never_digits(columns, tmp_path):
 def test_methods_of_a_users_module(here):
     done = shell(here, "methods", "model", "--json")
     assert [row["method"] for row in json.loads(done.stdout)] == list(gs.methods.METHODS)
-    assert "No module named 'nowhere'" in shell(here, "methods", "nowhere").stderr
+    assert "There is no module 'nowhere' in" in shell(here, "methods", "nowhere").stderr
 
 
 def test_version(tmp_path):

@@ -48,7 +48,12 @@ def own(tmp_path, monkeypatch):
 
 def run(*arguments: str) -> str:
     done = subprocess.run(
-        [sys.executable, *arguments], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env=os.environ | {"COLUMNS": "140"},  # room for all columns of a table
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -92,7 +97,9 @@ def test_an_interrupted_run_goes_on_in_another_process(own, name, workers):
     assert stopped.x.tobytes() != whole.x.tobytes()
     found = json.loads((own / "run" / "config.json").read_text())["search"]["directions"]
     assert found["kind"] == f"{name}:{name.title()}"
-    x = run("-c", "import gensmooth as gs; print(gs.resume('run').x.tobytes().hex())").strip()
+    x = run(
+        "-c", "import gensmooth as gs; print(gs.resume('run', trust=True).x.tobytes().hex())"
+    ).strip()
     assert x == whole.x.tobytes().hex()
 
 
@@ -155,7 +162,8 @@ def test_ray_workers_know_the_family_too(own):  # noqa: ARG001
     pytest.importorskip("ray")
     script = (
         "import numpy as np, gensmooth as gs, model\n"
-        "import ray; ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)\n"
+        "import ray\n"
+        "ray.init(address='local', num_cpus=2, include_dashboard=False, log_to_driver=False)\n"
         "for name in ('axes:axes', 'leaning:leaning'):\n"
         "    o = {'x0': np.zeros(4), 'method': name, 'max_steps': 6, 'seed': 0}\n"
         "    a = gs.minimize(model.loss, **o)\n"
@@ -195,7 +203,7 @@ def test_a_module_that_is_not_there_is_said_to_be_missing(own):  # noqa: ARG001
     with pytest.raises(ValueError, match=r"There is no method 'axes:axis'\. Did you mean 'axes'\?"):
         gs.method("axes:axis")
     with pytest.raises(ValueError, match="describes nothing"):
-        rebuild({"kind": "model:loss"})
+        rebuild({"kind": "model:loss"}, trust=True)
 
 
 def test_without_a_variance_training_asks_for_the_numbers(own):  # noqa: ARG001

@@ -187,9 +187,10 @@ def test_workers_frozen_again_and_again() -> None:
     assert found.x.tobytes() == expected.x.tobytes()
 
 
-def test_a_worker_frozen_between_runs_is_replaced() -> None:
+def test_a_worker_frozen_between_runs_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes_module.ProcessPool, "silence", lambda *_: 3.0)  # not 60 s
     search = search_of()
-    with Processes(1, start_timeout=8.0) as pool:
+    with Processes(1) as pool:
         expected = run(pool, search, wavy)
         frozen = pool.pids[0]
         os.kill(frozen, signal.SIGSTOP)
@@ -207,9 +208,11 @@ def test_a_worker_that_does_not_read() -> None:
         return wavy(x) + context[-1]
 
     with (
-        Processes(1, start_timeout=8.0) as pool,
+        Processes(1, start_timeout=3.0) as pool,
         pool.session(search, Objective(fun)) as session,
     ):
+        assert pool._pool is not None
+        pool._pool.start_timeout = 60.0  # a start may take longer than a message
         state = search.init(np.ones(DIM), seed=3)
         batch = search.ask(state).given(np.arange(10.0))
         session.evaluate(state, batch)

@@ -224,12 +224,15 @@ def test_a_frozen_actor_is_replaced_and_does_not_stay(
 
     search = search_of(method)
     expected = run(Serial(), search, wavy, 16)
-    actors = Ray(num_workers=2, timeout=10, start_timeout=5)
+    options = {"num_cpus": 0.25}  # other tests keep actors of theirs
+    actors = Ray(num_workers=2, timeout=20, actor_options=options)
     with actors, actors.session(search, Objective(tell_pid)) as session:
         early = steps(session, search, 12)
         while len(os.listdir(tmp_path)) < 2:
             session.evaluate(early.state, search.ask(early.state))
         frozen, other = map(int, os.listdir(tmp_path))
+        assert actors._pool is not None
+        actors._pool.start_timeout = 6  # they have started
         os.kill(frozen, signal.SIGSTOP)
         late = steps(session, search, 4, state=early.state)
         os.kill(other, signal.SIGSTOP)  # and this one has nothing to do when the run ends

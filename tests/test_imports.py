@@ -79,6 +79,7 @@ LAYERS = [
     ("rl", "policy search: training as a program, environments, policies"),
     ("report", "figures, tables, the page: a library that knows no study"),
     ("studies", "specs, stores, statistics, verdicts, and one folder per study"),
+    ("problems", "the models of two studies under the names that one looks for"),
     ("cli", "the `gensmooth` command: its options are the parameters of the functions above"),
     ("__main__", "`python -m gensmooth`"),
 ]

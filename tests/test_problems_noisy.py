@@ -8,8 +8,10 @@ import scipy.stats
 
 import gensmooth as gs
 from cases import FAMILIES
-from gensmooth.problems import noisy, noisy_kernels, protocol
+from gensmooth.problems import noisy
 from gensmooth.streams import Purpose, generator
+from gensmooth.studies import protocol
+from gensmooth.studies.dfo import kernels as noisy_kernels
 
 NAMES = list(noisy.FUNCTIONS)
 SETTING = {"spacing": 0.2, "learning_rate": 1e-3, "seed": 31, "num_directions": 4, "dim": 6}
@@ -196,8 +198,8 @@ def test_sgd_descends():
     [
         ("spheres", {}, "no noisy function 'spheres'. Did you mean 'sphere'"),
         ("", {}, "Known: sphere, rosenbrock, cigar, hm"),
-        ("sphere", {"noise_level": -0.1}, "`noise_level` must be zero or positive"),
-        ("sphere", {"noise_level": math.nan}, "`noise_level` must be zero or positive"),
+        ("sphere", {"noise_level": -0.1}, "`noise_level` must not be negative"),
+        ("sphere", {"noise_level": math.nan}, "`noise_level` must not be negative"),
         ("sphere", {"dim": 0}, "`dim` must be a whole number"),
         ("sphere", {"spacing": -0.1}, "`spacing` must be positive, but is -0.1"),
         ("sphere", {"num_samples": 0}, "`num_samples` must be a whole number"),

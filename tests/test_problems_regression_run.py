@@ -9,8 +9,9 @@ import pytest
 import gensmooth as gs
 from cases import FAMILIES
 from gensmooth.directions.draw import stream_key
-from gensmooth.problems import protocol, regression, sampling
+from gensmooth.problems import regression
 from gensmooth.streams import Purpose, generator
+from gensmooth.studies import protocol, sampling
 
 SETTING = {
     "spacing": 0.3,
@@ -183,7 +184,7 @@ def test_a_result_is_plain_numbers():
         ({"spacing": 0.0}, "`spacing` must be positive, but is 0.0"),
         ({"spacing": math.nan}, "`spacing` must be positive"),
         ({"learning_rate": -1}, "`learning_rate` must be positive, but is -1"),
-        ({"learning_rate": math.inf}, "`learning_rate` must be positive"),
+        ({"learning_rate": math.inf}, "`learning_rate` must be finite, but is inf"),
         ({"num_directions": 0}, "`num_directions` must be a whole number of at least 1"),
         ({"num_samples": 1.5}, "`num_samples` must be a whole number"),
         ({"dim": True}, "`dim` must be a whole number"),

@@ -22,11 +22,10 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")
 
 from gensmooth.methods import METHODS
-from gensmooth.report import write_report
 from gensmooth.report.curves import band, curves
 from gensmooth.report.style import css_variables, method_style
 from gensmooth.report.tables import choices
-from gensmooth.studies.spec import Cell, Record
+from gensmooth.studies import Cell, RunRecord, write_report
 
 COMMAND = "gensmooth reproduce all --profile paper --workers 2 --out somewhere/with a & b"
 DIVERGE = [("gs", 2, 5, 1), *(("bes", 2, 5, seed) for seed in range(3))]
@@ -44,7 +43,7 @@ def outcomes():
 @pytest.fixture(scope="module")
 def out(tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
-    path = write_report(outcomes(), folder, command=COMMAND, paper_times=made.PAPER_TIMES)
+    path = write_report(outcomes(), folder, command=COMMAND)
     assert path == folder / "report.html"
     return folder
 
@@ -197,7 +196,7 @@ def test_the_same_outcomes_give_the_same_bytes(tmp_path):
             made.dfo(seeds=2, rounds=9, objectives=("hm",)),
             made.timing(),
         ]
-        write_report(small, tmp_path / name, command="x", paper_times=made.PAPER_TIMES)
+        write_report(small, tmp_path / name, command="x")
     files = [
         {p.relative_to(tmp_path / name): p.read_bytes() for p in (tmp_path / name).rglob("*.*")}
         for name in "ab"
@@ -307,11 +306,10 @@ def test_odd_outcomes_are_written_too(tmp_path):
     lost = made.linreg(
         seeds=1, rounds=4, methods=("gs",), directions=(2,), samples=(5,), diverge=[("gs", 2, 5, 0)]
     )
-    timing = made.timing()
-    timing = replace(timing, records=[r for r in timing.records if r.config["method"] != "gs"])
+    timing = made.timing(methods=made.SIX[1:])
     config = {"objective": "nevergrad:a/b", "method": "new one", "dim": 3, "num_directions": 1}
-    negative = Record(config, {"objective": [-1.0, -2.0]}, -2.0, False, 0.0)
-    empty = Record({**config, "method": "gs"}, {"objective": []}, math.inf, True, 0.0)
+    negative = RunRecord(config, {"objective": [-1.0, -2.0]}, -2.0, False, 0.0)
+    empty = RunRecord({**config, "method": "gs"}, {"objective": []}, math.inf, True, 0.0)
     dfo = replace(made.dfo(seeds=1, rounds=1), records=[negative, empty], cells=())
     table = made.linreg().tables[0]._replace(name="../../up")
     odd = replace(made.unknown(), tables=[table, table])
@@ -327,7 +325,7 @@ def test_odd_outcomes_are_written_too(tmp_path):
 def test_a_missing_extra_names_the_pip_line():
     code = (
         "import sys; sys.modules['jinja2'] = None\n"
-        "from gensmooth.report import write_report\n"
+        "from gensmooth.studies import write_report\n"
         "try: write_report([], '.', command='x')\n"
         "except ImportError as error: print(error)"
     )
@@ -381,8 +379,8 @@ def test_matplotlib_is_left_as_it_was(tmp_path):
         from pathlib import Path
         import matplotlib as mpl
         import report_outcomes as made
-        from gensmooth.report import write_report
         from gensmooth.report.style import drawing
+        from gensmooth.studies import write_report
         names = [name for name in mpl.rcParams if "backend" not in name]
         before = [mpl.rcParams[name] for name in names]
         with drawing():

@@ -63,9 +63,9 @@ def test_without_a_folder_a_new_one_is_made(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        (["train", "Hoper-v5"], "Did you mean Hopper"),
+        (["train", "Hoper-v5"], "Did you mean 'Hopper"),
         (["train", "rl_cases:Dictionary-v0"], "observations in Dict"),
-        (["train", "hopper v5"], "Did you mean Hopper"),
+        (["train", "hopper v5"], "Did you mean 'Hopper"),
         (["train", ""], "There is no environment ''"),
         (["train", SLIDER, "--hidden", "x"], "`--hidden` must be sizes"),
         (["train", SLIDER, "--hidden", "64,64"], "`hidden` is for policy='mlp'"),
@@ -83,7 +83,7 @@ def test_what_is_wrong_is_one_plain_line(words, error, tmp_path):
         text=True,
         check=False,
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(Path(__file__).parent), *sys.path))},
     )
     assert done.returncode == 1
     assert error in done.stderr
@@ -106,7 +106,7 @@ def test_resume_with_other_threads(tmp_path):
     done = run("resume", tmp_path / "run", "--max-steps", 2, "--threads", 1)
     assert done.exit_code == 0, done.output
     done = run("resume", tmp_path / "run", "--max-steps", 3, "--threads", 0)
-    assert "`threads` must be at least 1" in str(done.exception)
+    assert "`threads` must be a whole number of at least 1" in str(done.exception)
 
 
 def test_a_training_takes_no_objective(tmp_path):

@@ -182,13 +182,13 @@ def test_what_an_environment_raises_is_logged_with_its_traceback_once(caplog):
 
 
 def test_what_there_is_not():
-    with pytest.raises(UnknownEnvironmentError, match="Did you mean CartPole-v1"):
+    with pytest.raises(UnknownEnvironmentError, match="Did you mean 'CartPole-v1'"):
         GymnasiumSimulator("Cartpole-v1")
     with pytest.raises(UnsupportedEnvironmentError, match=r"observations in Dict.*a Box"):
         GymnasiumSimulator("rl_cases:Dictionary-v0")
     with pytest.raises(UnsupportedEnvironmentError, match="actions in MultiDiscrete"):
         GymnasiumSimulator("rl_cases:Many-v0")
-    with pytest.raises(ValueError, match="`horizon` must be at least 1"):
+    with pytest.raises(ValueError, match="`horizon` must be a whole number of at least 1"):
         GymnasiumSimulator(rl_cases.SLIDER, horizon=0)
     simulator = GymnasiumSimulator(rl_cases.SLIDER)
     with pytest.raises(ValueError, match="made for 3 and 2"):

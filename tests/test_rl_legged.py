@@ -395,7 +395,7 @@ def test_arguments_that_do_not_fit_are_refused():
         simulator.rollout(policy, parameters, scaling, starts[:2])
     with pytest.raises(ValueError, match="`scaling` must have 11"):
         simulator.rollout(policy, parameters, identity(12), starts)
-    with pytest.raises(ValueError, match="`threads` must be at least 1"):
+    with pytest.raises(ValueError, match="`threads` must be a whole number of at least 1"):
         simulator.rollout(policy, parameters, scaling, starts, threads=0)
 
 

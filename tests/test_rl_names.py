@@ -81,7 +81,7 @@ def test_nothing_is_imported_because_a_file_says_so(stranger):
         lambda: gs.rl.evaluate(policy, environment="CartPole-v1"),
         lambda: gs.rl.render(stranger / "policy", stranger / "film.gif"),
     ):
-        with pytest.raises(ValueError, match=r"would import and run|cannot run in"):
+        with pytest.raises(ValueError, match=r"would be imported, and so run|cannot run in"):
             use()
     with pytest.raises(ValueError, match=policy.environment):  # the stored name is shown
         gs.rl.evaluate(policy)
@@ -95,7 +95,7 @@ def test_a_training_of_a_stranger_imports_nothing_either(stranger):
     (stranger / "imported").unlink()
     sys.modules.pop(name.partition(":")[0])
     gymnasium.registry.pop("Mine-v0")
-    with pytest.raises(ValueError, match=f"{name}.*would import and run"):
+    with pytest.raises(ValueError, match=f"{name}.*would be imported, and so run"):
         gs.rl.resume("run", iterations=3)
     assert not (stranger / "imported").exists()
     assert gs.rl.resume("run", iterations=3, trust=True).iterations == 3
@@ -105,6 +105,26 @@ def test_a_training_of_a_stranger_imports_nothing_either(stranger):
 def test_trust_or_naming_it_lets_it_run(stranger):
     assert gs.rl.evaluate(stranger / "policy", episodes=2, trust=True).episodes == 2
     assert (stranger / "imported").exists()
+
+
+def test_trust_in_the_shell(stranger):
+    def shell(*words):
+        command = "from gensmooth.cli.main import main; main()"
+        return subprocess.run(
+            [sys.executable, "-P", "-c", command, *words, "policy", "--episodes=2"],
+            cwd=stranger,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    refused = shell("evaluate")
+    assert refused.returncode == 1
+    assert "--trust" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert not (stranger / "imported").exists()
+    done = shell("evaluate", "--trust")
+    assert done.returncode == 0, done.stderr
 
 
 def test_naming_the_environment_is_trust(stranger):
@@ -135,7 +155,7 @@ def test_a_module_in_the_current_folder_is_found(workers, tmp_path):
 def test_a_module_that_is_not_there_or_is_broken(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(gs.rl.UnknownEnvironmentError, match=r"no module 'nowhere' in .*"):
+    with pytest.raises(ValueError, match=r"There is no module 'nowhere' in .*"):
         make("nowhere:Mine-v0")
     with pytest.raises(gs.rl.UnknownEnvironmentError, match="not the name of a module"):
         make(":Mine-v0")

@@ -322,7 +322,7 @@ def test_drawing_shows_progress_if_wanted(tmp_path, monkeypatch, capsys):
 def test_films_that_cannot_be_made(trained, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"a \.mp4 or \.gif file"):
         gs.rl.render(trained, tmp_path / "film.avi")
-    with pytest.raises(ValueError, match="`skip` must be at least 1"):
+    with pytest.raises(ValueError, match="`skip` must be a whole number of at least 1"):
         gs.rl.render(trained, tmp_path / "film.gif", skip=0)
     with pytest.raises(RuntimeError, match="draws no frames"):
         gs.rl.render(trained, tmp_path / "film.gif")

@@ -390,7 +390,7 @@ def test_seeds_of_evaluations_and_films_are_checked(seed, tmp_path):
 
 
 def test_environments_that_are_not_there():
-    with pytest.raises(gs.rl.UnknownEnvironmentError, match="Did you mean Hopper"):
+    with pytest.raises(gs.rl.UnknownEnvironmentError, match="Did you mean 'Hopper"):
         gs.rl.train("Hoper-v5")
     with pytest.raises(gs.rl.UnsupportedEnvironmentError, match="observations in Dict"):
         gs.rl.train("rl_cases:Dictionary-v0")

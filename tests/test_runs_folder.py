@@ -22,7 +22,7 @@ from hypothesis.extra import numpy as hnp
 import gensmooth as gs
 from gensmooth.optimize import Minimization
 from gensmooth.runs import RunFolder, container
-from gensmooth.runs.folder import Lock
+from gensmooth.runs.files import Lock
 from gensmooth.runs.states import pack_tree, unpack_tree
 from patience import LONG
 

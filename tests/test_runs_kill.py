@@ -101,7 +101,7 @@ def test_ctrl_c_writes_a_checkpoint_and_returns_what_was_found(workers, start, t
     assert part["status"] == "interrupted"
     assert 0 < part["nit"] == len(metrics.read_text().splitlines())
     assert wait_until(lambda: is_gone(running.pid))  # nobody is left
-    resume = [GENSMOOTH, "resume", "run", "--out", "whole.json"]
+    resume = [GENSMOOTH, "resume", "run", "--trust", "--out", "whole.json"]
     subprocess.run(resume, cwd=tmp_path, check=True, capture_output=True, timeout=LONG)
     line = command(tmp_path, "--workers", "2", "--out", "alone.json")
     subprocess.run(line, cwd=tmp_path, check=True, capture_output=True, timeout=LONG)

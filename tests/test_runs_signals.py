@@ -1,17 +1,22 @@
 """Every kind of run ends well when it is told to: SIGTERM, and SIGKILL; also a stranger's own."""
 
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import pytest
 
 import gensmooth as gs
+import run_programs
 from gensmooth.runs import End, Program, container, run
+from patience import wait_until
 from run_programs import Counter
 
 HERE = Path(__file__).parent
@@ -75,6 +80,28 @@ def test_sigterm_writes_a_last_checkpoint_and_ends_the_process(kind, tmp_path):
     again, rest = to_the_end(kind, tmp_path / "run")
     assert again == whole
     assert kept + rest == steps
+
+
+@POSIX
+def test_a_studys_worker_writes_a_last_checkpoint_when_its_parent_is_gone(tmp_path):
+    pytest.importorskip("mujoco")
+    from gensmooth.studies import workers
+
+    context = multiprocessing.get_context("spawn")
+    watched, held = context.Pipe(duplex=False)
+    pool = ProcessPoolExecutor(1, context, initializer=workers._prepare, initargs=(watched,))
+    try:
+        lines = tmp_path / "lines"
+        future = pool.submit(run_programs.study_in_a_worker, tmp_path / "run", lines)
+        wait_until(lambda: lines.exists() and lines.read_text().count("step") >= 12)
+        held.close()  # as when the parent is killed
+        with pytest.raises(BrokenProcessPool):
+            future.result(timeout=60)
+    finally:
+        pool.shutdown()
+        watched.close()
+    made = lines.read_text().count("step")
+    assert 11 <= made - 1 <= steps_kept("study", tmp_path / "run") <= made
 
 
 @POSIX

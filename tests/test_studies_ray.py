@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gensmooth.evaluators.ray import connect
-from gensmooth.studies.dfo import STUDY
+from gensmooth.studies.dfo.study import STUDY
 from gensmooth.studies.run import run_study
 from gensmooth.studies.spec import Options, RunSpec
 from gensmooth.studies.workers import Job, over_ray

@@ -6,8 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gensmooth.studies import rl_run, rl_settings
-from gensmooth.studies.rl_settings import Setting
+from gensmooth.studies.rl import run as rl_run
+from gensmooth.studies.rl import settings as rl_settings
+from gensmooth.studies.rl.settings import Setting
 from rl_records import PAPER
 
 pytest.importorskip("mujoco")

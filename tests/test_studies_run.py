@@ -4,16 +4,17 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gensmooth.studies import progress
-from gensmooth.studies.linreg import STUDY
+from gensmooth.studies.linreg.study import STUDY
 from gensmooth.studies.progress import TimeLeft
 from gensmooth.studies.run import run_study
 from gensmooth.studies.spec import Options, RunSpec
-from gensmooth.studies.store import Store
+from gensmooth.studies.store import StudyStore
 from patience import LONG, alive, wait_until
 
 SMALL = Options(profile="quick", seeds=2, hyperparameters="paper", methods=("gs", "bes"))
@@ -44,7 +45,7 @@ def test_long_runs_are_made_first(tmp_path, monkeypatch):
         made.append(config["num_directions"])
         return STUDY.execute(config, scratch)
 
-    study = STUDY._replace(execute=execute, cost=lambda config: float(config["num_directions"]))
+    study = replace(STUDY, execute=execute, cost=lambda config: float(config["num_directions"]))
     for module in ("run", "workers"):
         monkeypatch.setattr(f"gensmooth.studies.{module}.find_study", lambda _: study)
     for i in (1, 2):
@@ -61,12 +62,12 @@ def test_long_runs_are_made_first(tmp_path, monkeypatch):
 
 
 def test_a_scratch_folder_is_gone_when_its_run_is_kept(tmp_path):
-    store = Store(tmp_path, "linreg")
+    store = StudyStore(tmp_path, "linreg")
     spec = STUDY.reporting(SMALL, STUDY.select(SMALL, []))[0]
     scratch = store.scratch(spec)
     scratch.mkdir(parents=True)
     (scratch / "checkpoint").write_text("half")
-    assert Store(tmp_path, "linreg").scratch(spec).exists()  # a new process finds it
+    assert StudyStore(tmp_path, "linreg").scratch(spec).exists()  # a new process finds it
     store.save(spec, STUDY.execute(spec.config, scratch))
     assert not scratch.exists()
     other = RunSpec("linreg", {**spec.config, "seed": 9})

@@ -10,15 +10,15 @@ import sys
 
 import pytest
 
-from gensmooth.studies.linreg import STUDY as LINREG
+from gensmooth.studies.linreg.study import STUDY as LINREG
 from gensmooth.studies.registry import STUDIES, find_study
 from gensmooth.studies.run import run_study
-from gensmooth.studies.spec import Options, Record, RunSpec
-from gensmooth.studies.store import Store, StoreError
+from gensmooth.studies.spec import Options, RunRecord, RunSpec
+from gensmooth.studies.store import StoreError, StudyStore
 from patience import wait_until
 
 SPEC = RunSpec("linreg", {"method": "gs", "seed": 3, "spacing": 0.1})
-RECORD = Record(
+RECORD = RunRecord(
     SPEC.config,
     {"mse": [0.1, 1 / 3, 5e-324], "loss": [1e308, math.inf, -0.0]},
     0.1 + 0.2,
@@ -28,14 +28,32 @@ RECORD = Record(
 
 
 def test_a_record_survives_to_the_last_bit(tmp_path):
-    store = Store(tmp_path / "s", "linreg")
+    store = StudyStore(tmp_path / "s", "linreg")
     store.save(SPEC, RECORD)
-    assert Store(tmp_path / "s", "linreg").load([SPEC]) == ({SPEC.key: RECORD}, [])
+    assert StudyStore(tmp_path / "s", "linreg").load([SPEC]) == ({SPEC.key: RECORD}, [])
+
+
+def test_a_start_leaves_what_another_start_is_writing(tmp_path):
+    store = StudyStore(tmp_path / "s", "linreg")
+    live, dead = (store.runs / f".{SPEC.key}.{pid}" for pid in (os.getppid(), 2**22 + 1))
+    live.mkdir()
+    dead.mkdir()
+    StudyStore(tmp_path / "s", "linreg")
+    assert live.exists()
+    assert not dead.exists()
+
+
+def test_a_mark_that_was_killed_while_it_was_written_is_written_again(tmp_path):
+    store = StudyStore(tmp_path / "s", "linreg")
+    store.save(SPEC, RECORD)
+    (tmp_path / "s" / "study.json").write_text("")
+    assert StudyStore(tmp_path / "s", "linreg").load([SPEC]).records == {SPEC.key: RECORD}
+    assert json.loads((tmp_path / "s" / "study.json").read_text())["study"] == "linreg"
 
 
 def test_a_diverged_record_without_rounds_survives(tmp_path):
-    store = Store(tmp_path / "s", "linreg")
-    record = Record(SPEC.config, {}, math.inf, True, 0.1)
+    store = StudyStore(tmp_path / "s", "linreg")
+    record = RunRecord(SPEC.config, {}, math.inf, True, 0.1)
     store.save(SPEC, record)
     assert store.load([SPEC]).records[SPEC.key] == record
 
@@ -49,7 +67,7 @@ def test_the_key_is_the_configuration():
 
 @pytest.mark.parametrize("damage", ["truncate", "flip", "empty", "other-config", "no-file"])
 def test_a_damaged_record_is_found_out(tmp_path, damage):
-    store = Store(tmp_path / "s", "linreg")
+    store = StudyStore(tmp_path / "s", "linreg")
     store.save(SPEC, RECORD)
     metrics = store.runs / SPEC.key / "metrics.jsonl"
     text = metrics.read_text()
@@ -72,21 +90,21 @@ def test_a_damaged_record_is_found_out(tmp_path, damage):
 
 
 def test_a_folder_of_something_else_is_refused(tmp_path):
-    Store(tmp_path / "s", "linreg")
+    StudyStore(tmp_path / "s", "linreg")
     with pytest.raises(StoreError, match=r"belongs to study 'linreg'.*another --out"):
-        Store(tmp_path / "s", "dfo")
+        StudyStore(tmp_path / "s", "dfo")
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "cat.jpg").write_text("meow")
     with pytest.raises(StoreError, match="not empty"):
-        Store(tmp_path / "photos", "linreg")
+        StudyStore(tmp_path / "photos", "linreg")
     mark = tmp_path / "s" / "study.json"
     mark.write_text(mark.read_text().replace('"format": 1', '"format": 999'))
     with pytest.raises(StoreError, match="format 999"):
-        Store(tmp_path / "s", "linreg")
+        StudyStore(tmp_path / "s", "linreg")
 
 
 def test_a_full_disk_is_reported_and_loses_nothing(tmp_path):
-    store = Store(tmp_path / "s", "linreg")
+    store = StudyStore(tmp_path / "s", "linreg")
     store.save(SPEC, RECORD)
     other = RunSpec("linreg", {**SPEC.config, "seed": 4})
     long = RECORD._replace(series={"mse": [0.1] * 5000})

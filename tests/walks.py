@@ -1,21 +1,26 @@
 """The files that a call passes before its first step: what a newcomer has to read to follow it.
 
     python walks.py minimize|train         prints the files in the order they are entered
+    python walks.py draw                   draws both in docs/architecture.md
 
 A file is passed when one of its functions is called, in a fresh process; importing a module and
 making its classes do not count. Every call that leads from one file to another is a change.
 """
 
 import inspect
+import subprocess
 import sys
 import tempfile
+import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import gensmooth as gs
+from gensmooth.cli.main import app  # its options are declared when it is imported
 
 ROOT = Path(gs.__file__).parent
+ARCHITECTURE = Path(__file__).parent.parent / "docs" / "architecture.md"
 
 
 class Walk(NamedTuple):
@@ -40,8 +45,6 @@ def minimize(folder: str) -> None:
 
 def train(folder: str) -> None:
     """``gensmooth train``."""
-    from gensmooth.cli.main import app
-
     app(["train", "Hopper-v5", "--seed", "0", "--out", folder], standalone_mode=False)
 
 
@@ -78,6 +81,35 @@ def walk(call: Callable[[str], None]) -> Walk:
     return Walk(list(dict.fromkeys(passed)), len(passed) - 1)
 
 
+TITLES = {
+    "minimize": "`gs.minimize(fun, x0, workers=2, checkpoint=...)`",
+    "train": "`gensmooth train Hopper-v5`",
+}
+
+
+def drawn(name: str, found: Walk) -> str:
+    """A walk as docs/architecture.md shows it."""
+    arrows = textwrap.fill(" → ".join(found.files), 96, break_long_words=False)
+    return f"{TITLES[name]}, {len(found.files)} files:\n\n```text\n{arrows}\n```\n"
+
+
+def draw() -> None:
+    """Draw both walks, each in a process of its own: what is loaded already is not passed again."""
+    page = ARCHITECTURE.read_text()
+    for name in WALKS:
+        line = [sys.executable, __file__, name]
+        done = subprocess.run(line, capture_output=True, text=True, check=True)
+        _, changes, *files = done.stdout.splitlines()[-1].split()
+        start = page.index(f"<!-- walk {name} -->")
+        end = page.index("<!--", start + 1)
+        text = drawn(name, Walk(files, int(changes)))
+        page = f"{page[:start]}<!-- walk {name} -->\n\n{text}\n{page[end:]}"
+    ARCHITECTURE.write_text(page)
+
+
 if __name__ == "__main__":
-    found = walk(WALKS[sys.argv[1]])
-    print(len(found.files), found.changes, *found.files)
+    if sys.argv[1] == "draw":
+        draw()
+    else:
+        found = walk(WALKS[sys.argv[1]])
+        print(len(found.files), found.changes, *found.files)

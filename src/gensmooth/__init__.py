@@ -81,6 +81,7 @@ _MODULES = (
     "methods",
     "observe",
     "optimizers",
+    "pure",
     "rl",
     "runs",
     "search",

@@ -65,8 +65,12 @@ def agree(now: Any, before: Any) -> bool:
     return now == before
 
 
-def rebuild(description: Any) -> Any:
+def rebuild(description: Any, *, trust: bool = False) -> Any:
     """The choice that was described.
+
+    Args:
+        description: What :func:`describe` gave.
+        trust: Whether a module that it names may be imported; see :mod:`gensmooth.naming`.
 
     Raises:
         ValueError: When there is no such thing, or it must be passed again.
@@ -76,11 +80,11 @@ def rebuild(description: Any) -> Any:
     d = cast(dict[str, Any], description)
     if "scipy" in d:
         return _distribution(d)
-    kind = _kind(str(d.get("kind")))
+    kind = _kind(str(d.get("kind")), trust)
     if kind is None or set(d) - {"kind"} != set(_names(kind)):
         raise ValueError(f"{str(d)[:200]} describes nothing that this gensmooth knows")
     try:
-        made = kind(**{name: _field(value) for name, value in d.items() if name != "kind"})
+        made = kind(**{name: _field(value, trust) for name, value in d.items() if name != "kind"})
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"{str(d)[:200]} cannot be made: {error}") from error
     if isinstance(made, optimizers.Sgd | optimizers.Momentum | optimizers.Adam):
@@ -124,21 +128,22 @@ def _kind_name(kind: type[Any]) -> str:
     return name
 
 
-def _kind(name: str) -> type[Any] | None:
+def _kind(name: str, trust: bool) -> type[Any] | None:
     """The class of a name that :func:`_kind_name` gave."""
     if ":" not in name:
         return _KINDS.get(name)
+    naming.check_trusted(name.partition(":")[0], trust=trust)
     found = naming.find(name)
     if isinstance(found, type) and issubclass(found, Directions) and is_dataclass(found):
         return found
     return None
 
 
-def _field(description: Any) -> Any:
+def _field(description: Any, trust: bool) -> Any:
     """The value of a field: a choice, a plain value, or a tuple of them."""
     if isinstance(description, list):
-        return tuple(map(_field, cast(list[Any], description)))
-    return rebuild(description)
+        return tuple(_field(part, trust) for part in cast(list[Any], description))
+    return rebuild(description, trust=trust)
 
 
 def _value(description: Any) -> Any:

@@ -46,6 +46,40 @@ def load_module(name: str) -> ModuleType:
         ) from None
 
 
+def check_trusted(module: str, *, trust: bool) -> None:
+    """Refuse to import a module because a file says so, unless the reader of the file trusts it.
+
+    A module that is imported already runs nothing new.
+
+    Raises:
+        ValueError: When the file would have a module imported.
+    """
+    if trust or module in sys.modules:
+        return
+    raise ValueError(
+        f"it names {module[:200]!r}, a module that would be imported, and so run. If you trust it, "
+        "say so: trust=True, or --trust in a shell"
+    )
+
+
+def find_objective(name: str, *, trust: bool) -> Callable[..., Any]:
+    """The objective that a file names. It will be called, so somebody must have said so.
+
+    Raises:
+        ValueError: When nobody did, or when it is part of Python itself and no objective.
+    """
+    module = name.partition(":")[0]
+    if module.partition(".")[0] in sys.stdlib_module_names:
+        raise ValueError(f"its objective is {name[:200]!r}, which is no function of a user's")
+    if not trust:
+        raise ValueError(
+            f"its objective is {name[:200]!r}, which would be imported and called. Name it "
+            f"yourself (gs.resume(folder, fun), or --objective {name[:200]}), or say that you "
+            "trust the folder: trust=True, or --trust in a shell"
+        )
+    return find_function(name)
+
+
 def find(name: str) -> Any:
     """What ``module:name`` names.
 

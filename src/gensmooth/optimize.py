@@ -27,7 +27,7 @@ from gensmooth.evaluators import (
     as_evaluator,
 )
 from gensmooth.methods import choose_directions
-from gensmooth.naming import find_function, name_of
+from gensmooth.naming import find_objective, name_of
 from gensmooth.observe import Observers, Seen, Start, Tracker
 from gensmooth.optimizers import Optimizer
 from gensmooth.parameters import Bounds, as_bounds, as_parameters
@@ -173,23 +173,24 @@ def minimize(
         fun: The objective, ``fun(x)``; with ``samples=``, ``fun(x, rng)`` whose noise must come
             from the generator it is handed.
         x0: Where to start: any shape, float32 or float64 (integers become float64).
-        method: The name of a method (default ``"bes"``), or
-        directions: directions of your own choice.
-        num_directions: L; by default 4 + ⌊3 ln d⌋.
+        method: The name of a method; by default ``"bes"``.
+        directions: Directions of your own choice, instead of a method.
+        num_directions: L, directions per step; by default 4 + ⌊3 ln d⌋.
         spacing: c, how far from x the objective is evaluated, in units of a direction. Larger
             than the objective's fine print and noise, smaller than the features you seek.
-        estimator: By default forward differences.
-        optimizer: An ``(init, update)`` pair such as ``gs.sgd(0.01)`` or any Optax
-            transformation; a number η stands for Adam whose steps fall from η to 0 over the
-            budget along half a cosine. By default η = 0.1.
+        estimator: How values become an estimate of the gradient; by default forward differences.
+        optimizer: What the estimate does to x: an ``(init, update)`` pair such as
+            ``gs.sgd(0.01)`` or any Optax transformation; a number η stands for Adam whose steps
+            fall from η to 0 over the budget along half a cosine. By default η = 0.1.
         budget: Evaluations to spend at most.
         max_steps: Steps to make at most.
         target: Stop when a step's value reaches this.
         tolerance: Stop when ten steps in a row move x by less than this times 1 + ‖x‖.
-        samples: ``"shared"``, ``"paired"`` or ``"independent"``; see the docs on noise.
+        samples: How the samples of a noisy objective are drawn: ``"shared"``, ``"paired"`` or
+            ``"independent"``; see the docs on noise.
         num_samples: N, samples averaged at each point.
         maximize: Maximise instead; values keep your sign.
-        bounds: ``(lower, upper)``, ``gs.Bounds``, or SciPy's forms.
+        bounds: Limits of x: ``(lower, upper)``, ``gs.Bounds``, or SciPy's forms.
         vectorized: ``fun`` takes points stacked along a first axis; a number says how many.
         on_failure: What to do about NaN, inf, an exception, a time-out or a dead worker:
             ``"raise"``, ``"drop"`` that direction, or ``"retry"`` and then raise.
@@ -208,7 +209,7 @@ def minimize(
         callback: ``callback(info, state)`` after each step; return True to stop.
         progress: Show how it goes: a live table on a terminal, lines elsewhere. By default only
             on a terminal.
-        trackers: Such as ``gs.observe.TensorBoard("logs")``.
+        trackers: Who else follows the run, such as ``gs.observe.TensorBoard("logs")``.
         threads: Threads of the kernels on large problems; the result does not depend on it.
         seed: Makes the run repeatable.
 
@@ -272,7 +273,7 @@ def minimize(
         execution=Execution.of(
             workers, timeout=timeout, retries=retries, threads=threads, every=every
         ),
-        fun=fun,
+        fun=Objective(fun, samples is not None, vectorized),
         evaluator=as_evaluator(workers, timeout=timeout, retries=retries),
         callback=checks.optional(checks.function, "callback", callback),
     )
@@ -298,6 +299,7 @@ def resume(
     callback: Callback | None = None,
     progress: bool | None = None,
     trackers: Sequence[Tracker] = (),
+    trust: bool = False,
 ) -> Result:
     """Go on with a run from its last checkpoint, to the same result as if it had never stopped.
 
@@ -305,24 +307,28 @@ def resume(
 
     Args:
         folder: What was given to :func:`minimize` as ``checkpoint``.
-        fun: The objective. Not needed if it has a name, ``module:function``, that can be imported
-            from here: then it is, so look at ``config.json`` first if the folder is not yours.
+        fun: The objective. With ``trust`` not needed if it has a name, ``module:function``, that
+            can be imported from here.
         budget: Evaluations to spend at most, from the run's beginning. If the optimiser was left
             to :func:`minimize`, its rate falls anew, as half a cosine over this budget does.
         max_steps: Steps to make at most, from the run's beginning.
         target: Stop when a step's value reaches this.
         tolerance: Stop when ten steps in a row are shorter than this times 1 + ‖x‖.
-        directions: Needed if they are of a class of your own; the same goes for
-        estimator: and for
-        optimizer: which is also needed if it is Optax's or has a schedule of your own.
+        directions: The run's directions; needed if they are of a class of your own that has no
+            name.
+        estimator: The run's estimator; likewise.
+        optimizer: The run's optimiser; needed if it is Optax's or has a schedule of your own.
         workers: As in :func:`minimize`; by default the number that the run had, or 1 if that was
             an evaluator or a map, which must be passed again.
-        timeout: Likewise.
-        retries: Likewise.
-        every: Likewise.
+        timeout: As in :func:`minimize`; by default what the run had.
+        retries: As in :func:`minimize`; by default what the run had.
+        every: As in :func:`minimize`; by default what the run had.
         callback: As in :func:`minimize`.
         progress: As in :func:`minimize`.
         trackers: As in :func:`minimize`.
+        trust: Whether the folder's word is enough for a module to be imported and its function to
+            be called: that of the objective, or of directions of your own. Look at its
+            ``config.json`` first if the folder is not yours.
 
     Raises:
         CheckpointError: When the folder holds no run, or one that cannot go on; the message names
@@ -337,18 +343,24 @@ def resume(
     """
     given = {"directions": directions, "estimator": estimator, "optimizer": optimizer}
     checks.optional(checks.function, "fun", fun)
+    trust = checks.flag("trust", trust)
     with RunFolder(checks.path("folder", folder), create=False) as held:
-        program = held.read(None, lambda found, large: Minimization.from_json(found, large, given))
+        program = held.read(
+            None, lambda found, large: Minimization.from_json(found, large, given, trust=trust)
+        )
         if fun is None:
             if program.objective is None:
                 raise CheckpointError(
                     held.path, "holds a run whose objective has no name: gs.resume(folder, fun)."
                 )
-            fun = find_function(program.objective)
+            try:
+                fun = find_objective(program.objective, trust=trust)
+            except ValueError as error:
+                raise CheckpointError(held.path, f"does not go on by itself: {error}.") from error
         before = program.execution
         program = replace(
             program,
-            fun=fun,
+            fun=Objective(fun, program.search.samples is not None, program.vectorized),
             evaluator=evaluator_again(workers, timeout, retries, before),
             callback=checks.optional(checks.function, "callback", callback),
         )
@@ -484,7 +496,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
     limits: Limits = field()
     execution: Execution
     extensions: tuple[Mapping[str, Any], ...] = ()
-    fun: Callable[..., Any] | None = None
+    fun: Objective | None = None
     evaluator: Evaluator | None = None
     callback: Callback | None = None
 
@@ -497,8 +509,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
         """Workers."""
         assert self.fun is not None
         assert self.evaluator is not None
-        objective = Objective(self.fun, self.search.samples is not None, self.vectorized)
-        return self.evaluator.session(self.search, objective)
+        return self.evaluator.session(self.search, self.fun)
 
     def step(self, state: MinimizeState, session: Session) -> tuple[MinimizeState, Record]:
         """Ask, evaluate, tell."""
@@ -606,7 +617,12 @@ class Minimization(Program[MinimizeState, Record, Result]):
 
     @classmethod
     def from_json(
-        cls, found: Mapping[str, Any], large: Mapping[str, Array], given: Mapping[str, Any]
+        cls,
+        found: Mapping[str, Any],
+        large: Mapping[str, Array],
+        given: Mapping[str, Any],
+        *,
+        trust: bool = False,
     ) -> "Minimization":
         """The run of a ``config.json``; ``given`` has the choices that the caller passed again.
 
@@ -623,7 +639,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
             resolved = family.resolve(x0.size, whole(described["num_directions"]))
             given = {**given, "directions": resolved}
         choices = {
-            name: _choice(name, kind, described[name], given.get(name))
+            name: _choice(name, kind, described[name], given.get(name), trust)
             for name, kind in _CHOICES.items()
         }
         bounds = described["bounds"]
@@ -674,6 +690,10 @@ class Minimization(Program[MinimizeState, Record, Result]):
             "optimizer": skeleton,
         }
         return meta, {"x": search.x, "best_x": np.asarray(state.best_x), **arrays}
+
+    def largest(self) -> int:
+        """See :class:`~gensmooth.runs.Program`."""
+        return states.largest(self.x0.size)
 
     def unpack(self, meta: Mapping[str, Any], arrays: Mapping[str, Array]) -> MinimizeState:
         """See :class:`~gensmooth.runs.Program`."""
@@ -828,7 +848,7 @@ def _say_what_changes(program: Minimization, fun: Callable[..., Any], workers: A
         )
 
 
-def _choice(name: str, kind: type, description: Any, given: Any) -> Any:
+def _choice(name: str, kind: type, description: Any, given: Any, trust: bool) -> Any:
     """A choice that was written down, or that must be passed again."""
     if given is not None:
         if not agree(describe(given), description):
@@ -842,7 +862,7 @@ def _choice(name: str, kind: type, description: Any, given: Any) -> Any:
             f"`{name}` of this run is a {description['given']}, which cannot be written down: "
             f"pass it again, gs.resume(folder, fun, {name}=...)"
         )
-    made = rebuild(description)
+    made = rebuild(description, trust=trust)
     if not isinstance(made, kind):
         raise TypeError(f"`{name}` is {str(description)[:200]}")
     return made

@@ -69,9 +69,8 @@ def version(given: Given, *, verbose: bool = False) -> None:
         typer.echo("\n".join(f"{name} {each}" for name, each in found.items()))
 
 
-for each in (minimize, train, evaluate, render, resume, methods, version):
+for each in (minimize, train, evaluate, render, resume, methods, reproduce, version):
     each.add_to(app)
-app.command()(reproduce)
 
 
 def main() -> None:

@@ -1,5 +1,7 @@
 """``gensmooth resume FOLDER``: go on with a training, or a run whose objective has a name."""
 
+from functools import partial
+
 from gensmooth.cli.common import (
     REPORT,
     choose_evaluator,
@@ -10,7 +12,7 @@ from gensmooth.cli.common import (
 )
 from gensmooth.cli.options import Given, Sets, Shell, command
 from gensmooth.cli.train import finish_training
-from gensmooth.cli.values import RAY, SHELL, TRACKERS, read_function
+from gensmooth.cli.values import RAY, SHELL, TRACKERS, read_function, read_object
 
 
 @command(
@@ -27,6 +29,11 @@ from gensmooth.cli.values import RAY, SHELL, TRACKERS, read_function
             type=str,
             read=read_function,
             how="In the shell module:function or file.py:function.",
+        ),
+        "optimizer": Shell(
+            type=str,
+            read=partial(read_object, option="optimizer"),
+            how='In the shell written as in Python, "adam(0.01, b1=0.8)", or as module:name.',
         ),
         "iterations": Shell(how="Of a training; --max-steps does the same."),
     },

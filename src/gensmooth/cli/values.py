@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from gensmooth import naming
+from gensmooth import checks, naming
 from gensmooth.cli.options import Sets, Shell
 
 _OWN = re.compile(r"([^\s()\[\]{}'\"]+?):([A-Za-z_]\w*(?:\.\w+)*)(\(.*\))?", re.DOTALL)
@@ -41,6 +41,9 @@ def _as_module(text: str) -> str:
     folder = str(file.resolve().parent)
     if folder not in sys.path:
         sys.path.insert(0, folder)
+    found = naming.load_module(file.stem).__file__
+    if found is None or Path(found).resolve() != file.resolve():
+        raise ValueError(f"{file} needs another name: {file.stem!r} is {found or 'taken'}.")
     return f"{file.stem}:{name}"
 
 
@@ -145,10 +148,10 @@ def read_object(
     """
     own = _OWN.fullmatch(text.strip())
     if own:
-        found = _named(f"{own[1]}:{own[2]}")
+        found = naming.find(_as_module(f"{own[1]}:{own[2]}"))
         if own[3] is None:
             return found() if isinstance(found, type) else found
-        expression, names = f"it{own[3]}", {"it": found}
+        expression, names = f"it{own[3]}", {"it": lambda: found}
     else:
         expression, names = text.strip(), _public(module)
     try:
@@ -176,31 +179,22 @@ _EXAMPLES = {
 }
 
 
-def _named(text: str) -> Any:
-    """What ``module:name`` names; unlike an objective it need not be a function."""
-    return naming.find(_as_module(text))
-
-
-def _public(module: str) -> dict[str, Any]:
+def _public(module: str) -> dict[str, Callable[[], Any]]:
     """Names of a module that are looked up when they are called."""
     home = import_module(module)
     return {name: (lambda name=name: getattr(home, name)) for name in home.__all__}
 
 
-def _value(node: ast.expr, names: dict[str, Any]) -> Any:
+def _value(node: ast.expr, names: dict[str, Callable[[], Any]]) -> Any:
     if not isinstance(node, ast.Call):
         return ast.literal_eval(node)
     called = ast.unparse(node.func).removeprefix("gs.")
     if called not in names:
-        from difflib import get_close_matches
-
-        near = get_close_matches(called, names, n=1)
-        hint = f" Did you mean {near[0]}?" if near else ""
+        hint = checks.did_you_mean(called, names)
         raise ValueError(f"There is no {called!r} to call.{hint}")
-    function = names[called] if called == "it" else names[called]()
     if any(keyword.arg is None for keyword in node.keywords):
         raise ValueError
-    return function(
+    return names[called]()(
         *(_value(each, names) for each in node.args),
         **{str(keyword.arg): _value(keyword.value, names) for keyword in node.keywords},
     )

@@ -160,11 +160,6 @@ class Queue:
         self.left = 0
 
 
-def check_retries(retries: object) -> int:
-    """The number of retries, checked."""
-    return checks.count("retries", retries, 0)
-
-
 def check_timeout(timeout: object, name: str = "timeout") -> float:
     """Seconds, checked; a year is as good as for ever, and clocks can count it."""
     return min(checks.positive(name, timeout), _LONGEST)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from gensmooth import checks, streams
 from gensmooth.batch import Batch
 from gensmooth.evaluators.base import Evaluated, Failure, WorkerError
-from gensmooth.evaluators.faults import BatchResults, FaultPolicy, Units, check_retries
+from gensmooth.evaluators.faults import BatchResults, FaultPolicy, Units
 from gensmooth.evaluators.objective import Objective
 from gensmooth.evaluators.worker import pickled
 from gensmooth.search import RandomSearch, SearchState
@@ -42,7 +42,7 @@ class MapLike:
 
     def __post_init__(self) -> None:
         checks.function("workers", self.workers)
-        checks.settle(self, retries=check_retries(self.retries))
+        checks.settle(self, retries=checks.count("retries", self.retries, 0))
 
     def session(
         self, search: RandomSearch, objective: Objective

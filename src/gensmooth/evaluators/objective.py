@@ -71,11 +71,12 @@ class Objective:
 
     def __post_init__(self) -> None:
         checks.function("fun", self.fun)
-        block: bool | int = self.vectorized
-        if isinstance(block, bool) or not isinstance(block, Integral):
-            block = checks.flag("vectorized", block)
+        given: object = self.vectorized
+        block: bool | int
+        if isinstance(given, bool) or not isinstance(given, Integral):
+            block = checks.flag("vectorized", given)
         else:
-            block = checks.count("vectorized", block, 0)
+            block = checks.count("vectorized", given, 0)
         checks.settle(self, vectorized=block)
 
     def blank(self, evaluations: int) -> NDArray[np.float64]:

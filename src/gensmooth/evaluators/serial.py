@@ -7,7 +7,7 @@ from typing import final
 from gensmooth import checks
 from gensmooth.batch import Batch
 from gensmooth.evaluators.base import Evaluated
-from gensmooth.evaluators.faults import BatchResults, FaultPolicy, Units, check_retries
+from gensmooth.evaluators.faults import BatchResults, FaultPolicy, Units
 from gensmooth.evaluators.objective import Objective
 from gensmooth.search import RandomSearch, SearchState
 
@@ -24,7 +24,7 @@ class Serial:
     retries: int = 0
 
     def __post_init__(self) -> None:
-        checks.settle(self, retries=check_retries(self.retries))
+        checks.settle(self, retries=checks.count("retries", self.retries, 0))
 
     def session(
         self, search: RandomSearch, objective: Objective

@@ -14,6 +14,7 @@ from typing import Any, Generic, NamedTuple, Self, TypeVar, final
 
 import numpy as np
 
+from gensmooth import checks
 from gensmooth.batch import Batch
 from gensmooth.evaluators.base import Evaluated, EvaluationError, Failure, WorkerError
 from gensmooth.evaluators.faults import (
@@ -21,7 +22,6 @@ from gensmooth.evaluators.faults import (
     FaultPolicy,
     Queue,
     Units,
-    check_retries,
     check_timeout,
 )
 from gensmooth.evaluators.objective import Objective
@@ -185,7 +185,7 @@ class PoolEvaluator(ABC, Generic[P]):
 
     def __init__(self, timeout: float | None, retries: int, start_timeout: float) -> None:
         self.timeout = None if timeout is None else check_timeout(timeout)
-        self.retries = check_retries(retries)
+        self.retries = checks.count("retries", retries, 0)
         self.start_timeout = check_timeout(start_timeout, "start_timeout")
         self._pool: P | None = None
 

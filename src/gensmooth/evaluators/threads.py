@@ -10,7 +10,7 @@ from typing import final
 from gensmooth import checks
 from gensmooth.batch import Batch
 from gensmooth.evaluators.base import Evaluated
-from gensmooth.evaluators.faults import BatchResults, FaultPolicy, Queue, check_retries
+from gensmooth.evaluators.faults import BatchResults, FaultPolicy, Queue
 from gensmooth.evaluators.objective import Objective
 from gensmooth.search import RandomSearch, SearchState
 
@@ -35,7 +35,7 @@ class Threads:
         checks.settle(
             self,
             num_workers=checks.count("num_workers", self.num_workers),
-            retries=check_retries(self.retries),
+            retries=checks.count("retries", self.retries, 0),
         )
 
     @contextmanager

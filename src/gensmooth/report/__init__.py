@@ -1,31 +1,31 @@
-"""From study outcomes to a page: figures, tables and claims.
+"""A report as a library: figures, tables and verdicts of some studies on one page.
 
-Needs the extra ``report`` (Matplotlib and Jinja2), which is imported when a report is written.
+It knows no study: it is given sections, and draws what is in them. Needs the extra ``report``
+(Matplotlib and Jinja2), which is imported when a report is written.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from gensmooth.studies.spec import Outcome
+if TYPE_CHECKING:
+    from gensmooth.report.page import Section
 
-__all__ = ["write_report"]
+__all__ = ["named_extra", "write_report"]
 
 
 def write_report(
-    outcomes: Sequence[Outcome],
-    out: Path,
-    *,
-    command: str,
-    paper_times: Mapping[int, Mapping[str, float]] | None = None,
+    sections: "Sequence[Section]", out: Path, *, title: str, lede: str, command: str
 ) -> Path:
     """Write ``report.html``, and its figures and tables as files, into a folder.
 
     Args:
-        outcomes: The studies, in the order of the page.
+        sections: The studies, in the order of the page.
         out: The folder; it is made if need be, and files of an earlier report are replaced.
+        title: The page's heading.
+        lede: A paragraph below it.
         command: What a reader types to repeat it.
-        paper_times: The paper's times to sample directions, ``[L][method]`` in any one unit, to
-            be drawn beside ours.
 
     Returns:
         The path of the page.
@@ -33,12 +33,19 @@ def write_report(
     Raises:
         ImportError: If Matplotlib or Jinja2 is missing.
     """
-    try:
+    with named_extra():
         from gensmooth.report.page import write_page
+    return write_page(sections, Path(out), title=title, lede=lede, command=command)
+
+
+@contextmanager
+def named_extra() -> Generator[None]:
+    """Where Matplotlib or Jinja2 is missing, say what to install."""
+    try:
+        yield
     except ImportError as error:
         if (error.name or "").partition(".")[0] not in ("matplotlib", "jinja2"):
             raise
         raise ImportError(
             f"The report needs {error.name}: pip install 'gensmooth[report]'", name=error.name
         ) from error
-    return write_page(outcomes, Path(out), command=command, paper_times=paper_times or {})

@@ -1,23 +1,27 @@
 """The page: one HTML file with everything inside, and the figures and tables beside it as files."""
 
 import os
+import platform
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from gensmooth.report.figures import draw_study
-from gensmooth.report.provenance import Facts, provenance, versions
-from gensmooth.report.render import panel_svg, swatch_svg, write_sheet
-from gensmooth.report.sheets import Drawn, PaperNumbers, Sheet
+from gensmooth._version import __version__
+from gensmooth.report.curves import Drawn
+from gensmooth.report.figure import Figure, inline, panel_svg, swatch_svg, write_figure
 from gensmooth.report.style import css_variables
-from gensmooth.report.svg import inline
 from gensmooth.report.tables import (
+    Cell,
     Choices,
+    ClaimRow,
+    Table,
+    Verdict,
     choices,
     claims_table,
     curves_table,
@@ -26,7 +30,8 @@ from gensmooth.report.tables import (
     shown,
     write_csv,
 )
-from gensmooth.studies.spec import Outcome, Table, Verdict
+
+Facts = Sequence[tuple[str, str]]
 
 _READABLE = 240  # characters of evidence in the table of claims
 
@@ -39,45 +44,65 @@ _COUNTED: dict[Verdict, tuple[str, str]] = {
 }
 
 
-class FigureView(NamedTuple):
-    """A sheet as the template takes it: its legend and its panels are SVG."""
+class Section(NamedTuple):
+    """A study as the page shows it.
 
-    sheet: Sheet
+    Attributes:
+        name: A short name, for files and links.
+        title: Its heading.
+        prose: What was done; paragraphs are parted by an empty line.
+        drawn: Its figures.
+        tables: Tables to show.
+        claims: Its claims, judged.
+        cells: Its hyperparameter choices.
+        searched: Whether these come from a grid search.
+        facts: What was run, for the box at the end.
+        files: Tables that are written as files only.
+    """
+
+    name: str
+    title: str
+    prose: str
+    drawn: Drawn = Drawn(())
+    tables: Sequence[Table] = ()
+    claims: Sequence[ClaimRow] = ()
+    cells: Sequence[Cell] = ()
+    searched: bool = True
+    facts: Facts = ()
+    files: Sequence[Table] = ()
+
+
+class FigureView(NamedTuple):
+    """A figure as the template takes it: its legend and its panels are SVG."""
+
+    figure: Figure
     legend: Sequence[tuple[Markup, str]]
     panels: Sequence[tuple[str, str, Markup]]
 
 
-class StudyView(NamedTuple):
-    """A study as the template takes it."""
+class SectionView(NamedTuple):
+    """A section as the template takes it."""
 
-    outcome: Outcome
+    section: Section
     slug: str
     paragraphs: Sequence[str]
     figures: Sequence[FigureView]
     choices: Choices | None
-    facts: Facts
 
 
 def write_page(
-    outcomes: Sequence[Outcome],
-    out: Path,
-    *,
-    command: str,
-    paper_times: Mapping[int, Mapping[str, float]],
+    sections: Sequence[Section], out: Path, *, title: str, lede: str, command: str
 ) -> Path:
     """Write the report; see :func:`gensmooth.report.write_report`."""
     figures, tables = out / "figures", out / "tables"
     for folder in (figures, tables):
         folder.mkdir(parents=True, exist_ok=True)
-    paper = PaperNumbers(paper_times)
     files: list[Path] = []
-    to_write: list[Table] = [claims_table(outcomes)]
-    studies: list[StudyView] = []
-    for outcome in outcomes:
-        drawn = draw_study(outcome, paper)
-        files += [p for sheet in drawn.sheets if sheet.panels for p in write_sheet(sheet, figures)]
-        to_write += _tables(outcome, drawn)
-        studies.append(_study(outcome, drawn))
+    to_write = [claims_table([(s.name, claim) for s in sections for claim in s.claims])]
+    for section in sections:
+        for figure in section.drawn.figures:
+            files += write_figure(figure, figures) if figure.panels else []
+        to_write += _tables(section)
     names = Counter[str]()
     for table in to_write:
         names[table.name] += 1
@@ -85,11 +110,12 @@ def write_page(
         name = _slug(table.name) + (f"-{count}" if count > 1 else "")
         files.append(write_csv(tables / f"{name}.csv", table.columns, table.rows))
     page = _render(
-        studies=studies,
-        summary=_summary(outcomes),
-        claims=[outcome for outcome in outcomes if outcome.claims],
+        title=title,
+        lede=lede,
+        sections=[_section(section) for section in sections],
+        summary=_summary(sections),
         command=command,
-        versions=versions(),
+        versions=_versions(),
         files=[path.relative_to(out).as_posix() for path in files],
         variables=css_variables().values(),
     )
@@ -100,54 +126,65 @@ def write_page(
     return path
 
 
-def _tables(outcome: Outcome, drawn: Drawn) -> list[Table]:
-    found = list(outcome.tables)
-    if outcome.cells:
-        found.append(hyperparameters_table(outcome))
-    if drawn.curves:
-        found.append(curves_table(outcome.study, drawn))
-    return found + [table for sheet in drawn.sheets for table in sheet.tables]
+def _tables(section: Section) -> list[Table]:
+    found = [*section.tables, *section.files]
+    if section.cells:
+        found.append(hyperparameters_table(section.name, section.cells))
+    if section.drawn.curves:
+        found.append(curves_table(section.name, section.drawn))
+    return found + [table for figure in section.drawn.figures for table in figure.tables]
 
 
-def _study(outcome: Outcome, drawn: Drawn) -> StudyView:
-    return StudyView(
-        outcome=outcome,
-        slug=_slug(outcome.study),
-        paragraphs=[text for part in outcome.prose.split("\n\n") if (text := part.strip())],
-        figures=[_figure(sheet) for sheet in drawn.sheets],
-        choices=choices(outcome.cells) if outcome.cells else None,
-        facts=provenance(outcome),
+def _section(section: Section) -> SectionView:
+    return SectionView(
+        section=section,
+        slug=_slug(section.name),
+        paragraphs=[text for part in section.prose.split("\n\n") if (text := part.strip())],
+        figures=[_figure(figure) for figure in section.drawn.figures],
+        choices=choices(section.cells) if section.cells else None,
     )
 
 
-def _figure(sheet: Sheet) -> FigureView:
+def _figure(figure: Figure) -> FigureView:
     variables = {color: name for color, (name, _, _) in css_variables().items()}
 
     def piece(svg: str, key: str, label: str) -> Markup:
-        prefix = f"{_slug(sheet.name)}-{_slug(key)}-"
+        prefix = f"{_slug(figure.name)}-{_slug(key)}-"
         return Markup(inline(svg, prefix=prefix, label=label, variables=variables))
 
     return FigureView(
-        sheet=sheet,
+        figure=figure,
         legend=[
             (piece(swatch_svg(item), f"legend{i}", ""), item.label)
-            for i, item in enumerate(sheet.legend)
+            for i, item in enumerate(figure.legend)
         ],
         panels=[
-            (panel.title, panel.note, piece(panel_svg(sheet, panel), f"p{i}", panel.text))
-            for i, panel in enumerate(sheet.panels)
+            (panel.title, panel.note, piece(panel_svg(figure, panel), f"p{i}", panel.text))
+            for i, panel in enumerate(figure.panels)
         ],
     )
 
 
-def _summary(outcomes: Sequence[Outcome]) -> list[tuple[Verdict, int, str]]:
+def _summary(sections: Sequence[Section]) -> list[tuple[Verdict, int, str]]:
     """The verdicts, counted; a verdict that nobody got is not shown, but for the first three."""
-    counts = Counter(claim.verdict for outcome in outcomes for claim in outcome.claims)
+    counts = Counter(claim.verdict for section in sections for claim in section.claims)
     return [
         (verdict, counts[verdict], _COUNTED[verdict][counts[verdict] != 1])
         for verdict in get_args(Verdict)
         if counts[verdict] or verdict != "not run"
     ]
+
+
+def _versions() -> Facts:
+    """Of the interpreter and of what the numbers depend on."""
+    found = [("gensmooth", __version__), ("Python", platform.python_version())]
+    packages = ("numpy", "numba", "scipy", "nevergrad", "mujoco", "gymnasium", "metaworld")
+    for name in (*packages, "matplotlib"):
+        try:
+            found.append((name, version(name)))
+        except PackageNotFoundError:
+            continue
+    return [*found, ("platform", f"{platform.system()} {platform.machine()}")]
 
 
 def _render(**values: Any) -> str:

@@ -12,8 +12,6 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, cast
 
-import matplotlib as mpl
-
 from gensmooth.methods import METHODS
 
 # Figures are drawn in the light colours; `svg.inline` turns each into a CSS variable, so a colour
@@ -90,6 +88,8 @@ def css_variables() -> dict[str, tuple[str, str, str]]:
 @contextmanager
 def drawing() -> Generator[None]:
     """Matplotlib's settings while figures are made and saved; restored afterwards."""
+    import matplotlib as mpl
+
     settings: dict[str, Any] = {
         "font.family": ["sans-serif"],
         "font.size": 8.5,

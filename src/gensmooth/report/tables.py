@@ -4,17 +4,76 @@ import csv
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from gensmooth.report.sheets import Drawn
 from gensmooth.report.style import method_order, method_title
-from gensmooth.studies.spec import Cell, Outcome, Table
+
+if TYPE_CHECKING:
+    from gensmooth.report.curves import Drawn
+
+Verdict = Literal["holds", "does not hold", "undecided", "not run"]
 
 # Curves are for plotting again: seven digits, and no more rows than this (every k-th round then).
 _MOST_ROWS = 8000
 
 
-class Choice(NamedTuple):
+class Table(NamedTuple):
+    """A table of the report, also written as CSV.
+
+    Attributes:
+        name: File name without ending.
+        title: A line above it.
+        columns: Column headings.
+        rows: Cells: text or numbers.
+        note: A line below it.
+    """
+
+    name: str
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    note: str = ""
+
+
+class ClaimRow(NamedTuple):
+    """A sentence of the paper, in our words, and what the runs say of it.
+
+    Attributes:
+        id: A short name, such as ``"linreg-mse-smaller"``.
+        place: Where the paper says it.
+        claim: What it says, in our words.
+        statistic: What was computed and tested.
+        evidence: The numbers.
+        verdict: Whether it holds.
+    """
+
+    id: str
+    place: str
+    claim: str
+    statistic: str
+    evidence: str
+    verdict: Verdict
+
+
+class Cell(NamedTuple):
+    """A tuned hyperparameter choice beside the paper's.
+
+    Attributes:
+        setting: The words of the setting, such as ``"L=2, N=5"``.
+        method: The method's name.
+        chosen: ``(spacing, learning rate)``, or ``None`` when every choice diverged.
+        paper: The paper's, or ``None`` where it gives none.
+        score: The mean final score of the choice over the tuning seeds.
+    """
+
+    setting: str
+    method: str
+    chosen: tuple[float, float] | None
+    paper: tuple[float, float] | None
+    score: float
+
+
+class ChoiceText(NamedTuple):
     """A cell of the hyperparameter table: the pair that was chosen beside the paper's.
 
     Attributes:
@@ -41,7 +100,7 @@ class Choices(NamedTuple):
     """
 
     methods: Sequence[str]
-    rows: Sequence[tuple[str, Sequence[Choice | None]]]
+    rows: Sequence[tuple[str, Sequence[ChoiceText | None]]]
     both: int
     spacing: int
     rate: int
@@ -57,15 +116,14 @@ def write_csv(path: Path, columns: Sequence[str], rows: Sequence[Sequence[Any]])
     return path
 
 
-def claims_table(outcomes: Sequence[Outcome]) -> Table:
-    """All claims of all studies."""
-    columns = ["study", "id", "place", "claim", "statistic", "evidence", "verdict"]
-    rows = [[outcome.study, *claim] for outcome in outcomes for claim in outcome.claims]
-    return Table("claims", "Claims", columns, rows)
+def claims_table(claims: Sequence[tuple[str, ClaimRow]]) -> Table:
+    """All claims, each with the name of its study."""
+    columns = ["study", *ClaimRow._fields]
+    return Table("claims", "Claims", columns, [[study, *claim] for study, claim in claims])
 
 
-def hyperparameters_table(outcome: Outcome) -> Table:
-    """The choices of a study, one row a cell."""
+def hyperparameters_table(study: str, cells: Sequence[Cell]) -> Table:
+    """The choices of a study, one row per cell."""
     columns = [
         "setting",
         "method",
@@ -77,15 +135,15 @@ def hyperparameters_table(outcome: Outcome) -> Table:
         "score",
     ]
     rows: list[list[Any]] = []
-    for cell in outcome.cells:
+    for cell in cells:
         same = _agreement(cell)
         agrees = "" if same is None else "yes" if all(same) else "no"
         chosen, paper = cell.chosen or ("", ""), cell.paper or ("", "")
         rows.append([cell.setting, cell.method, *chosen, *paper, agrees, cell.score])
-    return Table(f"hyperparameters-{outcome.study}", "Hyperparameters", columns, rows)
+    return Table(f"hyperparameters-{study}", "Hyperparameters", columns, rows)
 
 
-def curves_table(study: str, drawn: Drawn) -> Table:
+def curves_table(study: str, drawn: "Drawn") -> Table:
     """Mean, deviation and number at each round, one row for each setting, method and round."""
     names = list(dict.fromkeys(name for curve in drawn.curves for name in curve.bands))
     columns = [*drawn.keys, "method", "round", "iterations", "n", "left_out"]
@@ -166,11 +224,11 @@ def _agreement(cell: Cell) -> tuple[bool, bool] | None:
     return math.isclose(ours[0], theirs[0]), math.isclose(ours[1], theirs[1])
 
 
-def _choice(cell: Cell) -> Choice:
+def _choice(cell: Cell) -> ChoiceText:
     chosen = "all diverged" if cell.chosen is None else _pair(cell.chosen)
     same = _agreement(cell)
     paper = "" if cell.paper is None else _pair(cell.paper)
-    return Choice(chosen, paper, None if same is None else all(same))
+    return ChoiceText(chosen, paper, None if same is None else all(same))
 
 
 def _pair(pair: tuple[float, float]) -> str:

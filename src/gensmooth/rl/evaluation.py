@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gensmooth import checks
 from gensmooth.evaluators import EvaluationError
 from gensmooth.rl.environments import catalogue
-from gensmooth.rl.environments.base import Simulator, missing_extra
+from gensmooth.rl.environments.base import EnvironmentLike, Simulator, missing_extra
 from gensmooth.rl.policy_file import TrainedPolicy, as_policy
 from gensmooth.rl.rollouts import test_rngs
 from gensmooth.streams import check_seed
@@ -61,7 +61,7 @@ def evaluate(
     episodes: int = 100,
     seed: int = 0,
     confidence: float = 0.95,
-    environment: Any = None,
+    environment: EnvironmentLike | None = None,
     on_failure: Literal["raise", "drop"] = "raise",
     threads: int | None = None,
     trust: bool = False,
@@ -125,7 +125,9 @@ def evaluate(
     )
 
 
-def simulator_of(policy: TrainedPolicy, given: Any = None, *, trust: bool = False) -> Simulator:
+def simulator_of(
+    policy: TrainedPolicy, given: EnvironmentLike | None = None, *, trust: bool = False
+) -> Simulator:
     """The simulator of a policy's environment; another one is refused."""
     if given is None:
         catalogue.check_trusted(policy.environment, trust=trust)

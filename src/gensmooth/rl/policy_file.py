@@ -111,7 +111,14 @@ def load_policy(path: str | PathLike[str], *, environment: str | None = None) ->
         ValueError: When it was trained in another environment.
     """
     file = find_policy(checks.path("path", path))
-    meta, arrays = container.read(file)
+
+    def fits(meta: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
+        try:
+            _check_sizes(meta, sizes)
+        except (LookupError, TypeError, ValueError) as error:
+            raise CheckpointError(file, f"is not a policy: {error}.") from error
+
+    meta, arrays = container.read(file, fits)
     if meta.get("kind") != KIND:
         raise CheckpointError(file, "is not a policy.")
     try:
@@ -138,6 +145,16 @@ def find_policy(path: Path) -> Path:
         if (path / name).exists():
             return path / name
     raise CheckpointError(path, "has no policy yet: neither policy-best nor policy-last.")
+
+
+def _check_sizes(meta: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
+    """Refuse arrays that are not those of the policy, before memory is taken for them."""
+    if meta.get("kind") == KIND:
+        policy = Policy(tuple(whole(size) for size in meta["sizes"]), _truth(meta["biases"]))
+        if sizes.get("parameters") != policy.num_parameters or max(sizes.values()) > max(
+            policy.num_parameters, *policy.sizes
+        ):
+            raise ValueError("its arrays are not those of a policy of these sizes")
 
 
 def _policy(meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> TrainedPolicy:

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
-from numbers import Integral
 from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, cast, final
@@ -24,7 +23,7 @@ from gensmooth.optimize import evaluator_again
 from gensmooth.optimizers import Optimizer
 from gensmooth.rl.defaults import NUM_DIRECTIONS, defaults
 from gensmooth.rl.environments import catalogue
-from gensmooth.rl.environments.base import Info, Simulator
+from gensmooth.rl.environments.base import EnvironmentLike, Info, Simulator
 from gensmooth.rl.normalize import Statistics
 from gensmooth.rl.policies import MLP, Linear, Policy, architecture
 from gensmooth.rl.policy_file import TrainedPolicy
@@ -117,7 +116,7 @@ class TrainResult:
 
 
 def train(
-    environment: Any,
+    environment: EnvironmentLike,
     *,
     method: str | None = None,
     directions: Directions | None = None,
@@ -154,19 +153,21 @@ def train(
             ``"ML1-Reach"``, …) or any Gymnasium id, also ``"module:Name-v0"`` and
             ``"Pendulum-v1(g=5.0)"``; or a Gymnasium environment; or a function that makes one; or
             a simulator.
-        method: The name of a method (default ``"bes"``), or
-        directions: directions of your own choice.
-        num_directions: L; an iteration runs 2L episodes.
+        method: The name of a method; by default ``"bes"``.
+        directions: Directions of your own choice, instead of a method.
+        num_directions: L, directions per iteration, which runs 2L episodes.
         spacing: c; by default chosen for the environment, see :mod:`gensmooth.rl.defaults`.
-        learning_rate: η of gradient ascent on returns divided by their deviation; likewise.
+        learning_rate: η of gradient ascent on returns divided by their deviation; by default
+            chosen for the environment.
         optimizer: Another optimiser, instead of ``learning_rate``.
-        policy: ``"linear"``, ``"mlp"``, or ``gs.rl.MLP(hidden=(64, 64))``.
+        policy: What acts: ``"linear"``, ``"mlp"``, or ``gs.rl.MLP(hidden=(64, 64))``.
         hidden: Sizes of the hidden layers of ``"mlp"``; by default the paper's one of 32.
-        estimator: ``"antithetic"``, ``"forward"`` (the paper's), ``"one-point"`` or an estimator.
+        estimator: How returns become an estimate of the gradient: ``"antithetic"``,
+            ``"forward"`` (the paper's), ``"one-point"`` or an estimator.
         paired_resets: Let both episodes of a direction start alike, instead of every episode
             having its own start.
         standardize: Standardise observations by running statistics.
-        iterations: By default chosen for the environment.
+        iterations: How many iterations; by default chosen for the environment.
         test_every: Iterations between tests; there is one after the last iteration, too.
         test_episodes: Episodes of a test.
         target: Stop when a test's mean return reaches this.
@@ -174,19 +175,19 @@ def train(
             not finite: ``"raise"``, or ``"drop"`` its direction.
         min_fraction: The smallest share of directions that makes a step under ``"drop"``.
         threads: Threads of a fast simulator in this process; by default one per core. The result
-            does not depend on it, nor on
+            does not depend on it.
         workers: 1 runs episodes here, n in n processes, −1 in one per core; or a map-like
             callable; or an evaluator such as ``gs.evaluators.Ray()``.
         timeout: Seconds that an episode may take, where there is a process to stop.
         retries: How often a failed episode is tried again, with the same start; with workers.
         out: A folder for the training: configuration, metrics, checkpoint, ``policy-best`` and
             ``policy-last``. If it holds this very training already, interrupted, it goes on.
-        every: How often a checkpoint is written, as in :func:`gensmooth.minimize`.
+        every: As in :func:`gensmooth.minimize`.
         callback: ``callback(iteration, test, state)`` after each iteration, where ``test`` is
             ``None`` if there was none; return True to stop.
         progress: Show how it goes: a live table on a terminal, lines elsewhere. By default only
             on a terminal.
-        trackers: Such as ``gs.observe.TensorBoard("logs")``.
+        trackers: Who else follows the training, such as ``gs.observe.TensorBoard("logs")``.
         seed: Makes the training repeatable.
 
     Returns:
@@ -212,30 +213,30 @@ def train(
     shape = architecture(policy, sizes).policy(info.observation_size, info.action_size)
     dim = shape.num_parameters
     chosen = choose_directions(method, directions)
-    search = RandomSearch(  # complains about L before anything else is made of it
-        directions=chosen,
+    num_directions = checks.count("num_directions", num_directions)
+    spacing = checks.optional(checks.positive, "spacing", spacing)
+    rate = checks.optional(checks.positive, "learning_rate", learning_rate)
+    rate = rate if optimizer is None else 0.0  # an optimiser has its own
+    found = defaults(info.name, chosen, dim, num_directions, spacing=spacing, learning_rate=rate)
+    search = RandomSearch(
+        directions=chosen.resolve(dim, num_directions),
         num_directions=num_directions,
-        spacing=1.0 if spacing is None else spacing,
+        spacing=found.spacing,
         estimator=_estimator(estimator),
+        optimizer=optimizers.sgd(found.learning_rate) if optimizer is None else optimizer,
         samples="paired" if checks.flag("paired_resets", paired_resets) else "independent",
         maximize=True,
         on_failure=on_failure,
         min_fraction=min_fraction,
     )
-    rate = checks.optional(checks.positive, "learning_rate", learning_rate)
-    rate = rate if optimizer is None else 0.0  # an optimiser has its own
-    chosen, num_directions = search.directions, search.num_directions
-    found = defaults(info.name, chosen, dim, num_directions, spacing=spacing, learning_rate=rate)
-    search = replace(
-        search,
-        directions=chosen.resolve(dim, num_directions),
-        spacing=found.spacing,
-        optimizer=optimizers.sgd(found.learning_rate) if optimizer is None else optimizer,
-    )
+    trainer = Trainer(info, shape, search, checks.flag("standardize", standardize))
+    evaluator = None
+    if timeout is not None or not _is_one(workers):
+        evaluator = as_evaluator(workers, timeout=timeout, retries=retries)
     folder = checks.optional(checks.path, "out", out)
     threads = checks.optional(checks.count, "threads", threads)
     program = Training(
-        trainer=Trainer(info, shape, search, checks.flag("standardize", standardize)),
+        trainer=trainer,
         method=(method or "bes") if directions is None else type(directions).__name__,
         seed=check_seed(seed_in(folder) if seed is None else seed),
         limits=_schedule(
@@ -247,14 +248,7 @@ def train(
         execution=Execution.of(
             workers, timeout=timeout, retries=retries, threads=threads or 0, every=every
         ),
-        rollouts=_rollouts(
-            simulator,
-            shape,
-            search,
-            as_evaluator(workers, timeout=timeout, retries=retries),
-            here=isinstance(workers, Integral) and workers == 1,
-            threads=threads,
-        ),
+        rollouts=_rollouts(trainer, simulator, evaluator, threads),
         callback=checks.optional(checks.function, "callback", callback),
     )
     observers = Observers(trackers, progress=progress)
@@ -285,10 +279,10 @@ def resume(
         iterations: Iterations in all, instead of before's.
         target: Stop when a test's mean return reaches this.
         threads: As in :func:`train`; by default what the training had.
-        workers: Likewise.
-        timeout: Likewise.
-        retries: Likewise.
-        every: Likewise.
+        workers: As in :func:`train`; by default what the training had.
+        timeout: As in :func:`train`; by default what the training had.
+        retries: As in :func:`train`; by default what the training had.
+        every: As in :func:`train`; by default what the training had.
         callback: As in :func:`train`.
         progress: As in :func:`train`.
         trackers: As in :func:`train`.
@@ -301,7 +295,7 @@ def resume(
     trust = checks.flag("trust", trust)
     threads = checks.optional(checks.count, "threads", threads)
     with RunFolder(checks.path("folder", folder), create=False) as held:
-        program = held.read(Training.kind, lambda found, _: Training.from_json(found))
+        program = held.read(Training.kind, lambda found, _: Training.from_json(found, trust))
         trainer, before = program.trainer, program.execution
         info = trainer.info
         catalogue.check_trusted(info.name, trust=trust)
@@ -312,19 +306,15 @@ def resume(
                 f"holds a training in {info}, which is not what {info.name} is here: repeat the "
                 "call of gs.rl.train that began it.",
             )
-        again = (before.workers or 1) if workers is None else workers
-        program = replace(
-            program,
-            rollouts=_rollouts(
-                simulator,
-                trainer.policy,
-                trainer.search,
-                evaluator_again(workers, timeout, retries, before),
-                here=isinstance(again, Integral) and again == 1,
-                threads=(before.threads or None) if threads is None else threads,
-            ),
-            callback=checks.optional(checks.function, "callback", callback),
-        )
+        evaluator = None
+        if timeout is not None or not _is_one(
+            (before.workers or 1) if workers is None else workers
+        ):
+            evaluator = evaluator_again(workers, timeout, retries, before)
+        threads = (before.threads or None) if threads is None else threads
+        rollouts = _rollouts(trainer, simulator, evaluator, threads)
+        callback = checks.optional(checks.function, "callback", callback)
+        program = replace(program, rollouts=rollouts, callback=callback)
         observers = Observers(trackers, progress=progress)
         found, old = held.load(program), program.limits
         schedule = _schedule(
@@ -493,7 +483,7 @@ class Training(Program[TrainState, Line, TrainResult]):
         }
 
     @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> "Training":
+    def from_json(cls, found: Mapping[str, Any], trust: bool = False) -> "Training":
         """The training of a ``config.json``.
 
         Raises:
@@ -509,7 +499,8 @@ class Training(Program[TrainState, Line, TrainResult]):
                 )
         info, policy = Info(**found["environment"]), found["policy"]
         search = RandomSearch(
-            **{name: rebuild(described[name]) for name in (*_SEARCH, *_FAILURES)}, maximize=True
+            **{name: rebuild(described[name], trust=trust) for name in (*_SEARCH, *_FAILURES)},
+            maximize=True,
         )
         return cls(
             trainer=Trainer(
@@ -527,6 +518,10 @@ class Training(Program[TrainState, Line, TrainResult]):
     def pack(self, state: TrainState) -> tuple[dict[str, Any], dict[str, Array]]:
         """See :class:`~gensmooth.runs.Program`."""
         return pack_training(self.trainer, state)
+
+    def largest(self) -> int:
+        """See :class:`~gensmooth.runs.Program`."""
+        return states.largest(self.trainer.policy.num_parameters)
 
     def unpack(self, meta: Mapping[str, Any], arrays: Mapping[str, Array]) -> TrainState:
         """See :class:`~gensmooth.runs.Program`."""
@@ -645,6 +640,9 @@ def _schedule(
     iterations: int, test_every: int, test_episodes: int, target: float | None
 ) -> Schedule:
     """A schedule from a user, checked."""
+    iterations = checks.count("iterations", iterations, 0)
+    test_every = checks.count("test_every", test_every)
+    test_episodes = checks.count("test_episodes", test_episodes)
     target = checks.optional(checks.number, "target", target)
     if target is not None and math.isnan(target):
         raise ValueError(f"`target` must be a number that a test can reach, but is {target!r}.")
@@ -656,19 +654,18 @@ def _schedule(
     )
 
 
+def _is_one(workers: Any) -> bool:
+    """Whether episodes are run here."""
+    return isinstance(workers, int) and workers == 1
+
+
 def _rollouts(
-    simulator: Simulator,
-    policy: Policy,
-    search: RandomSearch,
-    evaluator: Evaluator,
-    *,
-    here: bool,
-    threads: int | None,
+    trainer: Trainer, simulator: Simulator, evaluator: Evaluator | None, threads: int | None
 ) -> AbstractContextManager[Rollouts]:
     """Who runs the episodes: this process and its threads, or the workers of an evaluator."""
-    if here:
-        return nullcontext(Local(simulator, policy, threads))
-    return distributed(evaluator, simulator, policy, search)
+    if evaluator is None:
+        return nullcontext(Local(simulator, trainer.policy, threads))
+    return distributed(evaluator, simulator, trainer.policy, trainer.search)
 
 
 def _estimator(given: str | Estimator) -> Estimator:

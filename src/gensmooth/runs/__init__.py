@@ -13,7 +13,7 @@ from gensmooth.runs.config import (
     array_to_json,
     parse_every,
 )
-from gensmooth.runs.container import CheckpointError
+from gensmooth.runs.files import CheckpointError
 from gensmooth.runs.folder import Found, RunFolder, Scratch, kind_of, seed_in
 from gensmooth.runs.loop import Run, run
 from gensmooth.runs.program import Program

@@ -9,7 +9,7 @@ import json
 import math
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from numbers import Integral
 from typing import Any, NamedTuple, cast
 
@@ -80,8 +80,8 @@ class Cadence:
     than a tenth of the time.
     """
 
-    def __init__(self, every: Every | None, step: int) -> None:
-        self._every = DEFAULT if every is None else every
+    def __init__(self, every: int | str | Every | None, step: int) -> None:
+        self._every = parse_every(every) or DEFAULT
         self._least = 0.0 if every is None else None
         self._step = step
         self._time = time.monotonic()
@@ -210,8 +210,7 @@ def array_to_json(name: str, array: Array, large: dict[str, Array]) -> dict[str,
         finite = bool(np.isfinite(flat).all())
         return found | {"values": values if finite else [plain(value) for value in values]}
     large[name] = array
-    digest = hashlib.sha256(flat.astype(flat.dtype.newbyteorder("<"), copy=False).data)
-    return found | {"in": "arrays", "name": name, "sha256": digest.hexdigest()}
+    return found | {"in": "arrays", "name": name, "sha256": _sha256(flat)}
 
 
 def array_from_json(found: Mapping[str, Any], large: Mapping[str, Array]) -> Array:
@@ -219,10 +218,27 @@ def array_from_json(found: Mapping[str, Any], large: Mapping[str, Array]) -> Arr
     dtype, shape = found["dtype"], tuple(found["shape"])
     if dtype not in ("float32", "float64"):
         raise ValueError(f"an array has the dtype {str(dtype)[:80]}")
-    if "in" in found:
-        array = large[found["name"]]
-    else:
+    if "in" not in found:
         array = np.array([number(value) for value in found["values"]], dtype).reshape(shape)
+    elif found["name"] not in large:
+        raise ValueError("the file `arrays` is missing, or of another run")
+    else:
+        array = large[found["name"]]
+        if array.dtype.name == dtype and _sha256(array.reshape(-1)) != found["sha256"]:
+            raise ValueError(
+                "the file `arrays` is damaged, or of another run: its checksum differs"
+            )
     if array.shape != shape or array.dtype.name != dtype:
         raise ValueError("an array is not what its description says")
     return array
+
+
+def _sha256(flat: Array) -> str:
+    return hashlib.sha256(flat.astype(flat.dtype.newbyteorder("<"), copy=False).data).hexdigest()
+
+
+def checksum(config: Mapping[str, Any], *, but: Iterable[str] = ()) -> str:
+    """SHA-256 of a configuration, without its own checksum and the settings named in ``but``."""
+    left_out = {"sha256", *but}
+    kept = {name: value for name, value in config.items() if name not in left_out}
+    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()

@@ -16,8 +16,6 @@ It is data: reading it builds arrays of numbers and JSON values, and nothing els
 about sizes is checked against the size of the file before anything is allocated.
 """
 
-import contextlib
-import errno
 import json
 import math
 import os
@@ -32,6 +30,8 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from gensmooth.runs.files import CheckpointError, reserve, write_all, write_whole
+
 MAGIC = b"\x89GSMTH\r\n"
 VERSION = 1
 DTYPES = frozenset(
@@ -44,16 +44,7 @@ _ALIGN = 64
 _MAX_DIMENSIONS = 32
 
 
-class CheckpointError(RuntimeError):
-    """A run's folder cannot be used; the message names the file, says why and what to do.
-
-    Attributes:
-        path: The file or folder.
-    """
-
-    def __init__(self, path: Path, message: str) -> None:
-        super().__init__(f"{path} {message}")
-        self.path = path
+Fits = Callable[[Mapping[str, Any], Mapping[str, int]], None]
 
 
 class Contents(NamedTuple):
@@ -85,8 +76,13 @@ def write(
     write_whole(path, lambda file: _fill(file, meta, arrays), previous=previous)
 
 
-def read(path: Path) -> Contents:
+def read(path: Path, fits: Fits | None = None) -> Contents:
     """Read a file.
+
+    Args:
+        path: The file.
+        fits: Told the JSON object and how many numbers each array has, before memory is taken for
+            them; raises ``ValueError`` if they cannot be what is looked for.
 
     Raises:
         CheckpointError: When it is not such a file, is damaged, or is of a newer version.
@@ -95,7 +91,7 @@ def read(path: Path) -> Contents:
         if not path.is_file():
             raise CheckpointError(path, "is not a file.")
         with open(path, "rb") as file:
-            return _read(path, file)
+            return _read(path, file, fits)
     except OSError as error:
         raise CheckpointError(path, f"cannot be read: {error.strerror or error}.") from error
     except MemoryError as error:
@@ -113,7 +109,7 @@ def _fill(file: FileIO, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[An
         bodies.append(plain.reshape(-1).view(np.uint8).data)
     header = _header(meta, entries)
     offsets, length = _layout(len(header), entries)
-    _reserve(file, length)
+    reserve(file, length)
     # The checksums are made while the system copies the bytes: neither waits for the other.
     with ThreadPoolExecutor(1) as beside:
         checksums = beside.map(zlib.crc32, bodies)
@@ -144,7 +140,7 @@ def _layout(header: int, entries: list[_Entry]) -> tuple[list[int], int]:
     return offsets, position
 
 
-def _read(path: Path, file: BufferedReader) -> Contents:
+def _read(path: Path, file: BufferedReader, fits: Fits | None) -> Contents:
     size = os.fstat(file.fileno()).st_size
     start = file.read(_PREAMBLE.size)
     if len(start) < _PREAMBLE.size or start[:8] != MAGIC:
@@ -167,6 +163,11 @@ def _read(path: Path, file: BufferedReader) -> Contents:
     offsets, length = _layout(header_size, entries)
     if length != size:
         raise _damaged(path, f"its arrays should end at byte {length}, but it has {size}")
+    if fits is not None:
+        try:
+            fits(meta, {entry.name: math.prod(entry.shape) for entry in entries})
+        except (ValueError, TypeError, LookupError) as error:
+            raise CheckpointError(path, f"does not fit: {error}.") from error
     arrays: dict[str, NDArray[Any]] = {}
     for entry, offset in zip(entries, offsets, strict=True):
         if any(file.read(offset - file.tell())):
@@ -205,73 +206,3 @@ def _entry(name: Any, dtype: Any, shape: Any, crc32: Any) -> _Entry:
 
 def _damaged(path: Path, why: str) -> CheckpointError:
     return CheckpointError(path, f"is damaged: {why}.")
-
-
-# --- files that are whole or not there: written aside, synchronised, renamed --------------------
-
-
-def write_whole(
-    path: Path, fill: Callable[[FileIO], None], *, previous: Path | None = None
-) -> None:
-    """Write a file so that at every instant ``path`` is the old one or the new one, complete.
-
-    Args:
-        path: The file.
-        fill: Writes the contents to an empty, unbuffered file.
-        previous: Where the old file is kept, if anywhere.
-
-    Raises:
-        OSError: The old file is then still in place.
-    """
-    aside = path.with_name(f".{path.name}.new")
-    try:
-        with open(aside, "wb", buffering=0) as file:
-            fill(file)
-            os.fsync(file.fileno())
-        if previous is not None and path.exists():
-            _keep(path, previous)
-        os.replace(aside, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            aside.unlink()
-        raise
-    sync_folder(path.parent)
-
-
-def write_all(file: FileIO, piece: bytes | memoryview) -> None:
-    """Write all of it to an unbuffered file: the system may take less than it is given."""
-    rest = memoryview(piece)
-    while len(rest):
-        rest = rest[file.write(rest) or 0 :]
-
-
-def _reserve(file: FileIO, size: int) -> None:
-    """Make an empty file ``size`` zeros long; a full disk says so before anything is written."""
-    file.truncate(size)
-    if hasattr(os, "posix_fallocate"):
-        try:
-            os.posix_fallocate(file.fileno(), 0, size)
-        except OSError as error:
-            if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):  # the file system cannot
-                raise
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder survive a loss of power; not every system can."""
-    if os.name != "posix":
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _keep(path: Path, previous: Path) -> None:
-    """Give the old file a second name; without hard links there is just no previous one."""
-    aside = previous.with_name(f".{previous.name}.new")
-    with contextlib.suppress(OSError):
-        aside.unlink(missing_ok=True)
-        os.link(path, aside)
-        os.replace(aside, previous)
-        aside.unlink(missing_ok=True)  # renaming does nothing if both are the same file already

@@ -7,7 +7,6 @@ the next step needs.
 import contextlib
 import json
 import logging
-import os
 import re
 import secrets
 import time
@@ -20,16 +19,18 @@ from numpy.typing import NDArray
 from gensmooth._version import __version__
 from gensmooth.describe import plain, whole
 from gensmooth.runs import container
-from gensmooth.runs.config import FORMAT, Cadence, Every, differences, pretty
-from gensmooth.runs.container import CheckpointError, sync_folder, write_all, write_whole
-from gensmooth.runs.metrics import Metrics, Position, read_lines
+from gensmooth.runs.config import FORMAT, Cadence, Every, checksum, differences, pretty
+from gensmooth.runs.files import (
+    CheckpointError,
+    Lock,
+    Metrics,
+    Position,
+    read_lines,
+    sync_folder,
+    write_text,
+)
 from gensmooth.runs.program import Program
 from gensmooth.runs.stopping import End
-
-try:
-    import fcntl
-except ImportError:  # not on Windows, where nothing keeps two runs apart
-    fcntl = None
 
 S = TypeVar("S")
 R = TypeVar("R")
@@ -98,6 +99,7 @@ class RunFolder:
         self.saved: int | None = None
         self._metrics: Metrics | None = None
         self._failing = False
+        self._gone = False
         if create:
             try:
                 path.mkdir(parents=True, exist_ok=True)
@@ -121,7 +123,8 @@ class RunFolder:
     def __exit__(self, *_: object) -> None:
         if self._metrics is not None:
             try:
-                self._metrics.flush()
+                if self._ours():
+                    self._metrics.flush()
             except OSError as error:
                 self._report(METRICS, error)
             self._metrics.close()
@@ -180,11 +183,11 @@ class RunFolder:
         """Write ``config.json``, and beside it the arrays that are too large for it."""
         arrays: dict[str, Array] = {}
         self.config = config_of(program, self.run, arrays)
+        self.config = {**self.config, "sha256": checksum(self.config)}
         try:
-            if arrays and not (self.path / ARRAYS).exists():
+            if arrays and not (self.path / CONFIG).exists():  # else they are there, and the same
                 container.write(self.path / ARRAYS, {}, arrays)
-            text = f"{pretty(self.config)}\n".encode()
-            write_whole(self.path / CONFIG, lambda file: write_all(file, text))
+            write_text(self.path / CONFIG, f"{pretty(self.config)}\n")
         except OSError as error:
             raise _cannot(self.path, "be written to", error) from error
 
@@ -220,7 +223,7 @@ class RunFolder:
 
     # --- while it runs
 
-    def open(self, found: Found[Any, Any], every: Every | None) -> None:
+    def open(self, found: Found[Any, Any], every: int | str | Every | None) -> None:
         """Get ready to record steps after those that were found."""
         self.saved = found.step if found.saved else None
         self._cadence = Cadence(every, found.step)
@@ -233,6 +236,8 @@ class RunFolder:
         """Append a line to ``metrics.jsonl``."""
         assert self._metrics is not None
         text = json.dumps({"step": step, **line}, allow_nan=False)
+        if not self._ours():
+            return
         try:
             self._metrics.add(f"{text}\n".encode())
         except OSError as error:
@@ -247,10 +252,14 @@ class RunFolder:
         assert self._metrics is not None
         started = time.monotonic()
         position = self._metrics.position
+        if not self._ours():
+            return
         if position.lines != step or (end is None and step == self.saved):
             return  # the first: a step torn apart by an interrupt where we could not hold it off
         meta, arrays = program.pack(state)
         meta = {"step": step, **meta, "run": self.run}
+        if "sha256" in self.config:  # not in folders of older versions
+            meta["config"] = self._identity(program)
         if program.limits is not None:
             limits: Mapping[str, Any] = program.limits._asdict()
             meta[program.limits_name] = {name: plain(value) for name, value in limits.items()}
@@ -268,9 +277,13 @@ class RunFolder:
         self._cadence.done(step, time.monotonic() - started)
 
     def _load(self, program: Program[S, R, Any], path: Path) -> Found[S, R]:
-        meta, arrays = container.read(path)
+        meta, arrays = container.read(path, _fits(program))
         if meta.get("run") != self.run:
             raise CheckpointError(path, "is the checkpoint of another run.")
+        if "config" in meta and not (
+            "sha256" in self.config and meta["config"] == self._identity(program)
+        ):
+            raise CheckpointError(path, f"is of a run with another {CONFIG}: that was changed.")
         try:
             step = whole(meta["step"])
             position = Position(*(whole(meta["metrics"][name]) for name in Position._fields))
@@ -287,6 +300,10 @@ class RunFolder:
         records = read_lines(self.path / METRICS, position, program.read_record)
         return Found(state, step, records, end, position, saved=True)
 
+    def _identity(self, program: Program[Any, Any, Any]) -> str:
+        """The checksum of what makes the run what it is: all but its limits and its execution."""
+        return checksum(self.config, but=(program.limits_name, "execution", "extensions"))
+
     def _read_config(self, kind: str | None) -> None:
         self.config = read_config(self.path / CONFIG)
         if self.config.get("kind") != kind:
@@ -296,6 +313,19 @@ class RunFolder:
         if not re.fullmatch("[0-9a-f]{1,64}", self.run):
             path = self.path / CONFIG
             raise CheckpointError(path, f"cannot be used: `run` is {self.run[:80]!r}.")
+
+    def _ours(self) -> bool:
+        """Whether the folder is still there and this run's; what is not is left alone."""
+        if self._gone:
+            return False
+        if not self._lock.holds:
+            self._gone = True
+            _log.warning(
+                "The folder %s was removed or replaced: nothing more is written there, nothing "
+                "of this run is kept, and it goes on.",
+                self.path,
+            )
+        return not self._gone
 
     def _report(self, name: str, error: OSError) -> None:
         if self._failing:
@@ -331,10 +361,10 @@ class Scratch:
         """How far the run has got; steps are counted from here on."""
         state: S | None = None
         with contextlib.suppress(CheckpointError, OSError, *UNUSABLE):
-            state = program.unpack(*container.read(self.path / CHECKPOINT))
+            state = program.unpack(*container.read(self.path / CHECKPOINT, _fits(program)))
         return Found(program.init() if state is None else state, 0, [])
 
-    def open(self, found: Found[Any, Any], every: Every | None) -> None:
+    def open(self, found: Found[Any, Any], every: int | str | Every | None) -> None:
         """See :class:`RunFolder`."""
         self._cadence = Cadence(every, found.step)
 
@@ -357,40 +387,16 @@ class Scratch:
         self._cadence.done(step, time.monotonic() - started)
 
 
-_held: set[tuple[int, int]] = set()  # by this process: its own locks would not stop it
+def _fits(program: Program[Any, Any, Any]) -> container.Fits:
+    """Whether a checkpoint can be of a program, told by the sizes of its arrays."""
 
+    def fits(_: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
+        largest = program.largest()
+        for name, size in sizes.items():
+            if largest is not None and size > largest:
+                raise ValueError(f"it has {size} numbers for {name[:80]!r}, but {largest} are most")
 
-class Lock:
-    """One process at a time in a run's folder, from construction to :meth:`release`.
-
-    The lock belongs to the process: it goes when the process goes, however it is killed, and worker
-    processes do not inherit it.
-
-    Raises:
-        CheckpointError: When another run holds it.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        path = folder / ".lock"
-        in_use = CheckpointError(folder, "is in use: another run is writing there.")
-        if path.exists() and _key(path.stat()) in _held:
-            raise in_use  # before it is opened: closing it again would give up our lock
-        self._file = open(path, "a+b")  # noqa: SIM115
-        self._key = _key(os.fstat(self._file.fileno()))
-        if fcntl is not None:
-            try:
-                fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except (BlockingIOError, PermissionError):
-                self._file.close()
-                raise in_use from None
-            except OSError:  # a file system without locks: nothing keeps two runs apart
-                pass
-        _held.add(self._key)
-
-    def release(self) -> None:
-        """Let others in."""
-        _held.discard(self._key)
-        self._file.close()
+    return fits
 
 
 def config_of(program: Program[Any, Any, Any], run: str, large: dict[str, Array]) -> dict[str, Any]:
@@ -409,6 +415,12 @@ def read_config(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict) or "format" not in found:
         raise CheckpointError(path, "is not the configuration of a run.")
     config = cast(dict[str, Any], found)
+    if "sha256" in config and config["sha256"] != checksum(config):
+        raise CheckpointError(
+            path,
+            "is damaged or was changed by hand: its checksum differs. Begin a new run with the "
+            "settings that you want; other limits can be given to the call that resumes.",
+        )
     if config["format"] != FORMAT:
         raise CheckpointError(
             path,
@@ -448,7 +460,3 @@ def _end(found: Any, reasons: Any) -> End | None:
 
 def _cannot(path: Path, what: str, error: OSError) -> CheckpointError:
     return CheckpointError(path, f"cannot {what}: {error.strerror or error}.")
-
-
-def _key(status: os.stat_result) -> tuple[int, int]:
-    return status.st_dev, status.st_ino

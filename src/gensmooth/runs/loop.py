@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any, Generic
 
 from gensmooth.observe.observers import Observers, Start
-from gensmooth.runs.config import Every, parse_every
+from gensmooth.runs.config import Every
 from gensmooth.runs.folder import Found, RunFolder, Scratch, config_of
 from gensmooth.runs.program import Program, R, S, T
 from gensmooth.runs.stopping import End
@@ -76,8 +76,8 @@ class Run(Generic[S, R, T]):
         self.program = program
         self.state, self.step, self.records, self.end = found[:4]
         self.folder = folder
-        self._every = parse_every(every)
-        self._observers = observers or Observers()
+        self._every = every
+        self._observers = observers if observers else None
         self._interrupts = Interrupts()
 
     def execute(self, *, go_on: bool = False) -> T:
@@ -104,17 +104,17 @@ class Run(Generic[S, R, T]):
         """Run, and tell the observers."""
         watched = self._interrupts.watch(terminate=self.folder is not None)
         try:
-            if self._observers:
+            if self._observers is not None:
                 self._observers.start(self._start(), self._faults())
             with watched, self.program.session() as session:
                 self._until_end(session)
         except BaseException as error:
             failed = {"status": "failed", "message": f"{type(error).__name__}: {error}"}
-            if self._observers:
+            if self._observers is not None:
                 self._observers.end({**self.program.summary(self._result()), **failed})
             raise
         result = self._result()
-        if self._observers:
+        if self._observers is not None:
             self._observers.end(self.program.summary(result))
         return result
 
@@ -147,7 +147,7 @@ class Run(Generic[S, R, T]):
             if folder is not None:
                 folder.record(self.step - 1, program.write_record(last))
                 program.write_files(folder.path, state, self.records, saved=False)
-            if self._observers:
+            if self._observers is not None:
                 seen = program.seen(state, self.records, session)
                 if seen is not None:
                     self._observers.step(seen, program.faults(last))

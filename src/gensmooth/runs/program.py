@@ -110,6 +110,13 @@ class Program(ABC, Generic[S, R, T]):
     def pack(self, state: S) -> tuple[dict[str, Any], dict[str, Array]]:
         """A state as plain JSON and arrays."""
 
+    def largest(self) -> int | None:
+        """The most numbers that an array of a state may have; ``None`` if that cannot be told.
+
+        A checkpoint that claims more is refused before memory is taken for it.
+        """
+        return None
+
     @abstractmethod
     def unpack(self, meta: Mapping[str, Any], arrays: Mapping[str, Array]) -> S:
         """The state that was packed; ``meta["step"]`` is how many steps led to it.

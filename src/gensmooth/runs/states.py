@@ -218,3 +218,8 @@ def _to_jax(array: Array, name: str) -> Any:
     if jax.dtypes.canonicalize_dtype(array.dtype) != array.dtype:
         raise ValueError(f"{name} is {array.dtype}, which JAX holds only with jax_enable_x64")
     return jax.numpy.asarray(array)
+
+
+def largest(dim: int) -> int:
+    """The most numbers that one array of a search's state has: a long history of estimates."""
+    return max(1 << 20, 4096 * dim)

@@ -5,9 +5,14 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
-from gensmooth.studies.spec import Cell, Record, RunSpec
+from gensmooth.report.tables import Cell
+from gensmooth.studies.paper import Choice
+from gensmooth.studies.spec import Options, Profile, RunRecord, RunSpec
 
-Choice = tuple[float, float]
+_FIRST_TUNING_SEED = 1
+_FIRST_SEED = 1001  # disjoint from the tuning seeds for up to a thousand of those
+
+Config = Mapping[str, Any]
 
 
 class Size(NamedTuple):
@@ -24,56 +29,81 @@ class Size(NamedTuple):
     seeds: int
 
 
-_FIRST_TUNING_SEED = 1
-_FIRST_SEED = 1001  # disjoint from the tuning seeds for up to a thousand of those
+class Grid(NamedTuple):
+    """The runs of a study whose methods have a spacing and a learning rate in every setting.
 
+    Attributes:
+        study: The study's name.
+        spacings: The spacings of the grid, and
+        rates: its learning rates.
+        sizes: The size of each profile.
+        cases: Settings × methods, as the part of a configuration that they fill.
+        where: The setting of a configuration in words.
+        paper: The paper's choice for the setting and method of a configuration, if it gives one.
+    """
 
-def tuning_seeds(size: Size) -> range:
-    """The seeds of the grid search."""
-    return range(_FIRST_TUNING_SEED, _FIRST_TUNING_SEED + size.tuning_seeds)
+    study: str
+    spacings: Sequence[float]
+    rates: Sequence[float]
+    sizes: Mapping[Profile, Size]
+    cases: Callable[[Options], Iterable[Config]]
+    where: Callable[[Config], str]
+    paper: Callable[[Config], Choice | None]
 
+    def tuning_seeds(self, options: Options) -> range:
+        """The seeds of the grid search."""
+        number = self.sizes[options.profile].tuning_seeds
+        return range(_FIRST_TUNING_SEED, _FIRST_TUNING_SEED + number)
 
-def reporting_seeds(size: Size, seeds: int | None) -> range:
-    """The seeds of the reported runs."""
-    return range(_FIRST_SEED, _FIRST_SEED + (size.seeds if seeds is None else seeds))
+    def seeds(self, options: Options) -> range:
+        """The seeds of the reported runs."""
+        number = self.sizes[options.profile].seeds if options.seeds is None else options.seeds
+        return range(_FIRST_SEED, _FIRST_SEED + number)
 
+    def tuning(self, options: Options) -> list[RunSpec]:
+        """Every case with every pair of the grid, on every tuning seed."""
+        if options.hyperparameters == "paper":
+            return []
+        grid = list(product(self.spacings, self.rates, self.tuning_seeds(options)))
+        return [
+            RunSpec(self.study, {**case, "spacing": c, "learning_rate": rate, "seed": seed})
+            for case in self.cases(options)
+            for c, rate, seed in grid
+        ]
 
-def tuning_specs(
-    study: str,
-    cases: Iterable[Mapping[str, Any]],
-    spacings: Sequence[float],
-    rates: Sequence[float],
-    seeds: Iterable[int],
-) -> list[RunSpec]:
-    """Every case with every (spacing, learning rate) of the grid, on every seed."""
-    grid = list(product(spacings, rates, seeds))
-    return [
-        RunSpec(study, {**case, "spacing": c, "learning_rate": rate, "seed": seed})
-        for case in cases
-        for c, rate, seed in grid
-    ]
+    def select(self, options: Options, records: Sequence[RunRecord]) -> list[Cell]:
+        """The best pair of every case beside the paper's; or the paper's as it is."""
+        best = choose(records, lambda config: (self.where(config), config["method"]))
+        cells: list[Cell] = []
+        for case in self.cases(options):
+            where, known = (self.where(case), case["method"]), self.paper(case)
+            chosen = (known, math.nan)
+            if options.hyperparameters != "paper":
+                chosen = best[where]
+            cells.append(Cell(*where, chosen[0], known, chosen[1]))
+        return cells
 
+    def reporting(self, options: Options, cells: Sequence[Cell]) -> list[RunSpec]:
+        """Every case that has a choice, with it, on every seed."""
+        choices = {(c.setting, c.method): c.chosen for c in cells if c.chosen is not None}
+        specs: list[RunSpec] = []
+        for case, seed in product(self.cases(options), self.seeds(options)):
+            choice = choices.get((self.where(case), case["method"]))
+            if choice is not None:
+                config = {**case, "spacing": choice[0], "learning_rate": choice[1], "seed": seed}
+                specs.append(RunSpec(self.study, config))
+        return specs
 
-def reporting_specs(
-    study: str,
-    cases: Iterable[Mapping[str, Any]],
-    cells: Sequence[Cell],
-    where: Callable[[Mapping[str, Any]], str],
-    seeds: Iterable[int],
-) -> list[RunSpec]:
-    """Every case that has a choice, with it, on every seed."""
-    choices = {(c.setting, c.method): c.chosen for c in cells if c.chosen is not None}
-    specs: list[RunSpec] = []
-    for case, seed in product(cases, seeds):
-        choice = choices.get((where(case), case["method"]))
-        if choice is not None:
-            config = {**case, "spacing": choice[0], "learning_rate": choice[1], "seed": seed}
-            specs.append(RunSpec(study, config))
-    return specs
+    def facts(self, options: Options) -> dict[str, Any]:
+        """The seeds, for the provenance box."""
+        return {
+            "tuning seeds": list(self.tuning_seeds(options)),
+            "reporting seeds": list(self.seeds(options)),
+        }
 
 
 def choose(
-    records: Iterable[Record], group: Callable[[Mapping[str, Any]], Hashable]
+    records: Iterable[RunRecord], group: Callable[[Mapping[str, Any]], Hashable]
 ) -> dict[Hashable, tuple[Choice | None, float]]:
     """The best ``(spacing, learning rate)`` of each group, with its mean final score.
 
@@ -89,10 +119,3 @@ def choose(
         choice = min(means, key=lambda c: (means[c], c))
         best[name] = (choice, means[choice]) if math.isfinite(means[choice]) else (None, math.inf)
     return best
-
-
-def paper_cells(
-    settings: Iterable[tuple[str, str, Choice | None]],
-) -> list[Cell]:
-    """The paper's choices as they are: (words of the setting, method, choice)."""
-    return [Cell(words, name, choice, choice, math.nan) for words, name, choice in settings]

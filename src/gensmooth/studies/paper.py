@@ -7,6 +7,13 @@ from collections.abc import Mapping
 
 Choice = tuple[float, float]
 
+TITLE = "Generalizing Gaussian Smoothing for Random Search: what holds"
+LEDE = (
+    "The optimisation studies of Gao and Sener’s paper (ICML 2022), run again from scratch. Every "
+    "sentence of theirs that these runs can check is listed with the number that decides it, "
+    "whichever way it went."
+)
+
 # The six methods, in the order of the paper's tables.
 METHODS = ("gs", "bes", "gs-shrinkage", "bes-shrinkage", "orthogonal-es", "guided-es")
 
@@ -85,3 +92,143 @@ TIMES: Mapping[int, Mapping[str, float]] = {
     6: dict(zip(METHODS, (13.1, 13.5, 13.6, 14.2, 50.8, 228.0), strict=True)),
     20: dict(zip(METHODS, (19.9, 21.6, 24.0, 19.1, 96.4, 222.0), strict=True)),
 }
+
+# --- reinforcement learning, N = 1 ---------------------------------------------------------------
+# The grids and the sizes are those of the paragraphs "Optimization and testing" and
+# "Hyperparameter search" of the appendix; the columns of a table are L = 2, 6, 20.
+
+RL_DIRECTIONS = (2, 6, 20)
+RL_SPACINGS, RL_RATES = (0.01, 0.1), (0.0001, 0.001, 0.01)
+RL_ROUNDS, RL_ITERATIONS, RL_TEST_TRIALS = 100, 10, 1000  # ten iterations and one test per round
+RL_HIDDEN = 32  # nodes of the ablation's one hidden layer
+
+_Row = tuple[float, float, float]
+
+
+def _rl(spacings: tuple[_Row, ...], rates: tuple[_Row, ...]) -> dict[str, dict[int, Choice]]:
+    """From the two halves of a table, rows in the order of METHODS, to choices by method and L."""
+    return {
+        method: dict(zip(RL_DIRECTIONS, zip(c, eta, strict=True), strict=True))
+        for method, c, eta in zip(METHODS, spacings, rates, strict=True)
+    }
+
+
+# By environment, in the order of the paper's figures: fig:rl, then fig:rl2 of the appendix.
+RL: Mapping[str, Mapping[str, Mapping[int, Choice]]] = {
+    # tab:ant_hyper
+    "Ant": _rl(
+        (
+            (0.1, 0.1, 0.1),
+            (0.1, 0.1, 0.1),
+            (0.1, 0.1, 0.01),
+            (0.1, 0.01, 0.01),
+            (0.1, 0.1, 0.1),
+            (0.1, 0.1, 0.1),
+        ),
+        (
+            (0.0001, 0.0001, 0.0001),
+            (0.0001, 0.0001, 0.0001),
+            (0.001, 0.001, 0.0001),
+            (0.001, 0.0001, 0.0001),
+            (0.0001, 0.0001, 0.0001),
+            (0.001, 0.001, 0.001),
+        ),
+    ),
+    # tab:walker_hyper
+    "Walker2d": _rl(
+        (
+            (0.01, 0.01, 0.01),
+            (0.1, 0.01, 0.01),
+            (0.1, 0.01, 0.01),
+            (0.1, 0.01, 0.1),
+            (0.01, 0.01, 0.01),
+            (0.1, 0.1, 0.01),
+        ),
+        (
+            (0.0001, 0.0001, 0.0001),
+            (0.001, 0.0001, 0.0001),
+            (0.0001, 0.0001, 0.0001),
+            (0.001, 0.0001, 0.01),
+            (0.0001, 0.0001, 0.0001),
+            (0.001, 0.001, 0.01),
+        ),
+    ),
+    # tab:ml1reach_hyper
+    "ML1-Reach": _rl(
+        (
+            (0.1, 0.1, 0.01),
+            (0.1, 0.1, 0.1),
+            (0.1, 0.1, 0.1),
+            (0.1, 0.1, 0.01),
+            (0.1, 0.1, 0.1),
+            (0.1, 0.1, 0.1),
+        ),
+        (
+            (0.001, 0.001, 0.0001),
+            (0.001, 0.001, 0.01),
+            (0.001, 0.001, 0.01),
+            (0.001, 0.001, 0.0001),
+            (0.001, 0.001, 0.01),
+            (0.001, 0.001, 0.001),
+        ),
+    ),
+    # tab:cheetahvel_hyper
+    "HalfCheetahRandVel": _rl(
+        (
+            (0.1, 0.01, 0.01),
+            (0.01, 0.01, 0.01),
+            (0.1, 0.1, 0.01),
+            (0.1, 0.1, 0.01),
+            (0.1, 0.01, 0.01),
+            (0.1, 0.1, 0.1),
+        ),
+        (
+            (0.001, 0.0001, 0.0001),
+            (0.0001, 0.0001, 0.0001),
+            (0.001, 0.01, 0.001),
+            (0.001, 0.01, 0.001),
+            (0.001, 0.0001, 0.0001),
+            (0.001, 0.01, 0.01),
+        ),
+    ),
+    # tab:hopper_hyper
+    "Hopper": _rl(
+        (
+            (0.1, 0.01, 0.01),
+            (0.1, 0.01, 0.01),
+            (0.1, 0.1, 0.01),
+            (0.1, 0.1, 0.01),
+            (0.1, 0.01, 0.01),
+            (0.1, 0.1, 0.1),
+        ),
+        (
+            (0.001, 0.0001, 0.0001),
+            (0.001, 0.0001, 0.0001),
+            (0.001, 0.01, 0.0001),
+            (0.001, 0.001, 0.0001),
+            (0.001, 0.0001, 0.0001),
+            (0.01, 0.01, 0.01),
+        ),
+    ),
+    # tab:ml1push_hyper
+    "ML1-Push": _rl(
+        ((0.1, 0.1, 0.1),) * 6,
+        ((0.001, 0.001, 0.01),) * 6,
+    ),
+}
+
+# tab:ablation_hyper, left and right: Ant, L = 20
+RL_MLP: Mapping[str, Choice] = dict(
+    zip(
+        METHODS,
+        ((0.01, 0.0001), (0.01, 0.0001), (0.1, 0.01), (0.1, 0.01), (0.01, 0.0001), (0.1, 0.01)),
+        strict=True,
+    )
+)
+RL_ANTITHETIC: Mapping[str, Choice] = dict(
+    zip(
+        METHODS,
+        ((0.01, 0.0001),) * 3 + ((0.01, 0.01), (0.01, 0.0001), (0.1, 0.01)),
+        strict=True,
+    )
+)

@@ -1,18 +1,48 @@
-"""The studies by name."""
+"""Studies and claims by name: the paper's four, and whatever a module of one's own holds."""
 
-from difflib import get_close_matches
-from importlib import import_module
+import re
+from typing import TypeVar
 
-from gensmooth.studies.spec import Study
+from gensmooth import checks, naming
+from gensmooth.studies.spec import Claim, Study
 
-STUDIES = ("linreg", "dfo", "rl", "timing")
+T = TypeVar("T")
+
+STUDIES = {
+    name: f"gensmooth.studies.{name}.study:STUDY" for name in ("linreg", "dfo", "rl", "timing")
+}
 
 
 def find_study(name: str) -> Study:
-    """The study called ``name``; its module is imported now, not before."""
-    if name not in STUDIES:
-        near = get_close_matches(name, STUDIES, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"There is no study {name!r}.{hint} Known: {', '.join(STUDIES)}, all.")
-    study: Study = import_module(f"gensmooth.studies.{name}").STUDY
+    """The study called ``name``: one of :data:`STUDIES`, or ``module:NAME`` of one's own.
+
+    The module is imported now, not before; it is looked for in the current folder too.
+    """
+    if name not in STUDIES and ":" not in name:
+        raise ValueError(
+            f"There is no study {name!r}.{checks.did_you_mean(name, STUDIES)} Known: "
+            f"{', '.join(STUDIES)}, all; or module:NAME for one of your own."
+        )
+    study = _load(STUDIES.get(name, name), Study)
+    if not re.fullmatch(r"[\w.-]+", study.name) or (study.name in STUDIES and name != study.name):
+        raise ValueError(
+            f"{name} is called {study.name!r}: a study's name must be of letters, digits, dots "
+            f"and dashes, and none of {', '.join(STUDIES)}."
+        )
     return study
+
+
+def find_claim(name: str) -> Claim:
+    """The claim ``module:NAME``."""
+    return _load(name, Claim)
+
+
+def _load(reference: str, kind: type[T]) -> T:
+    """What a module calls by a name, if it is of the right kind."""
+    module, _, name = reference.partition(":")
+    if not (module and name):
+        raise ValueError(f"A {kind.__name__.lower()} is module:NAME, not {reference!r}.")
+    found = naming.find(reference)
+    if not isinstance(found, kind):
+        raise ValueError(f"{reference} must be a {kind.__name__}, but is {type(found).__name__}.")
+    return found

@@ -1,33 +1,204 @@
-"""Run what is missing of a study, in parallel, with one progress bar, and never twice."""
+"""Run studies: what is missing of them, in parallel, never twice; and then the report."""
 
+import shlex
+import sys
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from os import PathLike
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
+from gensmooth import checks
+from gensmooth.evaluators import cores
+from gensmooth.report.tables import Cell, ClaimRow
+from gensmooth.studies.outcome import judge_again, write_report
 from gensmooth.studies.progress import Say, TimeLeft, progress
-from gensmooth.studies.registry import find_study
-from gensmooth.studies.spec import Cell, Options, Outcome, Record, RunSpec, Study
-from gensmooth.studies.store import Store
+from gensmooth.studies.registry import STUDIES, find_claim, find_study
+from gensmooth.studies.spec import Claim, Options, Outcome, Profile, RunRecord, RunSpec, Study
+from gensmooth.studies.store import StudyStore
 from gensmooth.studies.workers import Finished, Job, here, over_processes, over_ray
 
+# Parameters that a shell calls by another name, given once for each of their values.
+_REPEATED = {"environments": "env", "parts": "part", "claims": "claim", "num_directions": "-L"}
+_JOINED = {"methods": "methods", "objectives": "objective"}  # and those in one word, with commas
 _LONG = 1.0  # hours: what takes longer is said before it begins
 
 
-@dataclass(frozen=True)
-class Crew:
-    """Who makes the runs.
+class Reproduced(NamedTuple):
+    """What came of it.
 
     Attributes:
-        workers: Processes of this machine; with Ray, runs at a time (``None``: all processors).
-        ray: A Ray cluster's address, ``"auto"`` for the one that is there, ``"local"`` for one
-            that is started for this call; ``None`` for processes.
+        claims: The claims, judged.
+        outcomes: The studies; none where only the verdicts were asked for.
+        page: The report, if one was written.
     """
 
-    workers: int | None = 1
-    ray: str | None = None
+    claims: list[ClaimRow]
+    outcomes: list[Outcome]
+    page: Path | None
+
+
+def reproduce(
+    study: str,
+    *,
+    profile: Profile = "quick",
+    workers: int | None = None,
+    out: str | PathLike[str] | None = None,
+    seeds: int | None = None,
+    hyperparameters: Literal["search", "paper"] | None = None,
+    methods: Sequence[str] | None = None,
+    offline: bool = False,
+    objectives: Sequence[str] | None = None,
+    environments: Sequence[str] | None = None,
+    num_directions: Sequence[int] | None = None,
+    parts: Sequence[str] | None = None,
+    iterations: int | None = None,
+    test_trials: int | None = None,
+    resets: Literal["independent", "paired"] | None = None,
+    ray: str | None = None,
+    piece: str | None = None,
+    claims: Sequence[str] | None = None,
+    no_run: bool = False,
+    judge: str | PathLike[str] | None = None,
+) -> Reproduced:
+    """Run the paper's studies, or your own, and write a report that judges their claims one by one.
+
+    Runs what is missing: the same call again continues what was interrupted, and a larger study
+    reuses the runs it shares with a smaller one. Runs that were made apart, with ``piece`` or with
+    other options, are merged by copying their ``runs`` folders together.
+
+    Args:
+        study: linreg, dfo, rl, timing, module:NAME for one of your own, several with commas, or
+            all.
+        profile: The size: quick takes about a minute, paper is the paper's own.
+        workers: Processes; by default one per core. With Ray, runs at a time.
+        out: The folder for runs and report; by default out/PROFILE.
+        seeds: Seeds of the reported runs, instead of 5.
+        hyperparameters: Search the paper's grids, or use the paper's tables. By default they are
+            searched, but not in rl's quick profile.
+        methods: The methods, instead of the paper's.
+        offline: linreg: a fixed data set and mini-batches.
+        objectives: dfo: the objectives, such as sphere or nevergrad:rastrigin.
+        environments: rl: the environments.
+        num_directions: rl: the values of L, instead of all.
+        parts: rl: main, mlp or antithetic (the ablations), instead of all.
+        iterations: rl: iterations of a run, instead of 1000.
+        test_trials: rl: test episodes per round, instead of 1000.
+        resets: rl: a start and goal for each trajectory of training, or one for the two of a
+            direction; by default independent.
+        ray: Run on Ray: a cluster's address, "auto", or "local" to start one.
+        piece: I/N: make only every N-th run, from the I-th on, as one of N machines.
+        claims: Claims of your own, each as module:NAME.
+        no_run: Make no runs: report on those that are there.
+        judge: Make no runs and no report: judge the claims again from the tables in this folder
+            (runs-STUDY.csv), as a report writes them.
+    """
+    given = dict(locals())
+    for name in ("workers", "seeds", "iterations", "test_trials"):
+        if given[name] is not None:
+            checks.count(name, given[name])
+    names = list(STUDIES) if study == "all" else study.split(",")
+    found = {name: find_study(name) for name in names}  # an unknown one is an error at once
+    extra = [find_claim(name) for name in claims or ()]
+    for claim in extra:
+        if claim.study not in [each.name for each in found.values()]:
+            raise ValueError(f"A claim is about the study {claim.study!r}, which is not asked for.")
+    if judge is not None:
+        rows = [row for name in names for row in judge_again(name, Path(judge), extra)]
+        return Reproduced(rows, [], None)
+    if not no_run:
+        found = _available(found, all_of_them=study == "all")
+    options = Options(
+        profile=profile,
+        seeds=seeds,
+        hyperparameters=hyperparameters,
+        methods=_tuple(methods),
+        offline=offline,
+        objectives=_tuple(objectives),
+        environments=_tuple(environments),
+        parts=_tuple(parts),
+        num_directions=_tuple(num_directions),
+        iterations=iterations,
+        test_trials=test_trials,
+        resets=resets,
+    )
+    folder = Path("out") / profile if out is None else Path(out)
+    concluded = [
+        run_study(
+            name,
+            options,
+            folder / each.name,
+            workers=cores() if workers is None and ray is None else workers,
+            ray=ray,
+            piece=_piece(piece),
+            make=not no_run,
+            claims=extra,
+            say=_say,
+        )
+        for name, each in found.items()
+    ]
+    outcomes = [outcome for outcome in concluded if outcome is not None]
+    rows = [row for outcome in outcomes for row in outcome.claims]
+    if not outcomes:  # a piece, of which alone nothing can be said
+        return Reproduced(rows, outcomes, None)
+    return Reproduced(rows, outcomes, write_report(outcomes, folder, command=_command(given)))
+
+
+def _available(found: Mapping[str, Study], *, all_of_them: bool) -> dict[str, Study]:
+    """Without the studies that cannot be run with what is installed, if all were asked for."""
+    kept: dict[str, Study] = {}
+    for name, study in found.items():
+        why = study.unavailable() if study.unavailable is not None else None
+        if why is None:
+            kept[name] = study
+        elif all_of_them:
+            _say(f"{name} is left out: {why}")
+        else:
+            raise ImportError(why)
+    return kept
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr)
+
+
+def _tuple(values: Sequence[Any] | None) -> tuple[Any, ...] | None:
+    return tuple(values) if values else None
+
+
+def _piece(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    first, slash, of = text.partition("/")
+    if not (slash and first.isdigit() and of.isdigit() and 1 <= int(first) <= int(of)):
+        raise ValueError(f"`piece` must be such as 2/5, the second of five, but is {text!r}.")
+    return int(first), int(of)
+
+
+def _command(given: Mapping[str, Any]) -> str:
+    """What a reader types to repeat it.
+
+    >>> _command({"study": "rl", "profile": "paper", "num_directions": (2, 6), "no_run": True})
+    'gensmooth reproduce rl --profile paper -L 2 -L 6 --no-run'
+    """
+    words = ["gensmooth", "reproduce", given["study"]]
+    for name, value in given.items():
+        flag = _REPEATED.get(name, _JOINED.get(name, name))
+        flag = flag if flag.startswith("-") else f"--{flag.replace('_', '-')}"
+        if name == "study" or value is None or value is False:
+            continue
+        if value is True:
+            words.append(flag)
+        elif name in _REPEATED:
+            words += [word for each in value for word in (flag, str(each))]
+        else:
+            words += [flag, str(value) if name not in _JOINED else ",".join(value)]
+    return shlex.join(words)
+
+
+# --- one study -----------------------------------------------------------------------------------
 
 
 def run_study(
@@ -39,18 +210,20 @@ def run_study(
     ray: str | None = None,
     piece: tuple[int, int] | None = None,
     make: bool = True,
+    claims: Sequence[Claim] = (),
     say: Say = print,
 ) -> Outcome | None:
     """Run a study to its end: grid search, reporting runs, conclusions.
 
     Args:
-        name: The study.
+        name: The study: one of the paper's, or ``module:NAME`` of one's own.
         options: How.
         folder: Where its runs are kept; what is there already is not run again.
         workers: Processes; with Ray, runs at a time, and ``None`` for all of its processors.
         ray: Run on Ray instead: an address, ``"auto"`` or ``"local"``.
         piece: ``(i, n)``: make only the i-th of n equal parts of the runs, as one of n machines.
         make: Whether to run what is missing. Otherwise the outcome is about what is there.
+        claims: Claims to judge beside the study's own; those about other studies are left out.
         say: Where to say what a user should know.
 
     Returns:
@@ -61,33 +234,36 @@ def run_study(
     if options.hyperparameters is None:
         how = "search" if options.profile in study.searched else "paper"
         options = replace(options, hyperparameters=how)
-    crew = Crew() if study.alone else Crew(workers, ray)
-    maker = _Maker(study, Store(folder, name), crew, piece, make, say)
+    if study.alone:
+        workers, ray = 1, None
+    store = StudyStore(folder, study.name)
+    maker = _Maker(study, name, store, workers, ray, piece, make, say)
     began = time.time()
     tuning = study.tuning(options)
-    first = maker.complete(tuning, f"{name}: grid search")
+    first = maker.complete(tuning, f"{study.name}: grid search")
     if piece and len(first.records) < len(tuning):
-        return _apart(name, "grid search", say)
+        return _apart(study.name, "grid search", say)
     cells = study.select(options, first.records)
     specs = study.reporting(options, cells)
-    second = maker.complete(specs, f"{name}: runs")
+    second = maker.complete(specs, f"{study.name}: runs")
     if not make:
         second = _found(study, options, maker.store, cells, second, wanted=len(specs))
     elif study.gather is None and len(second.records) < len(specs):
-        return _apart(name, "study", say)
+        return _apart(study.name, "study", say)
     outcome = study.conclude(options, second.records, cells)
     facts = {
         "runs": len(first.records) + len(second.records),
         "runs made now": first.made + second.made,
         "seconds of computing": round(sum(r.seconds for r in (*first.records, *second.records)), 1),
         "seconds of this call": round(time.time() - began, 1),
-        "workers": "Ray" if crew.ray else crew.workers,
+        "workers": "Ray" if ray else workers,
     }
-    return replace(outcome, facts={**outcome.facts, **facts})
+    own = [c.judge(outcome.scores, cells) for c in claims if c.study == study.name]
+    return replace(outcome, claims=[*outcome.claims, *own], facts={**outcome.facts, **facts})
 
 
 class _Completed(NamedTuple):
-    records: list[Record]
+    records: list[RunRecord]
     made: int
 
 
@@ -95,8 +271,10 @@ class _Maker(NamedTuple):
     """Makes the runs of a study that are missing, if they may be made."""
 
     study: Study
-    store: Store
-    crew: Crew
+    reference: str
+    store: StudyStore
+    workers: int | None
+    ray: str | None
     piece: tuple[int, int] | None
     make: bool
     say: Say
@@ -106,7 +284,8 @@ class _Maker(NamedTuple):
         loaded = self.store.load(specs)
         if loaded.damaged:
             self.say(
-                f"{title}: {len(loaded.damaged)} damaged record(s) "
+                f"{title}: {len(loaded.damaged)} damaged "
+                f"{'record' if len(loaded.damaged) == 1 else 'records'} "
                 f"{'will be made again' if self.make else 'left out'}: "
                 f"{', '.join(loaded.damaged[:5])}{'…' if len(loaded.damaged) > 5 else ''}"
             )
@@ -121,8 +300,8 @@ class _Maker(NamedTuple):
 
     def _made(self, missing: Sequence[RunSpec], title: str, total: int) -> Generator[Finished]:
         costs = {spec.key: _cost(self.study, spec) for spec in missing}
-        jobs = [Job(spec, self.store.scratch(spec)) for spec in missing]
-        at_a_time, runs = _start(jobs, self.crew)
+        jobs = [Job(spec, self.store.scratch(spec), self.reference) for spec in missing]
+        at_a_time, runs = _start(jobs, self.workers, self.ray)
         hours = sum(costs.values()) / at_a_time / 3600
         if self.study.cost and hours > _LONG:
             self.say(
@@ -161,18 +340,20 @@ def _cost(study: Study, spec: RunSpec) -> float:
     return study.cost(spec.config) if study.cost else 1.0
 
 
-def _start(jobs: Sequence[Job], crew: Crew) -> tuple[int, Generator[Finished]]:
+def _start(
+    jobs: Sequence[Job], workers: int | None, ray: str | None
+) -> tuple[int, Generator[Finished]]:
     """How many runs will be at work at a time, and the runs as they finish."""
-    if crew.ray is not None:
-        return over_ray(jobs, crew.ray, crew.workers)
-    workers = min(crew.workers or 1, len(jobs))
+    if ray is not None:
+        return over_ray(jobs, ray, workers)
+    workers = min(workers or 1, len(jobs))
     return workers, here(jobs) if workers == 1 else over_processes(jobs, workers)
 
 
 def _found(
     study: Study,
     options: Options,
-    store: Store,
+    store: StudyStore,
     cells: Sequence[Cell],
     loaded: _Completed,
     wanted: int,

@@ -1,14 +1,19 @@
-"""What a study is made of: run configurations, their records, and what is concluded from them."""
+"""What a study is made of: configurations of runs, their records, and what follows from them."""
 
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from gensmooth.report.tables import Cell, ClaimRow, Table
+from gensmooth.studies.verdicts import Scores
+
+if TYPE_CHECKING:
+    from gensmooth.report.curves import Drawn
 
 Profile = Literal["quick", "paper"]
-Verdict = Literal["holds", "does not hold", "undecided", "not run"]
 
 # Part of every run's name: raise it when the meaning of a configuration or of a record changes,
 # and finished runs of the older meaning are left alone and not used.
@@ -20,7 +25,7 @@ class RunSpec:
     """One run: everything that its record depends on, and nothing else.
 
     Attributes:
-        study: The study's name; with it a worker finds the function that makes the run.
+        study: The study's name.
         config: Plain JSON values.
     """
 
@@ -34,12 +39,12 @@ class RunSpec:
         return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 
-class Record(NamedTuple):
+class RunRecord(NamedTuple):
     """What a finished run left behind.
 
     Attributes:
         config: The run's configuration.
-        series: Named series, one number a round.
+        series: Named series, one number per round.
         final: The score at the end, lower is better; infinite if the run diverged.
         diverged: Whether it did.
         seconds: How long it took.
@@ -50,62 +55,6 @@ class Record(NamedTuple):
     final: float
     diverged: bool
     seconds: float
-
-
-class Cell(NamedTuple):
-    """A tuned hyperparameter choice beside the paper's.
-
-    Attributes:
-        setting: The words of the setting, such as ``"L=2, N=5"``.
-        method: The method's name.
-        chosen: ``(spacing, learning rate)``, or ``None`` when every choice diverged.
-        paper: The paper's, or ``None`` where it gives none.
-        score: The mean final score of the choice over the tuning seeds.
-    """
-
-    setting: str
-    method: str
-    chosen: tuple[float, float] | None
-    paper: tuple[float, float] | None
-    score: float
-
-
-class Table(NamedTuple):
-    """A table of the report, also written as CSV.
-
-    Attributes:
-        name: File name without ending.
-        title: A line above it.
-        columns: Column headings.
-        rows: Cells: text or numbers.
-        note: A line below it.
-    """
-
-    name: str
-    title: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[Any]]
-    note: str = ""
-
-
-class ClaimRow(NamedTuple):
-    """A sentence of the paper, in our words, and what the runs say of it.
-
-    Attributes:
-        id: A short name, such as ``"linreg-mse-smaller"``.
-        place: Where the paper says it.
-        claim: What it says, in our words.
-        statistic: What was computed and tested.
-        evidence: The numbers.
-        verdict: Whether it holds.
-    """
-
-    id: str
-    place: str
-    claim: str
-    statistic: str
-    evidence: str
-    verdict: Verdict
 
 
 @dataclass(frozen=True)
@@ -135,36 +84,74 @@ class Outcome:
         title: Its heading.
         prose: What was done, a paragraph or two of plain text.
         records: The reporting runs.
+        options: How it was run.
         cells: The hyperparameter choices.
         tables: Tables to show, besides the hyperparameters and the claims.
+        files: Tables that are written beside the page, and not shown.
+        scores: The numbers of each run that claims are judged by.
         claims: The claims, judged.
-        options: How it was run.
         facts: What was run, for the provenance box: counts, seconds, versions.
+        draw: Draws its figures.
     """
 
     study: str
     title: str
     prose: str
-    records: Sequence[Record]
-    cells: Sequence[Cell]
-    tables: Sequence[Table]
-    claims: Sequence[ClaimRow]
+    records: Sequence[RunRecord]
     options: Options
+    cells: Sequence[Cell] = ()
+    tables: Sequence[Table] = ()
+    files: Sequence[Table] = ()
+    scores: Scores = field(default_factory=Scores)
+    claims: Sequence[ClaimRow] = ()
     facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    draw: "Callable[[Outcome], Drawn] | None" = None
 
 
-class Study(NamedTuple):
+class Claim(NamedTuple):
+    """A sentence about a study that is judged beside the study's own.
+
+    Attributes:
+        study: The name of the study.
+        judge: From the numbers of its runs, and its hyperparameter choices, to the verdict.
+    """
+
+    study: str
+    judge: Callable[[Scores, Sequence[Cell]], ClaimRow]
+
+
+def _nothing(*_: Any) -> list[Any]:
+    return []
+
+
+def _no_scores(*_: Any) -> Scores:
+    return Scores()
+
+
+def _no_facts(*_: Any) -> dict[str, Any]:
+    return {}
+
+
+@dataclass(frozen=True)
+class Study:
     """A study: generators of runs, the function that makes one, and what is concluded.
 
     Attributes:
-        name: Its name on the command line.
-        tuning: The runs of the grid search; none when the paper's tables are used.
-        select: From the records of those to the choices.
-        reporting: The runs that are reported, given the choices.
+        name: Its name; part of every run's key, and of the names of files.
+        title: Its heading in the report.
+        prose: What was done, from the options and the records.
+        reporting: The runs that are reported, given the hyperparameter choices.
         execute: Makes one run from its configuration. A long run may keep what it needs to go
             on after a kill in the folder that it is given, which is its own, and need not exist
             yet; short runs leave it alone.
-        conclude: From the reporting records to the outcome.
+        tuning: The runs of the grid search; none when the paper's tables are used.
+        select: From the records of those to the choices.
+        score: The numbers of each run that claims use.
+        judge: From these, and the choices, to verdicts.
+        draw: Draws the figures.
+        tables: Further tables to show.
+        files: Tables that are written beside the page, and not shown.
+        facts: What was run, for the provenance box.
         alone: Whether its runs must not share the machine with each other, as timings.
         cost: About how many seconds a run takes on one core, where runs are long or differ much:
             the longest are then made first. Without it runs are made in mixed order.
@@ -176,13 +163,40 @@ class Study(NamedTuple):
     """
 
     name: str
-    tuning: Callable[[Options], list[RunSpec]]
-    select: Callable[[Options, Sequence[Record]], list[Cell]]
+    title: str
+    prose: Callable[[Options, Sequence[RunRecord]], str]
     reporting: Callable[[Options, Sequence[Cell]], list[RunSpec]]
-    execute: Callable[[Mapping[str, Any], Path], Record]
-    conclude: Callable[[Options, Sequence[Record], Sequence[Cell]], Outcome]
+    execute: Callable[[Mapping[str, Any], Path], RunRecord]
+    tuning: Callable[[Options], list[RunSpec]] = _nothing
+    select: Callable[[Options, Sequence[RunRecord]], list[Cell]] = _nothing
+    score: Callable[[Options, Sequence[RunRecord]], Scores] = _no_scores
+    judge: Callable[[Scores, Sequence[Cell]], list[ClaimRow]] = _nothing
+    draw: "Callable[[Outcome], Drawn] | None" = None
+    tables: Callable[[Options, Sequence[RunRecord]], Sequence[Table]] = _nothing
+    files: Callable[[Options, Sequence[RunRecord]], Sequence[Table]] = _nothing
+    facts: Callable[[Options, Sequence[RunRecord]], Mapping[str, Any]] = _no_facts
     alone: bool = False
     cost: Callable[[Mapping[str, Any]], float] | None = None
-    gather: Callable[[Options, Sequence[Cell], Sequence[Record]], list[Record]] | None = None
+    gather: Callable[[Options, Sequence[Cell], Sequence[RunRecord]], list[RunRecord]] | None = None
     searched: tuple[Profile, ...] = ("quick", "paper")
     unavailable: Callable[[], str | None] | None = None
+
+    def conclude(
+        self, options: Options, records: Sequence[RunRecord], cells: Sequence[Cell]
+    ) -> Outcome:
+        """From the records of the reporting runs to the outcome."""
+        scores = self.score(options, records)
+        return Outcome(
+            study=self.name,
+            title=self.title,
+            prose=self.prose(options, records),
+            records=records,
+            options=options,
+            cells=cells,
+            tables=self.tables(options, records),
+            files=self.files(options, records),
+            scores=scores,
+            claims=self.judge(scores, cells),
+            facts=self.facts(options, records),
+            draw=self.draw,
+        )

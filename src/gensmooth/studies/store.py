@@ -1,6 +1,6 @@
 """Where runs are kept: a folder per run, named by the hash of its configuration (C6).
 
-``config.json`` says what was run; ``metrics.jsonl`` has one line a round and a last line that
+``config.json`` says what was run; ``metrics.jsonl`` has one line per round and a last line that
 closes the record with its score and a checksum. A run's folder appears whole (written aside, then
 renamed) or not at all, so a kill at any instant costs the runs in flight and nothing else. A long
 run may keep its own checkpoints below ``partial`` meanwhile, and then a kill costs little of it.
@@ -18,10 +18,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gensmooth.studies.spec import FORMAT, Record, RunSpec
+from gensmooth.runs.files import write_text
+from gensmooth.studies.spec import FORMAT, RunRecord, RunSpec
 
 _STUDY_FILE = "study.json"
 _RUNS, _PARTIAL = "runs", "partial"
+_OURS = {_RUNS, _PARTIAL, _STUDY_FILE, f".{_STUDY_FILE}.new"}  # where nothing has begun yet
 
 
 class StoreError(RuntimeError):
@@ -36,11 +38,11 @@ class Loaded(NamedTuple):
         damaged: Keys whose record cannot be read and will be made again.
     """
 
-    records: dict[str, Record]
+    records: dict[str, RunRecord]
     damaged: list[str]
 
 
-class Store:
+class StudyStore:
     """The runs of one study below one folder."""
 
     def __init__(self, folder: Path, study: str) -> None:
@@ -51,7 +53,7 @@ class Store:
 
     def load(self, specs: Iterable[RunSpec]) -> Loaded:
         """The finished ones of some runs."""
-        records: dict[str, Record] = {}
+        records: dict[str, RunRecord] = {}
         damaged: list[str] = []
         for spec in specs:
             where = self.runs / spec.key
@@ -82,7 +84,7 @@ class Store:
         """A folder of a run's own, for as long as it is not finished; it may not exist yet."""
         return (self.folder / _PARTIAL / spec.key).absolute()
 
-    def save(self, spec: RunSpec, record: Record) -> None:
+    def save(self, spec: RunSpec, record: RunRecord) -> None:
         """Keep a finished run; its scratch folder is not needed any more."""
         final = self.runs / spec.key
         aside = self.runs / f".{spec.key}.{os.getpid()}"
@@ -106,7 +108,7 @@ class Store:
         """Make the folder ours, or refuse one that belongs to something else."""
         mark = self.folder / _STUDY_FILE
         ours = {"program": "gensmooth", "study": self.study, "format": FORMAT}
-        if mark.exists():
+        if mark.exists() and mark.stat().st_size:  # an empty one: killed while it was written
             try:
                 found: dict[str, Any] = json.loads(mark.read_text())
             except (OSError, ValueError) as error:
@@ -119,21 +121,33 @@ class Store:
                     f"{found.get('format')}, not to {self.study!r}, format {FORMAT}: choose "
                     "another --out."
                 )
-        elif self.folder.exists() and {p.name for p in self.folder.iterdir()} - {_RUNS, _PARTIAL}:
+        elif self.folder.exists() and {p.name for p in self.folder.iterdir()} - _OURS:
             raise StoreError(
                 f"{self.folder} is not empty and not a study's folder: choose another --out."
             )
         try:
             self.runs.mkdir(parents=True, exist_ok=True)
-            if not mark.exists():
-                mark.write_text(json.dumps(ours))
+            if not mark.exists() or not mark.stat().st_size:
+                write_text(mark, json.dumps(ours))
         except OSError as error:
             raise StoreError(f"Could not make {self.folder}: {error.strerror or error}.") from error
-        for left in self.runs.glob(".*"):  # of a killed process
-            shutil.rmtree(left, ignore_errors=True)
+        for left in self.runs.glob(".*"):
+            if not _alive(left.suffix[1:]):  # of a killed process; a live one is still writing
+                shutil.rmtree(left, ignore_errors=True)
 
 
-def _lines(record: Record) -> str:
+def _alive(pid: str) -> bool:
+    """Whether a process of this machine is there; a number that is none is not."""
+    try:
+        os.kill(int(pid), 0)
+    except (ValueError, ProcessLookupError, OverflowError):
+        return False
+    except OSError:  # somebody else's
+        return True
+    return True
+
+
+def _lines(record: RunRecord) -> str:
     """A record as lines; numbers survive to the last bit, infinities as words."""
     names = list(record.series)
     rounds = zip(*(record.series[name] for name in names), strict=True)
@@ -153,7 +167,7 @@ def _lines(record: Record) -> str:
     return f"{text}{json.dumps(end)}\n"
 
 
-def _read(where: Path, spec: RunSpec) -> Record:
+def _read(where: Path, spec: RunSpec) -> RunRecord:
     config = json.loads((where / "config.json").read_text())["config"]
     if config != json.loads(json.dumps(spec.config)):
         raise ValueError("configuration differs")
@@ -164,7 +178,7 @@ def _read(where: Path, spec: RunSpec) -> Record:
         raise ValueError("checksum differs")
     rows = [json.loads(line) for line in body.splitlines()]
     series = {name: [_number(row[name]) for row in rows] for name in end["names"]}
-    return Record(config, series, _number(end["final"]), end["diverged"], end["seconds"])
+    return RunRecord(config, series, _number(end["final"]), end["diverged"], end["seconds"])
 
 
 def _plain(value: float) -> float | str:

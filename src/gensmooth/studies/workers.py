@@ -5,6 +5,7 @@ import os
 import signal
 import tempfile
 import threading
+import time
 from collections.abc import Generator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -15,25 +16,33 @@ from typing import Any, NamedTuple
 from gensmooth._version import __version__
 from gensmooth.evaluators.ray import RayConnection, connect
 from gensmooth.studies.registry import find_study
-from gensmooth.studies.spec import Record, RunSpec
+from gensmooth.studies.spec import RunRecord, RunSpec
 
-Finished = tuple[RunSpec, Record]
+Finished = tuple[RunSpec, RunRecord]
 
 _IN_FLIGHT = 3  # runs handed to each process ahead of time
+_LAST_CHECKPOINT = 10.0  # seconds that a worker has to write one when its parent is gone
 _IN_FLIGHT_RAY = 2  # tasks handed to the cluster for each that can run
 _TRIES = 5  # a run whose node or worker is lost is made again, elsewhere, so many times
 
 
 class Job(NamedTuple):
-    """A run to be made, and the folder of its own that it may use meanwhile."""
+    """A run to be made.
+
+    Attributes:
+        spec: The run.
+        scratch: A folder of its own that it may use meanwhile.
+        study: Where a worker finds the study, if not by its name: ``module:NAME``.
+    """
 
     spec: RunSpec
     scratch: Path
+    study: str = ""
 
 
-def execute(job: Job) -> Record:
+def execute(job: Job) -> RunRecord:
     """Make a run, here."""
-    return find_study(job.spec.study).execute(job.spec.config, job.scratch)
+    return find_study(job.study or job.spec.study).execute(job.spec.config, job.scratch)
 
 
 def here(jobs: Sequence[Job]) -> Generator[Finished]:
@@ -45,8 +54,8 @@ def here(jobs: Sequence[Job]) -> Generator[Finished]:
 def over_processes(jobs: Sequence[Job], workers: int) -> Generator[Finished]:
     """Runs as they finish, over so many processes.
 
-    When the caller stops asking (or is killed), the workers stop: a run in flight ends at once,
-    and what it has in its scratch folder is all that is left of it.
+    When the caller stops asking (or is killed), the workers stop: a run in flight writes a last
+    checkpoint to its scratch folder, if it keeps any, and ends.
     """
     # spawn: a forked copy of a process with threads (ours, or a notebook's) may deadlock
     context = multiprocessing.get_context("spawn")
@@ -54,7 +63,7 @@ def over_processes(jobs: Sequence[Job], workers: int) -> Generator[Finished]:
     pool = ProcessPoolExecutor(workers, context, initializer=_prepare, initargs=(watched,))
     try:
         waiting = iter(jobs)
-        running: dict[Future[Record], RunSpec] = {}
+        running: dict[Future[RunRecord], RunSpec] = {}
         while True:
             while len(running) < workers * _IN_FLIGHT and (job := next(waiting, None)):
                 running[pool.submit(execute, job)] = job.spec
@@ -84,6 +93,8 @@ def _prepare(watched: Connection) -> None:
         try:
             watched.recv_bytes()
         except (EOFError, OSError):
+            os.kill(os.getpid(), signal.SIGTERM)  # a long run keeps what it has
+            time.sleep(_LAST_CHECKPOINT)
             os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
@@ -145,7 +156,7 @@ def _ray_runs(
         connection.close()
 
 
-def _ray_task(job: Job, version: str) -> Record:
+def _ray_task(job: Job, version: str) -> RunRecord:
     """One run, in a worker of the cluster."""
     if version != __version__:
         raise RuntimeError(

@@ -10,8 +10,6 @@ import ast
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol, final
 
 import numpy as np
@@ -19,6 +17,7 @@ from numpy.typing import NDArray
 
 from gensmooth import checks
 from gensmooth.evaluators import cores
+from gensmooth.naming import load_module
 from gensmooth.rl.normalize import EpisodeMoments, Scaling
 from gensmooth.rl.policies import Policy
 
@@ -127,6 +126,11 @@ class Simulator(Protocol):
         ...
 
 
+# What an environment may be given as: a name, a simulator, or what Gymnasium makes (an environment,
+# or a function that makes one), whose types are known only where Gymnasium is installed.
+EnvironmentLike = str | Simulator | object
+
+
 class Request(NamedTuple):
     """The arguments of a rollout, checked: contiguous float64 arrays that fit together."""
 
@@ -177,7 +181,8 @@ def import_module_of(name: str) -> None:
     """Import the module of ``module:Name``, looked for in this folder too; it registers the rest.
 
     Raises:
-        UnknownEnvironmentError: When there is no such module.
+        UnknownEnvironmentError: When that is not the name of a module.
+        ValueError: When there is no such module.
     """
     module, colon, _ = name.rpartition(":")
     if not colon:
@@ -186,17 +191,7 @@ def import_module_of(name: str) -> None:
         raise UnknownEnvironmentError(
             f"There is no environment {name!r}: {module!r} is not the name of a module."
         )
-    if "" not in sys.path and str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
-    try:
-        import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise  # the module is there, but something that it imports is not
-        raise UnknownEnvironmentError(
-            f"There is no environment {name!r}: there is no module {module!r} in {Path.cwd()} or "
-            "on the Python path."
-        ) from None
+    load_module(module)
 
 
 GIVEN = " (given)"  # ends the name of an environment that no name can make

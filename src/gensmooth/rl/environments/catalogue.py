@@ -5,17 +5,16 @@ every other Gymnasium id works through the ordinary API.
 """
 
 import logging
-import sys
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any, NamedTuple, cast
 
-from gensmooth import checks
+from gensmooth import checks, naming
 from gensmooth.rl.environments.base import (
     GIVEN,
+    EnvironmentLike,
     Simulator,
     UnknownEnvironmentError,
     import_module_of,
@@ -82,7 +81,10 @@ def register(
 
 
 def make(
-    environment: Any, *, fast: bool = True, arguments: Mapping[str, Any] | None = None
+    environment: EnvironmentLike,
+    *,
+    fast: bool = True,
+    arguments: Mapping[str, Any] | None = None,
 ) -> Simulator:
     """The simulator of an environment.
 
@@ -149,12 +151,12 @@ def check_trusted(name: str, *, trust: bool) -> None:
         ValueError: When the name is ``module:Name`` and the module is not imported yet.
     """
     module = name.rpartition(":")[0]
-    if module and not trust and module not in sys.modules:
-        raise ValueError(
-            f"The file says that its environment is {name[:200]!r}, and using it would import and "
-            f"run the module {module[:200]!r}. If you trust it, say trust=True, or import the "
-            "module yourself."
-        )
+    try:
+        if module:
+            naming.check_trusted(module, trust=trust)
+    except ValueError as error:
+        message = f"The environment {name[:200]!r} is a file's word: {error}."
+        raise ValueError(message) from None
 
 
 def reference(name: str) -> str:
@@ -212,11 +214,10 @@ def _gymnasium(name: str) -> Simulator:
     try:
         return module.GymnasiumSimulator(name)
     except UnknownEnvironmentError:
-        near = get_close_matches(name, [*_aliases, *_entries], n=3, cutoff=0.7)
-        near += [known for known in module.near_matches(name) if known not in near]
-        hint = f"Did you mean {' or '.join(near)}? " if near else ""
+        known = dict.fromkeys([*_aliases, *_entries, *module.ids()])
+        hint = checks.did_you_mean(name, known, most=3, cutoff=0.7)
         raise UnknownEnvironmentError(
-            f"There is no environment {name!r}. {hint}Fast ones are {', '.join(names())}; any "
+            f"There is no environment {name!r}.{hint} Fast ones are {', '.join(names())}; any "
             "other must be a Gymnasium id: gymnasium.pprint_registry() lists them."
         ) from None
 

@@ -13,7 +13,6 @@ import math
 import warnings
 from collections.abc import Sequence
 from copy import deepcopy
-from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, NamedTuple, final
 
@@ -247,8 +246,7 @@ def make_environment(source: Any, **keywords: Any) -> Any:
         unknown = (gymnasium.error.UnregisteredEnv, gymnasium.error.DeprecatedEnv)
         if not isinstance(error, unknown) and _is_id(name):
             raise
-        near = near_matches(name)
-        hint = f" Did you mean {' or '.join(near)}?" if near else ""
+        hint = checks.did_you_mean(name, ids(), most=3, cutoff=0.7)
         raise UnknownEnvironmentError(
             f"Gymnasium has no environment {name!r}.{hint} ({error})"
         ) from None
@@ -319,16 +317,14 @@ def _checked(environment: Any, gymnasium: Any) -> Any:
     )
 
 
-def near_matches(name: str) -> list[str]:
-    """Ids of Gymnasium that look like this one."""
+def ids() -> list[str]:
+    """The ids that Gymnasium can make; others in its registry only say that they are gone."""
     registry: dict[str, Any] = import_module("gymnasium").registry
-    by_lower = {  # the others only say that they are gone
-        known.lower(): known
+    return [
+        known
         for known, spec in registry.items()
         if "_raise_" not in getattr(spec.entry_point, "__name__", "")
-    }
-    found = get_close_matches(name.lower(), by_lower, n=3, cutoff=0.7)
-    return [by_lower[known] for known in found]
+    ]
 
 
 def _is_id(name: str) -> bool:

@@ -1,0 +1,1 @@
+"""The paper's noisy benchmark of derivative-free optimisation."""

@@ -1,0 +1,75 @@
+"""The figure of the noisy benchmark: the objective without its noise, objectives by (d, L)."""
+
+from gensmooth.report.curves import (
+    Curve,
+    Drawn,
+    Floats,
+    Scale,
+    Setting,
+    View,
+    curves,
+    last,
+    legend,
+    limits,
+    means,
+    panel,
+    remarks,
+    spans,
+)
+from gensmooth.report.figure import Figure
+from gensmooth.studies.spec import Outcome
+
+_FACTOR = 8  # values that differ by more are drawn on a logarithmic axis
+
+
+def draw(outcome: Outcome) -> Drawn:
+    """The objective without its noise, objectives by (d, L)."""
+    keys = ("objective", "dim", "num_directions")
+    found = curves(outcome.records, keys, series=("objective",))
+
+    def words(setting: Setting) -> str:
+        return f"{setting[0]}, d = {setting[1]}, L = {setting[2]}"
+
+    def evaluations(curve: Curve, rounds: Floats) -> Floats:
+        return rounds * curve.iterations * 2 * curve.num_directions
+
+    scale: Scale = "linear"
+    sizes = sorted({curve.setting[1:] for curve in found})
+    objectives = list(dict.fromkeys(curve.setting[0] for curve in found))
+    settings = [(objective, *size) for objective in objectives for size in sizes]
+    groups = {s: [curve for curve in found if curve.setting == s] for s in settings}
+    if spans(found, ["objective"], 1):
+        wide = any(spans(here, ["objective"], _FACTOR) for here in groups.values())
+        scale = "log" if wide else "linear"
+    panels = [
+        panel(
+            here,
+            setting,
+            View(
+                "objective",
+                (),
+                evaluations,
+                "evaluations",
+                "objective",
+                "log",
+                scale,
+                limits(here, ["objective"], scale),
+            ),
+            words,
+        )
+        for setting, here in groups.items()
+    ]
+    figure = Figure(
+        name="dfo",
+        title="Noisy benchmark: objective",
+        heading="Objective",
+        caption="The objective without its noise after each round, against the number of noisy "
+        "evaluations; lower is better. Each panel has its own vertical axis. With one direction "
+        "there is nothing to orthogonalise: Orthogonal ES then is GS. " + means(found),
+        columns=len(sizes),
+        panels=panels,
+        legend=legend(found),
+        remarks=remarks(found, words, outcome.cells),
+        tables=[last(found, "objective", "dfo", words)],
+    )
+    return Drawn([figure], found, keys)

@@ -1,0 +1,142 @@
+"""The figures of reinforcement learning: test return against trajectories, one panel a setting."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from gensmooth.report.curves import (
+    Curve,
+    Drawn,
+    Floats,
+    Setting,
+    View,
+    curves,
+    last,
+    legend,
+    limits,
+    means,
+    panel,
+    remarks,
+)
+from gensmooth.report.figure import Figure, Panel
+from gensmooth.report.tables import Cell
+from gensmooth.studies.rl.settings import ENVIRONMENTS, setting_of, title
+from gensmooth.studies.rl.settings import Setting as Described
+from gensmooth.studies.spec import Outcome
+
+_KEYS = ("environment", "policy", "estimator", "num_directions")
+_MAIN = ("Ant", "Walker2d", "ML1-Reach", "HalfCheetahRandVel")
+
+
+class _Figure(NamedTuple):
+    name: str
+    title: str
+    heading: str
+    settings: Sequence[Setting]
+
+
+def draw(outcome: Outcome) -> Drawn:
+    """The paper's fig:rl, fig:rl2 and fig:rlablations, as far as they have been run."""
+    found = curves(outcome.records, _KEYS, series=("return", "deviation", "env_steps", "success"))
+    settings = list(dict.fromkeys(curve.setting for curve in found))
+    figures = [_figure(figure, found, outcome) for figure in _figures(settings) if figure.settings]
+    return Drawn(figures, found, _KEYS)
+
+
+def _figures(settings: Sequence[Setting]) -> list[_Figure]:
+    """The settings that have runs, by the figure of the paper that they belong to."""
+    main = [s for s in settings if _of(s).part == "main"]
+    study = "Reinforcement learning: "
+    return [
+        _Figure(
+            "rl",
+            f"{study}test return",
+            "Test return",
+            [s for s in main if _of(s).environment in _MAIN],
+        ),
+        _Figure(
+            "rl-additional",
+            f"{study}test return, additional environments",
+            "Test return, additional environments",
+            [s for s in main if _of(s).environment not in _MAIN],
+        ),
+        _Figure(
+            "rl-ablations",
+            f"{study}ablations on Ant with L = 20",
+            "Ablations",
+            [s for s in settings if _of(s).part != "main"],
+        ),
+    ]
+
+
+def _figure(figure: _Figure, found: Sequence[Curve], outcome: Outcome) -> Figure:
+    here = [curve for curve in found if curve.setting in figure.settings]
+    numbers = {s[-1] for s in figure.settings}
+    trials = sorted(
+        {r.config["test_trials"] for r in outcome.records if _setting(r.config) in figure.settings}
+    )
+    tested = f"{trials[0]}" if len(trials) == 1 else f"{trials[0]} to {trials[-1]}"
+    return Figure(
+        name=figure.name,
+        title=figure.title,
+        heading=figure.heading,
+        caption=f"Mean return of the policy over {tested} test episodes after each round, survival "
+        "bonus counted, against the trajectories made in training (tests not counted); higher is "
+        f"better. Each panel has its own vertical axis. {means(here)}",
+        columns=max(len(numbers), min(2, len(figure.settings))),
+        panels=[_panel(here, setting) for setting in _in_order(figure.settings)],
+        legend=legend(here),
+        remarks=remarks(here, _words, _spelled(outcome, figure)),
+        tables=[last(here, "return", figure.name, _words)],
+        right=0.93,
+    )
+
+
+def _panel(found: Sequence[Curve], setting: Setting) -> Panel:
+    here = [curve for curve in found if curve.setting == setting]
+    view = View(
+        "return",
+        (),
+        _trajectories,
+        "trajectories",
+        "test return",
+        "linear",
+        "linear",
+        limits(here, ["return"], "linear"),
+    )
+    return panel(here, setting, view, _words)
+
+
+def _trajectories(curve: Curve, rounds: Floats) -> Floats:
+    return rounds * curve.iterations * 2 * curve.num_directions
+
+
+def _in_order(settings: Sequence[Setting]) -> list[Setting]:
+    """As in the paper: environments one below the other, L from left to right."""
+    known = list(ENVIRONMENTS)
+
+    def order(setting: Setting) -> tuple[int, str, str, int]:
+        name = _of(setting).environment
+        place = known.index(name) if name in known else len(known)
+        return place, name, _of(setting).part, setting[-1]
+
+    return sorted(settings, key=order)
+
+
+def _spelled(outcome: Outcome, figure: _Figure) -> list[Cell]:
+    """The choices of this figure's settings, their words as they are in figures."""
+    words = {_of(setting).words: _words(setting) for setting in figure.settings}
+    return [c._replace(setting=words[c.setting]) for c in outcome.cells if c.setting in words]
+
+
+def _setting(config: Mapping[str, object]) -> Setting:
+    return tuple(config[key] for key in _KEYS)
+
+
+def _of(setting: Setting) -> Described:
+    return setting_of(dict(zip(_KEYS, setting, strict=True)))
+
+
+def _words(setting: Setting) -> str:
+    found = _of(setting)
+    ending = "" if found.part == "main" else f", {title(found.part)}"
+    return f"{found.environment}, L = {found.num_directions}{ending}"

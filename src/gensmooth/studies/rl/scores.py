@@ -1,0 +1,159 @@
+"""What is used of the runs: the numbers that claims are judged by, and what part has been run.
+
+Returns of different environments have different units. Margins ("competitive", "a large margin")
+are shares of a fixed range of each environment, from the return of a policy that does nothing to
+that of one that has learned (:data:`~gensmooth.studies.rl.settings.ENVIRONMENTS`), so that no
+method's failure widens the margin of the others. Only cells (a setting and a method) with every
+seed and every iteration are judged.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from itertools import product
+from typing import Any, Literal
+
+import numpy as np
+
+from gensmooth.methods import METHODS
+from gensmooth.report.tables import Table
+from gensmooth.studies import paper
+from gensmooth.studies.rl.settings import PAPER, SIZES, Setting, setting_of
+from gensmooth.studies.spec import RunRecord
+from gensmooth.studies.verdicts import Scores
+
+Kind = Literal["beginning", "end", "whole", "jumps"]
+
+# In the words of the claims table.
+WORDS: dict[Kind, str] = {
+    "beginning": "mean test return over the first tenth of the rounds",
+    "end": "mean test return over the last tenth of the rounds",
+    "whole": "mean test return over all rounds",
+    "jumps": "mean absolute change of the test return from round to round",
+}
+
+ITERATIONS = paper.RL_ROUNDS * paper.RL_ITERATIONS
+
+Where = tuple[Setting, str]  # a setting, a method
+
+
+def cells(records: Iterable[RunRecord]) -> dict[Where, list[RunRecord]]:
+    """Records by setting and method, each in the order of the seeds."""
+    found: dict[Where, list[RunRecord]] = {}
+    for record in sorted(records, key=lambda r: r.config["seed"]):
+        where = (setting_of(record.config), record.config["method"])
+        found.setdefault(where, []).append(record)
+    return found
+
+
+def complete(records: Iterable[RunRecord], seeds: Iterable[int]) -> list[RunRecord]:
+    """The records of cells that have every seed, at the paper's number of iterations."""
+    wanted = set(seeds)
+    return [
+        record
+        for found in cells(records).values()
+        if {r.config["seed"] for r in found} == wanted
+        and all(_iterations(r) == ITERATIONS for r in found)
+        for record in found
+    ]
+
+
+def score(records: Sequence[RunRecord]) -> Scores:
+    """What the claims use of each run; a run that diverged has the worst of everything."""
+    return Scores([_row(record) for record in records])
+
+
+def _row(record: RunRecord) -> dict[str, Any]:
+    setting = setting_of(record.config)
+    row: dict[str, Any] = {
+        "environment": setting.environment,
+        "num_directions": setting.num_directions,
+        "part": setting.part,
+        "method": record.config["method"],
+        "seed": record.config["seed"],
+        "test_trials": record.config["test_trials"],
+    }
+    if record.diverged:
+        lost = dict.fromkeys(("beginning", "end", "whole", "last"), -math.inf)
+        return {**row, **lost, "jumps": math.inf}
+    curve = np.asarray(record.series["return"], np.float64)
+    tenth = max(1, len(curve) // 10)
+    changes = np.abs(np.diff(curve))
+    return {
+        **row,
+        "beginning": float(curve[:tenth].mean()),
+        "end": float(curve[-tenth:].mean()),
+        "whole": float(curve.mean()),
+        "last": float(curve[-1]),
+        "jumps": float(changes.mean()) if len(changes) else 0.0,
+    }
+
+
+def returns(records: Sequence[RunRecord]) -> list[Table]:
+    """The test returns of every run, one file per environment, one column per test."""
+    found: dict[str, list[list[Any]]] = {}
+    for record in records:
+        row = _row(record)
+        head = [row[name] for name in _HEAD]
+        tests = [f"{value:.7g}" for value in record.series.get("return", ())]
+        found.setdefault(row["environment"], []).append([*head, *tests])
+    tables: list[Table] = []
+    for environment, rows in found.items():
+        length = max(map(len, rows))
+        columns = [*_HEAD, *(f"test {i + 1}" for i in range(length - len(_HEAD)))]
+        padded = [[*row, *[""] * (length - len(row))] for row in rows]
+        name = f"returns-rl-{environment}"
+        tables.append(Table(name, f"Test returns, {environment}", columns, padded))
+    return tables
+
+
+_HEAD = ("num_directions", "part", "method", "seed", "test_trials")
+
+
+def coverage(records: Sequence[RunRecord]) -> Table:
+    """Settings by methods: how many of the paper's seeds, iterations and test trials were run."""
+    found = cells(records)
+    seeds = SIZES["paper"].seeds
+    settings = list(dict.fromkeys((*PAPER, *(setting for setting, _ in found))))
+    methods = list(dict.fromkeys((*paper.METHODS, *(method for _, method in found))))
+    rows: list[list[Any]] = []
+    for setting in settings:
+        here = {method: found.get((setting, method), []) for method in methods}
+        runs = [record for cell in here.values() for record in cell]
+        rows.append(
+            [
+                setting.words,
+                *(f"{len(here[m])} of {seeds}" if here[m] else "" for m in methods),
+                _span({_iterations(record) for record in runs}, ITERATIONS),
+                _span({record.config["test_trials"] for record in runs}, paper.RL_TEST_TRIALS),
+            ]
+        )
+    whole = sum(
+        min(seeds, sum(_iterations(record) == ITERATIONS for record in found.get(where, ())))
+        for where in product(PAPER, paper.METHODS)
+    )
+    total = len(PAPER) * len(paper.METHODS) * seeds
+    return Table(
+        "rl-coverage",
+        "What has been run of the paper's size",
+        [
+            "Setting",
+            *(METHODS[method].title for method in methods),
+            "iterations",
+            "test trials",
+        ],
+        rows,
+        f"Seeds that are finished, of the paper's {seeds}; an empty field has not been run. "
+        f"{whole} of the paper's {total} runs are there with all of their iterations. Claims are "
+        "judged on cells with all seeds and all iterations, and on no others.",
+    )
+
+
+def _iterations(record: RunRecord) -> int:
+    return record.config["rounds"] * record.config["iterations"]
+
+
+def _span(values: set[int], full: int) -> str:
+    if not values:
+        return ""
+    low, high = min(values), max(values)
+    return f"{low} of {full}" if low == high else f"{low} to {high} of {full}"

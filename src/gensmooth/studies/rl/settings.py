@@ -1,0 +1,234 @@
+"""The settings of the paper's reinforcement-learning study, and how large a profile runs them.
+
+A setting is an environment, a number of directions L, and a part of the study: the main part has
+linear policies and forward differences; the two ablations (Ant, L = 20) change one of these.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from itertools import product
+from typing import Any, NamedTuple
+
+from gensmooth.studies import paper
+from gensmooth.studies.grid import Size
+from gensmooth.studies.paper import Choice
+from gensmooth.studies.spec import Options, Profile
+
+PARTS: Mapping[str, Mapping[str, str]] = {
+    "main": {"policy": "linear", "estimator": "forward-difference"},
+    "mlp": {"policy": "mlp", "estimator": "forward-difference"},
+    "antithetic": {"policy": "linear", "estimator": "antithetic"},
+}
+_ABLATED = ("Ant", 20)
+# Whether the two trajectories of a direction have starts (and hidden goals) of their own.
+DEFAULT_RESETS = "independent"
+
+
+class Environment(NamedTuple):
+    """What the study knows of one of the paper's environments.
+
+    Attributes:
+        name: Ours, in the form that the paper used.
+        horizon: Steps of an episode at most; the paper gives none for Hopper and ML1-Push, and
+            those of the environments they resemble are taken.
+        speed: Steps per second on one core, roughly: which runs are long.
+        still: The return of the policy that does nothing (measured, to 1 %), and
+        learned: a return that counts as learned. Differences are given, and margins set, in shares
+            of the range between the two. For Hopper, Walker2d and Ant it is the threshold of Mania
+            et al. (2018), whom the paper follows; on HalfCheetahRandVel the best that a policy can
+            do that does not see the goal, 200 · E|U(0, 3) − 1.5| below 0; on the Meta-World tasks
+            some 45 of the 150 steps at the goal.
+    """
+
+    name: str
+    horizon: int
+    speed: float
+    still: float
+    learned: float
+
+
+# In the order of the paper's figures.
+ENVIRONMENTS: Mapping[str, Environment] = {
+    "Ant": Environment("Ant", 1000, 3e3, still=994.0, learned=3580.0),
+    "Walker2d": Environment("Walker2d-v4", 1000, 1e4, still=96.0, learned=4390.0),
+    "ML1-Reach": Environment("ML1-Reach", 150, 7e3, still=213.0, learned=100_000.0),
+    "HalfCheetahRandVel": Environment(
+        "HalfCheetahRandVel", 200, 2.2e4, still=-300.0, learned=-150.0
+    ),
+    "Hopper": Environment("Hopper-v4", 1000, 9e3, still=149.0, learned=3120.0),
+    "ML1-Push": Environment("ML1-Push", 150, 6e3, still=-23.0, learned=100_000.0),
+}
+
+
+class Setting(NamedTuple):
+    """A panel of a figure.
+
+    Attributes:
+        environment: The paper's name of it, or an environment's own.
+        num_directions: L.
+        part: ``"main"``, or one of the ablations.
+    """
+
+    environment: str
+    num_directions: int
+    part: str = "main"
+
+    @property
+    def words(self) -> str:
+        """The setting in words."""
+        ending = "" if self.part == "main" else f", {title(self.part)}"
+        return f"{self.environment}, L={self.num_directions}{ending}"
+
+
+def title(part: str) -> str:
+    """A part of the study in words."""
+    return {"main": "main", "mlp": "MLP policy", "antithetic": "antithetic estimator"}[part]
+
+
+# Every setting of the paper: fig:rl, fig:rl2, fig:rlablations.
+PAPER = tuple(
+    Setting(environment, number) for environment, number in product(paper.RL, paper.RL_DIRECTIONS)
+) + tuple(Setting(*_ABLATED, part) for part in ("mlp", "antithetic"))
+
+
+def choice_of(setting: Setting, method: str) -> Choice | None:
+    """The paper's spacing and learning rate, where it gives them."""
+    if setting.part == "main":
+        table = paper.RL.get(setting.environment, {})
+        return table.get(method, {}).get(setting.num_directions)
+    tables = {"mlp": paper.RL_MLP, "antithetic": paper.RL_ANTITHETIC}
+    if (setting.environment, setting.num_directions) != _ABLATED:
+        return None
+    return tables[setting.part].get(method)
+
+
+class Scale(NamedTuple):
+    """How large the runs of a profile are in an environment.
+
+    Attributes:
+        rounds: Rounds, each with a test at its end.
+        iterations: Iterations per round.
+        test_trials: Episodes of a test.
+        methods: The methods that are run.
+    """
+
+    rounds: int
+    iterations: int
+    test_trials: int
+    methods: tuple[str, ...]
+
+
+SIZES: Mapping[Profile, Size] = {
+    "quick": Size(rounds=0, tuning_seeds=1, seeds=2),
+    "paper": Size(paper.RL_ROUNDS, 3, 5),
+}
+_FULL = Scale(paper.RL_ROUNDS, paper.RL_ITERATIONS, paper.RL_TEST_TRIALS, paper.METHODS)
+# The quick profile shows that everything runs, and no more: some seconds for each environment.
+_QUICK_DIRECTIONS = 2
+_TWO = ("gs", "bes-shrinkage")
+_QUICK = {
+    "Ant": Scale(2, 1, 1, _TWO),
+    "Walker2d": Scale(5, 4, 4, _TWO),
+    "ML1-Reach": Scale(5, 2, 2, _TWO),
+    "HalfCheetahRandVel": Scale(5, 4, 5, paper.METHODS[:4]),
+    "Hopper": Scale(5, 4, 4, _TWO),
+    "ML1-Push": Scale(5, 2, 2, _TWO),
+}
+
+
+def scale_of(options: Options, setting: Setting) -> Scale:
+    """How large a setting is run."""
+    full = _FULL
+    if options.profile == "quick":
+        full = _QUICK.get(setting.environment, Scale(5, 2, 2, _TWO))
+    rounds = full.rounds
+    if options.iterations is not None:
+        rounds, rest = divmod(options.iterations, full.iterations)
+        if rest or not rounds:
+            raise ValueError(
+                f"--iterations must be a multiple of {full.iterations}, the iterations of a "
+                f"round, but is {options.iterations}."
+            )
+    return full._replace(
+        rounds=rounds,
+        test_trials=options.test_trials or full.test_trials,
+        methods=options.methods or full.methods,
+    )
+
+
+def settings_of(options: Options) -> list[Setting]:
+    """The settings that are asked for.
+
+    Raises:
+        ValueError: If a name is unknown, or nothing is left.
+    """
+    quick = options.profile == "quick"
+    environments = [named(name) for name in options.environments or ENVIRONMENTS]
+    numbers = options.num_directions or ((_QUICK_DIRECTIONS,) if quick else paper.RL_DIRECTIONS)
+    parts = options.parts or (("main",) if quick else tuple(PARTS))
+    for part in parts:
+        if part not in PARTS:
+            raise ValueError(f"There is no part {part!r} of the study. Known: {', '.join(PARTS)}.")
+    found = [Setting(e, n) for e, n in product(environments, numbers) if "main" in parts]
+    environment, number = _ABLATED
+    if environment in environments and number in numbers:
+        found += [Setting(*_ABLATED, part) for part in parts if part != "main"]
+    if not found:
+        raise ValueError(
+            f"Nothing to run: the ablations are of {environment} with L = {number}, and that is "
+            "not among the environments and numbers of directions asked for."
+        )
+    return found
+
+
+@cache
+def named(name: str) -> str:
+    """The paper's name of an environment in any spelling; any other environment by its own name.
+
+    >>> named("halfcheetahrandvel"), named("Hopper-v4")
+    ('HalfCheetahRandVel', 'Hopper')
+
+    Raises:
+        ValueError: If there is no such environment; near matches are named.
+    """
+    for ours, environment in ENVIRONMENTS.items():
+        if name.lower() in (ours.lower(), environment.name.lower()):
+            return ours
+    from gensmooth.rl.environments.catalogue import make
+
+    return make(name).info.name
+
+
+def config_of(options: Options, setting: Setting, method: str) -> dict[str, Any]:
+    """A run's configuration, without spacing, learning rate and seed."""
+    scale = scale_of(options, setting)
+    known = ENVIRONMENTS.get(setting.environment)
+    return {
+        "environment": known.name if known else setting.environment,
+        **PARTS[setting.part],
+        "method": method,
+        "num_directions": setting.num_directions,
+        "samples": options.resets or DEFAULT_RESETS,
+        "rounds": scale.rounds,
+        "iterations": scale.iterations,
+        "test_every": 1,
+        "test_trials": scale.test_trials,
+    }
+
+
+def setting_of(config: Mapping[str, Any]) -> Setting:
+    """The setting of a run."""
+    kind = {key: config[key] for key in ("policy", "estimator")}
+    part = next(part for part, words in PARTS.items() if words == kind)
+    name = config["environment"]
+    ours = next((ours for ours, known in ENVIRONMENTS.items() if known.name == name), name)
+    return Setting(ours, config["num_directions"], part)
+
+
+def cost(config: Mapping[str, Any]) -> float:
+    """About how many seconds a run takes on one core."""
+    setting = setting_of(config)
+    known = ENVIRONMENTS.get(setting.environment, Environment("", 1000, 5e3, 0.0, 1.0))
+    training = config["rounds"] * config["iterations"] * 2 * config["num_directions"]
+    tests = config["rounds"] // config["test_every"] * config["test_trials"]
+    return (training + tests) * known.horizon / known.speed

@@ -1,0 +1,200 @@
+"""The paper's reinforcement learning: six environments, six methods, L ∈ {2, 6, 20}, N = 1."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from gensmooth.report.tables import Cell, Table
+from gensmooth.studies import paper
+from gensmooth.studies.grid import Grid, choose
+from gensmooth.studies.rl.claims import judge
+from gensmooth.studies.rl.run import execute
+from gensmooth.studies.rl.scores import complete, coverage, returns, score
+from gensmooth.studies.rl.settings import (
+    DEFAULT_RESETS,
+    ENVIRONMENTS,
+    SIZES,
+    choice_of,
+    config_of,
+    cost,
+    scale_of,
+    setting_of,
+    settings_of,
+)
+from gensmooth.studies.spec import Options, Outcome, RunRecord, RunSpec, Study
+from gensmooth.studies.verdicts import Scores
+
+if TYPE_CHECKING:
+    from gensmooth.report.curves import Drawn
+
+
+def _cases(options: Options) -> list[dict[str, Any]]:
+    """Settings × methods, as the part of a configuration they fill."""
+    return [
+        config_of(options, setting, name)
+        for setting in settings_of(options)
+        for name in scale_of(options, setting).methods
+    ]
+
+
+def _where(config: Mapping[str, Any]) -> str:
+    return setting_of(config).words
+
+
+def _paper(config: Mapping[str, Any]) -> paper.Choice | None:
+    return choice_of(setting_of(config), config["method"])
+
+
+GRID = Grid("rl", paper.RL_SPACINGS, paper.RL_RATES, SIZES, _cases, _where, _paper)
+
+
+def _tuning(options: Options) -> list[RunSpec]:
+    """The grid search; its runs are tested at their end alone, since that is what is compared."""
+    specs = [spec.config for spec in GRID.tuning(options)]
+    return [RunSpec("rl", {**config, "test_every": config["rounds"]}) for config in specs]
+
+
+def _select(options: Options, records: Sequence[RunRecord]) -> list[Cell]:
+    if options.hyperparameters == "paper":
+        for case in _cases(options):
+            if _paper(case) is None:
+                raise ValueError(
+                    f"The paper has no spacing and learning rate for {case['method']} at "
+                    f"{_where(case)}: leave it out, or use --hyperparameters search."
+                )
+        return GRID.select(options, ())
+    # A choice is made between finished searches only: what is cheap must not win by being there.
+    wanted = len(GRID.spacings) * len(GRID.rates) * len(GRID.tuning_seeds(options))
+    groups: dict[tuple[str, str], list[RunRecord]] = {}
+    for record in records:
+        groups.setdefault((_where(record.config), record.config["method"]), []).append(record)
+    finished = [record for found in groups.values() if len(found) == wanted for record in found]
+    best = choose(finished, lambda config: (_where(config), config["method"]))
+    return [
+        Cell(*where, best[where][0], _paper(case), -best[where][1])
+        for case in _cases(options)
+        if (where := (_where(case), case["method"])) in best
+    ]
+
+
+def _gather(
+    options: Options, cells: Sequence[Cell], records: Sequence[RunRecord]
+) -> list[RunRecord]:
+    """The runs that are there of those asked for, whatever their number of test trials.
+
+    Where a run is there with several, the one with the most counts.
+    """
+    specs = [spec.config for spec in GRID.reporting(options, cells)]
+    wanted = {_but_trials(config): number for number, config in enumerate(specs)}
+    found: dict[int, RunRecord] = {}
+    for record in records:
+        number = wanted.get(_but_trials(record.config))
+        if number is None or (
+            options.test_trials is not None and record.config["test_trials"] != options.test_trials
+        ):
+            continue
+        before = found.get(number)
+        if before is None or before.config["test_trials"] < record.config["test_trials"]:
+            found[number] = record
+    return [found[number] for number in sorted(found)]
+
+
+def _but_trials(config: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    return tuple(sorted((key, value) for key, value in config.items() if key != "test_trials"))
+
+
+def _score(options: Options, records: Sequence[RunRecord]) -> Scores:
+    return score(complete(records, GRID.seeds(options)))
+
+
+def _tables(options: Options, records: Sequence[RunRecord]) -> list[Table]:  # noqa: ARG001
+    return [coverage(records)]
+
+
+def _files(options: Options, records: Sequence[RunRecord]) -> list[Table]:  # noqa: ARG001
+    return returns(records)
+
+
+def _facts(options: Options, records: Sequence[RunRecord]) -> dict[str, Any]:
+    settings = settings_of(options)
+    judged = complete(records, GRID.seeds(options))
+    return {
+        "environments": ", ".join(dict.fromkeys(s.environment for s in settings)),
+        "settings": len(settings),
+        "settings × methods with all seeds, at the paper's length": len(
+            {(setting_of(r.config), r.config["method"]) for r in judged}
+        ),
+        "resets": options.resets or DEFAULT_RESETS,
+        "reporting seeds": list(GRID.seeds(options)),
+    }
+
+
+def _draw(outcome: Outcome) -> "Drawn":
+    from gensmooth.studies.rl.figures import draw
+
+    return draw(outcome)
+
+
+def _prose(options: Options, records: Sequence[RunRecord]) -> str:
+    trials = sorted({record.config["test_trials"] for record in records})
+    lengths = sorted({r.config["rounds"] * r.config["iterations"] for r in records})
+    size = (
+        f"Here: {_span(lengths)} of the paper's 1000 iterations, {_span(trials)} of its 1000 test "
+        "trials per round. "
+        if records
+        else "Nothing of it has been run here. "
+    )
+    if options.profile == "quick":
+        size += (
+            "The quick profile shows that all six environments run; it is far too short to learn "
+            "much or to judge anything, and no claim is judged by it. "
+        )
+    starts = {
+        "independent": "each from a start (and hidden goal) of its own",
+        "paired": "both from one start (and hidden goal)",
+    }[options.resets or DEFAULT_RESETS]
+    return (
+        "The return of a policy in a simulator, maximised. The paper's protocol, after ARS: "
+        "linear policies without bias, started at zero; each iteration L directions, each with "
+        f"two trajectories, {starts}; observations standardised, "
+        "returns divided by their standard deviation in the iteration, the survival bonus left "
+        "out in training and counted in tests; 100 rounds of 10 iterations, after each round a "
+        "test on fresh starts that training never sees. "
+        f"{size}\n\nThe time to sample the directions of an iteration at HalfCheetahRandVel's "
+        "dimension, 6 × 17 = 102, is the study “Time to sample the directions” (tab:rltimes)."
+    )
+
+
+def _span(values: Sequence[int]) -> str:
+    return str(values[0]) if len(values) == 1 else f"{values[0]} to {values[-1]}"
+
+
+def _unavailable() -> str | None:
+    from gensmooth.rl.environments.catalogue import make
+
+    try:
+        for environment in ENVIRONMENTS.values():
+            make(environment.name)
+    except ImportError as error:
+        return str(error)
+    return None
+
+
+STUDY = Study(
+    name="rl",
+    title="Reinforcement learning",
+    prose=_prose,
+    reporting=GRID.reporting,
+    execute=execute,
+    tuning=_tuning,
+    select=_select,
+    score=_score,
+    judge=judge,
+    draw=_draw,
+    tables=_tables,
+    files=_files,
+    facts=_facts,
+    cost=cost,
+    gather=_gather,
+    searched=("paper",),
+    unavailable=_unavailable,
+)

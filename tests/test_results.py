@@ -1,0 +1,71 @@
+"""The verdicts that docs/results publishes, judged again from the numbers that it publishes."""
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from gensmooth.studies import find_study, judge_again
+from gensmooth.studies.verdicts import Scores
+
+RESULTS = Path(__file__).parents[1] / "docs" / "results"
+
+
+def read(path):
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def published(path, study):
+    return [
+        {name: value for name, value in row.items() if name != "study"}
+        for row in read(path)
+        if row["study"] == study
+    ]
+
+
+@pytest.mark.parametrize(
+    ("study", "folder"),
+    [("linreg", "."), ("dfo", "."), ("timing", "."), ("rl", "rl-paired")],
+)
+def test_every_published_verdict_follows_from_the_published_numbers(study, folder):
+    again = judge_again(study, RESULTS / folder)
+    assert [row._asdict() for row in again] == published(RESULTS / folder / "claims.csv", study)
+    assert len(again) >= 3
+
+
+@pytest.mark.parametrize("study", ["linreg", "dfo"])
+def test_so_do_those_with_five_seeds(study):
+    rows = [row for row in read(RESULTS / f"runs-{study}.csv") if int(row["seed"]) <= 1005]
+    found = find_study(study).judge(Scores.read(rows), [])
+    wanted = [r for r in published(RESULTS / "claims-5-seeds.csv", study) if r["id"] != "dfo-cigar"]
+    assert [row._asdict() for row in found] == wanted
+
+
+def test_another_number_would_be_another_verdict():
+    rows = read(RESULTS / "runs-linreg.csv")
+    for row in rows:
+        if row["method"] == "gs-shrinkage":
+            row["mse"] = str(float(row["mse"]) * 1e4)
+    found = find_study("linreg").judge(Scores.read(rows), [])
+    verdicts = {row.id: row.verdict for row in found}
+    assert verdicts["linreg-mse-smaller"] == "does not hold"
+
+
+def test_the_files_are_small():
+    tables = [*RESULTS.rglob("runs-*.csv"), *RESULTS.rglob("returns-*.csv")]
+    assert len(tables) >= 5
+    assert max(path.stat().st_size for path in tables) < 300_000
+
+
+def test_the_summaries_of_a_run_are_those_of_its_returns():
+    rows = {
+        (row["num_directions"], row["part"], row["method"], row["seed"]): row
+        for row in read(RESULTS / "rl-paired" / "runs-rl.csv")
+        if row["environment"] == "Hopper"
+    }
+    for row in read(RESULTS / "rl-paired" / "returns-rl-Hopper.csv"):
+        made = rows[row["num_directions"], row["part"], row["method"], row["seed"]]
+        tests = [float(value) for name, value in row.items() if name.startswith("test ")]
+        assert float(made["end"]) == pytest.approx(sum(tests[-10:]) / 10, rel=1e-5)
+        assert float(made["whole"]) == pytest.approx(sum(tests) / 100, rel=1e-5)

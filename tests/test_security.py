@@ -1,0 +1,292 @@
+"""A folder or a policy is data from a stranger: nothing runs, nothing else is overwritten."""
+
+import json
+import logging
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gensmooth as gs
+from gensmooth.runs import CheckpointError, container
+from gensmooth.runs.config import checksum, pretty
+
+
+def bowl(x):
+    return float((x**2).sum())
+
+
+class _Killed(BaseException):
+    pass
+
+
+def started(folder, *, fun=bowl, x0=(1.0, 2.0, 3.0), stop=4, **options):
+    """A run that was stopped after some steps."""
+    gs.minimize(
+        fun,
+        x0,
+        checkpoint=folder,
+        every=1,
+        callback=lambda info, _: info.step == stop,
+        **{"max_steps": 9, "seed": 3, **options},
+    )
+    return Path(folder)
+
+
+def rewritten(folder, change, *, consistent=True):
+    """Change ``config.json``, as somebody would who knows of the checksum, or does not."""
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    change(config)
+    if consistent:
+        config["sha256"] = checksum(config)
+    path.write_text(pretty(config))
+
+
+# --- nothing is imported because a file says so --------------------------------------------------
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """A module that tells when it is imported."""
+    (tmp_path / "evil.py").write_text(
+        "import pathlib\npathlib.Path('ran').touch()\n"
+        "def loss(x):\n    return float((x**2).sum())\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "evil", raising=False)
+    yield tmp_path
+    sys.modules.pop("evil", None)
+
+
+def test_an_objective_is_not_imported_unless_trusted(module):
+    folder = started(module / "run")
+    (folder / "checkpoint").unlink()  # whoever forges a folder need not have one
+    (folder / "checkpoint.previous").unlink()
+    rewritten(folder, lambda config: config.update(objective="evil:loss"))
+    with pytest.raises(CheckpointError, match=r"'evil:loss', which would be imported and called"):
+        gs.resume(folder)
+    assert not (module / "ran").exists()
+    named = gs.resume(folder, bowl)
+    assert not (module / "ran").exists()
+    shutil.rmtree(folder)
+    started(folder)
+    for name in ("checkpoint", "checkpoint.previous"):
+        (folder / name).unlink()
+    rewritten(folder, lambda config: config.update(objective="evil:loss"))
+    trusted = gs.resume(folder, trust=True)
+    assert (module / "ran").exists()
+    assert trusted.x.tobytes() == named.x.tobytes()
+
+
+@pytest.mark.parametrize("name", ["builtins:exec", "os:system", "subprocess:run", "os.path:exists"])
+def test_an_objective_of_python_itself_is_refused_even_with_trust(name, tmp_path):
+    folder = started(tmp_path / "run")
+    for file in ("checkpoint", "checkpoint.previous"):
+        (folder / file).unlink()
+    rewritten(folder, lambda config: config.update(objective=name))
+    with pytest.raises(CheckpointError, match="no function of a user's"):
+        gs.resume(folder, trust=True)
+
+
+def test_directions_are_not_imported_unless_trusted(module):
+    folder = started(module / "run")
+    kind = {"kind": "evil:Mine"}
+    rewritten(folder, lambda config: config["search"].update(directions=kind))
+    with pytest.raises(CheckpointError, match=r"'evil', a module that would be imported"):
+        gs.resume(folder, bowl)
+    assert not (module / "ran").exists()
+
+
+def test_the_command_shows_the_name_and_takes_trust(module):
+    folder = started(module / "run")
+    for name in ("checkpoint", "checkpoint.previous"):
+        (folder / name).unlink()
+    rewritten(folder, lambda config: config.update(objective="evil:loss"))
+    line = [sys.executable, "-m", "gensmooth", "resume", "run"]
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "evil:loss" in done.stderr
+    assert "--trust" in done.stderr
+    assert not (module / "ran").exists()
+    subprocess.run([*line, "--trust"], capture_output=True, check=True)
+    assert (module / "ran").exists()
+
+
+# --- checksums -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", ["budget", "p"])
+def test_a_flipped_bit_in_the_configuration_is_found(value, tmp_path):
+    folder = started(tmp_path / "run")
+
+    def flip(config):
+        if value == "p":
+            config["search"]["directions"]["p"] = 0.25
+        else:
+            config["limits"]["budget"] += 1 << 12
+
+    rewritten(folder, flip, consistent=False)
+    with pytest.raises(CheckpointError, match="damaged or was changed by hand"):
+        gs.resume(folder, bowl)
+
+
+def test_a_checkpoint_of_another_configuration_is_refused(tmp_path):
+    folder = started(tmp_path / "run")
+    rewritten(folder, lambda config: config["search"].update(spacing=0.2))
+    with pytest.raises(CheckpointError, match=r"of a run with another config\.json"):
+        gs.resume(folder, bowl)
+
+
+def test_a_configuration_that_lost_its_checksum_is_found(tmp_path):
+    folder = started(tmp_path / "run")
+    rewritten(folder, lambda config: config.pop("sha256"), consistent=False)
+    with pytest.raises(CheckpointError, match=r"another config\.json"):
+        gs.resume(folder, bowl)
+
+
+def test_other_limits_do_not_make_it_another_run(tmp_path):
+    folder = started(tmp_path / "run")
+    longer = gs.resume(folder, bowl, max_steps=12)
+    whole = gs.minimize(bowl, (1.0, 2.0, 3.0), max_steps=12, seed=3)
+    assert longer.nit == whole.nit == 12
+    assert gs.resume(folder, bowl).x.tobytes() == longer.x.tobytes()
+
+
+def test_arrays_of_another_start_are_not_taken_for_ours(tmp_path, monkeypatch):
+    """Killed between `arrays` and `config.json`, begun anew elsewhere, killed, resumed."""
+    first, second = np.full(20_000, 1.0), np.full(20_000, 2.0)
+
+    def kill(*_):
+        raise _Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr("gensmooth.runs.folder.write_text", kill)
+        with pytest.raises(_Killed):
+            started(tmp_path / "run", x0=first)
+    assert (tmp_path / "run" / "arrays").exists()
+    assert not (tmp_path / "run" / "config.json").exists()
+    with monkeypatch.context() as patched:
+        patched.setattr("gensmooth.runs.loop.Run.execute", kill)
+        with pytest.raises(_Killed):
+            started(tmp_path / "run", x0=second)
+    found = gs.resume(tmp_path / "run", bowl, max_steps=1)
+    alone = gs.minimize(bowl, second, max_steps=1, seed=3, num_directions=None)
+    assert found.history.value[0] == alone.history.value[0]
+
+
+def test_stale_arrays_are_found(tmp_path):
+    one = started(tmp_path / "one", x0=np.full(20_000, 1.0))
+    other = started(tmp_path / "other", x0=np.full(20_000, 2.0))
+    shutil.copy(one / "arrays", other / "arrays")
+    with pytest.raises(CheckpointError, match="`arrays` is damaged, or of another run"):
+        gs.resume(other, bowl)
+
+
+# --- links ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", ["metrics.jsonl", ".checkpoint.new", ".config.json.new", ".lock", "checkpoint.previous"]
+)
+def test_what_a_link_points_to_is_not_touched(name, tmp_path):
+    folder = started(tmp_path / "run")
+    target = tmp_path / "precious"
+    target.write_text("mine")
+    (folder / name).unlink(missing_ok=True)
+    (folder / name).symlink_to(target)
+    try:
+        gs.resume(folder, bowl, max_steps=12)
+    except CheckpointError as error:
+        assert "link" in str(error) or "damaged" in str(error)  # noqa: PT017
+    assert target.read_text() == "mine"
+    assert list(target.parent.glob("*")) == [folder, target] or set(target.parent.iterdir()) == {
+        folder,
+        target,
+    }
+
+
+# --- sizes ---------------------------------------------------------------------------------------
+
+
+def test_a_sparse_file_takes_no_memory(tmp_path):
+    """A checkpoint of 4 kB on disk that claims 3.2 GB."""
+    folder = started(tmp_path / "run")
+    meta, arrays = container.read(folder / "checkpoint")
+    huge = np.broadcast_to(np.float64(0), (400_000_000,))
+    code = f"""
+import resource, sys
+resource.setrlimit(resource.RLIMIT_AS, (1 << 31, 1 << 31))
+import gensmooth as gs
+from gensmooth.runs import CheckpointError
+try:
+    gs.resume({str(folder)!r}, lambda x: 0.0)
+except CheckpointError as error:
+    print(error)
+"""
+    entry = container._Entry("x", np.dtype("<f8"), huge.shape, 0)
+    header = container._header(meta, [entry])
+    _, length = container._layout(len(header), [entry])
+    import zlib
+
+    with open(folder / "checkpoint", "wb") as file:
+        file.write(
+            container._PREAMBLE.pack(
+                container.MAGIC, container.VERSION, zlib.crc32(header), len(header), length
+            )
+        )
+        file.write(header)
+        file.truncate(length)
+    assert arrays["x"].size == 3
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
+    )
+    assert "400000000 numbers for 'x'" in done.stdout
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 2 * 1024**2
+
+
+def test_a_billion_directions_are_refused_at_once():
+    with pytest.raises(ValueError, match=r"`num_directions` × `num_samples` must be at most"):
+        gs.minimize(bowl, [1.0], num_directions=10**9, budget=10**12)
+
+
+# --- the lock, and a folder that goes ------------------------------------------------------------
+
+
+def test_the_lock_outlives_a_copy_of_the_folder(tmp_path):
+    seen = []
+
+    def look(info, _):
+        if info.step == 2:
+            shutil.copytree(tmp_path / "run", tmp_path / "copy")  # opens and closes `.lock`
+            code = f"import gensmooth as gs; gs.resume({str(tmp_path / 'run')!r}, lambda x: 0.0)"
+            done = subprocess.run(
+                [sys.executable, "-c", code], capture_output=True, text=True, check=False
+            )
+            seen.append(done.stderr)
+
+    gs.minimize(bowl, [1.0], max_steps=4, checkpoint=tmp_path / "run", callback=look, seed=0)
+    assert "is in use" in seen[0]
+
+
+def test_a_folder_that_was_replaced_is_left_alone(tmp_path, caplog):
+    folder = tmp_path / "run"
+
+    def replace(info, _):
+        if info.step == 2:
+            shutil.rmtree(folder)
+            folder.mkdir()
+            (folder / "config.json").write_text("another's")
+
+    with caplog.at_level(logging.WARNING, "gensmooth"):
+        gs.minimize(bowl, [1.0], max_steps=6, checkpoint=folder, every=1, callback=replace, seed=0)
+    assert [path.name for path in folder.iterdir()] == ["config.json"]
+    assert (folder / "config.json").read_text() == "another's"
+    assert [r.message for r in caplog.records if "removed or replaced" in r.message]
+    assert "is kept" not in caplog.text

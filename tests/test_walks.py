@@ -1,0 +1,33 @@
+"""How many files a newcomer passes to follow a call: it must not grow again.
+
+Before runs had one way to run, ``gs.minimize(..., workers=2, checkpoint=...)`` passed 39 files and
+led from one to another 144 times before its first step, ``gensmooth train`` 48 and 121.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from walks import ARCHITECTURE, Walk, drawn
+
+HERE = Path(__file__).parent
+BOUNDS = {"minimize": (29, 110), "train": (41, 145)}
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_a_call_passes_few_files(name):
+    if name == "train":
+        pytest.importorskip("mujoco")
+    done = subprocess.run(
+        [sys.executable, HERE / "walks.py", name], capture_output=True, text=True, check=True
+    )
+    files, changes, *names = done.stdout.split()
+    assert len(names) == int(files) == len(set(names))
+    assert "search.py" in names
+    assert int(files) <= BOUNDS[name][0], names
+    assert int(changes) <= BOUNDS[name][1]
+    assert drawn(name, Walk(names, int(changes))) in ARCHITECTURE.read_text()
+    ours = [file for file in names if file.startswith(("runs/", "observe/"))]
+    assert len(ours) <= 8, ours
