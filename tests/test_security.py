@@ -251,6 +251,36 @@ except CheckpointError as error:
     assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 2 * 1024**2
 
 
+@pytest.mark.parametrize("name", ["config.json", "metrics.jsonl", "checkpoint"])
+@pytest.mark.parametrize("kind", ["pipe", "endless", "huge"])
+def test_what_never_ends_is_not_read(name, kind, tmp_path):
+    """A pipe that nobody writes to, a device, and a file of a terabyte that takes no room."""
+    folder = tmp_path / "run"
+    gs.minimize(bowl, [1.0, 2.0], seed=1, checkpoint=folder, max_steps=5)
+    path = folder / name
+    if kind == "huge":
+        os.truncate(path, 2**40)
+    else:
+        path.unlink()
+        os.mkfifo(path) if kind == "pipe" else path.symlink_to("/dev/zero")
+    if (name, kind) == ("metrics.jsonl", "huge"):  # what is beyond the checkpoint is cut off
+        assert gs.resume(folder, bowl, max_steps=6).nit == 6
+    else:
+        with pytest.raises(CheckpointError, match=name):
+            gs.resume(folder, bowl)
+
+
+@pytest.mark.parametrize("name", ["workers", "threads"])
+def test_a_file_does_not_start_a_billion_processes(name, tmp_path):
+    gs.minimize(bowl, [1.0, 2.0], seed=1, checkpoint=tmp_path, max_steps=5)
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["execution"][name] = 10**9
+    config["sha256"] = checksum(config)
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(CheckpointError, match=f"`{name}` is 1000000000, more than"):
+        gs.resume(tmp_path, bowl, max_steps=6)
+
+
 def test_a_billion_directions_are_refused_at_once():
     with pytest.raises(ValueError, match=r"`num_directions` × `num_samples` must be at most"):
         gs.minimize(bowl, [1.0], num_directions=10**9, budget=10**12)

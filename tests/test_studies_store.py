@@ -65,6 +65,32 @@ def test_the_key_is_the_configuration():
     assert RunSpec("linreg", {**SPEC.config, "seed": 4}).key != SPEC.key
 
 
+@pytest.mark.parametrize("name", ["final", "diverged", "seconds", "names"])
+def test_a_changed_last_line_of_a_record_is_found_out(tmp_path, name):
+    """Its checksum is of the lines before it, so it has another of itself."""
+    store = StudyStore(tmp_path / "s", "linreg")
+    store.save(SPEC, RECORD)
+    metrics = store.runs / SPEC.key / "metrics.jsonl"
+    *body, last = metrics.read_text().splitlines()
+    end = json.loads(last)
+    end[name] = {"final": 0.31, "diverged": True, "seconds": 2.5, "names": ["loss", "mse"]}[name]
+    metrics.write_text("\n".join([*body, json.dumps(end)]))
+    assert store.load([SPEC]) == ({}, [SPEC.key])
+    del end["check"]  # what older versions wrote has none
+    metrics.write_text("\n".join([*body, json.dumps(end)]))
+    assert list(store.load([SPEC]).records) == [SPEC.key]
+
+
+def test_a_record_in_another_runs_place_is_found_out(tmp_path):
+    store = StudyStore(tmp_path / "s", "linreg")
+    other = RunSpec("linreg", {**SPEC.config, "seed": 4})
+    for spec in (SPEC, other):
+        store.save(spec, RECORD._replace(config=spec.config))
+    metrics = store.runs / other.key / "metrics.jsonl"
+    metrics.write_bytes((store.runs / SPEC.key / "metrics.jsonl").read_bytes())
+    assert store.load([SPEC, other]).damaged == [other.key]
+
+
 @pytest.mark.parametrize("damage", ["truncate", "flip", "empty", "other-config", "no-file"])
 def test_a_damaged_record_is_found_out(tmp_path, damage):
     store = StudyStore(tmp_path / "s", "linreg")

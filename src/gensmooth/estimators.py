@@ -173,9 +173,6 @@ def check_estimator(given: object) -> None:
         )
 
 
-_MOST = 50_000_000  # evaluations per step: their layout alone takes a gigabyte
-
-
 @lru_cache(maxsize=128)
 def plan(
     estimator: Estimator, num_directions: int, num_samples: int, samples: Samples | None

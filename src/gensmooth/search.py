@@ -105,6 +105,9 @@ class GradientEstimate(NamedTuple):
     dropped: int
 
 
+_MOST = 50_000_000  # evaluations per step, or twice as many: their layout takes a gigabyte
+
+
 @final
 @dataclass(frozen=True, init=False)
 class RandomSearch:
@@ -398,6 +401,11 @@ class RandomSearch:
     # --- checks -----------------------------------------------------------------------------------
 
     def _check(self) -> None:
+        if self.num_directions * self.num_samples > _MOST:
+            raise ValueError(
+                f"`num_directions` × `num_samples` must be at most {_MOST:,}, but is "
+                f"{self.num_directions:,} × {self.num_samples:,}."
+            )
         if self.samples is not None:
             checks.one_of("samples", self.samples, SAMPLE_MODES)
         checks.one_of("on_failure", self.on_failure, ("raise", "drop"))

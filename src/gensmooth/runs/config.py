@@ -102,6 +102,9 @@ class Cadence:
             self._least = took / _SHARE
 
 
+_MOST_FROM_A_FILE = 1024  # workers or threads
+
+
 class Execution(NamedTuple):
     """What a run's result does not depend on: how it is carried out."""
 
@@ -148,6 +151,10 @@ class Execution(NamedTuple):
             )
         if type(workers) not in (int, type(None)):
             raise TypeError(f"`workers` is {str(workers)[:80]}")
+        # The file may be a stranger's, and processes are not free.
+        for name, many in (("workers", workers or 0), ("threads", whole(threads))):
+            if many > _MOST_FROM_A_FILE:
+                raise ValueError(f"`{name}` is {str(many)[:80]}, more than {_MOST_FROM_A_FILE}")
         return cls(
             workers=workers,
             timeout=None if timeout is None else number(timeout),

@@ -1,0 +1,109 @@
+"""Write docs/soak.md from what the soak and the fuzzer of files have found.
+
+python -m benchmarks.soak_page
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+SOAK, FUZZ = Path("docs/results/soak.json"), Path("docs/results/fuzz-files.json")
+PAGE = Path("docs/soak.md")
+
+HEAD = """\
+# Soak: what was done to runs and files, and what came of it
+
+Numbers on this page come from `docs/results`; `python -m benchmarks.soak_page` writes it.
+[Checkpoints](checkpoints.md) says what is promised of runs, [security](security.md) what of files.
+"""
+
+RUNS = """
+## Runs that are killed, and workers that are killed or frozen
+
+```sh
+python -m benchmarks.soak --points 1000 --ray --out docs/results/soak.json
+```
+
+A point is one blow at a random instant: the run gets SIGKILL or SIGTERM, or one of its two workers
+gets SIGKILL or SIGSTOP (and is never woken), or a worker is frozen and then the run is killed. A run
+gets up to three, is resumed until it has ended (by the same call or by `resume`, at random), and is
+compared with the run that nobody disturbed: x, best point, statistics, policies and metrics, bit for
+bit. Then nothing may be left: no process, open file, temporary file or shared memory. Runs are
+minimisations (d = 10 … 300,000), trainings (Hopper, HalfCheetah) and studies, in one process, with
+two worker processes, and on Ray.
+"""
+
+FILES = """
+## Damaged and forged files
+
+```sh
+python -m benchmarks.fuzz_files --cases 10000 --out docs/results/fuzz-files.json
+```
+
+Folders of minimisations, trainings and studies and policy files are damaged, and then resumed, run
+or evaluated. *Detected*: a plain error that names the file, and the folder is as it was.
+*Recovered*: the result of the undamaged one, to the last bit; where what was damaged is not needed
+or can be made again. A forgery has its checksums right, and may also be *used*, as what it says it
+is, or be *still running* when its time was up. A problem would be anything else: another result, a
+bare error of Python, a crash, a hang, 400 MB of memory, anything imported, executed or started
+because a file says so, anything written outside of the folder. One policy in place of another is not
+counted as damage: a policy is one file, and that file is whole.
+"""
+
+
+def page(soak: Mapping[str, Any] | None, fuzz: Mapping[str, Any] | None) -> str:
+    """The page; what was not run is left out."""
+    text = HEAD
+    if soak:
+        text += (
+            RUNS + "\n| what | by | runs | points | blows | problems |\n|---|---|---|---|---|---|\n"
+        )
+        for row in soak["rows"]:
+            cells = (row["what"], row["means"], row["runs"], row["points"], _counts(row["blows"]))
+            text += _row(*cells, row["problems"])
+        runs, points = f"{soak['runs']:,}", f"{soak['points']:,}"
+        wrong = [f"{p['what']}: {'; '.join(p['found'])}" for p in soak["problems"]]
+        text += f"\n{points} points in {runs} runs, {_said(wrong)}{_origin(soak)}"
+    if fuzz:
+        text += FILES + "\n| what | cases | what came of them | problems |\n|---|---|---|---|\n"
+        for row in fuzz["rows"]:
+            text += _row(row["what"], row["cases"], _counts(row["outcomes"]), row["problems"])
+        wrong = [f"{p['specimen']}, {p['what']}: {p['problem']}" for p in fuzz["problems"]]
+        cases = f"{fuzz['cases']:,} cases ({_counts(fuzz['specimens'], ': ', '; ')})"
+        text += f"\n{cases}, {_said(wrong)}{_origin(fuzz)}"
+    return text
+
+
+def _row(*cells: Any) -> str:
+    return f"| {' | '.join(f'{c:,}' if isinstance(c, int) else c for c in cells)} |\n"
+
+
+def _counts(counts: Mapping[str, int], between: str = " ", after: str = ", ") -> str:
+    if between == " ":
+        return after.join(f"{n:,}{between}{name}" for name, n in sorted(counts.items()))
+    return after.join(f"{name}{between}{n:,}" for name, n in sorted(counts.items()))
+
+
+def _said(wrong: Sequence[str]) -> str:
+    if not wrong:
+        return "none with a problem.\n"
+    return f"{len(wrong)} with a problem:\n\n" + "".join(f"- {words}\n" for words in wrong)
+
+
+def _origin(found: Mapping[str, Any]) -> str:
+    return (
+        f"\nRun {found['date']} at commit {found['commit']} with `{found['command']}`, in "
+        f"{found['minutes']:g} minutes, on {found['machine']}.\n"
+    )
+
+
+def main() -> None:
+    """Read, write."""
+    found = [json.loads(path.read_text()) if path.exists() else None for path in (SOAK, FUZZ)]
+    PAGE.write_text(page(*found), encoding="utf-8")
+    print(f"wrote {PAGE}")
+
+
+if __name__ == "__main__":
+    main()
