@@ -185,6 +185,11 @@ def plan(
     The sample numbers implement the three modes: ``"shared"`` numbers the N samples alone,
     ``"paired"`` numbers them within each direction, ``"independent"`` numbers every evaluation.
     """
+    if num_directions * num_samples > _MOST:
+        raise ValueError(
+            f"`num_directions` × `num_samples` must be at most {_MOST:,}, but is "
+            f"{num_directions} × {num_samples}."
+        )
     points = np.array(estimator.points(num_directions, samples), np.int64)
     direction = np.repeat(points[:, 0], num_samples)
     side = np.repeat(points[:, 1], num_samples)

@@ -11,10 +11,11 @@ import contextlib
 import errno
 import json
 import os
+import stat
 import time
 import zlib
 from collections.abc import Callable
-from io import FileIO
+from io import BufferedReader, FileIO
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -26,6 +27,7 @@ except ImportError:  # not on Windows, where nothing keeps two runs apart
 R = TypeVar("R")
 
 _FLUSH_SECONDS = 0.5
+_LARGE = 1 << 26  # bytes of a file of JSON that is none of ours
 
 
 class CheckpointError(RuntimeError):
@@ -82,6 +84,24 @@ def _open(path: Path, flags: int, mode: str) -> FileIO:
             raise OSError(errno.ELOOP, "it is a symbolic link, which is not followed") from error
         raise
     return cast(FileIO, open(handle, mode, buffering=0))
+
+
+def open_file(path: Path) -> BufferedReader:
+    """A file, to be read. A pipe or a device, which may never end, is an ``OSError``."""
+    flags = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+    file = open(os.open(path, os.O_RDONLY | flags), "rb")  # noqa: SIM115
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "it is not a file")
+    return file
+
+
+def read_bytes(path: Path) -> bytes:
+    """All of a file that we would never have written large; a large one is an ``OSError``."""
+    with open_file(path) as file:
+        if os.fstat(file.fileno()).st_size > _LARGE:
+            raise OSError(errno.EFBIG, "it is too large")
+        return file.read(_LARGE)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -185,11 +205,13 @@ def read_lines(path: Path, position: Position, parse: Callable[[Any], R]) -> lis
         CheckpointError: When they are not there or not those that were written.
     """
     try:
-        with open(path, "rb") as file:
+        with open_file(path) as file:
             size = os.fstat(file.fileno()).st_size
             text = file.read(min(position.bytes, size))
     except OSError as error:
         raise CheckpointError(path, f"cannot be read: {error.strerror or error}.") from error
+    except MemoryError as error:
+        raise CheckpointError(path, "is larger than the memory there is.") from error
     if len(text) < position.bytes:
         raise CheckpointError(
             path, f"is damaged: the checkpoint saw {position.bytes} bytes, but it has {len(text)}."

@@ -25,6 +25,7 @@ from gensmooth.runs.files import (
     Lock,
     Metrics,
     Position,
+    read_bytes,
     read_lines,
     sync_folder,
     write_text,
@@ -409,7 +410,7 @@ def config_of(program: Program[Any, Any, Any], run: str, large: dict[str, Array]
 def read_config(path: Path) -> dict[str, Any]:
     """A ``config.json`` of a format that is known here."""
     try:
-        found: Any = json.loads(path.read_bytes())
+        found: Any = json.loads(read_bytes(path))
     except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(path, f"cannot be read: {error}.") from error
     if not isinstance(found, dict) or "format" not in found:

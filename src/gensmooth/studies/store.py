@@ -14,15 +14,17 @@ import math
 import os
 import shutil
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gensmooth.runs.files import write_text
+from gensmooth.runs.files import read_bytes, write_text
+from gensmooth.runs.folder import UNUSABLE
 from gensmooth.studies.spec import FORMAT, RunRecord, RunSpec
 
 _STUDY_FILE = "study.json"
 _RUNS, _PARTIAL = "runs", "partial"
+_END = ("end", "names", "final", "diverged", "seconds", "crc32")  # of the last line of a record
 _OURS = {_RUNS, _PARTIAL, _STUDY_FILE, f".{_STUDY_FILE}.new"}  # where nothing has begun yet
 
 
@@ -61,7 +63,7 @@ class StudyStore:
                 continue
             try:
                 records[spec.key] = _read(where, spec)
-            except (OSError, ValueError, KeyError, TypeError):
+            except (OSError, *UNUSABLE):
                 damaged.append(spec.key)
         return Loaded(records, damaged)
 
@@ -71,11 +73,11 @@ class StudyStore:
         damaged: list[str] = []
         for where in sorted(self.runs.iterdir()):
             try:
-                found = json.loads((where / "config.json").read_text())
+                found = json.loads(read_bytes(where / "config.json"))
                 spec = RunSpec(found["study"], found["config"])
                 if spec.key == where.name and spec.study == self.study:
                     specs.append(spec)
-            except (OSError, ValueError, KeyError, TypeError):
+            except (OSError, *UNUSABLE):
                 damaged.append(where.name)
         loaded = self.load(specs)
         return Loaded(loaded.records, damaged + loaded.damaged)
@@ -92,7 +94,7 @@ class StudyStore:
             aside.mkdir(parents=True, exist_ok=True)
             config = {"format": FORMAT, "study": spec.study, "config": spec.config}
             (aside / "config.json").write_text(json.dumps(config, indent=1, sort_keys=True))
-            (aside / "metrics.jsonl").write_text(_lines(record))
+            (aside / "metrics.jsonl").write_text(_lines(record, spec.key))
             if final.exists():  # a damaged record makes way for the new one
                 shutil.rmtree(final)
             aside.rename(final)
@@ -110,8 +112,9 @@ class StudyStore:
         ours = {"program": "gensmooth", "study": self.study, "format": FORMAT}
         if mark.exists() and mark.stat().st_size:  # an empty one: killed while it was written
             try:
-                found: dict[str, Any] = json.loads(mark.read_text())
-            except (OSError, ValueError) as error:
+                found: Any = json.loads(read_bytes(mark))
+                found = dict[str, Any](found)
+            except (OSError, *UNUSABLE) as error:
                 raise StoreError(
                     f"{mark} cannot be read ({error}): choose another --out."
                 ) from error
@@ -147,7 +150,7 @@ def _alive(pid: str) -> bool:
     return True
 
 
-def _lines(record: RunRecord) -> str:
+def _lines(record: RunRecord, key: str) -> str:
     """A record as lines; numbers survive to the last bit, infinities as words."""
     names = list(record.series)
     rounds = zip(*(record.series[name] for name in names), strict=True)
@@ -164,18 +167,29 @@ def _lines(record: RunRecord) -> str:
         "seconds": record.seconds,
         "crc32": zlib.crc32(text.encode()),
     }
+    end["check"] = _check(end, key)
     return f"{text}{json.dumps(end)}\n"
 
 
+def _check(end: Mapping[str, Any], key: str) -> int:
+    """A checksum of the last line, which has one of the lines before it, and of whose run it is."""
+    return zlib.crc32(json.dumps([key, *(end[name] for name in _END)]).encode())
+
+
 def _read(where: Path, spec: RunSpec) -> RunRecord:
-    config = json.loads((where / "config.json").read_text())["config"]
+    config = json.loads(read_bytes(where / "config.json"))["config"]
     if config != json.loads(json.dumps(spec.config)):
         raise ValueError("configuration differs")
-    body, _, last = (where / "metrics.jsonl").read_text().rstrip("\n").rpartition("\n")
+    body, _, last = read_bytes(where / "metrics.jsonl").decode().rstrip("\n").rpartition("\n")
     end = json.loads(last)
     text = f"{body}\n" if body else ""
     if not end["end"] or zlib.crc32(text.encode()) != end["crc32"]:
         raise ValueError("checksum differs")
+    if end.keys() == {*_END, "check"}:
+        if end["check"] != _check(end, spec.key):
+            raise ValueError("checksum of the last line differs")
+    elif end.keys() != {*_END}:  # what older versions wrote
+        raise ValueError("the last line is not one")
     rows = [json.loads(line) for line in body.splitlines()]
     series = {name: [_number(row[name]) for row in rows] for name in end["names"]}
     return RunRecord(config, series, _number(end["final"]), end["diverged"], end["seconds"])

@@ -1,0 +1,582 @@
+"""Kill runs at random instants, resume them, and compare every bit with the undisturbed run.
+
+python -m benchmarks.soak [--points 1000] [--seed 0] [--ray] [--out FILE.json]
+
+A *point* is one blow: the run is killed (SIGKILL) or ended (SIGTERM), or one of its workers is
+killed or frozen (SIGSTOP, and never woken). After the blows the run is resumed until it has ended.
+Its result and its files must then be those of the run that nobody disturbed, and nothing may be
+left: no process, no open file, no temporary file, no shared memory. The exit code is 1 if anything
+differs or is left. Ctrl-C stops, and tells what was found so far.
+
+Runs are forks of this process, which has loaded everything, so that a point takes about a second.
+"""
+
+import argparse
+import contextlib
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from datetime import date
+from multiprocessing import resource_tracker
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+import gensmooth as gs
+from benchmarks.record import commit, machine
+from gensmooth.studies.run import run_study
+from gensmooth.studies.spec import Options
+
+MARK = "GENSMOOTH_SOAK"  # in the environment of all that a run starts, so that we know it again
+# Seconds that an evaluation may take: what a frozen worker costs. An episode's first, in a new
+# worker, includes loading the simulator.
+TIMEOUT = {"minimize": 1.5, "train": 10.0}
+PATIENCE = 120.0  # seconds after which a run that has not ended hangs
+GOING = 20.0  # seconds that processes may take to go when their parent was killed
+BLOWS = 3  # at most, to one run
+
+KILLED = {"SIGKILL": signal.SIGKILL, "SIGTERM": signal.SIGTERM}
+TO_WORKERS = ("worker killed", "worker frozen", "worker frozen, then SIGKILL")
+
+
+class Case(NamedTuple):
+    """A run that can be begun, and begun again.
+
+    Attributes:
+        kind: ``minimize``, ``train`` or ``study``.
+        name: What is run.
+        means: ``serial``, ``processes`` or ``ray``.
+        blows: What may be done to it.
+        run: Makes the run, or the rest of it, in a folder; gives what it came to, as bytes. The
+            second argument is whether to go on by ``resume`` and not by the same call again.
+    """
+
+    kind: str
+    name: str
+    means: str
+    blows: tuple[str, ...]
+    run: Callable[[Path, bool], bytes]
+
+
+class Trial(NamedTuple):
+    """What became of one run.
+
+    Attributes:
+        case: The run.
+        blows: What was done to it.
+        problems: What was wrong then.
+        seconds: How long it took.
+    """
+
+    case: Case
+    blows: list[str]
+    problems: list[str]
+    seconds: float
+
+
+# --- what is run ---------------------------------------------------------------------------------
+
+
+def loss(x, rng):
+    time.sleep(0.001)
+    return float(((x - 1) ** 2).sum()) + 0.1 * float(rng.standard_normal())
+
+
+def _workers(means: str, kind: str) -> Any:
+    how: dict[str, Any] = {"timeout": TIMEOUT[kind], "retries": 100}
+    if means == "processes":
+        return gs.evaluators.Processes(2, **how)
+    if means == "ray":
+        return gs.evaluators.Ray("auto", num_workers=2, **how)
+    return 1
+
+
+def _metrics(folder: Path) -> bytes:
+    """What ``metrics.jsonl`` says but for the faults: how often a worker was lost."""
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    return json.dumps([{**json.loads(line), "faults": None} for line in lines]).encode()
+
+
+def _minimize(means: str, **settings: Any) -> Callable[[Path, bool], bytes]:
+    dim, optimizer = settings.pop("dim"), settings.pop("optimizer")
+
+    def run(folder: Path, resume: bool) -> bytes:
+        workers = _workers(means, "minimize")
+        if resume and (folder / "config.json").exists():
+            result = gs.resume(folder, loss, workers=workers)
+        else:
+            result = gs.minimize(
+                loss,
+                np.zeros(dim),
+                optimizer=optimizer,
+                checkpoint=folder,
+                workers=workers,
+                **settings,
+            )
+        numbers = np.array([result.fun, result.best_fun, result.nfev, result.nit])
+        found = [result.x.tobytes(), result.best_x.tobytes(), numbers.tobytes()]
+        return b"".join([*found, _metrics(folder)])
+
+    return run
+
+
+def _train(means: str, **settings: Any) -> Callable[[Path, bool], bytes]:
+    def run(folder: Path, resume: bool) -> bytes:
+        workers = _workers(means, "train")
+        if resume and (folder / "config.json").exists():
+            result = gs.rl.resume(folder, workers=workers, threads=1)
+        else:
+            result = gs.rl.train(out=folder, workers=workers, threads=1, **settings)
+        found = [result.state.search.x, result.state.statistics.m2, result.best.parameters]
+        files = [(folder / name).read_bytes() for name in ("policy-best", "policy-last")]
+        return b"".join([*(a.tobytes() for a in found), *files, _metrics(folder)])
+
+    return run
+
+
+def _study(means: str, name: str) -> Callable[[Path, bool], bytes]:
+    options = Options(profile="quick", seeds=1, hyperparameters="paper", methods=("gs", "bes"))
+
+    def run(folder: Path, _: bool) -> bytes:
+        how: dict[str, Any] = {"workers": 1 if means == "serial" else 2}
+        if means == "ray":
+            how["ray"] = "auto"
+        outcome = run_study(name, options, folder, say=lambda _: None, **how)
+        assert outcome is not None
+        records = [record._replace(seconds=0.0) for record in outcome.records]
+        return json.dumps(records, sort_keys=True).encode()
+
+    return run
+
+
+def _long_run(folder: Path, _: bool) -> bytes:
+    """One long run of the reinforcement-learning study, with a checkpoint after every iteration."""
+    from gensmooth.studies.rl import run as long_run
+    from gensmooth.studies.rl import settings
+
+    long_run._EVERY = 0.0
+    profile = Options(profile="paper", hyperparameters="paper", iterations=10, test_trials=2)
+    setting = settings.Setting("HalfCheetahRandVel", 2, "main")
+    config = settings.config_of(profile, setting, "guided-es")
+    config = {**config, "spacing": 0.1, "learning_rate": 0.01, "seed": 1001}
+    return json.dumps(long_run.execute(config, folder).series).encode()
+
+
+def cases(*, ray: bool = False) -> dict[Case, float]:
+    """The runs, and how often each is taken, as weights."""
+    serial, workers = tuple(KILLED), (*KILLED, *TO_WORKERS)
+    found: dict[Case, float] = {}
+    for dim, method, optimizer, samples, every in (
+        (10, "bes", gs.sgd(0.05), "paired", 1),
+        (40, "guided-es", gs.adam(0.1), "independent", 3),
+        (1_000, "orthogonal", gs.momentum(1e-2), "paired", 2),
+        (20_000, "gs-shrinkage", gs.adam(0.01), "independent", 1),  # x0 is in a file of its own
+        (300_000, "bes-shrinkage", gs.momentum(1e-3), "paired", 1),
+    ):
+        settings: dict[str, Any] = {"dim": dim, "method": method, "optimizer": optimizer}
+        settings |= {"samples": samples, "every": every, "num_directions": 3, "seed": 9}
+        settings |= {"max_steps": 40 if dim < 100_000 else 12}
+        name = f"{method}, d = {dim:,}"
+        run = _minimize("serial", **settings)
+        found[Case("minimize", name, "serial", serial, run)] = 2.0
+        if dim < 100_000:
+            run = _minimize("processes", **settings)
+            found[Case("minimize", name, "processes", workers, run)] = 0.5
+        if ray and dim in (40, 20_000):
+            run = _minimize("ray", **settings)
+            found[Case("minimize", name, "ray", workers, run)] = 0.5
+    for environment, iterations in (("Hopper-v5", 12), ("HalfCheetah-v5", 4)):
+        settings = {"environment": environment, "iterations": iterations, "num_directions": 2}
+        settings |= {"test_every": 2, "test_episodes": 1, "every": 1, "seed": 3}
+        run = _train("serial", **settings)
+        found[Case("train", environment, "serial", serial, run)] = 1.0
+        run = _train("processes", **settings)
+        found[Case("train", environment, "processes", workers, run)] = 0.3
+        if ray:
+            run = _train("ray", **settings)
+            found[Case("train", environment, "ray", workers, run)] = 0.3
+    found[Case("study", "rl, one run", "serial", serial, _long_run)] = 0.5
+    for name in ("dfo", "linreg"):
+        found[Case("study", name, "serial", serial, _study("serial", name))] = 1.0
+        # A study has no time limit for its runs, so no frozen workers: one would be waited for.
+        blows = (*KILLED, "worker killed")
+        found[Case("study", name, "processes", blows, _study("processes", name))] = 0.3
+        if ray:
+            found[Case("study", name, "ray", blows, _study("ray", name))] = 0.3
+    return found
+
+
+# --- one run -------------------------------------------------------------------------------------
+
+
+class Fork:
+    """A run in a process of its own, with a place for temporary files of its own."""
+
+    def __init__(self, case: Case, where: Path, *, resume: bool) -> None:
+        self.where = where
+        self.status: int | None = None
+        for name in ("tmp", "result"):
+            (where / name).mkdir(exist_ok=True)
+        sys.stdout.flush()
+        self.pid = os.fork()
+        if self.pid == 0:
+            code = 1
+            with contextlib.suppress(BaseException):
+                code = _inside(case, where, resume)
+            os._exit(code)
+
+    def wait(self, seconds: float) -> bool:
+        """Whether it ends within so many seconds."""
+        end = time.monotonic() + seconds
+        while self.status is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.status = os.waitstatus_to_exitcode(status)
+            elif time.monotonic() > end:
+                return False
+            else:
+                time.sleep(0.002)
+        return True
+
+    def workers(self) -> list[int]:
+        """The processes that it has started, or that Ray has started for it."""
+        ours = [pid for pid, parent in _marked(self.where) if parent == self.pid]
+        started = [pid for pid in ours if b"resource_tracker" not in _command(pid)]
+        return started or _ray_workers()
+
+    def log(self) -> str:
+        lines = (self.where / "log").read_text(errors="replace").strip().splitlines()
+        return " / ".join(lines[-3:])[-600:]
+
+
+def _inside(case: Case, where: Path, resume: bool) -> int:
+    os.setsid()  # Ctrl-C is for the parent
+    os.environ |= {MARK: str(where), "TMPDIR": str(where / "tmp")}
+    tempfile.tempdir = None
+    log = os.open(where / "log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    for number in (1, 2):
+        os.dup2(log, number)
+    os.close(log)
+    if case.kind == "study" and case.means == "processes":
+        resource_tracker.ensure_running()  # Python's own, with a pipe that stays open
+    try:
+        before = len(os.listdir("/proc/self/fd"))
+        found = case.run(where / "run", resume)
+        after = len(os.listdir("/proc/self/fd"))
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+        return 1
+    told = {"digest": hashlib.sha256(found).hexdigest(), "handles": after - before}
+    (where / "result" / "told").write_text(json.dumps(told))
+    return 0
+
+
+def _marked(where: Path | None = None) -> Iterator[tuple[int, int]]:
+    """Processes, and their parents, that have the mark of a run (by default: of any of ours)."""
+    words = f"{MARK}={where or ''}".encode()
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            environment = (entry / "environ").read_bytes().split(b"\0")
+            state, parent = (entry / "stat").read_text().rsplit(")", 1)[1].split()[:2]
+        except OSError:
+            continue
+        if state != "Z" and any(word.startswith(words) for word in environment):
+            yield int(entry.name), int(parent)
+
+
+def _ray_workers() -> list[int]:
+    """Ray's processes that are at work for a run, of the Ray that we have started."""
+    if "RAY_ADDRESS" not in os.environ:
+        return []
+    words = {pid: _command(pid) for pid, _ in _marked()}
+    return [pid for pid, w in words.items() if w.startswith(b"ray::") and b"IDLE" not in w]
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def undisturbed(case: Case, where: Path) -> tuple[str, float]:
+    """What a run comes to when nobody disturbs it, and how long it takes."""
+    where.mkdir()
+    started = time.monotonic()
+    fork = Fork(case, where, resume=False)
+    if not fork.wait(5 * PATIENCE) or fork.status != 0:
+        raise RuntimeError(f"{case.kind} {case.name} fails by itself: {fork.log()}")
+    seconds = time.monotonic() - started
+    told = json.loads((where / "result" / "told").read_text())
+    shutil.rmtree(where)
+    return told["digest"], seconds
+
+
+def trial(
+    case: Case, where: Path, expected: tuple[str, float], rng: random.Random, most: int
+) -> Trial:
+    """Disturb one run at most so often, resume it until it has ended, and look at it closely."""
+    where.mkdir()
+    began = time.monotonic()
+    digest, seconds = expected
+    blows: list[str] = []
+    problems: list[str] = []
+    wanted = rng.randint(1, min(BLOWS, most))
+    memory = _shared_memory()
+    while True:
+        fork = Fork(case, where, resume=bool(blows) and rng.random() < 0.5)
+        blow = rng.choice(case.blows) if len(blows) < wanted else None
+        if blow is not None and _strike(fork, blow, rng.uniform(0, seconds)):
+            blows.append(blow)
+        if not fork.wait(PATIENCE):
+            problems.append(f"hung after {_listed(blows)}: {fork.log()}")
+            os.kill(fork.pid, signal.SIGKILL)
+            fork.wait(PATIENCE)
+            break
+        if fork.status == 0:
+            break
+        if not (blows and _is_meant(case, blows[-1], fork)):
+            problems.append(f"ended with {fork.status} after {_listed(blows)}: {fork.log()}")
+            break
+        if blow is None:  # it cannot have been struck again
+            problems.append(f"ended with {fork.status} when it was resumed: {fork.log()}")
+            break
+    if not problems:
+        told = json.loads((where / "result" / "told").read_text())
+        if told["digest"] != digest:
+            problems.append(f"DIFFERS after {_listed(blows)}")
+        if told["handles"] > 0:
+            problems.append(f"left {told['handles']} open files")
+    problems += _left(where, memory)
+    if not problems:
+        shutil.rmtree(where)
+    return Trial(case, blows, problems, time.monotonic() - began)
+
+
+def _strike(fork: Fork, blow: str, delay: float) -> bool:
+    """Do something to a run after a while; whether it was still there."""
+    if blow in KILLED:
+        if fork.wait(delay):
+            return False
+        os.kill(fork.pid, KILLED[blow])
+        return True
+    while not (workers := fork.workers()):
+        if fork.wait(0.01):
+            return False
+    if fork.wait(delay):
+        return False
+    victim = random.Random(delay).choice(fork.workers() or workers)
+    frozen = "frozen" in blow
+    try:
+        os.kill(victim, signal.SIGSTOP if frozen else signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    if blow.endswith("SIGKILL") and not fork.wait(delay / 2):
+        os.kill(fork.pid, signal.SIGKILL)
+    return True
+
+
+def _is_meant(case: Case, blow: str, fork: Fork) -> bool:
+    """Whether a run ended as it should after a blow."""
+    if blow.endswith("SIGKILL"):
+        return fork.status == -signal.SIGKILL
+    if blow == "SIGTERM":
+        return fork.status == -signal.SIGTERM
+    # A study says that a worker died, and that the same command goes on.
+    return case.kind == "study" and "run the same command again" in fork.log()
+
+
+def _left(where: Path, memory: set[str]) -> list[str]:
+    """What a run has left behind."""
+    end = time.monotonic() + GOING
+    while (left := list(_marked(where))) and time.monotonic() < end:
+        time.sleep(0.02)
+    problems: list[str] = []
+    if left:
+        problems.append(f"left {len(left)} processes")
+        for pid, _ in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    temporary = [path.name for path in (where / "tmp").iterdir()]
+    aside = [path.name for path in (where / "run").rglob(".*") if path.name != ".lock"]
+    if temporary or aside:
+        problems.append(f"left files: {_listed([*temporary, *aside][:5])}")
+    if named := _shared_memory() - memory:
+        problems.append(f"left shared memory: {_listed(sorted(named)[:5])}")
+    return problems
+
+
+def _shared_memory() -> set[str]:
+    """Named shared memory of Python programs and ours."""
+    folder = Path("/dev/shm")
+    names = {path.name for path in folder.iterdir()} if folder.is_dir() else set[str]()
+    return {name for name in names if name.startswith(("psm_", "gensmooth", "pym-"))}
+
+
+def _listed(words: Sequence[str]) -> str:
+    return ", ".join(words) or "nothing"
+
+
+# --- many runs -----------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def ray_running() -> Iterator[None]:
+    """A Ray of our own, whose processes can be told by their mark, held by a process beside us."""
+    with tempfile.TemporaryDirectory() as folder:
+        told = Path(folder) / "address"
+        pid = os.fork()
+        if pid == 0:
+            os.environ[MARK] = f"{folder}/ray"
+            import ray
+
+            context = ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+            aside = told.with_name("aside")
+            aside.write_text(context.address_info["address"])
+            aside.rename(told)
+            signal.sigwait([signal.SIGUSR1])
+            ray.shutdown()
+            os._exit(0)
+        try:
+            while not told.exists():
+                if os.waitpid(pid, os.WNOHANG)[0]:
+                    raise RuntimeError("Ray could not be started.")
+                time.sleep(0.05)
+            os.environ["RAY_ADDRESS"] = told.read_text()
+            yield
+        finally:
+            os.environ.pop("RAY_ADDRESS", None)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGUSR1)
+                os.waitpid(pid, 0)
+
+
+def soak(
+    points: int, seed: int, chosen: dict[Case, float], say: Callable[[str], None] = print
+) -> list[Trial]:
+    """Trials until there were so many points; fewer if Ctrl-C is pressed."""
+    rng = random.Random(seed)
+    done: list[Trial] = []
+    expected: dict[tuple[str, str], tuple[str, float]] = {}
+    serial = {(case.kind, case.name): case for case in chosen if case.means == "serial"}
+    count = 0
+    with tempfile.TemporaryDirectory(prefix="soak-", ignore_cleanup_errors=True) as folder:
+        try:
+            while count < points:
+                case = rng.choices(list(chosen), list(chosen.values()))[0]
+                what = case.kind, case.name
+                if what not in expected:
+                    expected[what] = undisturbed(serial[what], Path(folder) / "whole")
+                where = Path(folder) / f"trial-{len(done)}"
+                done.append(trial(case, where, expected[what], rng, points - count))
+                count += len(done[-1].blows)
+                last = done[-1]
+                if not last.blows:  # it was over before: sooner, the next time
+                    digest, seconds = expected[what]
+                    expected[what] = digest, min(0.9 * seconds, last.seconds)
+                words = f"{case.kind} {case.name} ({case.means}): {_listed(last.blows)}"
+                end = "; ".join(last.problems) or "the same bits"
+                say(f"[{count}/{points}] {words}: {end} ({last.seconds:.1f} s)")
+        except KeyboardInterrupt:
+            say(f"Interrupted: {count} of {points} points were made.")
+            for pid, _ in _marked(Path(folder)):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+    return done
+
+
+def summary(trials: Sequence[Trial]) -> list[dict[str, Any]]:
+    """Rows of a table: what was run, by what means, the blows by kind, and what was wrong."""
+    rows: list[dict[str, Any]] = []
+    for kind, means in dict.fromkeys((t.case.kind, t.case.means) for t in trials):
+        ours = [t for t in trials if (t.case.kind, t.case.means) == (kind, means)]
+        blows = Counter(blow for t in ours for blow in t.blows)
+        rows.append(
+            {
+                "what": kind,
+                "means": means,
+                "runs": len(ours),
+                "points": sum(blows.values()),
+                "blows": {name: blows[name] for name in (*KILLED, *TO_WORKERS) if blows[name]},
+                "problems": sum(bool(t.problems) for t in ours),
+            }
+        )
+    return sorted(rows, key=lambda row: (row["what"], row["means"]))
+
+
+def main() -> None:
+    """Run, print, write."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.soak", description=__doc__)
+    parser.add_argument("--points", type=int, default=1000, help="blows to deal")
+    parser.add_argument("--seed", type=int, default=0, help="of what is done when")
+    parser.add_argument("--ray", action="store_true", help="also on Ray, which is started here")
+    parser.add_argument("--kinds", default="minimize,train,study", help="what to run")
+    parser.add_argument("--out", type=Path, help="write the result to this JSON file")
+    options = parser.parse_args()
+    if not Path("/proc/self/fd").is_dir():
+        sys.exit("This needs Linux: it looks into /proc for what is left.")
+    chosen = {
+        case: weight
+        for case, weight in cases(ray=options.ray).items()
+        if case.kind in options.kinds.split(",")
+    }
+    before, began = commit(), time.monotonic()
+    # Loads what all runs share; forks of a process with threads of a simulator's would not do.
+    gs.minimize(loss, np.zeros(3), samples="paired", max_steps=2, method="guided-es", seed=0)
+    with ray_running() if options.ray else contextlib.nullcontext():
+        trials = soak(options.points, options.seed, chosen)
+    rows = summary(trials)
+    table = Table(title="Runs that were disturbed, resumed and compared", title_justify="left")
+    for name in ("what", "means", "runs", "points", "blows", "problems"):
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        blows = _listed([f"{n} {name}" for name, n in row["blows"].items()])
+        cells = (*map(str, (row["what"], row["means"], row["runs"], row["points"])), blows)
+        table.add_row(*cells, str(row["problems"]), style="red" if row["problems"] else None)
+    Console(width=None if os.isatty(1) else 140).print(table)
+    wrong = [t for t in trials if t.problems]
+    for t in wrong:
+        print(f"{t.case.kind} {t.case.name} ({t.case.means}): {'; '.join(t.problems)}")
+    points = sum(len(t.blows) for t in trials)
+    print(f"{points} points in {len(trials)} runs, {len(wrong)} of them with a problem.")
+    if options.out:
+        found = {
+            "date": date.today().isoformat(),
+            "commit": before,
+            "command": f"python -m benchmarks.soak {' '.join(sys.argv[1:])}".strip(),
+            "machine": machine(["numpy", "numba"] + ["ray"] * options.ray),
+            "minutes": round((time.monotonic() - began) / 60, 1),
+            "points": points,
+            "runs": len(trials),
+            "rows": rows,
+            "problems": [
+                {"what": f"{t.case.kind} {t.case.name} ({t.case.means})", "found": t.problems}
+                for t in wrong
+            ],
+        }
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+        print(f"wrote {options.out}")
+    if wrong:
+        sys.exit(1)
+    if points < options.points:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()
