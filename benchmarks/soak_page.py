@@ -30,8 +30,7 @@ workers gets SIGKILL or SIGSTOP (and is never woken), or a worker is frozen and 
 killed. A run gets up to three, is resumed until it has ended (by the same call or by `resume`, at
 random), and is compared with the run that nobody disturbed: x, best point, statistics, policies
 and metrics, bit for bit. Then nothing may be left: no process, open file, temporary file or
-shared memory.
-Runs are
+shared memory. Runs are
 minimisations (d = 10 … 300,000), trainings (Hopper, HalfCheetah) and studies, in one process, with
 two worker processes, and on Ray.
 """
