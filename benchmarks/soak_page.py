@@ -26,12 +26,12 @@ python -m benchmarks.soak --points 1000 --ray --out docs/results/soak.json
 ```
 
 A point is one blow at a random instant: the run gets SIGKILL or SIGTERM, or one of its two workers
-gets SIGKILL or SIGSTOP (and is never woken), or a worker is frozen and then the run is killed. A run
-gets up to three, is resumed until it has ended (by the same call or by `resume`, at random), and is
-compared with the run that nobody disturbed: x, best point, statistics, policies and metrics, bit for
-bit. Then nothing may be left: no process, open file, temporary file or shared memory. Runs are
-minimisations (d = 10 … 300,000), trainings (Hopper, HalfCheetah) and studies, in one process, with
-two worker processes, and on Ray.
+gets SIGKILL or SIGSTOP (and is never woken), or a worker is frozen and then the run is killed. A
+run gets up to three, is resumed until it has ended (by the same call or by `resume`, at random),
+and is compared with the run that nobody disturbed: x, best point, statistics, policies and metrics,
+bit for bit. Then nothing may be left: no process, open file, temporary file or shared memory. Runs
+are minimisations (d = 10 … 300,000), trainings (Hopper, HalfCheetah) and studies, in one process,
+with two worker processes, and on Ray.
 """
 
 FILES = """
@@ -47,8 +47,8 @@ or evaluated. *Detected*: a plain error that names the file, and the folder is a
 or can be made again. A forgery has its checksums right, and may also be *used*, as what it says it
 is, or be *still running* when its time was up. A problem would be anything else: another result, a
 bare error of Python, a crash, a hang, 400 MB of memory, anything imported, executed or started
-because a file says so, anything written outside of the folder. One policy in place of another is not
-counted as damage: a policy is one file, and that file is whole.
+because a file says so, anything written outside of the folder. One policy in place of another is
+not counted as damage: a policy is one file, and that file is whole.
 """
 
 
