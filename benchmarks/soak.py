@@ -551,7 +551,7 @@ def main() -> None:
     # Loads what all runs share; forks of a process with threads of a simulator's would not do.
     gs.minimize(loss, np.zeros(3), samples="paired", max_steps=2, method="guided-es", seed=0)
     with ray_running() if options.ray else contextlib.nullcontext():
-        trials = soak(options.points, options.seed, chosen)
+        trials = soak(options.points, options.seed, chosen, lambda line: print(line, flush=True))
     rows = summary(trials)
     table = Table(title="Runs that were disturbed, resumed and compared", title_justify="left")
     for name in ("what", "means", "runs", "points", "blows", "problems"):

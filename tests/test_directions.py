@@ -644,3 +644,14 @@ def test_the_papers_methods_are_their_directions():
 def test_a_method_with_its_size_has_everything_filled_in():
     assert gs.method("gs-shrinkage", dim=99, num_directions=20).factor == pytest.approx(1 / 6)
     assert gs.method("guided-es", dim=20, num_directions=5).history == 10
+
+
+def test_a_long_history_takes_memory_only_as_it_grows():
+    """And is the same as one whose memory is taken at once, to the last bit."""
+    long, rng = gs.Guided(history=10**12), np.random.default_rng(0)
+    state = long.init(3, np.dtype(np.float64))
+    estimates = rng.standard_normal((700, 3))
+    for estimate in estimates:
+        state = long.update(state, estimate)
+    assert state.history.tobytes() == estimates.tobytes()
+    np.testing.assert_allclose(state.gram, estimates @ estimates.T, atol=1e-12)

@@ -199,7 +199,10 @@ def number(value: Any) -> float:
     """A float from what :func:`plain` gave."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise TypeError(f"{str(value)[:80]!r} is not a number")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise ValueError("it has a number that is larger than any float") from None
 
 
 def whole(value: Any) -> int:

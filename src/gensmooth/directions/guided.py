@@ -81,7 +81,7 @@ class Guided(Directions):
 
     def init(self, dim: int, dtype: np.dtype[Any]) -> GuidedState:
         """No estimates yet."""
-        return GuidedState(_Log(self._capacity(dim), dim, dtype), 0, np.empty((0, 0)))
+        return GuidedState(_Log(self._capacity(dim, 0), dim, dtype), 0, np.empty((0, 0)))
 
     def draw(self, state: State, at: Address) -> KernelDraw:
         """See :meth:`Directions.draw`."""
@@ -108,7 +108,8 @@ class Guided(Directions):
         end = start + len(gram)
         if end < log.filled or end == len(log.rows):
             kept = log.rows[start:end]
-            log, start, end = _Log(len(log.rows), len(gradient), gradient.dtype), 0, len(gram)
+            capacity = self._capacity(len(gradient), len(gram))
+            log, start, end = _Log(capacity, len(gradient), gradient.dtype), 0, len(gram)
             log.rows[:end] = kept
         log.rows[end] = gradient
         log.filled = end + 1
@@ -152,7 +153,7 @@ class Guided(Directions):
             )
         if not (np.isfinite(history).all() and np.isfinite(gram).all()):
             raise ValueError("the history of Guided ES is not finite")
-        log = _Log(self._capacity(dim), dim, dtype)
+        log = _Log(self._capacity(dim, k), dim, dtype)
         log.rows[:k] = history
         log.filled = k
         return GuidedState(log, 0, gram)
@@ -177,9 +178,10 @@ class Guided(Directions):
         assert length is not None
         return length
 
-    def _capacity(self, dim: int) -> int:
+    def _capacity(self, dim: int, filled: int) -> int:
+        """Rows of a log that begins with so many: a long history takes memory as it grows."""
         length = self._length(dim)
-        return length + max(1, length // 2)
+        return min(length + max(1, length // 2), 2 * filled + 128)
 
 
 register(

@@ -498,6 +498,8 @@ class Training(Program[TrainState, Line, TrainResult]):
                     "repeat the call of gs.rl.train that began it"
                 )
         info, policy = Info(**found["environment"]), found["policy"]
+        if not isinstance(info.name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError("the name of its environment is not one")
         search = RandomSearch(
             **{name: rebuild(described[name], trust=trust) for name in (*_SEARCH, *_FAILURES)},
             maximize=True,

@@ -57,7 +57,7 @@ def unpack_search(
         x=like(x0, arrays, "x"),
         step=step,
         evaluations=step * len(search.plan),
-        seed=meta["seed"],
+        seed=whole(meta["seed"]),
         optimizer=unpack_tree(meta["optimizer"], arrays, search.optimizer.init(x0), "optimizer"),
         directions=search.directions.unpack(own, x0.size, x0.dtype),
     )
