@@ -442,17 +442,19 @@ def _listed(words: Sequence[str]) -> str:
 def ray_running() -> Iterator[None]:
     """A Ray of our own, whose processes can be told by their mark, held by a process beside us."""
     with tempfile.TemporaryDirectory() as folder:
-        told = Path(folder) / "address"
+        told, parent = Path(folder) / "address", os.getpid()
         pid = os.fork()
         if pid == 0:
             os.environ[MARK] = f"{folder}/ray"
             import ray
 
-            context = ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+            context = ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False)
+            signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
             aside = told.with_name("aside")
             aside.write_text(context.address_info["address"])
             aside.rename(told)
-            signal.sigwait([signal.SIGUSR1])
+            while os.getppid() == parent and not signal.sigtimedwait([signal.SIGUSR1], 0.5):
+                pass
             ray.shutdown()
             os._exit(0)
         try:
