@@ -307,7 +307,13 @@ def _ray_workers() -> list[int]:
     if "RAY_ADDRESS" not in os.environ:
         return []
     words = {pid: _command(pid) for pid, _ in _marked()}
-    return [pid for pid, w in words.items() if w.startswith(b"ray::") and b"IDLE" not in w]
+    # Idle ones are nobody's, and without its agents Ray itself ends.
+    others = (b"IDLE", b"Agent")
+    return [
+        pid
+        for pid, w in words.items()
+        if w.startswith(b"ray::") and not any(word in w for word in others)
+    ]
 
 
 def _command(pid: int) -> bytes:
@@ -445,6 +451,7 @@ def ray_running() -> Iterator[None]:
         told, parent = Path(folder) / "address", os.getpid()
         pid = os.fork()
         if pid == 0:
+            os.setsid()  # Ctrl-C is for the parent
             os.environ[MARK] = f"{folder}/ray"
             import ray
 
