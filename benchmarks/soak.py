@@ -102,7 +102,7 @@ def _workers(means: str, kind: str) -> Any:
     if means == "processes":
         return gs.evaluators.Processes(2, **how)
     if means == "ray":
-        return gs.evaluators.Ray("auto", num_workers=2, **how)
+        return gs.evaluators.Ray("local", num_workers=2, **how)
     return 1
 
 
@@ -155,7 +155,7 @@ def _study(means: str, name: str) -> Callable[[Path, bool], bytes]:
     def run(folder: Path, _: bool) -> bytes:
         how: dict[str, Any] = {"workers": 1 if means == "serial" else 2}
         if means == "ray":
-            how["ray"] = "auto"
+            how["ray"] = "local"
         outcome = run_study(name, options, folder, say=lambda _: None, **how)
         assert outcome is not None
         records = [record._replace(seconds=0.0) for record in outcome.records]
@@ -228,7 +228,7 @@ class Fork:
     """A run in a process of its own, with a place for temporary files of its own."""
 
     def __init__(self, case: Case, where: Path, *, resume: bool) -> None:
-        self.where = where
+        self.case, self.where = case, where
         self.status: int | None = None
         for name in ("tmp", "result"):
             (where / name).mkdir(exist_ok=True)
@@ -255,9 +255,14 @@ class Fork:
 
     def workers(self) -> list[int]:
         """The processes that it has started, or that Ray has started for it."""
-        ours = [pid for pid, parent in _marked(self.where) if parent == self.pid]
-        started = [pid for pid in ours if b"resource_tracker" not in _command(pid)]
-        return started or _ray_workers()
+        found = {pid: (parent, _command(pid)) for pid, parent in _marked(self.where)}
+        if self.case.means == "ray":
+            # Idle ones are nobody's, and without its agents Ray itself ends.
+            ray = [pid for pid, (_, words) in found.items() if words.startswith(b"ray::")]
+            others = (b"IDLE", b"Agent")
+            return [pid for pid in ray if not any(word in found[pid][1] for word in others)]
+        ours = [pid for pid, (parent, _) in found.items() if parent == self.pid]
+        return [pid for pid in ours if b"resource_tracker" not in found[pid][1]]
 
     def log(self) -> str:
         lines = (self.where / "log").read_text(errors="replace").strip().splitlines()
@@ -267,6 +272,7 @@ class Fork:
 def _inside(case: Case, where: Path, resume: bool) -> int:
     os.setsid()  # Ctrl-C is for the parent
     os.environ |= {MARK: str(where), "TMPDIR": str(where / "tmp")}
+    os.environ["RAY_TMPDIR"] = "/tmp"  # its sockets want short names; its logs stay, as ever
     tempfile.tempdir = None
     log = os.open(where / "log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     for number in (1, 2):
@@ -278,10 +284,11 @@ def _inside(case: Case, where: Path, resume: bool) -> int:
         before = len(os.listdir("/proc/self/fd"))
         found = case.run(where / "run", resume)
         after = len(os.listdir("/proc/self/fd"))
-    except BaseException:
+    except BaseException as error:
         traceback.print_exc()
         sys.stderr.flush()
-        return 1
+        ended = isinstance(error, SystemExit) and isinstance(error.code, int)
+        return error.code if ended else 1
     told = {"digest": hashlib.sha256(found).hexdigest(), "handles": after - before}
     (where / "result" / "told").write_text(json.dumps(told))
     return 0
@@ -300,14 +307,6 @@ def _marked(where: Path | None = None) -> Iterator[tuple[int, int]]:
             continue
         if state != "Z" and any(word.startswith(words) for word in environment):
             yield int(entry.name), int(parent)
-
-
-def _ray_workers() -> list[int]:
-    """Ray's processes that are at work for a run, of the Ray that we have started."""
-    if "RAY_ADDRESS" not in os.environ:
-        return []
-    words = {pid: _command(pid) for pid, _ in _marked()}
-    return [pid for pid, w in words.items() if w.startswith(b"ray::") and b"IDLE" not in w]
 
 
 def _command(pid: int) -> bytes:
@@ -363,7 +362,7 @@ def trial(
         told = json.loads((where / "result" / "told").read_text())
         if told["digest"] != digest:
             problems.append(f"DIFFERS after {_listed(blows)}")
-        if told["handles"] > 0:
+        if told["handles"] > 0 and case.means != "ray":  # Ray keeps some of its own
             problems.append(f"left {told['handles']} open files")
     problems += _left(where, memory)
     if not problems:
@@ -399,7 +398,8 @@ def _is_meant(case: Case, blow: str, fork: Fork) -> bool:
     if blow.endswith("SIGKILL"):
         return fork.status == -signal.SIGKILL
     if blow == "SIGTERM":
-        return fork.status == -signal.SIGTERM
+        # While Ray starts, a handler of its own makes it the exit code.
+        return fork.status in (-signal.SIGTERM, *[signal.SIGTERM] * (case.means == "ray"))
     # A study says that a worker died, and that the same command goes on.
     return case.kind == "study" and "run the same command again" in fork.log()
 
@@ -436,37 +436,6 @@ def _listed(words: Sequence[str]) -> str:
 
 
 # --- many runs -----------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def ray_running() -> Iterator[None]:
-    """A Ray of our own, whose processes can be told by their mark, held by a process beside us."""
-    with tempfile.TemporaryDirectory() as folder:
-        told = Path(folder) / "address"
-        pid = os.fork()
-        if pid == 0:
-            os.environ[MARK] = f"{folder}/ray"
-            import ray
-
-            context = ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
-            aside = told.with_name("aside")
-            aside.write_text(context.address_info["address"])
-            aside.rename(told)
-            signal.sigwait([signal.SIGUSR1])
-            ray.shutdown()
-            os._exit(0)
-        try:
-            while not told.exists():
-                if os.waitpid(pid, os.WNOHANG)[0]:
-                    raise RuntimeError("Ray could not be started.")
-                time.sleep(0.05)
-            os.environ["RAY_ADDRESS"] = told.read_text()
-            yield
-        finally:
-            os.environ.pop("RAY_ADDRESS", None)
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGUSR1)
-                os.waitpid(pid, 0)
 
 
 def soak(
@@ -536,7 +505,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.soak", description=__doc__)
     parser.add_argument("--points", type=int, default=1000, help="blows to deal")
     parser.add_argument("--seed", type=int, default=0, help="of what is done when")
-    parser.add_argument("--ray", action="store_true", help="also on Ray, which is started here")
+    parser.add_argument("--ray", action="store_true", help="also on Ray, started by each run")
     parser.add_argument("--kinds", default="minimize,train,study", help="what to run")
     parser.add_argument("--out", type=Path, help="write the result to this JSON file")
     options = parser.parse_args()
@@ -550,8 +519,7 @@ def main() -> None:
     before, began = commit(), time.monotonic()
     # Loads what all runs share; forks of a process with threads of a simulator's would not do.
     gs.minimize(loss, np.zeros(3), samples="paired", max_steps=2, method="guided-es", seed=0)
-    with ray_running() if options.ray else contextlib.nullcontext():
-        trials = soak(options.points, options.seed, chosen, lambda line: print(line, flush=True))
+    trials = soak(options.points, options.seed, chosen, lambda line: print(line, flush=True))
     rows = summary(trials)
     table = Table(title="Runs that were disturbed, resumed and compared", title_justify="left")
     for name in ("what", "means", "runs", "points", "blows", "problems"):

@@ -57,10 +57,16 @@ def unpack_search(
         x=like(x0, arrays, "x"),
         step=step,
         evaluations=step * len(search.plan),
-        seed=whole(meta["seed"]),
+        seed=_seed(meta["seed"]),
         optimizer=unpack_tree(meta["optimizer"], arrays, search.optimizer.init(x0), "optimizer"),
         directions=search.directions.unpack(own, x0.size, x0.dtype),
     )
+
+
+def _seed(found: Any) -> int:
+    if type(found) is not int:  # True and 1.0 are equal to 1, but give no random numbers
+        raise TypeError(f"its seed is {str(found)[:80]!r}")
+    return found
 
 
 def like(x0: Array, arrays: Mapping[str, Array], name: str) -> Array:
