@@ -403,8 +403,9 @@ def run(*, one_in: int = 1, only: str | None = None) -> tuple[int, list[Finding]
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", help="the name of one function")
+    parser.add_argument("--one-in", type=int, default=1, help="make only one call in so many")
     options = parser.parse_args()
-    calls, wrong = run(only=options.only)
+    calls, wrong = run(one_in=options.one_in, only=options.only)
     for each in wrong:
         print(each)
     print(f"{calls} calls, {len(wrong)} findings")

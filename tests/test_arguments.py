@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import subprocess
 import sys
 from dataclasses import dataclass
 from decimal import Decimal
@@ -15,9 +16,6 @@ import scipy.stats
 import gensmooth as gs
 from gensmooth.describe import describe
 from gensmooth.runs import Every
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from benchmarks import fuzz_arguments
 
 X0 = np.array([1.0, -2.0, 0.5], np.float32)
 
@@ -229,7 +227,7 @@ def test_words_and_complex_numbers_are_no_values(values):
         (lambda: gs.evaluators.Processes(1, timeout=True), "`timeout` must be a number"),
         (lambda: gs.evaluators.Processes(1, environment={"A": 1}), "`environment` must have texts"),
         (lambda: gs.theory.iid(2, 2, variance="x"), "`variance` must be a number, but is 'x'"),
-        (lambda: gs.theory.iid(2, 2, variance=1e300), "`variance` must be between 1e-75 and 1e75"),
+        (lambda: gs.theory.iid(2, 2, variance=1e300), "`variance` must be between 0 and 1e75"),
     ],
 )
 def test_objects_refuse_nonsense_where_they_are_made(make, words):
@@ -237,8 +235,15 @@ def test_objects_refuse_nonsense_where_they_are_made(make, words):
         make()
 
 
-@pytest.mark.filterwarnings("ignore")
 def test_a_part_of_the_fuzzer_finds_nothing():
-    made, findings = fuzz_arguments.run(one_in=13)
-    assert made > 900
-    assert not findings, "\n".join(map(str, findings))
+    # in a process of its own: benchmarks give theirs one thread
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.fuzz_arguments", "--one-in", "13"],
+        cwd=Path(__file__).parents[1],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.endswith(" calls, 0 findings\n")
+    assert int(done.stdout.split()[-4]) > 900

@@ -42,6 +42,7 @@ def cluster() -> Iterator[Any]:
     os.environ["RAY_memory_monitor_refresh_ms"] = "0"  # noqa: SIM112
     from ray.cluster_utils import Cluster
 
+    handler = signal.getsignal(signal.SIGTERM)  # which Ray takes over, and does not give back
     started = Cluster(
         initialize_head=True, head_node_args={"num_cpus": 4, "include_dashboard": False}
     )
@@ -49,6 +50,7 @@ def cluster() -> Iterator[Any]:
     yield started
     ray.shutdown()
     started.shutdown()
+    signal.signal(signal.SIGTERM, handler)
 
 
 @pytest.fixture(scope="module")

@@ -145,6 +145,15 @@ def test_the_package_itself_imports_its_version_alone():
     assert names == {"_version"}
 
 
+def test_one_name_is_one_class():
+    where: dict[str, list[str]] = {}
+    for path in FILES:
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef):
+                where.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+    assert {name: files for name, files in where.items() if len(files) > 1} == {}
+
+
 def layers_table() -> str:
     """The layers as docs/architecture.md shows them."""
     rows = [

@@ -162,7 +162,7 @@ def test_arrays_of_another_start_are_not_taken_for_ours(tmp_path, monkeypatch):
     """Killed between `arrays` and `config.json`, begun anew elsewhere, killed, resumed."""
     first, second = np.full(20_000, 1.0), np.full(20_000, 2.0)
 
-    def kill(*_):
+    def kill(*_, **__):
         raise _Killed
 
     with monkeypatch.context() as patched:
@@ -286,6 +286,16 @@ def test_a_billion_directions_are_refused_at_once():
         gs.minimize(bowl, [1.0], num_directions=10**9, budget=10**12)
 
 
+def test_a_thousand_workers_are_not_started_because_a_file_says_so(tmp_path, caplog):
+    folder = started(tmp_path / "run")
+    rewritten(folder, lambda config: config["execution"].update(workers=1000))
+    most = max(8, 4 * gs.evaluators.cores())
+    with caplog.at_level(logging.WARNING, "gensmooth"):
+        found = gs.resume(folder, bowl)
+    assert f"The run had 1000 workers, and goes on with {most}." in caplog.text
+    assert found.x.tobytes() == gs.minimize(bowl, (1.0, 2.0, 3.0), max_steps=9, seed=3).x.tobytes()
+
+
 # --- the lock, and a folder that goes ------------------------------------------------------------
 
 
@@ -319,4 +329,4 @@ def test_a_folder_that_was_replaced_is_left_alone(tmp_path, caplog):
     assert [path.name for path in folder.iterdir()] == ["config.json"]
     assert (folder / "config.json").read_text() == "another's"
     assert [r.message for r in caplog.records if "removed or replaced" in r.message]
-    assert "is kept" not in caplog.text
+    assert "The checkpoint" not in caplog.text

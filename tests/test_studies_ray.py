@@ -33,10 +33,12 @@ def test_a_cluster_that_is_not_there_is_told_at_once():
 @pytest.fixture(scope="module")
 def local():
     """A Ray that outlives single calls: starting one takes seconds."""
-    connect("local", num_cpus=2)
+    before = signal.getsignal(signal.SIGTERM)
+    connection = connect("local", num_cpus=2)
     ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers do not know it
     yield
-    ray.shutdown()
+    connection.close()
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def records(folder, **how):

@@ -13,7 +13,7 @@ import pytest
 from walks import ARCHITECTURE, Walk, drawn
 
 HERE = Path(__file__).parent
-BOUNDS = {"minimize": (29, 110), "train": (41, 145)}
+BOUNDS = {"minimize": (28, 129), "train": (41, 160)}
 
 
 @pytest.mark.parametrize("name", BOUNDS)

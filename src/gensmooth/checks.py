@@ -68,11 +68,14 @@ def nonnegative(name: str, value: object) -> float:
     return finite(name, found)
 
 
-def moderate(name: str, value: object) -> float:
-    """Return ``value`` if it is a number whose powers up to the fourth are ordinary floats."""
+def moderate(name: str, value: object, least: float = 0.0) -> float:
+    """Return ``value`` if its powers up to the fourth fit a float.
+
+    Where they are divided by, ``least`` is 1e-75, so that they are not zero either.
+    """
     found = finite(name, value)
-    if found and not 1e-75 <= abs(found) <= 1e75:
-        raise ValueError(f"`{name}` must be between 1e-75 and 1e75 in size, but is {found:g}.")
+    if not least <= abs(found) <= 1e75:
+        raise ValueError(f"`{name}` must be between {least:g} and 1e75 in size, but is {found:g}.")
     return found
 
 

@@ -25,6 +25,7 @@ from gensmooth.evaluators import (
     Objective,
     Session,
     as_evaluator,
+    cores,
 )
 from gensmooth.methods import choose_directions
 from gensmooth.naming import find_objective, name_of
@@ -828,6 +829,10 @@ def evaluator_again(
     if hasattr(workers, "session"):
         return as_evaluator(workers, timeout=timeout, retries=retries or 0)
     chosen = (before.workers or 1) if workers is None else workers
+    most = max(8, 4 * cores())
+    if workers is None and chosen > most:  # another machine's number, or a stranger's
+        _log.warning("The run had %d workers, and goes on with %d.", chosen, most)
+        chosen = most
     limit = before.timeout if timeout is None else timeout
     if timeout is None and (callable(chosen) or (isinstance(chosen, Integral) and chosen == 1)):
         limit = None  # the run's processes had one, this one has nothing to stop

@@ -35,7 +35,7 @@ class Bernoulli(Directions):
             p=checks.share("p", self.p),
             m=checks.optional(checks.positive, "m", self.m),
         )
-        checks.optional(checks.moderate, "m", self.m)
+        checks.optional(checks.moderate, "m", self.m, least=1e-75)
 
     @cached_property
     def divisor(self) -> float:

@@ -100,10 +100,12 @@ class RayConnection(NamedTuple):
     Attributes:
         ray: The module.
         ours: Whether the connection was made for us.
+        on_sigterm: The handlers of SIGTERM, before and after connecting.
     """
 
     ray: Any
     ours: bool
+    on_sigterm: tuple[Any, Any] = (None, None)
 
     @property
     def cpus(self) -> float:
@@ -114,6 +116,10 @@ class RayConnection(NamedTuple):
         """Disconnect, if we connected; a Ray that was started for us ends."""
         if self.ours:
             self.ray.shutdown()
+            before, rays = self.on_sigterm
+            if before not in (rays, None) and signal.getsignal(signal.SIGTERM) is rays:
+                with suppress(ValueError):  # in another thread than the main one
+                    signal.signal(signal.SIGTERM, before)
 
 
 def connect(
@@ -146,6 +152,7 @@ def connect(
     options: dict[str, Any] = {"log_to_driver": log_to_driver, "logging_level": "ERROR"}
     if address == "local":
         options |= {"num_cpus": num_cpus, "include_dashboard": False}
+    before = signal.getsignal(signal.SIGTERM)
     try:
         _check_listening(address)
         ray.init(address=address, **options)
@@ -154,7 +161,11 @@ def connect(
             f"Could not connect to Ray at {address!r} ({_in_short(error)}). Start a cluster with "
             "`ray start --head`, give the address of one, or give 'local' to start one here."
         ) from None
-    return RayConnection(ray, ours=True)
+    # Ray makes SIGTERM exit. A run's own handler, which writes a last checkpoint, comes first.
+    rays = signal.getsignal(signal.SIGTERM)
+    if callable(before) and rays is not before:
+        signal.signal(signal.SIGTERM, before)
+    return RayConnection(ray, ours=True, on_sigterm=(before, rays))
 
 
 def _check_listening(address: str) -> None:

@@ -36,7 +36,7 @@ class Drawn(NamedTuple):
     keys: Sequence[str] = ()
 
 
-class Run(Protocol):
+class DrawnRun(Protocol):
     """A run as far as curves are drawn of it."""
 
     @property
@@ -96,7 +96,9 @@ class Curve(NamedTuple):
         return self.runs - self.left_out
 
 
-def curves(records: Sequence[Run], keys: Sequence[str], *, series: Sequence[str]) -> list[Curve]:
+def curves(
+    records: Sequence[DrawnRun], keys: Sequence[str], *, series: Sequence[str]
+) -> list[Curve]:
     """Group records by setting and method, and average each group over seeds.
 
     A run that diverged, or has a number that is not finite, is left out as a whole, so that every
@@ -108,7 +110,7 @@ def curves(records: Sequence[Run], keys: Sequence[str], *, series: Sequence[str]
             sorted; words stay in the order in which they come.
         series: The series to average; a record may lack some.
     """
-    groups: dict[tuple[Setting, str], list[Run]] = {}
+    groups: dict[tuple[Setting, str], list[DrawnRun]] = {}
     for record in records:
         setting = tuple(record.config[key] for key in keys)
         groups.setdefault((setting, str(record.config["method"])), []).append(record)
@@ -127,12 +129,14 @@ def curves(records: Sequence[Run], keys: Sequence[str], *, series: Sequence[str]
     return [_curve(key[0], key[1], groups[key], series) for key in sorted(groups, key=order)]
 
 
-def diverged(record: Run) -> bool:
+def diverged(record: DrawnRun) -> bool:
     """Whether a run must not enter a mean: it says so, or a number is as good as infinite."""
     return record.diverged or not all(abs(v) < _HUGE for s in record.series.values() for v in s)
 
 
-def _curve(setting: Setting, method: str, records: Sequence[Run], series: Sequence[str]) -> Curve:
+def _curve(
+    setting: Setting, method: str, records: Sequence[DrawnRun], series: Sequence[str]
+) -> Curve:
     kept = [record for record in records if not diverged(record)]
     found = {name: [r.series[name] for r in kept if r.series.get(name)] for name in series}
     config = records[0].config

@@ -220,6 +220,6 @@ def _values(spacing: float | None, value_variance: float | None, who: str) -> tu
     """Spacing and value variance, which `who` needs because the values do not cancel."""
     why = f"with {who} the noise of the values is divided by the spacing"
     c = checks.positive("spacing", checks.given("spacing", spacing, why))
-    checks.moderate("spacing", c)
+    checks.moderate("spacing", c, 1e-75)
     variance = checks.given("value_variance", value_variance, why)
     return c, checks.nonnegative("value_variance", variance)

@@ -66,7 +66,7 @@ def bernoulli_moments(p: float, m: float) -> EntryMoments:
     """
     p = checks.share("p", p)
     spread = p * (1.0 - p)
-    m = checks.moderate("m", checks.positive("m", m))
+    m = checks.moderate("m", checks.positive("m", m), 1e-75)
     return EntryMoments(spread / m**2, 1.0 / spread - 3.0)
 
 

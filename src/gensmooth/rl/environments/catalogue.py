@@ -45,14 +45,14 @@ class GymnasiumSpec(NamedTuple):
     require: Callable[[], object] | None = None
 
 
-class _Entry(NamedTuple):
+class _Environment(NamedTuple):
     """A registered environment."""
 
     make: Callable[[], Simulator]
     spec: GymnasiumSpec | None
 
 
-_entries: dict[str, _Entry] = {}  # by full name
+_entries: dict[str, _Environment] = {}  # by full name
 _aliases: dict[str, str] = {}  # to full names
 
 
@@ -73,7 +73,7 @@ def register(
         spec: How Gymnasium makes the ordinary environment, the slow path and what is filmed; by
             default Gymnasium knows it by the full name.
     """
-    _entries[name] = _Entry(make, spec)
+    _entries[name] = _Environment(make, spec)
     if alias is not None:
         _aliases[alias] = name
     if spec is not None:

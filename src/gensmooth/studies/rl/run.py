@@ -24,7 +24,7 @@ _EVERY = 20.0  # seconds between checkpoints: what a kill costs at most, one tes
 SERIES = ("return", "deviation", "trajectories", "env_steps", "success")
 
 
-class Progress(NamedTuple):
+class LongRunState(NamedTuple):
     """How far a run is.
 
     Attributes:
@@ -41,7 +41,7 @@ class Progress(NamedTuple):
 
 
 @final
-class LongRun(Program[Progress, Mapping[str, Any], Progress | None]):
+class LongRun(Program[LongRunState, Mapping[str, Any], LongRunState | None]):
     """A run of the study as a program. Its result is where it ended, or ``None`` if it did not.
 
     Args:
@@ -61,11 +61,11 @@ class LongRun(Program[Progress, Mapping[str, Any], Progress | None]):
         self._rollouts = rollouts
         self._clock = began
 
-    def init(self) -> Progress:
+    def init(self) -> LongRunState:
         """See :class:`~gensmooth.runs.Program`."""
-        return Progress(self._trainer.init(self._config["seed"]), {}, 0.0)
+        return LongRunState(self._trainer.init(self._config["seed"]), {}, 0.0)
 
-    def step(self, state: Progress, session: Any) -> tuple[Progress, Mapping[str, Any]]:  # noqa: ARG002
+    def step(self, state: LongRunState, session: Any) -> tuple[LongRunState, Mapping[str, Any]]:  # noqa: ARG002
         """One more iteration, or one more test."""
         after = advance(state, self._config, self._trainer, self._rollouts)
         now = time.perf_counter()
@@ -73,18 +73,18 @@ class LongRun(Program[Progress, Mapping[str, Any], Progress | None]):
         self._clock = now
         return after, {}
 
-    def stop(self, state: Progress, last: Any) -> End | None:  # noqa: ARG002
+    def stop(self, state: LongRunState, last: Any) -> End | None:  # noqa: ARG002
         """See :class:`~gensmooth.runs.Program`."""
         if state.diverged:
             return End("diverged")
         made = _tests(state) == self._config["rounds"] // self._config["test_every"]
         return End("finished") if made else None
 
-    def result(self, state: Progress, records: Any, end: End | None) -> Progress | None:  # noqa: ARG002
+    def result(self, state: LongRunState, records: Any, end: End | None) -> LongRunState | None:  # noqa: ARG002
         """See :class:`~gensmooth.runs.Program`."""
         return None if end is None else state
 
-    def pack(self, state: Progress) -> tuple[dict[str, Any], dict[str, Any]]:
+    def pack(self, state: LongRunState) -> tuple[dict[str, Any], dict[str, Any]]:
         """See :class:`~gensmooth.runs.Program`."""
         from gensmooth.rl.trainer import pack_training
 
@@ -98,7 +98,7 @@ class LongRun(Program[Progress, Mapping[str, Any], Progress | None]):
         }
         return meta, arrays
 
-    def unpack(self, meta: Mapping[str, Any], arrays: Mapping[str, Any]) -> Progress:
+    def unpack(self, meta: Mapping[str, Any], arrays: Mapping[str, Any]) -> LongRunState:
         """See :class:`~gensmooth.runs.Program`."""
         from gensmooth.rl.trainer import unpack_training
 
@@ -106,7 +106,7 @@ class LongRun(Program[Progress, Mapping[str, Any], Progress | None]):
             raise ValueError("it is of another run")
         state = unpack_training(self._trainer, meta["state"], arrays, self._config["seed"])
         series = {name: [float.fromhex(v) for v in row] for name, row in meta["series"].items()}
-        return Progress(state, series, float(meta["seconds"]), bool(meta["diverged"]))
+        return LongRunState(state, series, float(meta["seconds"]), bool(meta["diverged"]))
 
 
 def execute(config: Mapping[str, Any], scratch: Path) -> RunRecord:
@@ -158,8 +158,8 @@ def prepare(config: Mapping[str, Any]) -> tuple["Trainer", "Rollouts"]:
 
 
 def advance(
-    progress: Progress, config: Mapping[str, Any], trainer: "Trainer", rollouts: "Rollouts"
-) -> Progress:
+    progress: LongRunState, config: Mapping[str, Any], trainer: "Trainer", rollouts: "Rollouts"
+) -> LongRunState:
     """One more iteration, or one more test."""
     from gensmooth.evaluators import EvaluationError
 
@@ -179,7 +179,7 @@ def advance(
     return progress._replace(state=state, diverged=iteration.info.diverged is not None)
 
 
-def _tests(progress: Progress) -> int:
+def _tests(progress: LongRunState) -> int:
     return len(progress.series.get("return", ()))
 
 
