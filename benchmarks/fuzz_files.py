@@ -452,7 +452,8 @@ def _forge_container(at: Place) -> None:
     path = at.rng.choice(containers)
     data = path.read_bytes()
     _, version, _, length, _ = struct.unpack_from("<8sIIQQ", data)
-    header, body = json.loads(data[32 : 32 + length]), data[32 + length :].lstrip(b"\0")
+    end = 32 + length
+    header, body = json.loads(data[32:end]), data[end + -end % 64 :]
     what = at.rng.random()
     size = None
     if what < 0.2 and header["arrays"]:  # arrays of many gigabytes that are not there

@@ -29,9 +29,10 @@ A point is one blow at a random instant: the run gets SIGKILL or SIGTERM, or one
 gets SIGKILL or SIGSTOP (and is never woken), or a worker is frozen and then the run is killed. A
 run gets up to three, is resumed until it has ended (by the same call or by `resume`, at random),
 and is compared with the run that nobody disturbed: x, best point, statistics, policies and metrics,
-bit for bit. Then nothing may be left: no process, open file, temporary file or shared memory. Runs
-are minimisations (d = 10 … 300,000), trainings (Hopper, HalfCheetah) and studies, in one process,
-with two worker processes, and on Ray.
+bit for bit. Then nothing may be left: no process, open file (with Ray, which keeps some of its own,
+they are not counted), temporary file or shared memory. Studies have no time limit for their runs,
+so their workers are killed but not frozen. Runs are minimisations (d = 10 … 300,000), trainings
+(Hopper, HalfCheetah) and studies, in one process, with two worker processes, and on Ray.
 """
 
 FILES = """

@@ -102,7 +102,7 @@ class Cadence:
             self._least = took / _SHARE
 
 
-_MOST_FROM_A_FILE = 1024  # workers or threads
+_MOST_THREADS = 1024  # that a file may ask for: it may be a stranger's
 
 
 class Execution(NamedTuple):
@@ -151,10 +151,8 @@ class Execution(NamedTuple):
             )
         if type(workers) not in (int, type(None)):
             raise TypeError(f"`workers` is {str(workers)[:80]}")
-        # The file may be a stranger's, and processes are not free.
-        for name, many in (("workers", workers or 0), ("threads", whole(threads))):
-            if many > _MOST_FROM_A_FILE:
-                raise ValueError(f"`{name}` is {str(many)[:80]}, more than {_MOST_FROM_A_FILE}")
+        if whole(threads) > _MOST_THREADS:
+            raise ValueError(f"`threads` is {threads}, more than {_MOST_THREADS}")
         return cls(
             workers=workers,
             timeout=None if timeout is None else number(timeout),
