@@ -76,7 +76,9 @@ def test_a_training_goes_on(name, at, steps, tmp_path):
     before = gs.rl.load_policy(folder / "policy-last")
     assert np.isfinite(before.parameters).all()
     seen = []
-    found = gs.rl.resume(folder, callback=lambda iteration, *_: seen.append(iteration.info.step))
+    found = gs.rl.resume(
+        folder, trust=True, callback=lambda iteration, *_: seen.append(iteration.info.step)
+    )
     assert seen == list(range(at, steps))
     assert found.iterations == steps
     last = gs.rl.load_policy(folder / "policy-last")
