@@ -323,8 +323,8 @@ def test_workers_argument(workers: Any, options: Any, kind: str) -> None:
         (map, {"timeout": 3}, "a map-like callable has its own workers"),
         (Serial(), {"retries": 3}, "give `timeout` and `retries` to it"),
         (2, {"retries": -1}, "`retries` must be a whole number of at least 0"),
-        (2, {"timeout": True}, "`timeout` must be a positive number of seconds, but is True"),
-        (2, {"timeout": 0}, "`timeout` must be a positive number of seconds"),
+        (2, {"timeout": True}, "`timeout` must be a number, but is True"),
+        (2, {"timeout": 0}, "`timeout` must be positive, but is 0"),
     ],
 )
 def test_workers_argument_refused(workers: Any, options: Any, words: str) -> None:
