@@ -54,6 +54,9 @@ class Address(NamedTuple):
         return streams.generator(self.seed, purpose, step=self.step, index=index)
 
 
+_NO_KEY = np.zeros(4, np.uint64)  # of what no stream makes
+
+
 class Draw(Protocol):
     """L directions of length d, drawn for one step.
 
@@ -278,14 +281,12 @@ def normals(at: Address, scale: float = 1.0, *, purpose: Purpose = Purpose.DIREC
 def dense(block: Array) -> KernelDraw:
     """Directions that lie in memory: the rows of a float32 or float64 array of shape (L, d)."""
     block = np.ascontiguousarray(block)
-    if block.ndim != 2 or block.dtype.name not in ("float32", "float64"):
+    if block.ndim != 2 or block.dtype.char not in "fd":  # the name takes microseconds to make
         raise TypeError(
             "`block` must be an array of shape (L, d) in float32 or float64, but has shape "
             f"{block.shape} and dtype {block.dtype}."
         )
-    law = kernels.on_laws().DenseLaw(
-        np.zeros(4, np.uint64), _constant(len(block), 1.0, block.dtype), block
-    )
+    law = kernels.on_laws().DenseLaw(_NO_KEY, _constant(len(block), 1.0, block.dtype), block)
     return KernelDraw(law, block.shape[1])
 
 
