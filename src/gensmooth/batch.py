@@ -34,6 +34,7 @@ class Batch:
         "_x",
         "context",
         "draw",
+        "own",
         "purpose",
         "samples",
         "seed",
@@ -53,6 +54,7 @@ class Batch:
         bounds: Bounds | None,
         purpose: Purpose = Purpose.SAMPLE,
         context: NDArray[np.float64] | None = None,
+        own: bool = True,
     ) -> None:
         self._x = x
         self._plan = plan
@@ -65,6 +67,7 @@ class Batch:
         self.samples: Samples | None = samples
         self.purpose = purpose  # of the evaluations' noise
         self.context = context  # numbers that the objective is handed beside each point
+        self.own = own  # whether its plan is the one that the search lays out by itself
 
     def __len__(self) -> int:
         return len(self._spacings)
@@ -150,6 +153,7 @@ class Batch:
             self._bounds,
             purpose,
             context,
+            self.own and plan is self._plan,
         )
 
     def shaped(self, vector: Array) -> Array:

@@ -5,6 +5,7 @@ evaluations of a step (a :class:`Plan`) and turns their values into the :math:`\
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, NamedTuple, final
@@ -177,12 +178,19 @@ def check_estimator(given: object) -> None:
 def plan(
     estimator: Estimator, num_directions: int, num_samples: int, samples: Samples | None
 ) -> Plan:
-    """Lay out the evaluations of a step: the points in order, each with its N samples.
+    """Lay out the evaluations of a step of an estimator; see :func:`lay_out`."""
+    return lay_out(estimator.points(num_directions, samples), num_samples, samples)
+
+
+def lay_out(
+    places: Sequence[tuple[int, int]], num_samples: int, samples: Samples | None
+) -> Plan:
+    """Lay out evaluations: the points in order, each with its N samples.
 
     The sample numbers implement the three modes: ``"shared"`` numbers the N samples alone,
     ``"paired"`` numbers them within each direction, ``"independent"`` numbers every evaluation.
     """
-    points = np.array(estimator.points(num_directions, samples), np.int64)
+    points = np.array(places, np.int64)
     direction = np.repeat(points[:, 0], num_samples)
     side = np.repeat(points[:, 1], num_samples)
     within = np.tile(np.arange(num_samples), len(points))

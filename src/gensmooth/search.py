@@ -5,7 +5,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar, final
 
@@ -105,6 +105,11 @@ class GradientEstimate(NamedTuple):
     dropped: int
 
 
+def _not_in_a_worker(*_: Any) -> Any:
+    raise RuntimeError("Workers evaluate; the optimiser's step is made where the run is.")
+
+
+_NO_OPTIMIZER = optimizers.Optimizer(_not_in_a_worker, _not_in_a_worker)
 _MOST = 50_000_000  # evaluations per step, or twice as many: their layout takes a gigabyte
 
 
@@ -333,6 +338,25 @@ class RandomSearch:
             )
             return x, state.optimizer, math.sqrt(size2), why
         return moved, optimizer, math.sqrt(size2), None
+
+    # --- what runs and workers ask of any search ---------------------------------------------------
+
+    def next_evaluations(self, state: SearchState) -> int:  # noqa: ARG002
+        """How many evaluations the next step takes."""
+        return len(self.plan)
+
+    def evaluations_after(self, steps: int) -> int | None:
+        """How many evaluations some steps take; ``None`` where it depends on the values."""
+        return steps * len(self.plan)
+
+    def value_at(self, state: SearchState, values: NDArray[np.float64]) -> float:  # noqa: ARG002
+        """The objective at x as the values of a step see it."""
+        means = values.reshape(-1, self.num_samples).mean(axis=1)
+        return self.estimator.differences(means, self.num_directions, self.samples)[1]
+
+    def for_workers(self) -> "RandomSearch":
+        """The search as workers need it: without the optimiser, which they never use."""
+        return replace(self, optimizer=_NO_OPTIMIZER, threads=1)
 
     # --- what does not change from step to step ---------------------------------------------------
 

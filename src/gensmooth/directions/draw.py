@@ -262,6 +262,52 @@ class QuantileDraw:
         return (self._scale * self._quantile(uniforms)).astype(self.dtype)
 
 
+@final
+class ScaledDraw:
+    """The directions of another draw, each entry j multiplied by ``scale[j]``: a diagonal metric.
+
+    Attributes:
+        base: The other draw.
+        scale: One number per parameter.
+    """
+
+    __slots__ = ("base", "dim", "dtype", "factor", "num_directions", "scale")
+
+    def __init__(self, base: Draw, scale: Array) -> None:
+        self.base = base
+        self.scale = scale.astype(base.dtype, copy=False)
+        self.dim = base.dim
+        self.dtype = base.dtype
+        self.factor = base.factor
+        self.num_directions = base.num_directions
+
+    def block(self) -> Array:
+        """See :meth:`Draw.block`."""
+        return self.base.block() * self.scale
+
+    def perturb(self, x: Array, directions: Array, spacings: Array, out: Array) -> Array:
+        """See :meth:`Draw.perturb`."""
+        self.base.perturb(np.zeros_like(x), directions, spacings, out)
+        out *= self.scale
+        out += x
+        return out
+
+    def combine(self, weights: NDArray[np.float64]) -> tuple[Array, NDArray[np.float64]]:
+        """See :meth:`Draw.combine`."""
+        return dense(self.block()).combine(weights)
+
+    def estimate(self, delta: NDArray[np.float64], unit: float) -> tuple[Array, float, float]:
+        """See :meth:`Draw.estimate`."""
+        return dense(self.block()).estimate(delta, unit)
+
+    def rescaled(
+        self, *, length: float = 1.0, factor: float = 1.0, threads: int | None = None
+    ) -> "ScaledDraw":
+        """See :meth:`Draw.rescaled`."""
+        base = self.base.rescaled(length=length, factor=factor, threads=threads)
+        return ScaledDraw(base, self.scale)
+
+
 def signs(at: Address, scale: float = 1.0, *, purpose: Purpose = Purpose.DIRECTION) -> KernelDraw:
     """Independent rows of fair signs times ``scale``."""
     n = at.num_directions

@@ -491,10 +491,8 @@ class _DirectionsState:
             self._state = now
             # Without an estimate that leads here, no worker holds the version before: skip one.
             self.version += 1 if self.estimate is not None else 2
-        own = self._search.plan
-        plan = batch.plan
-        same = plan is own or all(map(np.array_equal, plan, own))
-        return Step(batch.step, batch.seed, None if same else plan, batch.purpose, batch.context)
+        plan = None if batch.own else batch.plan
+        return Step(batch.step, batch.seed, plan, batch.purpose, batch.context)
 
     @property
     def stateful(self) -> bool:

@@ -14,7 +14,7 @@ import socket
 import time
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from importlib import import_module
 from typing import Any, NamedTuple, final
 
@@ -27,7 +27,6 @@ from gensmooth.evaluators import transport as wire
 from gensmooth.evaluators.base import Failure, WorkerError
 from gensmooth.evaluators.objective import Objective
 from gensmooth.evaluators.transport import Channel, SharedMemory, read_file
-from gensmooth.optimizers import Optimizer
 from gensmooth.search import RandomSearch, SearchState
 from gensmooth.streams import Purpose
 
@@ -52,15 +51,7 @@ def pickled(thing: object, name: str) -> bytes:
 
 def session_payload(search: RandomSearch, objective: Objective) -> bytes:
     """A session's search and objective, pickled; without the optimiser, which workers never use."""
-    light = replace(search, optimizer=_NO_OPTIMIZER, threads=1)
-    return pickled((light, objective), "The objective")
-
-
-def _not_in_a_worker(*_: Any) -> Any:
-    raise RuntimeError("Workers evaluate; the optimiser's step is made where the run is.")
-
-
-_NO_OPTIMIZER = Optimizer(_not_in_a_worker, _not_in_a_worker)
+    return pickled((search.for_workers(), objective), "The objective")
 
 
 class Step(NamedTuple):

@@ -53,10 +53,11 @@ def unpack_search(
         if name.startswith(_DIRECTIONS)
     }
     step = whole(meta["step"])
+    evaluations = search.evaluations_after(step)
     return SearchState(
         x=like(x0, arrays, "x"),
         step=step,
-        evaluations=step * len(search.plan),
+        evaluations=whole(meta["evaluations"]) if evaluations is None else evaluations,
         seed=_seed(meta["seed"]),
         optimizer=unpack_tree(meta["optimizer"], arrays, search.optimizer.init(x0), "optimizer"),
         directions=search.directions.unpack(own, x0.size, x0.dtype),

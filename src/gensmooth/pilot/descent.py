@@ -1,0 +1,93 @@
+r"""Descent with a step that steers itself: what the pilot does when samples are common.
+
+With ``samples="shared"`` or ``"paired"`` the noise of a sample is the same at both ends of a
+difference, so forward differences estimate the gradient *of the samples* well at any spacing, and
+what remains is the samples' own noise, from step to step. Then gradient descent is right, if its
+step is. The greedy step is the one after which the next gradient is orthogonal to the way that
+led there (docs/pilot.md), so besides the L coin directions each step looks once along p, the mean
+of past estimates, scaled to the length of a coin direction, and sets
+
+.. math:: \log\eta \leftarrow \log\eta + a\,\mathrm{clip}(D_p / \sqrt{\overline{D_l^2}}, \pm 1.5).
+
+Without any correlation between p and the gradient, the ratio has mean 0 and variance about 1: that
+direction is then like any other. The estimate's own component along p is replaced by the measured
+one, which is free of the L directions' error.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gensmooth.pilot.evolution import square
+
+Array = NDArray[Any]
+
+SPACING = 0.01  # in units
+_FIRST = 0.1  # the first step's length, over that of one unit in every parameter
+_SPEED = 0.05  # a
+_CLIP = 1.5
+_MEMORY = 0.1  # of the mean of past estimates
+_SIZE_MEMORY = 0.05
+_LONGEST = 2.0  # an estimate longer than this times the usual is shortened to that
+
+
+class Descent(NamedTuple):
+    """What steers the step.
+
+    Attributes:
+        mean: p before it is scaled: the decaying mean of past estimates, per unit.
+        size2: The decaying mean of ‖estimate‖².
+        log_rate: log η.
+        steps: Steps made.
+    """
+
+    mean: Array
+    size2: float
+    log_rate: float
+    steps: int
+
+
+def begin(dim: int, dtype: np.dtype[Any]) -> Descent:
+    """The state before the first step."""
+    return Descent(np.zeros(dim, dtype), 0.0, 0.0, 0)
+
+
+def guide(now: Descent) -> Array:
+    """p, of length √d: the mean of past estimates; nothing before the first step."""
+    length = math.sqrt(square(now.mean))
+    return now.mean * (math.sqrt(now.mean.size) / length) if length > 0 else now.mean
+
+
+def follow(
+    now: Descent, estimate: Array, derivatives: NDArray[np.float64], along: float | None
+) -> tuple[Descent, Array]:
+    """The state after a step, and the change of x in units.
+
+    Args:
+        now: Before the step.
+        estimate: Of the gradient, per unit, from the L directions.
+        derivatives: Along each of them.
+        along: The derivative along :func:`guide`, if there is one.
+    """
+    d = estimate.size
+    rate = now.log_rate
+    if along is not None:
+        usual = math.sqrt(float(np.square(derivatives).mean()))
+        if usual > 0:
+            rate += _SPEED * min(max(along / usual, -_CLIP), _CLIP)
+        p = guide(now)
+        estimate = estimate + p * ((along - float((estimate * p).sum())) / d)
+    size2 = square(estimate)
+    if size2 == 0:
+        return now._replace(steps=now.steps + 1), np.zeros_like(estimate)
+    if now.steps == 0 or now.size2 == 0:
+        rate = math.log(_FIRST * math.sqrt(d / size2))
+    new = max(1 / (now.steps + 1), _SIZE_MEMORY)
+    usual2 = (1 - new) * now.size2 + new * size2
+    shorter = min(1.0, _LONGEST * math.sqrt(usual2 / size2))
+    change = -math.exp(rate) * shorter * estimate
+    new = max(1 / (now.steps + 1), _MEMORY)
+    mean = (1 - new) * now.mean + new * estimate
+    return Descent(mean.astype(now.mean.dtype), usual2, rate, now.steps + 1), change

@@ -1,0 +1,280 @@
+r"""The mirrored evolution strategy: the part of the pilot that needs nothing but comparisons.
+
+Points come in pairs :math:`x \pm \sigma s \circ z_l`, with z normal (or coins, in many dimensions)
+and s one scale per parameter. Values are turned into weights by their rank alone, so that nothing
+depends on the objective's units, and
+
+.. math:: x \leftarrow x + \sigma s \circ \sum_i w_{r(i)} z_i .
+
+Three things adapt, all of them kept in an :class:`Evolution`:
+
+- The spacing σ, by the length of the path of past steps (cumulative step-length adaptation): a
+  path longer than one of independent random steps means that steps agree, so σ grows. How long
+  the path of *mirrored pairs* is under random ranks is :func:`theory.mirrored_neutral`.
+- The scales s, by the variances of the steps that were taken (a diagonal metric), where z is
+  normal: coins have squares of 1, which tell nothing.
+- The population, by the noise's share in the differences of pairs, see :func:`grow`.
+
+Sources: Hansen & Ostermeier (2001) for paths and weights, Ros & Hansen (2008) for the diagonal
+metric, Hansen et al. (2009) for measuring noise by evaluating again; the neutral length of mirrored
+pairs, the noise share and its use are ours (docs/pilot.md).
+"""
+
+import math
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gensmooth import theory
+
+Array = NDArray[Any]
+
+REPEAT = 30  # of noisy values, one in this many is measured again
+_MEMORY = 10.0  # measurements that the noise's share remembers
+_GROWTH = 1.0  # e-folds of the population per memory of the path, when noise dominates
+_SLOW = 0.05  # the same beyond half as many pairs as parameters: there it only averages
+_SHRINK = 0.1
+_WAIT = {False: 100.0, True: 30.0}  # evaluations per parameter until the population has grown by √2
+_LARGEST = 20  # pairs per parameter
+_STEPS_LEFT = 10  # a larger population must leave budget for this many steps
+_WIDER = 1.5  # how σ grows while all values are the same
+STILL = 30  # steps in a row with nothing but equal values: there is nothing to follow here
+
+
+class Evolution(NamedTuple):
+    """What adapts, and what it is adapted by.
+
+    Attributes:
+        spacing: σ, in units of the parameters.
+        path: The decaying sum of steps, in units of what random steps would give.
+        slow_path: The same for the metric; empty without one.
+        variances: The squares of the scales, in units of the parameters; empty without a metric.
+        pairs: The population, in pairs: a number that is rounded.
+        smallest: The population never falls below this many pairs.
+        steps: Steps made since it began.
+        evaluations: Evaluations made since it began.
+        share: The noise's share in the variance of half the difference of a pair.
+        measured: How often noise was measured.
+        owed: Repeated evaluations that are due.
+        still: Steps in a row whose values were all the same.
+    """
+
+    spacing: float
+    path: Array
+    slow_path: Array
+    variances: Array
+    pairs: float
+    smallest: int
+    steps: int
+    evaluations: int
+    share: float
+    measured: int
+    owed: float
+    still: int
+
+
+class Constants(NamedTuple):
+    """What follows from d and the number of pairs.
+
+    Attributes:
+        weights: By rank, best first; they add up to 1.
+        effective: 1 / Σ w².
+        neutral: :func:`theory.mirrored_neutral` of the weights.
+        memory: 1 over the steps that the path remembers.
+        damping: How hesitantly σ follows the path.
+        rank_one: How fast the metric learns from the path.
+        rank_mu: How fast the metric learns from the step's points.
+        slow_memory: 1 over the steps that the metric's path remembers.
+        length: The expected length of a vector of d normals.
+    """
+
+    weights: NDArray[np.float64]
+    effective: float
+    neutral: float
+    memory: float
+    damping: float
+    rank_one: float
+    rank_mu: float
+    slow_memory: float
+    length: float
+
+
+def default_pairs(dim: int) -> int:
+    """How many pairs a search begins with."""
+    return max(2, (4 + int(3 * math.log(dim))) // 2)
+
+
+@lru_cache(maxsize=256)
+def constants(dim: int, pairs: int) -> Constants:
+    """The constants of a step; those of separable CMA-ES (Ros & Hansen, 2008)."""
+    d = dim
+    weights = theory.rank_weights(2 * pairs)
+    mu = theory.effective(weights)
+    memory = (mu + 2) / (d + mu + 5)
+    faster = (d + 2) / 3  # a diagonal has d numbers to learn, not d²
+    rank_one = 2 / ((d + 1.3) ** 2 + mu) * faster
+    rank_mu = min(1 - rank_one, 2 * (mu - 2 + 1 / mu) / ((d + 2) ** 2 + mu) * faster)
+    return Constants(
+        weights=weights,
+        effective=mu,
+        neutral=theory.mirrored_neutral(weights),
+        memory=memory,
+        damping=1 + memory + 2 * max(0.0, math.sqrt((mu - 1) / (d + 1)) - 1),
+        rank_one=min(rank_one, 1.0),
+        rank_mu=max(rank_mu, 0.0),
+        slow_memory=(4 + mu / d) / (d + 4 + 2 * mu / d),
+        length=math.sqrt(d) * (1 - 1 / (4 * d) + 1 / (21 * d * d)),
+    )
+
+
+def begin(
+    dim: int, dtype: np.dtype[Any], *, metric: bool, pairs: int | None = None, spacing: float = 1.0
+) -> Evolution:
+    """The state before the first step.
+
+    Args:
+        dim: d.
+        dtype: Of the parameters.
+        metric: Whether a diagonal metric is learned.
+        pairs: The smallest population.
+        spacing: σ.
+    """
+    smallest = default_pairs(dim) if pairs is None else pairs
+    none = np.zeros(0, dtype)
+    return Evolution(
+        spacing=spacing,
+        path=np.zeros(dim, dtype),
+        slow_path=np.zeros(dim, dtype) if metric else none,
+        variances=np.ones(dim, dtype) if metric else none,
+        pairs=float(smallest),
+        smallest=smallest,
+        steps=0,
+        evaluations=0,
+        share=0.0,
+        measured=0,
+        owed=0.0,
+        still=0,
+    )
+
+
+def rank(values: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The weight of each value: the largest for the smallest, equal ones for equal values."""
+    order = np.argsort(values, kind="stable")
+    found = np.empty(len(values))
+    found[order] = weights
+    ordered = values[order]
+    if (ordered[1:] == ordered[:-1]).any():  # whoever is first among equals is no better
+        _, group = np.unique(values, return_inverse=True)
+        total = np.bincount(group, found)
+        found = (total / np.bincount(group))[group]
+    return found
+
+
+def follow(
+    now: Evolution,
+    step: Array,
+    squares: Array | None,
+    *,
+    pairs: int,
+    all_equal: bool,
+) -> Evolution:
+    """Adapt spacing and metric to a step.
+
+    Args:
+        now: Before the step.
+        step: Σ w z, the step in units of σ and of the scales.
+        squares: Σ w z² of each parameter, for the metric.
+        pairs: L.
+        all_equal: Whether all values of the step were the same.
+    """
+    if all_equal:
+        return now._replace(
+            spacing=now.spacing * _WIDER, steps=now.steps + 1, still=now.still + 1
+        )
+    d = now.path.size
+    k = constants(d, pairs)
+    kept = 1 - k.memory
+    path = kept * now.path + math.sqrt(k.memory * (1 + kept) * k.neutral) * step
+    length = math.sqrt(square(path))
+    variances, slow_path = now.variances, now.slow_path
+    if squares is not None and variances.size:
+        scales = np.sqrt(variances)
+        settled = 1 - kept ** (2 * (now.steps + 1))
+        calm = length / math.sqrt(settled) < (1.4 + 2 / (d + 1)) * k.length
+        slow = 1 - k.slow_memory
+        slow_path = slow * slow_path
+        if calm:
+            slow_path += math.sqrt(k.slow_memory * (1 + slow) * k.neutral) * (scales * step)
+        variances = (
+            (1 - k.rank_one - k.rank_mu) * variances
+            + k.rank_one * slow_path**2
+            + k.rank_mu * variances * squares
+        )
+        variances = np.clip(variances, 1e-300 if variances.dtype.itemsize == 8 else 1e-30, None)
+    change = k.memory / k.damping * (length / k.length - 1)
+    return now._replace(
+        spacing=now.spacing * math.exp(min(1.0, change)),
+        path=path,
+        slow_path=slow_path,
+        variances=variances,
+        steps=now.steps + 1,
+        still=0,
+    )
+
+
+def repeats(now: Evolution, pairs: int) -> tuple[int, float]:
+    """How many points of the next step are evaluated again, and what is owed after it."""
+    owed = now.owed + 2 * pairs / REPEAT
+    due = min(int(owed), 2 * pairs)
+    return due, owed - due
+
+
+def measure(now: Evolution, differences2: float, halves2: float, pairs: int, again: int) -> Evolution:
+    r"""Take in a measurement of the noise.
+
+    With s² the variance of a value's noise, half the difference of a pair has variance
+    :math:`S + s^2/2`, S being the signal's. The noise's share is averaged over steps, not its
+    parts: those fall by orders of magnitude during a run, and the first would count for ever.
+
+    Args:
+        now: Before.
+        differences2: The mean square of the differences of values that were measured twice: 2 s².
+        halves2: The mean square of half the differences of pairs.
+        pairs: How many pairs there were: 1 over a mean of that many squares is too large by
+            L/(L − 2) on average.
+        again: How many values were measured twice.
+    """
+    share = differences2 / 4 / max(halves2, 1e-300) * max(pairs - 2, 1) / pairs
+    measured = now.measured + again
+    new = max(min(again / _MEMORY, 0.5), again / measured)
+    return now._replace(share=(1 - new) * now.share + new * min(share, 3.0), measured=measured)
+
+
+def grow(now: Evolution, *, noisy: bool, left: float) -> Evolution:
+    """Adapt the population.
+
+    It grows slowly with the evaluations made, whatever the values (late steps have more to tell
+    apart), and fast while noise is more than half of what pairs differ by.
+
+    Args:
+        now: After the step.
+        noisy: Whether values are noisy.
+        left: Evaluations that are left.
+    """
+    d = now.path.size
+    base = now.smallest * math.sqrt(1 + now.evaluations / (_WAIT[noisy] * d))
+    pairs = max(now.pairs, base)
+    if noisy and now.measured >= 5:
+        ratio = now.share / max(1 - now.share, 0.01)  # of noise to signal
+        push = min(max(math.log(max(ratio, 1e-9)), -1.0), 1.0)
+        speed = _SHRINK if push < 0 else _GROWTH if pairs < d / 2 else _SLOW
+        pairs *= math.exp(constants(d, round(pairs)).memory * speed * push)
+    largest = max(min(_LARGEST * d, left / (2 * _STEPS_LEFT)), now.pairs)
+    return now._replace(pairs=max(min(pairs, largest), now.smallest))
+
+
+def square(vector: Array) -> float:
+    """‖vector‖², summed in a fixed order."""
+    return float(np.square(vector, dtype=np.float64).sum())

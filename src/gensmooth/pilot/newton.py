@@ -1,0 +1,240 @@
+r"""The quasi-Newton phase: what the pilot does first when values are exact.
+
+The gradient comes from forward differences along the axes (d evaluations), the direction from
+L-BFGS's two loops (Nocedal, 1980) and the length from a backtracking line search, one evaluation at
+a time. Parameters are measured in *scales*, so that a user's units do not matter; after a while
+the curvature along each axis is measured once, and parameters that it shows to be scaled badly get
+scales of their own.
+
+Everything is a pure function of a :class:`Newton`, which checkpoints keep.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+MEMORY = 20  # pairs of steps and changes of the gradient
+DIFFERENCE = 1e-7  # the spacing of forward differences, in scales
+PROBE = 1e-3  # the spacing of the curvature's second differences, in units
+PROBE_AFTER = 20  # evaluations per parameter
+TRIAL_AFTER = 40  # evaluations per parameter, until the evolution strategy is tried
+TRIAL = 25  # evaluations per parameter that it is tried for
+_UNEVEN = 30.0  # scales that differ by less than this are left as they are
+_ENOUGH = 1e-4  # of the decrease that the slope promises (Armijo's condition)
+_TRIES = 12
+_WIDER = 3.0
+_WIDENINGS = 8
+_CONVERGED = 1e-13  # of the value: a smaller decrease is rounding
+
+
+class Newton(NamedTuple):
+    """The phase between two evaluations.
+
+    Attributes:
+        x: Where it is.
+        value: The objective there.
+        scale: The scales.
+        gradient: Along the axes, per scale.
+        before_x: The point before.
+        before_gradient: Its gradient.
+        has_before: Whether there is one.
+        steps: The last steps, in scales, newest last.
+        changes: The changes of the gradient that they made.
+        stored: How many of them there are.
+        slope: The derivative along the line.
+        length: The length that is tried on the line.
+        tries: How many were tried.
+        first: Whether the line is along the gradient, whose length says nothing.
+        best_length: The best length so far.
+        best_value: The objective there; infinity if no length was good enough.
+        probed: Whether the curvature was measured.
+        evaluations: Evaluations made.
+    """
+
+    x: Array
+    value: float
+    scale: Array
+    gradient: Array
+    before_x: Array
+    before_gradient: Array
+    has_before: bool
+    steps: Array
+    changes: Array
+    stored: int
+    slope: float
+    length: float
+    tries: int
+    first: bool
+    best_length: float
+    best_value: float
+    probed: bool
+    evaluations: int
+
+
+def begin(x: Array, value: float, units: Array) -> Newton:
+    """The phase before its first gradient."""
+    zero = np.zeros(x.size)
+    memory = np.zeros((MEMORY, x.size))
+    return Newton(
+        x=x.reshape(-1),
+        value=value,
+        scale=units,
+        gradient=zero,
+        before_x=zero,
+        before_gradient=zero,
+        has_before=False,
+        steps=memory,
+        changes=memory,
+        stored=0,
+        slope=0.0,
+        length=0.0,
+        tries=0,
+        first=True,
+        best_length=0.0,
+        best_value=math.inf,
+        probed=False,
+        evaluations=0,
+    )
+
+
+def spacings(now: Newton) -> Array:
+    """How far along each axis the forward differences look."""
+    return np.maximum(DIFFERENCE * now.scale, 1e-9 * np.abs(now.x))
+
+
+def turn(now: Newton, values: NDArray[np.float64]) -> tuple[Newton, Array] | None:
+    """Take in the values along the axes; the line to search, or ``None`` where there is none.
+
+    The line is in the parameters' own units: its points are x + length · line.
+    """
+    gradient = (values - now.value) / (spacings(now) / now.scale)
+    if not np.isfinite(gradient).all() or not gradient.any():
+        return None
+    now = _remember(now, gradient)
+    line = -_two_loops(now, gradient)
+    slope = _dot(line, gradient)
+    if not (slope < 0 and math.isfinite(slope)):
+        now = _forget(now)
+        line, slope = -gradient, -_dot(gradient, gradient)
+        if not math.isfinite(slope):
+            return None
+    first = now.stored == 0
+    now = now._replace(
+        gradient=gradient,
+        slope=slope,
+        length=1 / math.sqrt(_dot(line, line)) if first else 1.0,
+        tries=0,
+        first=first,
+        best_length=0.0,
+        best_value=math.inf,
+    )
+    return now, line * now.scale
+
+
+def try_length(now: Newton, value: float) -> tuple[Newton, bool]:
+    """Take in the value at the length that was tried; whether the line's search is over.
+
+    It ends well when ``best_value`` is finite.
+    """
+    now = now._replace(tries=now.tries + 1)
+    found = math.isfinite(now.best_value)
+    if found:  # widening: the first line's length was a guess
+        if value < now.best_value:
+            now = now._replace(best_length=now.length, best_value=value)
+            return now._replace(length=now.length * _WIDER), now.tries >= _TRIES + _WIDENINGS
+        return now, True
+    if math.isfinite(value) and value <= now.value + _ENOUGH * now.length * now.slope:
+        now = now._replace(best_length=now.length, best_value=value)
+        if not now.first:
+            return now, True
+        return now._replace(length=now.length * _WIDER, tries=_TRIES), False
+    shorter = 0.1 * now.length
+    if math.isfinite(value):  # the minimum of the parabola through value, slope and this value
+        bend = value - now.value - now.slope * now.length
+        shorter = -now.slope * now.length**2 / (2 * bend) if bend > 0 else shorter
+    length = min(max(shorter, 0.1 * now.length), 0.5 * now.length)
+    return now._replace(length=length), now.tries >= _TRIES
+
+
+def move(now: Newton, line: Array) -> tuple[Newton, bool]:
+    """Go to the best point of the line; whether there is a reason to go on."""
+    if not math.isfinite(now.best_value):
+        if now.stored == 0:
+            return now, False
+        return _forget(now), True  # once more, along the gradient
+    fall = now.value - now.best_value
+    size = max(abs(now.value), abs(now.best_value))
+    moved = now._replace(
+        x=now.x + now.best_length * line,
+        value=now.best_value,
+        before_x=now.x,
+        before_gradient=now.gradient,
+        has_before=True,
+    )
+    return moved, fall > _CONVERGED * size and bool(np.isfinite(moved.x).all())
+
+
+def rescale(now: Newton, bends: Array, units: Array) -> Newton:
+    """Take in the second differences along the axes: scales that make the curvature even."""
+    now = now._replace(probed=True)
+    found = even_scales(bends)
+    if found is None or found.max() < _UNEVEN * found.min():
+        return now
+    return _forget(now._replace(scale=units * found))
+
+
+def even_scales(bends: Array) -> Array | None:
+    """Scales under which second differences would be the same, with a geometric mean of 1."""
+    bends = np.abs(bends)
+    if not np.isfinite(bends).all() or not bends.any():
+        return None
+    scales = 1 / np.sqrt(np.maximum(bends, 1e-12 * bends.max()))
+    return scales / math.exp(float(np.log(scales).mean()))
+
+
+def _remember(now: Newton, gradient: Array) -> Newton:
+    if not now.has_before:
+        return now
+    step, change = (now.x - now.before_x) / now.scale, gradient - now.before_gradient
+    along = _dot(step, change)
+    if not along > 1e-10 * math.sqrt(_dot(step, step) * _dot(change, change)):
+        return now  # no positive curvature
+    return now._replace(
+        steps=np.concatenate([now.steps[1:], step[None]]),
+        changes=np.concatenate([now.changes[1:], change[None]]),
+        stored=min(now.stored + 1, MEMORY),
+    )
+
+
+def _forget(now: Newton) -> Newton:
+    return now._replace(stored=0, has_before=False)
+
+
+def _two_loops(now: Newton, gradient: Array) -> Array:
+    """L-BFGS's approximation of the inverse Hessian times the gradient."""
+    pairs = [
+        (s, y, _dot(s, y))
+        for s, y in zip(
+            now.steps[MEMORY - now.stored :], now.changes[MEMORY - now.stored :], strict=True
+        )
+    ]
+    q = gradient.copy()
+    taken: list[float] = []
+    for s, y, along in reversed(pairs):
+        taken.append(_dot(s, q) / along)
+        q -= taken[-1] * y
+    if pairs:
+        _, y, along = pairs[-1]
+        q *= along / _dot(y, y)
+    for (s, y, along), share in zip(pairs, reversed(taken), strict=True):
+        q += (share - _dot(y, q) / along) * s
+    return q
+
+
+def _dot(a: Array, b: Array) -> float:
+    """Summed in a fixed order, unlike BLAS's."""
+    return float((a * b).sum())
