@@ -19,6 +19,7 @@ from gensmooth.theory.bounds import convergence_bound, convergence_learning_rate
 from gensmooth.theory.families import gram_schmidt, hadamard, iid, orthogonal, sphere
 from gensmooth.theory.moments import Moments, combine, optimal_scale, relative_bias, relative_mse
 from gensmooth.theory.mse import EstimatorName, MseTerms, SampleMode, mse, mse_terms
+from gensmooth.theory.ranks import effective, mirrored_neutral, rank_weights
 from gensmooth.theory.shrinkage import (
     BernoulliParameters,
     EntryMoments,
@@ -51,12 +52,14 @@ __all__ = [
     "combine",
     "convergence_bound",
     "convergence_learning_rate",
+    "effective",
     "gram_schmidt",
     "gs_vs_bes_shrinkage",
     "gs_vs_bes_threshold",
     "hadamard",
     "iid",
     "information_limit",
+    "mirrored_neutral",
     "mse",
     "mse_terms",
     "optimal_scale",
@@ -66,6 +69,7 @@ __all__ = [
     "quadratic_spacing_mse",
     "quadratic_spacing_mse_gram_schmidt",
     "quadratic_spacing_mse_sphere",
+    "rank_weights",
     "relative_bias",
     "relative_mse",
     "sphere",
