@@ -133,10 +133,7 @@ class Directions(ABC):
         Raises:
             TypeError: When the state holds anything else.
         """
-        arrays: Arrays = {}
-        if state:
-            _flatten(state, "", arrays)
-        return arrays
+        return pack_state(state)
 
     def unpack(self, arrays: Mapping[str, NDArray[Any]], dim: int, dtype: np.dtype[Any]) -> State:
         """The state that :meth:`pack` was given.
@@ -144,10 +141,7 @@ class Directions(ABC):
         Raises:
             ValueError: When the arrays are not such a state.
         """
-        try:
-            return _restore(_tree(arrays), self.init(dim, dtype))
-        except (TypeError, KeyError, IndexError, AttributeError) as error:
-            raise ValueError(f"the directions' state cannot be read: {error}") from error
+        return unpack_state(arrays, self.init(dim, dtype))
 
 
 def check_directions(given: object) -> Directions:
@@ -244,6 +238,26 @@ _LEAVES: dict[str, Callable[[NDArray[Any]], Any]] = {
     "none": lambda _: None,
     "empty": lambda _: (),
 }
+
+
+def pack_state(state: State) -> Arrays:
+    """A tuple or NamedTuple of arrays and numbers as named arrays."""
+    arrays: Arrays = {}
+    if state:
+        _flatten(state, "", arrays)
+    return arrays
+
+
+def unpack_state(arrays: Mapping[str, NDArray[Any]], template: State) -> State:
+    """The state that was packed; NamedTuples are those of the template.
+
+    Raises:
+        ValueError: When the arrays are not such a state.
+    """
+    try:
+        return _restore(_tree(arrays), template)
+    except (TypeError, KeyError, IndexError, AttributeError) as error:
+        raise ValueError(f"the directions' state cannot be read: {error}") from error
 
 
 def _flatten(part: Any, path: str, arrays: Arrays) -> None:

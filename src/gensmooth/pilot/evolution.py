@@ -110,8 +110,8 @@ def default_pairs(dim: int) -> int:
 def constants(dim: int, pairs: int) -> Constants:
     """The constants of a step; those of separable CMA-ES (Ros & Hansen, 2008)."""
     d = dim
-    weights = theory.rank_weights(2 * pairs)
-    mu = theory.effective(weights)
+    weights = np.array(theory.rank_weights(2 * pairs))
+    mu = theory.effective(weights.tolist())
     memory = (mu + 2) / (d + mu + 5)
     faster = (d + 2) / 3  # a diagonal has d numbers to learn, not d²
     rank_one = 2 / ((d + 1.3) ** 2 + mu) * faster
@@ -119,7 +119,7 @@ def constants(dim: int, pairs: int) -> Constants:
     return Constants(
         weights=weights,
         effective=mu,
-        neutral=theory.mirrored_neutral(weights),
+        neutral=theory.mirrored_neutral(weights.tolist()),
         memory=memory,
         damping=1 + memory + 2 * max(0.0, math.sqrt((mu - 1) / (d + 1)) - 1),
         rank_one=min(rank_one, 1.0),
@@ -231,7 +231,9 @@ def repeats(now: Evolution, pairs: int) -> tuple[int, float]:
     return due, owed - due
 
 
-def measure(now: Evolution, differences2: float, halves2: float, pairs: int, again: int) -> Evolution:
+def measure(
+    now: Evolution, differences2: float, halves2: float, pairs: int, again: int
+) -> Evolution:
     r"""Take in a measurement of the noise.
 
     With s² the variance of a value's noise, half the difference of a pair has variance

@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from gensmooth.parameters import Bounds
+
 Array = NDArray[Any]
 
 MEMORY = 20  # pairs of steps and changes of the gradient
@@ -101,21 +103,30 @@ def begin(x: Array, value: float, units: Array) -> Newton:
     )
 
 
-def spacings(now: Newton) -> Array:
-    """How far along each axis the forward differences look."""
-    return np.maximum(DIFFERENCE * now.scale, 1e-9 * np.abs(now.x))
+def spacings(now: Newton, bounds: Bounds | None) -> Array:
+    """How far along each axis the differences look: forward, or backward at an upper limit."""
+    ahead = np.maximum(DIFFERENCE * now.scale, 1e-9 * np.abs(now.x))
+    return ahead if bounds is None else np.where(now.x + ahead > bounds.upper, -ahead, ahead)
 
 
-def turn(now: Newton, values: NDArray[np.float64]) -> tuple[Newton, Array] | None:
+def turn(
+    now: Newton, values: NDArray[np.float64], bounds: Bounds | None
+) -> tuple[Newton, Array] | None:
     """Take in the values along the axes; the line to search, or ``None`` where there is none.
 
-    The line is in the parameters' own units: its points are x + length · line.
+    The line is in the parameters' own units: its points are x + length · line. Parameters at a
+    limit beyond which the objective falls stay there.
     """
-    gradient = (values - now.value) / (spacings(now) / now.scale)
+    gradient = (values - now.value) / (spacings(now, bounds) / now.scale)
+    stuck = np.zeros(len(gradient), bool)
+    if bounds is not None:
+        stuck = (now.x <= bounds.lower) & (gradient > 0)
+        stuck |= (now.x >= bounds.upper) & (gradient < 0)
+        gradient = np.where(stuck, 0.0, gradient)
     if not np.isfinite(gradient).all() or not gradient.any():
         return None
     now = _remember(now, gradient)
-    line = -_two_loops(now, gradient)
+    line = np.where(stuck, 0.0, -_two_loops(now, gradient))
     slope = _dot(line, gradient)
     if not (slope < 0 and math.isfinite(slope)):
         now = _forget(now)
