@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         sgd,
     )
     from gensmooth.parameters import Bounds
+    from gensmooth.pilot import Pilot
     from gensmooth.runs import CheckpointError
     from gensmooth.search import GradientEstimate, RandomSearch, SearchState, StepInfo
 
@@ -70,6 +71,7 @@ _HOME = {
         "Optimizer adam cosine_decay exponential_decay inverse_decay momentum sgd"
     ),
     "gensmooth.parameters": "Bounds",
+    "gensmooth.pilot": "Pilot",
     "gensmooth.runs": "CheckpointError",
     "gensmooth.search": "GradientEstimate RandomSearch SearchState StepInfo",
 }
@@ -108,6 +110,7 @@ __all__ = [
     "Optimizer",
     "Orthogonal",
     "OrthogonalBernoulli",
+    "Pilot",
     "RandomSearch",
     "Result",
     "SearchState",

@@ -182,9 +182,7 @@ def plan(
     return lay_out(estimator.points(num_directions, samples), num_samples, samples)
 
 
-def lay_out(
-    places: Sequence[tuple[int, int]], num_samples: int, samples: Samples | None
-) -> Plan:
+def lay_out(places: Sequence[tuple[int, int]], num_samples: int, samples: Samples | None) -> Plan:
     """Lay out evaluations: the points in order, each with its N samples.
 
     The sample numbers implement the three modes: ``"shared"`` numbers the N samples alone,

@@ -32,6 +32,7 @@ from gensmooth.naming import find_objective, name_of
 from gensmooth.observe import Observers, Seen, Start, Tracker
 from gensmooth.optimizers import Optimizer
 from gensmooth.parameters import Bounds, as_bounds, as_parameters
+from gensmooth.pilot import Pilot
 from gensmooth.runs import (
     MESSAGES,
     SUCCESS,
@@ -52,13 +53,23 @@ from gensmooth.runs import (
     seed_in,
     states,
 )
-from gensmooth.search import FailurePolicy, GradientEstimate, RandomSearch, SearchState, StepInfo
+from gensmooth.search import (
+    FailurePolicy,
+    GradientEstimate,
+    RandomSearch,
+    Search,
+    SearchState,
+    StepInfo,
+)
 from gensmooth.streams import check_seed
 
 Array = NDArray[Any]
 Callback = Callable[[StepInfo, SearchState], bool | None]
 
 _RATE = 0.1  # Adam's, when no optimiser is given
+AUTO = "auto"  # the method that is no method: the pilot
+_FINAL_SHARE = 200  # at most one evaluation in this many is spent on the final value
+_FINALS = 30  # and at most this many
 _RETRIES = 2  # under on_failure="retry", when no number is given
 _CHOICES = {"directions": Directions, "estimator": Estimator, "optimizer": Optimizer}
 _NUMBERS = ("num_directions", "spacing", "num_samples", "min_fraction")
@@ -94,9 +105,11 @@ class Result:
     """What a run found; SciPy's names where SciPy has one.
 
     Attributes:
-        x: The last iterate: the recommended point when values are noisy, because the best of
-            many noisy values is mostly luck.
-        fun: The objective there, evaluated once more at the end (N samples if sampled).
+        x: The point to use. The pilot's: the best one seen if values are exact, the centre of its
+            search if they are noisy, because the best of many noisy values is mostly luck. With a
+            method of the paper: the last iterate.
+        fun: The objective there, evaluated once more at the end (N samples if sampled; the mean of
+            several values if the pilot found them noisy).
         best_x: The point of the best single value seen: the recommended point of an
             objective without noise.
         best_fun: That value; under noise it is too good to be true.
@@ -110,7 +123,10 @@ class Result:
             ``died``), whether it was retried, dropped or the end.
         seed: The seed, drawn for you if you gave none: with it the run repeats exactly.
         history: One entry per step.
-        state: The state after the last step: :meth:`RandomSearch.ask` goes on from it.
+        state: The state after the last step: the search's ``ask`` goes on from it.
+        error: The standard error of ``fun``, where it is the mean of several values.
+        noise: The standard deviation of one value, as the pilot measured it: 0 if values are
+            exact, ``None`` where it was not measured.
     """
 
     x: Array
@@ -127,6 +143,8 @@ class Result:
     seed: int
     history: History = field(repr=False)
     state: SearchState = field(repr=False)
+    error: float | None = None
+    noise: float | None = None
 
     def __getitem__(self, name: str) -> Any:
         """``res["x"]``, as SciPy's result allows."""
@@ -143,9 +161,10 @@ def minimize(
     method: str | None = None,
     directions: Directions | None = None,
     num_directions: int | None = None,
-    spacing: float = 0.1,
+    spacing: float | None = None,
     estimator: Estimator | None = None,
     optimizer: Optimizer | float | None = None,
+    x_scale: Any = None,
     budget: int = 10_000,
     max_steps: int | None = None,
     target: float | None = None,
@@ -170,19 +189,29 @@ def minimize(
 ) -> Result:
     """Minimise a black box by random search.
 
+    With nothing but ``fun`` and ``x0``, the pilot (:class:`~gensmooth.pilot.Pilot`) finds scale,
+    spacing, step and population by itself. Whoever gives a method, directions, an estimator, a
+    spacing or an optimiser has them instead, as the paper does.
+
     Args:
         fun: The objective, ``fun(x)``; with ``samples=``, ``fun(x, rng)`` whose noise must come
             from the generator it is handed.
         x0: Where to start: any shape, float32 or float64 (integers become float64).
-        method: The name of a method; by default ``"bes"``.
+        method: The name of a method; ``"auto"``, the default, is the pilot. With any of the next
+            five arguments but ``num_directions``, the default is ``"bes"``.
         directions: Directions of your own choice, instead of a method.
         num_directions: L, directions per step; by default 4 + ⌊3 ln d⌋.
         spacing: c, how far from x the objective is evaluated, in units of a direction. Larger
-            than the objective's fine print and noise, smaller than the features you seek.
-        estimator: How values become an estimate of the gradient; by default forward differences.
+            than the objective's fine print and noise, smaller than the features you seek. With a
+            method of the paper 0.1 by default; the pilot finds its own.
+        estimator: How values become an estimate of the gradient; forward differences by default.
         optimizer: What the estimate does to x: an ``(init, update)`` pair such as
             ``gs.sgd(0.01)`` or any Optax transformation; a number η stands for Adam whose steps
-            fall from η to 0 over the budget along half a cosine. By default η = 0.1.
+            fall from η to 0 over the budget along half a cosine. With a method of the paper
+            η = 0.1 by default.
+        x_scale: For the pilot: how far apart interesting values of a parameter are, a number or
+            one for each parameter. By default a quarter of what the bounds leave, or else the
+            size of x0.
         budget: Evaluations to spend at most.
         max_steps: Steps to make at most.
         target: Stop when a step's value reaches this.
@@ -240,35 +269,59 @@ def minimize(
     objective = Objective(fun, samples is not None, vectorized)
     if checkpoint is None and every is not None:
         raise ValueError("`every` is how often a checkpoint is written: give `checkpoint` too.")
-    rate, given = _optimizer(optimizer)
-    number = 4 + int(3 * math.log(x.size)) if num_directions is None else num_directions
-    search = RandomSearch(
-        directions=choose_directions(method, directions),
-        num_directions=number,
-        spacing=spacing,
-        estimator=estimator if estimator is not None else ForwardDifference(),
-        samples=samples,
-        num_samples=num_samples,
-        maximize=maximize,
-        bounds=bounds,
-        on_failure="drop" if on_failure == "drop" else "raise",
-        min_fraction=min_fraction,
-        threads=threads,
-    )
-    limits = _limits(search, Limits(budget, max_steps, target, tolerance))
     if bounds is not None:
         as_bounds(bounds, x)
+    shared: dict[str, Any] = {
+        "samples": samples,
+        "num_samples": num_samples,
+        "maximize": maximize,
+        "bounds": bounds,
+        "on_failure": "drop" if on_failure == "drop" else "raise",
+        "min_fraction": min_fraction,
+        "threads": threads,
+    }
+    asked = Limits(budget, max_steps, target, tolerance)
+    chosen = (method, directions, estimator, spacing, optimizer)
+    rate: float | None = None
+    search: Search
+    if method == AUTO or all(choice is None for choice in chosen):
+        _check_left_to_pilot(chosen[1:])
+        search = Pilot(
+            budget=_count("budget", budget),
+            num_directions=num_directions,
+            x_scale=x_scale,
+            **shared,
+        )
+        limits = _limits(search, asked, x)
+    else:
+        if x_scale is not None:
+            raise ValueError(
+                "`x_scale` is for the pilot, method='auto'; with a method of your choice "
+                "`spacing` is in the parameters' own units: scale them yourself."
+            )
+        rate, given = _optimizer(optimizer)
+        number = 4 + int(3 * math.log(x.size)) if num_directions is None else num_directions
+        search = RandomSearch(
+            directions=choose_directions(method, directions),
+            num_directions=number,
+            spacing=0.1 if spacing is None else spacing,
+            estimator=estimator if estimator is not None else ForwardDifference(),
+            **shared,
+        )
+        limits = _limits(search, asked, x)
+        search = replace(
+            search,
+            directions=search.directions.resolve(x.size, number),
+            optimizer=_falling(rate, search, limits) if given is None else given,
+        )
+        rate = rate if given is None else None
     folder = checks.optional(checks.path, "checkpoint", checkpoint)
     program = Minimization(
         objective=name_of(fun),
         x0=x,
         seed=check_seed(seed_in(folder) if seed is None else seed),
-        search=replace(
-            search,
-            directions=search.directions.resolve(x.size, number),
-            optimizer=_falling(rate, search, limits) if given is None else given,
-        ),
-        learning_rate=rate if given is None else None,
+        search=search,
+        learning_rate=rate,
         vectorized=objective.vectorized,
         limits=limits,
         execution=Execution.of(
@@ -374,7 +427,7 @@ def resume(
             old.target if target is None else target,
             old.tolerance if tolerance is None else tolerance,
         )
-        limits = _limits(program.search, asked)
+        limits = _limits(program.search, asked, program.x0)
         if limits != old:
             program = program.extended(limits, found.step)
             found = held.load(program)
@@ -491,7 +544,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
     objective: str | None
     x0: Array
     seed: int
-    search: RandomSearch
+    search: Search
     learning_rate: float | None
     vectorized: bool | int
     limits: Limits = field()
@@ -543,36 +596,59 @@ class Minimization(Program[MinimizeState, Record, Result]):
         reason = reason or limits.before_step(
             steps=state.search.step,
             evaluations=state.search.evaluations,
-            needed=len(search.plan) + search.num_samples,
+            needed=search.next_evaluations(state.search) + self._finals(state),
         )
         return None if reason is None else End(reason)
 
     def finish(self, state: MinimizeState, end: End, session: Session) -> End:
-        """The mean of N values at the last iterate, with the samples of the next step."""
-        n = self.search.num_samples
+        """The mean of some values at the point to use, with the samples of the next step."""
+        n = self._finals(state)
         here = np.zeros(n, np.int64)
-        batch: Batch = self.search.ask(state.search).planned(Plan(here, here, np.arange(n)))
-        evaluated = self._evaluate(session, state.search, batch)
-        value = float(np.mean(evaluated.values))
-        return end._replace(more={"value": plain(value), "faults": dict(evaluated.faults)})
+        at = state.search._replace(x=self._recommended(state))
+        batch: Batch = self.search.ask(at).planned(Plan(here, here, np.arange(n)))
+        evaluated = self._evaluate(session, at, batch)
+        values = evaluated.values
+        value = float(np.mean(values))
+        error = None
+        if n > 1 and math.isfinite(value):
+            error = float(np.std(values, ddof=1)) / math.sqrt(n)
+        more = {"value": plain(value), "faults": dict(evaluated.faults)}
+        if isinstance(self.search, Pilot):
+            more |= {"error": error, "evaluations": n}
+        return end._replace(more=more)
+
+    def _finals(self, state: MinimizeState) -> int:
+        """How many values are taken at the point to use: several where one would say little."""
+        n = self.search.num_samples
+        if not isinstance(self.search, Pilot) or not self.search.noise(state.search):
+            return n
+        return n * min(max((self.limits.budget or 0) // (_FINAL_SHARE * n), 1), _FINALS)
+
+    def _recommended(self, state: MinimizeState) -> Array:
+        if isinstance(self.search, Pilot):
+            return self.search.recommend(state.search)
+        return state.search.x
 
     def result(self, state: MinimizeState, records: Sequence[Record], end: End | None) -> Result:
         """See :class:`~gensmooth.runs.Program`."""
         value = records[-1].info.value if records else float("nan")
         evaluations = state.search.evaluations
         best, best_x = state.best, state.best_x
+        x, error = self._recommended(state), None
         faults: Counter[str] = Counter()
         for record in records:
             faults.update(record.faults)
         if end is not None:
             value, at_end = number(end.more["value"]), states.faults_from_json(end.more["faults"])
-            evaluations += self.search.num_samples
+            evaluations += whole(end.more.get("evaluations", self.search.num_samples))
+            if end.more.get("error") is not None:
+                error = number(end.more["error"])
             faults.update(at_end)
             if math.isfinite(value) and reached(value, best, self.search.maximize):
-                best, best_x = value, state.search.x
+                best, best_x = value, x
         told = end or End("interrupted")
         return Result(
-            x=state.search.x.copy(),
+            x=x.copy(),
             fun=value,
             best_x=best_x.copy(),
             best_fun=best,
@@ -586,6 +662,8 @@ class Minimization(Program[MinimizeState, Record, Result]):
             seed=state.search.seed,
             history=_history(records),
             state=state.search,
+            error=error,
+            noise=self.search.noise(state.search) if isinstance(self.search, Pilot) else None,
         )
 
     def settings(self, large: dict[str, Array]) -> dict[str, Any]:
@@ -598,16 +676,25 @@ class Minimization(Program[MinimizeState, Record, Result]):
                 name: array_to_json(name, _one(limit), large)
                 for name, limit in limits._asdict().items()
             }
-        choices = {name: describe(getattr(search, name)) for name in _CHOICES}
-        if self.learning_rate is not None:
-            choices["optimizer"] = {"learning_rate": self.learning_rate}
+        choices: dict[str, Any]
+        if isinstance(search, Pilot):
+            numbers = ("num_samples", "min_fraction")
+            scale = search.x_scale
+            if scale is not None:
+                scale = array_to_json("x_scale", np.asarray(scale, np.float64), large)
+            choices = {"method": AUTO, "num_directions": search.num_directions, "x_scale": scale}
+        else:
+            numbers = _NUMBERS
+            choices = {name: describe(getattr(search, name)) for name in _CHOICES}
+            if self.learning_rate is not None:
+                choices["optimizer"] = {"learning_rate": self.learning_rate}
         return {
             "objective": self.objective,
             "seed": self.seed,
             "x0": x0,
             "search": {
                 **choices,
-                **{name: describe(getattr(search, name)) for name in (*_NUMBERS, *_PLAIN)},
+                **{name: describe(getattr(search, name)) for name in (*numbers, *_PLAIN)},
                 "vectorized": describe(self.vectorized),
                 "bounds": bounds,
             },
@@ -633,29 +720,18 @@ class Minimization(Program[MinimizeState, Record, Result]):
         """
         x0 = as_parameters(array_from_json(found["x0"], large))
         described: dict[str, Any] = dict(found["search"])
-        rate = _learning_rate(described["optimizer"])
-        if rate is not None and given.get("optimizer") is None:
-            described["optimizer"] = describe(optimizers.adam(rate))  # until the plan is known
-        if isinstance(family := given.get("directions"), Directions):
-            resolved = family.resolve(x0.size, whole(described["num_directions"]))
-            given = {**given, "directions": resolved}
-        choices = {
-            name: _choice(name, kind, described[name], given.get(name), trust)
-            for name, kind in _CHOICES.items()
-        }
+        execution = Execution.from_json(found["execution"])
+        limits = Limits.from_json(found["limits"])
         bounds = described["bounds"]
         if bounds is not None:
             bounds = Bounds(*(array_from_json(bounds[name], large) for name in Bounds._fields))
-        execution = Execution.from_json(found["execution"])
-        search = RandomSearch(
-            **choices,
-            **{name: rebuild(described[name]) for name in (*_NUMBERS, *_PLAIN)},
-            bounds=bounds,
-            threads=execution.threads,
-        )
-        limits = Limits.from_json(found["limits"])
-        if rate is not None:
-            search = replace(search, optimizer=_falling(rate, search, limits))
+        search: Search
+        if described.get("method") == AUTO:
+            rate, search = None, _pilot_from_json(described, large, limits, bounds, execution)
+        else:
+            rate, search = _search_from_json(
+                described, given, limits, bounds, execution, x0=x0, trust=trust
+            )
         if not isinstance(described["vectorized"], int):
             raise TypeError(f"`vectorized` is {str(described['vectorized'])[:80]}")
         search.init(x0, seed=found["seed"])  # complains about what does not fit together
@@ -675,7 +751,9 @@ class Minimization(Program[MinimizeState, Record, Result]):
         """The run with other limits from ``step`` on."""
         before = {"until_step": step, **{k: plain(v) for k, v in self.limits._asdict().items()}}
         search = self.search
-        if self.learning_rate is not None:
+        if isinstance(search, Pilot):
+            search = replace(search, budget=limits.budget or 0)
+        elif self.learning_rate is not None:
             search = replace(search, optimizer=_falling(self.learning_rate, search, limits))
         return replace(self, limits=limits, search=search, extensions=(*self.extensions, before))
 
@@ -701,7 +779,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
         if meta["seed"] != self.seed:
             raise ValueError(f"its seed is {str(meta['seed'])[:80]}, not {self.seed}")
         search = states.unpack_search(self.search, meta, arrays, x0=self.x0)
-        if whole(meta["evaluations"]) != search.evaluations:
+        if whole(meta["evaluations"]) != search.evaluations:  # the pilot's depend on the values
             raise ValueError(f"{search.step} steps do not take {meta['evaluations']} evaluations")
         best = number(meta["best"])
         if math.isnan(best):
@@ -756,13 +834,76 @@ class Minimization(Program[MinimizeState, Record, Result]):
             ) from None
 
 
-def _limits(search: RandomSearch, asked: Limits) -> Limits:
+def _pilot_from_json(
+    described: Mapping[str, Any],
+    large: Mapping[str, Array],
+    limits: Limits,
+    bounds: Bounds | None,
+    execution: Execution,
+) -> Pilot:
+    """The pilot of a ``config.json``."""
+    scale, number_of = described["x_scale"], described["num_directions"]
+    return Pilot(
+        budget=limits.budget or 0,
+        num_directions=None if number_of is None else whole(number_of),
+        x_scale=None if scale is None else array_from_json(scale, large),
+        **{name: rebuild(described[name]) for name in ("num_samples", "min_fraction", *_PLAIN)},
+        bounds=bounds,
+        threads=execution.threads,
+    )
+
+
+def _search_from_json(
+    described: dict[str, Any],
+    given: Mapping[str, Any],
+    limits: Limits,
+    bounds: Bounds | None,
+    execution: Execution,
+    *,
+    x0: Array,
+    trust: bool,
+) -> tuple[float | None, RandomSearch]:
+    """The search of a ``config.json``, and its learning rate where it was left to us."""
+    rate = _learning_rate(described["optimizer"])
+    if rate is not None and given.get("optimizer") is None:
+        described["optimizer"] = describe(optimizers.adam(rate))  # until the plan is known
+    if isinstance(family := given.get("directions"), Directions):
+        resolved = family.resolve(x0.size, whole(described["num_directions"]))
+        given = {**given, "directions": resolved}
+    choices = {
+        name: _choice(name, kind, described[name], given.get(name), trust)
+        for name, kind in _CHOICES.items()
+    }
+    search = RandomSearch(
+        **choices,
+        **{name: rebuild(described[name]) for name in (*_NUMBERS, *_PLAIN)},
+        bounds=bounds,
+        threads=execution.threads,
+    )
+    if rate is not None:
+        search = replace(search, optimizer=_falling(rate, search, limits))
+    return rate, search
+
+
+def _check_left_to_pilot(chosen: Sequence[Any]) -> None:
+    """With ``method="auto"`` the rest is left to the pilot."""
+    names = ("directions", "estimator", "spacing", "optimizer")
+    given = [f"`{name}`" for name, choice in zip(names, chosen, strict=True) if choice is not None]
+    if given:
+        raise ValueError(
+            f"method='auto' chooses {' and '.join(given)} itself: leave {given[0]} out, or name a "
+            "method."
+        )
+
+
+def _limits(search: Search, asked: Limits, x: Array) -> Limits:
     """Limits from a user, checked."""
-    least = len(search.plan) + search.num_samples
+    first = search.next_evaluations(search.init(x, seed=0))
+    least = first + search.num_samples
     budget = _count("budget", asked.budget)
     if budget < least:
         raise ValueError(
-            f"`budget` is {budget}, but one step takes {len(search.plan)} evaluations and the "
+            f"`budget` is {budget}, but one step takes {first} evaluations and the "
             f"final value {search.num_samples}: allow at least {least}, or lower `num_directions`."
         )
     target = checks.optional(checks.number, "target", asked.target)

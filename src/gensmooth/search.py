@@ -4,10 +4,10 @@
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar, final
+from typing import Any, Literal, NamedTuple, ParamSpec, Protocol, TypeVar, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -82,6 +82,97 @@ class StepInfo(NamedTuple):
     dropped: int
     step_size: float
     diverged: str | None
+
+
+class PackedState(Protocol):
+    """How the ``directions`` of a search's state are written down and sent to workers."""
+
+    def pack(self, state: tuple[Any, ...]) -> dict[str, Array]:
+        """As named arrays."""
+        ...
+
+    def unpack(
+        self, arrays: Mapping[str, Array], dim: int, dtype: np.dtype[Any]
+    ) -> tuple[Any, ...]:
+        """Back from them."""
+        ...
+
+    def update(self, state: tuple[Any, ...], gradient: Array) -> tuple[Any, ...]:
+        """The state after a step whose estimate was ``gradient``."""
+        ...
+
+    def latest_gradient(self, before: tuple[Any, ...], after: tuple[Any, ...]) -> Array | None:
+        """The estimate whose :meth:`update` leads from one to the other, if one does."""
+        ...
+
+
+class Search(Protocol):
+    """What runs, evaluators and training ask of a search: :class:`RandomSearch`, or the pilot."""
+
+    @property
+    def directions(self) -> PackedState:
+        """How the state's ``directions`` are written down."""
+        ...
+
+    @property
+    def optimizer(self) -> optimizers.Optimizer:
+        """Its ``init`` gives a template of the state's ``optimizer``."""
+        ...
+
+    @property
+    def samples(self) -> Samples | None:
+        """How the objective's noise is drawn."""
+        ...
+
+    @property
+    def num_samples(self) -> int:
+        """Samples averaged at each point."""
+        ...
+
+    @property
+    def maximize(self) -> bool:
+        """Whether larger values are better."""
+        ...
+
+    @property
+    def bounds(self) -> Any:
+        """The limits of x."""
+        ...
+
+    @property
+    def on_failure(self) -> FailurePolicy:
+        """What is done about a value that is not finite."""
+        ...
+
+    def init(self, x0: ArrayLike, *, seed: int | None = None) -> SearchState:
+        """The state before the first step."""
+        ...
+
+    def ask(self, state: SearchState) -> Batch:
+        """The evaluations of the next step."""
+        ...
+
+    def tell(
+        self, state: SearchState, batch: Batch, values: ArrayLike
+    ) -> tuple[SearchState, StepInfo]:
+        """The state after a step."""
+        ...
+
+    def next_evaluations(self, state: SearchState) -> int:
+        """How many evaluations the next step takes."""
+        ...
+
+    def evaluations_after(self, steps: int) -> int | None:
+        """How many evaluations some steps take; ``None`` where it depends on the values."""
+        ...
+
+    def value_at(self, state: SearchState, values: NDArray[np.float64]) -> float:
+        """The objective at x as the values of a step see it."""
+        ...
+
+    def for_workers(self) -> "Search":
+        """The search as workers need it."""
+        ...
 
 
 class GradientEstimate(NamedTuple):
@@ -339,7 +430,7 @@ class RandomSearch:
             return x, state.optimizer, math.sqrt(size2), why
         return moved, optimizer, math.sqrt(size2), None
 
-    # --- what runs and workers ask of any search ---------------------------------------------------
+    # --- what runs and workers ask of any search --------------------------------------------------
 
     def next_evaluations(self, state: SearchState) -> int:  # noqa: ARG002
         """How many evaluations the next step takes."""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from gensmooth import checks
 from gensmooth.batch import Batch
-from gensmooth.search import RandomSearch, SearchState
+from gensmooth.search import Search, SearchState
 
 if TYPE_CHECKING:
     from gensmooth.evaluators.objective import Objective
@@ -54,9 +54,7 @@ class Session(Protocol):
 class Evaluator(Protocol):
     """Where and how the objective is called."""
 
-    def session(
-        self, search: RandomSearch, objective: "Objective"
-    ) -> AbstractContextManager[Session]:
+    def session(self, search: Search, objective: "Objective") -> AbstractContextManager[Session]:
         """Start workers for a run; leaving the context stops them."""
         ...
 

@@ -15,7 +15,7 @@ from gensmooth import checks
 from gensmooth.batch import Batch
 from gensmooth.evaluators.base import Evaluated, Failure
 from gensmooth.evaluators.objective import Objective
-from gensmooth.search import RandomSearch
+from gensmooth.search import Search
 
 _log = logging.getLogger("gensmooth")
 _LONGEST = 365 * 86_400.0  # seconds that anything is waited for
@@ -34,7 +34,7 @@ class FaultPolicy:
         retries: How often a failed evaluation is tried again.
     """
 
-    def __init__(self, search: RandomSearch, retries: int) -> None:
+    def __init__(self, search: Search, retries: int) -> None:
         self.drop = search.on_failure == "drop"
         self.retries = retries
         self._logged: set[str] = set()

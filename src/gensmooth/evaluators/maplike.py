@@ -20,7 +20,7 @@ from gensmooth.evaluators.base import Evaluated, Failure, WorkerError
 from gensmooth.evaluators.faults import BatchResults, FaultPolicy, Units
 from gensmooth.evaluators.objective import Objective
 from gensmooth.evaluators.worker import pickled
-from gensmooth.search import RandomSearch, SearchState
+from gensmooth.search import Search, SearchState
 from gensmooth.streams import Purpose
 
 
@@ -45,7 +45,7 @@ class MapLike:
         checks.settle(self, retries=checks.count("retries", self.retries, 0))
 
     def session(
-        self, search: RandomSearch, objective: Objective
+        self, search: Search, objective: Objective
     ) -> AbstractContextManager["MapLikeSession"]:
         """See :class:`~gensmooth.evaluators.Evaluator`."""
         policy = FaultPolicy(search, self.retries)

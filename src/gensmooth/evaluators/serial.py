@@ -9,7 +9,7 @@ from gensmooth.batch import Batch
 from gensmooth.evaluators.base import Evaluated
 from gensmooth.evaluators.faults import BatchResults, FaultPolicy, Units
 from gensmooth.evaluators.objective import Objective
-from gensmooth.search import RandomSearch, SearchState
+from gensmooth.search import Search, SearchState
 
 
 @final
@@ -27,7 +27,7 @@ class Serial:
         checks.settle(self, retries=checks.count("retries", self.retries, 0))
 
     def session(
-        self, search: RandomSearch, objective: Objective
+        self, search: Search, objective: Objective
     ) -> AbstractContextManager["SerialSession"]:
         """See :class:`~gensmooth.evaluators.Evaluator`."""
         return nullcontext(SerialSession(objective, FaultPolicy(search, self.retries)))

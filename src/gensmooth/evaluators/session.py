@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Generic, NamedTuple, Self, TypeVar, final
 
-import numpy as np
-
 from gensmooth import checks
 from gensmooth.batch import Batch
 from gensmooth.evaluators.base import Evaluated, EvaluationError, Failure, WorkerError
@@ -26,7 +24,7 @@ from gensmooth.evaluators.faults import (
 )
 from gensmooth.evaluators.objective import Objective
 from gensmooth.evaluators.worker import Answer, Array, Step, session_payload
-from gensmooth.search import RandomSearch, SearchState
+from gensmooth.search import Search, SearchState
 
 _FAILED_STARTS = 3  # in a row, and it is no accident
 _LAST_ANSWERS = 5.0  # seconds
@@ -209,9 +207,7 @@ class PoolEvaluator(ABC, Generic[P]):
             pool.close()
 
     @contextmanager
-    def session(
-        self, search: RandomSearch, objective: Objective
-    ) -> Generator["WorkerSession[Any]"]:
+    def session(self, search: Search, objective: Objective) -> Generator["WorkerSession[Any]"]:
         """See :class:`~gensmooth.evaluators.Evaluator`."""
         payload = session_payload(search, objective)  # refused before any worker is started
         kept = self._pool
@@ -239,7 +235,7 @@ class WorkerSession(Generic[W]):
     def __init__(
         self,
         pool: WorkerPool[W],
-        search: RandomSearch,
+        search: Search,
         objective: Objective,
         policy: FaultPolicy,
         timeout: float | None,
@@ -476,7 +472,7 @@ class _DirectionsState:
     older one, or none, needs the whole state.
     """
 
-    def __init__(self, search: RandomSearch) -> None:
+    def __init__(self, search: Search) -> None:
         self._search = search
         self._state: tuple[Any, ...] = ()
         self.version = 0

@@ -12,7 +12,7 @@ from gensmooth.batch import Batch
 from gensmooth.evaluators.base import Evaluated
 from gensmooth.evaluators.faults import BatchResults, FaultPolicy, Queue
 from gensmooth.evaluators.objective import Objective
-from gensmooth.search import RandomSearch, SearchState
+from gensmooth.search import Search, SearchState
 
 
 @final
@@ -39,7 +39,7 @@ class Threads:
         )
 
     @contextmanager
-    def session(self, search: RandomSearch, objective: Objective) -> Generator["ThreadsSession"]:
+    def session(self, search: Search, objective: Objective) -> Generator["ThreadsSession"]:
         """See :class:`~gensmooth.evaluators.Evaluator`."""
         with ThreadPoolExecutor(self.num_workers, "gensmooth") as pool:
             yield ThreadsSession(

@@ -27,7 +27,7 @@ from gensmooth.evaluators import transport as wire
 from gensmooth.evaluators.base import Failure, WorkerError
 from gensmooth.evaluators.objective import Objective
 from gensmooth.evaluators.transport import Channel, SharedMemory, read_file
-from gensmooth.search import RandomSearch, SearchState
+from gensmooth.search import Search, SearchState
 from gensmooth.streams import Purpose
 
 Array = NDArray[Any]
@@ -49,7 +49,7 @@ def pickled(thing: object, name: str) -> bytes:
         ) from error
 
 
-def session_payload(search: RandomSearch, objective: Objective) -> bytes:
+def session_payload(search: Search, objective: Objective) -> bytes:
     """A session's search and objective, pickled; without the optimiser, which workers never use."""
     return pickled((search.for_workers(), objective), "The objective")
 
@@ -93,7 +93,7 @@ class Answer(NamedTuple):
 class Worker:
     """A worker's side of a session, whatever kind of worker it is."""
 
-    def __init__(self, search: RandomSearch, objective: Objective) -> None:
+    def __init__(self, search: Search, objective: Objective) -> None:
         self._search = search
         self._objective = objective
         self._directions: tuple[Any, ...] = ()

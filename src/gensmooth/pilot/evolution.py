@@ -190,9 +190,7 @@ def follow(
         all_equal: Whether all values of the step were the same.
     """
     if all_equal:
-        return now._replace(
-            spacing=now.spacing * _WIDER, steps=now.steps + 1, still=now.still + 1
-        )
+        return now._replace(spacing=now.spacing * _WIDER, steps=now.steps + 1, still=now.still + 1)
     d = now.path.size
     k = constants(d, pairs)
     kept = 1 - k.memory

@@ -125,7 +125,7 @@ class _AskedState:
         self, arrays: Mapping[str, Array], dim: int, dtype: np.dtype[Any]
     ) -> tuple[Any, ...]:
         asked = unpack_state(arrays, _asked(Phase.START, dtype))
-        if not isinstance(asked, Asked) or asked.phase not in Phase:
+        if not isinstance(asked, Asked) or asked.phase not in tuple(Phase):
             raise ValueError("the state of the search is not one of the pilot's")
         for array in (asked.scale, asked.line):
             if array.shape not in ((0,), (dim,)) or not np.isfinite(array).all():
@@ -133,6 +133,9 @@ class _AskedState:
         if not (math.isfinite(asked.spacing) and 1 <= asked.number <= 2**31):
             raise ValueError("the state of the search has an impossible spacing or population")
         return asked
+
+    def update(self, state: tuple[Any, ...], gradient: Array) -> tuple[Any, ...]:  # noqa: ARG002
+        raise RuntimeError("The pilot's state is sent whole.")
 
     def latest_gradient(self, before: Any, after: Any) -> None:  # noqa: ARG002
         return None
@@ -158,8 +161,9 @@ class Pilot:
         num_samples: Likewise.
         maximize: Likewise.
         bounds: Likewise.
-        on_failure: Likewise.
-        min_fraction: Likewise.
+        on_failure: ``"raise"`` on a value that is not finite, or ``"drop"`` it: it then counts as
+            worse than any other.
+        min_fraction: In descent, the smallest share of directions that makes an estimate.
         threads: Likewise.
 
     >>> pilot = Pilot(budget=1000)
@@ -390,31 +394,32 @@ class Pilot:
     ) -> "_Made":
         now, pairs, again = control.evolution, asked.number, asked.repeats
         first, second = values[: 2 * pairs].copy(), values[2 * pairs :]
-        kept = np.repeat(np.isfinite(first.reshape(pairs, 2)).all(axis=1), 2)
-        used = int(kept.sum()) // 2
-        self._check_used(batch, used, pairs)
+        kept = np.isfinite(first)  # what failed is worse than anything that did not
+        whole = kept.reshape(pairs, 2).all(axis=1)
+        dropped = pairs - int(whole.sum())
+        if not kept.any():
+            return self._narrowed(state, control, batch)
         if again:
             apart = first[:again] - second
             seen = np.isfinite(apart)
             if apart[seen].any():
                 control = control._replace(noisy=1)
-            if seen.any() and control.noisy == 1:
+            if seen.any() and whole.any() and control.noisy == 1:
                 twice2 = float(np.square(apart[seen]).mean())
-                halves = 0.5 * (first[0::2] - first[1::2])[kept[::2]]
+                halves = 0.5 * (first[0::2] - first[1::2])[whole]
                 halves2 = float(np.square(halves).mean())
                 control = control._replace(
                     noise2=_mixed(control.noise2, twice2 / 2, now.measured, int(seen.sum()))
                 )
-                now = evolution.measure(now, twice2, halves2, used, int(seen.sum()))
+                now = evolution.measure(now, twice2, halves2, len(halves), int(seen.sum()))
                 mean = 0.5 * (first[:again] + second)
                 first[:again] = np.where(seen, mean, first[:again])
         lowest = float(first[kept].min())
-        weights = np.zeros(2 * pairs)
-        k = evolution.constants(state.x.size, used)
-        weights[kept] = evolution.rank(first[kept], k.weights)
+        k = evolution.constants(state.x.size, pairs)
+        weights = evolution.rank(np.where(kept, first, np.inf), k.weights)
         all_equal = bool((first[kept] == first[kept][0]).all())
         scale, step, squares = self._step(state, asked, batch, weights, now)
-        now = evolution.follow(now, step, squares, pairs=used, all_equal=all_equal)
+        now = evolution.follow(now, step, squares, pairs=pairs, all_equal=all_equal)
         now = now._replace(evaluations=now.evaluations + len(batch))
         left = self.budget - state.evaluations
         now = evolution.grow(now, noisy=control.noisy == 1, left=left / self.num_samples)
@@ -426,7 +431,7 @@ class Pilot:
             trial_best=min(control.trial_best, lowest),
             all_equal=control.all_equal and all_equal,
         )
-        made = _Made(control, None, x, dropped=pairs - used)
+        made = _Made(control, None, x, dropped=dropped)
         if control.trial == 1 and now.evaluations >= newton.TRIAL * state.x.size:
             control = control._replace(trial=2)
             if not control.trial_best < _newton_of(control).value:
@@ -437,6 +442,19 @@ class Pilot:
             x = control.best_x if control.noisy != 1 else x
             return self._begin_search(state, restarted, control.best, x)
         return made._replace(asked=self._ask_pairs(control, state.x.dtype))
+
+    def _narrowed(self, state: SearchState, control: Control, batch: Batch) -> "_Made":
+        """No value of a step is finite: look closer to x, where one was."""
+        now = control.evolution
+        if now.still >= evolution.STILL:
+            raise ValueError(
+                f"None of the values of the last {evolution.STILL} steps is finite, the last of "
+                f"them step {batch.step}."
+            )
+        now = now._replace(spacing=0.3 * now.spacing, steps=now.steps + 1, still=now.still + 1)
+        control = control._replace(evolution=now)
+        asked = self._ask_pairs(control, state.x.dtype)
+        return _Made(control, asked, state.x.reshape(-1), dropped=asked.number)
 
     def _step(
         self, state: SearchState, asked: Asked, batch: Batch, weights: Array, now: Evolution
@@ -473,9 +491,7 @@ class Pilot:
             scale = control.units.astype(dtype)
         else:
             spacing *= float(control.units[0])
-        return _asked(
-            Phase.PAIRS, dtype, spacing=spacing, number=pairs, repeats=again, scale=scale
-        )
+        return _asked(Phase.PAIRS, dtype, spacing=spacing, number=pairs, repeats=again, scale=scale)
 
     def _is_narrow(self, control: Control) -> bool:
         now = control.evolution
@@ -754,9 +770,7 @@ class _Joined:
 
 
 @lru_cache(maxsize=256)
-def _plan(
-    phase: int, number: int, repeats: int, num_samples: int, samples: Samples | None
-) -> Plan:
+def _plan(phase: int, number: int, repeats: int, num_samples: int, samples: Samples | None) -> Plan:
     """The evaluations of a batch."""
     places: list[tuple[int, int]]
     if phase == Phase.START:

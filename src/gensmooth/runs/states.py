@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gensmooth.describe import number, plain, whole
 from gensmooth.runs.container import DTYPES
-from gensmooth.search import RandomSearch, SearchState, StepInfo
+from gensmooth.search import Search, SearchState, StepInfo
 
 Array = NDArray[Any]
 Arrays = dict[str, Array]
@@ -28,7 +28,7 @@ _MAYBE = ("standard_error", "signal_to_noise")
 # --- a search ------------------------------------------------------------------------------------
 
 
-def pack_search(search: RandomSearch, state: SearchState) -> tuple[Any, Arrays]:
+def pack_search(search: Search, state: SearchState) -> tuple[Any, Arrays]:
     """The optimiser's state as JSON, and the arrays of the whole state but ``x``.
 
     Raises:
@@ -40,7 +40,7 @@ def pack_search(search: RandomSearch, state: SearchState) -> tuple[Any, Arrays]:
 
 
 def unpack_search(
-    search: RandomSearch, meta: Mapping[str, Any], arrays: Mapping[str, Array], *, x0: Array
+    search: Search, meta: Mapping[str, Any], arrays: Mapping[str, Array], *, x0: Array
 ) -> SearchState:
     """The state of a search that began at ``x0``, from a checkpoint's contents.
 
