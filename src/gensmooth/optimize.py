@@ -57,7 +57,6 @@ from gensmooth.search import (
     FailurePolicy,
     GradientEstimate,
     RandomSearch,
-    Search,
     SearchState,
     StepInfo,
 )
@@ -283,7 +282,7 @@ def minimize(
     asked = Limits(budget, max_steps, target, tolerance)
     chosen = (method, directions, estimator, spacing, optimizer)
     rate: float | None = None
-    search: Search
+    search: RandomSearch | Pilot
     if method == AUTO or all(choice is None for choice in chosen):
         _check_left_to_pilot(chosen[1:])
         search = Pilot(
@@ -544,7 +543,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
     objective: str | None
     x0: Array
     seed: int
-    search: Search
+    search: RandomSearch | Pilot
     learning_rate: float | None
     vectorized: bool | int
     limits: Limits = field()
@@ -725,7 +724,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
         bounds = described["bounds"]
         if bounds is not None:
             bounds = Bounds(*(array_from_json(bounds[name], large) for name in Bounds._fields))
-        search: Search
+        search: RandomSearch | Pilot
         if described.get("method") == AUTO:
             rate, search = None, _pilot_from_json(described, large, limits, bounds, execution)
         else:
@@ -896,7 +895,7 @@ def _check_left_to_pilot(chosen: Sequence[Any]) -> None:
         )
 
 
-def _limits(search: Search, asked: Limits, x: Array) -> Limits:
+def _limits(search: RandomSearch | Pilot, asked: Limits, x: Array) -> Limits:
     """Limits from a user, checked."""
     first = search.next_evaluations(search.init(x, seed=0))
     least = first + search.num_samples

@@ -19,7 +19,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -671,12 +671,12 @@ class Pilot:
 
     # --- what runs and workers ask of any search --------------------------------------------------
 
-    @cached_property
+    @property
     def directions(self) -> _AskedState:
         """What is packed and sent of the state's ``directions``."""
         return _AskedState()
 
-    @cached_property
+    @property
     def optimizer(self) -> Optimizer:
         """A template of the state's ``optimizer``, for checkpoints."""
         return Optimizer(self._first, _no_update)
@@ -765,8 +765,10 @@ class _Joined:
     def rescaled(
         self, *, length: float = 1.0, factor: float = 1.0, threads: int | None = None
     ) -> "_Joined":
-        change = {"length": length, "factor": factor, "threads": threads}
-        return _Joined(self.first.rescaled(**change), self.second.rescaled(**change))
+        return _Joined(
+            self.first.rescaled(length=length, factor=factor, threads=threads),
+            self.second.rescaled(length=length, factor=factor, threads=threads),
+        )
 
 
 @lru_cache(maxsize=256)
