@@ -556,14 +556,17 @@ class Pilot:
     ) -> tuple[SearchState, StepInfo]:
         control, asked, x = made.control, made.asked, made.x.reshape(state.x.shape)
         assert asked is not None
-        why = None
-        if not np.isfinite(x).all() or not square(x) < _FARTHEST:
-            x, why = state.x, f"step {state.step} would have gone too far for numbers to tell"
+        why, length = None, 0.0
+        if made.x is not state.x:
+            change = np.subtract(x, state.x).reshape(-1)
+            length2, size2 = kernels.on_sums().advance(state.x.reshape(-1), change, change)
+            length = math.sqrt(size2)
+            if not length2 < _FARTHEST:
+                x, why = state.x, f"step {state.step} would have gone too far for numbers to tell"
         if asked.phase == Phase.PAIRS and control.noisy == 1:
             _, owed = evolution.repeats(control.evolution, asked.number)
             control = control._replace(evolution=control.evolution._replace(owed=owed))
         best, _ = kernels.on_sums().survey(raw, self.maximize)
-        length = math.sqrt(square(np.subtract(x, state.x, dtype=np.float64)))
         info = StepInfo(
             state.step,
             state.evaluations,
