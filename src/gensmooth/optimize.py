@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gensmooth import checks, optimizers
+from gensmooth.advice import advice
 from gensmooth.batch import Batch
 from gensmooth.describe import agree, describe, is_given, number, plain, rebuild, whole
 from gensmooth.directions import Directions
@@ -126,6 +127,8 @@ class Result:
         error: The standard error of ``fun``, where it is the mean of several values.
         noise: The standard deviation of one value, as the pilot measured it: 0 if values are
             exact, ``None`` where it was not measured.
+        warnings: What went wrong without failing, and what to do about it; in ``message`` and in
+            the log too.
     """
 
     x: Array
@@ -144,6 +147,7 @@ class Result:
     state: SearchState = field(repr=False)
     error: float | None = None
     noise: float | None = None
+    warnings: tuple[str, ...] = ()
 
     def __getitem__(self, name: str) -> Any:
         """``res["x"]``, as SciPy's result allows."""
@@ -331,7 +335,7 @@ def minimize(
         callback=checks.optional(checks.function, "callback", callback),
     )
     observers = Observers(trackers, progress=progress)
-    return run(program, folder=folder, every=every, observers=observers)
+    return _spoken(run(program, folder=folder, every=every, observers=observers))
 
 
 def resume(
@@ -435,7 +439,7 @@ def resume(
         again = Run(program, found, folder=held, every=often, observers=observers)
         if again.end is None:
             _say_what_changes(program, fun, workers)
-        return again.execute(go_on=True)
+        return _spoken(again.execute(go_on=True))
 
 
 def gradient(
@@ -646,6 +650,18 @@ class Minimization(Program[MinimizeState, Record, Result]):
             if math.isfinite(value) and reached(value, best, self.search.maximize):
                 best, best_x = value, x
         told = end or End("interrupted")
+        search = self.search
+        noise = search.noise(state.search) if isinstance(search, Pilot) else None
+        warnings = advice(
+            search,
+            self.x0,
+            state.search,
+            [record.info for record in records],
+            value=value,
+            error=error,
+            noise=noise,
+            budget=self.limits.budget,
+        )
         return Result(
             x=x.copy(),
             fun=value,
@@ -655,14 +671,15 @@ class Minimization(Program[MinimizeState, Record, Result]):
             nit=state.search.step,
             success=told.reason in SUCCESS,
             status=cast(Reason, told.reason),
-            message=told.message(),
+            message=" ".join([told.message(), *warnings]),
             dropped=sum(record.info.dropped for record in records),
             faults=dict(faults),
             seed=state.search.seed,
             history=_history(records),
             state=state.search,
             error=error,
-            noise=self.search.noise(state.search) if isinstance(self.search, Pilot) else None,
+            noise=noise,
+            warnings=tuple(warnings),
         )
 
     def settings(self, large: dict[str, Array]) -> dict[str, Any]:
@@ -831,6 +848,13 @@ class Minimization(Program[MinimizeState, Record, Result]):
             raise EvaluationError(
                 str(error), step=batch.step, index=int(bad[0]), kind="non-finite"
             ) from None
+
+
+def _spoken(result: Result) -> Result:
+    """Log what went wrong without failing."""
+    for warning in result.warnings:
+        _log.warning("%s", warning)
+    return result
 
 
 def _pilot_from_json(
