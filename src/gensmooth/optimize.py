@@ -33,7 +33,7 @@ from gensmooth.naming import find_objective, name_of
 from gensmooth.observe import Observers, Seen, Start, Tracker
 from gensmooth.optimizers import Optimizer
 from gensmooth.parameters import Bounds, as_bounds, as_parameters
-from gensmooth.pilot import Pilot
+from gensmooth.pilot import AUTO, Pilot
 from gensmooth.runs import (
     MESSAGES,
     SUCCESS,
@@ -67,7 +67,6 @@ Array = NDArray[Any]
 Callback = Callable[[StepInfo, SearchState], bool | None]
 
 _RATE = 0.1  # Adam's, when no optimiser is given
-AUTO = "auto"  # the method that is no method: the pilot
 _FINAL_SHARE = 200  # at most one evaluation in this many is spent on the final value
 _FINALS = 30  # and at most this many
 _RETRIES = 2  # under on_failure="retry", when no number is given

@@ -41,6 +41,8 @@ from gensmooth.search import FailurePolicy, SearchState, StepInfo
 
 Array = NDArray[Any]
 
+AUTO = "auto"  # the method that is no method of the paper's
+
 _METRIC_UP_TO = 2000  # parameters; beyond, directions are coins and all scales stay as they are
 _NEWTON_UP_TO = 500  # parameters; beyond, a gradient along the axes costs too much
 _NEWTON_FROM = 20  # evaluations per parameter in the budget: with fewer it would not get far
@@ -157,6 +159,8 @@ class Pilot:
             by default 4 + ⌊3 ln d⌋, and half of that.
         x_scale: How far apart interesting values of a parameter are: a number, or one for each. By
             default it is found: a quarter of what the bounds leave, or else the size of x0.
+        by_rank: Compare points by rank even where their samples are common and descent would be
+            possible: for objectives that are not smooth even then.
         samples: As in :class:`~gensmooth.search.RandomSearch`.
         num_samples: Likewise.
         maximize: Likewise.
@@ -179,6 +183,7 @@ class Pilot:
     budget: int
     num_directions: int | None = None
     x_scale: Any = None
+    by_rank: bool = False
     samples: Samples | None = None
     num_samples: int = 1
     maximize: bool = False
@@ -194,6 +199,7 @@ class Pilot:
             num_directions=checks.optional(checks.count, "num_directions", self.num_directions),
             num_samples=checks.count("num_samples", self.num_samples),
             maximize=checks.flag("maximize", self.maximize),
+            by_rank=checks.flag("by_rank", self.by_rank),
             min_fraction=checks.share("min_fraction", self.min_fraction, one=True),
             threads=checks.count("threads", self.threads),
         )
@@ -215,10 +221,11 @@ class Pilot:
             bounds = as_bounds(self.bounds, x)
             np.clip(x, bounds.lower, bounds.upper, out=x)
         control = self._first(x)
-        if self.samples in ("shared", "paired"):
+        if self._descends:
             asked = self._ask_descent(control, x.dtype)
         elif self.samples is not None:
-            asked = self._ask_pairs(control._replace(noisy=1), x.dtype)
+            control = control._replace(noisy=1)
+            asked = self._ask_pairs(control, x.dtype)
         else:
             asked = _asked(Phase.START, x.dtype)
         return SearchState(x, 0, 0, streams.check_seed(seed), control, asked)
@@ -620,7 +627,7 @@ class Pilot:
 
     def _first(self, x: Array) -> Control:
         d, dtype = x.size, x.dtype
-        common = self.samples in ("shared", "paired")
+        common = self._descends
         exact = self.samples is None and dtype.itemsize == 8 and d <= _NEWTON_UP_TO
         begun = evolution.begin(
             d, dtype, metric=d <= _METRIC_UP_TO and not common, pairs=self._pairs(d)
@@ -642,6 +649,10 @@ class Pilot:
             restarts=0,
             all_equal=True,
         )
+
+    @property
+    def _descends(self) -> bool:
+        return self.samples in ("shared", "paired") and not self.by_rank
 
     def _worth_newton(self, dim: int) -> bool:
         return self.budget >= _NEWTON_FROM * dim
