@@ -18,9 +18,12 @@ SAMPLERS = {
 SPACING, VALUE_VARIANCE = 0.5, 0.3
 
 
-def descend(rng, sampler, hessian: literal.Array, *, rate: float, steps: int, reps: int):
+START = np.array([1.0, -0.5, 0.3, 0.8, -0.2, 0.6])
+
+
+def descend(rng, sampler, hessian, *, rate: float, steps: int, reps: int, start=START):
     """The estimates of a descent on ½xᵀHx from noisy values, (steps, replicates, d)."""
-    x = np.broadcast_to(np.array([1.0, -0.5, 0.3, 0.8, -0.2, 0.6]), (reps, D))
+    x = np.broadcast_to(start, (reps, D))
     estimates = []
     for _ in range(steps):
         eps = sampler(rng, reps, L, D)
@@ -38,7 +41,7 @@ def descend(rng, sampler, hessian: literal.Array, *, rate: float, steps: int, re
 
 def known(moments: theory.Moments, curvature: float) -> tuple[float, float]:
     """G and E‖ĝ‖² at the start of `descend` on an isotropic quadratic."""
-    G = curvature**2 * (1.0 + 0.25 + 0.09 + 0.64 + 0.04 + 0.36)
+    G = float(curvature**2 * START @ START)
     terms = theory.mse_terms(
         moments,
         gradient_norm2=G,
@@ -88,10 +91,9 @@ def test_the_greedy_step_lowers_the_value_most():
     G, second = known(moments, 1.0)
     best = theory.greedy_learning_rate(G, second, curvature=1.0)
     g = descend(np.random.default_rng(12), sampler, np.eye(D), rate=0, steps=1, reps=60_000)[0]
-    x = np.array([1.0, -0.5, 0.3, 0.8, -0.2, 0.6])
 
     def values(rate: float) -> literal.Array:
-        return 0.5 * ((x - rate * g) ** 2).sum(-1)
+        return 0.5 * ((START - rate * g) ** 2).sum(-1)
 
     for times in (0.5, 1.6):
         assert literal.z_score(values(times * best) - values(best), 0.0) > 6
@@ -100,15 +102,30 @@ def test_the_greedy_step_lowers_the_value_most():
     assert literal.z_score(values(noise_free) - values(best), 0.0) > 6
 
 
-def test_on_other_quadratics_lag_one_marks_the_greedy_step_and_longer_lags_do_not():
+def test_the_greedy_step_is_the_best_factor_of_the_whole_error():
+    """On ½‖x‖² a step of η = 1 along the gradient is perfect, and ηĝ is an estimate of it."""
+    for _, moments in SAMPLERS.values():
+        G, second = known(moments, 1.0)
+        share = theory.slope_noise(VALUE_VARIANCE, spacing=SPACING)
+        share /= moments.mean * G + share
+        rate = theory.greedy_learning_rate(G, second, curvature=1.0, mean=moments.mean)
+        assert rate == pytest.approx(theory.noisy_scale(moments, share))
+
+
+@pytest.mark.parametrize(
+    ("start", "sign"), [(START, -1), (np.array([0.0, 0.0, 0.0, 0.0, 10.0, 20.0]), 1)]
+)
+def test_on_other_quadratics_lag_one_marks_the_greedy_step_and_longer_lags_do_not(start, sign):
+    """Gradients in steep directions, then in flat ones: a long window is less greedy, both ways."""
     hessian = np.diag([5.0, 2.0, 1.0, 0.5, 0.2, 0.1])
     sampler, _ = SAMPLERS["coins"]
-    trial = descend(np.random.default_rng(13), sampler, hessian, rate=0, steps=1, reps=400_000)[0]
-    gamma = hessian @ np.array([1.0, -0.5, 0.3, 0.8, -0.2, 0.6])
+    how = {"reps": 200_000, "start": start}
+    trial = descend(np.random.default_rng(13), sampler, hessian, rate=0, steps=1, **how)[0]
+    gamma = hessian @ start
     greedy = gamma @ gamma / (trial @ hessian * trial).sum(-1).mean()
-    g = descend(np.random.default_rng(14), sampler, hessian, rate=greedy, steps=6, reps=200_000)
+    g = descend(np.random.default_rng(14), sampler, hessian, rate=greedy, steps=6, **how)
     assert abs(literal.z_score((g[0] * g[1]).sum(-1), 0.0)) < 4
-    assert abs(literal.z_score((g[0] * g[5]).sum(-1), 0.0)) > 6
+    assert sign * literal.z_score((g[0] * g[5]).sum(-1), 0.0) > 6
 
 
 # The probe.

@@ -63,8 +63,8 @@ def noise_share(value_variance: float, half_difference2: float, *, num_pairs: in
 
     .. math:: E\hat\varphi = \varphi\Bigl(1 - \frac\varphi{2L}\Bigr) ,
 
-    as it also is for the mean over several points of different pairs. Up to 2 pairs have no such
-    mean; the factor is then :math:`1/L`.
+    and the same for the mean over several such points. One or two pairs have no mean of a
+    reciprocal; the factor is then :math:`1/L`.
 
     Average shares over steps, not their numerators and denominators: where values fall by orders
     of magnitude, averages of these remember nothing but the first steps.

@@ -62,10 +62,12 @@ def lagged_product(
     the last estimate has a times the gradient as its mean. So the product is
     :math:`a(1 - a\eta\mu)^{k-1}E\langle\hat g_t, \gamma_t - \eta\mu\hat g_t\rangle`. ∎
 
-    At every lag the sign is that of :math:`\eta^* - \eta`, with the `greedy_learning_rate`
-    :math:`\eta^*`, and at :math:`\eta^*` **all** of them are zero. On a quadratic with
-    another Hessian H the product of lag 1 is :math:`a(aG - \eta E[\hat g^\top H\hat g])`, still
-    zero at the greedy step; longer lags are not, as flat directions keep their gradient for longer.
+    While :math:`a\eta\mu < 1` the sign is that of :math:`\eta^* - \eta` at every lag, with the
+    `greedy_learning_rate` :math:`\eta^*`, and at :math:`\eta^*` **all** of the products are zero.
+    On a quadratic with another Hessian H that of lag 1 is
+    :math:`a(aG - \eta E[\hat g^\top H\hat g])`, still zero at the greedy step. Longer lags are not:
+    steep directions fade first, so a long window asks for a shorter step than the greedy one while
+    the gradient is in steep directions, and for a longer one once it is in flat ones.
 
     Noise of any size is allowed, also one that depends on the point: only the mean of an estimate
     given its point must be a times the gradient.
