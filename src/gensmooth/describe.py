@@ -9,6 +9,7 @@ run goes on when the object is passed again.
 
 import math
 import sys
+from collections.abc import Iterable
 from dataclasses import fields, is_dataclass
 from importlib import import_module
 from typing import Any, cast
@@ -47,6 +48,11 @@ def describe(value: Any) -> Any:
     except _Unknown:
         kind = cast(type[Any], type(value))
         return {"given": f"{kind.__module__}.{kind.__qualname__}"}
+
+
+def describe_parts(thing: object, names: Iterable[str]) -> dict[str, Any]:
+    """The descriptions of some attributes, by their names."""
+    return {name: describe(getattr(thing, name)) for name in names}
 
 
 def is_given(description: Any) -> bool:

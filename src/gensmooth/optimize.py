@@ -15,7 +15,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from gensmooth import checks, optimizers
 from gensmooth.batch import Batch
-from gensmooth.describe import agree, describe, is_given, number, plain, rebuild, whole
+from gensmooth.describe import (
+    agree,
+    describe,
+    describe_parts,
+    is_given,
+    number,
+    plain,
+    rebuild,
+    whole,
+)
 from gensmooth.directions import Directions
 from gensmooth.estimators import Estimator, ForwardDifference, Plan, Samples
 from gensmooth.evaluators import (
@@ -59,6 +68,7 @@ Array = NDArray[Any]
 Callback = Callable[[StepInfo, SearchState], bool | None]
 
 _RATE = 0.1  # Adam's, when no optimiser is given
+_SHORT_STEPS = 10  # in a row, and it is the end
 _RETRIES = 2  # under on_failure="retry", when no number is given
 _CHOICES = {"directions": Directions, "estimator": Estimator, "optimizer": Optimizer}
 _NUMBERS = ("num_directions", "spacing", "num_samples", "min_fraction")
@@ -263,8 +273,7 @@ def minimize(
         objective=name_of(fun),
         x0=x,
         seed=check_seed(seed_in(folder) if seed is None else seed),
-        search=replace(
-            search,
+        search=search.changed(
             directions=search.directions.resolve(x.size, number),
             optimizer=_falling(rate, search, limits) if given is None else given,
         ),
@@ -274,7 +283,7 @@ def minimize(
         execution=Execution.of(
             workers, timeout=timeout, retries=retries, threads=threads, every=every
         ),
-        fun=Objective(fun, samples is not None, vectorized),
+        fun=objective,
         evaluator=as_evaluator(workers, timeout=timeout, retries=retries),
         callback=checks.optional(checks.function, "callback", callback),
     )
@@ -521,31 +530,33 @@ class Minimization(Program[MinimizeState, Record, Result]):
         best_x, best = state.best_x, state.best
         if info.best_value != best and reached(info.best_value, best, search.maximize):
             best_x, best = batch.point(info.best_index), info.best_value
-        short_steps = 0
-        if self.limits.tolerance is not None:
+        short_steps, tolerance = 0, self.limits.tolerance
+        if tolerance is not None:
             length = float(np.linalg.norm(after.x.reshape(-1).astype(np.float64)))
-            if self.limits.is_short(info.step_size, length):
+            if info.step_size <= tolerance * (1 + length):
                 short_steps = state.short_steps + 1
         return MinimizeState(after, best_x, best, short_steps), Record(info, evaluated.faults)
 
     def stop(self, state: MinimizeState, last: Record | None) -> End | None:
         """See :class:`~gensmooth.runs.Program`."""
         limits, search = self.limits, self.search
-        reason: Reason | None = None
         if last is not None:
             if last.info.diverged is not None:
                 return End("diverged", last.info.diverged)
             if self.callback is not None and self.callback(last.info, state.search):
                 return End("callback")
-            reason = limits.after_step(
-                last.info.value, maximize=search.maximize, short_steps=state.short_steps
-            )
-        reason = reason or limits.before_step(
-            steps=state.search.step,
-            evaluations=state.search.evaluations,
-            needed=len(search.plan) + search.num_samples,
-        )
-        return None if reason is None else End(reason)
+            if limits.target is not None and reached(
+                last.info.value, limits.target, search.maximize
+            ):
+                return End("target")
+            if state.short_steps == _SHORT_STEPS:
+                return End("tolerance")
+        needed = len(search.plan) + search.num_samples  # by the next step and the final value
+        if limits.budget is not None and state.search.evaluations + needed > limits.budget:
+            return End("budget")
+        if limits.max_steps is not None and state.search.step >= limits.max_steps:
+            return End("max_steps")
+        return None
 
     def finish(self, state: MinimizeState, end: End, session: Session) -> End:
         """The mean of N values at the last iterate, with the samples of the next step."""
@@ -591,27 +602,22 @@ class Minimization(Program[MinimizeState, Record, Result]):
     def settings(self, large: dict[str, Array]) -> dict[str, Any]:
         """See :class:`~gensmooth.runs.Program`."""
         search, bounds = self.search, None
+        described = describe_parts(search, (*_CHOICES, *_NUMBERS, *_PLAIN))
+        if self.learning_rate is not None:
+            described["optimizer"] = {"learning_rate": self.learning_rate}
+        limits = describe_parts(self.limits, Limits._fields)
         x0 = array_to_json("x0", self.x0, large)
         if search.bounds is not None:
-            limits = as_bounds(search.bounds, self.x0)
             bounds = {
                 name: array_to_json(name, _one(limit), large)
-                for name, limit in limits._asdict().items()
+                for name, limit in as_bounds(search.bounds, self.x0)._asdict().items()
             }
-        choices = {name: describe(getattr(search, name)) for name in _CHOICES}
-        if self.learning_rate is not None:
-            choices["optimizer"] = {"learning_rate": self.learning_rate}
         return {
             "objective": self.objective,
             "seed": self.seed,
             "x0": x0,
-            "search": {
-                **choices,
-                **{name: describe(getattr(search, name)) for name in (*_NUMBERS, *_PLAIN)},
-                "vectorized": describe(self.vectorized),
-                "bounds": bounds,
-            },
-            "limits": {name: plain(value) for name, value in self.limits._asdict().items()},
+            "search": {**described, "vectorized": self.vectorized, "bounds": bounds},
+            "limits": limits,
             "execution": self.execution.to_json(),
             "extensions": list(self.extensions),
         }
@@ -655,7 +661,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
         )
         limits = Limits.from_json(found["limits"])
         if rate is not None:
-            search = replace(search, optimizer=_falling(rate, search, limits))
+            search = search.changed(optimizer=_falling(rate, search, limits))
         if not isinstance(described["vectorized"], int):
             raise TypeError(f"`vectorized` is {str(described['vectorized'])[:80]}")
         search.init(x0, seed=found["seed"])  # complains about what does not fit together
@@ -673,10 +679,10 @@ class Minimization(Program[MinimizeState, Record, Result]):
 
     def extended(self, limits: Limits, step: int) -> "Minimization":
         """The run with other limits from ``step`` on."""
-        before = {"until_step": step, **{k: plain(v) for k, v in self.limits._asdict().items()}}
+        before = {"until_step": step, **describe_parts(self.limits, Limits._fields)}
         search = self.search
         if self.learning_rate is not None:
-            search = replace(search, optimizer=_falling(self.learning_rate, search, limits))
+            search = search.changed(optimizer=_falling(self.learning_rate, search, limits))
         return replace(self, limits=limits, search=search, extensions=(*self.extensions, before))
 
     def pack(self, state: MinimizeState) -> tuple[dict[str, Any], dict[str, Array]]:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, cast, final
 from numpy.typing import NDArray
 
 from gensmooth import checks, optimizers
-from gensmooth.describe import describe, is_given, number, plain, rebuild, whole
+from gensmooth.describe import describe_parts, is_given, number, plain, rebuild, whole
 from gensmooth.directions import Directions
 from gensmooth.estimators import Antithetic, Estimator, ForwardDifference, OnePoint
 from gensmooth.evaluators import Evaluator, as_evaluator
@@ -43,7 +43,6 @@ from gensmooth.runs import (
     End,
     Every,
     Execution,
-    Limits,
     Program,
     Reason,
     Record,
@@ -432,18 +431,16 @@ class Training(Program[TrainState, Line, TrainResult]):
 
     def stop(self, state: TrainState, last: Line | None) -> End | None:
         """See :class:`~gensmooth.runs.Program`."""
-        limits = Limits(max_steps=self.limits.iterations, target=self.limits.target)
+        target = self.limits.target
         if last is not None:
             iteration, test, _ = last
             if iteration.info.diverged is not None:
                 return End("diverged", iteration.info.diverged)
             if self.callback is not None and self.callback(iteration, test, state):
                 return End("callback")
-            tested = None if test is None else test.mean_return
-            if limits.after_step(tested, maximize=True) is not None:
+            if test is not None and target is not None and test.mean_return >= target:
                 return End("target")
-        over = limits.before_step(steps=state.search.step)
-        return None if over is None else End("iterations")
+        return End("iterations") if state.search.step >= self.limits.iterations else None
 
     def result(self, state: TrainState, records: Sequence[Line], end: End | None) -> TrainResult:
         """See :class:`~gensmooth.runs.Program`."""
@@ -477,8 +474,8 @@ class Training(Program[TrainState, Line, TrainResult]):
             "standardize": trainer.standardize,
             "method": self.method,
             "seed": self.seed,
-            "search": {name: describe(getattr(search, name)) for name in (*_SEARCH, *_FAILURES)},
-            "schedule": {name: plain(value) for name, value in self.limits._asdict().items()},
+            "search": describe_parts(search, (*_SEARCH, *_FAILURES)),
+            "schedule": describe_parts(self.limits, Schedule._fields),
             "execution": self.execution.to_json(),
         }
 
