@@ -237,6 +237,7 @@ def minimize(
     >>> res.x.round(1)
     array([3., 3.])
     """
+    rate, given = _optimizer(optimizer)
     x = as_parameters(x0)
     checks.one_of("on_failure", on_failure, ("raise", "drop", "retry"))
     retries = checks.count("retries", retries, 0)
@@ -250,7 +251,6 @@ def minimize(
     objective = Objective(fun, samples is not None, vectorized)
     if checkpoint is None and every is not None:
         raise ValueError("`every` is how often a checkpoint is written: give `checkpoint` too.")
-    rate, given = _optimizer(optimizer)
     number = 4 + int(3 * math.log(x.size)) if num_directions is None else num_directions
     search = RandomSearch(
         directions=choose_directions(method, directions),
@@ -601,7 +601,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
 
     def settings(self, large: dict[str, Array]) -> dict[str, Any]:
         """See :class:`~gensmooth.runs.Program`."""
-        search, bounds = self.search, None
+        search, bounds, execution = self.search, None, self.execution.to_json()
         described = describe_parts(search, (*_CHOICES, *_NUMBERS, *_PLAIN))
         if self.learning_rate is not None:
             described["optimizer"] = {"learning_rate": self.learning_rate}
@@ -618,7 +618,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
             "x0": x0,
             "search": {**described, "vectorized": self.vectorized, "bounds": bounds},
             "limits": limits,
-            "execution": self.execution.to_json(),
+            "execution": execution,
             "extensions": list(self.extensions),
         }
 

@@ -183,7 +183,21 @@ class RandomSearch:
         }
         for name, value in given.items():
             object.__setattr__(self, name, value)
-        self._check()
+        if self.num_directions * self.num_samples > _MOST:
+            raise ValueError(
+                f"`num_directions` × `num_samples` must be at most {_MOST:,}, but is "
+                f"{self.num_directions:,} × {self.num_samples:,}."
+            )
+        if samples is None and self.num_samples != 1:
+            raise ValueError(
+                f"`num_samples` is {self.num_samples}, but there are no samples to average: "
+                "give `samples=` 'shared', 'paired' or 'independent', and an objective fun(x, rng)."
+            )
+        if not (hasattr(optimizer, "init") and hasattr(optimizer, "update")):
+            raise TypeError(
+                "`optimizer` must be an (init, update) pair such as gs.sgd(0.01) or an Optax "
+                f"transformation, not {checks.shown(optimizer)}."
+            )
 
     def changed(self, **parts: Any) -> "RandomSearch":
         """The search with other parts, which are known to fit: nothing is checked again."""
@@ -406,23 +420,6 @@ class RandomSearch:
         return max(total, 0.0) / (N * (N - 1))
 
     # --- checks -----------------------------------------------------------------------------------
-
-    def _check(self) -> None:
-        if self.num_directions * self.num_samples > _MOST:
-            raise ValueError(
-                f"`num_directions` × `num_samples` must be at most {_MOST:,}, but is "
-                f"{self.num_directions:,} × {self.num_samples:,}."
-            )
-        if self.samples is None and self.num_samples != 1:
-            raise ValueError(
-                f"`num_samples` is {self.num_samples}, but there are no samples to average: "
-                "give `samples=` 'shared', 'paired' or 'independent', and an objective fun(x, rng)."
-            )
-        if not (hasattr(self.optimizer, "init") and hasattr(self.optimizer, "update")):
-            raise TypeError(
-                "`optimizer` must be an (init, update) pair such as gs.sgd(0.01) or an Optax "
-                f"transformation, not {checks.shown(self.optimizer)}."
-            )
 
     def _values(self, batch: Batch, values: ArrayLike) -> NDArray[np.float64]:
         v = np.asarray(checks.reals("values", values), np.float64)

@@ -14,17 +14,16 @@ import socket
 import time
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
-from importlib import import_module
+from dataclasses import asdict
 from typing import Any, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+import gensmooth.evaluators.transport as wire
 from gensmooth.batch import Batch
 from gensmooth.estimators import Plan
-from gensmooth.evaluators import transport as wire
-from gensmooth.evaluators.base import Failure, WorkerError
+from gensmooth.evaluators.base import Failure
 from gensmooth.evaluators.objective import Objective
 from gensmooth.evaluators.transport import Channel, SharedMemory, read_file
 from gensmooth.optimizers import Optimizer
@@ -37,30 +36,11 @@ Array = NDArray[Any]
 # --- what is sent ------------------------------------------------------------------------------
 
 
-def pickled(thing: object, name: str) -> bytes:
-    """Pickled by cloudpickle, so that lambdas and functions of a notebook can be sent too."""
-    cloudpickle: Any = import_module("cloudpickle")
-    try:
-        return cloudpickle.dumps(thing)
-    except Exception as error:
-        raise WorkerError(
-            f"{name} cannot be sent to another process: {error}. Make what cannot travel (locks, "
-            "open files, connections) inside the function, or evaluate in this process: workers=1 "
-            "or gs.evaluators.Threads."
-        ) from error
-
-
-def session_payload(search: RandomSearch, objective: Objective) -> bytes:
-    """A session's search and objective, pickled; without the optimiser, which workers never use."""
-    light = replace(search, optimizer=_NO_OPTIMIZER, threads=1)
-    return pickled((light, objective), "The objective")
-
-
 def _not_in_a_worker(*_: Any) -> Any:
     raise RuntimeError("Workers evaluate; the optimiser's step is made where the run is.")
 
 
-_NO_OPTIMIZER = Optimizer(_not_in_a_worker, _not_in_a_worker)
+NO_OPTIMIZER = Optimizer(_not_in_a_worker, _not_in_a_worker)
 
 
 class Step(NamedTuple):
