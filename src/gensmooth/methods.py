@@ -24,7 +24,9 @@ def method(name: str, *, dim: int | None = None, num_directions: int | None = No
     Traceback (most recent call last):
     ValueError: There is no method 'bess'. Did you mean 'bes'? Known: gs, bes, ...
     """
-    directions = (METHODS.get(name) or _own_method(name)).make()
+    typed: object = name
+    known = METHODS.get(typed) if isinstance(typed, str) else None
+    directions = (known or _own_method(name)).make()
     if (dim is None) != (num_directions is None):
         raise ValueError("Give both `dim` and `num_directions`, or neither.")
     if dim is None or num_directions is None:
@@ -35,7 +37,7 @@ def method(name: str, *, dim: int | None = None, num_directions: int | None = No
 
 
 def _own_method(name: object) -> Method:
-    """The method ``module:name``, which its module registers; or an error that says what there is."""
+    """The method ``module:name``, which its module registers."""
     module, colon, own = checks.text("method", name).rpartition(":")
     if colon:
         naming.load_module(module)
