@@ -24,9 +24,7 @@ def method(name: str, *, dim: int | None = None, num_directions: int | None = No
     Traceback (most recent call last):
     ValueError: There is no method 'bess'. Did you mean 'bes'? Known: gs, bes, ...
     """
-    typed: object = name
-    known = METHODS.get(typed) if isinstance(typed, str) else None
-    directions = (known or _own_method(name)).make()
+    directions = _find(name).make()
     if (dim is None) != (num_directions is None):
         raise ValueError("Give both `dim` and `num_directions`, or neither.")
     if dim is None or num_directions is None:
@@ -36,8 +34,9 @@ def method(name: str, *, dim: int | None = None, num_directions: int | None = No
     )
 
 
-def _own_method(name: object) -> Method:
-    """The method ``module:name``, which its module registers."""
+def _find(name: object) -> Method:
+    if isinstance(name, str) and name in METHODS:
+        return METHODS[name]
     module, colon, own = checks.text("method", name).rpartition(":")
     if colon:
         naming.load_module(module)
