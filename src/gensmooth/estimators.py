@@ -165,6 +165,14 @@ class Antithetic(Estimator):
         return 0.5 * (pairs[:, 0] - pairs[:, 1]), _mean(pairs.ravel())
 
 
+# By the names that people type, in a shell and for a training.
+ESTIMATORS: dict[str, Estimator] = {
+    "forward": ForwardDifference(),
+    "antithetic": Antithetic(),
+    "one-point": OnePoint("others"),
+}
+
+
 def check_estimator(given: object) -> Estimator:
     """Refuse what is not an estimator, with a hint at what is."""
     if not isinstance(given, Estimator):

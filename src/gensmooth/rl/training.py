@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from gensmooth import checks, optimizers
 from gensmooth.describe import describe_parts, is_given, number, plain, rebuild, whole
 from gensmooth.directions import Directions
-from gensmooth.estimators import Antithetic, Estimator, ForwardDifference, OnePoint
+from gensmooth.estimators import ESTIMATORS, Estimator
 from gensmooth.evaluators import Evaluator, as_evaluator
 from gensmooth.methods import choose_directions
 from gensmooth.observe import Observers, Seen, Start, Tracker
@@ -59,11 +59,6 @@ Array = NDArray[Any]
 Callback = Callable[[Iteration, Test | None, TrainState], bool | None]
 
 POLICY_BEST, POLICY_LAST = "policy-best", "policy-last"
-ESTIMATORS = {
-    "forward": ForwardDifference(),
-    "antithetic": Antithetic(),
-    "one-point": OnePoint("others"),
-}
 
 _MESSAGES = {**MESSAGES, "target": "A test reached the target."}
 _SEARCH = ("directions", "estimator", "optimizer", "num_directions", "spacing", "samples")
@@ -181,7 +176,7 @@ def train(
         retries: How often a failed episode is tried again, with the same start; with workers.
         out: A folder for the training: configuration, metrics, checkpoint, ``policy-best`` and
             ``policy-last``. If it holds this very training already, interrupted, it goes on.
-        every: As in :func:`gensmooth.minimize`.
+        every: As in :func:`~gensmooth.optimize.minimize`.
         callback: ``callback(iteration, test, state)`` after each iteration, where ``test`` is
             ``None`` if there was none; return True to stop.
         progress: Show how it goes: a live table on a terminal, lines elsewhere. By default only
@@ -229,11 +224,11 @@ def train(
         min_fraction=min_fraction,
     )
     trainer = Trainer(info, shape, search, checks.flag("standardize", standardize))
+    folder = checks.optional(checks.path, "out", out)
+    threads = checks.optional(checks.count, "threads", threads)
     evaluator = None
     if timeout is not None or not _is_one(workers):
         evaluator = as_evaluator(workers, timeout=timeout, retries=retries)
-    folder = checks.optional(checks.path, "out", out)
-    threads = checks.optional(checks.count, "threads", threads)
     program = Training(
         trainer=trainer,
         method=(method or "bes") if directions is None else type(directions).__name__,
@@ -467,16 +462,16 @@ class Training(Program[TrainState, Line, TrainResult]):
 
     def settings(self, large: dict[str, Array]) -> dict[str, Any]:  # noqa: ARG002
         """See :class:`~gensmooth.runs.Program`."""
-        trainer, search = self.trainer, self.trainer.search
+        trainer, execution = self.trainer, self.execution.to_json()
         return {
             "environment": asdict(trainer.info),
             "policy": {"sizes": list(trainer.policy.sizes), "biases": trainer.policy.biases},
             "standardize": trainer.standardize,
             "method": self.method,
             "seed": self.seed,
-            "search": describe_parts(search, (*_SEARCH, *_FAILURES)),
+            "search": describe_parts(trainer.search, (*_SEARCH, *_FAILURES)),
             "schedule": describe_parts(self.limits, Schedule._fields),
-            "execution": self.execution.to_json(),
+            "execution": execution,
         }
 
     @classmethod
@@ -639,9 +634,6 @@ def _schedule(
     iterations: int, test_every: int, test_episodes: int, target: float | None
 ) -> Schedule:
     """A schedule from a user, checked."""
-    iterations = checks.count("iterations", iterations, 0)
-    test_every = checks.count("test_every", test_every)
-    test_episodes = checks.count("test_episodes", test_episodes)
     target = checks.optional(checks.number, "target", target)
     if target is not None and math.isnan(target):
         raise ValueError(f"`target` must be a number that a test can reach, but is {target!r}.")
