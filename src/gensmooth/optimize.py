@@ -36,6 +36,7 @@ from gensmooth.evaluators import (
     as_evaluator,
     cores,
 )
+from gensmooth.evaluators.base import tell
 from gensmooth.methods import choose_directions
 from gensmooth.naming import find_objective, name_of
 from gensmooth.observe import Observers, Seen, Start, Tracker
@@ -526,7 +527,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
         search, before = self.search, state.search
         batch = search.ask(before)
         evaluated = self._evaluate(session, before, batch)
-        after, info = self._tell(before, batch, evaluated.values)
+        after, info = tell(search, before, batch, evaluated.values)
         best_x, best = state.best_x, state.best
         if info.best_value != best and reached(info.best_value, best, search.maximize):
             best_x, best = batch.point(info.best_index), info.best_value
@@ -747,19 +748,6 @@ class Minimization(Program[MinimizeState, Record, Result]):
         if self.search.on_failure == "raise":
             _check_finite(batch, evaluated.values)
         return evaluated
-
-    def _tell(
-        self, state: SearchState, batch: Batch, values: NDArray[np.float64]
-    ) -> tuple[SearchState, StepInfo]:
-        try:
-            return self.search.tell(state, batch, values)
-        except ValueError as error:  # too few directions are left
-            bad = np.flatnonzero(~np.isfinite(values))
-            if not len(bad):
-                raise
-            raise EvaluationError(
-                str(error), step=batch.step, index=int(bad[0]), kind="non-finite"
-            ) from None
 
 
 def _limits(search: RandomSearch, asked: Limits) -> Limits:
