@@ -144,7 +144,7 @@ def canonical(name: str) -> str:
 def check_trusted(name: str, *, trust: bool) -> None:
     """Refuse an environment that a file names, if its module would be imported for that alone.
 
-    A module that is imported already, or whose environment the caller has named, is no news.
+    A module that is imported already, or whose environment the caller has named, runs nothing new.
 
     Raises:
         ValueError: When the name is ``module:Name`` and the module is not imported yet.
