@@ -368,7 +368,7 @@ def test_an_estimate_that_overflows_is_divergence_and_no_warning(dtype, optimize
 
 
 def test_the_learning_rate_alone_is_adam_along_half_a_cosine():
-    steps = 10_000 // 8  # the default budget over evaluations per step: 3 ln 3 + 4 = 7 and the centre
+    steps = 10_000 // 8  # the default budget by evaluations per step: 3 ln 3 + 4 = 7, the centre
     given = gs.minimize(
         f, np.zeros(3), optimizer=gs.adam(gs.cosine_decay(0.2, steps=steps)), seed=0
     )
