@@ -445,7 +445,6 @@ class Pilot:
         control = control._replace(
             evolution=now,
             trial_best=min(control.trial_best, lowest),
-            all_equal=control.all_equal and all_equal,
         )
         made = _Made(control, None, x, dropped=dropped)
         if control.trial == 1 and now.evaluations >= newton.TRIAL * state.x.size:
@@ -556,7 +555,7 @@ class Pilot:
         scale = asked.scale if asked.scale.size else float(control.units[0])
         x = state.x.reshape(-1)
         x = self._clipped(x + (scale * change).astype(x.dtype), state.x)
-        control = control._replace(descent=after, all_equal=control.all_equal and not own.any())
+        control = control._replace(descent=after)
         return _Made(
             control,
             self._ask_descent(control, state.x.dtype),
@@ -816,6 +815,10 @@ def _with_best(
     if not finite.any():
         return control
     index = int(np.where(finite, low, np.inf).argmin())
+    seen = low[finite]
+    same = bool((seen == seen[0]).all()) and control.best in (seen[0], math.inf)
+    if not same:
+        control = control._replace(all_equal=False)
     if not low[index] < control.best:
         return control
     return control._replace(best=float(low[index]), best_x=batch.point(index).reshape(-1))
