@@ -49,7 +49,7 @@ def test_a_start_removes_nothing_that_is_not_ours(tmp_path):
     """``git init`` in ``runs``; or ``runs`` as a stranger's link to somebody's home."""
     store = StudyStore(tmp_path / "s", "linreg")
     (store.runs / ".git").mkdir()
-    StudyStore(tmp_path / "s", "linreg")
+    assert StudyStore(tmp_path / "s", "linreg").everything().damaged == []
     assert (store.runs / ".git").exists()
     (tmp_path / "home" / ".ssh").mkdir(parents=True)
     (store.runs / ".git").rmdir()

@@ -91,6 +91,11 @@ class Processes(PoolEvaluator["ProcessPool"]):
         given = checks.mapping("environment", {} if environment is None else environment)
         if not all(isinstance(value, str) for value in given.values()):
             raise TypeError(f"`environment` must have texts, but is {checks.shown(environment)}.")
+        if any("=" in name or "\0" in name + value for name, value in given.items()):
+            raise ValueError(
+                "`environment` must have names without = and texts without zeros, but is "
+                f"{checks.shown(environment)}."
+            )
         self.environment: dict[str, str] = given
 
     def __repr__(self) -> str:

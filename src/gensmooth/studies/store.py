@@ -73,7 +73,7 @@ class StudyStore:
         """All finished runs of the study, whatever they are."""
         specs: list[RunSpec] = []
         damaged: list[str] = []
-        for where in sorted(self.runs.iterdir()):
+        for where in sorted(self.runs.glob("[!.]*")):
             try:
                 found = json.loads(read_bytes(where / "config.json"))
                 spec = RunSpec(found["study"], found["config"])
