@@ -1064,7 +1064,8 @@ def _say_what_changes(program: Minimization, fun: Callable[..., Any], workers: A
     """Log what goes on otherwise than it began, where nobody may have meant it."""
     name = name_of(fun)
     if program.objective is not None and name is not None and name != program.objective:
-        _log.warning("The run began with %s, and goes on with %s.", program.objective, name)
+        before = program.objective[:200]
+        _log.warning("The run began with %s, and goes on with %s.", before, name)
     if workers is None and program.execution.workers is None:
         _log.warning(
             "The run had an evaluator, which cannot be written down: it goes on here, one "

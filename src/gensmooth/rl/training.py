@@ -1,6 +1,5 @@
 """``train`` and ``resume``: a training as a program, and what it gives."""
 
-import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -72,7 +71,6 @@ _WORDS = {
     "value": "training return",
 }
 _NO_BUDGET = 2**53  # a training ends by its iterations
-_log = logging.getLogger("gensmooth")
 
 
 @dataclass(frozen=True)
@@ -572,10 +570,7 @@ class Training(Program[TrainState, Line, TrainResult]):
         if improved if not saved else any(line.test for line in records):
             policies[POLICY_BEST] = self._best(state)
         for name, policy in policies.items():
-            try:
-                policy.save(folder / name)
-            except OSError as error:
-                _log.warning("Could not write %s: %s.", folder / name, error)
+            policy.save(folder / name)
 
     def start(self, state: TrainState, start: Start) -> Start:
         """See :class:`~gensmooth.runs.Program`."""
