@@ -579,7 +579,7 @@ class Pilot:
             why,
         )
         after = SearchState(
-            np.ascontiguousarray(x, state.x.dtype),
+            np.asarray(x, state.x.dtype, order="C"),
             state.step + 1,
             state.evaluations,
             state.seed,
