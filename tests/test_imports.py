@@ -73,7 +73,7 @@ LAYERS = [
     ("batch methods", "the evaluations of a step; methods by name"),
     ("search pure describe", "`init`, `ask`, `tell`; the copy to read; choices as JSON"),
     ("pilot", "the default search, which finds its own numbers; the parts it is made of"),
-    ("advice observe", "what a run should have been told; who follows it: the live table, trackers"),
+    ("advice observe", "what a run should have been told; who follows it: live table, trackers"),
     ("runs", "programs, the one loop, the run folder, checkpoints, metrics, interrupts"),
     ("checkpoint evaluators", "an old name of `runs`; calling the objective anywhere"),
     ("optimize", "`minimize`, `gradient`, `resume`: minimising as a program"),
