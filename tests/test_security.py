@@ -95,7 +95,7 @@ def test_an_objective_of_python_itself_is_refused_even_with_trust(name, tmp_path
 
 
 def test_directions_are_not_imported_unless_trusted(module):
-    folder = started(module / "run")
+    folder = started(module / "run", method="bes")
     kind = {"kind": "evil:Mine"}
     rewritten(folder, lambda config: config["search"].update(directions=kind))
     with pytest.raises(CheckpointError, match=r"'evil', a module that would be imported"):
@@ -123,7 +123,7 @@ def test_the_command_shows_the_name_and_takes_trust(module):
 
 @pytest.mark.parametrize("value", ["budget", "p"])
 def test_a_flipped_bit_in_the_configuration_is_found(value, tmp_path):
-    folder = started(tmp_path / "run")
+    folder = started(tmp_path / "run", method="bes")
 
     def flip(config):
         if value == "p":
@@ -137,7 +137,7 @@ def test_a_flipped_bit_in_the_configuration_is_found(value, tmp_path):
 
 
 def test_a_checkpoint_of_another_configuration_is_refused(tmp_path):
-    folder = started(tmp_path / "run")
+    folder = started(tmp_path / "run", method="bes")
     rewritten(folder, lambda config: config["search"].update(spacing=0.2))
     with pytest.raises(CheckpointError, match=r"of a run with another config\.json"):
         gs.resume(folder, bowl)

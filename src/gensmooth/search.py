@@ -201,7 +201,7 @@ def _not_in_a_worker(*_: Any) -> Any:
 
 
 _NO_OPTIMIZER = optimizers.Optimizer(_not_in_a_worker, _not_in_a_worker)
-_MOST = 50_000_000  # evaluations per step, or twice as many: their layout takes a gigabyte
+MOST = 50_000_000  # evaluations per step, or twice as many: their layout takes a gigabyte
 
 
 @final
@@ -520,9 +520,9 @@ class RandomSearch:
     # --- checks -----------------------------------------------------------------------------------
 
     def _check(self) -> None:
-        if self.num_directions * self.num_samples > _MOST:
+        if self.num_directions * self.num_samples > MOST:
             raise ValueError(
-                f"`num_directions` × `num_samples` must be at most {_MOST:,}, but is "
+                f"`num_directions` × `num_samples` must be at most {MOST:,}, but is "
                 f"{self.num_directions:,} × {self.num_samples:,}."
             )
         if self.samples is not None:

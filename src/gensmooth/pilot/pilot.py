@@ -37,7 +37,7 @@ from gensmooth.pilot.descent import Descent
 from gensmooth.pilot.evolution import Evolution, square
 from gensmooth.pilot.newton import Newton
 from gensmooth.pilot.units import find_units
-from gensmooth.search import FailurePolicy, SearchState, StepInfo
+from gensmooth.search import MOST, FailurePolicy, SearchState, StepInfo
 
 Array = NDArray[Any]
 
@@ -132,8 +132,15 @@ class _AskedState:
         for array in (asked.scale, asked.line):
             if array.shape not in ((0,), (dim,)) or not np.isfinite(array).all():
                 raise ValueError("the state of the search does not fit its parameters")
-        if not (math.isfinite(asked.spacing) and 1 <= asked.number <= 2**31):
+        if not (math.isfinite(asked.spacing) and 1 <= asked.number <= MOST):
             raise ValueError("the state of the search has an impossible spacing or population")
+        if not 0 <= asked.repeats <= 2 * asked.number:
+            raise ValueError("the state of the search repeats more points than it has")
+        axes = asked.phase in (Phase.AXES, Phase.BENDS, Phase.SPREAD)
+        if axes and (asked.scale.size, asked.number) != (dim, dim):
+            raise ValueError("the state of the search does not look along every axis")
+        if asked.phase == Phase.LINE and (asked.line.size, asked.number) != (dim, 1):
+            raise ValueError("the state of the search has no line to look along")
         return asked
 
     def update(self, state: tuple[Any, ...], gradient: Array) -> tuple[Any, ...]:  # noqa: ARG002
@@ -210,6 +217,11 @@ class Pilot:
             raise ValueError(
                 f"`num_samples` is {self.num_samples}, but there are no samples to average: "
                 "give `samples=` 'shared', 'paired' or 'independent', and an objective fun(x, rng)."
+            )
+        if (self.num_directions or 1) * self.num_samples > MOST:
+            raise ValueError(
+                f"`num_directions` × `num_samples` must be at most {MOST:,}, but is "
+                f"{self.num_directions or 1:,} × {self.num_samples:,}."
             )
 
     # --- a step -----------------------------------------------------------------------------------
