@@ -210,7 +210,9 @@ def test_what_python_can_do_a_shell_can():
     [
         (["--optimizer", "0.05"], {"optimizer": 0.05}),
         (["-r", "0.05"], {"optimizer": gs.adam(0.05)}),
-        (["--optimizer", "adam"], {}),
+        (["--optimizer", "adam"], {"method": "bes"}),
+        (["--method", "auto", "--x-scale", "0.5"], {"x_scale": 0.5}),
+        (["--x-scale", "0.5,1,2"], {"method": "auto", "x_scale": [0.5, 1, 2]}),
         (["--optimizer", "momentum", "-r", "0.01"], {"optimizer": gs.momentum(0.01)}),
         (["--estimator", "antithetic"], {"estimator": gs.Antithetic()}),
         (["--estimator", "one-point"], {"estimator": gs.OnePoint("others")}),

@@ -96,7 +96,7 @@ def test_an_objective_of_python_itself_is_refused_even_with_trust(name, tmp_path
 
 
 def test_directions_are_not_imported_unless_trusted(module):
-    folder = started(module / "run")
+    folder = started(module / "run", method="bes")
     kind = {"kind": "evil:Mine"}
     rewritten(folder, lambda config: config["search"].update(directions=kind))
     with pytest.raises(CheckpointError, match=r"'evil', a module that would be imported"):
@@ -147,7 +147,7 @@ def test_a_name_in_a_file_puts_no_folder_on_the_path(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("value", ["budget", "p"])
 def test_a_flipped_bit_in_the_configuration_is_found(value, tmp_path):
-    folder = started(tmp_path / "run")
+    folder = started(tmp_path / "run", method="bes")
 
     def flip(config):
         if value == "p":
@@ -161,7 +161,7 @@ def test_a_flipped_bit_in_the_configuration_is_found(value, tmp_path):
 
 
 def test_a_checkpoint_of_another_configuration_is_refused(tmp_path):
-    folder = started(tmp_path / "run")
+    folder = started(tmp_path / "run", method="bes")
     rewritten(folder, lambda config: config["search"].update(spacing=0.2))
     with pytest.raises(CheckpointError, match=r"of a run with another config\.json"):
         gs.resume(folder, bowl)

@@ -313,7 +313,7 @@ def minimize(
     chosen = (method, directions, estimator, spacing, optimizer)
     rate: float | None = None
     search: RandomSearch | Pilot
-    if method == AUTO or all(choice is None for choice in chosen):
+    if (isinstance(method, str) and method == AUTO) or all(each is None for each in chosen):
         _check_left_to_pilot(chosen[1:])
         search = Pilot(
             budget=_count("budget", budget),

@@ -205,7 +205,7 @@ def _not_in_a_worker(*_: Any) -> Any:
 
 
 _NO_OPTIMIZER = optimizers.Optimizer(_not_in_a_worker, _not_in_a_worker)
-_MOST = 50_000_000  # evaluations per step, or twice as many: their layout takes a gigabyte
+MOST = 50_000_000  # evaluations per step, or twice as many: their layout takes a gigabyte
 
 
 @final
@@ -623,9 +623,9 @@ def standard_errors(errors: ArrayLike, number: int) -> NDArray[np.float64]:
 
 def check_sizes(num_directions: int, num_samples: int) -> None:
     """Refuse a step whose layout alone would fill the memory."""
-    if num_directions * num_samples > _MOST:
+    if num_directions * num_samples > MOST:
         raise ValueError(
-            f"`num_directions` × `num_samples` must be at most {_MOST:,}, but is "
+            f"`num_directions` × `num_samples` must be at most {MOST:,}, but is "
             f"{num_directions:,} × {num_samples:,}."
         )
 

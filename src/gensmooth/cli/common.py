@@ -70,8 +70,16 @@ def choose_trackers(arguments: dict[str, Any], given: Given) -> None:
     arguments["trackers"] = found
 
 
-def choose_optimizer(arguments: dict[str, Any], rate: float | None) -> None:
-    """Make an optimiser of its short name and ``--learning-rate``."""
+def choose_optimizer(
+    arguments: dict[str, Any], rate: float | None, *, falling: float | None = None
+) -> None:
+    """Make an optimiser of its short name and ``--learning-rate``.
+
+    Args:
+        arguments: What the function is called with.
+        rate: The learning rate, if it was given.
+        falling: Where Adam's rate begins to fall if it was not, of a function that lets it fall.
+    """
     import gensmooth as gs
 
     name = arguments.get("optimizer")
@@ -81,8 +89,8 @@ def choose_optimizer(arguments: dict[str, Any], rate: float | None) -> None:
         return
     if rate is not None:
         arguments["optimizer"] = getattr(gs, name or "adam")(rate)
-    elif name == "adam":
-        del arguments["optimizer"]
+    elif name == "adam" and falling is not None:
+        arguments["optimizer"] = falling
     elif name is not None:
         raise ValueError(f"`--optimizer {name}` needs a `--learning-rate`.")
 
@@ -270,10 +278,26 @@ def finish(
         "dropped": result.dropped,
         "faults": dict(result.faults),
         "seed": result.seed,
+        "error": result.error,
+        "noise": result.noise,
+        "warnings": list(result.warnings),
     }
-    report(found, found, file=file, out=out, as_json=as_json)
+    said = ("error", "noise", "warnings")  # in the words on fun, and in the message
+    shown = {name: value for name, value in found.items() if name not in said}
+    shown["fun"] = _with_error(result)
+    report(found, shown, file=file, out=out, as_json=as_json)
     if not failed:
         leave(result)
+
+
+def _with_error(result: "Result") -> float | str:
+    """The value found, with its error bar and the noise of a single value where there is any."""
+    if not (result.error or result.noise):
+        return result.fun
+    words = f"{result.fun:.8g}"
+    if result.error:
+        words += f" ± {result.error:.2g}"
+    return f"{words}, noise {result.noise:.2g}" if result.noise else words
 
 
 def run_and_finish(run: Callable[[], "Result"], out: Out, given: Given) -> None:

@@ -37,7 +37,14 @@ from gensmooth.pilot.descent import Descent
 from gensmooth.pilot.evolution import Evolution, square
 from gensmooth.pilot.newton import Newton
 from gensmooth.pilot.units import find_units
-from gensmooth.search import FailurePolicy, SearchState, StepInfo, check_sizes, standard_errors
+from gensmooth.search import (
+    MOST,
+    FailurePolicy,
+    SearchState,
+    StepInfo,
+    check_sizes,
+    standard_errors,
+)
 
 Array = NDArray[Any]
 
@@ -46,7 +53,6 @@ AUTO = "auto"  # the method that is no method of the paper's
 _METRIC_UP_TO = 2000  # parameters; beyond, directions are coins and all scales stay as they are
 _NEWTON_UP_TO = 500  # parameters; beyond, a gradient along the axes costs too much
 _NEWTON_FROM = 20  # evaluations per parameter in the budget: with fewer it would not get far
-_MOST = 50_000_000  # directions of a step, in a state that was read
 _FARTHEST = 1e150  # parameters beyond this have diverged: their squares overflow
 _NARROW = 1e-12  # a spacing below this, in units, has converged
 _SPREAD = 1e4  # the most that the first probe makes scales differ, either way
@@ -136,8 +142,15 @@ class _AskedState:
         for array in (asked.scale, asked.line):
             if array.shape not in ((0,), (dim,)) or not np.isfinite(array).all():
                 raise ValueError("the state of the search does not fit its parameters")
-        if not (math.isfinite(asked.spacing) and 1 <= asked.number <= _MOST):
+        if not (math.isfinite(asked.spacing) and 1 <= asked.number <= MOST):
             raise ValueError("the state of the search has an impossible spacing or population")
+        if not 0 <= asked.repeats <= 2 * asked.number:
+            raise ValueError("the state of the search repeats more points than it has")
+        axes = asked.phase in (Phase.AXES, Phase.BOTH, Phase.BENDS, Phase.SPREAD)
+        if axes and (asked.scale.size, asked.number) != (dim, dim):
+            raise ValueError("the state of the search does not look along every axis")
+        if asked.phase == Phase.LINE and (asked.line.size, asked.number) != (dim, 1):
+            raise ValueError("the state of the search has no line to look along")
         return asked
 
     def update(self, state: tuple[Any, ...], gradient: Array) -> tuple[Any, ...]:  # noqa: ARG002
@@ -632,7 +645,7 @@ class Pilot:
             why,
         )
         after = SearchState(
-            np.ascontiguousarray(x, state.x.dtype),
+            np.asarray(x, state.x.dtype, order="C"),
             state.step + 1,
             state.evaluations,
             state.seed,

@@ -216,7 +216,8 @@ def train(
     samples: Samples = "paired" if checks.flag("paired_resets", paired_resets) else "independent"
     rest = (directions, spacing, learning_rate, optimizer, estimator)
     search: RandomSearch | Pilot
-    if method == AUTO or (method is None and all(choice is None for choice in rest)):
+    named = isinstance(method, str) and method == AUTO
+    if named or (method is None and all(choice is None for choice in rest)):
         if any(choice is not None for choice in rest):
             raise ValueError(
                 "method='auto' chooses directions, spacing, learning rate, optimiser and estimator "
