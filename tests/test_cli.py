@@ -213,6 +213,8 @@ def test_what_python_can_do_a_shell_can():
         (["--optimizer", "adam"], {"method": "bes"}),
         (["--method", "auto", "--x-scale", "0.5"], {"x_scale": 0.5}),
         (["--x-scale", "0.5,1,2"], {"method": "auto", "x_scale": [0.5, 1, 2]}),
+        (["--log-scale", "0,1,1"], {"log_scale": [False, True, True]}),
+        (["--noise", "0.1"], {"noise": 0.1}),
         (["--optimizer", "momentum", "-r", "0.01"], {"optimizer": gs.momentum(0.01)}),
         (["--estimator", "antithetic"], {"estimator": gs.Antithetic()}),
         (["--estimator", "one-point"], {"estimator": gs.OnePoint("others")}),

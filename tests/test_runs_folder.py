@@ -364,7 +364,7 @@ FULL_DISK = """
 
     from pathlib import Path
     run = Path(folder) / "run"
-    options = dict(x0=np.zeros(5000), num_directions=2, optimizer=gs.adam(0.1), seed=0)
+    options = dict(x0=np.zeros(5000), num_directions=2, optimizer=gs.adam(1e-3), seed=0)
     options["max_steps"] = 200
     fun = lambda x: float(((x - 1) ** 2).sum())
     part = gs.minimize(fun, checkpoint=run, every=10, callback=callback, **options)

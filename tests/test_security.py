@@ -135,7 +135,7 @@ def test_a_name_in_a_file_puts_no_folder_on_the_path(tmp_path, monkeypatch):
     """From there on, what is imported late would be looked for among a stranger's files."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
-    folder = started(tmp_path / "run")
+    folder = started(tmp_path / "run", method="bes")
     rewritten(folder, lambda config: config["search"].update(directions={"kind": "numpy:ndarray"}))
     with pytest.raises(CheckpointError, match="describes nothing"):
         gs.resume(folder, bowl)

@@ -19,8 +19,10 @@ from gensmooth.cli.values import (
     TRACKERS,
     read_bounds,
     read_function,
+    read_noise,
     read_scale,
     read_start,
+    read_truths,
 )
 
 
@@ -53,6 +55,17 @@ from gensmooth.cli.values import (
             type=str,
             read=read_scale,
             how="In the shell a number; numbers such as 1,10,0.5; or a .npy file.",
+        ),
+        "log_scale": Shell(
+            type=str,
+            read=read_truths,
+            how="In the shell all; 1 or 0 for each, such as 1,0,1; or a .npy file.",
+        ),
+        "noise": Shell(
+            type=str,
+            read=read_noise,
+            how="In the shell a number or returned.",
+            complete=lambda: ["returned"],
         ),
         "vectorized": Shell(type=bool, how="See --block."),
     },

@@ -76,6 +76,32 @@ def read_scale(text: str) -> Any:
         ) from None
 
 
+def read_truths(text: str) -> Any:
+    """True for all parameters, or an array of one truth value for each."""
+    import numpy as np
+
+    if text == "all":
+        return True
+    if text.endswith(".npy"):
+        return np.load(text, allow_pickle=False)
+    truths = {"1": True, "0": False}
+    try:
+        return np.array([truths[part] for part in text.replace(",", " ").split()])
+    except KeyError:
+        raise ValueError(
+            f"`--log-scale` must be all, or 1 or 0 for each parameter such as 1,0,1, or a .npy "
+            f"file, but is {text!r}."
+        ) from None
+
+
+def read_noise(text: str) -> float | str:
+    """A standard error, or a word."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
 def read_bounds(texts: list[str]) -> Any:
     """``(lower, upper)`` for all parameters, or a list of one for each."""
     import numpy as np

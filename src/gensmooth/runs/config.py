@@ -189,7 +189,9 @@ def differences(
         else:
             label = template
         then = cast(dict[str, Any], old) if isinstance(old, dict) else {}
-        for key, value in cast(dict[str, Any], new).items():
+        here = cast(dict[str, Any], new)
+        for key in {**here, **then}:  # also what was set then, and is left out now
+            value = here.get(key)
             if not agree(value, then.get(key)):
                 told = f" (there {then.get(key)}, here {value})"
                 words.append(label.format(key) + (told if len(told) < 140 else ""))
