@@ -4,6 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PEERS ?= .venv-peers
 OUT ?= demo
+COCO := --workers 2 --out docs/results/coco.json
 
 .PHONY: help demo test lint types check format bench clean
 help:
@@ -46,6 +47,7 @@ $(PEERS)/installed: pyproject.toml
 	$(PYTHON) -m venv $(PEERS)
 	$(PEERS)/bin/python -m pip install --quiet --editable '.[all]'
 	-$(PEERS)/bin/python -m pip install --quiet evosax evotorch torch==2.13.0 nevergrad pypop7 cma envpool
+	-$(PEERS)/bin/python -m pip install --quiet cmaes coco-experiment
 	@touch $@
 
 bench: $(PEERS)/installed
@@ -57,6 +59,11 @@ bench: $(PEERS)/installed
 	-$(PEERS)/bin/python -m benchmarks.checkpoint
 	-$(PEERS)/bin/python -m benchmarks.rl --out docs/results/benchmarks-rl.json
 	-$(PEERS)/bin/python -m benchmarks.rl_metaworld --out docs/results/benchmarks-rl-metaworld.json
+	-$(PEERS)/bin/python -m benchmarks.coco --dimensions 5,10,20,40 $(COCO)
+	-$(PEERS)/bin/python -m benchmarks.coco --noise relative:0.1,relative:0.5,additive:1 $(COCO)
+	-$(PEERS)/bin/python -m benchmarks.coco --suite bbob-largescale --dimensions 80,160,320 \
+		--budget-multipliers 10,30,100 $(COCO)
+	-$(PEERS)/bin/python -m benchmarks.coco_page
 
 clean:
 	rm -rf $(VENV) .venv-peers demo .pytest_cache .ruff_cache .hypothesis

@@ -117,8 +117,9 @@ def test_the_package_needs_only_the_standard_library():
     assert out.stdout.strip() == "[]"
 
 
-def test_the_examples_of_the_documentation_run():
-    page = Path(__file__).parent.parent / "docs" / "theory.md"
+@pytest.mark.parametrize(("name", "least"), [("theory.md", 15), ("pilot.md", 5)])
+def test_the_examples_of_the_documentation_run(name: str, least: int):
+    page = Path(__file__).parent.parent / "docs" / name
     failed, tried = doctest.testfile(str(page), module_relative=False, encoding="utf-8")
     assert failed == 0
-    assert tried > 15
+    assert tried > least

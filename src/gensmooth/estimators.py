@@ -4,6 +4,7 @@ An estimate is :math:`\frac{1}{cL} \sum_l \delta_l \epsilon_l`. An estimator lay
 evaluations of a step (a :class:`Plan`) and turns their values into the :math:`\delta_l`.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -122,7 +123,9 @@ class ForwardDifference(Estimator):
     r"""Each direction against the centre (eq. ``fdempirical``).
 
     :math:`\delta_l = F(x + c\epsilon_l) - F(x)`. With shared samples, or none, the centre is
-    evaluated once per step; otherwise once for each direction.
+    evaluated once per step; otherwise once for each direction. Where that one value is not finite
+    (and failures are dropped), the mean of the other directions' values stands in for it, as in
+    :class:`OnePoint`: the estimate keeps its mean.
     """
 
     def points(self, num_directions: int, samples: Samples | None) -> list[tuple[int, int]]:
@@ -137,6 +140,8 @@ class ForwardDifference(Estimator):
         """See :class:`ForwardDifference`."""
         if samples is None or samples == "shared":
             center = means.item(0)
+            if not math.isfinite(center):
+                return OnePoint("others").differences(means[1:], num_directions, samples)
             return means[1:] - center, center
         pairs = means.reshape(num_directions, 2)
         return pairs[:, 0] - pairs[:, 1], _mean(pairs[:, 1])

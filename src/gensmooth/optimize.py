@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gensmooth import checks, optimizers
+from gensmooth.advice import advice
 from gensmooth.batch import Batch
 from gensmooth.describe import agree, describe, is_given, number, plain, rebuild, whole
 from gensmooth.directions import Directions
@@ -32,7 +33,7 @@ from gensmooth.naming import find_objective, name_of
 from gensmooth.observe import Observers, Seen, Start, Tracker
 from gensmooth.optimizers import Optimizer
 from gensmooth.parameters import Bounds, as_bounds, as_parameters
-from gensmooth.pilot import Pilot
+from gensmooth.pilot import AUTO, Pilot
 from gensmooth.runs import (
     MESSAGES,
     SUCCESS,
@@ -57,7 +58,6 @@ from gensmooth.search import (
     FailurePolicy,
     GradientEstimate,
     RandomSearch,
-    Search,
     SearchState,
     StepInfo,
 )
@@ -67,7 +67,6 @@ Array = NDArray[Any]
 Callback = Callable[[StepInfo, SearchState], bool | None]
 
 _RATE = 0.1  # Adam's, when no optimiser is given
-AUTO = "auto"  # the method that is no method: the pilot
 _FINAL_SHARE = 200  # at most one evaluation in this many is spent on the final value
 _FINALS = 30  # and at most this many
 _RETRIES = 2  # under on_failure="retry", when no number is given
@@ -127,6 +126,8 @@ class Result:
         error: The standard error of ``fun``, where it is the mean of several values.
         noise: The standard deviation of one value, as the pilot measured it: 0 if values are
             exact, ``None`` where it was not measured.
+        warnings: What went wrong without failing, and what to do about it; in ``message`` and in
+            the log too.
     """
 
     x: Array
@@ -145,6 +146,7 @@ class Result:
     state: SearchState = field(repr=False)
     error: float | None = None
     noise: float | None = None
+    warnings: tuple[str, ...] = ()
 
     def __getitem__(self, name: str) -> Any:
         """``res["x"]``, as SciPy's result allows."""
@@ -283,7 +285,7 @@ def minimize(
     asked = Limits(budget, max_steps, target, tolerance)
     chosen = (method, directions, estimator, spacing, optimizer)
     rate: float | None = None
-    search: Search
+    search: RandomSearch | Pilot
     if method == AUTO or all(choice is None for choice in chosen):
         _check_left_to_pilot(chosen[1:])
         search = Pilot(
@@ -332,7 +334,7 @@ def minimize(
         callback=checks.optional(checks.function, "callback", callback),
     )
     observers = Observers(trackers, progress=progress)
-    return run(program, folder=folder, every=every, observers=observers)
+    return _spoken(run(program, folder=folder, every=every, observers=observers))
 
 
 def resume(
@@ -436,7 +438,7 @@ def resume(
         again = Run(program, found, folder=held, every=often, observers=observers)
         if again.end is None:
             _say_what_changes(program, fun, workers)
-        return again.execute(go_on=True)
+        return _spoken(again.execute(go_on=True))
 
 
 def gradient(
@@ -544,7 +546,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
     objective: str | None
     x0: Array
     seed: int
-    search: Search
+    search: RandomSearch | Pilot
     learning_rate: float | None
     vectorized: bool | int
     limits: Limits = field()
@@ -647,6 +649,18 @@ class Minimization(Program[MinimizeState, Record, Result]):
             if math.isfinite(value) and reached(value, best, self.search.maximize):
                 best, best_x = value, x
         told = end or End("interrupted")
+        search = self.search
+        noise = search.noise(state.search) if isinstance(search, Pilot) else None
+        warnings = advice(
+            search,
+            self.x0,
+            state.search,
+            [record.info for record in records],
+            value=value,
+            error=error,
+            noise=noise,
+            budget=self.limits.budget,
+        )
         return Result(
             x=x.copy(),
             fun=value,
@@ -656,14 +670,15 @@ class Minimization(Program[MinimizeState, Record, Result]):
             nit=state.search.step,
             success=told.reason in SUCCESS,
             status=cast(Reason, told.reason),
-            message=told.message(),
+            message=" ".join([told.message(), *warnings]),
             dropped=sum(record.info.dropped for record in records),
             faults=dict(faults),
             seed=state.search.seed,
             history=_history(records),
             state=state.search,
             error=error,
-            noise=self.search.noise(state.search) if isinstance(self.search, Pilot) else None,
+            noise=noise,
+            warnings=tuple(warnings),
         )
 
     def settings(self, large: dict[str, Array]) -> dict[str, Any]:
@@ -725,7 +740,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
         bounds = described["bounds"]
         if bounds is not None:
             bounds = Bounds(*(array_from_json(bounds[name], large) for name in Bounds._fields))
-        search: Search
+        search: RandomSearch | Pilot
         if described.get("method") == AUTO:
             rate, search = None, _pilot_from_json(described, large, limits, bounds, execution)
         else:
@@ -834,6 +849,13 @@ class Minimization(Program[MinimizeState, Record, Result]):
             ) from None
 
 
+def _spoken(result: Result) -> Result:
+    """Log what went wrong without failing."""
+    for warning in result.warnings:
+        _log.warning("%s", warning)
+    return result
+
+
 def _pilot_from_json(
     described: Mapping[str, Any],
     large: Mapping[str, Array],
@@ -896,7 +918,7 @@ def _check_left_to_pilot(chosen: Sequence[Any]) -> None:
         )
 
 
-def _limits(search: Search, asked: Limits, x: Array) -> Limits:
+def _limits(search: RandomSearch | Pilot, asked: Limits, x: Array) -> Limits:
     """Limits from a user, checked."""
     first = search.next_evaluations(search.init(x, seed=0))
     least = first + search.num_samples

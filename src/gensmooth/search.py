@@ -333,7 +333,10 @@ class RandomSearch:
         raw = self._values(batch, values)
         best, extent = kernels.on_sums().survey(raw, self.maximize)
 
-        estimate = self._estimate if extent < _CALM else _quiet(self._estimate)
+        estimate = self._estimate
+        if not extent < _CALM:
+            estimate = _quiet(self._estimate)
+            self._check_center(batch, raw)
         gradient, value, error, dropped, norm = estimate(batch, raw)
         downhill = -gradient if self.maximize else gradient
 
@@ -363,6 +366,7 @@ class RandomSearch:
     def estimate(self, batch: Batch, values: ArrayLike) -> GradientEstimate:
         """The gradient estimate from the values of a batch, without a step."""
         v = self._values(batch, values)
+        self._check_center(batch, v)
         gradient, value, error, dropped, _ = _quiet(self._estimate)(batch, v)
         return GradientEstimate(batch.shaped(gradient), value, error, len(v), dropped)
 
@@ -549,6 +553,11 @@ class RandomSearch:
                 f"{': did you drop the values at the centre?' if centre else '.'}"
             )
         return v
+
+    def _check_center(self, batch: Batch, values: NDArray[np.float64]) -> None:
+        """An estimate may do without the centre's value, but not in silence."""
+        if self.on_failure == "raise" and not np.isfinite(values).all():
+            self._check_failures(batch, values, 0)
 
     def _check_failures(self, batch: Batch, values: NDArray[np.float64], used: int) -> None:
         bad = np.flatnonzero(~np.isfinite(values))

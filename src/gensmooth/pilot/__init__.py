@@ -3,6 +3,6 @@
 How it works, and why: docs/pilot.md.
 """
 
-from gensmooth.pilot.pilot import Asked, Control, Phase, Pilot
+from gensmooth.pilot.pilot import AUTO, Asked, Control, Phase, Pilot
 
-__all__ = ["Asked", "Control", "Phase", "Pilot"]
+__all__ = ["AUTO", "Asked", "Control", "Phase", "Pilot"]

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gensmooth import theory
+from gensmooth import kernels, theory
 
 Array = NDArray[Any]
 
@@ -194,8 +194,10 @@ def follow(
     d = now.path.size
     k = constants(d, pairs)
     kept = 1 - k.memory
-    path = kept * now.path + math.sqrt(k.memory * (1 + kept) * k.neutral) * step
-    length = math.sqrt(square(path))
+    path = np.empty_like(now.path)
+    new = (math.sqrt(k.memory * (1 + kept) * k.neutral) * step).astype(path.dtype, copy=False)
+    length2, _ = kernels.on_sums().advance(kept * now.path, new, path)
+    length = math.sqrt(length2)
     variances, slow_path = now.variances, now.slow_path
     if squares is not None and variances.size:
         scales = np.sqrt(variances)

@@ -19,7 +19,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -40,6 +40,8 @@ from gensmooth.pilot.units import find_units
 from gensmooth.search import FailurePolicy, SearchState, StepInfo
 
 Array = NDArray[Any]
+
+AUTO = "auto"  # the method that is no method of the paper's
 
 _METRIC_UP_TO = 2000  # parameters; beyond, directions are coins and all scales stay as they are
 _NEWTON_UP_TO = 500  # parameters; beyond, a gradient along the axes costs too much
@@ -157,6 +159,8 @@ class Pilot:
             by default 4 + ⌊3 ln d⌋, and half of that.
         x_scale: How far apart interesting values of a parameter are: a number, or one for each. By
             default it is found: a quarter of what the bounds leave, or else the size of x0.
+        by_rank: Compare points by rank even where their samples are common and descent would be
+            possible: for objectives that are not smooth even then.
         samples: As in :class:`~gensmooth.search.RandomSearch`.
         num_samples: Likewise.
         maximize: Likewise.
@@ -179,6 +183,7 @@ class Pilot:
     budget: int
     num_directions: int | None = None
     x_scale: Any = None
+    by_rank: bool = False
     samples: Samples | None = None
     num_samples: int = 1
     maximize: bool = False
@@ -194,6 +199,7 @@ class Pilot:
             num_directions=checks.optional(checks.count, "num_directions", self.num_directions),
             num_samples=checks.count("num_samples", self.num_samples),
             maximize=checks.flag("maximize", self.maximize),
+            by_rank=checks.flag("by_rank", self.by_rank),
             min_fraction=checks.share("min_fraction", self.min_fraction, one=True),
             threads=checks.count("threads", self.threads),
         )
@@ -215,10 +221,11 @@ class Pilot:
             bounds = as_bounds(self.bounds, x)
             np.clip(x, bounds.lower, bounds.upper, out=x)
         control = self._first(x)
-        if self.samples in ("shared", "paired"):
+        if self._descends:
             asked = self._ask_descent(control, x.dtype)
         elif self.samples is not None:
-            asked = self._ask_pairs(control._replace(noisy=1), x.dtype)
+            control = control._replace(noisy=1)
+            asked = self._ask_pairs(control, x.dtype)
         else:
             asked = _asked(Phase.START, x.dtype)
         return SearchState(x, 0, 0, streams.check_seed(seed), control, asked)
@@ -556,14 +563,17 @@ class Pilot:
     ) -> tuple[SearchState, StepInfo]:
         control, asked, x = made.control, made.asked, made.x.reshape(state.x.shape)
         assert asked is not None
-        why = None
-        if not np.isfinite(x).all() or not square(x) < _FARTHEST:
-            x, why = state.x, f"step {state.step} would have gone too far for numbers to tell"
+        why, length = None, 0.0
+        if made.x is not state.x:
+            change = np.subtract(x, state.x).reshape(-1)
+            length2, size2 = kernels.on_sums().advance(state.x.reshape(-1), change, change)
+            length = math.sqrt(size2)
+            if not length2 < _FARTHEST:
+                x, why = state.x, f"step {state.step} would have gone too far for numbers to tell"
         if asked.phase == Phase.PAIRS and control.noisy == 1:
             _, owed = evolution.repeats(control.evolution, asked.number)
             control = control._replace(evolution=control.evolution._replace(owed=owed))
         best, _ = kernels.on_sums().survey(raw, self.maximize)
-        length = math.sqrt(square(np.subtract(x, state.x, dtype=np.float64)))
         info = StepInfo(
             state.step,
             state.evaluations,
@@ -617,7 +627,7 @@ class Pilot:
 
     def _first(self, x: Array) -> Control:
         d, dtype = x.size, x.dtype
-        common = self.samples in ("shared", "paired")
+        common = self._descends
         exact = self.samples is None and dtype.itemsize == 8 and d <= _NEWTON_UP_TO
         begun = evolution.begin(
             d, dtype, metric=d <= _METRIC_UP_TO and not common, pairs=self._pairs(d)
@@ -639,6 +649,10 @@ class Pilot:
             restarts=0,
             all_equal=True,
         )
+
+    @property
+    def _descends(self) -> bool:
+        return self.samples in ("shared", "paired") and not self.by_rank
 
     def _worth_newton(self, dim: int) -> bool:
         return self.budget >= _NEWTON_FROM * dim
@@ -671,12 +685,12 @@ class Pilot:
 
     # --- what runs and workers ask of any search --------------------------------------------------
 
-    @cached_property
+    @property
     def directions(self) -> _AskedState:
         """What is packed and sent of the state's ``directions``."""
         return _AskedState()
 
-    @cached_property
+    @property
     def optimizer(self) -> Optimizer:
         """A template of the state's ``optimizer``, for checkpoints."""
         return Optimizer(self._first, _no_update)
@@ -765,8 +779,10 @@ class _Joined:
     def rescaled(
         self, *, length: float = 1.0, factor: float = 1.0, threads: int | None = None
     ) -> "_Joined":
-        change = {"length": length, "factor": factor, "threads": threads}
-        return _Joined(self.first.rescaled(**change), self.second.rescaled(**change))
+        return _Joined(
+            self.first.rescaled(length=length, factor=factor, threads=threads),
+            self.second.rescaled(length=length, factor=factor, threads=threads),
+        )
 
 
 @lru_cache(maxsize=256)

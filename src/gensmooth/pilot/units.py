@@ -11,7 +11,8 @@ from gensmooth.parameters import as_bounds
 Array = NDArray[Any]
 
 _OF_BOX = 0.25  # of what the bounds leave
-_TINY = 1e-4  # a start this much smaller than the others is on a scale of its own
+_TINY = 1e-6  # a start this much smaller than the others is on a scale of its own
+_FEW = 2000  # parameters; of many random ones some are that small by chance
 
 
 def find_units(x: Array, x_scale: Any, bounds: Any) -> Array:
@@ -39,7 +40,7 @@ def find_units(x: Array, x_scale: Any, bounds: Any) -> Array:
     typical = float(np.sqrt(np.square(sizes).mean())) or 1.0
     units = np.full(1, typical)
     own = (sizes > 0) & (sizes < _TINY * typical)
-    if own.any():
+    if own.any() and x.size <= _FEW:
         units = np.where(own, sizes, typical)
     if bounds is not None:
         limits = as_bounds(bounds, x)

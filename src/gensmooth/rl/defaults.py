@@ -44,6 +44,14 @@ TABLE: dict[str, Defaults] = {
 ANY = Defaults(0.05, 0.005, 200)
 
 
+PILOT_SCALE = 0.1  # how far apart interesting weights of a policy are
+
+
+def default_iterations(name: str) -> int:
+    """How many iterations an environment is trained for, where the user gives none."""
+    return TABLE.get(re.sub(r"-v\d+$", "", name), ANY).iterations
+
+
 def defaults(
     name: str,
     directions: Directions,

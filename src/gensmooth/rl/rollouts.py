@@ -20,7 +20,7 @@ from gensmooth.evaluators import Evaluated, Evaluator, Objective, Session
 from gensmooth.rl.environments.base import Episodes, Simulator
 from gensmooth.rl.normalize import EpisodeMoments, Scaling
 from gensmooth.rl.policies import Policy
-from gensmooth.search import RandomSearch, SearchState
+from gensmooth.search import Search, SearchState
 from gensmooth.streams import Purpose
 
 Array = NDArray[np.float64]
@@ -163,9 +163,7 @@ class Distributed:
         goal: Whether episodes can succeed.
     """
 
-    def __init__(
-        self, session: Session, search: RandomSearch, observation_size: int, goal: bool
-    ) -> None:
+    def __init__(self, session: Session, search: Search, observation_size: int, goal: bool) -> None:
         self._session = session
         self._search = search
         self._observation_size = observation_size
@@ -213,7 +211,7 @@ class Distributed:
 
 @contextmanager
 def distributed(
-    evaluator: Evaluator, simulator: Simulator, policy: Policy, search: RandomSearch
+    evaluator: Evaluator, simulator: Simulator, policy: Policy, search: Search
 ) -> Generator[Distributed]:
     """Start workers for a training; leaving the context stops them."""
     rewards = Rewards(simulator, policy)

@@ -21,7 +21,7 @@ from gensmooth.rl.normalize import Scaling, Statistics, identity, statistics
 from gensmooth.rl.policies import Policy
 from gensmooth.rl.rollouts import Rollouts
 from gensmooth.runs import states
-from gensmooth.search import RandomSearch, SearchState, StepInfo
+from gensmooth.search import Search, SearchState, StepInfo
 
 Array = NDArray[np.float64]
 
@@ -117,7 +117,7 @@ class Trainer:
 
     info: Info
     policy: Policy
-    search: RandomSearch
+    search: Search
     standardize: bool = True
 
     def init(self, seed: int) -> TrainState:
@@ -140,9 +140,7 @@ class Trainer:
         self._check(batch, rewards, episodes.failure)
         deviation = reward_deviation(rewards)
         search, info = self._tell(state.search, batch, rewards / deviation)
-        _, value = self.search.estimator.differences(
-            rewards, self.search.num_directions, self.search.samples
-        )
+        value = self.search.value_at(state.search, rewards)
         info = info._replace(value=value, best_value=float(rewards[info.best_index]))
         merged = state.statistics
         if episodes.moments is not None:
@@ -248,6 +246,8 @@ def pack_training(
             "observations": best.statistics.seen,
         },
     }
+    if trainer.search.evaluations_after(search.step) is None:
+        meta["evaluations"] = search.evaluations
     own = {
         "x": search.x,
         "mean": state.statistics.mean,

@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 from gensmooth import checks, optimizers
 from gensmooth.describe import describe, is_given, number, plain, rebuild, whole
 from gensmooth.directions import Directions
-from gensmooth.estimators import Antithetic, Estimator, ForwardDifference, OnePoint
+from gensmooth.estimators import Antithetic, Estimator, ForwardDifference, OnePoint, Samples
 from gensmooth.evaluators import Evaluator, as_evaluator
 from gensmooth.methods import choose_directions
 from gensmooth.observe import Observers, Seen, Start, Tracker
 from gensmooth.optimize import evaluator_again
 from gensmooth.optimizers import Optimizer
-from gensmooth.rl.defaults import NUM_DIRECTIONS, defaults
+from gensmooth.pilot import AUTO, Pilot
+from gensmooth.rl.defaults import NUM_DIRECTIONS, PILOT_SCALE, default_iterations, defaults
 from gensmooth.rl.environments import catalogue
 from gensmooth.rl.environments.base import EnvironmentLike, Info, Simulator
 from gensmooth.rl.normalize import Statistics
@@ -53,7 +54,7 @@ from gensmooth.runs import (
     seed_in,
     states,
 )
-from gensmooth.search import RandomSearch
+from gensmooth.search import FailurePolicy, RandomSearch, Search
 from gensmooth.streams import check_seed
 
 Array = NDArray[Any]
@@ -76,6 +77,7 @@ _WORDS = {
     "evaluations/s": "trajectories/s",
     "value": "training return",
 }
+_NO_BUDGET = 2**53  # a training ends by its iterations
 _log = logging.getLogger("gensmooth")
 
 
@@ -126,7 +128,7 @@ def train(
     optimizer: Optimizer | None = None,
     policy: str | Linear | MLP = "linear",
     hidden: Sequence[int] | None = None,
-    estimator: str | Estimator = "antithetic",
+    estimator: str | Estimator | None = None,
     paired_resets: bool = False,
     standardize: bool = True,
     iterations: int | None = None,
@@ -146,24 +148,30 @@ def train(
     trackers: Sequence[Tracker] = (),
     seed: int | None = None,
 ) -> TrainResult:
-    """Train a policy by random search, following the paper's protocol.
+    """Train a policy by random search.
+
+    With no further choices the pilot (:class:`~gensmooth.pilot.Pilot`) finds spacing, step and
+    population by itself, from the order of the returns alone. Whoever gives a method, directions,
+    an estimator, a spacing, a learning rate or an optimiser trains by the paper's protocol.
 
     Args:
         environment: Its name: one with a fast simulator (``"Hopper-v5"``, ``"Ant"``,
             ``"ML1-Reach"``, …) or any Gymnasium id, also ``"module:Name-v0"`` and
             ``"Pendulum-v1(g=5.0)"``; or a Gymnasium environment; or a function that makes one; or
             a simulator.
-        method: The name of a method; by default ``"bes"``.
+        method: The name of a method; ``"auto"``, the default, is the pilot. With any of the other
+            choices the default is ``"bes"``.
         directions: Directions of your own choice, instead of a method.
-        num_directions: L, directions per iteration, which runs 2L episodes.
+        num_directions: L, directions per iteration, which runs 2L episodes; the pilot's first
+            number of them.
         spacing: c; by default chosen for the environment, see :mod:`gensmooth.rl.defaults`.
         learning_rate: η of gradient ascent on returns divided by their deviation; by default
             chosen for the environment.
         optimizer: Another optimiser, instead of ``learning_rate``.
         policy: What acts: ``"linear"``, ``"mlp"``, or ``gs.rl.MLP(hidden=(64, 64))``.
         hidden: Sizes of the hidden layers of ``"mlp"``; by default the paper's one of 32.
-        estimator: How returns become an estimate of the gradient: ``"antithetic"``,
-            ``"forward"`` (the paper's), ``"one-point"`` or an estimator.
+        estimator: How returns become an estimate of the gradient: ``"antithetic"`` (the default of
+            a method), ``"forward"`` (the paper's), ``"one-point"`` or an estimator.
         paired_resets: Let both episodes of a direction start alike, instead of every episode
             having its own start.
         standardize: Standardise observations by running statistics.
@@ -212,23 +220,38 @@ def train(
     sizes = (32,) if hidden is None else hidden
     shape = architecture(policy, sizes).policy(info.observation_size, info.action_size)
     dim = shape.num_parameters
-    chosen = choose_directions(method, directions)
     num_directions = checks.count("num_directions", num_directions)
-    spacing = checks.optional(checks.positive, "spacing", spacing)
-    rate = checks.optional(checks.positive, "learning_rate", learning_rate)
-    rate = rate if optimizer is None else 0.0  # an optimiser has its own
-    found = defaults(info.name, chosen, dim, num_directions, spacing=spacing, learning_rate=rate)
-    search = RandomSearch(
-        directions=chosen.resolve(dim, num_directions),
-        num_directions=num_directions,
-        spacing=found.spacing,
-        estimator=_estimator(estimator),
-        optimizer=optimizers.sgd(found.learning_rate) if optimizer is None else optimizer,
-        samples="paired" if checks.flag("paired_resets", paired_resets) else "independent",
-        maximize=True,
-        on_failure=on_failure,
-        min_fraction=min_fraction,
-    )
+    samples: Samples = "paired" if checks.flag("paired_resets", paired_resets) else "independent"
+    rest = (directions, spacing, learning_rate, optimizer, estimator)
+    search: RandomSearch | Pilot
+    if method == AUTO or (method is None and all(choice is None for choice in rest)):
+        if any(choice is not None for choice in rest):
+            raise ValueError(
+                "method='auto' chooses directions, spacing, learning rate, optimiser and estimator "
+                "itself: leave them out, or name a method."
+            )
+        usual, method = default_iterations(info.name), AUTO
+        search = _pilot(num_directions, samples, on_failure, min_fraction)
+    else:
+        chosen = choose_directions(method, directions)
+        spacing = checks.optional(checks.positive, "spacing", spacing)
+        rate = checks.optional(checks.positive, "learning_rate", learning_rate)
+        rate = rate if optimizer is None else 0.0  # an optimiser has its own
+        found = defaults(
+            info.name, chosen, dim, num_directions, spacing=spacing, learning_rate=rate
+        )
+        usual = found.iterations
+        search = RandomSearch(
+            directions=chosen.resolve(dim, num_directions),
+            num_directions=num_directions,
+            spacing=found.spacing,
+            estimator=_estimator("antithetic" if estimator is None else estimator),
+            optimizer=optimizers.sgd(found.learning_rate) if optimizer is None else optimizer,
+            samples=samples,
+            maximize=True,
+            on_failure=on_failure,
+            min_fraction=min_fraction,
+        )
     trainer = Trainer(info, shape, search, checks.flag("standardize", standardize))
     evaluator = None
     if timeout is not None or not _is_one(workers):
@@ -240,7 +263,7 @@ def train(
         method=(method or "bes") if directions is None else type(directions).__name__,
         seed=check_seed(seed_in(folder) if seed is None else seed),
         limits=_schedule(
-            found.iterations if iterations is None else iterations,
+            usual if iterations is None else iterations,
             test_every,
             test_episodes,
             target,
@@ -477,7 +500,7 @@ class Training(Program[TrainState, Line, TrainResult]):
             "standardize": trainer.standardize,
             "method": self.method,
             "seed": self.seed,
-            "search": {name: describe(getattr(search, name)) for name in (*_SEARCH, *_FAILURES)},
+            "search": _search_to_json(search),
             "schedule": {name: plain(value) for name, value in self.limits._asdict().items()},
             "execution": self.execution.to_json(),
         }
@@ -490,20 +513,10 @@ class Training(Program[TrainState, Line, TrainResult]):
             ValueError: When it is not one, or has something that cannot be written down; so do
                 ``TypeError`` and ``LookupError`` say.
         """
-        described: Mapping[str, Any] = found["search"]
-        for name in _SEARCH:
-            if is_given(described[name]):
-                raise ValueError(
-                    f"its {name} are a {described[name]['given']}, which cannot be written down: "
-                    "repeat the call of gs.rl.train that began it"
-                )
         info, policy = Info(**found["environment"]), found["policy"]
         if not isinstance(info.name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError("the name of its environment is not one")
-        search = RandomSearch(
-            **{name: rebuild(described[name], trust=trust) for name in (*_SEARCH, *_FAILURES)},
-            maximize=True,
-        )
+        search = _search_from_json(found["search"], trust=trust)
         return cls(
             trainer=Trainer(
                 info,
@@ -577,7 +590,7 @@ class Training(Program[TrainState, Line, TrainResult]):
         iterations = self.limits.iterations
         return start._replace(
             evaluations=state.search.evaluations,
-            budget=iterations * len(self.trainer.search.plan),
+            budget=iterations * self.trainer.search.next_evaluations(state.search),
             max_steps=iterations,
             words=_WORDS,
         )
@@ -668,6 +681,45 @@ def _rollouts(
     if evaluator is None:
         return nullcontext(Local(simulator, trainer.policy, threads))
     return distributed(evaluator, simulator, trainer.policy, trainer.search)
+
+
+def _pilot(
+    num_directions: int, samples: Samples, on_failure: FailurePolicy, min_fraction: float
+) -> Pilot:
+    return Pilot(
+        budget=_NO_BUDGET,
+        num_directions=num_directions,
+        x_scale=PILOT_SCALE,
+        by_rank=True,
+        samples=samples,
+        maximize=True,
+        on_failure=on_failure,
+        min_fraction=min_fraction,
+    )
+
+
+def _search_to_json(search: Search) -> dict[str, Any]:
+    if isinstance(search, Pilot):
+        names = ("num_directions", "x_scale", "samples", *_FAILURES)
+        return {"method": AUTO, **{name: describe(getattr(search, name)) for name in names}}
+    return {name: describe(getattr(search, name)) for name in (*_SEARCH, *_FAILURES)}
+
+
+def _search_from_json(described: Mapping[str, Any], *, trust: bool) -> RandomSearch | Pilot:
+    if described.get("method") == AUTO:
+        names = ("num_directions", "samples", *_FAILURES)
+        pilot = _pilot(*(rebuild(described[name]) for name in names))
+        return replace(pilot, x_scale=rebuild(described["x_scale"]))
+    for name in _SEARCH:
+        if is_given(described[name]):
+            raise ValueError(
+                f"its {name} are a {described[name]['given']}, which cannot be written down: "
+                "repeat the call of gs.rl.train that began it"
+            )
+    return RandomSearch(
+        **{name: rebuild(described[name], trust=trust) for name in (*_SEARCH, *_FAILURES)},
+        maximize=True,
+    )
 
 
 def _estimator(given: str | Estimator) -> Estimator:

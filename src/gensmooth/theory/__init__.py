@@ -12,13 +12,14 @@ A family of directions is summarised by its `Moments`; every formula takes them 
 >>> theory.information_limit(dim=100, num_directions=20)
 0.8
 
-Definitions and proofs: `docs/theory.md`.
+Definitions and proofs: `docs/theory.md`, and `docs/pilot.md` for ranks, steps and noise shares.
 """
 
 from gensmooth.theory.bounds import convergence_bound, convergence_learning_rate, information_limit
 from gensmooth.theory.families import gram_schmidt, hadamard, iid, orthogonal, sphere
 from gensmooth.theory.moments import Moments, combine, optimal_scale, relative_bias, relative_mse
 from gensmooth.theory.mse import EstimatorName, MseTerms, SampleMode, mse, mse_terms
+from gensmooth.theory.noise import noise_share, noise_to_signal, noisy_scale, slope_noise
 from gensmooth.theory.ranks import effective, mirrored_neutral, rank_weights
 from gensmooth.theory.shrinkage import (
     BernoulliParameters,
@@ -37,6 +38,13 @@ from gensmooth.theory.spacing import (
     quadratic_spacing_mse_gram_schmidt,
     quadratic_spacing_mse_sphere,
 )
+from gensmooth.theory.steps import (
+    greedy_learning_rate,
+    lagged_product,
+    probe_gain,
+    probe_score,
+    probe_variance,
+)
 
 __all__ = [
     "BernoulliParameters",
@@ -54,23 +62,32 @@ __all__ = [
     "convergence_learning_rate",
     "effective",
     "gram_schmidt",
+    "greedy_learning_rate",
     "gs_vs_bes_shrinkage",
     "gs_vs_bes_threshold",
     "hadamard",
     "iid",
     "information_limit",
+    "lagged_product",
     "mirrored_neutral",
     "mse",
     "mse_terms",
+    "noise_share",
+    "noise_to_signal",
+    "noisy_scale",
     "optimal_scale",
     "optimal_scale_whole",
     "optimal_variance",
     "orthogonal",
+    "probe_gain",
+    "probe_score",
+    "probe_variance",
     "quadratic_spacing_mse",
     "quadratic_spacing_mse_gram_schmidt",
     "quadratic_spacing_mse_sphere",
     "rank_weights",
     "relative_bias",
     "relative_mse",
+    "slope_noise",
     "sphere",
 ]

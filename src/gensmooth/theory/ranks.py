@@ -1,10 +1,7 @@
-r"""What the default's step control rests on: laws of estimates made from values alone.
+r"""Steps made from the order of values: their weights, and how long a step is that knows nothing.
 
-Rank weights and the length of a step that knows nothing; the product of successive estimates,
-which is zero at the best step; the share of the noise in the differences of a step; and the best
-length of an estimate when the gradient and the noise are themselves estimated.
-
-Derivations, and what each is used for: `docs/pilot.md`.
+Step control by path length compares the path of the last steps with that of a random walk; these
+are its constants for mirrored pairs. How the default uses them: `docs/pilot.md`.
 """
 
 import math

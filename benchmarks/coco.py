@@ -1,0 +1,509 @@
+"""The default call on COCO's problems, beside pycma, cmaes, SciPy and Nevergrad.
+
+    python -m benchmarks.coco [--dimensions 20] [--noise relative:0.1] [--out FILE.json]
+
+A number is the share of 51 targets (precision 1e2 … 1e-8) that a method has reached after so many
+evaluations, averaged over functions and instances. Everybody starts at the same point, uniform in
+[−4, 4]^d. Noise is added here to the suites without noise, and a target is reached when the value
+without noise of a point that was evaluated is that good. Choices behind our default were made on
+instances 1–5; by default 6–15 are run. With --out, methods that the file already has for the same
+runs stay, so a table may be filled in parts.
+
+It needs coco-experiment, and of cma, cmaes, scipy and nevergrad what is to be compared.
+"""
+
+import argparse
+import contextlib
+import io
+import json
+import multiprocessing as mp
+import os
+import re
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from datetime import date
+from functools import lru_cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.coco_methods import CONTROLS, METHODS, start
+from benchmarks.coco_scores import OURS, TARGETS, against, of_method, show
+from benchmarks.record import commit, machine
+
+if hasattr(os, "sched_setaffinity"):  # the package leaves one core; workers need their own
+    os.sched_setaffinity(0, range(os.cpu_count() or 1))
+
+PACKAGES = ["gensmooth", "numpy", "coco-experiment", "cma", "cmaes", "scipy", "nevergrad"]
+OPTIMUM_FILE = "._bbob_problem_best_parameter.txt"  # COCO writes it where it runs
+STARTS, SEEDS, NOISE = range(3)  # what a generator is for
+
+
+@dataclass(frozen=True)
+class Noise:
+    """What is added to a value.
+
+    Attributes:
+        kind: ``"none"``, ``"relative"`` (to the distance from the optimal value) or ``"additive"``.
+        size: Its standard deviation, or that over the distance.
+    """
+
+    kind: str = "none"
+    size: float = 0.0
+
+    def __str__(self) -> str:
+        return self.kind if self.kind == "none" else f"{self.kind}:{self.size:g}"
+
+    def of(self, precision: float, rng: np.random.Generator) -> float:
+        """A draw, for a value this far above the optimum."""
+        if self.kind == "none":
+            return 0.0
+        scale = precision if self.kind == "relative" else 1.0
+        return self.size * scale * float(rng.standard_normal())
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One of COCO's functions, and a seed for everything that is drawn."""
+
+    suite: str
+    function: int
+    dimension: int
+    instance: int
+    seed: int
+
+    def rng(self, purpose: int) -> np.random.Generator:
+        """A generator that depends on the problem and the purpose alone."""
+        return np.random.default_rng(
+            [self.seed, self.function, self.dimension, self.instance, purpose]
+        )
+
+
+@dataclass(frozen=True)
+class Task:
+    """Problems that one process solves by some methods, one after the other.
+
+    Attributes:
+        problems: The problems.
+        methods: Names of methods.
+        noise: What is added to values.
+        multipliers: Budgets over the dimension; runs end with the largest.
+        shifted: Whether methods are shown f − f*, and not COCO's f.
+        observer: A folder for COCO's own output, if any.
+    """
+
+    problems: tuple[Problem, ...]
+    methods: tuple[str, ...]
+    noise: Noise
+    multipliers: tuple[int, ...]
+    shifted: bool = False
+    observer: str | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run came to.
+
+    Attributes:
+        problem: What was solved.
+        method: By what.
+        best: The best precision after each budget, to four digits.
+        seconds: CPU time.
+        failure: The error that ended it before its budget was spent, if any.
+    """
+
+    problem: Problem
+    method: str
+    best: tuple[float, ...]
+    seconds: float
+    failure: str = ""
+
+
+class SpentError(Exception):
+    """The budget is spent."""
+
+
+class Objective:
+    """Counts evaluations, adds noise, and remembers the best precision after each budget."""
+
+    def __init__(
+        self,
+        problem: Any,
+        optimal: float,
+        budgets: Sequence[int],
+        noise: Noise,
+        rng: np.random.Generator,
+        shifted: bool,
+    ) -> None:
+        self._problem, self._optimal, self._budgets = problem, optimal, budgets
+        self._noise, self._rng, self._shifted = noise, rng, shifted
+        self._used, self._best, self._found = 0, np.inf, list[float]()
+
+    @property
+    def spent(self) -> bool:
+        """Whether nothing is left of the largest budget."""
+        return self._used >= self._budgets[-1]
+
+    @property
+    def best(self) -> tuple[float, ...]:
+        """After each budget; who stopped early keeps what was found."""
+        rest = len(self._budgets) - len(self._found)
+        if self._best < -1e-9 * max(1.0, abs(self._optimal)):
+            raise RuntimeError(f"{self._problem.id}: {self._best!r} below what COCO calls optimal")
+        found = [*self._found, *[self._best] * rest]
+        return tuple(float(f"{max(best, 0.0):.4g}") for best in found)
+
+    def __call__(self, x: np.ndarray) -> float:
+        if self.spent:
+            raise SpentError
+        value = float(self._problem(np.asarray(x, dtype=float)))
+        precision = value - self._optimal
+        self._used += 1
+        if precision < self._best:
+            self._best = precision
+        if self._used == self._budgets[len(self._found)]:
+            self._found.append(self._best)
+        shown = precision if self._shifted else value
+        return shown + self._noise.of(precision, self._rng)
+
+
+@lru_cache(maxsize=1)
+def suite_of(name: str, dimension: int, instances: tuple[int, ...]) -> Any:
+    """COCO's suite; instances by their number, which ``instance_indices`` does not give."""
+    import cocoex
+
+    cocoex.log_level("error")
+    numbers = ",".join(map(str, instances))
+    return cocoex.Suite(name, f"instances:{numbers}", f"dimensions:{dimension}")
+
+
+@contextlib.contextmanager
+def opened(problem: Problem, observer: Any = None) -> Iterator[Any]:
+    """COCO's problem, which must be let go before the next is observed."""
+    suite = suite_of(problem.suite, problem.dimension, (problem.instance,))
+    found = suite.get_problem_by_function_dimension_instance(
+        problem.function, problem.dimension, problem.instance, observer
+    )
+    try:
+        yield found
+    finally:
+        found.free()
+
+
+def optimum(problem: Problem) -> tuple[np.ndarray, float]:
+    """Where the optimum is, and its value; COCO tells by a file in the working folder."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        contextlib.chdir(folder),
+        opened(problem) as found,
+    ):
+        found._best_parameter("print")
+        x = np.loadtxt(OPTIMUM_FILE)
+        return x, float(found(x))
+
+
+def solve(problem: Problem, name: str, task: Task, observer: Any) -> Outcome:
+    """One run of one method."""
+    best, optimal = optimum(problem)
+    budgets = [multiplier * problem.dimension for multiplier in task.multipliers]
+    x0 = start(problem.rng(STARTS), problem.dimension)
+    seed = int(problem.rng(SEEDS).integers(1, 2**31))
+    failure = ""
+    with opened(problem, observer) as found, quiet():
+        fun = Objective(found, optimal, budgets, task.noise, problem.rng(NOISE), task.shifted)
+        began = time.process_time()
+        try:
+            if name == "optimum":
+                fun(best)
+            else:
+                (METHODS | CONTROLS)[name].run(fun, x0, budgets[-1], seed)
+        except Exception as error:  # a rival's trouble is its own; libraries wrap SpentError
+            if not fun.spent:
+                failure = f"{type(error).__name__}: {error}"[:200]
+        seconds = time.process_time() - began
+    return Outcome(problem, name, fun.best, seconds, failure)
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """What methods say goes nowhere, and none of them sees a terminal."""
+    nowhere = io.StringIO()
+    with (
+        warnings.catch_warnings(),
+        contextlib.redirect_stdout(nowhere),
+        contextlib.redirect_stderr(nowhere),
+    ):
+        warnings.simplefilter("ignore")
+        yield
+
+
+def do(task: Task) -> list[Outcome]:
+    """All runs of a task; COCO's output of a task has a folder of its own."""
+    observer = None
+    if task.observer:
+        import cocoex
+
+        cocoex.log_level("error")
+        observer = cocoex.Observer(
+            "bbob", f"result_folder: {task.observer} algorithm_name: {task.methods[0]}"
+        )
+    return [solve(p, name, task, observer) for p in task.problems for name in task.methods]
+
+
+def tasks(
+    problems: Sequence[Problem],
+    methods: Sequence[str],
+    noise: Noise,
+    multipliers: tuple[int, ...],
+    shifted: bool,
+    observer: str | None = None,
+) -> list[Task]:
+    """One for each problem; with COCO's observer one for each method and seed, which are apart."""
+    if observer is None:
+        return [Task((p,), tuple(methods), noise, multipliers, shifted) for p in problems]
+    seeds = dict.fromkeys(p.seed for p in problems)
+    kind, dimension = str(noise).replace(":", "-"), problems[0].dimension
+    return [
+        Task(
+            tuple(p for p in problems if p.seed == seed),
+            (name,),
+            noise,
+            multipliers,
+            shifted,
+            f"{observer}/{name}-{kind}-seed-{seed}/d-{dimension}",
+        )
+        for name in methods
+        for seed in seeds
+    ]
+
+
+def run(todo: Sequence[Task], workers: int) -> list[Outcome]:
+    """Do the tasks, in processes if there are to be several; says how it goes."""
+    outcomes: list[Outcome] = []
+    with contextlib.ExitStack() as stack:
+        done: Iterable[list[Outcome]] = map(do, todo)
+        if workers > 1:
+            # Not forked: NumPy and Numba may have threads.
+            pool = ProcessPoolExecutor(workers, mp_context=mp.get_context("spawn"))
+            done = stack.enter_context(pool).map(do, todo)
+        for n, found in enumerate(done, 1):
+            outcomes += found
+            if n % max(1, len(todo) // 10) == 0:
+                print(f"  {n} of {len(todo)} done", file=sys.stderr, flush=True)
+    return outcomes
+
+
+def table_of(
+    task: Task,
+    problems: Sequence[Problem],
+    outcomes: Sequence[Outcome],
+    origin: dict[str, str],
+) -> dict[str, Any]:
+    """What is written down of one suite, dimension and noise; :func:`save` adds the scores."""
+    methods: dict[str, Any] = {}
+    for name in dict.fromkeys(o.method for o in outcomes):
+        of = {o.problem: o for o in outcomes if o.method == name}
+        rows = [[best if np.isfinite(best) else None for best in of[p].best] for p in problems]
+        failures = [o.failure for o in of.values() if o.failure]
+        methods[name] = {
+            "best": [list(column) for column in zip(*rows, strict=True)],
+            "seconds": round(float(np.median([o.seconds for o in of.values()])), 3),
+            "failed": len(failures),
+            "failure": failures[0] if failures else "",
+            **origin,
+        }
+    return {
+        "suite": problems[0].suite,
+        "dimension": problems[0].dimension,
+        "noise": str(task.noise),
+        "shifted": task.shifted,
+        "multipliers": list(task.multipliers),
+        "functions": [p.function for p in problems],
+        "instances": [p.instance for p in problems],
+        "seeds": [p.seed for p in problems],
+        "methods": methods,
+    }
+
+
+def merged(known: Sequence[dict[str, Any]], new: dict[str, Any]) -> list[dict[str, Any]]:
+    """Tables, the new one last; methods that it lacks stay if their runs were the same."""
+    keys = [key for key in new if key != "methods"]
+    same = [table for table in known if all(table[key] == new[key] for key in keys)]
+    methods = new["methods"]
+    for table in same:
+        methods = {**table["methods"], **methods}
+    order = [name for name in (*METHODS, *CONTROLS) if name in methods]
+    whole = {**new, "methods": {name: methods[name] for name in order}}
+    return [*(table for table in known if table not in same), whole]
+
+
+def with_scores(table: dict[str, Any]) -> dict[str, Any]:
+    """A table with shares and paired differences beside the values they come from."""
+    methods: dict[str, Any] = {}
+    for name, method in table["methods"].items():
+        found = of_method(table, name)
+        scores = {"shares": _means(found), "errors": _errors(found)}
+        if OURS in table["methods"] and name != OURS:
+            paired = against(table, name)
+            scores |= {"ours_minus": _means(paired), "ours_minus_errors": _errors(paired)}
+        methods[name] = {**method, **scores}
+    return {**table, "methods": methods}
+
+
+def _means(estimates: Iterable[Any]) -> list[float]:
+    return [round(e.mean, 6) for e in estimates]
+
+
+def _errors(estimates: Iterable[Any]) -> list[float | None]:
+    return [None if np.isnan(e.error) else round(e.error, 6) for e in estimates]
+
+
+def load(path: Path | None) -> list[dict[str, Any]]:
+    """The tables of a file; none if there is no file."""
+    if path is None or not path.exists():
+        return []
+    return json.loads(path.read_text(encoding="utf-8"))["tables"]
+
+
+def save(path: Path, tables: Sequence[dict[str, Any]]) -> None:
+    """Write tables, with a list of numbers on one line."""
+    targets = [float(f"{target:.6g}") for target in TARGETS]
+    whole = {"targets": targets, "tables": [with_scores(table) for table in tables]}
+    text = json.dumps(whole, indent=1, ensure_ascii=False, allow_nan=False)
+    text = re.sub(r"\[[^\[\]{}]*\]", lambda found: re.sub(r"\s+", " ", found[0]), text)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_suffix(".new")
+    new.write_text(text + "\n", encoding="utf-8")
+    new.replace(path)
+
+
+def numbers(words: str) -> tuple[int, ...]:
+    """Numbers and ranges, by commas.
+
+    >>> numbers("1,6-8")
+    (1, 6, 7, 8)
+    """
+    found: list[int] = []
+    for word in words.split(","):
+        first, _, last = word.partition("-")
+        found += range(int(first), int(last or first) + 1)
+    if not found or min(found) < 0:
+        raise ValueError(words)
+    return tuple(dict.fromkeys(found))
+
+
+def noises(words: str) -> tuple[Noise, ...]:
+    """Noises by commas, such as ``none,relative:0.1,additive:1``."""
+    found: list[Noise] = []
+    for word in words.split(","):
+        kind, _, size = word.partition(":")
+        if kind not in ("none", "relative", "additive") or (kind == "none") == bool(size):
+            raise ValueError(word)
+        found.append(Noise(kind, float(size or 0)))
+    return tuple(found)
+
+
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """The options."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.coco",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    known = [*METHODS, *CONTROLS]
+    add = parser.add_argument
+    add("--suite", default="bbob", help="bbob or bbob-largescale; default: bbob")
+    add("--dimensions", "--dimension", type=numbers, default=(20,), help="such as 5,10; default 20")
+    add("--functions", type=numbers, default=numbers("1-24"), help="default: 1-24")
+    add("--instances", type=numbers, default=numbers("6-15"), help="default: 6-15")
+    add("--budget-multipliers", type=numbers, default=(10, 30, 100, 300), help="evaluations over d")
+    add(
+        "--noise", type=noises, default=(Noise(),), help="none, relative:0.1, additive:1, by commas"
+    )
+    add("--seeds", "--seed", type=numbers, default=(1,), help="of starts, noise and methods")
+    add("--rivals", default=",".join(METHODS), help=f"what to run, of: {', '.join(known)}")
+    add("--shifted", action="store_true", help="show methods f − f* in place of COCO's f")
+    add("--workers", type=int, default=1, help="processes")
+    add("--out", type=Path, help="JSON file to add the results to")
+    add("--observer", metavar="NAME", help="also write COCO's own output, to exdata/NAME")
+    options = parser.parse_args(arguments)
+    options.rivals = options.rivals.split(",")
+    if unknown := set(options.rivals) - set(known):
+        parser.error(f"no method named {', '.join(unknown)}; known: {', '.join(known)}")
+    options.budget_multipliers = tuple(sorted(options.budget_multipliers))
+    if options.suite not in ("bbob", "bbob-largescale"):
+        parser.error(f"--suite must be bbob or bbob-largescale, not {options.suite}")
+    if options.budget_multipliers[0] < 1:
+        parser.error("--budget-multipliers must be at least 1")
+    if min(options.instances) < 1 or not set(options.functions) <= set(range(1, 25)):
+        parser.error("--functions are 1 to 24, and --instances count from 1")
+    return options
+
+
+def installed(names: Sequence[str]) -> list[str]:
+    """Methods whose package is there; says which are not."""
+    found: list[str] = []
+    for name in names:
+        package = (METHODS | CONTROLS)[name].package
+        try:
+            version(package)
+        except PackageNotFoundError:
+            if package != "gensmooth":  # which may be run from its sources
+                print(f"{name}: {package} is not installed", file=sys.stderr)
+                continue
+        found.append(name)
+    return found
+
+
+def main() -> int:
+    """Run, print, save after each table; 1 when a run of ours ended with an error."""
+    options = parse()
+    try:
+        import cocoex
+    except ImportError:
+        sys.exit("This needs COCO: pip install coco-experiment")
+    methods = installed(options.rivals)
+    if not methods:
+        sys.exit("Nothing to run.")
+    failed = 0
+    origin = {
+        "command": " ".join(["python -m benchmarks.coco", *sys.argv[1:]]),
+        "date": date.today().isoformat(),
+        "commit": commit(),
+        "machine": machine(PACKAGES),
+    }
+    for dimension in options.dimensions:
+        try:
+            suite_of(options.suite, dimension, options.instances)
+        except cocoex.exceptions.NoSuchSuiteException:
+            sys.exit(f"{options.suite} has no problems with d = {dimension}")
+    for dimension in options.dimensions:
+        problems = [
+            Problem(options.suite, function, dimension, instance, seed)
+            for function in options.functions
+            for instance in options.instances
+            for seed in options.seeds
+        ]
+        for noise in options.noise:
+            print(f"{options.suite}, d = {dimension}, noise {noise} …", file=sys.stderr, flush=True)
+            budgets = options.budget_multipliers
+            todo = tasks(problems, methods, noise, budgets, options.shifted, options.observer)
+            outcomes = run(todo, options.workers)
+            table = table_of(todo[0], problems, outcomes, origin)
+            tables = merged(load(options.out), table)
+            if options.out:
+                save(options.out, tables)
+            show(tables[-1])
+            failed += table["methods"].get(OURS, {"failed": 0})["failed"]
+    return int(failed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,185 @@
+"""Shares of targets from the best values of runs, their standard errors, and paired differences.
+
+A table is what a JSON file of :mod:`benchmarks.coco` holds: runs in the same order for every
+method, and for each method the best precision (value minus optimum) after each budget.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+TARGETS = 10.0 ** np.linspace(2, -8, 51)
+OURS, CHECK = "gensmooth", "optimum"  # the second is no rival
+GROUPS = {
+    "separable": range(1, 6),
+    "moderate": range(6, 10),
+    "ill-conditioned": range(10, 15),
+    "multimodal": range(15, 20),
+    "weak structure": range(20, 25),
+}
+
+
+class Estimate(NamedTuple):
+    """A mean over functions and instances.
+
+    Attributes:
+        mean: The mean.
+        error: Its standard error; NaN where every function has one instance only.
+    """
+
+    mean: float
+    error: float
+
+    def words(self, sign: str = "") -> str:
+        """Three decimals, and the error behind them."""
+        around = "" if np.isnan(self.error) else f" ± {self.error:.3f}"
+        return f"{self.mean:{sign}.3f}{around}".replace("-", "−")
+
+
+def shares(best: Any) -> np.ndarray:
+    """The share of targets that each best precision reaches; a missing one reaches none.
+
+    >>> shares([100, 1e-8, 0, 1, None]).round(3).tolist()
+    [0.02, 1.0, 1.0, 0.216, 0.0]
+    """
+    found = np.asarray(best, dtype=float)
+    return (found[..., None] <= TARGETS * (1 + 1e-12)).mean(-1)
+
+
+def estimate(values: np.ndarray, functions: Sequence[int], instances: Sequence[int]) -> Estimate:
+    """The mean of runs and its standard error over instances.
+
+    Functions are fixed, and instances a sample within each of them; seeds on the same instance
+    are averaged first.
+    """
+    by_function: dict[int, dict[int, list[float]]] = {}
+    for value, function, instance in zip(values.tolist(), functions, instances, strict=True):
+        by_function.setdefault(function, {}).setdefault(instance, []).append(value)
+    samples = [[np.mean(runs) for runs in each.values()] for each in by_function.values()]
+    mean = float(np.mean([np.mean(sample) for sample in samples]))
+    if min(map(len, samples)) < 2:
+        return Estimate(mean, float("nan"))
+    squares = [np.var(sample, ddof=1) / len(sample) for sample in samples]
+    return Estimate(mean, float(np.sqrt(np.sum(squares)) / len(samples)))
+
+
+def of_method(table: Mapping[str, Any], name: str) -> list[Estimate]:
+    """A method's share after each budget."""
+    return [
+        estimate(shares(best), table["functions"], table["instances"])
+        for best in table["methods"][name]["best"]
+    ]
+
+
+def against(table: Mapping[str, Any], name: str) -> list[Estimate]:
+    """Our share minus a rival's after each budget, compared problem by problem."""
+    ours, theirs = (table["methods"][each]["best"] for each in (OURS, name))
+    return [
+        estimate(shares(a) - shares(b), table["functions"], table["instances"])
+        for a, b in zip(ours, theirs, strict=True)
+    ]
+
+
+def by_group(table: Mapping[str, Any], name: str) -> dict[str, float]:
+    """A method's share after the last budget in COCO's groups of functions."""
+    functions = np.array(table["functions"])
+    last = shares(table["methods"][name]["best"][-1])
+    chosen = {group: np.isin(functions, list(of)) for group, of in GROUPS.items()}
+    return {group: float(last[where].mean()) for group, where in chosen.items() if where.any()}
+
+
+def title(table: Mapping[str, Any]) -> str:
+    """Suite, dimension and noise."""
+    return f"{table['suite']}, d = {table['dimension']}, {said(table['noise'])}"
+
+
+def said(noise: str) -> str:
+    """A noise in words.
+
+    >>> said("relative:0.1"), said("none")
+    ('relative noise 0.1', 'noise-free')
+    """
+    kind, _, size = noise.partition(":")
+    return f"{kind} noise {size}" if size else "noise-free"
+
+
+def runs(table: Mapping[str, Any]) -> str:
+    """How many runs a number stands for, and what they were shown."""
+    counts = {
+        name: len(dict.fromkeys(table[key]))
+        for name, key in (("function", "functions"), ("instance", "instances"), ("seed", "seeds"))
+    }
+    words = [f"{n} {name}{'s' * (n > 1)}" for name, n in counts.items()]
+    shown = ", methods are shown f − f*" if table["shifted"] else ""
+    return f"{words[0]} × {words[1]} ({ranges(table['instances'])}) × {words[2]}{shown}"
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Numbers, with runs of them abridged.
+
+    >>> ranges([6, 7, 8, 10])
+    '6–8, 10'
+    """
+    found: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if found and number == found[-1][-1] + 1:
+            found[-1].append(number)
+        else:
+            found.append([number])
+    return ", ".join(f"{r[0]}–{r[-1]}" if len(r) > 1 else str(r[0]) for r in found)
+
+
+def columns(table: Mapping[str, Any]) -> list[str]:
+    """The budgets, as headings."""
+    return [f"{multiplier} d" for multiplier in table["multipliers"]]
+
+
+def share_rows(table: Mapping[str, Any]) -> list[list[str]]:
+    """Method and shares; the best at each budget is marked."""
+    found = {name: of_method(table, name) for name in table["methods"]}
+    rows: list[list[str]] = []
+    for name, each in found.items():
+        others = [found[other] for other in found if other not in (name, CHECK)]
+        best = [all(e.mean >= other[k].mean for other in others) for k, e in enumerate(each)]
+        marks = [" *" if top and name != CHECK else "" for top in best]
+        rows.append([name, *(e.words() + mark for e, mark in zip(each, marks, strict=True))])
+    return rows
+
+
+def difference_rows(table: Mapping[str, Any]) -> list[list[str]]:
+    """Rival and our share minus its own; then our share over the best of the others."""
+    rivals = [name for name in table["methods"] if name not in (OURS, CHECK)]
+    if OURS not in table["methods"] or not rivals:
+        return []
+    rows = [[name, *(e.words("+") for e in against(table, name))] for name in rivals]
+    others = [of_method(table, name) for name in rivals]
+    ratios: list[str] = []
+    for k, ours in enumerate(of_method(table, OURS)):
+        top = max(each[k].mean for each in others)
+        ratios.append(f"{ours.mean / top:.2f} ×" if top else "")
+    return [*rows, ["ours over the best of these", *ratios]]
+
+
+def show(table: Mapping[str, Any]) -> None:
+    """Print shares and differences."""
+    console = Console(width=None if os.isatty(1) else 140)
+    shown = Table(title=f"{title(table)}: share of 51 targets reached", title_justify="left")
+    for name in ("method", *columns(table), "CPU s a run", "failed"):
+        shown.add_column(name, overflow="fold")
+    for row in share_rows(table):
+        method = table["methods"][row[0]]
+        failed = f"{method['failed']}: {method['failure']}" if method["failed"] else ""
+        shown.add_row(*row, f"{method['seconds']:.2f}", failed)
+    console.print(shown)
+    if differences := difference_rows(table):
+        paired = Table(title="ours minus theirs, problem by problem", title_justify="left")
+        for name in ("rival", *columns(table)):
+            paired.add_column(name, overflow="fold")
+        for row in differences:
+            paired.add_row(*row)
+        console.print(paired)
+    console.print(f"{runs(table)}; ± one standard error over instances; * the best.")

@@ -1,0 +1,123 @@
+"""What a run should have been told: plain words on what went wrong without failing."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gensmooth.directions import NoClosedForm
+from gensmooth.parameters import as_bounds
+from gensmooth.pilot import Control, Pilot
+from gensmooth.search import RandomSearch, SearchState, StepInfo
+
+Array = NDArray[Any]
+
+_SURE = 2.0  # standard errors: a smaller difference may be noise
+
+
+def advice(
+    search: RandomSearch | Pilot,
+    x0: Array,
+    state: SearchState,
+    steps: Sequence[StepInfo],
+    *,
+    value: float,
+    error: float | None,
+    noise: float | None,
+    budget: int | None,
+) -> list[str]:
+    """What a user should know of a run that has ended, and what to do about it.
+
+    Args:
+        search: The search.
+        x0: Where it was told to start.
+        state: Where it ended.
+        steps: What it saw.
+        value: The objective at the end.
+        error: Its standard error, if it is a mean.
+        noise: The standard deviation of one value, if it was measured.
+        budget: Evaluations that it could have spent.
+    """
+    found = _on_bounds(search, x0)
+    if budget is not None and budget < 2 * x0.size and len(steps) < 10:
+        found.append(
+            f"A budget of {budget} evaluations is little for {x0.size} parameters: allow at least "
+            f"{20 * x0.size}, a few per parameter and scale."
+        )
+    if not steps:
+        return found
+    if _all_equal(state, steps):
+        how = "`x_scale`" if isinstance(search, Pilot) else "`spacing`"
+        found.append(
+            f"All values were the same ({steps[0].value:g}): the objective does not change near "
+            f"x0. Look farther with a larger {how}, or check that it depends on x."
+        )
+    elif math.isfinite(value):
+        found += _on_progress(search, steps, value, error, noise)
+    return found
+
+
+def _on_bounds(search: RandomSearch | Pilot, x0: Array) -> list[str]:
+    if search.bounds is None:
+        return []
+    found: list[str] = []
+    limits = as_bounds(search.bounds, x0)
+    outside = int(((x0 < limits.lower) | (x0 > limits.upper)).sum())
+    if outside:
+        found.append(
+            f"x0 lies outside the bounds in {outside} of {x0.size} parameters, and was moved onto "
+            "them."
+        )
+    if isinstance(search, RandomSearch):
+        try:
+            variance = search.directions.variance(x0.size, search.num_directions)
+        except NoClosedForm:
+            return found
+        reach = search.spacing * math.sqrt(variance)
+        width = float(np.subtract(limits.upper, limits.lower, dtype=np.float64).min())
+        if reach > width:
+            found.append(
+                f"The spacing, {reach:g} in each parameter, is wider than the bounds leave "
+                f"({width:g}): every evaluation lies on a limit. Lower `spacing`, or leave it to "
+                "the pilot."
+            )
+    return found
+
+
+def _all_equal(state: SearchState, steps: Sequence[StepInfo]) -> bool:
+    if isinstance(state.optimizer, Control):
+        return state.optimizer.all_equal and state.evaluations > 2
+    first = steps[0].value
+    return all(step.value == first == step.best_value for step in steps)
+
+
+def _on_progress(
+    search: RandomSearch | Pilot,
+    steps: Sequence[StepInfo],
+    value: float,
+    error: float | None,
+    noise: float | None,
+) -> list[str]:
+    start = steps[0].value
+    if not math.isfinite(start):
+        return []
+    gain = (value - start) if search.maximize else (start - value)
+    of_start = 0.0 if noise is None else noise / math.sqrt(2)  # the pilot saw it twice
+    doubt = math.hypot(of_start, noise or 0.0 if error is None else error)
+    if gain < -_SURE * doubt and gain < -1e-12 * abs(start):
+        return [
+            f"The end ({value:g}) is worse than the start ({start:g}): use `best_x`, and "
+            + (
+                "give the objective's noise a generator (`samples=`) or a larger `budget`."
+                if isinstance(search, Pilot)
+                else "lower `spacing` and `optimizer`, or leave them to the pilot."
+            )
+        ]
+    if noise and gain < _SURE * doubt:
+        return [
+            f"The gain ({gain:.3g}) is within the noise of a value ({noise:.3g}): the start may "
+            "have been as good. A larger `budget`, or `num_samples`, would tell."
+        ]
+    return []
