@@ -520,11 +520,7 @@ class RandomSearch:
     # --- checks -----------------------------------------------------------------------------------
 
     def _check(self) -> None:
-        if self.num_directions * self.num_samples > _MOST:
-            raise ValueError(
-                f"`num_directions` × `num_samples` must be at most {_MOST:,}, but is "
-                f"{self.num_directions:,} × {self.num_samples:,}."
-            )
+        check_sizes(self.num_directions, self.num_samples)
         if self.samples is not None:
             checks.one_of("samples", self.samples, SAMPLE_MODES)
         checks.one_of("on_failure", self.on_failure, ("raise", "drop"))
@@ -575,6 +571,15 @@ class RandomSearch:
                 f"values (first bad one: {batch.describe(int(bad[0]))}), fewer than "
                 f"min_fraction={self.min_fraction} asks for."
             )
+
+
+def check_sizes(num_directions: int, num_samples: int) -> None:
+    """Refuse a step whose layout alone would fill the memory."""
+    if num_directions * num_samples > _MOST:
+        raise ValueError(
+            f"`num_directions` × `num_samples` must be at most {_MOST:,}, but is "
+            f"{num_directions:,} × {num_samples:,}."
+        )
 
 
 def _scatter(norm2: float, own2: float, used: int) -> float:

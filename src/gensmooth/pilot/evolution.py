@@ -179,6 +179,7 @@ def follow(
     *,
     pairs: int,
     all_equal: bool,
+    widest: float = math.inf,
 ) -> Evolution:
     """Adapt spacing and metric to a step.
 
@@ -188,9 +189,12 @@ def follow(
         squares: Σ w z² of each parameter, for the metric.
         pairs: L.
         all_equal: Whether all values of the step were the same.
+        widest: The spacing does not grow beyond this, on the geometric mean of the parameters.
     """
     if all_equal:
-        return now._replace(spacing=now.spacing * _WIDER, steps=now.steps + 1, still=now.still + 1)
+        return now._replace(
+            spacing=min(now.spacing * _WIDER, widest), steps=now.steps + 1, still=now.still + 1
+        )
     d = now.path.size
     k = constants(d, pairs)
     kept = 1 - k.memory
@@ -214,8 +218,12 @@ def follow(
         )
         variances = np.clip(variances, 1e-300 if variances.dtype.itemsize == 8 else 1e-30, None)
     change = k.memory / k.damping * (length / k.length - 1)
+    spacing = now.spacing * math.exp(min(1.0, change))
+    if widest < math.inf:
+        mean = math.exp(0.5 * float(np.log(variances).mean())) if variances.size else 1.0
+        spacing = min(spacing, widest / mean)
     return now._replace(
-        spacing=now.spacing * math.exp(min(1.0, change)),
+        spacing=spacing,
         path=path,
         slow_path=slow_path,
         variances=variances,

@@ -37,7 +37,7 @@ from gensmooth.pilot.descent import Descent
 from gensmooth.pilot.evolution import Evolution, square
 from gensmooth.pilot.newton import Newton
 from gensmooth.pilot.units import find_units
-from gensmooth.search import FailurePolicy, SearchState, StepInfo
+from gensmooth.search import FailurePolicy, SearchState, StepInfo, check_sizes
 
 Array = NDArray[Any]
 
@@ -46,6 +46,7 @@ AUTO = "auto"  # the method that is no method of the paper's
 _METRIC_UP_TO = 2000  # parameters; beyond, directions are coins and all scales stay as they are
 _NEWTON_UP_TO = 500  # parameters; beyond, a gradient along the axes costs too much
 _NEWTON_FROM = 20  # evaluations per parameter in the budget: with fewer it would not get far
+_MOST = 50_000_000  # directions of a step, in a state that was read
 _FARTHEST = 1e150  # parameters beyond this have diverged: their squares overflow
 _NARROW = 1e-12  # a spacing below this, in units, has converged
 _SPREAD = 1e4  # the most that the first probe makes scales differ, either way
@@ -132,7 +133,7 @@ class _AskedState:
         for array in (asked.scale, asked.line):
             if array.shape not in ((0,), (dim,)) or not np.isfinite(array).all():
                 raise ValueError("the state of the search does not fit its parameters")
-        if not (math.isfinite(asked.spacing) and 1 <= asked.number <= 2**31):
+        if not (math.isfinite(asked.spacing) and 1 <= asked.number <= _MOST):
             raise ValueError("the state of the search has an impossible spacing or population")
         return asked
 
@@ -159,6 +160,9 @@ class Pilot:
             by default 4 + ⌊3 ln d⌋, and half of that.
         x_scale: How far apart interesting values of a parameter are: a number, or one for each. By
             default it is found: a quarter of what the bounds leave, or else the size of x0.
+        widest: The evolution strategy's spacing does not grow beyond this many units: for
+            objectives, such as those of policies whose actions are limited, on which ever larger
+            parameters are no worse and ever harder to improve.
         by_rank: Compare points by rank even where their samples are common and descent would be
             possible: for objectives that are not smooth even then.
         samples: As in :class:`~gensmooth.search.RandomSearch`.
@@ -183,6 +187,7 @@ class Pilot:
     budget: int
     num_directions: int | None = None
     x_scale: Any = None
+    widest: float = math.inf
     by_rank: bool = False
     samples: Samples | None = None
     num_samples: int = 1
@@ -199,10 +204,12 @@ class Pilot:
             num_directions=checks.optional(checks.count, "num_directions", self.num_directions),
             num_samples=checks.count("num_samples", self.num_samples),
             maximize=checks.flag("maximize", self.maximize),
+            widest=float(checks.number("widest", self.widest)),
             by_rank=checks.flag("by_rank", self.by_rank),
             min_fraction=checks.share("min_fraction", self.min_fraction, one=True),
             threads=checks.count("threads", self.threads),
         )
+        check_sizes(self.num_directions or 1, self.num_samples)
         checks.one_of("on_failure", self.on_failure, ("raise", "drop"))
         if self.samples is not None:
             checks.one_of("samples", self.samples, ("shared", "paired", "independent"))
@@ -426,7 +433,9 @@ class Pilot:
         weights = evolution.rank(np.where(kept, first, np.inf), k.weights)
         all_equal = bool((first[kept] == first[kept][0]).all())
         scale, step, squares = self._step(state, asked, batch, weights, now)
-        now = evolution.follow(now, step, squares, pairs=pairs, all_equal=all_equal)
+        now = evolution.follow(
+            now, step, squares, pairs=pairs, all_equal=all_equal, widest=self.widest
+        )
         now = now._replace(evaluations=now.evaluations + len(batch))
         left = self.budget - state.evaluations
         now = evolution.grow(now, noisy=control.noisy == 1, left=left / self.num_samples)

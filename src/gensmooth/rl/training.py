@@ -690,6 +690,7 @@ def _pilot(
         budget=_NO_BUDGET,
         num_directions=num_directions,
         x_scale=PILOT_SCALE,
+        widest=1.0,
         by_rank=True,
         samples=samples,
         maximize=True,
