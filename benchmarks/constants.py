@@ -14,10 +14,10 @@ from benchmarks.record import Row
 from benchmarks.timing import Effort, Spread, spread
 from gensmooth.evaluators import Objective, Processes, Ray
 
-BYTES = "processes: bytes an evaluation, both ways"
+BYTES = "processes: bytes per evaluation, both ways"
 DISPATCH = "processes: the parent's time for an evaluation sent by itself"
 BROADCAST = "processes: time to share x, for a byte"
-RAY_BYTES = "Ray: bytes an evaluation, both ways"
+RAY_BYTES = "Ray: bytes per evaluation, both ways"
 RAY_DISPATCH = "Ray: the driver's time for an evaluation sent by itself"
 RAY_BROADCAST = "Ray: time to put x into the store, for a byte"
 PERTURB = "making a point, for an entry"

@@ -93,7 +93,8 @@ def overhead(effort: Effort) -> list[Row]:
                 },
                 effort._replace(repeats=10 * effort.repeats),
             )
-        what = f"overhead an evaluation, trivial objective, d = 1,000, {count} evaluations a step"
+        what = "overhead per evaluation, trivial objective, d = 1,000, "
+        what += f"{count} evaluations per step"
         bar = 0.2 if number == 50 else None
         each = spread(times["ours"] / count * 1e6)
         note = f"{each.median:.0f} µs"

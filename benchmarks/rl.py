@@ -5,7 +5,7 @@
 One batch is the 2L = 40 episodes of an iteration with L = 20, linear policies near zero, with
 statistics of the observations, on two threads. Competitors take turns in one run. The bare physics
 is a replay of the same calls with the same controls on two threads, compiled or from Python,
-whichever is faster. Ratios are of steps a second, on the clock; the one in CPU time is there for
+whichever is faster. Ratios are of steps per second, on the clock; the one in CPU time is there for
 machines that do other work, too. For Ant also the share of a training iteration that is not spent
 in the simulator.
 """

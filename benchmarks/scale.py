@@ -1,4 +1,4 @@
-"""How far it carries: steps a second and efficiency, from measured constants.
+"""How far it carries: steps per second and efficiency, from measured constants.
 
     python -m benchmarks.scale [--results FILE.json] [--page docs/scale.md] [--check]
 
@@ -52,7 +52,7 @@ class Measured:
     perturb: float  # an entry
     combine: float  # an entry
     update: float  # a parameter
-    message: float  # bytes an evaluation
+    message: float  # bytes per evaluation
 
     @classmethod
     def of(cls, rows: list[Row]) -> "Measured":

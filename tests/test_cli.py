@@ -31,12 +31,12 @@ from gensmooth.cli.values import read_bounds, read_object
 
 CLI = Path(options.__file__).parent
 COMMANDS = [
-    (minimize, "gensmooth:minimize"),
-    (resume, "gensmooth:resume"),
-    (resume, "gensmooth.rl:resume"),
-    (train, "gensmooth.rl:train"),
-    (evaluate, "gensmooth.rl:evaluate"),
-    (render, "gensmooth.rl:render"),
+    (minimize, "gensmooth.optimize:minimize"),
+    (resume, "gensmooth.optimize:resume"),
+    (resume, "gensmooth.rl.training:resume"),
+    (train, "gensmooth.rl.training:train"),
+    (evaluate, "gensmooth.rl.evaluation:evaluate"),
+    (render, "gensmooth.rl.rendering:render"),
     (methods, "gensmooth.methods:predictions"),
 ]
 NOT_IN_A_SHELL: dict[str, set[str]] = {}  # by target: parameters that no option can set

@@ -122,9 +122,9 @@ def test_news_leads_from_one_state_to_the_next() -> None:
     for estimate in estimates:
         states.append(guided.update(states[-1], estimate))
     for i in range(20):
-        news = guided.latest_gradient(states[i], states[i + 1])
-        assert news is not None
-        assert (news == estimates[i]).all()
+        latest = guided.latest_gradient(states[i], states[i + 1])
+        assert latest is not None
+        assert (latest == estimates[i]).all()
         for other in {0, 1, i - 1, i, i + 2, 20} - {i + 1}:
             if 0 <= other <= 20:
                 assert guided.latest_gradient(states[i], states[other]) is None, (i, other)

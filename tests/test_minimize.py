@@ -195,7 +195,7 @@ def test_a_vectorised_objective_gives_the_same_run(samples, monkeypatch):
     from gensmooth.evaluators import objective
 
     calls.clear()
-    monkeypatch.setattr(objective, "_BLOCK", 18)  # three points a call
+    monkeypatch.setattr(objective, "_BLOCK", 18)  # three points per call
     again = gs.minimize(blocks, np.zeros((2, 3)), vectorized=True, **options)
     assert np.array_equal(again.x, plain.x)
     assert again.fun == plain.fun
@@ -368,7 +368,7 @@ def test_an_estimate_that_overflows_is_divergence_and_no_warning(dtype, optimize
 
 
 def test_the_learning_rate_alone_is_adam_along_half_a_cosine():
-    steps = 10_000 // 8  # the default budget over evaluations a step: 3 ln 3 + 4 = 7 and the centre
+    steps = 10_000 // 8  # the default budget by evaluations per step: 3 ln 3 + 4 = 7, the centre
     given = gs.minimize(
         f, np.zeros(3), optimizer=gs.adam(gs.cosine_decay(0.2, steps=steps)), seed=0
     )

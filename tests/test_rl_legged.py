@@ -383,6 +383,27 @@ def test_every_file_of_the_folder_registers_itself():
         assert f'"{name}"' not in source.replace('``"Hopper-v4"``', "")
 
 
+LOADED = """
+import sys
+from gensmooth.rl.environments.catalogue import canonical
+folder = "gensmooth.rl.environments.robots."
+for name in ("Hopper", "gensmooth/ML1-Reach-v1", "HalfCheetahRandVel"):
+    files = sorted(each.removeprefix(folder) for each in sys.modules if each.startswith(folder))
+    print(*files, canonical(name))
+"""
+
+
+def test_only_the_robot_that_is_named_is_loaded():
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines() == [
+        "Hopper-v4",
+        "hopper legged ML1-Reach",
+        "hopper legged ml1_reach sawyer HalfCheetahRandVel",
+    ]
+
+
 def test_arguments_that_do_not_fit_are_refused():
     simulator = make("Hopper-v4")
     policy, parameters = policies_of(simulator, 3)

@@ -14,8 +14,12 @@ import gensmooth as gs
 gymnasium = pytest.importorskip("gymnasium")
 
 import rl_cases  # noqa: E402
-from gensmooth.rl.environments.base import join_name, split_name  # noqa: E402
-from gensmooth.rl.environments.catalogue import canonical, make  # noqa: E402
+from gensmooth.rl.environments.catalogue import (  # noqa: E402
+    canonical,
+    join_name,
+    make,
+    split_name,
+)
 from gensmooth.rl.environments.gymnasium import GymnasiumSimulator  # noqa: E402
 from gensmooth.rl.normalize import identity, statistics  # noqa: E402
 from gensmooth.rl.policy_file import TrainedPolicy  # noqa: E402

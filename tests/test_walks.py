@@ -13,7 +13,7 @@ import pytest
 from walks import ARCHITECTURE, Walk, drawn
 
 HERE = Path(__file__).parent
-BOUNDS = {"minimize": (28, 129), "train": (41, 160)}
+BOUNDS = {"minimize": (24, 85), "train": (31, 94)}
 
 
 @pytest.mark.parametrize("name", BOUNDS)

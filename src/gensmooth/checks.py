@@ -111,11 +111,12 @@ def flag(name: str, value: object) -> bool:
     raise ValueError(f"`{name}` must be True or False, but is {shown(value)}.")
 
 
-def one_of(name: str, value: object, options: Sequence[str]) -> None:
-    """Raise if ``value`` is not among ``options``, and list them."""
+def one_of(name: str, value: T, options: Sequence[str]) -> T:
+    """Return ``value`` if it is among ``options``; if not, list them."""
     if not isinstance(value, str) or value not in options:
         known = ", ".join(repr(option) for option in options)
         raise ValueError(f"`{name}` must be one of {known}, but is {shown(value)}.")
+    return value
 
 
 def optional(check: Callable[..., T], name: str, value: object, **how: Any) -> T | None:

@@ -9,7 +9,9 @@ run goes on when the object is passed again.
 
 import math
 import sys
+from collections.abc import Iterable
 from dataclasses import fields, is_dataclass
+from functools import cache
 from importlib import import_module
 from typing import Any, cast
 
@@ -19,13 +21,14 @@ from gensmooth import checks, directions, estimators, naming, optimizers
 from gensmooth.directions import Directions
 from gensmooth.optimizers import Optimizer
 
-# The frozen dataclasses of this package, by name: no other short name can be read back.
-_KINDS: dict[str, type[Any]] = {
-    name: kind
-    for module in (directions, estimators, optimizers)
-    for name, kind in vars(module).items()
-    if isinstance(kind, type) and is_dataclass(kind)
-}
+
+@cache
+def _kinds() -> dict[str, type[Any]]:
+    """The frozen dataclasses of this package, by name: no other short name can be read back."""
+    known = {**vars(directions), **vars(estimators), **vars(optimizers)}
+    return {
+        name: kind for name, kind in known.items() if isinstance(kind, type) and is_dataclass(kind)
+    }
 
 
 class _Unknown(Exception):  # noqa: N818
@@ -47,6 +50,11 @@ def describe(value: Any) -> Any:
     except _Unknown:
         kind = cast(type[Any], type(value))
         return {"given": f"{kind.__module__}.{kind.__qualname__}"}
+
+
+def describe_parts(thing: object, names: Iterable[str]) -> dict[str, Any]:
+    """The descriptions of some attributes, by their names."""
+    return {name: describe(getattr(thing, name)) for name in names}
 
 
 def is_given(description: Any) -> bool:
@@ -120,7 +128,7 @@ def _names(kind: type[Any]) -> list[str]:
 
 def _kind_name(kind: type[Any]) -> str:
     """The short name of a class of this package; ``module:Class`` of a user's directions."""
-    if _KINDS.get(kind.__name__) is kind:
+    if _kinds().get(kind.__name__) is kind:
         return kind.__name__
     name = naming.name_of(kind)
     if name is None or not issubclass(kind, Directions) or "kind" in _names(kind):
@@ -131,7 +139,7 @@ def _kind_name(kind: type[Any]) -> str:
 def _kind(name: str, trust: bool) -> type[Any] | None:
     """The class of a name that :func:`_kind_name` gave."""
     if ":" not in name:
-        return _KINDS.get(name)
+        return _kinds().get(name)
     naming.check_trusted(name.partition(":")[0], trust=trust)
     found = naming.find(name)
     if isinstance(found, type) and issubclass(found, Directions) and is_dataclass(found):

@@ -171,12 +171,21 @@ class Antithetic(Estimator):
         return 0.5 * (pairs[:, 0] - pairs[:, 1]), _mean(pairs.ravel())
 
 
-def check_estimator(given: object) -> None:
+# By the names that people type, in a shell and for a training.
+ESTIMATORS: dict[str, Estimator] = {
+    "forward": ForwardDifference(),
+    "antithetic": Antithetic(),
+    "one-point": OnePoint("others"),
+}
+
+
+def check_estimator(given: object) -> Estimator:
     """Refuse what is not an estimator, with a hint at what is."""
     if not isinstance(given, Estimator):
         raise TypeError(
             f"`estimator` must be an estimator, such as gs.Antithetic(), not {checks.shown(given)}."
         )
+    return given
 
 
 @lru_cache(maxsize=128)

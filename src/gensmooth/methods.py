@@ -24,14 +24,7 @@ def method(name: str, *, dim: int | None = None, num_directions: int | None = No
     Traceback (most recent call last):
     ValueError: There is no method 'bess'. Did you mean 'bes'? Known: gs, bes, ...
     """
-    module, colon, own = checks.text("method", name).rpartition(":")
-    if colon:
-        naming.load_module(module)
-    if own not in METHODS:
-        hint = checks.did_you_mean(own, METHODS)
-        known = ", ".join(METHODS)
-        raise ValueError(f"There is no method {checks.shown(name)}.{hint} Known: {known}.")
-    directions = METHODS[own].make()
+    directions = _find(name).make()
     if (dim is None) != (num_directions is None):
         raise ValueError("Give both `dim` and `num_directions`, or neither.")
     if dim is None or num_directions is None:
@@ -39,6 +32,19 @@ def method(name: str, *, dim: int | None = None, num_directions: int | None = No
     return directions.resolve(
         checks.count("dim", dim), checks.count("num_directions", num_directions)
     )
+
+
+def _find(name: object) -> Method:
+    if isinstance(name, str) and name in METHODS:
+        return METHODS[name]
+    module, colon, own = checks.text("method", name).rpartition(":")
+    if colon:
+        naming.load_module(module)
+    if own not in METHODS:
+        hint = checks.did_you_mean(own, METHODS)
+        known = ", ".join(METHODS)
+        raise ValueError(f"There is no method {checks.shown(name)}.{hint} Known: {known}.")
+    return METHODS[own]
 
 
 def choose_directions(name: str | None, directions: object, default: str = "bes") -> Directions:

@@ -16,7 +16,16 @@ from numpy.typing import ArrayLike, NDArray
 from gensmooth import checks, optimizers
 from gensmooth.advice import advice
 from gensmooth.batch import Batch
-from gensmooth.describe import agree, describe, is_given, number, plain, rebuild, whole
+from gensmooth.describe import (
+    agree,
+    describe,
+    describe_parts,
+    is_given,
+    number,
+    plain,
+    rebuild,
+    whole,
+)
 from gensmooth.directions import Directions
 from gensmooth.estimators import Estimator, ForwardDifference, Plan, Samples
 from gensmooth.evaluators import (
@@ -28,6 +37,7 @@ from gensmooth.evaluators import (
     as_evaluator,
     cores,
 )
+from gensmooth.evaluators.base import tell
 from gensmooth.methods import choose_directions
 from gensmooth.naming import find_objective, name_of
 from gensmooth.observe import Observers, Seen, Start, Tracker
@@ -69,10 +79,12 @@ Callback = Callable[[StepInfo, SearchState], bool | None]
 _RATE = 0.1  # Adam's, when no optimiser is given
 _FINAL_SHARE = 200  # at most one evaluation in this many is spent on the final value
 _FINALS = 30  # and at most this many
+_SHORT_STEPS = 10  # in a row, and it is the end
 _RETRIES = 2  # under on_failure="retry", when no number is given
 _CHOICES = {"directions": Directions, "estimator": Estimator, "optimizer": Optimizer}
 _NUMBERS = ("num_directions", "spacing", "num_samples", "min_fraction")
 _PLAIN = ("samples", "maximize", "on_failure")
+_PILOT = ("num_directions", "num_samples", "min_fraction", *_PLAIN)
 _log = logging.getLogger("gensmooth")
 
 
@@ -258,6 +270,7 @@ def minimize(
     >>> res.x.round(1)
     array([3., 3.])
     """
+    rate, given = _optimizer(optimizer)
     x = as_parameters(x0)
     checks.one_of("on_failure", on_failure, ("raise", "drop", "retry"))
     retries = checks.count("retries", retries, 0)
@@ -311,8 +324,7 @@ def minimize(
             **shared,
         )
         limits = _limits(search, asked, x)
-        search = replace(
-            search,
+        search = search.changed(
             directions=search.directions.resolve(x.size, number),
             optimizer=_falling(rate, search, limits) if given is None else given,
         )
@@ -329,7 +341,7 @@ def minimize(
         execution=Execution.of(
             workers, timeout=timeout, retries=retries, threads=threads, every=every
         ),
-        fun=Objective(fun, samples is not None, vectorized),
+        fun=objective,
         evaluator=as_evaluator(workers, timeout=timeout, retries=retries),
         callback=checks.optional(checks.function, "callback", callback),
     )
@@ -572,35 +584,37 @@ class Minimization(Program[MinimizeState, Record, Result]):
         search, before = self.search, state.search
         batch = search.ask(before)
         evaluated = self._evaluate(session, before, batch)
-        after, info = self._tell(before, batch, evaluated.values)
+        after, info = tell(search, before, batch, evaluated.values)
         best_x, best = state.best_x, state.best
         if info.best_value != best and reached(info.best_value, best, search.maximize):
             best_x, best = batch.point(info.best_index), info.best_value
-        short_steps = 0
-        if self.limits.tolerance is not None:
+        short_steps, tolerance = 0, self.limits.tolerance
+        if tolerance is not None:
             length = float(np.linalg.norm(after.x.reshape(-1).astype(np.float64)))
-            if self.limits.is_short(info.step_size, length):
+            if info.step_size <= tolerance * (1 + length):
                 short_steps = state.short_steps + 1
         return MinimizeState(after, best_x, best, short_steps), Record(info, evaluated.faults)
 
     def stop(self, state: MinimizeState, last: Record | None) -> End | None:
         """See :class:`~gensmooth.runs.Program`."""
         limits, search = self.limits, self.search
-        reason: Reason | None = None
         if last is not None:
             if last.info.diverged is not None:
                 return End("diverged", last.info.diverged)
             if self.callback is not None and self.callback(last.info, state.search):
                 return End("callback")
-            reason = limits.after_step(
-                last.info.value, maximize=search.maximize, short_steps=state.short_steps
-            )
-        reason = reason or limits.before_step(
-            steps=state.search.step,
-            evaluations=state.search.evaluations,
-            needed=search.next_evaluations(state.search) + self._finals(state),
-        )
-        return None if reason is None else End(reason)
+            if limits.target is not None and reached(
+                last.info.value, limits.target, search.maximize
+            ):
+                return End("target")
+            if state.short_steps == _SHORT_STEPS:
+                return End("tolerance")
+        needed = search.next_evaluations(state.search) + self._finals(state)
+        if limits.budget is not None and state.search.evaluations + needed > limits.budget:
+            return End("budget")
+        if limits.max_steps is not None and state.search.step >= limits.max_steps:
+            return End("max_steps")
+        return None
 
     def finish(self, state: MinimizeState, end: End, session: Session) -> End:
         """The mean of some values at the point to use, with the samples of the next step."""
@@ -683,38 +697,30 @@ class Minimization(Program[MinimizeState, Record, Result]):
 
     def settings(self, large: dict[str, Array]) -> dict[str, Any]:
         """See :class:`~gensmooth.runs.Program`."""
-        search, bounds = self.search, None
+        search, bounds, execution = self.search, None, self.execution.to_json()
+        if isinstance(search, Pilot):
+            described = {"method": AUTO, **describe_parts(search, _PILOT)}
+            if search.x_scale is not None:
+                scale = np.asarray(search.x_scale, np.float64)
+                described["x_scale"] = array_to_json("x_scale", scale, large)
+        else:
+            described = describe_parts(search, (*_CHOICES, *_NUMBERS, *_PLAIN))
+        if self.learning_rate is not None:
+            described["optimizer"] = {"learning_rate": self.learning_rate}
+        limits = describe_parts(self.limits, Limits._fields)
         x0 = array_to_json("x0", self.x0, large)
         if search.bounds is not None:
-            limits = as_bounds(search.bounds, self.x0)
             bounds = {
                 name: array_to_json(name, _one(limit), large)
-                for name, limit in limits._asdict().items()
+                for name, limit in as_bounds(search.bounds, self.x0)._asdict().items()
             }
-        choices: dict[str, Any]
-        if isinstance(search, Pilot):
-            numbers = ("num_samples", "min_fraction")
-            scale = search.x_scale
-            if scale is not None:
-                scale = array_to_json("x_scale", np.asarray(scale, np.float64), large)
-            choices = {"method": AUTO, "num_directions": search.num_directions, "x_scale": scale}
-        else:
-            numbers = _NUMBERS
-            choices = {name: describe(getattr(search, name)) for name in _CHOICES}
-            if self.learning_rate is not None:
-                choices["optimizer"] = {"learning_rate": self.learning_rate}
         return {
             "objective": self.objective,
             "seed": self.seed,
             "x0": x0,
-            "search": {
-                **choices,
-                **{name: describe(getattr(search, name)) for name in (*numbers, *_PLAIN)},
-                "vectorized": describe(self.vectorized),
-                "bounds": bounds,
-            },
-            "limits": {name: plain(value) for name, value in self.limits._asdict().items()},
-            "execution": self.execution.to_json(),
+            "search": {**described, "vectorized": self.vectorized, "bounds": bounds},
+            "limits": limits,
+            "execution": execution,
             "extensions": list(self.extensions),
         }
 
@@ -764,12 +770,12 @@ class Minimization(Program[MinimizeState, Record, Result]):
 
     def extended(self, limits: Limits, step: int) -> "Minimization":
         """The run with other limits from ``step`` on."""
-        before = {"until_step": step, **{k: plain(v) for k, v in self.limits._asdict().items()}}
+        before = {"until_step": step, **describe_parts(self.limits, Limits._fields)}
         search = self.search
         if isinstance(search, Pilot):
             search = replace(search, budget=limits.budget or 0)
         elif self.learning_rate is not None:
-            search = replace(search, optimizer=_falling(self.learning_rate, search, limits))
+            search = search.changed(optimizer=_falling(self.learning_rate, search, limits))
         return replace(self, limits=limits, search=search, extensions=(*self.extensions, before))
 
     def pack(self, state: MinimizeState) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -835,19 +841,6 @@ class Minimization(Program[MinimizeState, Record, Result]):
             _check_finite(batch, evaluated.values)
         return evaluated
 
-    def _tell(
-        self, state: SearchState, batch: Batch, values: NDArray[np.float64]
-    ) -> tuple[SearchState, StepInfo]:
-        try:
-            return self.search.tell(state, batch, values)
-        except ValueError as error:  # too few directions are left
-            bad = np.flatnonzero(~np.isfinite(values))
-            if not len(bad):
-                raise
-            raise EvaluationError(
-                str(error), step=batch.step, index=int(bad[0]), kind="non-finite"
-            ) from None
-
 
 def _spoken(result: Result) -> Result:
     """Log what went wrong without failing."""
@@ -864,12 +857,12 @@ def _pilot_from_json(
     execution: Execution,
 ) -> Pilot:
     """The pilot of a ``config.json``."""
-    scale, number_of = described["x_scale"], described["num_directions"]
+    scale, number_of = described.get("x_scale"), described["num_directions"]
     return Pilot(
         budget=limits.budget or 0,
         num_directions=None if number_of is None else whole(number_of),
         x_scale=None if scale is None else array_from_json(scale, large),
-        **{name: rebuild(described[name]) for name in ("num_samples", "min_fraction", *_PLAIN)},
+        **{name: rebuild(described[name]) for name in _PILOT[1:]},
         bounds=bounds,
         threads=execution.threads,
     )
@@ -903,7 +896,7 @@ def _search_from_json(
         threads=execution.threads,
     )
     if rate is not None:
-        search = replace(search, optimizer=_falling(rate, search, limits))
+        search = search.changed(optimizer=_falling(rate, search, limits))
     return rate, search
 
 

@@ -5,7 +5,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, ParamSpec, Protocol, TypeVar, final
 
@@ -265,21 +265,38 @@ class RandomSearch:
             directions = choose_directions(method, directions)
         given: dict[str, Any] = {
             "directions": check_directions(directions),
+            "estimator": estimators.check_estimator(estimator),
             "num_directions": checks.count("num_directions", num_directions),
             "spacing": checks.positive("spacing", spacing),
-            "estimator": estimator,
             "optimizer": optimizer,
-            "samples": samples,
+            "samples": checks.optional(checks.one_of, "samples", samples, options=SAMPLE_MODES),
             "num_samples": checks.count("num_samples", num_samples),
             "maximize": checks.flag("maximize", maximize),
             "bounds": bounds,
-            "on_failure": on_failure,
+            "on_failure": checks.one_of("on_failure", on_failure, ("raise", "drop")),
             "min_fraction": checks.share("min_fraction", min_fraction, one=True),
             "threads": checks.count("threads", threads),
         }
         for name, value in given.items():
             object.__setattr__(self, name, value)
-        self._check()
+        check_sizes(self.num_directions, self.num_samples)
+        if samples is None and self.num_samples != 1:
+            raise ValueError(
+                f"`num_samples` is {self.num_samples}, but there are no samples to average: "
+                "give `samples=` 'shared', 'paired' or 'independent', and an objective fun(x, rng)."
+            )
+        if not (hasattr(optimizer, "init") and hasattr(optimizer, "update")):
+            raise TypeError(
+                "`optimizer` must be an (init, update) pair such as gs.sgd(0.01) or an Optax "
+                f"transformation, not {checks.shown(optimizer)}."
+            )
+
+    def changed(self, **parts: Any) -> "RandomSearch":
+        """The search with other parts, which are known to fit: nothing is checked again."""
+        made = object.__new__(RandomSearch)
+        for each in fields(self):
+            object.__setattr__(made, each.name, parts.get(each.name, getattr(self, each.name)))
+        return made
 
     # --- a step -----------------------------------------------------------------------------------
 
@@ -451,7 +468,7 @@ class RandomSearch:
 
     def for_workers(self) -> "RandomSearch":
         """The search as workers need it: without the optimiser, which they never use."""
-        return replace(self, optimizer=_NO_OPTIMIZER, threads=1)
+        return self.changed(optimizer=_NO_OPTIMIZER, threads=1)
 
     # --- what does not change from step to step ---------------------------------------------------
 
@@ -518,23 +535,6 @@ class RandomSearch:
         return max(total, 0.0) / (N * (N - 1))
 
     # --- checks -----------------------------------------------------------------------------------
-
-    def _check(self) -> None:
-        check_sizes(self.num_directions, self.num_samples)
-        if self.samples is not None:
-            checks.one_of("samples", self.samples, SAMPLE_MODES)
-        checks.one_of("on_failure", self.on_failure, ("raise", "drop"))
-        if self.samples is None and self.num_samples != 1:
-            raise ValueError(
-                f"`num_samples` is {self.num_samples}, but there are no samples to average: "
-                "give `samples=` 'shared', 'paired' or 'independent', and an objective fun(x, rng)."
-            )
-        estimators.check_estimator(self.estimator)
-        if not (hasattr(self.optimizer, "init") and hasattr(self.optimizer, "update")):
-            raise TypeError(
-                "`optimizer` must be an (init, update) pair such as gs.sgd(0.01) or an Optax "
-                f"transformation, not {checks.shown(self.optimizer)}."
-            )
 
     def _values(self, batch: Batch, values: ArrayLike) -> NDArray[np.float64]:
         v = np.asarray(checks.reals("values", values), np.float64)

@@ -10,7 +10,9 @@ RUN = Shell(name="run", how="Such as RUN or RUN/policy-last.", argument=True)
 
 
 @command(
-    Sets("gensmooth.rl:evaluate"), REPORT, shell={"policy": RUN, "environment": Shell(type=str)}
+    Sets("gensmooth.rl.evaluation:evaluate"),
+    REPORT,
+    shell={"policy": RUN, "environment": Shell(type=str)},
 )
 def evaluate(given: Given) -> None:
     """Run a policy from fresh starts: mean return, deviation, confidence interval."""
@@ -18,7 +20,7 @@ def evaluate(given: Given) -> None:
 
     out = choose_out(given, Path()) if given["out"] else Out(None, None)
     with running(out):
-        found = gs.rl.evaluate(**given.arguments("gensmooth.rl:evaluate"))
+        found = gs.rl.evaluate(**given.arguments("gensmooth.rl.evaluation:evaluate"))
     every = {field.name: getattr(found, field.name) for field in fields(found)}
     arrays = {name: every.pop(name).tolist() for name in ("returns", "lengths")}
     level = f"{found.confidence:.3g}".removeprefix("0.")

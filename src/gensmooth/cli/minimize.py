@@ -17,7 +17,7 @@ from gensmooth.cli.values import RAY, SHELL, TRACKERS, read_bounds, read_functio
 
 
 @command(
-    Sets("gensmooth:minimize"),
+    Sets("gensmooth.optimize:minimize"),
     RAY,
     *TRACKERS,
     REPORT,
@@ -59,7 +59,7 @@ def minimize(given: Given, *, learning_rate: float | None = None, block: int | N
     """
     import gensmooth as gs
 
-    arguments = given.arguments("gensmooth:minimize")
+    arguments = given.arguments("gensmooth.optimize:minimize")
     check_call(arguments["fun"], given["objective"], sampled="samples" in arguments)
     if block is not None:
         arguments["vectorized"] = block

@@ -6,7 +6,7 @@ from gensmooth.cli.options import Given, Sets, Shell, command
 
 
 @command(
-    Sets("gensmooth.rl:render"),
+    Sets("gensmooth.rl.rendering:render"),
     JSON,
     shell={"policy": RUN, "path": Shell(name="out", how="A .mp4 or .gif file.")},
 )
@@ -15,7 +15,7 @@ def render(given: Given) -> None:
     import gensmooth as gs
 
     with running(Out(None, None)):
-        film = gs.rl.render(**given.arguments("gensmooth.rl:render"))
+        film = gs.rl.render(**given.arguments("gensmooth.rl.rendering:render"))
     found = film._asdict() | {"path": str(film.path)}
     shown = {
         "film": str(film.path),

@@ -16,8 +16,8 @@ from gensmooth.cli.values import RAY, SHELL, TRACKERS, read_function, read_objec
 
 
 @command(
-    Sets("gensmooth:resume"),
-    Sets("gensmooth.rl:resume"),
+    Sets("gensmooth.optimize:resume"),
+    Sets("gensmooth.rl.training:resume"),
     RAY,
     *TRACKERS,
     REPORT,
@@ -51,7 +51,7 @@ def resume(given: Given) -> None:
     training = kind_of(folder) == "training"
     if training and given["max_steps"] is not None:
         given.values.setdefault("iterations", given.values.pop("max_steps"))
-    target = "gensmooth.rl:resume" if training else "gensmooth:resume"
+    target = "gensmooth.rl.training:resume" if training else "gensmooth.optimize:resume"
     for name in given.foreign(target):
         holds = "a training, which takes" if training else "no training, which alone takes"
         option = name.replace("_", "-")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @command(
-    Sets("gensmooth.rl:train"),
+    Sets("gensmooth.rl.training:train"),
     RAY,
     *TRACKERS,
     JSON,
@@ -52,9 +52,9 @@ def train(given: Given) -> None:
         gensmooth evaluate hopper
         gensmooth render hopper -o hopper.mp4
     """
-    import gensmooth as gs
+    from gensmooth.rl import training
 
-    arguments = given.arguments("gensmooth.rl:train")
+    arguments = given.arguments("gensmooth.rl.training:train")
     if "optimizer" in arguments:
         choose_optimizer(arguments, arguments.pop("learning_rate", None))
     choose_evaluator(arguments, given)
@@ -67,7 +67,7 @@ def train(given: Given) -> None:
         out = Out(folder, out.file, folder)
     arguments["out"] = out.folder
     with running(out):
-        result = gs.rl.train(**arguments)
+        result = training.train(**arguments)
     finish_training(result, out, given)
 
 

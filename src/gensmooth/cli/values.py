@@ -17,11 +17,6 @@ from gensmooth import checks, naming
 from gensmooth.cli.options import Sets, Shell
 
 _OWN = re.compile(r"([^\s()\[\]{}'\"]+?):([A-Za-z_]\w*(?:\.\w+)*)(\(.*\))?", re.DOTALL)
-_ESTIMATORS = {
-    "forward": "ForwardDifference()",
-    "antithetic": "Antithetic()",
-    "one-point": "OnePoint('others')",
-}
 OPTIMIZERS = ("adam", "momentum", "sgd")
 
 
@@ -103,7 +98,11 @@ def read_workers(text: str) -> Any:
 
 def read_estimator(text: str) -> Any:
     """An estimator by its short name, or an object."""
-    return read_object(_ESTIMATORS.get(text, text), option="estimator", words=tuple(_ESTIMATORS))
+    from gensmooth.estimators import ESTIMATORS
+
+    if text in ESTIMATORS:
+        return ESTIMATORS[text]
+    return read_object(text, option="estimator", words=tuple(ESTIMATORS))
 
 
 def read_optimizer(text: str) -> Any:
@@ -207,6 +206,13 @@ def method_names() -> list[str]:
     return list(METHODS)
 
 
+def estimator_names() -> list[str]:
+    """The estimators there are."""
+    from gensmooth.estimators import ESTIMATORS
+
+    return list(ESTIMATORS)
+
+
 _OBJECT = "In the shell written as in Python,"
 
 # By the parameter's name, for the commands that run something.
@@ -219,7 +225,7 @@ SHELL = {
         type=str,
         read=read_estimator,
         how="In the shell forward, antithetic, one-point, an object as in Python, or module:name.",
-        complete=lambda: list(_ESTIMATORS),
+        complete=estimator_names,
     ),
     "optimizer": Shell(
         type=str,
@@ -242,9 +248,9 @@ SHELL = {
 }
 
 # Short ways to an evaluator and to trackers: the one parameter of each that is mostly wanted.
-RAY = Sets("gensmooth.evaluators:Ray", {"address": "ray"})
+RAY = Sets("gensmooth.evaluators.ray:Ray", {"address": "ray"})
 TRACKERS = (
-    Sets("gensmooth.observe:TensorBoard", {"folder": "tensorboard"}),
-    Sets("gensmooth.observe:MLflow", {"uri": "mlflow"}),
-    Sets("gensmooth.observe:WandB", {"project": "wandb"}),
+    Sets("gensmooth.observe.trackers:TensorBoard", {"folder": "tensorboard"}),
+    Sets("gensmooth.observe.trackers:MLflow", {"uri": "mlflow"}),
+    Sets("gensmooth.observe.trackers:WandB", {"project": "wandb"}),
 )

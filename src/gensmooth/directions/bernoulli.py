@@ -58,6 +58,10 @@ class Bernoulli(Directions):
         entry = theory.bernoulli_moments(self.p, self.divisor)
         return theory.iid(dim, num_directions, variance=entry.variance, kurtosis=entry.kurtosis)
 
+    def variance(self, dim: int, num_directions: int) -> float:  # noqa: ARG002
+        """p(1−p)/m²."""
+        return self.p * (1 - self.p) / self.divisor**2
+
     def kurtosis(self, dim: int, num_directions: int) -> float:  # noqa: ARG002
         """3 + (1 − 6p(1−p)) / (p(1−p))."""
         return theory.bernoulli_moments(self.p, self.divisor).kurtosis

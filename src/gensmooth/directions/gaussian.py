@@ -26,6 +26,10 @@ class Gaussian(Directions):
         """See :meth:`Directions.moments`."""
         return theory.iid(dim, num_directions, kurtosis=3.0)
 
+    def variance(self, dim: int, num_directions: int) -> float:  # noqa: ARG002
+        """One."""
+        return 1.0
+
     def kurtosis(self, dim: int, num_directions: int) -> float:  # noqa: ARG002
         """Three."""
         return 3.0

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from gensmooth import checks
 from gensmooth.batch import Batch
-from gensmooth.search import Search, SearchState
+from gensmooth.search import Search, SearchState, StepInfo
 
 if TYPE_CHECKING:
     from gensmooth.evaluators.objective import Objective
@@ -99,6 +99,34 @@ class WorkerError(EvaluationError):
 
     def __init__(self, message: str, *, step: int = -1) -> None:
         super().__init__(message, step=step, index=None, kind="worker")
+
+
+def tell(
+    search: Search,
+    state: SearchState,
+    batch: Batch,
+    values: NDArray[np.float64],
+    *,
+    explain: Callable[[ValueError], str] = str,
+) -> tuple[SearchState, StepInfo]:
+    """``search.tell``; that too few directions are left is an :class:`EvaluationError`.
+
+    Args:
+        search: The search.
+        state: Its state.
+        batch: The batch that was evaluated.
+        values: Its values.
+        explain: The message, from the search's error.
+    """
+    try:
+        return search.tell(state, batch, values)
+    except ValueError as error:
+        bad = np.flatnonzero(~np.isfinite(values))
+        if not len(bad):
+            raise
+        raise EvaluationError(
+            explain(error), step=batch.step, index=int(bad[0]), kind="non-finite"
+        ) from None
 
 
 def _rebuilt(kind: type[EvaluationError], message: str, state: dict[str, Any]) -> EvaluationError:

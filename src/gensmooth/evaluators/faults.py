@@ -6,19 +6,18 @@ Every evaluator collects a batch in one :class:`BatchResults`, so that ``retries
 
 import logging
 from collections import Counter, deque
+from dataclasses import dataclass, field
 from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gensmooth import checks
 from gensmooth.batch import Batch
 from gensmooth.evaluators.base import Evaluated, Failure
 from gensmooth.evaluators.objective import Objective
-from gensmooth.search import Search
+from gensmooth.search import FailurePolicy
 
 _log = logging.getLogger("gensmooth")
-_LONGEST = 365 * 86_400.0  # seconds that anything is waited for
 
 # A unit is what one call of the objective evaluates: an evaluation, or a block of them for a
 # vectorised objective. It never depends on the workers. This is a range of units.
@@ -26,18 +25,23 @@ Units = tuple[int, int]
 
 
 @final
+@dataclass
 class FaultPolicy:
     """What a session does about faults, and which kinds it has already logged.
 
     Args:
-        search: Its ``on_failure`` decides what happens when no retry is left.
+        on_failure: What happens when no retry is left.
         retries: How often a failed evaluation is tried again.
     """
 
-    def __init__(self, search: Search, retries: int) -> None:
-        self.drop = search.on_failure == "drop"
-        self.retries = retries
-        self._logged: set[str] = set()
+    on_failure: FailurePolicy
+    retries: int
+    _logged: set[str] = field(default_factory=set[str], init=False)
+
+    @property
+    def drop(self) -> bool:
+        """Whether evaluations that fail are left out."""
+        return self.on_failure == "drop"
 
     @property
     def go_on(self) -> bool:
@@ -158,8 +162,3 @@ class Queue:
         """Nothing left to do."""
         self._ranges.clear()
         self.left = 0
-
-
-def check_timeout(timeout: object, name: str = "timeout") -> float:
-    """Seconds, checked; a year is as good as for ever, and clocks can count it."""
-    return min(checks.positive(name, timeout), _LONGEST)

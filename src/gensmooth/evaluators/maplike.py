@@ -19,7 +19,7 @@ from gensmooth.batch import Batch
 from gensmooth.evaluators.base import Evaluated, Failure, WorkerError
 from gensmooth.evaluators.faults import BatchResults, FaultPolicy, Units
 from gensmooth.evaluators.objective import Objective
-from gensmooth.evaluators.worker import pickled
+from gensmooth.evaluators.session import pickled
 from gensmooth.search import Search, SearchState
 from gensmooth.streams import Purpose
 
@@ -48,7 +48,7 @@ class MapLike:
         self, search: Search, objective: Objective
     ) -> AbstractContextManager["MapLikeSession"]:
         """See :class:`~gensmooth.evaluators.Evaluator`."""
-        policy = FaultPolicy(search, self.retries)
+        policy = FaultPolicy(search.on_failure, self.retries)
         return nullcontext(MapLikeSession(self.workers, objective, policy))
 
 

@@ -19,8 +19,8 @@ from weakref import WeakSet
 import numpy as np
 from numpy.typing import NDArray
 
+import gensmooth.evaluators.transport as wire
 from gensmooth import checks
-from gensmooth.evaluators import transport as wire
 from gensmooth.evaluators.base import Failure, WorkerError
 from gensmooth.evaluators.session import (
     Event,
@@ -32,7 +32,7 @@ from gensmooth.evaluators.session import (
     WorkerHandle,
     WorkerPool,
 )
-from gensmooth.evaluators.transport import Channel, SharedMemory, anonymous_file, write_file
+from gensmooth.evaluators.transport import Channel, SharedMemory, anonymous_files, write_file
 from gensmooth.evaluators.worker import Answer, Array, Step
 
 _START = (
@@ -88,10 +88,7 @@ class Processes(PoolEvaluator["ProcessPool"]):
                 "workers=executor.map of a concurrent.futures.ProcessPoolExecutor."
             )
         self.num_workers = checks.count("num_workers", num_workers)
-        given = checks.mapping("environment", {} if environment is None else environment)
-        if not all(isinstance(value, str) for value in given.values()):
-            raise TypeError(f"`environment` must have texts, but is {checks.shown(environment)}.")
-        self.environment: dict[str, str] = given
+        self.environment: dict[str, str] = {} if environment is None else _texts(environment)
 
     def __repr__(self) -> str:
         return f"Processes({self.num_workers}, timeout={self.timeout}, retries={self.retries})"
@@ -142,7 +139,7 @@ class ProcessPool(WorkerPool[ProcessHandle]):
         self._environment = environment
         self._owner = os.getpid()
         self._selector = selectors.DefaultSelector()
-        self._memory_fd, self._payload_fd, self._state_fd = (anonymous_file() for _ in range(3))
+        self._memory_fd, self._payload_fd, self._state_fd = anonymous_files(3)
         self._memory = SharedMemory(self._memory_fd, size)
         self._memory.reserve(0)
         self._layout: tuple[str, tuple[int, ...]] = ("<f8", ())
@@ -212,14 +209,13 @@ class ProcessPool(WorkerPool[ProcessHandle]):
                 self._start(slot)
 
     def _start(self, slot: int) -> None:
-        self._memory.set_running(slot, -1, 0.0)
-        self._memory.set_received(slot, 0)
         ours, theirs = socket.socketpair()
         lifeline, their_lifeline = socket.socketpair()
         files = self._memory_fd, self._payload_fd, self._state_fd
         fds = [theirs.fileno(), their_lifeline.fileno(), *files]
         paths = [path for path in sys.path if isinstance(path, str)]  # pyright: ignore
         numbers = map(str, [*fds, self.size, slot])
+        self._memory.clear(slot)
         try:
             process = subprocess.Popen(
                 [sys.executable, "-c", _START, json.dumps(paths), *numbers],
@@ -419,6 +415,13 @@ def _close_sockets() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_close_sockets)
+
+
+def _texts(environment: object) -> dict[str, str]:
+    given = checks.mapping("environment", environment)
+    if not all(isinstance(value, str) for value in given.values()):
+        raise TypeError(f"`environment` must have texts, but is {checks.shown(environment)}.")
+    return given
 
 
 def _why(code: int | None) -> str:

@@ -30,7 +30,7 @@ class Serial:
         self, search: Search, objective: Objective
     ) -> AbstractContextManager["SerialSession"]:
         """See :class:`~gensmooth.evaluators.Evaluator`."""
-        return nullcontext(SerialSession(objective, FaultPolicy(search, self.retries)))
+        return nullcontext(SerialSession(objective, FaultPolicy(search.on_failure, self.retries)))
 
 
 @final

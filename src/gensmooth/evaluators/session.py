@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib import import_module
 from types import TracebackType
 from typing import Any, Generic, NamedTuple, Self, TypeVar, final
 
@@ -20,15 +21,15 @@ from gensmooth.evaluators.faults import (
     FaultPolicy,
     Queue,
     Units,
-    check_timeout,
 )
 from gensmooth.evaluators.objective import Objective
-from gensmooth.evaluators.worker import Answer, Array, Step, session_payload
+from gensmooth.evaluators.worker import Answer, Array, Step
 from gensmooth.search import Search, SearchState
 
 _FAILED_STARTS = 3  # in a row, and it is no accident
 _LAST_ANSWERS = 5.0  # seconds
 _CHECK = 0.5  # seconds between looks at whether a worker is silent
+_LONGEST = 365 * 86_400.0  # seconds that anything is waited for: as good as for ever
 _SHORT = 100  # an evaluation shorter than this many messages: waiting for the next would be felt
 
 
@@ -175,6 +176,19 @@ class WorkerPool(ABC, Generic[W]):
 P = TypeVar("P", bound=WorkerPool[Any])
 
 
+def pickled(thing: object, name: str) -> bytes:
+    """Pickled by cloudpickle, so that lambdas and functions of a notebook can be sent too."""
+    cloudpickle: Any = import_module("cloudpickle")
+    try:
+        return cloudpickle.dumps(thing)
+    except Exception as error:
+        raise WorkerError(
+            f"{name} cannot be sent to another process: {error}. Make what cannot travel (locks, "
+            "open files, connections) inside the function, or evaluate in this process: workers=1 "
+            "or gs.evaluators.Threads."
+        ) from error
+
+
 class PoolEvaluator(ABC, Generic[P]):
     """What :class:`Processes` and :class:`Ray` share.
 
@@ -182,9 +196,10 @@ class PoolEvaluator(ABC, Generic[P]):
     """
 
     def __init__(self, timeout: float | None, retries: int, start_timeout: float) -> None:
-        self.timeout = None if timeout is None else check_timeout(timeout)
+        timeout = checks.optional(checks.positive, "timeout", timeout)
+        self.timeout = None if timeout is None else min(timeout, _LONGEST)
         self.retries = checks.count("retries", retries, 0)
-        self.start_timeout = check_timeout(start_timeout, "start_timeout")
+        self.start_timeout = min(checks.positive("start_timeout", start_timeout), _LONGEST)
         self._pool: P | None = None
 
     @abstractmethod
@@ -209,10 +224,12 @@ class PoolEvaluator(ABC, Generic[P]):
     @contextmanager
     def session(self, search: Search, objective: Objective) -> Generator["WorkerSession[Any]"]:
         """See :class:`~gensmooth.evaluators.Evaluator`."""
-        payload = session_payload(search, objective)  # refused before any worker is started
+        payload = pickled(
+            (search.for_workers(), objective), "The objective"
+        )  # refused before any is started
         kept = self._pool
         pool = self._new_pool() if kept is None else kept
-        policy = FaultPolicy(search, self.retries)
+        policy = FaultPolicy(search.on_failure, self.retries)
         try:
             pool.open_session(payload)
             session = WorkerSession(pool, search, objective, policy, self.timeout)

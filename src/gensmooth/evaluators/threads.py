@@ -43,7 +43,7 @@ class Threads:
         """See :class:`~gensmooth.evaluators.Evaluator`."""
         with ThreadPoolExecutor(self.num_workers, "gensmooth") as pool:
             yield ThreadsSession(
-                pool, self.num_workers, objective, FaultPolicy(search, self.retries)
+                pool, self.num_workers, objective, FaultPolicy(search.on_failure, self.retries)
             )
 
 

@@ -109,14 +109,16 @@ _RECEIVED = struct.Struct("<q")  # the last assignment received
 _PAGE = 4096
 
 
-def anonymous_file() -> int:
-    """A descriptor of memory without a name."""
-    if hasattr(os, "memfd_create"):
-        fd = os.memfd_create("gensmooth")
-    else:
-        with tempfile.TemporaryFile() as file:  # already unlinked
-            fd = os.dup(file.fileno())
-    return fd
+def anonymous_files(number: int) -> list[int]:
+    """Descriptors of memory without a name."""
+    fds: list[int] = []
+    for _ in range(number):
+        if hasattr(os, "memfd_create"):
+            fds.append(os.memfd_create("gensmooth"))
+        else:
+            with tempfile.TemporaryFile() as file:  # already unlinked
+                fds.append(os.dup(file.fileno()))
+    return fds
 
 
 @final
@@ -162,6 +164,11 @@ class SharedMemory:
         assert self._map is not None
         offset = self._start + _aligned(size * dtype.itemsize)
         return np.frombuffer(self._map, dtype, size, offset)
+
+    def clear(self, slot: int) -> None:
+        """In the parent: there is a new worker, which is not doing anything."""
+        self.set_running(slot, -1, 0.0)
+        self.set_received(slot, 0)
 
     def set_running(self, slot: int, index: int, now: float) -> None:
         """In a worker: an evaluation begins; −1: none is running."""

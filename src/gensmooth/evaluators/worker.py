@@ -15,16 +15,15 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from importlib import import_module
 from typing import Any, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+import gensmooth.evaluators.transport as wire
 from gensmooth.batch import Batch
 from gensmooth.estimators import Plan
-from gensmooth.evaluators import transport as wire
-from gensmooth.evaluators.base import Failure, WorkerError
+from gensmooth.evaluators.base import Failure
 from gensmooth.evaluators.objective import Objective
 from gensmooth.evaluators.transport import Channel, SharedMemory, read_file
 from gensmooth.search import Search, SearchState
@@ -34,24 +33,6 @@ Array = NDArray[Any]
 
 
 # --- what is sent ------------------------------------------------------------------------------
-
-
-def pickled(thing: object, name: str) -> bytes:
-    """Pickled by cloudpickle, so that lambdas and functions of a notebook can be sent too."""
-    cloudpickle: Any = import_module("cloudpickle")
-    try:
-        return cloudpickle.dumps(thing)
-    except Exception as error:
-        raise WorkerError(
-            f"{name} cannot be sent to another process: {error}. Make what cannot travel (locks, "
-            "open files, connections) inside the function, or evaluate in this process: workers=1 "
-            "or gs.evaluators.Threads."
-        ) from error
-
-
-def session_payload(search: Search, objective: Objective) -> bytes:
-    """A session's search and objective, pickled; without the optimiser, which workers never use."""
-    return pickled((search.for_workers(), objective), "The objective")
 
 
 class Step(NamedTuple):

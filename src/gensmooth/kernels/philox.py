@@ -31,11 +31,3 @@ def philox(c0, c1, c2, c3, k0, k1):
         k0 = (k0 + _W0) & _LOW
         k1 = (k1 + _W1) & _LOW
     return c0, c1, c2, c3
-
-
-@njit(cache=True)
-def philox_words(c0, c1, c2, c3, k0, k1):
-    """:func:`philox` as a callable of its own, for the known-answer test."""
-    return philox(
-        np.uint64(c0), np.uint64(c1), np.uint64(c2), np.uint64(c3), np.uint64(k0), np.uint64(k1)
-    )

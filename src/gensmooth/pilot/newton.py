@@ -1,10 +1,10 @@
 r"""The quasi-Newton phase: what the pilot does first when values are exact.
 
-The gradient comes from forward differences along the axes (d evaluations), the direction from
-L-BFGS's two loops (Nocedal, 1980) and the length from a backtracking line search, one evaluation at
-a time. Parameters are measured in *scales*, so that a user's units do not matter; after a while
-the curvature along each axis is measured once, and parameters that it shows to be scaled badly get
-scales of their own.
+The gradient comes from forward differences along the axes (d evaluations), and from central ones
+(2d) once those are too coarse to go on; the direction comes from L-BFGS's two loops (Nocedal,
+1980), the length from a backtracking line search, one evaluation at a time. Parameters are
+measured in *scales*, so that a user's units do not matter; after a while the curvature along each
+axis is measured once, and parameters that it shows to be scaled badly get scales of their own.
 
 Everything is a pure function of a :class:`Newton`, which checkpoints keep.
 """
@@ -21,6 +21,7 @@ Array = NDArray[Any]
 
 MEMORY = 20  # pairs of steps and changes of the gradient
 DIFFERENCE = 1e-7  # the spacing of forward differences, in scales
+CENTRAL = 6e-6  # that of central differences: about the cube root of the rounding error
 PROBE = 1e-3  # the spacing of the curvature's second differences, in units
 PROBE_AFTER = 20  # evaluations per parameter
 TRIAL_AFTER = 40  # evaluations per parameter, until the evolution strategy is tried
@@ -53,6 +54,7 @@ class Newton(NamedTuple):
         first: Whether the line is along the gradient, whose length says nothing.
         best_length: The best length so far.
         best_value: The objective there; infinity if no length was good enough.
+        central: Whether differences are central.
         probed: Whether the curvature was measured.
         evaluations: Evaluations made.
     """
@@ -73,6 +75,7 @@ class Newton(NamedTuple):
     first: bool
     best_length: float
     best_value: float
+    central: bool
     probed: bool
     evaluations: int
 
@@ -98,15 +101,36 @@ def begin(x: Array, value: float, units: Array) -> Newton:
         first=True,
         best_length=0.0,
         best_value=math.inf,
+        central=False,
         probed=False,
         evaluations=0,
     )
 
 
 def spacings(now: Newton, bounds: Bounds | None) -> Array:
-    """How far along each axis the differences look: forward, or backward at an upper limit."""
+    """How far along each axis differences look; forward ones look back at an upper limit."""
+    if now.central:
+        return np.maximum(CENTRAL * now.scale, 1e-8 * np.abs(now.x))
     ahead = np.maximum(DIFFERENCE * now.scale, 1e-9 * np.abs(now.x))
     return ahead if bounds is None else np.where(now.x + ahead > bounds.upper, -ahead, ahead)
+
+
+def slopes(now: Newton, values: NDArray[np.float64], bounds: Bounds | None) -> Array:
+    """The gradient per scale, from the values along the axes: of points that bounds may clip."""
+    far = spacings(now, bounds)
+    if not now.central:
+        return (values - now.value) / (far / now.scale)
+    plus, minus = values.reshape(-1, 2).T
+    apart = 2 * far
+    if bounds is not None:
+        up, down = (np.clip(now.x + side * far, *bounds) for side in (1, -1))
+        apart = up - down
+    return (plus - minus) / (apart / now.scale)
+
+
+def refine(now: Newton) -> Newton | None:
+    """The phase with central differences; ``None`` if it has them."""
+    return None if now.central else _forget(now._replace(central=True))
 
 
 def turn(
@@ -117,7 +141,7 @@ def turn(
     The line is in the parameters' own units: its points are x + length · line. Parameters at a
     limit beyond which the objective falls stay there.
     """
-    gradient = (values - now.value) / (spacings(now, bounds) / now.scale)
+    gradient = slopes(now, values, bounds)
     stuck = np.zeros(len(gradient), bool)
     if bounds is not None:
         stuck = (now.x <= bounds.lower) & (gradient > 0)

@@ -64,6 +64,7 @@ class Phase(IntEnum):
     SPREAD = 4  # the same farther out, for the evolution strategy's first metric
     PAIRS = 5  # a step of the evolution strategy
     DESCENT = 6  # a step of descent
+    BOTH = 7  # central differences along the axes
 
 
 class Asked(NamedTuple):
@@ -282,7 +283,7 @@ class Pilot:
             made = self._tell_descent(state, control, asked, batch, means)
         elif phase is Phase.START:
             made = self._tell_start(state, control, means)
-        elif phase is Phase.AXES:
+        elif phase in (Phase.AXES, Phase.BOTH):
             made = self._tell_axes(state, control, means)
         elif phase is Phase.LINE:
             made = self._tell_line(state, control, asked, means)
@@ -332,6 +333,9 @@ class Pilot:
         now = now._replace(x=self._clipped(now.x, state.x))
         control = control._replace(newton=now)
         if not on:
+            finer = newton.refine(now)
+            if finer is not None:
+                return self._next_gradient(control._replace(newton=finer), state.x)
             return self._end_newton(state, control)
         d = now.x.size
         if not now.probed and now.evaluations >= newton.PROBE_AFTER * d:
@@ -368,7 +372,8 @@ class Pilot:
 
     def _next_gradient(self, control: Control, like: Array) -> "_Made":
         now = _newton_of(control)
-        asked = _asked(Phase.AXES, now.x.dtype, spacing=1.0, number=now.x.size)
+        phase = Phase.BOTH if now.central else Phase.AXES
+        asked = _asked(phase, now.x.dtype, spacing=1.0, number=now.x.size)
         spacings = newton.spacings(now, self._limits(like))
         return _Made(control, asked._replace(scale=spacings), now.x)
 
@@ -445,7 +450,6 @@ class Pilot:
         control = control._replace(
             evolution=now,
             trial_best=min(control.trial_best, lowest),
-            all_equal=control.all_equal and all_equal,
         )
         made = _Made(control, None, x, dropped=dropped)
         if control.trial == 1 and now.evaluations >= newton.TRIAL * state.x.size:
@@ -556,7 +560,7 @@ class Pilot:
         scale = asked.scale if asked.scale.size else float(control.units[0])
         x = state.x.reshape(-1)
         x = self._clipped(x + (scale * change).astype(x.dtype), state.x)
-        control = control._replace(descent=after, all_equal=control.all_equal and not own.any())
+        control = control._replace(descent=after)
         return _Made(
             control,
             self._ask_descent(control, state.x.dtype),
@@ -610,7 +614,7 @@ class Pilot:
     def _draw(self, asked: Asked, state: SearchState) -> Draw:
         x, phase = state.x, Phase(asked.phase)
         at = Address(state.seed, state.step, asked.number, x.size, x.dtype)
-        if phase in (Phase.AXES, Phase.BENDS, Phase.SPREAD):
+        if phase in (Phase.AXES, Phase.BOTH, Phase.BENDS, Phase.SPREAD):
             return dense(np.diag(asked.scale).astype(x.dtype))
         if phase is Phase.LINE:
             return dense(asked.line[None].astype(x.dtype))
@@ -716,7 +720,7 @@ class Pilot:
         """The objective at x as the values of a step see it."""
         asked, control = _asked_of(state), _control_of(state)
         sign = -1.0 if self.maximize else 1.0
-        if asked.phase in (Phase.AXES, Phase.LINE, Phase.BENDS) and control.newton:
+        if asked.phase in (Phase.AXES, Phase.BOTH, Phase.LINE, Phase.BENDS) and control.newton:
             return sign * _newton_of(control).value
         finite = values[np.isfinite(values)]
         if asked.phase == Phase.DESCENT:
@@ -816,6 +820,10 @@ def _with_best(
     if not finite.any():
         return control
     index = int(np.where(finite, low, np.inf).argmin())
+    seen = low[finite]
+    same = bool((seen == seen[0]).all()) and control.best in (seen[0], math.inf)
+    if not same:
+        control = control._replace(all_equal=False)
     if not low[index] < control.best:
         return control
     return control._replace(best=float(low[index]), best_x=batch.point(index).reshape(-1))

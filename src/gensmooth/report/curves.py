@@ -213,6 +213,9 @@ class View(NamedTuple):
     ylim: tuple[float, float]
 
 
+WIDE = 8  # values that differ by a larger factor are drawn on a logarithmic axis
+
+
 def spans(found: Sequence[Curve], series: Sequence[str], factor: float) -> bool:
     """Whether all means are positive and the largest is at least ``factor`` times the smallest."""
     means = [c.bands[name].mean for c in found for name in series if name in c.bands]

@@ -26,18 +26,18 @@ if TYPE_CHECKING:
     from gensmooth.rl.training import TrainResult, resume, train
 
 _HOME = {
-    "gensmooth.rl.environments.base": (
-        "Info Simulator UnknownEnvironmentError UnsupportedEnvironmentError"
+    **dict.fromkeys(("Info", "Simulator"), "environments.base"),
+    **dict.fromkeys(
+        ("UnknownEnvironmentError", "UnsupportedEnvironmentError"), "environments.base"
     ),
-    "gensmooth.rl.environments.catalogue": "make",
-    "gensmooth.rl.evaluation": "Evaluation evaluate",
-    "gensmooth.rl.normalize": "Scaling Statistics",
-    "gensmooth.rl.policies": "MLP Linear Policy",
-    "gensmooth.rl.policy_file": "TrainedPolicy load_policy",
-    "gensmooth.rl.rendering": "Film render",
-    "gensmooth.rl.training": "TrainResult resume train",
+    "make": "environments.catalogue",
+    **dict.fromkeys(("Evaluation", "evaluate"), "evaluation"),
+    **dict.fromkeys(("Scaling", "Statistics"), "normalize"),
+    **dict.fromkeys(("MLP", "Linear", "Policy"), "policies"),
+    **dict.fromkeys(("TrainedPolicy", "load_policy"), "policy_file"),
+    **dict.fromkeys(("Film", "render"), "rendering"),
+    **dict.fromkeys(("TrainResult", "resume", "train"), "training"),
 }
-_NAMES = {name: home for home, names in _HOME.items() for name in names.split()}
 
 __all__ = [
     "MLP",
@@ -63,8 +63,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _NAMES:
-        value = getattr(import_module(_NAMES[name]), name)
+    if name in _HOME:
+        value = getattr(import_module(f"gensmooth.rl.{_HOME[name]}"), name)
         globals()[name] = value
         return value
     raise AttributeError(f"module 'gensmooth.rl' has no attribute {name!r}")

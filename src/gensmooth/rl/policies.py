@@ -182,7 +182,7 @@ def _counts(name: str, sizes: object, least: int, what: str) -> tuple[int, ...]:
     try:
         if len(given) < least:
             raise ValueError
-        return tuple(checks.count(name, size) for size in given)
+        return tuple([checks.count(name, size) for size in given])
     except ValueError:
         raise ValueError(
             f"`{name}` must be {what}, but is {checks.shown(cast(object, sizes))}."

@@ -67,7 +67,7 @@ def render(
         max_steps: Show at most this many steps per episode.
         skip: Draw only every ``skip``-th step, at the same speed: smaller files.
         progress: Whether to show how many frames are drawn; by default only on a terminal.
-        trust: As in :func:`evaluate`.
+        trust: As in :func:`~gensmooth.rl.evaluation.evaluate`.
 
     Raises:
         OSError: When the film cannot be written; found before anything is drawn.

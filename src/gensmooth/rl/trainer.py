@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from gensmooth.batch import Batch
 from gensmooth.describe import number, plain, whole
 from gensmooth.evaluators import EvaluationError
+from gensmooth.evaluators.base import tell
 from gensmooth.rl.environments.base import Episodes, Info
 from gensmooth.rl.normalize import Scaling, Statistics, identity, statistics
 from gensmooth.rl.policies import Policy
@@ -139,7 +140,9 @@ class Trainer:
         rewards = episodes.returns - episodes.bonuses
         self._check(batch, rewards, episodes.failure)
         deviation = reward_deviation(rewards)
-        search, info = self._tell(state.search, batch, rewards / deviation)
+        search, info = tell(
+            self.search, state.search, batch, rewards / deviation, explain=self._broke_down
+        )
         value = self.search.value_at(state.search, rewards)
         info = info._replace(value=value, best_value=float(rewards[info.best_index]))
         merged = state.statistics
@@ -168,21 +171,8 @@ class Trainer:
             state = state._replace(best=here)
         return state, test
 
-    def _tell(
-        self, state: SearchState, batch: Batch, values: Array
-    ) -> tuple[SearchState, StepInfo]:
-        try:
-            return self.search.tell(state, batch, values)
-        except ValueError as error:  # too few directions are left
-            bad = np.flatnonzero(~np.isfinite(values))
-            if not len(bad):
-                raise
-            raise EvaluationError(
-                f"{self.info.name} broke down too often: {error} The log has what it said.",
-                step=batch.step,
-                index=int(bad[0]),
-                kind="non-finite",
-            ) from None
+    def _broke_down(self, error: ValueError) -> str:
+        return f"{self.info.name} broke down too often: {error} The log has what it said."
 
     def _check(self, batch: Batch, rewards: Array, failure: BaseException | None) -> None:
         """Under ``on_failure="raise"``, an episode that broke down ends the training."""

@@ -13,9 +13,9 @@ from typing import Any, ClassVar, Literal, NamedTuple, cast, final
 from numpy.typing import NDArray
 
 from gensmooth import checks, optimizers
-from gensmooth.describe import describe, is_given, number, plain, rebuild, whole
+from gensmooth.describe import describe_parts, is_given, number, plain, rebuild, whole
 from gensmooth.directions import Directions
-from gensmooth.estimators import Antithetic, Estimator, ForwardDifference, OnePoint, Samples
+from gensmooth.estimators import ESTIMATORS, Estimator, Samples
 from gensmooth.evaluators import Evaluator, as_evaluator
 from gensmooth.methods import choose_directions
 from gensmooth.observe import Observers, Seen, Start, Tracker
@@ -44,7 +44,6 @@ from gensmooth.runs import (
     End,
     Every,
     Execution,
-    Limits,
     Program,
     Reason,
     Record,
@@ -61,11 +60,6 @@ Array = NDArray[Any]
 Callback = Callable[[Iteration, Test | None, TrainState], bool | None]
 
 POLICY_BEST, POLICY_LAST = "policy-best", "policy-last"
-ESTIMATORS = {
-    "forward": ForwardDifference(),
-    "antithetic": Antithetic(),
-    "one-point": OnePoint("others"),
-}
 
 _MESSAGES = {**MESSAGES, "target": "A test reached the target."}
 _SEARCH = ("directions", "estimator", "optimizer", "num_directions", "spacing", "samples")
@@ -190,7 +184,7 @@ def train(
         retries: How often a failed episode is tried again, with the same start; with workers.
         out: A folder for the training: configuration, metrics, checkpoint, ``policy-best`` and
             ``policy-last``. If it holds this very training already, interrupted, it goes on.
-        every: As in :func:`gensmooth.minimize`.
+        every: As in :func:`~gensmooth.optimize.minimize`.
         callback: ``callback(iteration, test, state)`` after each iteration, where ``test`` is
             ``None`` if there was none; return True to stop.
         progress: Show how it goes: a live table on a terminal, lines elsewhere. By default only
@@ -253,11 +247,11 @@ def train(
             min_fraction=min_fraction,
         )
     trainer = Trainer(info, shape, search, checks.flag("standardize", standardize))
+    folder = checks.optional(checks.path, "out", out)
+    threads = checks.optional(checks.count, "threads", threads)
     evaluator = None
     if timeout is not None or not _is_one(workers):
         evaluator = as_evaluator(workers, timeout=timeout, retries=retries)
-    folder = checks.optional(checks.path, "out", out)
-    threads = checks.optional(checks.count, "threads", threads)
     program = Training(
         trainer=trainer,
         method=(method or "bes") if directions is None else type(directions).__name__,
@@ -455,18 +449,16 @@ class Training(Program[TrainState, Line, TrainResult]):
 
     def stop(self, state: TrainState, last: Line | None) -> End | None:
         """See :class:`~gensmooth.runs.Program`."""
-        limits = Limits(max_steps=self.limits.iterations, target=self.limits.target)
+        target = self.limits.target
         if last is not None:
             iteration, test, _ = last
             if iteration.info.diverged is not None:
                 return End("diverged", iteration.info.diverged)
             if self.callback is not None and self.callback(iteration, test, state):
                 return End("callback")
-            tested = None if test is None else test.mean_return
-            if limits.after_step(tested, maximize=True) is not None:
+            if test is not None and target is not None and test.mean_return >= target:
                 return End("target")
-        over = limits.before_step(steps=state.search.step)
-        return None if over is None else End("iterations")
+        return End("iterations") if state.search.step >= self.limits.iterations else None
 
     def result(self, state: TrainState, records: Sequence[Line], end: End | None) -> TrainResult:
         """See :class:`~gensmooth.runs.Program`."""
@@ -493,16 +485,16 @@ class Training(Program[TrainState, Line, TrainResult]):
 
     def settings(self, large: dict[str, Array]) -> dict[str, Any]:  # noqa: ARG002
         """See :class:`~gensmooth.runs.Program`."""
-        trainer, search = self.trainer, self.trainer.search
+        trainer, execution = self.trainer, self.execution.to_json()
         return {
             "environment": asdict(trainer.info),
             "policy": {"sizes": list(trainer.policy.sizes), "biases": trainer.policy.biases},
             "standardize": trainer.standardize,
             "method": self.method,
             "seed": self.seed,
-            "search": _search_to_json(search),
-            "schedule": {name: plain(value) for name, value in self.limits._asdict().items()},
-            "execution": self.execution.to_json(),
+            "search": _search_to_json(trainer.search),
+            "schedule": describe_parts(self.limits, Schedule._fields),
+            "execution": execution,
         }
 
     @classmethod
@@ -655,9 +647,6 @@ def _schedule(
     iterations: int, test_every: int, test_episodes: int, target: float | None
 ) -> Schedule:
     """A schedule from a user, checked."""
-    iterations = checks.count("iterations", iterations, 0)
-    test_every = checks.count("test_every", test_every)
-    test_episodes = checks.count("test_episodes", test_episodes)
     target = checks.optional(checks.number, "target", target)
     if target is not None and math.isnan(target):
         raise ValueError(f"`target` must be a number that a test can reach, but is {target!r}.")
@@ -702,8 +691,8 @@ def _pilot(
 def _search_to_json(search: Search) -> dict[str, Any]:
     if isinstance(search, Pilot):
         names = ("num_directions", "x_scale", "samples", *_FAILURES)
-        return {"method": AUTO, **{name: describe(getattr(search, name)) for name in names}}
-    return {name: describe(getattr(search, name)) for name in (*_SEARCH, *_FAILURES)}
+        return {"method": AUTO, **describe_parts(search, names)}
+    return describe_parts(search, (*_SEARCH, *_FAILURES))
 
 
 def _search_from_json(described: Mapping[str, Any], *, trust: bool) -> RandomSearch | Pilot:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gensmooth import checks
-from gensmooth.describe import agree, describe, number, plain, whole
+from gensmooth.describe import agree, describe_parts, number, plain, whole
 
 Array = NDArray[Any]
 
@@ -126,18 +126,16 @@ class Execution(NamedTuple):
     ) -> "Execution":
         """What a user's arguments ask for."""
         return cls(
-            int(workers) if isinstance(workers, Integral) else None,
-            checks.optional(checks.positive, "timeout", timeout),
-            checks.count("retries", retries, 0),
-            checks.count("threads", threads, 0),
-            parse_every(every),
+            every=parse_every(every),
+            workers=int(workers) if isinstance(workers, Integral) else None,
+            timeout=checks.optional(checks.positive, "timeout", timeout),
+            retries=checks.count("retries", retries, 0),
+            threads=checks.count("threads", threads, 0),
         )
 
     def to_json(self) -> dict[str, Any]:
         """For ``config.json``."""
-        found = self._asdict()
-        every = found.pop("every")
-        return {**{name: describe(value) for name, value in found.items()}, "every": every}
+        return describe_parts(self, self._fields[:-1]) | {"every": self.every}
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> "Execution":

@@ -28,8 +28,6 @@ MESSAGES: Mapping[str, str] = {
 }
 SUCCESS = ("budget", "max_steps", "iterations", "target", "tolerance")
 
-_SHORT_STEPS = 10
-
 
 class End(NamedTuple):
     """How a run ended.
@@ -77,38 +75,6 @@ class Limits(NamedTuple):
             None if target is None else number(target),
             None if tolerance is None else number(tolerance),
         )
-
-    def before_step(self, *, steps: int, evaluations: int = 0, needed: int = 0) -> Reason | None:
-        """Why the next step is not made.
-
-        Args:
-            steps: Steps made.
-            evaluations: Evaluations spent.
-            needed: Evaluations that the next step and the end would take.
-        """
-        if self.budget is not None and evaluations + needed > self.budget:
-            return "budget"
-        if self.max_steps is not None and steps >= self.max_steps:
-            return "max_steps"
-        return None
-
-    def after_step(
-        self, value: float | None, *, maximize: bool, short_steps: int = 0
-    ) -> Reason | None:
-        """Why the step just made was the last.
-
-        Args:
-            value: The value it saw, if any.
-            maximize: Whether larger values are better.
-            short_steps: How many of the last steps, in a row, were short; see :meth:`is_short`.
-        """
-        if value is not None and self.target is not None and reached(value, self.target, maximize):
-            return "target"
-        return "tolerance" if short_steps == _SHORT_STEPS else None
-
-    def is_short(self, step_size: float, length: float) -> bool:
-        """Whether a step is short for parameters of this length."""
-        return self.tolerance is not None and step_size <= self.tolerance * (1 + length)
 
 
 def reached(value: float, target: float, maximize: bool) -> bool:

@@ -6,18 +6,16 @@ the generator that is passed in, and nothing is left over from one trajectory to
 therefore do not depend on threads, on order, or on what ran before.
 """
 
-import ast
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, final
+from typing import NamedTuple, Protocol, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gensmooth import checks
 from gensmooth.evaluators import cores
-from gensmooth.naming import load_module
 from gensmooth.rl.normalize import EpisodeMoments, Scaling
 from gensmooth.rl.policies import Policy
 
@@ -175,62 +173,6 @@ def thread_count(threads: int | None, episodes: int) -> int:
     """How many threads to use for a batch."""
     threads = cores() if threads is None else checks.count("threads", threads)
     return max(1, min(threads, episodes))
-
-
-def import_module_of(name: str) -> None:
-    """Import the module of ``module:Name``, looked for in this folder too; it registers the rest.
-
-    Raises:
-        UnknownEnvironmentError: When that is not the name of a module.
-        ValueError: When there is no such module.
-    """
-    module, colon, _ = name.rpartition(":")
-    if not colon:
-        return
-    if not all(part.isidentifier() for part in module.split(".")):
-        raise UnknownEnvironmentError(
-            f"There is no environment {name!r}: {module!r} is not the name of a module."
-        )
-    load_module(module)
-
-
-GIVEN = " (given)"  # ends the name of an environment that no name can make
-
-
-def split_name(name: str) -> tuple[str, dict[str, Any]]:
-    """The id and the arguments of ``"Name-v0(a=1, b='x')"``.
-
-    >>> split_name("Pendulum-v1(g=5.0)"), split_name("CartPole-v1")
-    (('Pendulum-v1', {'g': 5.0}), ('CartPole-v1', {}))
-    """
-    id, bracket, rest = name.partition("(")
-    if not bracket or name.endswith(GIVEN):
-        return name, {}
-    try:
-        call = ast.parse(f"f({rest}", mode="eval").body
-        if not isinstance(call, ast.Call) or call.args or len(name) > 1000:
-            raise ValueError
-        arguments = {word.arg or "": ast.literal_eval(word.value) for word in call.keywords}
-    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
-        arguments = {"": None}
-    if "" in arguments:
-        raise UnknownEnvironmentError(
-            f"There is no environment {name[:200]!r}. Arguments are written as numbers, words and "
-            "other plain values, as in Pendulum-v1(g=5.0)."
-        )
-    return id.strip(), arguments
-
-
-def join_name(id: str, arguments: Mapping[str, Any]) -> str:
-    """The name of an environment with arguments, always written alike.
-
-    >>> join_name("Pendulum-v1", {"g": 5.0, "max_episode_steps": 50})
-    'Pendulum-v1(g=5.0, max_episode_steps=50)'
-    """
-    if not arguments:
-        return id
-    words = ", ".join(f"{name}={arguments[name]!r}" for name in sorted(arguments))
-    return f"{id}({words})"
 
 
 def missing_extra(error: ImportError) -> ImportError:

@@ -4,7 +4,9 @@ The paper's environments have fast, exact simulators (:mod:`gensmooth.rl.environ
 every other Gymnasium id works through the ordinary API.
 """
 
+import ast
 import logging
+import re
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
@@ -13,15 +15,13 @@ from typing import Any, NamedTuple, cast
 
 from gensmooth import checks, naming
 from gensmooth.rl.environments.base import (
-    GIVEN,
     EnvironmentLike,
     Simulator,
     UnknownEnvironmentError,
-    import_module_of,
-    join_name,
     missing_extra,
-    split_name,
 )
+
+GIVEN = " (given)"  # ends the name of an environment that no name can make
 
 _PACKAGE = "gensmooth.rl.environments"
 _log = logging.getLogger("gensmooth")
@@ -115,7 +115,7 @@ def make(
             "function and has no name to make it by: give it again, as `environment` of "
             "gs.rl.evaluate, or repeat the call of gs.rl.train that began the training."
         )
-    name, own = split_name(canonical(environment))
+    name, own = _full(environment)
     import_module_of(name)
     if own or arguments:
         return _gymnasium(join_name(reference(name), {**own, **arguments}))
@@ -131,21 +131,20 @@ def make(
 
 def names() -> list[str]:
     """The environments that have a simulator of their own, by their full names."""
-    _load_robots()
+    for file in _robots():
+        _module(f"robots.{file}")
     return sorted(_entries)
 
 
 def canonical(name: str) -> str:
     """The full name of an environment: two names with the same full name mean the same."""
-    _load_robots()
-    name, arguments = split_name(name)
-    return join_name(_aliases.get(name, name), arguments)
+    return join_name(*_full(name))
 
 
 def check_trusted(name: str, *, trust: bool) -> None:
     """Refuse an environment that a file names, if its module would be imported for that alone.
 
-    A module that is imported already, or whose environment the caller has named, is no news.
+    A module that is imported already, or whose environment the caller has named, runs nothing new.
 
     Raises:
         ValueError: When the name is ``module:Name`` and the module is not imported yet.
@@ -185,12 +184,22 @@ def reference(name: str) -> str:
     return spec.id
 
 
+def _full(name: str) -> tuple[str, dict[str, Any]]:
+    """The full name of an environment, and its arguments; the robot of that name is loaded."""
+    name, arguments = split_name(name)
+    stem = re.sub(r"-v\d+$", "", name.removeprefix("gensmooth/"))
+    file = re.sub(r"(?<=[a-z])(?=[A-Z])|-", "_", stem).lower()  # half_cheetah of HalfCheetah-v4
+    if file in _robots():
+        _module(f"robots.{file}")  # which registers what it has
+    if name not in _aliases and name not in _entries:
+        names()  # it may be in the file of another name
+    return _aliases.get(name, name), arguments
+
+
 @cache
-def _load_robots() -> None:
-    """Import every module of the folder ``robots``, which registers what it has."""
-    folder = _module("robots")
-    for module in iter_modules(folder.__path__):
-        _module(f"robots.{module.name}")
+def _robots() -> list[str]:
+    """The files of the folder ``robots``."""
+    return [module.name for module in iter_modules(_module("robots").__path__)]
 
 
 def _given(environment: Any) -> Simulator:
@@ -225,3 +234,59 @@ def _gymnasium(name: str) -> Simulator:
 def _module(name: str) -> Any:
     """A module of this package, when it is needed: they import Numba, Gymnasium, MuJoCo."""
     return import_module(f"{_PACKAGE}.{name}")
+
+
+# --- names --------------------------------------------------------------------------------------
+
+
+def import_module_of(name: str) -> None:
+    """Import the module of ``module:Name``, looked for in this folder too; it registers the rest.
+
+    Raises:
+        UnknownEnvironmentError: When that is not the name of a module.
+        ValueError: When there is no such module.
+    """
+    module, colon, _ = name.rpartition(":")
+    if not colon:
+        return
+    if not all(part.isidentifier() for part in module.split(".")):
+        raise UnknownEnvironmentError(
+            f"There is no environment {name!r}: {module!r} is not the name of a module."
+        )
+    naming.load_module(module)
+
+
+def split_name(name: str) -> tuple[str, dict[str, Any]]:
+    """The id and the arguments of ``"Name-v0(a=1, b='x')"``.
+
+    >>> split_name("Pendulum-v1(g=5.0)"), split_name("CartPole-v1")
+    (('Pendulum-v1', {'g': 5.0}), ('CartPole-v1', {}))
+    """
+    id, bracket, rest = name.partition("(")
+    if not bracket or name.endswith(GIVEN):
+        return name, {}
+    try:
+        call = ast.parse(f"f({rest}", mode="eval").body
+        if not isinstance(call, ast.Call) or call.args or len(name) > 1000:
+            raise ValueError
+        arguments = {word.arg or "": ast.literal_eval(word.value) for word in call.keywords}
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+        arguments = {"": None}
+    if "" in arguments:
+        raise UnknownEnvironmentError(
+            f"There is no environment {name[:200]!r}. Arguments are written as numbers, words and "
+            "other plain values, as in Pendulum-v1(g=5.0)."
+        )
+    return id.strip(), arguments
+
+
+def join_name(id: str, arguments: Mapping[str, Any]) -> str:
+    """The name of an environment with arguments, always written alike.
+
+    >>> join_name("Pendulum-v1", {"g": 5.0, "max_episode_steps": 50})
+    'Pendulum-v1(g=5.0, max_episode_steps=50)'
+    """
+    if not arguments:
+        return id
+    words = ", ".join(f"{name}={arguments[name]!r}" for name in sorted(arguments))
+    return f"{id}({words})"

@@ -22,17 +22,14 @@ from numpy.typing import NDArray
 from gensmooth import checks
 from gensmooth.rl.environments import catalogue
 from gensmooth.rl.environments.base import (
-    GIVEN,
     Episodes,
     Info,
     UnknownEnvironmentError,
     UnsupportedEnvironmentError,
     check,
-    import_module_of,
-    join_name,
     missing_extra,
-    split_name,
 )
+from gensmooth.rl.environments.catalogue import GIVEN, import_module_of, join_name, split_name
 from gensmooth.rl.normalize import EpisodeMoments, Scaling
 from gensmooth.rl.policies import Policy
 

@@ -1,6 +1,7 @@
 """The figure of the noisy benchmark: the objective without its noise, objectives by (d, L)."""
 
 from gensmooth.report.curves import (
+    WIDE,
     Curve,
     Drawn,
     Floats,
@@ -18,8 +19,6 @@ from gensmooth.report.curves import (
 )
 from gensmooth.report.figure import Figure
 from gensmooth.studies.spec import Outcome
-
-_FACTOR = 8  # values that differ by more are drawn on a logarithmic axis
 
 
 def draw(outcome: Outcome) -> Drawn:
@@ -39,7 +38,7 @@ def draw(outcome: Outcome) -> Drawn:
     settings = [(objective, *size) for objective in objectives for size in sizes]
     groups = {s: [curve for curve in found if curve.setting == s] for s in settings}
     if spans(found, ["objective"], 1):
-        wide = any(spans(here, ["objective"], _FACTOR) for here in groups.values())
+        wide = any(spans(here, ["objective"], WIDE) for here in groups.values())
         scale = "log" if wide else "linear"
     panels = [
         panel(

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from gensmooth.report.curves import (
+    WIDE,
     Curve,
     Drawn,
     Floats,
@@ -23,7 +24,6 @@ from gensmooth.report.style import INK, method_title
 from gensmooth.report.tables import Table
 from gensmooth.studies.spec import Outcome
 
-_FACTOR = 8  # values that differ by more are drawn on a logarithmic axis
 _THEORY = (("predicted", ()), ("lemma", (1.0, 2.0)))
 _THEORY_ITEMS = (
     LegendItem("exact prediction", "thin", INK, width=0.8),
@@ -47,7 +47,7 @@ def draw(outcome: Outcome) -> Drawn:
     scale: Scale = "log" if spans(found, errors, 1) else "linear"
     ylim = limits(found, errors, scale)
     mse = View("mse", _THEORY, iterations, "iterations", "MSE", "linear", scale, ylim)
-    scale = "log" if spans(found, ["loss"], _FACTOR) else "linear"
+    scale = "log" if spans(found, ["loss"], WIDE) else "linear"
     ylim = limits(found, ["loss"], scale)
     loss = View("loss", (), iterations, "iterations", "test loss", "linear", scale, ylim)
     numbers = list(dict.fromkeys(curve.setting[1] for curve in found))
