@@ -54,7 +54,7 @@ def draw(outcome: Outcome) -> Drawn:
                 heading="Objective without its noise",
                 caption=f"{shared}{means(noisy)}",
                 columns=len({curve.setting[1:] for curve in noisy}),
-                panels=_panels(noisy, "objective", "log"),
+                panels=_panels(noisy, "objective", "log", "evaluations"),
                 legend=legend(noisy),
             )
         )
@@ -66,20 +66,20 @@ def draw(outcome: Outcome) -> Drawn:
                 heading="Test loss",
                 caption=f"{shared}{means(linear)}",
                 columns=len({curve.setting[3] for curve in linear}),
-                panels=_panels(linear, "test loss", "linear"),
+                panels=_panels(linear, "test loss", "linear", "thousand evaluations"),
                 legend=legend(linear),
             )
         )
     return Drawn(figures, found, KEYS)
 
 
-def _panels(found: Sequence[Curve], what: str, scale_x: Scale) -> list[Panel]:
+def _panels(found: Sequence[Curve], what: str, scale_x: Scale, along: str) -> list[Panel]:
     panels: list[Panel] = []
     for setting in dict.fromkeys(curve.setting for curve in found):
         here = [curve for curve in found if curve.setting == setting]
         scale: Scale = "log" if spans(here, ["value"], _FACTOR) else "linear"
         ylim = limits(here, ["value"], scale)
-        view = View("value", (), _evaluations, "evaluations", what, scale_x, scale, ylim)
+        view = View("value", (), _evaluations, along, what, scale_x, scale, ylim)
         panels.append(panel(here, setting, view, _words))
     return panels
 
@@ -91,7 +91,8 @@ def _words(setting: Setting) -> str:
 def _evaluations(curve: Curve, rounds: Floats) -> Floats:
     where = Where(*curve.setting)
     L, N = where.num_directions, where.num_samples
-    return rounds * curve.iterations * ((L + 1) * N if where.objective == LINEAR else 2 * L)
+    each = (L + 1) * N / 1000 if where.objective == LINEAR else 2 * L
+    return rounds * curve.iterations * each
 
 
 def _alike(record: RunRecord) -> RunRecord:
