@@ -226,6 +226,8 @@ def test_words_and_complex_numbers_are_no_values(values):
         (lambda: gs.evaluators.Threads(1.5), "`num_workers` must be a whole number"),
         (lambda: gs.evaluators.Processes(1, timeout=True), "`timeout` must be a number"),
         (lambda: gs.evaluators.Processes(1, environment={"A": 1}), "`environment` must have texts"),
+        (lambda: gs.evaluators.Processes(1, environment={"A=": "b"}), "`environment` must have na"),
+        (lambda: gs.evaluators.Processes(1, environment={"A": "\0"}), "`environment` must have na"),
         (lambda: gs.theory.iid(2, 2, variance="x"), "`variance` must be a number, but is 'x'"),
         (lambda: gs.theory.iid(2, 2, variance=1e300), "`variance` must be between 0 and 1e75"),
     ],

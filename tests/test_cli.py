@@ -210,7 +210,9 @@ def test_what_python_can_do_a_shell_can():
     [
         (["--optimizer", "0.05"], {"optimizer": 0.05}),
         (["-r", "0.05"], {"optimizer": gs.adam(0.05)}),
-        (["--optimizer", "adam"], {}),
+        (["--optimizer", "adam"], {"method": "bes"}),
+        (["--method", "auto", "--x-scale", "0.5"], {"x_scale": 0.5}),
+        (["--x-scale", "0.5,1,2"], {"method": "auto", "x_scale": [0.5, 1, 2]}),
         (["--optimizer", "momentum", "-r", "0.01"], {"optimizer": gs.momentum(0.01)}),
         (["--estimator", "antithetic"], {"estimator": gs.Antithetic()}),
         (["--estimator", "one-point"], {"estimator": gs.OnePoint("others")}),
@@ -598,3 +600,47 @@ def test_the_documentation_runs_as_it_stands(here):
         assert isinstance(read_object(text, option="directions"), gs.Directions)
     for text in re.findall(r'--optimizer "([^"]+)"', page):
         assert hasattr(read_object(text, option="optimizer"), "update")
+
+
+# --- folders of strangers, and streams that are not there ---------------------------------------
+
+
+def test_a_result_is_not_written_to_where_a_link_leads(here):
+    run("minimize", "model:loss", "--x0", "zeros:3", "--max-steps", 2, "--checkpoint", "run")
+    (here / "precious").write_text("mine")
+    (here / "run" / "result.json").unlink()
+    (here / "run" / "result.json").symlink_to(here / "precious")
+    done = run("resume", "run", "--objective", "model:loss", "--max-steps", 4)
+    assert done.exit_code == 0, done.output
+    assert (here / "precious").read_text() == "mine"
+    assert json.loads((here / "run" / "result.json").read_text())["nit"] == 4
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_result_is_not_left_in_a_folder_that_was_removed(replaced, here):
+    (here / "removes.py").write_text(
+        "import os, shutil\n"
+        "def stop(info, state):\n"
+        "    if info.step == 2:\n"
+        "        shutil.rmtree('run')\n"
+        f"        if {replaced}:\n"
+        "            os.mkdir('run')\n"
+        "            open('run/config.json', 'w').write('another\\'s')\n"
+    )
+    line = ["minimize", "model:loss", "--x0", "zeros:3", "--max-steps", 4, "--checkpoint", "run"]
+    done = shell(here, *line, "--callback", "removes:stop")
+    assert done.returncode == 0, done.stderr
+    assert "was removed or replaced" in done.stderr
+    assert "result  " not in done.stdout
+    left = [path.name for path in here.glob("run/*")]
+    assert left == (["config.json"] if replaced else [])
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_streams_that_the_shell_has_closed(closed, workers, here):
+    line = [sys.executable, "-m", "gensmooth", "minimize", "model:loss", "--x0", "zeros:3"]
+    line += ["--max-steps", "3", "--workers", str(workers), "--checkpoint", "run"]
+    done = subprocess.run(f"{shlex.join(line)} {closed}", shell=True, cwd=here, check=False)
+    assert done.returncode == 0
+    assert json.loads((here / "run" / "result.json").read_text())["nit"] == 3

@@ -68,9 +68,14 @@ ARGUMENTS = [
     ({"min_fraction": 0}, ValueError, "`min_fraction` must be in (0, 1], but is 0"),
     ({"min_fraction": 1.1}, ValueError, "`min_fraction` must be in (0, 1], but is 1.1"),
     (
-        {"budget": 3},
+        {"budget": 3, "method": "bes"},
         ValueError,
         "3, but one step takes 7 evaluations and the final value 1: allow at least 8",
+    ),
+    (
+        {"budget": 2},
+        ValueError,
+        "2, but one step takes 2 evaluations and the final value 1: allow at least 3",
     ),
     ({"seed": -1}, ValueError, "`seed` must be in [0, 2**64), but is -1"),
     ({"seed": 1.5}, TypeError, "`seed` must be an integer or None, but is 1.5"),
@@ -121,6 +126,31 @@ ARGUMENTS = [
     ),
     ({"optimizer": math.nan}, ValueError, "must be positive, but is nan"),
     ({"fun": 3}, TypeError, "`fun` must be a function, but is 3"),
+    (
+        {"method": "auto", "spacing": 0.1, "optimizer": 0.1},
+        ValueError,
+        "method='auto' chooses `spacing` and `optimizer` itself: leave `spacing` out, or name a",
+    ),
+    (
+        {"method": "auto", "directions": gs.Gaussian()},
+        ValueError,
+        "method='auto' chooses `directions` itself",
+    ),
+    # scales
+    ({"x_scale": 0}, ValueError, "`x_scale` must be positive and finite, but is 0"),
+    ({"x_scale": [1, -1]}, ValueError, "`x_scale` must be positive and finite, but is [1, -1]"),
+    ({"x_scale": math.inf}, ValueError, "`x_scale` must be positive and finite, but is inf"),
+    (
+        {"x_scale": np.ones(3)},
+        ValueError,
+        "one for each parameter in the shape (2,) of x0, but has shape (3,)",
+    ),
+    ({"x_scale": "a"}, TypeError, "`x_scale`"),
+    (
+        {"x_scale": 1.0, "spacing": 0.1},
+        ValueError,
+        "`x_scale` is for the pilot, method='auto'",
+    ),
     # bounds
     (
         {"bounds": (1, 0)},
@@ -157,7 +187,7 @@ def test_bad_arguments_are_refused_in_words_before_anything_is_evaluated(options
     assert calls == []
 
 
-OF_A_RUN = {"budget", "x0", "seed", "fun", "method", "workers"}
+OF_A_RUN = {"budget", "x0", "seed", "fun", "method", "workers", "x_scale"}
 
 
 @pytest.mark.parametrize(
@@ -312,6 +342,9 @@ def test_an_optimiser_that_returns_another_shape_is_refused():
 # --- objectives --------------------------------------------------------------------------------
 
 
+STEPS_OF_SEVEN = {"method": "bes", "num_directions": 6}  # and the centre
+
+
 def _raise():
     raise KeyError("lost")
 
@@ -371,12 +404,12 @@ def _bad_at(call: int, how):
 def test_a_bad_objective_is_named_with_its_evaluation_and_nothing_is_lost(how, words):
     # The third evaluation of the third step: six directions and the centre make a step.
     with pytest.raises(gs.EvaluationError, match=re.escape(words)) as caught:
-        minimize(_bad_at(17, how), num_directions=6, max_steps=9)
+        minimize(_bad_at(17, how), **STEPS_OF_SEVEN, max_steps=9)
     error = caught.value
     assert "evaluation 2 of 7 in step 2 (+direction 1)" in str(error)
     assert (error.step, error.index) == (2, 2)
     assert isinstance(error.__cause__, KeyError) == (how is _raise)
-    good = minimize(num_directions=6, max_steps=9, callback=lambda info, _: info.step == 1)
+    good = minimize(**STEPS_OF_SEVEN, max_steps=9, callback=lambda info, _: info.step == 1)
     assert np.array_equal(error.result.x, good.x)
     assert (error.result.nit, error.result.nfev) == (2, 14)
     assert error.result.best_fun == good.best_fun
@@ -387,8 +420,8 @@ def test_a_bad_objective_is_named_with_its_evaluation_and_nothing_is_lost(how, w
 @pytest.mark.parametrize(("how", "words"), OBJECTIVES, ids=_words)
 def test_a_bad_final_value_is_named_and_nothing_is_lost(how, words):
     with pytest.raises(gs.EvaluationError, match=re.escape(words)) as caught:
-        minimize(_bad_at(22, how), num_directions=6, max_steps=3)
-    assert np.array_equal(caught.value.result.x, minimize(num_directions=6, max_steps=3).x)
+        minimize(_bad_at(22, how), **STEPS_OF_SEVEN, max_steps=3)
+    assert np.array_equal(caught.value.result.x, minimize(**STEPS_OF_SEVEN, max_steps=3).x)
     assert caught.value.result.nit == 3
 
 
@@ -428,7 +461,7 @@ def test_what_is_one_number_is_taken_for_one(value):
 )
 def test_a_bad_vectorised_objective_is_named(returned, words):
     with pytest.raises(gs.EvaluationError, match=re.escape(words)) as caught:
-        minimize(returned, num_directions=6, vectorized=True)
+        minimize(returned, **STEPS_OF_SEVEN, vectorized=True)
     assert caught.value.result.nit == 0
 
 
@@ -441,7 +474,7 @@ def test_too_few_directions_left_is_an_error_that_keeps_the_run():
 
     words = "Only 2 of 6 directions of step 1 have finite values (first bad one: evaluation 3 of 7"
     with pytest.raises(gs.EvaluationError, match=re.escape(words)) as caught:
-        minimize(fun, num_directions=6, on_failure="drop")
+        minimize(fun, **STEPS_OF_SEVEN, on_failure="drop")
     assert (caught.value.step, caught.value.index) == (1, 3)
     assert caught.value.result.nit == 1
     assert np.isfinite(caught.value.result.x).all()
@@ -473,7 +506,7 @@ def test_an_exception_without_words_is_an_error_all_the_same():
 
 def test_an_evaluation_error_can_be_pickled():
     with pytest.raises(gs.EvaluationError) as caught:
-        minimize(_bad_at(17, _raise), num_directions=6, max_steps=9)
+        minimize(_bad_at(17, _raise), **STEPS_OF_SEVEN, max_steps=9)
     copy = pickle.loads(pickle.dumps(caught.value))
     assert str(copy) == str(caught.value)
     assert (copy.step, copy.index) == (2, 2)

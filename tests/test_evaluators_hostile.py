@@ -15,7 +15,15 @@ import numpy as np
 import pytest
 
 from evaluator_cases import DIM, FAILURES, run, search_of, steps, wavy
-from gensmooth.evaluators import Evaluator, MapLike, Objective, Processes, Serial, Threads
+from gensmooth.evaluators import (
+    EvaluationError,
+    Evaluator,
+    MapLike,
+    Objective,
+    Processes,
+    Serial,
+    Threads,
+)
 from gensmooth.evaluators import processes as processes_module
 
 LINUX = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="reads Linux's /proc")
@@ -112,6 +120,37 @@ def test_a_fork_does_not_speak_for_its_worker(name: str, capfd: pytest.CaptureFi
     assert found.x.tobytes() == run(Serial(), search, wavy, 4).x.tobytes()
     assert not found.faults
     assert "the objective forked, and the child returned" in capfd.readouterr().err
+
+
+class ForksOnArrival:
+    """Forks where it is unpickled, as what its module imports might; the child goes on too."""
+
+    def __init__(self, how: str) -> None:
+        self.how = how
+
+    def __call__(self, x: Any) -> float:
+        return wavy(x)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return arrive, (self.how,)
+
+
+def arrive(how: str) -> ForksOnArrival:
+    if os.fork() == 0:
+        if how == "exit":
+            sys.exit(3)
+        if how == "raise":
+            raise ValueError("in the child")
+    return ForksOnArrival(how)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("how", ["return", "exit", "raise"])
+def test_a_fork_made_on_arrival_does_not_speak_for_its_worker(how: str) -> None:
+    search = search_of("guided-es", num_directions=10)
+    found = run(Processes(2), search, ForksOnArrival(how), 6)
+    assert found.x.tobytes() == run(Serial(), search, wavy, 6).x.tobytes()
+    assert not found.faults
 
 
 # --- workers that are frozen -------------------------------------------------------------------
@@ -369,12 +408,32 @@ class BadCause(Exception):  # noqa: N818
         return super().__getattribute__(name)
 
 
+class BadTrace(Exception):  # noqa: N818
+    @property
+    def __traceback__(self) -> Any:
+        raise RuntimeError("no trace")
+
+
+class Nameless(type):
+    def __getattribute__(cls, name: str) -> Any:
+        if name == "__name__" and sys._getframe(1).f_code.co_filename.endswith("objective.py"):
+            raise ValueError("no name")
+        return super().__getattribute__(name)
+
+
+class BadName(NoWords, metaclass=Nameless):
+    pass
+
+
 class NotText(Exception):  # noqa: N818
     def __str__(self) -> Any:
         return 7
 
 
-@pytest.mark.parametrize("kind", [NoWords, Exits, BadNotes, BadPosition, BadCause, NotText])
+SHY = [NoWords, Exits, BadNotes, BadPosition, BadCause, BadTrace, BadName, NotText]
+
+
+@pytest.mark.parametrize("kind", SHY)
 @pytest.mark.parametrize("name", ["serial", "processes"])
 def test_an_exception_that_cannot_be_shown_follows_the_policy(kind: Any, name: str) -> None:
     search = search_of(on_failure="drop", num_directions=8)
@@ -389,3 +448,14 @@ def test_an_exception_that_cannot_be_shown_follows_the_policy(kind: Any, name: s
     found = run(evaluator, search, fun, 2)
     assert found.faults == {"exception": 1}
     assert found.dropped == 1
+
+
+def test_words_without_end_are_cut() -> None:
+    search = search_of()
+
+    def fun(x: Any) -> float:  # noqa: ARG001
+        raise ValueError("a" * 10**7)
+
+    with pytest.raises(EvaluationError, match="The objective raised ValueError: aaa") as caught:
+        run(Serial(), search, fun, 1)
+    assert len(str(caught.value)) < 20_000

@@ -244,7 +244,7 @@ def test_the_budget_is_never_exceeded_and_nfev_is_the_truth(
 
 def test_the_default_number_of_directions_grows_with_the_logarithm_of_d():
     for d, L in ((1, 4), (10, 10), (100, 17)):
-        res = gs.minimize(f, np.zeros(d), max_steps=1, seed=0)
+        res = gs.minimize(f, np.zeros(d), method="bes", max_steps=1, seed=0)
         assert res.nfev == L + 1 + 1
 
 
@@ -315,7 +315,7 @@ def test_the_callback_sees_each_step_and_may_stop():
         seen.append((info.step, state.step, info.evaluations))
         return info.step == 4
 
-    res = gs.minimize(f, np.zeros(2), callback=callback, num_directions=3, seed=0)
+    res = gs.minimize(f, np.zeros(2), method="bes", callback=callback, num_directions=3, seed=0)
     assert seen == [(i, i + 1, 4 * (i + 1)) for i in range(5)]
     assert (res.status, res.success, res.nit) == ("callback", False, 5)
     assert "callback" in res.message
@@ -332,7 +332,7 @@ def test_an_interrupt_returns_what_was_found(when):
             raise KeyboardInterrupt
         return value
 
-    options = {"num_directions": 6, "budget": 15, "seed": 0}
+    options = {"method": "bes", "num_directions": 6, "budget": 15, "seed": 0}
     res = gs.minimize(interrupted, np.zeros(2), **options)
     whole = (when - 1) // 7  # steps that were finished
     assert (res.status, res.success, res.nit) == ("interrupted", False, whole)
@@ -399,7 +399,9 @@ def _raise():
 @pytest.mark.parametrize("how", [lambda: math.nan, lambda: math.inf, lambda: -math.inf, _raise])
 def test_dropped_directions_are_counted_and_x_stays_finite(how):
     fun = _failing(5, how)
-    res = gs.minimize(fun, np.zeros(3), num_directions=6, max_steps=20, on_failure="drop", seed=0)
+    res = gs.minimize(
+        fun, np.zeros(3), method="bes", num_directions=6, max_steps=20, on_failure="drop", seed=0
+    )
     failures = sum(1 for call in range(1, 141) if call % 7 != 1 and call % 5 == 0)
     assert res.dropped == failures == 24
     assert res.nfev == 141
@@ -415,8 +417,9 @@ def test_vectorised_failures_are_dropped_too():
         return values
 
     res = gs.minimize(
-        fun, np.zeros(3), num_directions=6, max_steps=4, on_failure="drop", vectorized=True, seed=0
-    )
+        fun, np.zeros(3), method="bes", num_directions=6, max_steps=4, on_failure="drop",
+        vectorized=True, seed=0,
+    )  # fmt: skip
     assert res.dropped == 4
     assert np.isfinite(res.x).all()
 

@@ -18,7 +18,7 @@ from gensmooth.observe import Lines, display, scalars
 from gensmooth.observe.observers import Meter
 from patience import wait_until
 
-OPTIONS = {"x0": np.ones(4), "budget": 300, "seed": 1}
+OPTIONS = {"x0": np.ones(4), "method": "bes", "budget": 300, "seed": 1}
 
 
 def bowl(x):
@@ -183,7 +183,7 @@ def test_on_a_terminal_there_is_a_live_table():
         def bowl(x):
             time.sleep(0.002)
             return float((x**2).sum())
-        gs.minimize(bowl, [1.0] * 4, budget=400, seed=1)
+        gs.minimize(bowl, [1.0] * 4, method="bes", budget=400, seed=1)
     """
     ours, theirs = os.openpty()
     with subprocess.Popen(

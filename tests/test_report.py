@@ -209,6 +209,29 @@ def test_the_same_outcomes_give_the_same_bytes(tmp_path):
 # Page
 
 
+def test_links_in_a_folder_are_not_followed(tmp_path):
+    """What a stranger's folder may hold under the names that a report has."""
+    precious, elsewhere, folder = (tmp_path / name for name in ("precious", "elsewhere", "out"))
+    precious.write_text("mine")
+    elsewhere.mkdir()
+    (folder / "figures").mkdir(parents=True)
+    (folder / "tables").symlink_to(elsewhere)
+    (folder / "report.tmp").symlink_to(precious)
+    names = [path.name for path in write_and_list(tmp_path / "first", "figures")]
+    for name in names:
+        (folder / "figures" / name).symlink_to(precious)
+    write_and_list(folder, "tables")
+    assert precious.read_text() == "mine"
+    assert not list(elsewhere.iterdir())
+
+
+def write_and_list(folder, part):
+    write_report(outcomes()[2:3], folder, command=COMMAND)
+    found = list((folder / part).iterdir())
+    assert found
+    return found
+
+
 def test_the_page_is_self_contained(page):
     assert "<script" not in page
     assert len(page) < 3e6

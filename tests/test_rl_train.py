@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -261,6 +262,35 @@ def test_folders_that_hold_something_else(tmp_path):
     (folder / "checkpoint").write_bytes(damaged)
     with pytest.raises(gs.CheckpointError, match="checksum"):
         gs.rl.resume(folder)
+
+
+def test_a_folder_that_was_replaced_keeps_its_own_policies(tmp_path, caplog):
+    folder = tmp_path / "run"
+
+    def replace(iteration, *_):
+        if iteration.info.step == 2:
+            shutil.rmtree(folder)
+            folder.mkdir()
+            for name in ("policy-best", "policy-last"):
+                (folder / name).write_text("another's")
+
+    gs.rl.train(SLIDER, **OPTIONS, out=folder, every=1, callback=replace)
+    assert {path.name: path.read_text() for path in folder.iterdir()} == {
+        "policy-best": "another's",
+        "policy-last": "another's",
+    }
+    assert [r.message for r in caplog.records if "removed or replaced" in r.message]
+
+
+def test_policies_that_cannot_be_written_are_told_of_once(tmp_path, caplog, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("gensmooth.rl.policy_file.TrainedPolicy.save", full)
+    found = gs.rl.train(SLIDER, **OPTIONS, out=tmp_path / "run", every=1)
+    assert found.iterations == OPTIONS["iterations"]
+    (said,) = [r.message for r in caplog.records if "Could not write" in r.message]
+    assert "No space left on device. The run goes on." in said
 
 
 def test_an_optimiser_of_ones_own_needs_the_same_call(tmp_path):

@@ -328,6 +328,7 @@ def test_open_files_do_not_grow(tmp_path):
     gs.minimize(
         lambda x: (x**2).sum(axis=1),
         np.ones(3),
+        method="bes",
         num_directions=1,
         vectorized=True,
         budget=10**6,

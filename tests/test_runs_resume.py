@@ -165,7 +165,8 @@ def test_a_longer_budget_goes_on_as_if_it_had_been_there_from_the_start(more, tm
 
 
 def test_a_rate_that_falls_over_the_budget_falls_anew_over_the_longer_one(tmp_path):
-    short = gs.minimize(quiet, np.zeros(5), budget=300, seed=4, checkpoint=tmp_path)
+    options = {"method": "bes", "budget": 300, "seed": 4}
+    short = gs.minimize(quiet, np.zeros(5), checkpoint=tmp_path, **options)
     assert short.history.step_size[-1] < 0.01 * short.history.step_size[0]
     long = gs.resume(tmp_path, quiet, budget=600)
     assert long.history.step_size[short.nit] > 10 * short.history.step_size[-1]
@@ -208,7 +209,7 @@ def test_a_diverged_run_stays_diverged(tmp_path):
     ],
 )
 def test_another_configuration_is_refused_by_name(change, words, tmp_path):
-    options = {"x0": np.zeros(3), "seed": 4, "budget": 300}
+    options = {"method": "bes", "x0": np.zeros(3), "seed": 4, "budget": 300}
     gs.minimize(quiet, checkpoint=tmp_path, **options)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     with pytest.raises(gs.CheckpointError, match=words):

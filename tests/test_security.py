@@ -7,6 +7,7 @@ import resource
 import shutil
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -95,7 +96,7 @@ def test_an_objective_of_python_itself_is_refused_even_with_trust(name, tmp_path
 
 
 def test_directions_are_not_imported_unless_trusted(module):
-    folder = started(module / "run")
+    folder = started(module / "run", method="bes")
     kind = {"kind": "evil:Mine"}
     rewritten(folder, lambda config: config["search"].update(directions=kind))
     with pytest.raises(CheckpointError, match=r"'evil', a module that would be imported"):
@@ -118,12 +119,35 @@ def test_the_command_shows_the_name_and_takes_trust(module):
     assert (module / "ran").exists()
 
 
+@pytest.mark.parametrize(
+    "name", ["numpy._core.numeric:builtins.exec", "gensmooth.checks:os.remove"]
+)
+def test_nor_by_way_of_a_module_that_has_imported_it(name, tmp_path):
+    folder = started(tmp_path / "run")
+    for file in ("checkpoint", "checkpoint.previous"):
+        (folder / file).unlink()
+    rewritten(folder, lambda config: config.update(objective=name))
+    with pytest.raises(CheckpointError, match="no function of a user's"):
+        gs.resume(folder, trust=True)
+
+
+def test_a_name_in_a_file_puts_no_folder_on_the_path(tmp_path, monkeypatch):
+    """From there on, what is imported late would be looked for among a stranger's files."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
+    folder = started(tmp_path / "run")
+    rewritten(folder, lambda config: config["search"].update(directions={"kind": "numpy:ndarray"}))
+    with pytest.raises(CheckpointError, match="describes nothing"):
+        gs.resume(folder, bowl)
+    assert str(tmp_path) not in sys.path
+
+
 # --- checksums -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("value", ["budget", "p"])
 def test_a_flipped_bit_in_the_configuration_is_found(value, tmp_path):
-    folder = started(tmp_path / "run")
+    folder = started(tmp_path / "run", method="bes")
 
     def flip(config):
         if value == "p":
@@ -137,7 +161,7 @@ def test_a_flipped_bit_in_the_configuration_is_found(value, tmp_path):
 
 
 def test_a_checkpoint_of_another_configuration_is_refused(tmp_path):
-    folder = started(tmp_path / "run")
+    folder = started(tmp_path / "run", method="bes")
     rewritten(folder, lambda config: config["search"].update(spacing=0.2))
     with pytest.raises(CheckpointError, match=r"of a run with another config\.json"):
         gs.resume(folder, bowl)
@@ -211,44 +235,96 @@ def test_what_a_link_points_to_is_not_touched(name, tmp_path):
     }
 
 
+@pytest.mark.parametrize("shared", ["a backup", "a file"])
+def test_another_name_of_the_metrics_keeps_what_it_has(shared, tmp_path):
+    """A backup of hard links, ``cp -al``; or a file of ours that a stranger's folder names too."""
+    folder, other = started(tmp_path / "run"), tmp_path / "other"
+    metrics = folder / "metrics.jsonl"
+    if shared == "a file":
+        for name in ("checkpoint", "checkpoint.previous", "metrics.jsonl"):
+            (folder / name).unlink()
+        other.write_text("precious")
+        os.link(other, metrics)
+    else:
+        os.link(metrics, other)
+    before = other.read_bytes()
+    assert gs.resume(folder, bowl).nit == 9
+    assert other.read_bytes() == before
+    assert len(metrics.read_text().splitlines()) == 9
+    assert gs.resume(folder, bowl, max_steps=10).nit == 10
+
+
 # --- sizes ---------------------------------------------------------------------------------------
 
 
-def test_a_sparse_file_takes_no_memory(tmp_path):
-    """A checkpoint of 4 kB on disk that claims 3.2 GB."""
-    folder = started(tmp_path / "run")
-    meta, arrays = container.read(folder / "checkpoint")
-    huge = np.broadcast_to(np.float64(0), (400_000_000,))
-    code = f"""
+def forged(path, meta, *, name="x", numbers=400_000_000, header=None):
+    """A container of 4 kB on disk that claims 3.2 GB, of an array or of its header."""
+    entry = container._Entry(name, np.dtype("<f8"), (numbers,), 0)
+    text = container._header(meta, [entry]) if header is None else b""
+    _, length = container._layout(len(text), [entry])
+    checksum, size = zlib.crc32(text), len(text)
+    if header is not None:
+        checksum, size, length = 0, header, container._PREAMBLE.size + header
+    preamble = container._PREAMBLE.pack(container.MAGIC, container.VERSION, checksum, size, length)
+    path.write_bytes(preamble + text)
+    os.truncate(path, length)
+
+
+SMALL = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_AS, (1 << 31, 1 << 31))
 import gensmooth as gs
 from gensmooth.runs import CheckpointError
 try:
-    gs.resume({str(folder)!r}, lambda x: 0.0)
+    {}
+    print("done")
 except CheckpointError as error:
     print(error)
 """
-    entry = container._Entry("x", np.dtype("<f8"), huge.shape, 0)
-    header = container._header(meta, [entry])
-    _, length = container._layout(len(header), [entry])
-    import zlib
 
-    with open(folder / "checkpoint", "wb") as file:
-        file.write(
-            container._PREAMBLE.pack(
-                container.MAGIC, container.VERSION, zlib.crc32(header), len(header), length
-            )
-        )
-        file.write(header)
-        file.truncate(length)
-    assert arrays["x"].size == 3
+
+def in_small_memory(call):
+    """What comes of a call in a process that may take 2 GB."""
     environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
-    )
-    assert "400000000 numbers for 'x'" in done.stdout
+    line = [sys.executable, "-c", SMALL.format(call)]
+    done = subprocess.run(line, capture_output=True, text=True, check=True, env=environment)
     assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 2 * 1024**2
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ("an array", "400000000 numbers for 'x'"),
+        ("the header", "there are zeros in it"),
+        ("the metrics", "there are zeros in it"),
+        ("arrays", "400000000 numbers for 'x0'"),
+        ("arrays of nobody", "done"),
+    ],
+)
+def test_a_sparse_file_takes_no_memory(what, words, tmp_path):
+    large = np.ones(10_001) if what == "arrays" else (1.0, 2.0, 3.0)
+    folder = started(tmp_path / "run", x0=large)
+    meta, arrays = container.read(folder / "checkpoint")
+    if what == "the metrics":
+        meta["metrics"] |= {"bytes": 3_200_000_000}
+        container.write(folder / "checkpoint", meta, arrays)
+        os.truncate(folder / "metrics.jsonl", 3_200_000_000)
+    elif what.startswith("arrays"):
+        forged(folder / "arrays", {}, name="x0")
+    else:
+        forged(folder / "checkpoint", meta, header=3_200_000_000 if "header" in what else None)
+    said = in_small_memory(f"gs.resume({str(folder)!r}, lambda x: 0.0)")
+    assert words in said
+    assert "larger than the memory" not in said
+
+
+@pytest.mark.parametrize("kind", ["policy", "checkpoint"])
+def test_a_sparse_policy_takes_no_memory(kind, tmp_path):
+    meta = {"kind": kind, "sizes": [399_999_999, 1], "biases": True}
+    forged(tmp_path / "policy", meta, name="parameters")
+    said = in_small_memory(f"gs.rl.load_policy({str(tmp_path / 'policy')!r})")
+    assert "policy is not a policy" in said
 
 
 @pytest.mark.parametrize("name", ["config.json", "metrics.jsonl", "checkpoint"])
@@ -326,3 +402,59 @@ def test_a_folder_that_was_replaced_is_left_alone(tmp_path, caplog):
     assert (folder / "config.json").read_text() == "another's"
     assert [r.message for r in caplog.records if "removed or replaced" in r.message]
     assert "The checkpoint" not in caplog.text
+
+
+@pytest.mark.parametrize("gone", ["everything", "metrics.jsonl", "config.json"])
+def test_a_folder_that_was_emptied_gets_no_checkpoints_that_are_of_no_use(gone, tmp_path, caplog):
+    """``rm -rf run/*`` leaves the lock."""
+    folder = tmp_path / "run"
+
+    def empty(info, _):
+        if info.step == 2:
+            for path in folder.glob("[!.]*") if gone == "everything" else [folder / gone]:
+                path.unlink()
+
+    with caplog.at_level(logging.WARNING, "gensmooth"):
+        res = gs.minimize(
+            bowl, [1.0], max_steps=6, checkpoint=folder, every=1, callback=empty, seed=0
+        )
+    assert res.nit == 6
+    assert [r.message for r in caplog.records if "removed or replaced" in r.message]
+    if gone == "everything":
+        assert [path.name for path in folder.iterdir()] == [".lock"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@pytest.mark.filterwarnings("ignore")  # of a fork in a process with threads
+def test_a_fork_of_a_callback_does_not_write(tmp_path):
+    """It would go on as a second run with the first one's lock."""
+    folder = tmp_path / "run"
+    code = f"""
+import os, sys
+import gensmooth as gs
+children = []
+def fork(info, _):
+    if info.step == 2:
+        children.append(os.fork())
+    if info.step == 3 and children[0]:
+        os.waitpid(children[0], 0)  # which has made all of its steps
+        assert b'"step": 4' not in open({str(folder / "metrics.jsonl")!r}, "rb").read()
+res = gs.minimize(
+    lambda x: float(x @ x), [1.0], max_steps=9, seed=0, every=1,
+    checkpoint={str(folder)!r}, callback=fork,
+)
+print(res.nit) if children[0] else os._exit(0)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == "9\n", done.stderr
+    assert "Could not write" not in done.stderr
+    found = gs.resume(folder, lambda x: float(x @ x))
+    assert found.nit == 9
+
+
+def test_a_checkpoint_is_not_due_at_no_time(tmp_path):
+    folder = started(tmp_path / "run")
+    for seconds in ("nan", "-inf", -1.0):
+        rewritten(folder, lambda config, s=seconds: config["execution"].update(every=[None, s]))
+        with pytest.raises(CheckpointError, match="`every` must"):
+            gs.resume(folder, bowl, max_steps=12)

@@ -8,8 +8,10 @@ import signal
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
+from gensmooth.runs import Program, Scratch
 from gensmooth.studies.linreg.study import STUDY as LINREG
 from gensmooth.studies.registry import STUDIES, find_study
 from gensmooth.studies.run import run_study
@@ -41,6 +43,66 @@ def test_a_start_leaves_what_another_start_is_writing(tmp_path):
     StudyStore(tmp_path / "s", "linreg")
     assert live.exists()
     assert not dead.exists()
+
+
+def test_a_start_removes_nothing_that_is_not_ours(tmp_path):
+    """``git init`` in ``runs``; or ``runs`` as a stranger's link to somebody's home."""
+    store = StudyStore(tmp_path / "s", "linreg")
+    (store.runs / ".git").mkdir()
+    assert StudyStore(tmp_path / "s", "linreg").everything().damaged == []
+    assert (store.runs / ".git").exists()
+    (tmp_path / "home" / ".ssh").mkdir(parents=True)
+    (store.runs / ".git").rmdir()
+    store.runs.rmdir()
+    store.runs.symlink_to(tmp_path / "home")
+    with pytest.raises(StoreError, match="runs is a symbolic link, which is not followed"):
+        StudyStore(tmp_path / "s", "linreg")
+    assert (tmp_path / "home" / ".ssh").exists()
+
+
+def test_a_run_is_not_written_to_where_a_link_leads(tmp_path):
+    store = StudyStore(tmp_path / "s", "linreg")
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "config.json").write_text("precious")
+    (home / "checkpoint").write_text("precious")
+    for name in (SPEC.key, f".{SPEC.key}.{os.getpid()}"):
+        (store.runs / name).symlink_to(home)
+    store.save(SPEC, RECORD)
+    assert store.load([SPEC]).records == {SPEC.key: RECORD}
+    scratch = Scratch(store.scratch(SPEC))
+    scratch.path.parent.mkdir()
+    scratch.path.symlink_to(home)
+    program = Countdown()
+    scratch.open(scratch.load(program), every=1)
+    scratch.save(program, 2, 1, None)
+    assert (scratch.path / "checkpoint").stat().st_size > 100
+    assert {path.name: path.read_text() for path in home.iterdir()} == {
+        "config.json": "precious",
+        "checkpoint": "precious",
+    }
+
+
+class Countdown(Program):
+    kind = "countdown"
+
+    def init(self):
+        return 3
+
+    def step(self, state, session):
+        return state - 1, {}
+
+    def stop(self, state, last):
+        return None
+
+    def pack(self, state):
+        return {"left": state}, {"numbers": np.zeros(100)}
+
+    def unpack(self, meta, arrays):
+        return meta["left"]
+
+    def result(self, state, records, end):
+        return state
 
 
 def test_a_mark_that_was_killed_while_it_was_written_is_written_again(tmp_path):

@@ -25,7 +25,7 @@ def test_a_call_passes_few_files(name):
     )
     files, changes, *names = done.stdout.split()
     assert len(names) == int(files) == len(set(names))
-    assert "search.py" in names
+    assert "pilot/pilot.py" in names
     assert int(files) <= BOUNDS[name][0], names
     assert int(changes) <= BOUNDS[name][1]
     assert drawn(name, Walk(names, int(changes))) in ARCHITECTURE.read_text()

@@ -60,6 +60,25 @@ class Estimator(ABC):
     ) -> Differences:
         """δ from the mean value at each of :meth:`points`."""
 
+    def variances(
+        self, variances: NDArray[np.float64], num_directions: int, samples: Samples | None
+    ) -> NDArray[np.float64]:
+        """The variance of each δ that comes from the noise of values, given those of the values.
+
+        Args:
+            variances: At each of :meth:`points`.
+            num_directions: L.
+            samples: How they are drawn.
+        """
+        sides = np.array([side for _, side in self.points(num_directions, samples)])
+        directions = np.array([index for index, _ in self.points(num_directions, samples)])
+        own = np.bincount(directions[sides != 0], variances[sides != 0], num_directions)
+        if (sides == 0).sum() == 1:
+            return own + variances[sides == 0]
+        center = np.bincount(directions[sides == 0], variances[sides == 0], num_directions)
+        both = (sides == -1).any()
+        return (own + center) / (4 if both else 1)
+
     def evaluations(
         self, num_directions: int, *, num_samples: int = 1, samples: Samples | None = None
     ) -> int:

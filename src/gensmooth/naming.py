@@ -4,8 +4,10 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
+
+_NAMED = (type, FunctionType, BuiltinFunctionType, MethodType)  # what knows where it is from
 
 
 def name_of(thing: Any) -> str | None:
@@ -34,6 +36,8 @@ def load_module(name: str) -> ModuleType:
     Raises:
         ValueError: When there is no such module.
     """
+    if sys.modules.get(name) is not None:  # a file may say so: nothing changes for it
+        return sys.modules[name]
     if "" not in sys.path and str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     try:
@@ -68,16 +72,23 @@ def find_objective(name: str, *, trust: bool) -> Callable[..., Any]:
     Raises:
         ValueError: When nobody did, or when it is part of Python itself and no objective.
     """
-    module = name.partition(":")[0]
-    if module.partition(".")[0] in sys.stdlib_module_names:
-        raise ValueError(f"its objective is {name[:200]!r}, which is no function of a user's")
+    pythons = f"its objective is {name[:200]!r}, which is no function of a user's"
+    if _is_pythons(name.partition(":")[0]):
+        raise ValueError(pythons)
     if not trust:
         raise ValueError(
             f"its objective is {name[:200]!r}, which would be imported and called. Name it "
             f"yourself (gs.resume(folder, fun), or --objective {name[:200]}), or say that you "
             "trust the folder: trust=True, or --trust in a shell"
         )
-    return find_function(name)
+    found = find_function(name)
+    if isinstance(found, _NAMED) and _is_pythons(str(getattr(found, "__module__", None))):
+        raise ValueError(pythons)  # by way of a module that has imported it
+    return found
+
+
+def _is_pythons(module: str) -> bool:
+    return module.partition(".")[0] in sys.stdlib_module_names
 
 
 def find(name: str) -> Any:

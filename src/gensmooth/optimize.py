@@ -42,8 +42,8 @@ from gensmooth.methods import choose_directions
 from gensmooth.naming import find_objective, name_of
 from gensmooth.observe import Observers, Seen, Start, Tracker
 from gensmooth.optimizers import Optimizer
-from gensmooth.parameters import Bounds, as_bounds, as_parameters
-from gensmooth.pilot import AUTO, Pilot
+from gensmooth.parameters import Bounds, LogScale, as_bounds, as_parameters
+from gensmooth.pilot import AUTO, Pilot, find_units
 from gensmooth.runs import (
     MESSAGES,
     SUCCESS,
@@ -77,6 +77,7 @@ Array = NDArray[Any]
 Callback = Callable[[StepInfo, SearchState], bool | None]
 
 _RATE = 0.1  # Adam's, when no optimiser is given
+RETURNED = "returned"  # noise: the objective returns it
 _FINAL_SHARE = 200  # at most one evaluation in this many is spent on the final value
 _FINALS = 30  # and at most this many
 _SHORT_STEPS = 10  # in a row, and it is the end
@@ -134,7 +135,8 @@ class Result:
             ``died``), whether it was retried, dropped or the end.
         seed: The seed, drawn for you if you gave none: with it the run repeats exactly.
         history: One entry per step.
-        state: The state after the last step: the search's ``ask`` goes on from it.
+        state: The state after the last step: the search's ``ask`` goes on from it. Of parameters on
+            a log scale it has the logarithms.
         error: The standard error of ``fun``, where it is the mean of several values.
         noise: The standard deviation of one value, as the pilot measured it: 0 if values are
             exact, ``None`` where it was not measured.
@@ -179,6 +181,8 @@ def minimize(
     estimator: Estimator | None = None,
     optimizer: Optimizer | float | None = None,
     x_scale: Any = None,
+    log_scale: Any = None,
+    noise: Literal["returned"] | float | None = None,
     budget: int = 10_000,
     max_steps: int | None = None,
     target: float | None = None,
@@ -209,7 +213,7 @@ def minimize(
 
     Args:
         fun: The objective, ``fun(x)``; with ``samples=``, ``fun(x, rng)`` whose noise must come
-            from the generator it is handed.
+            from the generator it is handed. It returns a number, or two, see ``noise``.
         x0: Where to start: any shape, float32 or float64 (integers become float64).
         method: The name of a method; ``"auto"``, the default, is the pilot. With any of the next
             five arguments but ``num_directions``, the default is ``"bes"``.
@@ -226,6 +230,11 @@ def minimize(
         x_scale: For the pilot: how far apart interesting values of a parameter are, a number or
             one for each parameter. By default a quarter of what the bounds leave, or else the
             size of x0.
+        log_scale: Which parameters are searched on a log scale: ``True``, or one truth value for
+            each. They must be above zero; a spacing or ``x_scale`` of 1 is then a factor of e.
+        noise: What is known of the noise of values: ``"returned"`` if ``fun`` returns a value and
+            its standard error; a number if that is always the same. Directions are weighted
+            accordingly, and the pilot measures nothing twice.
         budget: Evaluations to spend at most.
         max_steps: Steps to make at most.
         target: Stop when a step's value reaches this.
@@ -281,11 +290,16 @@ def minimize(
                 f"give `retries` to it, as in {type(workers).__name__}(..., retries={_RETRIES})."
             )
         retries = 0 if hasattr(workers, "session") else _RETRIES
-    objective = Objective(fun, samples is not None, vectorized)
+    checks.function("fun", fun)
+    noise = _noise(noise)
     if checkpoint is None and every is not None:
         raise ValueError("`every` is how often a checkpoint is written: give `checkpoint` too.")
-    if bounds is not None:
-        as_bounds(bounds, x)
+    limited = None if bounds is None else as_bounds(bounds, x)
+    if (logs := LogScale.of(log_scale, x)) is not None:
+        x = logs.inward(x)
+        bounds = None if limited is None else logs.bounds(limited)
+        if x_scale is None:
+            x_scale = np.where(logs.mask, 1.0, find_units(x, None, None).reshape(-1)[0])
     shared: dict[str, Any] = {
         "samples": samples,
         "num_samples": num_samples,
@@ -299,7 +313,7 @@ def minimize(
     chosen = (method, directions, estimator, spacing, optimizer)
     rate: float | None = None
     search: RandomSearch | Pilot
-    if method == AUTO or all(choice is None for choice in chosen):
+    if (isinstance(method, str) and method == AUTO) or all(each is None for each in chosen):
         _check_left_to_pilot(chosen[1:])
         search = Pilot(
             budget=_count("budget", budget),
@@ -330,11 +344,15 @@ def minimize(
         )
         rate = rate if given is None else None
     folder = checks.optional(checks.path, "checkpoint", checkpoint)
+    called = fun if logs is None else logs.objective(fun)
+    objective = Objective(called, samples is not None, vectorized, int(noise == RETURNED))
     program = Minimization(
         objective=name_of(fun),
         x0=x,
         seed=check_seed(seed_in(folder) if seed is None else seed),
         search=search,
+        noise=noise,
+        log_scale=logs,
         learning_rate=rate,
         vectorized=objective.vectorized,
         limits=limits,
@@ -428,7 +446,12 @@ def resume(
         before = program.execution
         program = replace(
             program,
-            fun=Objective(fun, program.search.samples is not None, program.vectorized),
+            fun=Objective(
+                fun if program.log_scale is None else program.log_scale.objective(fun),
+                program.search.samples is not None,
+                program.vectorized,
+                int(program.noise == RETURNED),
+            ),
             evaluator=evaluator_again(workers, timeout, retries, before),
             callback=checks.optional(checks.function, "callback", callback),
         )
@@ -539,6 +562,8 @@ class Minimization(Program[MinimizeState, Record, Result]):
         learning_rate: If not ``None``, the optimiser is Adam whose rate falls from this to 0
             over the budget, and is made anew when the budget is extended.
         vectorized: Whether the objective takes stacked points, or how many.
+        noise: What is known of the noise of values.
+        log_scale: Which parameters ``x0`` and the state have as logarithms.
         limits: When it stops.
         execution: How it is carried out.
         extensions: The limits that earlier parts of it had, each with the step it went on from.
@@ -561,6 +586,8 @@ class Minimization(Program[MinimizeState, Record, Result]):
     search: RandomSearch | Pilot
     learning_rate: float | None
     vectorized: bool | int
+    noise: Literal["returned"] | float | None = None
+    log_scale: LogScale | None = None
     limits: Limits = field()
     execution: Execution
     extensions: tuple[Mapping[str, Any], ...] = ()
@@ -584,7 +611,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
         search, before = self.search, state.search
         batch = search.ask(before)
         evaluated = self._evaluate(session, before, batch)
-        after, info = tell(search, before, batch, evaluated.values)
+        after, info = tell(search, before, batch, evaluated.values, self._errors(evaluated))
         best_x, best = state.best_x, state.best
         if info.best_value != best and reached(info.best_value, best, search.maximize):
             best_x, best = batch.point(info.best_index), info.best_value
@@ -626,12 +653,22 @@ class Minimization(Program[MinimizeState, Record, Result]):
         values = evaluated.values
         value = float(np.mean(values))
         error = None
-        if n > 1 and math.isfinite(value):
+        if (known := self._errors(evaluated)) is not None:
+            error = math.sqrt(float(np.square(known).sum())) / n
+        elif n > 1 and math.isfinite(value):
             error = float(np.std(values, ddof=1)) / math.sqrt(n)
         more = {"value": plain(value), "faults": dict(evaluated.faults)}
-        if isinstance(self.search, Pilot):
-            more |= {"error": error, "evaluations": n}
+        if isinstance(self.search, Pilot) or error is not None:
+            more |= {"error": None if error is None else plain(error), "evaluations": n}
         return end._replace(more=more)
+
+    def _errors(self, evaluated: Evaluated) -> NDArray[np.float64] | None:
+        """The standard errors of values, where they are known."""
+        if self.noise is None:
+            return None
+        if evaluated.extras is not None:
+            return evaluated.extras[:, 0]
+        return np.full(len(evaluated.values), float(self.noise))
 
     def _finals(self, state: MinimizeState) -> int:
         """How many values are taken at the point to use: several where one would say little."""
@@ -676,9 +713,9 @@ class Minimization(Program[MinimizeState, Record, Result]):
             budget=self.limits.budget,
         )
         return Result(
-            x=x.copy(),
+            x=x.copy() if self.log_scale is None else self.log_scale.outward(x),
             fun=value,
-            best_x=best_x.copy(),
+            best_x=best_x.copy() if self.log_scale is None else self.log_scale.outward(best_x),
             best_fun=best,
             nfev=evaluations,
             nit=state.search.step,
@@ -707,6 +744,11 @@ class Minimization(Program[MinimizeState, Record, Result]):
             described = describe_parts(search, (*_CHOICES, *_NUMBERS, *_PLAIN))
         if self.learning_rate is not None:
             described["optimizer"] = {"learning_rate": self.learning_rate}
+        if self.noise is not None:
+            described["noise"] = self.noise
+        if self.log_scale is not None:
+            mask = self.log_scale.mask.astype(np.float64)
+            described["log_scale"] = array_to_json("log_scale", mask, large)
         limits = describe_parts(self.limits, Limits._fields)
         x0 = array_to_json("x0", self.x0, large)
         if search.bounds is not None:
@@ -763,6 +805,8 @@ class Minimization(Program[MinimizeState, Record, Result]):
             search=search,
             learning_rate=rate,
             vectorized=described["vectorized"],
+            noise=_noise(described.get("noise")),
+            log_scale=_log_scale(described.get("log_scale"), large, x0),
             limits=limits,
             execution=execution,
             extensions=tuple(found["extensions"]),
@@ -840,6 +884,25 @@ class Minimization(Program[MinimizeState, Record, Result]):
         if self.search.on_failure == "raise":
             _check_finite(batch, evaluated.values)
         return evaluated
+
+
+def _noise(given: object) -> Literal["returned"] | float | None:
+    """What is known of the noise of values, checked."""
+    if given is None or given == RETURNED:
+        return cast(Literal["returned"] | None, given)
+    if isinstance(given, str):
+        raise ValueError(f"`noise` must be 'returned', a standard error or None, but is {given!r}.")
+    return float(checks.nonnegative("noise", given))
+
+
+def _log_scale(found: Any, large: Mapping[str, Array], x0: Array) -> LogScale | None:
+    """Which parameters are on a log scale, from JSON."""
+    if found is None:
+        return None
+    mask = array_from_json(found, large)
+    if mask.shape != x0.shape:
+        raise ValueError("`log_scale` does not fit the parameters")
+    return LogScale(mask.astype(bool))
 
 
 def _spoken(result: Result) -> Result:
@@ -1001,7 +1064,8 @@ def _say_what_changes(program: Minimization, fun: Callable[..., Any], workers: A
     """Log what goes on otherwise than it began, where nobody may have meant it."""
     name = name_of(fun)
     if program.objective is not None and name is not None and name != program.objective:
-        _log.warning("The run began with %s, and goes on with %s.", program.objective, name)
+        before = program.objective[:200]
+        _log.warning("The run began with %s, and goes on with %s.", before, name)
     if workers is None and program.execution.workers is None:
         _log.warning(
             "The run had an evaluator, which cannot be written down: it goes on here, one "

@@ -1,6 +1,8 @@
 """The parameters as users give them: any shape, two dtypes, perhaps within bounds."""
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -73,6 +75,71 @@ def as_bounds(bounds: Any, x: Array) -> Bounds:
             f"({low[where]}, {high[where]})."
         )
     return Bounds(low, high)
+
+
+@final
+@dataclass(frozen=True)
+class LogScale:
+    """Some parameters on a log scale: the search has log x where the objective has x.
+
+    Attributes:
+        mask: Which, in the shape of x.
+    """
+
+    mask: Array
+
+    @classmethod
+    def of(cls, given: Any, x: Array) -> "LogScale | None":
+        """From ``True``, or from one truth value for each parameter; ``None`` if none is."""
+        if given is None or given is False:
+            return None
+        mask = np.asarray(given)
+        if mask.dtype != bool or mask.shape not in ((), x.shape):
+            raise ValueError(
+                f"`log_scale` must be True, or True or False for each parameter in the shape "
+                f"{x.shape} of x0, but is {checks.shown(given)}."
+            )
+        full = np.broadcast_to(mask, x.shape)
+        if not (x[full] > 0).all():
+            raise ValueError(
+                "`log_scale` is for parameters above zero, but x0 has "
+                f"{float(x[full].min()):g} among them."
+            )
+        return cls(full.copy()) if full.any() else None
+
+    def inward(self, x: Array) -> Array:
+        """What the search has, from what the objective has."""
+        with np.errstate(divide="ignore"):  # a lower limit of 0 becomes −inf, none
+            return np.where(self.mask, np.log(np.where(self.mask, x, 1)), x).astype(x.dtype)
+
+    def outward(self, x: Array) -> Array:
+        """What the objective has, from what the search has; points may be stacked."""
+        return np.where(self.mask, np.exp(np.where(self.mask, x, 0)), x).astype(x.dtype)
+
+    def bounds(self, bounds: Bounds) -> Bounds:
+        """The limits that the search has."""
+        low, high = (np.array(each) for each in bounds)
+        if (high[self.mask] <= 0).any():
+            raise ValueError("`bounds` on a log scale must have upper limits above zero.")
+        low[self.mask] = np.maximum(low[self.mask], 0)
+        return Bounds(self.inward(low), self.inward(high))
+
+    def objective(self, fun: Callable[..., Any]) -> "LogObjective":
+        """The objective of what the search has."""
+        return LogObjective(fun, self)
+
+
+@final
+@dataclass(frozen=True)
+class LogObjective:
+    """See :class:`LogScale`."""
+
+    fun: Callable[..., Any]
+    scale: LogScale
+
+    def __call__(self, x: Array, *more: Any) -> Any:
+        """The objective at what the search has."""
+        return self.fun(self.scale.outward(x), *more)
 
 
 def _is_pair(bounds: Any) -> bool:

@@ -153,7 +153,11 @@ class Search(Protocol):
         ...
 
     def tell(
-        self, state: SearchState, batch: Batch, values: ArrayLike
+        self,
+        state: SearchState,
+        batch: Batch,
+        values: ArrayLike,
+        errors: ArrayLike | None = None,
     ) -> tuple[SearchState, StepInfo]:
         """The state after a step."""
         ...
@@ -201,7 +205,7 @@ def _not_in_a_worker(*_: Any) -> Any:
 
 
 _NO_OPTIMIZER = optimizers.Optimizer(_not_in_a_worker, _not_in_a_worker)
-_MOST = 50_000_000  # evaluations per step, or twice as many: their layout takes a gigabyte
+MOST = 50_000_000  # evaluations per step, or twice as many: their layout takes a gigabyte
 
 
 @final
@@ -336,7 +340,11 @@ class RandomSearch:
         )
 
     def tell(
-        self, state: SearchState, batch: Batch, values: ArrayLike
+        self,
+        state: SearchState,
+        batch: Batch,
+        values: ArrayLike,
+        errors: ArrayLike | None = None,
     ) -> tuple[SearchState, StepInfo]:
         """The state after a step, from the values of its batch.
 
@@ -344,6 +352,8 @@ class RandomSearch:
             state: The state that the batch was asked from.
             batch: What :meth:`ask` gave.
             values: The objective's values, in the order of ``batch.points()``.
+            errors: Their standard errors, where they are known: directions are then weighted by
+                the inverse of the variance of what they say.
         """
         if batch.step != state.step or batch.seed != state.seed or not batch.is_at(state.x):
             raise ValueError(_not_of(batch, state))
@@ -354,7 +364,8 @@ class RandomSearch:
         if not extent < _CALM:
             estimate = _quiet(self._estimate)
             self._check_center(batch, raw)
-        gradient, value, error, dropped, norm = estimate(batch, raw)
+        known = None if errors is None else standard_errors(errors, len(raw))
+        gradient, value, error, dropped, norm = estimate(batch, raw, known)
         downhill = -gradient if self.maximize else gradient
 
         move = self._move if norm < _CALM else _quiet(self._move)
@@ -388,13 +399,18 @@ class RandomSearch:
         return GradientEstimate(batch.shaped(gradient), value, error, len(v), dropped)
 
     def _estimate(
-        self, batch: Batch, values: NDArray[np.float64]
+        self,
+        batch: Batch,
+        values: NDArray[np.float64],
+        errors: NDArray[np.float64] | None = None,
     ) -> tuple[Array, float, float | None, int, float]:
         """ĝ = (1/cL) Σ_l δ_l ε_l; the value, the standard error, directions dropped, ‖ĝ‖."""
         means = values
         if self.num_samples != 1:
             means = values.reshape(-1, self.num_samples).mean(axis=1)
         delta, value = self.estimator.differences(means, self.num_directions, self.samples)
+        if errors is not None:
+            delta = delta * self._precisions(delta, errors)
         used = len(delta)
         draw = batch.draw
         unit = draw.factor / self.spacing
@@ -498,6 +514,28 @@ class RandomSearch:
         """The shrinkage factor in use at dimension ``dim``."""
         return self._family(dim).shrinkage(dim, self.num_directions)
 
+    # --- noise that is known ----------------------------------------------------------------------
+
+    def _precisions(
+        self, delta: NDArray[np.float64], errors: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        r"""A weight for each direction, 1 on average: the inverse of the variance of its δ.
+
+        :math:`\operatorname{Var}\delta_l = S + u_l`: S is what δ varies by from direction to
+        direction, without which a direction that happens to have no noise would count alone;
+        :math:`u_l` is the noise of its values. S is estimated by the mean of :math:`\delta_l^2 -
+        u_l`.
+        """
+        of_means = np.square(errors).reshape(-1, self.num_samples).mean(axis=1) / self.num_samples
+        noise = self.estimator.variances(of_means, self.num_directions, self.samples)
+        known = np.isfinite(noise) & np.isfinite(delta)
+        signal = float((np.square(delta[known]) - noise[known]).mean()) if known.any() else 0.0
+        total = max(signal, 0.0) + noise
+        if not known.any() or not (total[known] > 0).all():
+            return np.ones_like(delta)
+        weights = np.where(known, 1 / np.where(known, total, 1.0), 0.0)
+        return weights / weights[known].mean()
+
     # --- noise that directions share --------------------------------------------------------------
 
     def _shared_noise(
@@ -573,11 +611,21 @@ class RandomSearch:
             )
 
 
+def standard_errors(errors: ArrayLike, number: int) -> NDArray[np.float64]:
+    """Standard errors of values, checked; NaN where one is not known."""
+    found = np.asarray(checks.reals("errors", errors), np.float64).reshape(-1)
+    if len(found) != number:
+        raise ValueError(f"`errors` must be {number}, one for each value, but are {len(found)}.")
+    if (found < 0).any():
+        raise ValueError(f"`errors` must not be negative, but one is {found.min():g}.")
+    return found
+
+
 def check_sizes(num_directions: int, num_samples: int) -> None:
     """Refuse a step whose layout alone would fill the memory."""
-    if num_directions * num_samples > _MOST:
+    if num_directions * num_samples > MOST:
         raise ValueError(
-            f"`num_directions` × `num_samples` must be at most {_MOST:,}, but is "
+            f"`num_directions` × `num_samples` must be at most {MOST:,}, but is "
             f"{num_directions:,} × {num_samples:,}."
         )
 

@@ -23,6 +23,22 @@ REPORT = Sets("gensmooth.cli.common:report", {"out": "out", "as_json": "json"})
 JSON = Sets("gensmooth.cli.common:report", {"as_json": "json"})
 
 
+def open_streams() -> None:
+    """Open those of the three standard streams that the shell has closed, to nothing.
+
+    Otherwise the next files that are opened would take their numbers, and what is printed.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_RDWR), number)  # the same number, most likely
+            os.set_inheritable(number, True)
+        if getattr(sys, name) is None:
+            stream = open(number, "w" if number else "r", closefd=False)  # noqa: SIM115
+            setattr(sys, name, stream)
+
+
 def choose_evaluator(arguments: dict[str, Any], given: Given) -> None:
     """Make ``workers`` what ``--ray`` says, with the options that a cluster takes."""
     if given["ray"] is None:
@@ -54,8 +70,16 @@ def choose_trackers(arguments: dict[str, Any], given: Given) -> None:
     arguments["trackers"] = found
 
 
-def choose_optimizer(arguments: dict[str, Any], rate: float | None) -> None:
-    """Make an optimiser of its short name and ``--learning-rate``."""
+def choose_optimizer(
+    arguments: dict[str, Any], rate: float | None, *, falling: float | None = None
+) -> None:
+    """Make an optimiser of its short name and ``--learning-rate``.
+
+    Args:
+        arguments: What the function is called with.
+        rate: The learning rate, if it was given.
+        falling: Where Adam's rate begins to fall if it was not, of a function that lets it fall.
+    """
     import gensmooth as gs
 
     name = arguments.get("optimizer")
@@ -65,8 +89,8 @@ def choose_optimizer(arguments: dict[str, Any], rate: float | None) -> None:
         return
     if rate is not None:
         arguments["optimizer"] = getattr(gs, name or "adam")(rate)
-    elif name == "adam":
-        del arguments["optimizer"]
+    elif name == "adam" and falling is not None:
+        arguments["optimizer"] = falling
     elif name is not None:
         raise ValueError(f"`--optimizer {name}` needs a `--learning-rate`.")
 
@@ -183,8 +207,7 @@ def report(
     text = json.dumps(_plain(full), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
     if file is not None:
         try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text, encoding="utf-8")
+            _write(file, text, chosen=file == out)
         except OSError as error:
             typer.echo(f"The result could not be written: {error}. Here it is.", err=True)
             file, as_json = None, True
@@ -194,6 +217,35 @@ def report(
             typer.echo(f"result: {file}", err=True)
     else:
         show(shown | ({} if file is None else {"result": str(file)}), cut=file is not None)
+
+
+def _write(file: Path, text: str, *, chosen: bool) -> None:
+    """Write a result: to the very file that was chosen, or into a folder that may be a stranger's.
+
+    There, no link is followed, and a run's folder that was removed is not made again.
+    """
+    from gensmooth.runs.files import write_text
+
+    if chosen:
+        file.write_text(text, encoding="utf-8")
+    else:
+        write_text(file, text)
+
+
+def kept(out: Out, seed: int) -> Path | None:
+    """The file for the result of a run with this seed.
+
+    ``None`` if its folder was removed or replaced while it ran, and so is not the run's any more.
+    """
+    from gensmooth.runs import CheckpointError
+    from gensmooth.runs.folder import seed_in
+
+    if out.folder is None or out.file is None or out.file.parent != out.folder:
+        return out.file
+    try:
+        return out.file if seed_in(out.folder) == seed else None
+    except CheckpointError:
+        return None
 
 
 def finish(
@@ -226,10 +278,26 @@ def finish(
         "dropped": result.dropped,
         "faults": dict(result.faults),
         "seed": result.seed,
+        "error": result.error,
+        "noise": result.noise,
+        "warnings": list(result.warnings),
     }
-    report(found, found, file=file, out=out, as_json=as_json)
+    said = ("error", "noise", "warnings")  # in the words on fun, and in the message
+    shown = {name: value for name, value in found.items() if name not in said}
+    shown["fun"] = _with_error(result)
+    report(found, shown, file=file, out=out, as_json=as_json)
     if not failed:
         leave(result)
+
+
+def _with_error(result: "Result") -> float | str:
+    """The value found, with its error bar and the noise of a single value where there is any."""
+    if not (result.error or result.noise):
+        return result.fun
+    words = f"{result.fun:.8g}"
+    if result.error:
+        words += f" ± {result.error:.2g}"
+    return f"{words}, noise {result.noise:.2g}" if result.noise else words
 
 
 def run_and_finish(run: Callable[[], "Result"], out: Out, given: Given) -> None:
@@ -242,9 +310,9 @@ def run_and_finish(run: Callable[[], "Result"], out: Out, given: Given) -> None:
             result = run()
     except EvaluationError as error:
         if error.result is not None and error.result.nit:
-            finish(error.result, out.file, failed=True, **how)
+            finish(error.result, kept(out, error.result.seed), failed=True, **how)
         raise
-    finish(result, out.file, **how)
+    finish(result, kept(out, result.seed), **how)
 
 
 def leave(result: Any) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from gensmooth.cli.common import JSON
+from gensmooth.cli.common import JSON, open_streams
 from gensmooth.cli.evaluate import evaluate
 from gensmooth.cli.methods import methods
 from gensmooth.cli.minimize import minimize
@@ -75,6 +75,7 @@ for each in (minimize, train, evaluate, render, resume, methods, reproduce, vers
 
 def main() -> None:
     """Run the command; an error is a line on stderr, after the place in the user's own code."""
+    open_streams()
     try:
         app()
     except Exception as error:

@@ -52,7 +52,8 @@ def methods(given: Given, *, modules: list[str] | None = None) -> None:
     caption = (
         f"No estimate from {number} directional derivatives of an unknown gradient has an MSE "
         f"below {theory.information_limit(dim, number):.4g}. MSE and bias are relative to ‖∇F‖² "
-        "and ∇F. • marks the paper's methods."
+        "and ∇F. • marks the paper's methods. The default of `minimize` and `train` is none of "
+        "them but `auto`, the pilot, which needs no numbers; name a method to have it."
     )
     print_table([_words(row) for row in rows], title, caption)
 

@@ -13,7 +13,15 @@ from gensmooth.cli.common import (
     run_and_finish,
 )
 from gensmooth.cli.options import Given, Sets, Shell, command
-from gensmooth.cli.values import RAY, SHELL, TRACKERS, read_bounds, read_function, read_start
+from gensmooth.cli.values import (
+    RAY,
+    SHELL,
+    TRACKERS,
+    read_bounds,
+    read_function,
+    read_scale,
+    read_start,
+)
 
 
 @command(
@@ -41,6 +49,11 @@ from gensmooth.cli.values import RAY, SHELL, TRACKERS, read_bounds, read_functio
             how="In the shell lower,upper for all parameters, such as -1,1 or 0, without an upper "
             "limit; given once for each, for each its own; or a .npy file with a row for each.",
         ),
+        "x_scale": Shell(
+            type=str,
+            read=read_scale,
+            how="In the shell a number; numbers such as 1,10,0.5; or a .npy file.",
+        ),
         "vectorized": Shell(type=bool, how="See --block."),
     },
 )
@@ -53,8 +66,8 @@ def minimize(given: Given, *, learning_rate: float | None = None, block: int | N
 
     Args:
         given: The options that are :func:`gensmooth.minimize`'s.
-        learning_rate: A constant learning rate; without it Adam's falls from 0.1 to 0 over the
-            budget.
+        learning_rate: A constant learning rate for --optimizer, by default Adam; without it, and
+            with a method of the paper, Adam's falls from 0.1 to 0 over the budget.
         block: The number of points that a vectorised function takes at once.
     """
     import gensmooth as gs
@@ -63,7 +76,7 @@ def minimize(given: Given, *, learning_rate: float | None = None, block: int | N
     check_call(arguments["fun"], given["objective"], sampled="samples" in arguments)
     if block is not None:
         arguments["vectorized"] = block
-    choose_optimizer(arguments, learning_rate)
+    choose_optimizer(arguments, learning_rate, falling=0.1)
     choose_evaluator(arguments, given)
     choose_trackers(arguments, given)
     out = choose_out(given, given["checkpoint"], stem=given["objective"])

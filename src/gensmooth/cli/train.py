@@ -10,6 +10,7 @@ from gensmooth.cli.common import (
     choose_optimizer,
     choose_out,
     choose_trackers,
+    kept,
     leave,
     new_folder,
     report,
@@ -91,5 +92,6 @@ def finish_training(result: "TrainResult", out: Out, given: Given) -> None:
         shown["last test"] = f"{tests[-1]['mean_return']:.6g}"
         shown["best test"] = f"{best['mean_return']:.6g} after {best['step']} iterations"
     found |= {"best": best if tests else None, "tests": tests}
-    report(found, shown, file=out.file, out=given["out"], as_json=bool(given["json"]))
+    file = kept(out, result.seed)
+    report(found, shown, file=file, out=given["out"], as_json=bool(given["json"]))
     leave(result)

@@ -60,6 +60,22 @@ def read_start(text: str) -> Any:
         ) from None
 
 
+def read_scale(text: str) -> Any:
+    """One scale for all parameters, or an array of one for each."""
+    import numpy as np
+
+    if text.endswith(".npy"):
+        return np.load(text, allow_pickle=False)
+    try:
+        scales = [float(part) for part in text.replace(",", " ").split()]
+        return scales[0] if len(scales) == 1 else np.array(scales)
+    except (ValueError, IndexError):
+        raise ValueError(
+            f"`--x-scale` must be a number, or numbers such as 1,10,0.5, or a .npy file, but is "
+            f"{text!r}."
+        ) from None
+
+
 def read_bounds(texts: list[str]) -> Any:
     """``(lower, upper)`` for all parameters, or a list of one for each."""
     import numpy as np
@@ -200,10 +216,11 @@ def _value(node: ast.expr, names: dict[str, Callable[[], Any]]) -> Any:
 
 
 def method_names() -> list[str]:
-    """The methods there are."""
+    """The methods there are, and the name of the default, which is none of them."""
     from gensmooth.methods import METHODS
+    from gensmooth.pilot import AUTO
 
-    return list(METHODS)
+    return [AUTO, *METHODS]
 
 
 def estimator_names() -> list[str]:

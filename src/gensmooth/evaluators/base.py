@@ -106,6 +106,7 @@ def tell(
     state: SearchState,
     batch: Batch,
     values: NDArray[np.float64],
+    errors: NDArray[np.float64] | None = None,
     *,
     explain: Callable[[ValueError], str] = str,
 ) -> tuple[SearchState, StepInfo]:
@@ -116,10 +117,11 @@ def tell(
         state: Its state.
         batch: The batch that was evaluated.
         values: Its values.
+        errors: Their standard errors, where they are known.
         explain: The message, from the search's error.
     """
     try:
-        return search.tell(state, batch, values)
+        return search.tell(state, batch, values, errors)
     except ValueError as error:
         bad = np.flatnonzero(~np.isfinite(values))
         if not len(bad):

@@ -150,7 +150,7 @@ class Objective:
                 value = fun(point, rng, *context) if sampled else fun(point, *context)
             except BaseException as error:
                 if _forks != forks:
-                    _end_fork(error)
+                    end_fork(error)
                 if not isinstance(error, Exception | SystemExit):
                     raise
                 failures.append(_raised(index, error))
@@ -158,7 +158,7 @@ class Objective:
                     break
                 continue
             if _forks != forks:
-                _end_fork()
+                end_fork()
             if not isinstance(value, float) or self.extras:  # float64 is a float: the common case
                 value = self._row(index, value) if self.extras else _number(index, value)
                 if isinstance(value, Failure):
@@ -166,7 +166,7 @@ class Objective:
                     break
             values[index - start] = value
         if os.getpid() != pid:  # forked by a C library, unseen by Python
-            _end_fork()
+            end_fork()
         return values, failures
 
     def _block(
@@ -182,12 +182,12 @@ class Objective:
             found = self.fun(points, *([rngs] if self.sampled else []), *context)
         except BaseException as error:
             if os.getpid() != pid:
-                _end_fork(error)
+                end_fork(error)
             if not isinstance(error, Exception | SystemExit):
                 raise
             return _raised(start, error)
         if os.getpid() != pid:
-            _end_fork()
+            end_fork()
         try:
             values = _floats(found)
         except Exception as error:
@@ -231,7 +231,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_count_fork)
 
 
-def _end_fork(error: BaseException | None = None) -> NoReturn:
+def end_fork(error: BaseException | None = None) -> NoReturn:
     """End this process, a fork made by the objective that has come out of it.
 
     At once: handlers of exit, buffers and locks belong to the process that it was forked from.
@@ -262,15 +262,15 @@ def _points(batch: Points, start: int, stop: int) -> Iterator[Array]:
 
 
 def _raised(index: int, error: BaseException) -> Failure:
-    # The first frame is ours: the reader wants their own.
-    trace = error.__traceback__.tb_next if error.__traceback__ else None
+    trace = sys.exc_info()[2]  # not the exception's own: a user's class may do anything there
+    trace = trace.tb_next if trace else None  # the first frame is ours: readers want their own
     try:
         text = "".join(traceback.format_exception(type(error), error, trace))
     except KeyboardInterrupt:
         raise
     except BaseException:  # its notes, cause or position may raise in their turn
         text = "".join(traceback.format_tb(trace))
-    what = f"The objective raised {type(error).__name__}: {_text(error, str)}"
+    what = f"The objective raised {_kind(error)}: {_text(error, str)[:_LONGEST]}"
     return Failure(index, "exception", what, text[-_LONGEST:], error)
 
 
@@ -308,7 +308,7 @@ def _show(value: Any, why: Exception | None = None) -> str:
     text = text if len(text) <= 80 else f"{text[:77]}..."
     if why is None or isinstance(why, TypeError | ValueError):
         return text
-    return f"{text} ({type(why).__name__}: {_text(why, str)})"
+    return f"{text} ({_kind(why)}: {_text(why, str)[:_LONGEST]})"
 
 
 def _text(value: Any, words: Callable[[Any], str]) -> str:
@@ -317,4 +317,9 @@ def _text(value: Any, words: Callable[[Any], str]) -> str:
     except KeyboardInterrupt:
         raise
     except BaseException:  # an object that cannot be shown must not hide what happened
-        return f"a {type(value).__name__} without words"
+        return f"a {_kind(value)} without words"
+
+
+def _kind(value: Any) -> str:
+    """The name of its class, whatever the class of that makes of it."""
+    return type.__dict__["__name__"].__get__(type(value))

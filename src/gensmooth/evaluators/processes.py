@@ -421,6 +421,11 @@ def _texts(environment: object) -> dict[str, str]:
     given = checks.mapping("environment", environment)
     if not all(isinstance(value, str) for value in given.values()):
         raise TypeError(f"`environment` must have texts, but is {checks.shown(environment)}.")
+    if any("=" in name or "\0" in name + value for name, value in given.items()):
+        raise ValueError(
+            "`environment` must have names without = and texts without zeros, but is "
+            f"{checks.shown(environment)}."
+        )
     return given
 
 

@@ -21,6 +21,7 @@ import numpy as np
 
 from gensmooth import checks
 from gensmooth.evaluators.base import WorkerError
+from gensmooth.evaluators.objective import end_fork
 from gensmooth.evaluators.session import (
     Event,
     Lost,
@@ -451,7 +452,12 @@ class RayWorker:
         sys.path += [path for path in paths if path not in sys.path and os.path.isdir(path or ".")]
         self._step = None
         self._loaded = False  # other directions have other kernels
-        self._worker = Worker(*pickle.loads(payload))
+        pid = os.getpid()
+        try:
+            self._worker = Worker(*pickle.loads(payload))
+        finally:
+            if os.getpid() != pid:  # forked by what the objective brings along: not our actor
+                end_fork()
         node = import_module("ray").get_runtime_context().get_node_id()
         return node, ProcessIdentity.of(os.getpid())
 

@@ -24,7 +24,7 @@ import gensmooth.evaluators.transport as wire
 from gensmooth.batch import Batch
 from gensmooth.estimators import Plan
 from gensmooth.evaluators.base import Failure
-from gensmooth.evaluators.objective import Objective
+from gensmooth.evaluators.objective import Objective, end_fork
 from gensmooth.evaluators.transport import Channel, SharedMemory, read_file
 from gensmooth.search import Search, SearchState
 from gensmooth.streams import Purpose
@@ -150,6 +150,7 @@ def main(
         try:
             for code, body in talk.receive():
                 process.handle(code, body)
+                process.end_forks()
         except (EOFError, BrokenPipeError, ConnectionResetError):
             return
 
@@ -184,9 +185,19 @@ class _WorkerProcess:
         self.slot = slot
         self.payload = payload
         self.state = state
+        self.pid = os.getpid()
         self.worker: Worker | None = None
         self.dtype: np.dtype[Any] = np.dtype(np.float64)
         self.shape: tuple[int, ...] = ()
+
+    def end_forks(self) -> None:
+        """End here if we are a fork, made by what came with the objective: the talk is not ours."""
+        if os.getpid() != self.pid:
+            end_fork()
+
+    def send(self, code: bytes, body: bytes = b"") -> None:
+        self.end_forks()
+        self.channel.send(code, body)
 
     def handle(self, code: bytes, body: bytes) -> None:
         if code == wire.EVALUATE:
@@ -208,9 +219,9 @@ class _WorkerProcess:
             self.worker = Worker(*pickle.loads(read_file(self.payload, start, size)))
         except BaseException:
             text = traceback.format_exc()[-10_000:]
-            self.channel.send(wire.REFUSED, number + text.encode("utf-8", "replace"))
+            self.send(wire.REFUSED, number + text.encode("utf-8", "replace"))
         else:
-            self.channel.send(wire.READY, number)
+            self.send(wire.READY, number)
 
     def step(self, body: bytes) -> None:
         assert self.worker is not None
@@ -229,7 +240,7 @@ class _WorkerProcess:
         elif form == wire.WHOLE_STATE:
             whole = pickle.loads(read_file(self.state, 0, length))
         if form != wire.NO_STATE:  # we have our copies; the parent may write the next ones
-            self.channel.send(wire.STEP_RECEIVED)
+            self.send(wire.STEP_RECEIVED)
         step = Step(number, seed, plan, Purpose(purpose), context)
         self.worker.step(step, x, estimate=estimate, directions=whole)
 
@@ -243,7 +254,7 @@ class _WorkerProcess:
         body = wire.RESULT.pack(number, seconds, stop - start, columns) + values.tobytes()
         if failures:
             body += json.dumps([asdict(failure) for failure in failures]).encode()
-        self.channel.send(wire.VALUES, body)
+        self.send(wire.VALUES, body)
 
     def begin(self, index: int) -> None:
         self.memory.set_running(self.slot, index, time.monotonic())

@@ -46,7 +46,9 @@ def _load(name: str, kernel: str) -> Any:
     """Import kernels; on a terminal, say so if the next seconds go into compiling them."""
     module: Any = import_module(f"gensmooth.kernels.{name}")
     cache_folder = Path(getattr(module, kernel).stats.cache_path)
-    if sys.stderr.isatty() and not any(cache_folder.glob(f"{name}.{kernel}-*.nbi")):
+    if getattr(sys.stderr, "isatty", bool)() and not any(
+        cache_folder.glob(f"{name}.{kernel}-*.nbi")
+    ):
         print(
             f"gensmooth: compiling kernels ({name}), once on this machine, some seconds…",
             file=sys.stderr,

@@ -107,7 +107,8 @@ class Observers:
             raise TypeError(
                 f"`trackers` must be a list, but is {checks.shown(trackers)}."
             ) from None
-        if progress or (progress is None and sys.stderr.isatty()):
+        terminal = getattr(sys.stderr, "isatty", bool)()  # a daemon may have no such stream
+        if progress or (progress is None and terminal):
             from gensmooth.observe.table import display
 
             trackers = [*trackers, *display(progress)]

@@ -16,7 +16,7 @@ def display(progress: bool | None) -> list[Tracker]:
         progress: ``None`` is a table on a terminal and nothing elsewhere; ``True`` a table on a
             terminal and plain lines elsewhere; ``False`` nothing.
     """
-    terminal = sys.stderr.isatty()
+    terminal = getattr(sys.stderr, "isatty", bool)()
     if progress is False or (progress is None and not terminal):
         return []
     return [LiveTable()] if terminal else [Lines()]

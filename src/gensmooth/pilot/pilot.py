@@ -37,7 +37,14 @@ from gensmooth.pilot.descent import Descent
 from gensmooth.pilot.evolution import Evolution, square
 from gensmooth.pilot.newton import Newton
 from gensmooth.pilot.units import find_units
-from gensmooth.search import FailurePolicy, SearchState, StepInfo, check_sizes
+from gensmooth.search import (
+    MOST,
+    FailurePolicy,
+    SearchState,
+    StepInfo,
+    check_sizes,
+    standard_errors,
+)
 
 Array = NDArray[Any]
 
@@ -46,7 +53,6 @@ AUTO = "auto"  # the method that is no method of the paper's
 _METRIC_UP_TO = 2000  # parameters; beyond, directions are coins and all scales stay as they are
 _NEWTON_UP_TO = 500  # parameters; beyond, a gradient along the axes costs too much
 _NEWTON_FROM = 20  # evaluations per parameter in the budget: with fewer it would not get far
-_MOST = 50_000_000  # directions of a step, in a state that was read
 _FARTHEST = 1e150  # parameters beyond this have diverged: their squares overflow
 _NARROW = 1e-12  # a spacing below this, in units, has converged
 _SPREAD = 1e4  # the most that the first probe makes scales differ, either way
@@ -103,6 +109,7 @@ class Control(NamedTuple):
         trial_best: The best value of the trial.
         restarts: How often the evolution strategy began again.
         all_equal: Whether all values seen were the same.
+        knows_noise: Whether values come with their standard errors.
     """
 
     noisy: int
@@ -117,6 +124,7 @@ class Control(NamedTuple):
     trial_best: float
     restarts: int
     all_equal: bool
+    knows_noise: bool
 
 
 class _AskedState:
@@ -134,8 +142,15 @@ class _AskedState:
         for array in (asked.scale, asked.line):
             if array.shape not in ((0,), (dim,)) or not np.isfinite(array).all():
                 raise ValueError("the state of the search does not fit its parameters")
-        if not (math.isfinite(asked.spacing) and 1 <= asked.number <= _MOST):
+        if not (math.isfinite(asked.spacing) and 1 <= asked.number <= MOST):
             raise ValueError("the state of the search has an impossible spacing or population")
+        if not 0 <= asked.repeats <= 2 * asked.number:
+            raise ValueError("the state of the search repeats more points than it has")
+        axes = asked.phase in (Phase.AXES, Phase.BOTH, Phase.BENDS, Phase.SPREAD)
+        if axes and (asked.scale.size, asked.number) != (dim, dim):
+            raise ValueError("the state of the search does not look along every axis")
+        if asked.phase == Phase.LINE and (asked.line.size, asked.number) != (dim, 1):
+            raise ValueError("the state of the search has no line to look along")
         return asked
 
     def update(self, state: tuple[Any, ...], gradient: Array) -> tuple[Any, ...]:  # noqa: ARG002
@@ -256,15 +271,32 @@ class Pilot:
         )
 
     def tell(
-        self, state: SearchState, batch: Batch, values: ArrayLike
+        self,
+        state: SearchState,
+        batch: Batch,
+        values: ArrayLike,
+        errors: ArrayLike | None = None,
     ) -> tuple[SearchState, StepInfo]:
-        """The state after a step, from the values of its batch."""
+        """The state after a step, from the values of its batch.
+
+        Args:
+            state: The state that the batch was asked from.
+            batch: What :meth:`ask` gave.
+            values: The objective's values, in the order of ``batch.points()``.
+            errors: Their standard errors, where they are known: nothing is then measured twice,
+                and values count the less the less they are known.
+        """
         if batch.step != state.step or batch.seed != state.seed or not batch.is_at(state.x):
             raise ValueError("Each batch is told once, to the state it was asked from.")
         raw = np.asarray(checks.reals("values", values), np.float64).reshape(-1)
         if len(raw) != len(batch):
             raise ValueError(f"The step needs {len(batch)} values, but `tell` got {len(raw)}.")
         asked, control = _asked_of(state), _control_of(state)
+        known = None
+        if errors is not None:
+            known = np.square(standard_errors(errors, len(raw)))
+            known = known.reshape(-1, self.num_samples).mean(axis=1) / self.num_samples
+            control = control._replace(knows_noise=True)
         low = -raw if self.maximize else raw  # from here on the smaller the better
         means = low.reshape(-1, self.num_samples).mean(axis=1) if self.num_samples > 1 else low
         finite = np.isfinite(low)
@@ -278,11 +310,11 @@ class Pilot:
         state = state._replace(evaluations=state.evaluations + len(raw))
         phase = Phase(asked.phase)
         if phase is Phase.PAIRS:
-            made = self._tell_pairs(state, control, asked, batch, means)
+            made = self._tell_pairs(state, control, asked, batch, means, known)
         elif phase is Phase.DESCENT:
             made = self._tell_descent(state, control, asked, batch, means)
         elif phase is Phase.START:
-            made = self._tell_start(state, control, means)
+            made = self._tell_start(state, control, means, known)
         elif phase in (Phase.AXES, Phase.BOTH):
             made = self._tell_axes(state, control, means)
         elif phase is Phase.LINE:
@@ -294,17 +326,21 @@ class Pilot:
     # --- exact values -----------------------------------------------------------------------------
 
     def _tell_start(
-        self, state: SearchState, control: Control, values: NDArray[np.float64]
+        self,
+        state: SearchState,
+        control: Control,
+        values: NDArray[np.float64],
+        known: NDArray[np.float64] | None,
     ) -> "_Made":
         first, second = values.tolist()
         x = state.x.reshape(-1)
-        if first == second:
+        if first == second and (known is None or not known.any()):
             control = control._replace(noisy=0)
             if control.newton and self._worth_newton(x.size):
                 begun = newton.begin(x, first, np.broadcast_to(control.units, x.shape).copy())
                 return self._next_gradient(control._replace(newton=begun), state.x)
             return self._begin_search(state, control, first, x)
-        noise2 = (first - second) ** 2 / 2
+        noise2 = (first - second) ** 2 / 2 if known is None else float(known.mean())
         control = control._replace(noisy=1, noise2=noise2 if math.isfinite(noise2) else 0.0)
         return _Made(control, self._ask_pairs(control, x.dtype), x)
 
@@ -410,11 +446,12 @@ class Pilot:
         asked: Asked,
         batch: Batch,
         values: NDArray[np.float64],
+        known: NDArray[np.float64] | None,
     ) -> "_Made":
         now, pairs, again = control.evolution, asked.number, asked.repeats
         first, second = values[: 2 * pairs].copy(), values[2 * pairs :]
         kept = np.isfinite(first)  # what failed is worse than anything that did not
-        whole = kept.reshape(pairs, 2).all(axis=1)
+        whole = kept[0::2] & kept[1::2]
         dropped = pairs - int(whole.sum())
         if not kept.any():
             return self._narrowed(state, control, batch)
@@ -433,9 +470,13 @@ class Pilot:
                 now = evolution.measure(now, twice2, halves2, len(halves), int(seen.sum()))
                 mean = 0.5 * (first[:again] + second)
                 first[:again] = np.where(seen, mean, first[:again])
+        if known is not None:
+            control, now = _with_known(control, first, whole, known[: 2 * pairs])
         lowest = float(first[kept].min())
         k = evolution.constants(state.x.size, pairs)
         weights = evolution.rank(np.where(kept, first, np.inf), k.weights)
+        if known is not None:
+            weights = _by_precision(weights, first, kept, known[: 2 * pairs])
         all_equal = bool((first[kept] == first[kept][0]).all())
         scale, step, squares = self._step(state, asked, batch, weights, now)
         now = evolution.follow(
@@ -501,7 +542,9 @@ class Pilot:
         now = control.evolution
         pairs = round(now.pairs)
         again = int(now.steps % _LOOK_AGAIN == 0)  # exact values are not taken on trust for ever
-        if control.noisy == 1:
+        if control.knows_noise:
+            again = 0
+        elif control.noisy == 1:
             again, _ = evolution.repeats(now, pairs)
         scale = np.zeros(0, dtype)
         spacing = now.spacing
@@ -602,7 +645,7 @@ class Pilot:
             why,
         )
         after = SearchState(
-            np.ascontiguousarray(x, state.x.dtype),
+            np.asarray(x, state.x.dtype, order="C"),
             state.step + 1,
             state.evaluations,
             state.seed,
@@ -661,6 +704,7 @@ class Pilot:
             trial_best=math.inf,
             restarts=0,
             all_equal=True,
+            knows_noise=False,
         )
 
     @property
@@ -827,6 +871,38 @@ def _with_best(
     if not low[index] < control.best:
         return control
     return control._replace(best=float(low[index]), best_x=batch.point(index).reshape(-1))
+
+
+def _with_known(
+    control: Control,
+    values: NDArray[np.float64],
+    whole: NDArray[np.bool_],
+    known: NDArray[np.float64],
+) -> tuple[Control, Evolution]:
+    """Take in the noise that values say they have, in the place of a measurement."""
+    now = control.evolution
+    noise2 = float(known[np.isfinite(known)].mean()) if np.isfinite(known).any() else 0.0
+    control = control._replace(noise2=noise2, noisy=int(noise2 > 0))
+    if whole.any():
+        halves2 = float(np.square(0.5 * (values[0::2] - values[1::2])[whole]).mean())
+        again = max(1, len(values) // evolution.REPEAT)
+        now = evolution.measure(now, 2 * noise2, halves2, int(whole.sum()), again)
+    return control, now
+
+
+def _by_precision(
+    weights: NDArray[np.float64],
+    values: NDArray[np.float64],
+    kept: NDArray[np.bool_],
+    known: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Weights by rank, smaller for values that are known less well than they differ."""
+    spread = float(np.var(values[kept]))
+    if not spread > 0:
+        return weights
+    surer = weights * (spread / (spread + np.where(np.isfinite(known), known, np.inf)))
+    total = float(surer.sum())
+    return surer / total if total > 0 else weights
 
 
 def _mixed(noise2: float, new: float, measured: int, again: int) -> float:

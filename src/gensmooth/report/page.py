@@ -96,7 +96,10 @@ def write_page(
     """Write the report; see :func:`gensmooth.report.write_report`."""
     figures, tables = out / "figures", out / "tables"
     for folder in (figures, tables):
+        _unlink(folder)
         folder.mkdir(parents=True, exist_ok=True)
+        for path in folder.iterdir():
+            _unlink(path)
     files: list[Path] = []
     to_write = [claims_table([(s.name, claim) for s in sections for claim in s.claims])]
     for section in sections:
@@ -121,9 +124,16 @@ def write_page(
     )
     path = out / "report.html"
     temporary = path.with_suffix(".tmp")
+    _unlink(temporary)
     temporary.write_text(page, encoding="utf-8")
     os.replace(temporary, path)
     return path
+
+
+def _unlink(path: Path) -> None:
+    """Make way for a file or a folder: a link, perhaps a stranger's, is not followed."""
+    if path.is_symlink():
+        path.unlink()
 
 
 def _tables(section: Section) -> list[Table]:

@@ -119,8 +119,6 @@ def load_policy(path: str | PathLike[str], *, environment: str | None = None) ->
             raise CheckpointError(file, f"is not a policy: {error}.") from error
 
     meta, arrays = container.read(file, fits)
-    if meta.get("kind") != KIND:
-        raise CheckpointError(file, "is not a policy.")
     try:
         found = _policy(meta, arrays)
     except (LookupError, TypeError, ValueError) as error:
@@ -149,12 +147,12 @@ def find_policy(path: Path) -> Path:
 
 def _check_sizes(meta: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
     """Refuse arrays that are not those of the policy, before memory is taken for them."""
-    if meta.get("kind") == KIND:
-        policy = Policy(tuple(whole(size) for size in meta["sizes"]), _truth(meta["biases"]))
-        if sizes.get("parameters") != policy.num_parameters or max(sizes.values()) > max(
-            policy.num_parameters, *policy.sizes
-        ):
-            raise ValueError("its arrays are not those of a policy of these sizes")
+    if meta.get("kind") != KIND:
+        raise ValueError("it is of another kind")
+    policy = Policy(tuple(whole(size) for size in meta["sizes"]), _truth(meta["biases"]))
+    size = policy.sizes[0]
+    if sizes != {"parameters": policy.num_parameters, "mean": size, "m2": size}:
+        raise ValueError("its arrays are not those of a policy of these sizes")
 
 
 def _policy(meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> TrainedPolicy:

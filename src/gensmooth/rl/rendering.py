@@ -221,7 +221,7 @@ def _write(
 
 def _reporter(most: int, shown: bool | None) -> Callable[[int, bool], None]:
     """Tells how many frames are drawn: on a terminal in one line, elsewhere every few seconds."""
-    terminal = sys.stderr.isatty()
+    terminal = getattr(sys.stderr, "isatty", bool)()
     if not (terminal if shown is None else shown):
         return lambda number, done: None  # noqa: ARG005
     told = time.monotonic()

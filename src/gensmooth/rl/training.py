@@ -1,6 +1,5 @@
 """``train`` and ``resume``: a training as a program, and what it gives."""
 
-import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -72,7 +71,6 @@ _WORDS = {
     "value": "training return",
 }
 _NO_BUDGET = 2**53  # a training ends by its iterations
-_log = logging.getLogger("gensmooth")
 
 
 @dataclass(frozen=True)
@@ -218,7 +216,8 @@ def train(
     samples: Samples = "paired" if checks.flag("paired_resets", paired_resets) else "independent"
     rest = (directions, spacing, learning_rate, optimizer, estimator)
     search: RandomSearch | Pilot
-    if method == AUTO or (method is None and all(choice is None for choice in rest)):
+    named = isinstance(method, str) and method == AUTO
+    if named or (method is None and all(choice is None for choice in rest)):
         if any(choice is not None for choice in rest):
             raise ValueError(
                 "method='auto' chooses directions, spacing, learning rate, optimiser and estimator "
@@ -572,10 +571,7 @@ class Training(Program[TrainState, Line, TrainResult]):
         if improved if not saved else any(line.test for line in records):
             policies[POLICY_BEST] = self._best(state)
         for name, policy in policies.items():
-            try:
-                policy.save(folder / name)
-            except OSError as error:
-                _log.warning("Could not write %s: %s.", folder / name, error)
+            policy.save(folder / name)
 
     def start(self, state: TrainState, start: Start) -> Start:
         """See :class:`~gensmooth.runs.Program`."""

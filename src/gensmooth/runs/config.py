@@ -143,9 +143,11 @@ class Execution(NamedTuple):
         workers, timeout, retries, threads, every = (found[name] for name in cls._fields)
         if every is not None:
             steps, seconds = every
-            every = Every(
-                None if steps is None else whole(steps),
-                None if seconds is None else number(seconds),
+            every = parse_every(
+                Every(
+                    None if steps is None else whole(steps),
+                    None if seconds is None else number(seconds),
+                )
             )
         if type(workers) not in (int, type(None)):
             raise TypeError(f"`workers` is {str(workers)[:80]}")
@@ -234,6 +236,20 @@ def array_from_json(found: Mapping[str, Any], large: Mapping[str, Array]) -> Arr
     if array.shape != shape or array.dtype.name != dtype:
         raise ValueError("an array is not what its description says")
     return array
+
+
+def sizes_in(found: Any) -> dict[str, int]:
+    """How many numbers each array has that a configuration keeps in the file ``arrays``."""
+    sizes: dict[str, int] = {}
+    if not isinstance(found, dict):
+        return sizes
+    d = cast(dict[str, Any], found)
+    if "in" in d and isinstance(name := d.get("name"), str) and isinstance(d.get("shape"), list):
+        shape = cast(list[Any], d["shape"])
+        return {name: math.prod(size for size in shape if type(size) is int)}
+    for value in d.values():
+        sizes |= sizes_in(value)
+    return sizes
 
 
 def _sha256(flat: Array) -> str:

@@ -30,7 +30,13 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from gensmooth.runs.files import CheckpointError, reserve, write_all, write_whole
+from gensmooth.runs.files import (
+    CheckpointError,
+    read_json,
+    reserve,
+    write_all,
+    write_whole,
+)
 
 MAGIC = b"\x89GSMTH\r\n"
 VERSION = 1
@@ -156,7 +162,10 @@ def _read(path: Path, file: BufferedReader, fits: Fits | None) -> Contents:
         raise _damaged(path, f"it should have {length} bytes, but has {size}")
     if header_size > size:
         raise _damaged(path, "its header is cut short")
-    header = file.read(header_size)
+    try:
+        header = read_json(file, header_size)
+    except ValueError as error:
+        raise _damaged(path, f"its header cannot be understood ({error})") from error
     if zlib.crc32(header) != crc32:
         raise _damaged(path, "the checksum of its header is wrong")
     meta, entries = _parse(path, header)

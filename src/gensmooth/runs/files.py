@@ -28,6 +28,7 @@ R = TypeVar("R")
 
 _FLUSH_SECONDS = 0.5
 _LARGE = 1 << 26  # bytes of a file of JSON that is none of ours
+_PIECE = 1 << 20  # bytes
 
 
 class CheckpointError(RuntimeError):
@@ -104,6 +105,23 @@ def read_bytes(path: Path) -> bytes:
         return file.read(_LARGE)
 
 
+def read_json(file: BufferedReader, size: int) -> bytes:
+    """The next ``size`` bytes, which are to be JSON; fewer if there are not as many.
+
+    A file can claim any size and take no room for it, but what it has then are zeros. JSON has
+    none, so memory is taken for no more than what is really there.
+
+    Raises:
+        ValueError: When there are zeros.
+    """
+    text = bytearray()
+    while len(text) < size and (piece := file.read(min(size - len(text), _PIECE))):
+        if b"\0" in piece:
+            raise ValueError("there are zeros in it")
+        text += piece
+    return bytes(text)
+
+
 def write_text(path: Path, text: str) -> None:
     """Write a text file, whole or not at all; see :func:`write_whole`."""
     write_whole(path, lambda file: write_all(file, text.encode()))
@@ -167,7 +185,15 @@ class Metrics:
         self._waiting: list[bytes] = []
         self._flushed = time.monotonic()
         self._file = _open(path, os.O_RDWR | os.O_CREAT, "r+b")
+        if os.fstat(self._file.fileno()).st_nlink > 1:
+            self._file = _own(path, self._file, position.bytes)
         self._file.truncate(position.bytes)
+        self._path, self._key = path, _key(os.fstat(self._file.fileno()))
+
+    @property
+    def there(self) -> bool:
+        """Whether the file is still there, and not another."""
+        return _is(self._path, self._key)
 
     def add(self, line: bytes) -> None:
         """Append a line; lines go to the system twice a second and at each checkpoint."""
@@ -198,6 +224,19 @@ class Metrics:
         self._file.close()
 
 
+def _own(path: Path, shared: FileIO, size: int) -> FileIO:
+    """A file of the same beginning that has no other name: whose that is must not see it change."""
+    with shared:
+        write_whole(path, lambda file: _copy(shared, file, size))
+    return _open(path, os.O_RDWR, "r+b")
+
+
+def _copy(source: FileIO, target: FileIO, size: int) -> None:
+    while size and (piece := source.read(min(size, _PIECE))):
+        write_all(target, piece)
+        size -= len(piece)
+
+
 def read_lines(path: Path, position: Position, parse: Callable[[Any], R]) -> list[R]:
     """The lines up to a position, each parsed by ``parse``; line n is of step n.
 
@@ -206,10 +245,11 @@ def read_lines(path: Path, position: Position, parse: Callable[[Any], R]) -> lis
     """
     try:
         with open_file(path) as file:
-            size = os.fstat(file.fileno()).st_size
-            text = file.read(min(position.bytes, size))
+            text = read_json(file, position.bytes)
     except OSError as error:
         raise CheckpointError(path, f"cannot be read: {error.strerror or error}.") from error
+    except ValueError as error:
+        raise CheckpointError(path, f"is damaged: {error}.") from error
     except MemoryError as error:
         raise CheckpointError(path, "is larger than the memory there is.") from error
     if len(text) < position.bytes:
@@ -260,10 +300,7 @@ class Lock:
     @property
     def holds(self) -> bool:
         """Whether the folder is still the one that was locked; it may have been removed."""
-        try:
-            return _key(os.lstat(self._path)) == self._key
-        except OSError:
-            return False
+        return _is(self._path, self._key)
 
     def release(self) -> None:
         """Let others in."""
@@ -272,3 +309,11 @@ class Lock:
 
 def _key(status: os.stat_result) -> tuple[int, int]:
     return status.st_dev, status.st_ino
+
+
+def _is(path: Path, key: tuple[int, int]) -> bool:
+    """Whether this is the file that we know; a link is not."""
+    try:
+        return _key(os.lstat(path)) == key
+    except OSError:
+        return False

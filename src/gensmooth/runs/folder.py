@@ -7,10 +7,11 @@ the next step needs.
 import contextlib
 import json
 import logging
+import os
 import re
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
@@ -19,7 +20,15 @@ from numpy.typing import NDArray
 from gensmooth._version import __version__
 from gensmooth.describe import plain, whole
 from gensmooth.runs import container
-from gensmooth.runs.config import FORMAT, Cadence, Every, checksum, differences, pretty
+from gensmooth.runs.config import (
+    FORMAT,
+    Cadence,
+    Every,
+    checksum,
+    differences,
+    pretty,
+    sizes_in,
+)
 from gensmooth.runs.files import (
     CheckpointError,
     Lock,
@@ -99,8 +108,9 @@ class RunFolder:
         self.config: dict[str, Any] = {}
         self.saved: int | None = None
         self._metrics: Metrics | None = None
-        self._failing = False
+        self._failing = self._failing_files = False
         self._gone = False
+        self._owner = os.getpid()
         if create:
             try:
                 path.mkdir(parents=True, exist_ok=True)
@@ -124,7 +134,7 @@ class RunFolder:
     def __exit__(self, *_: object) -> None:
         if self._metrics is not None:
             try:
-                if self._ours():
+                if self.ours():
                     self._metrics.flush()
             except OSError as error:
                 self._report(METRICS, error)
@@ -173,8 +183,10 @@ class RunFolder:
             CheckpointError: When it is of another kind, or cannot be used.
         """
         self._read_config(kind)
-        large = self.path / ARRAYS
-        arrays = container.read(large).arrays if large.exists() else {}
+        large, sizes = self.path / ARRAYS, sizes_in(self.config)
+        arrays: Mapping[str, Array] = {}
+        if sizes and large.exists():
+            arrays = container.read(large, _are(sizes)).arrays
         try:
             return parse(self.config, arrays)
         except UNUSABLE as error:
@@ -237,7 +249,7 @@ class RunFolder:
         """Append a line to ``metrics.jsonl``."""
         assert self._metrics is not None
         text = json.dumps({"step": step, **line}, allow_nan=False)
-        if not self._ours():
+        if not self.ours():
             return
         try:
             self._metrics.add(f"{text}\n".encode())
@@ -248,12 +260,32 @@ class RunFolder:
         """Whether a checkpoint is due after so many steps."""
         return self._cadence.due(step)
 
+    def ours(self, *, again: bool = False) -> bool:
+        """Whether the folder is still there and this run's; what is not is left alone.
+
+        Args:
+            again: Whether to look for its files too, without which a checkpoint is of no use.
+        """
+        if self._gone or os.getpid() != self._owner:  # a fork of ours has no part in it
+            return False
+        there = self._lock.holds
+        if there and again and self._metrics is not None:
+            there = self._metrics.there and (self.path / CONFIG).exists()
+        if not there:
+            self._gone = True
+            _log.warning(
+                "The folder %s was removed or replaced: nothing more is written there, nothing "
+                "of this run is kept, and it goes on.",
+                self.path,
+            )
+        return there
+
     def save(self, program: Program[S, Any, Any], state: S, step: int, end: End | None) -> None:
         """Write a checkpoint, unless this very one was written before."""
         assert self._metrics is not None
         started = time.monotonic()
         position = self._metrics.position
-        if not self._ours():
+        if not self.ours(again=True):
             return
         if position.lines != step or (end is None and step == self.saved):
             return  # the first: a step torn apart by an interrupt where we could not hold it off
@@ -276,6 +308,21 @@ class RunFolder:
         else:
             self.saved, self._failing = step, False
         self._cadence.done(step, time.monotonic() - started)
+
+    def write_files(
+        self, program: Program[S, R, Any], state: S, records: Sequence[R], *, saved: bool
+    ) -> None:
+        """Have a program write its own files, as :meth:`Program.write_files` says."""
+        if self._gone or os.getpid() != self._owner:  # found out when the step was recorded
+            return
+        try:
+            program.write_files(self.path, state, records, saved=saved)
+        except OSError as error:
+            if not self._failing_files:
+                self._failing_files = True
+                _log.warning("Could not write to %s: %s. The run goes on.", self.path, error)
+        else:
+            self._failing_files = self._failing_files and not saved
 
     def _load(self, program: Program[S, R, Any], path: Path) -> Found[S, R]:
         meta, arrays = container.read(path, _fits(program))
@@ -315,19 +362,6 @@ class RunFolder:
             path = self.path / CONFIG
             raise CheckpointError(path, f"cannot be used: `run` is {self.run[:80]!r}.")
 
-    def _ours(self) -> bool:
-        """Whether the folder is still there and this run's; what is not is left alone."""
-        if self._gone:
-            return False
-        if not self._lock.holds:
-            self._gone = True
-            _log.warning(
-                "The folder %s was removed or replaced: nothing more is written there, nothing "
-                "of this run is kept, and it goes on.",
-                self.path,
-            )
-        return not self._gone
-
     def _report(self, name: str, error: OSError) -> None:
         if self._failing:
             return
@@ -357,6 +391,7 @@ class Scratch:
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
         self._saved = 0
+        self._owner = os.getpid()
 
     def load(self, program: Program[S, Any, Any]) -> Found[S, Any]:
         """How far the run has got; steps are counted from here on."""
@@ -376,16 +411,27 @@ class Scratch:
         """See :class:`RunFolder`."""
         return self._cadence.due(step)
 
+    def ours(self) -> bool:
+        """See :class:`RunFolder`."""
+        return os.getpid() == self._owner
+
     def save(self, program: Program[S, Any, Any], state: S, step: int, end: End | None) -> None:
         """See :class:`RunFolder`. That it cannot be written must not end the run."""
-        if end is not None or step == self._saved:
+        if end is not None or step == self._saved or not self.ours():
             return
         started = time.monotonic()
         with contextlib.suppress(OSError):
+            if self.path.is_symlink():  # a stranger's, to where it is not ours to write
+                self.path.unlink()
             self.path.mkdir(parents=True, exist_ok=True)
             container.write(self.path / CHECKPOINT, *program.pack(state))
             self._saved = step
         self._cadence.done(step, time.monotonic() - started)
+
+    def write_files(
+        self, program: Program[S, R, Any], state: S, records: Sequence[R], *, saved: bool
+    ) -> None:
+        """See :class:`RunFolder`: there are no files but the checkpoint."""
 
 
 def _fits(program: Program[Any, Any, Any]) -> container.Fits:
@@ -396,6 +442,19 @@ def _fits(program: Program[Any, Any, Any]) -> container.Fits:
         for name, size in sizes.items():
             if largest is not None and size > largest:
                 raise ValueError(f"it has {size} numbers for {name[:80]!r}, but {largest} are most")
+
+    return fits
+
+
+def _are(sizes: Mapping[str, int]) -> container.Fits:
+    """Whether arrays are those that ``config.json`` says are kept beside it."""
+
+    def fits(_: Mapping[str, Any], found: Mapping[str, int]) -> None:
+        for name, size in found.items():
+            if size != sizes.get(name):
+                raise ValueError(
+                    f"it has {size} numbers for {name[:80]!r}, but {CONFIG} has {sizes.get(name)}"
+                )
 
     return fits
 

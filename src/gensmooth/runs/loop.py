@@ -146,7 +146,7 @@ class Run(Generic[S, R, T]):
             self.records.append(last)
             if folder is not None:
                 folder.record(self.step - 1, program.write_record(last))
-                program.write_files(folder.path, state, self.records, saved=False)
+                folder.write_files(program, state, self.records, saved=False)
             if self._observers is not None:
                 seen = program.seen(state, self.records, session)
                 if seen is not None:
@@ -156,7 +156,7 @@ class Run(Generic[S, R, T]):
     def _save(self) -> None:
         if self.folder is not None:
             self.folder.save(self.program, self.state, self.step, self.end)
-            self.program.write_files(self.folder.path, self.state, self.records, saved=True)
+            self.folder.write_files(self.program, self.state, self.records, saved=True)
 
     def _result(self) -> T:
         return self.program.result(self.state, self.records, self.end)

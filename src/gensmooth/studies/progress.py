@@ -52,7 +52,7 @@ def progress(
     title: str, *, total: int, done: int, time_left: TimeLeft, say: Say
 ) -> Generator[Callable[[], None]]:
     """One bar on a terminal, elsewhere a line now and then; call what it yields after each run."""
-    if not sys.stderr.isatty():
+    if not getattr(sys.stderr, "isatty", bool)():
         count, last = done, time.monotonic()
 
         def tick() -> None:

@@ -12,6 +12,7 @@ merged by copying their ``runs`` together.
 import json
 import math
 import os
+import re
 import shutil
 import zlib
 from collections.abc import Iterable, Mapping
@@ -24,6 +25,7 @@ from gensmooth.studies.spec import FORMAT, RunRecord, RunSpec
 
 _STUDY_FILE = "study.json"
 _RUNS, _PARTIAL = "runs", "partial"
+_ASIDE = re.compile(r"\.[0-9a-f]+\.([0-9]+)")  # a run's folder that is being written, and by whom
 _END = ("end", "names", "final", "diverged", "seconds", "crc32")  # of the last line of a record
 _OURS = {_RUNS, _PARTIAL, _STUDY_FILE, f".{_STUDY_FILE}.new"}  # where nothing has begun yet
 
@@ -71,7 +73,7 @@ class StudyStore:
         """All finished runs of the study, whatever they are."""
         specs: list[RunSpec] = []
         damaged: list[str] = []
-        for where in sorted(self.runs.iterdir()):
+        for where in sorted(self.runs.glob("[!.]*")):
             try:
                 found = json.loads(read_bytes(where / "config.json"))
                 spec = RunSpec(found["study"], found["config"])
@@ -91,12 +93,12 @@ class StudyStore:
         final = self.runs / spec.key
         aside = self.runs / f".{spec.key}.{os.getpid()}"
         try:
-            aside.mkdir(parents=True, exist_ok=True)
+            _remove(aside)
+            aside.mkdir(parents=True)  # not what somebody else has put there, such as a link
             config = {"format": FORMAT, "study": spec.study, "config": spec.config}
             (aside / "config.json").write_text(json.dumps(config, indent=1, sort_keys=True))
             (aside / "metrics.jsonl").write_text(_lines(record, spec.key))
-            if final.exists():  # a damaged record makes way for the new one
-                shutil.rmtree(final)
+            _remove(final)  # a damaged record makes way for the new one
             aside.rename(final)
             shutil.rmtree(self.scratch(spec), ignore_errors=True)
         except OSError as error:
@@ -128,6 +130,12 @@ class StudyStore:
             raise StoreError(
                 f"{self.folder} is not empty and not a study's folder: choose another --out."
             )
+        for inner in (self.runs, self.folder / _PARTIAL):
+            if inner.is_symlink():
+                raise StoreError(
+                    f"{inner} is a symbolic link, which is not followed: choose another --out, or "
+                    "make a link of the whole folder."
+                )
         try:
             self.runs.mkdir(parents=True, exist_ok=True)
             if not mark.exists() or not mark.stat().st_size:
@@ -135,8 +143,17 @@ class StudyStore:
         except OSError as error:
             raise StoreError(f"Could not make {self.folder}: {error.strerror or error}.") from error
         for left in self.runs.glob(".*"):
-            if not _alive(left.suffix[1:]):  # of a killed process; a live one is still writing
+            ours = _ASIDE.fullmatch(left.name)
+            if ours and not _alive(ours[1]):  # of a killed process; a live one is still writing
                 shutil.rmtree(left, ignore_errors=True)
+
+
+def _remove(path: Path) -> None:
+    """Remove a folder, a file or a link, but not what a link leads to; or nothing."""
+    if path.is_symlink() or path.is_file():
+        path.unlink()
+    elif path.exists():
+        shutil.rmtree(path)
 
 
 def _alive(pid: str) -> bool:

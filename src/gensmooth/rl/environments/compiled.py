@@ -216,7 +216,7 @@ class CompiledSimulator:
 
     def _announce_compilation(self) -> None:
         """On a terminal, say so if the next seconds go into compiling."""
-        if self._run.signatures or not sys.stderr.isatty():
+        if self._run.signatures or not getattr(sys.stderr, "isatty", bool)():
             return
         files = Path(self._run.stats.cache_path)
         if not any(files.glob(f"*.{self._run.py_func.__qualname__}-*.nbi")):

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
-from gensmooth.runs import End, Every, Program, Run, Scratch
+from gensmooth.runs import End, Every, Program, Run, Scratch, states
 from gensmooth.studies.spec import RunRecord
 
 if TYPE_CHECKING:
@@ -97,6 +97,10 @@ class LongRun(Program[LongRunState, Mapping[str, Any], LongRunState | None]):
             "diverged": state.diverged,
         }
         return meta, arrays
+
+    def largest(self) -> int:
+        """See :class:`~gensmooth.runs.Program`."""
+        return states.largest(self._trainer.policy.num_parameters)
 
     def unpack(self, meta: Mapping[str, Any], arrays: Mapping[str, Any]) -> LongRunState:
         """See :class:`~gensmooth.runs.Program`."""

@@ -1,0 +1,575 @@
+"""The pilot: the same bits whoever evaluates and wherever it stops; what it must not depend on;
+what it must find with nothing but an objective and a start.
+"""
+
+import math
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.stats
+
+import gensmooth as gs
+import theory_literal as literal
+from gensmooth.evaluators import Processes, Threads
+from gensmooth.pilot import Asked, Control, Phase
+
+
+def valley(x, rng=None) -> float:
+    """Rosenbrock's function: curved, so that every phase has something to do."""
+    x = np.asarray(x, np.float64).reshape(-1)
+    value = float((100 * (x[1:] - x[:-1] ** 2) ** 2).sum() + ((1 - x) ** 2).sum())
+    return value if rng is None else value + 0.3 * float(rng.standard_normal())
+
+
+def kinks(x, rng=None) -> float:
+    """No gradient leads to its minimum."""
+    x = np.asarray(x, np.float64).reshape(-1)
+    value = float(np.abs(x - np.linspace(0.5, 2, x.size)).sum() + np.abs(x.sum()) ** 1.5)
+    return value if rng is None else value + 0.3 * float(rng.standard_normal())
+
+
+def bowl(x, rng=None) -> float:
+    x = np.asarray(x, np.float64).reshape(-1)
+    value = float((np.arange(1, x.size + 1) * (x - 1) ** 2).sum())
+    return value if rng is None else value + float(rng.standard_normal())
+
+
+# Between them they pass through every phase, the trial and its end either way, and a restart.
+RUNS = {
+    "valley": (valley, {"x0": np.full(3, -1.0), "budget": 500}),
+    "kinks": (kinks, {"x0": np.zeros(3), "budget": 600}),
+    "flat": (lambda _: 3.0, {"x0": np.ones(2), "budget": 700}),
+    "little": (bowl, {"x0": np.zeros((2, 3)), "budget": 100}),
+    "single": (bowl, {"x0": np.zeros(4, np.float32), "budget": 300}),
+    "bounded": (bowl, {"x0": np.zeros(3), "bounds": [(-1, 0.5), (-1, 2), (0, 9)], "budget": 400}),
+    "independent": (bowl, {"x0": np.zeros(4), "samples": "independent", "budget": 500}),
+    "averaged": (
+        bowl,
+        {"x0": np.zeros(4), "samples": "independent", "num_samples": 3, "budget": 700},
+    ),
+    "shared": (valley, {"x0": -np.ones(4), "samples": "shared", "num_samples": 2, "budget": 400}),
+    "paired": (bowl, {"x0": np.zeros(4), "samples": "paired", "x_scale": 0.5, "budget": 400}),
+    "upward": (lambda x: -kinks(x), {"x0": np.zeros(3), "maximize": True, "budget": 500}),
+}  # fmt: skip
+each_run = pytest.mark.parametrize("name", RUNS)
+
+
+def same(a: gs.Result, b: gs.Result) -> None:
+    assert a.x.tobytes() == b.x.tobytes()
+    assert a.best_x.tobytes() == b.best_x.tobytes()
+    for name in ("fun", "best_fun", "nfev", "nit", "status", "error", "noise", "dropped"):
+        assert a[name] == b[name], name
+    for one, other in zip(a.history[:-1], b.history[:-1], strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+class Passed:
+    """A callback that keeps what each step was for."""
+
+    def __init__(self) -> None:
+        self.steps: list[tuple[Phase, int, int]] = []
+
+    def __call__(self, _, state) -> None:
+        control: Control = state.optimizer
+        self.steps.append((Phase(state.directions.phase), control.trial, control.restarts))
+
+
+@cache
+def whole(name: str) -> tuple[gs.Result, list[tuple[Phase, int, int]]]:
+    fun, options = RUNS[name]
+    passed = Passed()
+    return gs.minimize(fun, seed=5, callback=passed, **options), passed.steps
+
+
+def test_the_runs_pass_through_everything_there_is():
+    steps = {step for name in RUNS for step in whole(name)[1]}
+    assert {phase for phase, _, _ in steps} | {Phase.START} == set(Phase)
+    assert {trial for _, trial, _ in steps} == {0, 1, 2}
+    assert {restarts > 0 for _, _, restarts in steps} == {False, True}
+    after_trial = {phase for phase, trial, _ in steps if trial == 2}
+    assert {Phase.AXES, Phase.PAIRS} <= after_trial  # either won one
+
+
+# --- the same bits -----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module", params=["threads", "processes"])
+def evaluator(request) -> Iterator[Threads | Processes]:
+    if request.param == "threads":
+        yield Threads(3)
+        return
+    with Processes(2) as pool:
+        yield pool
+
+
+@each_run
+def test_whoever_evaluates(name, evaluator):
+    fun, options = RUNS[name]
+    same(gs.minimize(fun, seed=5, workers=evaluator, **options), whole(name)[0])
+
+
+def test_threads_of_the_kernels_change_nothing():
+    options = {"x0": np.zeros(5000), "samples": "independent", "budget": 300, "seed": 1}
+    one, three = (gs.minimize(bowl, threads=threads, **options) for threads in (1, 3))
+    same(one, three)
+
+
+@each_run
+def test_stopped_and_resumed_in_every_phase(name, tmp_path):
+    fun, options = RUNS[name]
+    expected, steps = whole(name)
+    changes = [i for i in range(1, len(steps)) if steps[i] != steps[i - 1]]
+    first = {steps[i]: i for i in reversed(changes)}  # where each kind of step comes up first
+    for at in {0, len(steps) // 2, *first.values()}:
+        folder = tmp_path / str(at)
+
+        def stop(info, _, at=at):
+            if info.step == at:
+                raise KeyboardInterrupt
+
+        part = gs.minimize(fun, seed=5, checkpoint=folder, callback=stop, **options)
+        assert (part.status, part.nit) == ("interrupted", at + 1)
+        same(gs.resume(folder, fun), expected)
+
+
+@each_run
+def test_by_hand(name):
+    fun, options = RUNS[name]
+    options = dict(options)
+    pilot = gs.Pilot(**{key: value for key, value in options.items() if key != "x0"})
+    state = pilot.init(options["x0"], seed=5)
+    expected = whole(name)[0]
+    for value in expected.history.value:
+        batch = pilot.ask(state)
+        again = pilot.ask(state)
+        assert [p.tobytes() for p in batch.points()] == [p.tobytes() for p in again.points()]
+        assert len(batch) == pilot.next_evaluations(state)
+        if options.get("samples") is None:
+            values = [fun(x) for x in batch.points()]
+        else:
+            values = [fun(x, rng) for x, rng in zip(batch.points(), batch.rngs(), strict=True)]
+        before = state
+        state, info = pilot.tell(state, batch, values)
+        assert info.value == value == pilot.value_at(before, np.array(values))
+    assert (state.step, state.evaluations) == (expected.nit, expected.history.evaluations[-1])
+    assert pilot.recommend(state).tobytes() == expected.x.tobytes()
+    assert pilot.noise(state) == expected.noise
+
+
+def test_telling_leaves_the_old_state_as_it_was():
+    pilot = gs.Pilot(budget=500)
+    states = [pilot.init(np.full(3, -1.0), seed=0)]
+    told = []
+    while states[-1].evaluations < 400:
+        batch = pilot.ask(states[-1])
+        told.append([valley(x) for x in batch.points()])
+        states.append(pilot.tell(states[-1], batch, told[-1])[0])
+    for before, values, after in zip(states[:-1], told, states[1:], strict=True):
+        again, _ = pilot.tell(before, pilot.ask(before), values)
+        assert again.x.tobytes() == after.x.tobytes()
+        for one, other in zip(flat(again), flat(after), strict=True):
+            assert np.array_equal(one, other)
+
+
+def flat(state) -> list:
+    """All numbers of a state."""
+    found = []
+    todo = [state.optimizer, state.directions]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, tuple):
+            todo += item
+        else:
+            found.append(item)
+    return found
+
+
+def test_a_batch_is_told_once_and_whole():
+    pilot = gs.Pilot(budget=500)
+    first = pilot.init(np.zeros(3), seed=0)
+    batch = pilot.ask(first)
+    second, _ = pilot.tell(first, batch, [1.0, 1.0])
+    with pytest.raises(ValueError, match="told once"):
+        pilot.tell(second, batch, [1.0, 1.0])
+    with pytest.raises(ValueError, match="needs 2 values, but `tell` got 3"):
+        pilot.tell(first, batch, [1.0, 1.0, 1.0])
+    with pytest.raises(ValueError, match=r"evaluation 1 of 2 .* has the value nan"):
+        pilot.tell(first, batch, [1.0, math.nan])
+
+
+# --- what it does not depend on ----------------------------------------------------------------
+
+
+def coarse(x, rng=None) -> float:
+    """Values that have few bits, so that they can be scaled and shifted without rounding."""
+    return round(kinks(x, rng) * 2.0**20) / 2.0**20
+
+
+@pytest.mark.parametrize("samples", [None, "independent"])
+def test_the_objectives_units_do_not_matter_to_ranks(samples):
+    # Single precision has no quasi-Newton phase: ranks alone.
+    options = {"x0": np.zeros(4, np.float32), "samples": samples, "budget": 1500, "seed": 2}
+    plain = gs.minimize(coarse, **options)
+    for factor, shift in ((4.0, 0.0), (1 / 1024, 0.0), (1.0, 3.0), (2.0, -100.0)):
+
+        def changed(x, *rng, factor=factor, shift=shift):
+            return factor * coarse(x, *rng) + shift
+
+        found = gs.minimize(changed, **options)
+        assert found.x.tobytes() == plain.x.tobytes()
+        assert found.nfev == plain.nfev
+        assert found.fun == pytest.approx(factor * plain.fun + shift, rel=1e-12)
+        assert found.noise == pytest.approx(factor * plain.noise, rel=1e-12)
+    squared = gs.minimize(lambda x, *rng: coarse(x, *rng) ** 3, **options)
+    if samples is None:  # nor does anything that keeps the order, where there is no noise
+        assert squared.x.tobytes() == plain.x.tobytes()
+    other = gs.minimize(lambda x, *rng: coarse(x, *rng) + 0.1 * x[0], **options)
+    assert other.x.tobytes() != plain.x.tobytes()
+
+
+@pytest.mark.parametrize(("factor", "shift"), [(4.0, 0.0), (3.0, 0.0), (1e-3, 1e-3), (1e6, 7.0)])
+def test_the_objectives_units_do_not_matter_to_quasi_newton(factor, shift):
+    options = {"x0": np.full(4, -0.3), "budget": 120, "seed": 2}  # a quadratic takes no more
+
+    def hill(x):
+        return 1.0 + bowl(x)
+
+    plain = gs.minimize(hill, **options)
+    found = gs.minimize(lambda x: factor * hill(x) + shift, **options)
+    np.testing.assert_allclose(found.x, plain.x, rtol=1e-6)
+    np.testing.assert_allclose(plain.x, 1.0, rtol=1e-6)
+
+
+@pytest.mark.parametrize("samples", ["shared", "paired"])
+def test_the_objectives_units_do_not_matter_to_descent(samples):
+    options = {"x0": np.full(4, -0.3), "samples": samples, "budget": 1000, "seed": 2}
+    plain = gs.minimize(bowl, **options)
+    found = gs.minimize(lambda x, rng: 1000 * bowl(x, rng) + 7, **options)
+    np.testing.assert_allclose(found.x, plain.x, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["valley", "kinks", "independent", "shared", "paired"])
+@pytest.mark.parametrize("each", [False, True])
+def test_a_parameters_unit_does_not_matter_with_its_scale(name, each):
+    fun, options = RUNS[name]
+    options = options | {"seed": 5}
+    start = options.pop("x0") + 0.25
+    own = 0.5 if not each else np.linspace(0.5, 2, start.size)
+    options["x_scale"] = own
+    plain = gs.minimize(fun, start, **options)
+    unit = 2.0 ** np.arange(-10, 30, 9)[: start.size] if each else 2.0**-10
+
+    def in_units(x, *rng):
+        return fun(x / unit, *rng)
+
+    found = gs.minimize(in_units, start * unit, **options | {"x_scale": own * unit})
+    assert found.x.tobytes() == (plain.x * unit).tobytes()
+    assert (found.fun, found.nfev) == (plain.fun, plain.nfev)
+    without = gs.minimize(in_units, start * unit, **options)
+    assert without.x.tobytes() != (plain.x * unit).tobytes()
+
+
+@pytest.mark.parametrize("bounds", [None, (-1.0, 3.0)])
+def test_nor_without_one_if_start_or_bounds_tell_it(bounds):
+    start, unit = np.array([0.5, -0.25, 1.0]), 1024.0
+    plain = gs.minimize(valley, start, bounds=bounds, budget=600, seed=0)
+    wide = None if bounds is None else tuple(limit * unit for limit in bounds)
+    found = gs.minimize(lambda x: valley(x / unit), start * unit, bounds=wide, budget=600, seed=0)
+    assert found.x.tobytes() == (plain.x * unit).tobytes()
+
+
+@each_run
+def test_maximising_is_minimising_the_negative(name):
+    fun, options = RUNS[name]
+    up = gs.minimize(
+        lambda *given: -fun(*given),
+        seed=5,
+        **options | {"maximize": not options.get("maximize", False)},
+    )
+    down = whole(name)[0]
+    assert up.x.tobytes() == down.x.tobytes()
+    assert (up.fun, up.best_fun, up.error, up.noise) == (
+        -down.fun, -down.best_fun, down.error, down.noise,
+    )  # fmt: skip
+    assert np.array_equal(up.history.value, -down.history.value)
+
+
+def test_auto_names_the_default():
+    same(gs.minimize(kinks, np.zeros(3), method="auto", budget=300, seed=0),
+         gs.minimize(kinks, np.zeros(3), budget=300, seed=0))  # fmt: skip
+
+
+# --- what it must find -------------------------------------------------------------------------
+
+SCALES = np.logspace(-4, 3, 12)
+TURN = np.linalg.qr(np.eye(12) + 0.3 * np.random.default_rng(0).standard_normal((12, 12)))[0]
+EXAMPLES = {
+    "tiny": (lambda x: float((((x - 1e-3) / 1e-3) ** 2).sum()), {"x0": np.zeros(5)}),
+    "far": (lambda x: float(((x - 1000) ** 2).sum()), {"x0": np.zeros(5)}),
+    "rounded": (lambda x: float((np.round(x - 3) ** 2).sum()), {"x0": np.zeros(5)}),
+    "twelve": (
+        lambda x: float((np.logspace(0, 2, 12) * (TURN @ (x / SCALES - 0.3)) ** 2).sum()),
+        {"x0": np.zeros(12), "bounds": [(-scale, scale) for scale in SCALES]},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_no_number_is_needed(name):
+    fun, options = EXAMPLES[name]
+    for seed in range(2):
+        res = gs.minimize(fun, seed=seed, **options)
+        assert res.fun <= 0.01 * fun(options["x0"])
+        assert res.nfev <= 10_000
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(), (1,), (2, 3)])
+def test_every_shape_and_precision(shape, dtype):
+    res = gs.minimize(bowl, np.full(shape, 4.0, dtype), budget=1500, seed=0)
+    assert (res.x.shape, res.x.dtype) == (shape, dtype)
+    assert (res.best_x.shape, res.best_x.dtype) == (shape, dtype)
+    np.testing.assert_allclose(res.x, 1, atol=1e-2)
+
+
+def test_many_parameters_take_coins():
+    d = 2500
+    pilot = gs.Pilot(budget=10_000)
+    state = pilot.init(np.zeros(d), seed=0)
+    start = pilot.ask(state)
+    state, _ = pilot.tell(state, start, [0.0, 0.0])
+    batch = pilot.ask(state)
+    points = np.array(list(batch.points()))
+    assert np.ptp(np.abs(points)) == 0 < np.abs(points[0, 0])
+    assert np.array_equal(points[0:6:2], -points[1:6:2])  # mirrored
+    res = gs.minimize(
+        lambda x: float(((x - 1) ** 2).sum()), np.zeros(d), x_scale=0.1, budget=4000, seed=0
+    )
+    assert res.fun < 0.8 * d
+
+
+def test_it_falls_back_on_ranks_where_a_gradient_is_too_dear():
+    for options in ({"budget": 19 * 6}, {"x0": np.zeros(6, np.float32)}, {"x0": np.zeros(501)}):
+        passed = Passed()
+        given = {"x0": np.zeros(6), "budget": 2000, "max_steps": 3} | options
+        gs.minimize(bowl, callback=passed, seed=0, **given)
+        assert Phase.AXES not in {phase for phase, _, _ in passed.steps}
+
+
+# --- bounds ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["valley", "kinks", "independent", "shared", "paired", "single"])
+def test_no_evaluation_leaves_the_bounds(name):
+    fun, options = RUNS[name]
+    dim = options["x0"].size
+    low = np.array([-0.25, -math.inf, 0.125, -2.0])[:dim].astype(options["x0"].dtype)
+    high = np.array([0.25, 0.5, math.inf, 2.0])[:dim].astype(options["x0"].dtype)
+    points = []
+
+    def counted(x, *rng):
+        points.append(np.array(x))
+        return fun(x, *rng)
+
+    start = np.array([0.0, 9.0, 0.0, 0.0])[:dim].astype(options["x0"].dtype)
+    res = gs.minimize(
+        counted, **options | {"x0": start, "bounds": gs.Bounds(low, high), "budget": 1000}, seed=5
+    )
+    assert len(points) == res.nfev
+    assert np.all((low <= points) & (points <= high))
+    assert np.all((low <= res.x) & (res.x <= high))
+    assert np.all((low <= res.best_x) & (res.best_x <= high))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_an_optimum_at_a_limit_is_found(dtype):
+    res = gs.minimize(
+        bowl, np.zeros(4, dtype), bounds=[(-1, 0.5), (-1, 3), (-1, 0.25), (2, 3)], budget=2000,
+        seed=0,
+    )  # fmt: skip
+    np.testing.assert_allclose(res.x, [0.5, 1, 0.25, 2], atol=1e-3)
+    linear = gs.minimize(
+        lambda x: float(x @ [1.0, -2.0, 3.0]), np.zeros(3, dtype), bounds=(-1, 1), seed=0,
+        budget=1000,
+    )  # fmt: skip
+    np.testing.assert_allclose(linear.x, [-1, 1, -1], atol=1e-3)
+
+
+# --- failures ----------------------------------------------------------------------------------
+
+
+def half(x, *rng) -> float:
+    """Not a number where the first parameter is below a half; smallest just beside that."""
+    return math.nan if x[0] < 0.5 else bowl(x, *rng)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_half_space_of_failures(dtype):
+    start = np.array([3.0, 3.0, 3.0], dtype)
+    res = gs.minimize(half, start, on_failure="drop", budget=2000, seed=0)
+    np.testing.assert_allclose(res.x, 1, atol=1e-2)
+    noisy = gs.minimize(half, start, on_failure="drop", samples="independent", seed=0)
+    assert half(noisy.x) < 0.1 * half(start)
+    assert noisy.dropped > 0
+    assert noisy.faults["non-finite"] > 0
+    with pytest.raises(gs.EvaluationError, match="returned nan"):
+        gs.minimize(half, start, seed=0, samples="independent")
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_failure_at_the_start(dtype):
+    start = np.array([0.25, 3.0, 3.0], dtype)
+    res = gs.minimize(half, start, on_failure="drop", budget=2000, seed=0)
+    np.testing.assert_allclose(res.x, 1, atol=1e-2)
+    assert math.isfinite(res.fun)
+
+
+def test_failures_everywhere_are_an_error_that_keeps_the_run():
+    with pytest.raises(gs.EvaluationError, match=r"None of the values .* is finite") as caught:
+        gs.minimize(lambda _: math.nan, np.ones(3), on_failure="drop", seed=0)
+    assert np.array_equal(caught.value.result.x, np.ones(3))
+
+
+# --- noise -------------------------------------------------------------------------------------
+
+
+@cache
+def noisy_runs(sampled: bool) -> list[gs.Result]:
+    runs = []
+    for seed in range(40):
+        own = np.random.default_rng(seed)
+        fun = bowl if sampled else lambda x, own=own: bowl(x, own)
+        samples = "independent" if sampled else None
+        runs.append(gs.minimize(fun, np.zeros(3), samples=samples, budget=1000, seed=seed))
+    return runs
+
+
+@pytest.mark.parametrize("sampled", [True, False])
+def test_the_noise_is_found(sampled):
+    found = np.array([run.noise**2 for run in noisy_runs(sampled)])
+    assert abs(literal.z_score(found, 1.0)) < 4
+    assert abs(literal.z_score(found, 2.0)) > 6  # that of a difference
+
+
+@pytest.mark.parametrize("sampled", [True, False])
+def test_the_error_bar_covers_the_truth(sampled):
+    runs = noisy_runs(sampled)
+    n = 1000 // 200  # final values
+    errors = np.array([(run.fun - bowl(run.x)) / run.error for run in runs])
+    level = scipy.stats.t.ppf(0.95, n - 1)
+    covered = np.count_nonzero(np.abs(errors) < level)  # nine in ten
+    assert scipy.stats.binomtest(int(covered), len(runs), 0.9).pvalue > 1e-3
+    narrow = np.count_nonzero(np.abs(errors) < level / 3)
+    assert scipy.stats.binomtest(int(narrow), len(runs), 0.9).pvalue < 1e-6
+
+
+def test_exact_values_have_no_noise_and_common_samples_are_not_measured():
+    exact = gs.minimize(bowl, np.zeros(3), budget=300, seed=0)
+    assert (exact.noise, exact.error) == (0.0, None)
+    assert exact.fun == exact.best_fun == bowl(exact.x)
+    shared = gs.minimize(bowl, np.zeros(3), samples="shared", budget=300, seed=0)
+    assert shared.noise is None
+
+
+def test_noise_is_found_that_the_start_does_not_show():
+    rng = np.random.default_rng(0)
+
+    def beyond(x):
+        return bowl(x) + (rng.standard_normal() if np.abs(x).max() > 1e-3 else 0.0)
+
+    res = gs.minimize(beyond, np.zeros(3), seed=0)
+    assert res.noise == pytest.approx(1.0, rel=0.5)
+
+
+def test_more_noise_makes_more_directions():
+    def pairs(noise):
+        def fun(x, rng):
+            return bowl(x) + noise * rng.standard_normal()
+
+        res = gs.minimize(
+            fun, np.zeros(40), samples="independent", budget=20_000, seed=0,
+            callback=lambda info, _: info.evaluations > 2000,
+        )  # fmt: skip
+        return res.state.optimizer.evolution.pairs
+
+    assert pairs(1e3) > 2 * pairs(1e-6)
+
+
+# --- checkpoints -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["valley", "independent", "shared"])
+def test_a_damaged_checkpoint_is_refused(name, tmp_path):
+    fun, options = RUNS[name]
+    folder = tmp_path / "run"
+
+    def stop(info, _):
+        if info.step == 12:
+            raise KeyboardInterrupt
+
+    gs.minimize(fun, seed=5, checkpoint=folder, callback=stop, **options)
+    (folder / "checkpoint.previous").unlink(missing_ok=True)
+    sound = (folder / "checkpoint").read_bytes()
+    rng = np.random.default_rng(0)
+    for at in rng.integers(len(sound), size=40).tolist():
+        damaged = bytearray(sound)
+        damaged[at] ^= 1 << int(rng.integers(8))
+        (folder / "checkpoint").write_bytes(damaged)
+        with pytest.raises(gs.CheckpointError):
+            gs.resume(folder, fun)
+    (folder / "checkpoint").write_bytes(sound[: len(sound) // 2])
+    with pytest.raises(gs.CheckpointError):
+        gs.resume(folder, fun)
+    (folder / "checkpoint").write_bytes(sound)
+    same(gs.resume(folder, fun), whole(name)[0])
+
+
+def test_a_state_that_is_not_the_pilots_is_refused():
+    pilot = gs.Pilot(budget=500)
+    x = np.zeros(3)
+    asked: Asked = pilot.init(x, seed=0).directions
+    for change in (
+        {"phase": 7},
+        {"number": 0},
+        {"number": 2**40},
+        {"repeats": -1},
+        {"repeats": 3},
+        {"spacing": math.nan},
+        {"scale": np.ones(4)},
+        {"line": np.array([1.0, math.inf, 0.0])},
+        {"phase": int(Phase.AXES)},
+        {"phase": int(Phase.LINE)},
+    ):
+        packed = pilot.directions.pack(asked._replace(**change))
+        with pytest.raises((ValueError, TypeError)):
+            pilot.directions.unpack(packed, 3, x.dtype)
+    packed = pilot.directions.pack(asked)
+    assert pilot.directions.unpack(packed, 3, x.dtype).phase == asked.phase
+
+
+def test_a_larger_budget_lets_it_go_on(tmp_path: Path):
+    short = gs.minimize(valley, np.full(3, -1.0), budget=200, checkpoint=tmp_path / "run", seed=0)
+    long = gs.resume(tmp_path / "run", valley, budget=2000)
+    assert long.nit > short.nit
+    assert long.fun < 1e-3 * short.fun
+    assert np.array_equal(long.history.value[: short.nit], short.history.value)
+
+
+@pytest.mark.xfail(strict=True, reason="descent has no guard against divergence")
+@pytest.mark.parametrize("samples", ["shared", "paired"])
+def test_descent_ends_below_where_it_began(samples):
+    res = gs.minimize(valley, np.zeros(4), samples=samples, budget=3000, seed=0)
+    assert valley(res.x) < valley(np.zeros(4))
+
+
+def test_the_scale_is_part_of_the_run(tmp_path: Path):
+    options = {"x0": np.zeros(3), "budget": 300, "seed": 0, "checkpoint": tmp_path / "run"}
+    first = gs.minimize(kinks, x_scale=[1.0, 2.0, 4.0], **options)
+    same(gs.minimize(kinks, x_scale=[1, 2, 4], **options), first)
+    with pytest.raises(gs.CheckpointError, match="`x_scale`"):
+        gs.minimize(kinks, x_scale=[1.0, 2.0, 5.0], **options)
+    with pytest.raises(gs.CheckpointError, match="`x_scale`"):
+        gs.minimize(kinks, **options)
