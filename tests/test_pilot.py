@@ -558,7 +558,6 @@ def test_a_larger_budget_lets_it_go_on(tmp_path: Path):
     assert np.array_equal(long.history.value[: short.nit], short.history.value)
 
 
-@pytest.mark.xfail(strict=True, reason="descent has no guard against divergence")
 @pytest.mark.parametrize("samples", ["shared", "paired"])
 def test_descent_ends_below_where_it_began(samples):
     res = gs.minimize(valley, np.zeros(4), samples=samples, budget=3000, seed=0)

@@ -26,7 +26,7 @@ def published(path, study):
 
 @pytest.mark.parametrize(
     ("study", "folder"),
-    [("linreg", "."), ("dfo", "."), ("timing", "."), ("rl", "rl-paired")],
+    [("linreg", "."), ("dfo", "."), ("timing", "."), ("rl", "rl-paired"), ("untuned", "untuned")],
 )
 def test_every_published_verdict_follows_from_the_published_numbers(study, folder):
     again = judge_again(study, RESULTS / folder)
@@ -50,6 +50,17 @@ def test_another_number_would_be_another_verdict():
     found = find_study("linreg").judge(Scores.read(rows), [])
     verdicts = {row.id: row.verdict for row in found}
     assert verdicts["linreg-mse-smaller"] == "does not hold"
+
+
+def test_a_pilot_that_ended_higher_would_be_another_verdict():
+    rows = read(RESULTS / "untuned" / "runs-untuned.csv")
+    for row in rows:
+        if row["method"] == "pilot":
+            row["final"] = str(float(row["final"]) * 100)
+    found = find_study("untuned").judge(Scores.read(rows), [])
+    verdicts = {row.id: row.verdict for row in found}
+    assert verdicts["untuned-benchmark-most"] == "does not hold"
+    assert verdicts["untuned-regression-never-above"] == "does not hold"
 
 
 def test_the_files_are_small():

@@ -7,6 +7,7 @@ import pytest
 import scipy.stats
 
 from gensmooth.studies import (
+    AllOf,
     AnyOf,
     Case,
     Measure,
@@ -217,6 +218,41 @@ def test_picking_the_best_of_three_costs_what_it_must():
     assert better(SENTENCE, [AnyOf([one[0], Case("", rival, rival)])], HIGHER).verdict == (
         "undecided"
     )
+
+
+def test_the_best_of_three_rivals_is_not_picked_and_costs_nothing():
+    """No better than the best of three: shown in 5 % at most; one of them only, in far more."""
+    rng = np.random.default_rng(7)
+    shown, first, refuted = [], [], []
+    for _ in range(2000):
+        ours = rng.normal(size=8).tolist()
+        rivals = [Case("", ours, rng.normal(m, 1, size=8).tolist()) for m in (0.0, -1.0, -2.0)]
+        shown.append(better(SENTENCE, [AllOf(rivals)], HIGHER).verdict == "holds")
+        first.append(better(SENTENCE, rivals[1:2], HIGHER).verdict == "holds")
+        same = [Case("", ours, rng.normal(size=8).tolist()) for _ in range(3)]
+        refuted.append(better(SENTENCE, [AllOf(same)], HIGHER).verdict == "does not hold")
+    for found in (shown, refuted):
+        assert (np.mean(found) - 0.05) / math.sqrt(0.05 * 0.95 / 2000) < 3
+    assert np.mean(first) > 0.3
+    good, bad = [2.0, 2.1, 1.9, 2.05, 1.95], [0.0, 0.1, -0.1, 0.05, -0.05]
+    ours = [1.0, 1.1, 0.9, 1.0, 1.0]
+    both = [Case("bad", ours, bad), Case("good", ours, good)]
+    assert better(SENTENCE, [AllOf(both[:1])], HIGHER).verdict == "holds"
+    row = better(SENTENCE, [AllOf(both)], HIGHER)
+    assert row.verdict == "does not hold"
+    assert "good, the closest of 2" in row.evidence
+    assert "largest p of the rivals" in row.statistic
+    missing = AllOf([both[0], Case("", ours, None)])
+    assert better(SENTENCE, [missing], HIGHER).verdict == "not run"
+
+
+def test_in_at_least_so_many():
+    strong = Case("s", [1.0, 1.1, 1.2], [0.0, 0.2, 0.1])
+    against = Case("c", strong.b, strong.a)
+    row = better(SENTENCE, [strong, strong, against], HIGHER, how=2)
+    assert row.verdict == "holds"
+    assert "to be shown in at least 2 of 3" in row.statistic
+    assert better(SENTENCE, [strong, against, against], HIGHER, how=2).verdict == "does not hold"
 
 
 def test_scores_survive_their_file():

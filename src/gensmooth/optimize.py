@@ -42,8 +42,8 @@ from gensmooth.methods import choose_directions
 from gensmooth.naming import find_objective, name_of
 from gensmooth.observe import Observers, Seen, Start, Tracker
 from gensmooth.optimizers import Optimizer
-from gensmooth.parameters import Bounds, LogScale, as_bounds, as_parameters
-from gensmooth.pilot import AUTO, Pilot, find_units
+from gensmooth.parameters import Bounds, LogScale, as_bounds, as_parameters, find_units
+from gensmooth.pilot import AUTO, Pilot
 from gensmooth.runs import (
     MESSAGES,
     SUCCESS,
@@ -737,9 +737,10 @@ class Minimization(Program[MinimizeState, Record, Result]):
         search, bounds, execution = self.search, None, self.execution.to_json()
         if isinstance(search, Pilot):
             described = {"method": AUTO, **describe_parts(search, _PILOT)}
-            if search.x_scale is not None:
-                scale = np.asarray(search.x_scale, np.float64)
-                described["x_scale"] = array_to_json("x_scale", scale, large)
+            scale = search.x_scale
+            if scale is not None:
+                scale = array_to_json("x_scale", np.asarray(scale, np.float64), large)
+            described["x_scale"] = scale
         else:
             described = describe_parts(search, (*_CHOICES, *_NUMBERS, *_PLAIN))
         if self.learning_rate is not None:
@@ -920,7 +921,7 @@ def _pilot_from_json(
     execution: Execution,
 ) -> Pilot:
     """The pilot of a ``config.json``."""
-    scale, number_of = described.get("x_scale"), described["num_directions"]
+    scale, number_of = described["x_scale"], described["num_directions"]
     return Pilot(
         budget=limits.budget or 0,
         num_directions=None if number_of is None else whole(number_of),

@@ -222,13 +222,14 @@ def report(
 def _write(file: Path, text: str, *, chosen: bool) -> None:
     """Write a result: to the very file that was chosen, or into a folder that may be a stranger's.
 
-    There, no link is followed, and a run's folder that was removed is not made again.
+    There, no link is followed.
     """
     from gensmooth.runs.files import write_text
 
     if chosen:
         file.write_text(text, encoding="utf-8")
     else:
+        file.parent.mkdir(parents=True, exist_ok=True)
         write_text(file, text)
 
 

@@ -4,6 +4,5 @@ How it works, and why: docs/pilot.md.
 """
 
 from gensmooth.pilot.pilot import AUTO, Asked, Control, Phase, Pilot
-from gensmooth.pilot.units import find_units
 
-__all__ = ["AUTO", "Asked", "Control", "Phase", "Pilot", "find_units"]
+__all__ = ["AUTO", "Asked", "Control", "Phase", "Pilot"]

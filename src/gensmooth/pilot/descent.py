@@ -30,6 +30,9 @@ _SPEED = 0.05  # a
 _CLIP = 1.5
 _MEMORY = 0.1  # of the mean of past estimates
 _SIZE_MEMORY = 0.05
+_RETREAT = 0.5  # what log η then falls by
+_MISTAKE = 10.0  # an estimate longer than this times the usual: the last step was a mistake
+_TAKEN_BACK = 1.5  # what log η then falls by
 _LONGEST = 2.0  # an estimate longer than this times the usual is shortened to that
 
 
@@ -41,17 +44,19 @@ class Descent(NamedTuple):
         size2: The decaying mean of ‖estimate‖².
         log_rate: log η.
         steps: Steps made.
+        last: The last change of x, in units: a step that was a mistake is taken back.
     """
 
     mean: Array
     size2: float
     log_rate: float
     steps: int
+    last: Array
 
 
 def begin(dim: int, dtype: np.dtype[Any]) -> Descent:
     """The state before the first step."""
-    return Descent(np.zeros(dim, dtype), 0.0, 0.0, 0)
+    return Descent(np.zeros(dim, dtype), 0.0, 0.0, 0, np.zeros(dim, dtype))
 
 
 def guide(now: Descent) -> Array:
@@ -84,10 +89,22 @@ def follow(
         return now._replace(steps=now.steps + 1), np.zeros_like(estimate)
     if now.steps == 0 or now.size2 == 0:
         rate = math.log(_FIRST * math.sqrt(d / size2))
+    elif size2 > _MISTAKE**2 * now.size2:
+        return _taken_back(now)
     new = max(1 / (now.steps + 1), _SIZE_MEMORY)
-    usual2 = (1 - new) * now.size2 + new * size2
+    longest2 = _LONGEST**2 * now.size2 or math.inf
+    usual2 = (1 - new) * now.size2 + new * min(size2, longest2)
     shorter = min(1.0, _LONGEST * math.sqrt(usual2 / size2))
-    change = -math.exp(rate) * shorter * estimate
+    if shorter < 1:  # estimates that grow like this tell of steps too long
+        rate -= _RETREAT
+    change = (-math.exp(rate) * shorter * estimate).astype(now.mean.dtype, copy=False)
     new = max(1 / (now.steps + 1), _MEMORY)
-    mean = (1 - new) * now.mean + new * estimate
-    return Descent(mean.astype(now.mean.dtype), usual2, rate, now.steps + 1), change
+    mean = ((1 - new) * now.mean + new * estimate).astype(now.mean.dtype, copy=False)
+    return Descent(mean, usual2, rate, now.steps + 1, change), change
+
+
+def _taken_back(now: Descent) -> tuple[Descent, Array]:
+    """Undo the last step, which led to where the gradient is out of all proportion."""
+    rate = now.log_rate - _TAKEN_BACK
+    after = now._replace(log_rate=rate, steps=now.steps + 1, last=np.zeros_like(now.last))
+    return after, -now.last

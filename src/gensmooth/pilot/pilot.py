@@ -31,12 +31,11 @@ from gensmooth.directions.base import pack_state, unpack_state
 from gensmooth.directions.draw import Address, Draw, ScaledDraw, dense, normals, signs
 from gensmooth.estimators import ForwardDifference, Plan, Samples, lay_out
 from gensmooth.optimizers import Optimizer
-from gensmooth.parameters import Bounds, as_bounds, as_parameters
+from gensmooth.parameters import Bounds, as_bounds, as_parameters, find_units
 from gensmooth.pilot import descent, evolution, newton
 from gensmooth.pilot.descent import Descent
 from gensmooth.pilot.evolution import Evolution, square
 from gensmooth.pilot.newton import Newton
-from gensmooth.pilot.units import find_units
 from gensmooth.search import (
     MOST,
     FailurePolicy,

@@ -52,7 +52,9 @@ _STYLES = {
     "sphere-shrinkage": MethodStyle("#8c4a2f", "#d39c83", (3, 1, 1, 1), "h"),
     "orthogonal-shrinkage": MethodStyle("#c2304a", "#ff8093", (6, 1, 1, 1, 1, 1), "X"),
     "orthogonal-bes-shrinkage": MethodStyle("#5f8a00", "#abd14c", (1.6, 1), "*"),
+    "pilot": MethodStyle("#d1001f", "#ff6b66", (), "H"),
 }
+_TITLES = {"pilot": "Pilot"}  # what is drawn beside the methods
 _UNKNOWN = MethodStyle("#6d6a75", "#b9b4c4", (3, 3), "d")
 
 
@@ -63,7 +65,7 @@ def method_style(name: str) -> MethodStyle:
 
 def method_title(name: str) -> str:
     """What people call a method."""
-    return METHODS[name].title if name in METHODS else name
+    return METHODS[name].title if name in METHODS else _TITLES.get(name, name)
 
 
 def method_order(name: str) -> tuple[int, str]:

@@ -10,6 +10,7 @@ from gensmooth.studies.registry import STUDIES, find_claim, find_study
 from gensmooth.studies.run import Reproduced, reproduce, run_study
 from gensmooth.studies.spec import Claim, Options, Outcome, RunRecord, RunSpec, Study
 from gensmooth.studies.verdicts import (
+    AllOf,
     AnyOf,
     Case,
     Measure,
@@ -22,6 +23,7 @@ from gensmooth.studies.verdicts import (
 
 __all__ = [
     "STUDIES",
+    "AllOf",
     "AnyOf",
     "Case",
     "Cell",

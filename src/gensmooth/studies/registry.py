@@ -1,4 +1,4 @@
-"""Studies and claims by name: the paper's four, and whatever a module of one's own holds."""
+"""Studies and claims by name: the paper's four, one of ours, and those of other modules."""
 
 import re
 from typing import TypeVar
@@ -9,7 +9,8 @@ from gensmooth.studies.spec import Claim, Study
 T = TypeVar("T")
 
 STUDIES = {
-    name: f"gensmooth.studies.{name}.study:STUDY" for name in ("linreg", "dfo", "rl", "timing")
+    name: f"gensmooth.studies.{name}.study:STUDY"
+    for name in ("linreg", "dfo", "rl", "timing", "untuned")
 }
 
 

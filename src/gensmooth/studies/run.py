@@ -17,7 +17,7 @@ from gensmooth.studies.outcome import judge_again, write_report
 from gensmooth.studies.progress import Say, TimeLeft, progress
 from gensmooth.studies.registry import STUDIES, find_claim, find_study
 from gensmooth.studies.spec import Claim, Options, Outcome, Profile, RunRecord, RunSpec, Study
-from gensmooth.studies.store import StudyStore
+from gensmooth.studies.store import Loaded, StudyStore
 from gensmooth.studies.workers import Finished, Job, here, over_processes, over_ray
 
 # Parameters that a shell calls by another name, given once for each of their values.
@@ -70,17 +70,17 @@ def reproduce(
     other options, are merged by copying their ``runs`` folders together.
 
     Args:
-        study: linreg, dfo, rl, timing, module:NAME for one of your own, several with commas, or
-            all.
+        study: linreg, dfo, rl, timing, untuned, module:NAME for one of your own, several with
+            commas, or all.
         profile: The size: quick takes about a minute, paper is the paper's own.
         workers: Processes; by default one per core. With Ray, runs at a time.
         out: The folder for runs and report; by default out/PROFILE.
-        seeds: Seeds of the reported runs, instead of 5.
+        seeds: Seeds of the reported runs, instead of 5 (untuned: 20).
         hyperparameters: Search the paper's grids, or use the paper's tables. By default they are
             searched, but not in rl's quick profile.
         methods: The methods, instead of the paper's.
         offline: linreg: a fixed data set and mini-batches.
-        objectives: dfo: the objectives, such as sphere or nevergrad:rastrigin.
+        objectives: dfo, untuned: the objectives, such as sphere or nevergrad:rastrigin.
         environments: rl: the environments.
         num_directions: rl: the values of L, instead of all.
         parts: rl: main, mlp or antithetic (the ablations), instead of all.
@@ -237,7 +237,7 @@ def run_study(
     if study.alone:
         workers, ray = 1, None
     store = StudyStore(folder, study.name)
-    maker = _Maker(study, name, store, workers, ray, piece, make, say)
+    maker = _Maker(study, name, store, {}, workers, ray, piece, make, say)
     began = time.time()
     tuning = study.tuning(options)
     first = maker.complete(tuning, f"{study.name}: grid search")
@@ -273,6 +273,7 @@ class _Maker(NamedTuple):
     study: Study
     reference: str
     store: StudyStore
+    others: dict[str, StudyStore]  # where runs are that belong to other studies
     workers: int | None
     ray: str | None
     piece: tuple[int, int] | None
@@ -281,7 +282,7 @@ class _Maker(NamedTuple):
 
     def complete(self, specs: Sequence[RunSpec], title: str) -> _Completed:
         """The records of some runs, in their order."""
-        loaded = self.store.load(specs)
+        loaded = self._load(specs)
         if loaded.damaged:
             self.say(
                 f"{title}: {len(loaded.damaged)} damaged "
@@ -298,9 +299,32 @@ class _Maker(NamedTuple):
             records[spec.key] = record
         return _Completed([records[s.key] for s in specs if s.key in records], len(missing))
 
+    def _load(self, specs: Sequence[RunSpec]) -> Loaded:
+        records: dict[str, RunRecord] = {}
+        damaged: list[str] = []
+        for name in dict.fromkeys(spec.study for spec in specs):
+            here = [spec for spec in specs if spec.study == name]
+            found = self._store(here[0]).load(here)
+            records |= found.records
+            damaged += found.damaged
+        return Loaded(records, damaged)
+
+    def _store(self, spec: RunSpec) -> StudyStore:
+        """Where a run is kept: with its own study, from which this one may borrow it."""
+        if spec.study == self.study.name:
+            return self.store
+        if spec.study not in self.others:
+            folder = self.store.folder.parent / spec.study
+            self.others[spec.study] = StudyStore(folder, spec.study)
+        return self.others[spec.study]
+
+    def _job(self, spec: RunSpec) -> Job:
+        own = spec.study == self.study.name
+        return Job(spec, self._store(spec).scratch(spec), self.reference if own else "")
+
     def _made(self, missing: Sequence[RunSpec], title: str, total: int) -> Generator[Finished]:
         costs = {spec.key: _cost(self.study, spec) for spec in missing}
-        jobs = [Job(spec, self.store.scratch(spec), self.reference) for spec in missing]
+        jobs = [self._job(spec) for spec in missing]
         at_a_time, runs = _start(jobs, self.workers, self.ray)
         hours = sum(costs.values()) / at_a_time / 3600
         if self.study.cost and hours > _LONG:
@@ -313,7 +337,7 @@ class _Maker(NamedTuple):
         bar = progress(title, total=total, done=done, time_left=time_left, say=self.say)
         with closing(runs), bar as tick:
             for spec, record in runs:
-                self.store.save(spec, record)
+                self._store(spec).save(spec, record)
                 time_left.add(costs[spec.key], record.seconds)
                 tick()
                 yield spec, record

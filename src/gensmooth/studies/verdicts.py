@@ -8,7 +8,9 @@ of which compares two samples over the same seeds:
 - *a and b are alike* (:func:`alike`): an equivalence test within a stated margin, refuted by a
   two-sided test of a difference beyond it;
 - *one of these is better than b* (:class:`AnyOf`): the smallest of the p-values times their number,
-  so that picking the best costs what it must; refuted when every one of them is.
+  so that picking the best costs what it must; refuted when every one of them is;
+- *a is better than each of these* (:class:`AllOf`): the largest of the p-values, since all must be
+  shown; refuted by the smallest p-value against one of them, times their number.
 
 A sentence is one family: p-values are corrected by Holm's method, for showing it and for refuting
 it. It holds when as many cases as it speaks of are shown, does not hold when the opposite is shown
@@ -116,6 +118,16 @@ class AnyOf(NamedTuple):
     cases: Sequence[Case]
 
 
+class AllOf(NamedTuple):
+    """Several cases all of which are needed: one candidate against the best of several rivals.
+
+    Attributes:
+        cases: The rivals, each against the same candidate.
+    """
+
+    cases: Sequence[Case]
+
+
 class Measure(NamedTuple):
     """What is compared, and how.
 
@@ -163,10 +175,10 @@ class Measure(NamedTuple):
 
 def better(
     sentence: Sentence,
-    cases: Sequence[Case | AnyOf],
+    cases: Sequence[Case | AnyOf | AllOf],
     measure: Measure,
     *,
-    how: How = "all",
+    how: How | int = "all",
     by: float | None = None,
 ) -> ClaimRow:
     """Judge "a is better than b", in so many of the cases, by more than a margin.
@@ -175,7 +187,7 @@ def better(
         sentence: The sentence.
         cases: Its cases.
         measure: What is compared.
-        how: In how many cases.
+        how: In how many cases; a number is at least so many.
         by: The margin: a difference, negative for "competitive"; or, for ratios, a factor.
     """
     margin = 0.0 if by is None else measure.size(by)
@@ -253,10 +265,10 @@ class _Tested(NamedTuple):
 
 def _row(
     sentence: Sentence,
-    cases: Sequence[Case | AnyOf],
+    cases: Sequence[Case | AnyOf | AllOf],
     test: Callable[[Case], _Tested],
     measure: Measure,
-    how: How,
+    how: How | int,
     words: str,
 ) -> ClaimRow:
     run = [case for case in cases if _has_run(case)]
@@ -264,7 +276,7 @@ def _row(
     shown, refuted = holm([t.shown for t in tested]), holm([t.refuted for t in tested])
     for_it, against = (sum(p < LEVEL for p in family) for family in (shown, refuted))
     number, missing = len(cases), len(cases) - len(run)
-    needed = {"all": number, "most": number // 2 + 1, "often": (number + 1) // 2, "some": 1}[how]
+    needed = how if isinstance(how, int) else _needed(how, number)
     verdict: Verdict = "undecided"
     if number and for_it >= needed:
         verdict = "holds"
@@ -282,24 +294,39 @@ def _row(
             for t, yes, no in zip(tested, shown, refuted, strict=True)
         )
     effects = "ratios" if measure.ratio else f"differences in percent {measure.unit}"
-    several = any(isinstance(case, AnyOf) for case in cases)
+    if any(isinstance(case, AnyOf) for case in cases):
+        words += ", smallest p of the candidates times their number"
+    if any(isinstance(case, AllOf) for case in cases):
+        words += ", largest p of the rivals"
+    quantity = f"at least {how}" if isinstance(how, int) else _QUANTITY[how]
     statistic = (
-        f"{measure.what}; {words}, {'smallest p of the candidates times their number, ' * several}"
-        f"Holm over {_times(len(run), 'case')}; {effects} with 95 % interval; to be shown in "
-        f"{_QUANTITY[how]} of {number}"
+        f"{measure.what}; {words}, Holm over {_times(len(run), 'case')}; {effects} with 95 % "
+        f"interval; to be shown in {quantity} of {number}"
     )
     return ClaimRow(*sentence, statistic, evidence, verdict)
 
 
-def _has_run(case: Case | AnyOf) -> bool:
-    cases = case.cases if isinstance(case, AnyOf) else [case]
+def _needed(how: How, number: int) -> int:
+    return {"all": number, "most": number // 2 + 1, "often": (number + 1) // 2, "some": 1}[how]
+
+
+def _has_run(case: Case | AnyOf | AllOf) -> bool:
+    cases = [case] if isinstance(case, Case) else case.cases
     return all(c.a is not None and c.b is not None for c in cases)
 
 
-def _test(case: Case | AnyOf, test: Callable[[Case], _Tested]) -> _Tested:
+def _test(case: Case | AnyOf | AllOf, test: Callable[[Case], _Tested]) -> _Tested:
     if isinstance(case, Case):
         return test(case)
     candidates = [test(c) for c in case.cases]
+    if isinstance(case, AllOf):
+        closest = max(candidates, key=lambda t: t.shown)
+        return _Tested(
+            f"{closest.label}, the closest of {len(candidates)}",
+            closest.found,
+            closest.shown,  # better than each: every one must be shown
+            min(1.0, len(candidates) * min(t.refuted for t in candidates)),  # one is better: enough
+        )
     best = min(candidates, key=lambda t: t.shown)
     return _Tested(
         f"{best.label}, the best of {len(candidates)}",

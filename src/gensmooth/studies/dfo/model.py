@@ -108,9 +108,13 @@ class NoisyFunction:
 
     def __call__(self, x: Array, rng: np.random.Generator | Sequence[np.random.Generator]) -> Any:
         """See :class:`NoisyObjective`."""
-        if not isinstance(rng, np.random.Generator):
-            return np.array([self(p, g) for p, g in zip(x, rng, strict=True)])
-        side, weight = rng.standard_normal(x.shape), rng.standard_normal()
+        if isinstance(rng, np.random.Generator):
+            side, weight = rng.standard_normal(x.shape), rng.standard_normal()
+        else:
+            drawn = np.empty((len(x), x.shape[-1] + 1))
+            for row, each in zip(drawn, rng, strict=True):
+                each.standard_normal(out=row)
+            side, weight = drawn[:, :-1], drawn[:, -1]
         value = self.oracle(x)
         return value + self.noise_level * weight * (self.oracle(x + side) - value)
 

@@ -1,0 +1,1 @@
+"""The pilot, untuned, against the best of the paper's grids."""
