@@ -138,7 +138,7 @@ def test_training_with_the_steps_of_bes(own, name):
     resumed = gs.rl.resume(own / "own")
     assert resumed.policy.parameters.tobytes() == whole.policy.parameters.tobytes()
 
-    gs.rl.train("CartPole-v1", out=own / "bes", **short)
+    gs.rl.train("CartPole-v1", method="bes", out=own / "bes", **short)
     found, bes = (
         json.loads((own / out / "config.json").read_text())["search"] for out in ("own", "bes")
     )
