@@ -40,6 +40,7 @@ _WAIT = {False: 100.0, True: 30.0}  # evaluations per parameter until the popula
 _LARGEST = 20  # pairs per parameter
 _STEPS_LEFT = 10  # a larger population must leave budget for this many steps
 _WIDER = 1.5  # how σ grows while all values are the same
+_WIDEST_OF_ALL = 3.0  # a parameter's spacing over the widest one of their mean, at most
 STILL = 30  # steps in a row with nothing but equal values: there is nothing to follow here
 
 
@@ -189,7 +190,8 @@ def follow(
         squares: Σ w z² of each parameter, for the metric.
         pairs: L.
         all_equal: Whether all values of the step were the same.
-        widest: The spacing does not grow beyond this, on the geometric mean of the parameters.
+        widest: The spacing does not grow beyond this, on the geometric mean of the parameters, and
+            beyond three times this for any of them.
     """
     if all_equal:
         return now._replace(
@@ -222,6 +224,7 @@ def follow(
     if widest < math.inf:
         mean = math.exp(0.5 * float(np.log(variances).mean())) if variances.size else 1.0
         spacing = min(spacing, widest / mean)
+        variances = np.minimum(variances, (_WIDEST_OF_ALL * widest / spacing) ** 2)
     return now._replace(
         spacing=spacing,
         path=path,
