@@ -21,8 +21,9 @@ _ESTIMATORS = {
     "forward": "ForwardDifference()",
     "antithetic": "Antithetic()",
     "one-point": "OnePoint('others')",
+    "ranked": "Ranked()",
 }
-OPTIMIZERS = ("adam", "momentum", "sgd")
+OPTIMIZERS = ("adam", "greedy", "momentum", "sgd")
 
 
 def read_function(text: str) -> Callable[..., Any]:
@@ -218,14 +219,15 @@ SHELL = {
     "estimator": Shell(
         type=str,
         read=read_estimator,
-        how="In the shell forward, antithetic, one-point, an object as in Python, or module:name.",
+        how="In the shell forward, antithetic, one-point, ranked, an object as in Python, or "
+        "module:name.",
         complete=lambda: list(_ESTIMATORS),
     ),
     "optimizer": Shell(
         type=str,
         read=read_optimizer,
-        how="In the shell adam, momentum or sgd with --learning-rate, an object as in Python, or "
-        "module:name.",
+        how="In the shell adam, momentum or sgd with --learning-rate, greedy without, an object "
+        "as in Python, or module:name.",
         complete=lambda: list(OPTIMIZERS),
     ),
     "workers": Shell(

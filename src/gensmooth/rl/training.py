@@ -15,7 +15,14 @@ from numpy.typing import NDArray
 from gensmooth import checks, optimizers
 from gensmooth.describe import describe, is_given, number, plain, rebuild, whole
 from gensmooth.directions import Directions
-from gensmooth.estimators import Antithetic, Estimator, ForwardDifference, OnePoint, Samples
+from gensmooth.estimators import (
+    Antithetic,
+    Estimator,
+    ForwardDifference,
+    OnePoint,
+    Ranked,
+    Samples,
+)
 from gensmooth.evaluators import Evaluator, as_evaluator
 from gensmooth.methods import choose_directions
 from gensmooth.observe import Observers, Seen, Start, Tracker
@@ -65,6 +72,7 @@ ESTIMATORS = {
     "forward": ForwardDifference(),
     "antithetic": Antithetic(),
     "one-point": OnePoint("others"),
+    "ranked": Ranked(),
 }
 
 _MESSAGES = {**MESSAGES, "target": "A test reached the target."}
@@ -171,7 +179,7 @@ def train(
         policy: What acts: ``"linear"``, ``"mlp"``, or ``gs.rl.MLP(hidden=(64, 64))``.
         hidden: Sizes of the hidden layers of ``"mlp"``; by default the paper's one of 32.
         estimator: How returns become an estimate of the gradient: ``"antithetic"`` (the default of
-            a method), ``"forward"`` (the paper's), ``"one-point"`` or an estimator.
+            a method), ``"forward"`` (the paper's), ``"one-point"``, ``"ranked"`` or an estimator.
         paired_resets: Let both episodes of a direction start alike, instead of every episode
             having its own start.
         standardize: Standardise observations by running statistics.
