@@ -27,9 +27,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gensmooth import kernels, theory
+from gensmooth import estimators, kernels, theory
 
 Array = NDArray[Any]
+rank = estimators.rank  # the weight of each value, as in :class:`estimators.Ranked`
 
 REPEAT = 30  # of noisy values, one in this many is measured again
 _MEMORY = 10.0  # measurements that the noise's share remembers
@@ -158,19 +159,6 @@ def begin(
         owed=0.0,
         still=0,
     )
-
-
-def rank(values: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The weight of each value: the largest for the smallest, equal ones for equal values."""
-    order = np.argsort(values, kind="stable")
-    found = np.empty(len(values))
-    found[order] = weights
-    ordered = values[order]
-    if (ordered[1:] == ordered[:-1]).any():  # whoever is first among equals is no better
-        _, group = np.unique(values, return_inverse=True)
-        total = np.bincount(group, found)
-        found = (total / np.bincount(group))[group]
-    return found
 
 
 def follow(
