@@ -200,6 +200,7 @@ def cases(folder: Path) -> dict[str, Case]:
         "sgd": Case(gs.sgd, {"learning_rate": 0.1}, use=optimized),
         "momentum": Case(gs.momentum, {"learning_rate": 0.1}, use=optimized),
         "adam": Case(gs.adam, {"learning_rate": 0.1}, use=optimized),
+        "greedy": Case(gs.greedy, {}, use=optimized),
         "cosine_decay": Case(gs.cosine_decay, {"initial": 0.1, "steps": 3}, use=scheduled),
         "exponential_decay": Case(
             gs.exponential_decay, {"initial": 0.1, "rate": 0.5, "steps": 3}, use=scheduled

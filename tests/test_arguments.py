@@ -33,6 +33,7 @@ CHOICES = {
     "adam": lambda n: {"optimizer": gs.adam(n(0.1), b1=n(0.7), b2=n(0.9), eps=n(1e-6))},
     "momentum": lambda n: {"optimizer": gs.momentum(n(0.01), decay=n(0.7))},
     "sgd": lambda n: {"optimizer": gs.sgd(n(0.01))},
+    "greedy": lambda n: {"optimizer": gs.greedy(n(0.3), memory=n(0.1), speed=n(0.2))},
     "cosine": lambda n: {
         "optimizer": gs.sgd(gs.cosine_decay(n(0.1), steps=np.int32(9), final=n(0.01)))
     },
@@ -216,6 +217,9 @@ def test_words_and_complex_numbers_are_no_values(values):
     [
         (lambda: gs.sgd("0.1"), "`learning_rate` must be a number, but is '0.1'"),
         (lambda: gs.adam(0.1, eps=-1), "`eps` must not be negative, but is -1"),
+        (lambda: gs.greedy(0), "`unit` must be positive, but is 0"),
+        (lambda: gs.greedy(memory=0), r"`memory` must be in (0, 1], but is 0"),
+        (lambda: gs.greedy(speed=-1), "`speed` must not be negative, but is -1"),
         (lambda: gs.momentum(0.1, nesterov="no"), "`nesterov` must be True or False"),
         (lambda: gs.cosine_decay(0.1, steps=-1), "`steps` must not be negative, but is -1"),
         (lambda: gs.exponential_decay(0.1, rate=0, steps=1), "`rate` must be positive"),

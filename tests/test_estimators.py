@@ -19,6 +19,7 @@ import theory_literal as literal
 from cases import CLOSED, DTYPES, FAMILIES, twin_of
 from gensmooth import theory
 from gensmooth.estimators import SAMPLE_MODES, plan
+from gensmooth.pilot import evolution
 
 G = np.array([1.0, -2.0, 0.5, 3.0, 1.0])
 G2 = float(G @ G)
@@ -614,3 +615,137 @@ def test_one_direction_and_its_own_centre_keep_their_sign():
         found = search.estimate(batch, [point @ slope for point in batch.points()]).gradient
         direction = batch.draw.block()[0]
         np.testing.assert_allclose(found, (direction @ slope) * direction, rtol=1e-12)
+
+
+# --- ranks -------------------------------------------------------------------------------------
+
+
+def _rough(points: np.ndarray) -> np.ndarray:
+    """Values with ties, far apart, of both signs."""
+    return np.floor(points.astype(np.float64) @ G / 5) ** 3
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_ranked_estimate_is_minus_the_step_of_the_evolution_strategy_over_c(name, dtype):
+    L, c = 6, 0.4
+    search = gs.RandomSearch(FAMILIES[name], L, c, estimator=gs.Ranked())
+    batch = search.ask(search.init(np.ones(5, dtype), seed=3))
+    values = _rough(batch.block(0, len(batch)))
+    weights = evolution.rank(values, evolution.constants(5, L).weights).reshape(L, 2)
+    assert len(np.unique(values)) < len(values)
+    step = ((weights[:, 0] - weights[:, 1])[:, None] * batch.draw.block()).sum(0)
+    found = search.estimate(batch, values).gradient
+    np.testing.assert_allclose(found, -batch.draw.factor * step / c, rtol=1e-4, atol=1e-5)
+    # Gradient descent with the rate c² makes that step.
+    descent = gs.RandomSearch(FAMILIES[name], L, c, estimator=gs.Ranked(), optimizer=gs.sgd(c**2))
+    state = descent.init(np.ones(5, dtype), seed=3)
+    moved = descent.tell(state, descent.ask(state), values)[0].x - state.x
+    np.testing.assert_allclose(moved, c * batch.draw.factor * step, rtol=1e-3, atol=1e-5)
+
+
+@given(
+    st.lists(st.integers(-4, 4), min_size=1, max_size=6).map(lambda v: [*v, *v[::-1]]),
+    st.randoms(use_true_random=False),
+)
+def test_rank_weights_by_their_definition(values, random):
+    """The mean of the weights that a value would have over all orders of its equals."""
+    random.shuffle(values)
+    n = len(values)
+    weights = theory.rank_weights(n)
+    expected = []
+    for value in values:
+        below, equal = sum(v < value for v in values), values.count(value)
+        expected.append(sum(weights[below : below + equal]) / equal)
+    pairs = np.reshape(expected, (n // 2, 2))
+    delta, value = gs.Ranked().differences(np.array(values, float), n // 2, None)
+    np.testing.assert_allclose(delta, -(n // 2) * (pairs[:, 0] - pairs[:, 1]), atol=1e-14)
+    assert value == pytest.approx(np.mean(values))
+
+
+@pytest.mark.parametrize(
+    "transform", [lambda v: 1e-9 * v, lambda v: 3.7 * v - 1e3, np.exp, np.arctan, lambda v: v**3]
+)
+def test_only_the_order_of_the_values_counts_to_the_last_bit(transform):
+    def f(x):
+        return float(((x - 0.3) ** 2).sum()) - 2
+
+    options = {"estimator": gs.Ranked(), "max_steps": 20, "seed": 0}
+    one = gs.minimize(f, np.ones(4), **options)
+    other = gs.minimize(lambda x: transform(f(x)), np.ones(4), **options)
+    assert one.x.tobytes() == other.x.tobytes()
+    assert not np.array_equal(one.x, np.ones(4))
+    # The twin: differences of values see the transform.
+    options["estimator"] = gs.Antithetic()
+    options["optimizer"] = gs.sgd(0.01)
+    one = gs.minimize(f, np.ones(4), **options)
+    other = gs.minimize(lambda x: transform(f(x)), np.ones(4), **options)
+    assert one.x.tobytes() != other.x.tobytes()
+
+
+def test_maximising_is_minimising_the_negative_to_the_last_bit():
+    def f(x):
+        return float(((x - 0.3) ** 2).sum() + x[0] ** 3)
+
+    options = {"estimator": gs.Ranked(), "max_steps": 10, "seed": 0, "num_directions": 5}
+    low = gs.minimize(f, np.ones(4), **options)
+    high = gs.minimize(lambda x: -f(x), np.ones(4), maximize=True, **options)
+    assert low.x.tobytes() == high.x.tobytes()
+    assert low.fun == -high.fun
+
+
+def test_pairs_without_a_value_are_left_out_of_the_ranks():
+    values = np.array([3.0, 1.0, math.nan, -5.0, 2.0, 8.0, 0.0, math.inf])
+    delta, value = gs.Ranked().differences(values, 4, None)
+    kept = [0, 2]
+    assert np.array_equal(np.isnan(delta), [False, True, False, True])
+    alone, _ = gs.Ranked().differences(values.reshape(4, 2)[kept].ravel(), 2, None)
+    assert np.array_equal(delta[kept], alone)
+    assert value == np.mean([3.0, 1.0, -5.0, 2.0, 8.0, 0.0])
+    assert np.isnan(gs.Ranked().differences(np.full(4, math.nan), 2, None)[0]).all()
+
+
+def test_equal_values_say_nothing():
+    delta, _ = gs.Ranked().differences(np.full(8, 3.3), 4, None)
+    assert np.array_equal(delta, np.zeros(4))
+    found = gs.gradient(lambda _: 1.0, np.ones(3), estimator=gs.Ranked(), seed=0)
+    assert np.array_equal(found.gradient, np.zeros(3))
+
+
+def test_ranks_that_know_nothing_have_their_neutral_length():
+    """The estimate of noise alone, against `theory.mirrored_neutral`; the twin is `effective`."""
+    L, d, c = 6, 10, 0.1
+    search = gs.RandomSearch(gs.Bernoulli(), L, c, estimator=gs.Ranked())
+    rng = np.random.default_rng(0)
+    noise = estimates(
+        search, lambda batch, _: rng.standard_normal(len(batch)), reps=2000, x=np.zeros(d)
+    )
+    length2 = ((c * gradients(noise)) ** 2).sum(1)
+    weights = theory.rank_weights(2 * L)
+    assert abs(literal.z_score(length2, d / theory.mirrored_neutral(weights))) < 4
+    assert abs(literal.z_score(length2, d / theory.effective(weights))) > 6
+    # Its standard error is right too: the estimate has no mean.
+    errors = np.array([estimate.standard_error for estimate in noise])
+    assert abs(literal.z_score(length2 - (c * errors) ** 2, 0.0)) < 4
+
+
+def test_with_shared_samples_ranks_have_no_standard_error():
+    options = {"estimator": gs.Ranked(), "num_samples": 3, "seed": 0}
+    found = [
+        gs.gradient(lambda x, rng: x.sum() + rng.normal(), np.ones(3), samples=samples, **options)
+        for samples in SAMPLE_MODES
+    ]
+    assert [estimate.standard_error is None for estimate in found] == [True, False, False]
+
+
+def test_theory_refuses_ranks_with_a_reason():
+    moments = theory.iid(5, 4)
+    for call in (
+        lambda: theory.mse(moments, gradient_norm2=1.0, estimator="ranked"),
+        lambda: theory.mse_terms(moments, gradient_norm2=1.0, estimator="ranked"),
+        lambda: theory.slope_noise(1.0, spacing=0.1, estimator="ranked"),
+    ):
+        with pytest.raises(ValueError, match="'ranked', whose error has no closed form"):
+            call()
+    with pytest.raises(ValueError, match="`estimator` must be one of 'forward'"):
+        theory.mse(moments, gradient_norm2=1.0, estimator="rank")

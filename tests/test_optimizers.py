@@ -9,6 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gensmooth as gs
+import theory_literal as literal
+from gensmooth import theory
+from gensmooth.runs.states import pack_tree, unpack_tree
 
 PAIRS = {
     "sgd": (lambda rate: gs.sgd(rate), lambda rate: optax.sgd(rate)),
@@ -113,7 +116,7 @@ def test_momentum_of_a_constant_gradient_is_a_geometric_series():
     np.testing.assert_allclose(velocity, 2 - 0.5 ** np.arange(60), rtol=1e-12)
 
 
-@pytest.mark.parametrize("make", [gs.sgd, gs.momentum, gs.adam])
+@pytest.mark.parametrize("make", [gs.sgd, gs.momentum, gs.adam, lambda _: gs.greedy()])
 def test_precision_is_kept(make):
     x = np.zeros(3, np.float32)
     optimizer = make(gs.cosine_decay(0.1, steps=10))
@@ -124,7 +127,7 @@ def test_precision_is_kept(make):
     assert all(part.dtype == np.float32 for part in state if isinstance(part, np.ndarray))
 
 
-@pytest.mark.parametrize("make", [gs.sgd, gs.momentum, gs.adam])
+@pytest.mark.parametrize("make", [gs.sgd, gs.momentum, gs.adam, gs.greedy])
 def test_updates_are_pure(make):
     optimizer, g = make(0.1), np.array([1.0, -2.0])
     x = np.zeros(2)
@@ -172,3 +175,155 @@ def test_decays_outside_zero_to_one_are_refused():
         for value in (-0.1, 1.0):
             with pytest.raises(ValueError, match=rf"`{name}` must be in \[0, 1\), but is {value}"):
                 make(value)
+
+
+# --- the step that steers itself -----------------------------------------------------------------
+
+
+def test_greedy_follows_its_formula():
+    """Written out with whole histories: the weights of E and of V, and the shortened estimates."""
+    d, unit, memory, speed = 7, 0.3, 0.2, 0.4
+    rng = np.random.default_rng(1)
+    gradients = rng.standard_normal((40, d)) * np.exp(rng.standard_normal((40, 1)))
+    optimizer = gs.greedy(unit, memory=memory, speed=speed)
+    state, taken, V, rate = optimizer.init(np.zeros(d)), [], None, None
+    weights = np.zeros(0)
+    shortened = 0
+    for t, g in enumerate(gradients):
+        if t == 0:
+            V, rate = g @ g, 0.03 * unit * np.sqrt(d) / np.linalg.norm(g)
+        else:
+            score = g @ (weights @ np.array(taken)) / (V * np.sqrt((weights**2).sum() / d))
+            rate *= np.exp(speed * np.clip(score, -1.5, 1.5))
+        if np.linalg.norm(g) > 2 * np.sqrt(V):
+            g = g * 2 * np.sqrt(V) / np.linalg.norm(g)
+            shortened += 1
+        change, state = optimizer.update(gradients[t], state, np.zeros(d))
+        np.testing.assert_allclose(change, -rate * g, rtol=1e-10)
+        V = (1 - memory) * V + memory * g @ g
+        new = max(1 / (t + 1), memory)
+        weights, taken = np.append((1 - new) * weights, new), [*taken, g]
+        assert weights.sum() == pytest.approx(1)
+    assert shortened > 3
+    assert state.step == 40
+
+
+def test_greedys_first_step_is_a_share_of_a_unit():
+    for d, unit in ((1, 1.0), (50, 0.2)):
+        g = np.random.default_rng(0).standard_normal(d) * 1e9
+        optimizer = gs.greedy(unit)
+        change, _ = optimizer.update(g, optimizer.init(g), g)
+        assert np.linalg.norm(change) == pytest.approx(0.03 * unit * math.sqrt(d))
+
+
+def _settled(times: float, *, start: float) -> np.ndarray:
+    """The mean of log η over the late steps of descents on ½μ‖x‖², over its greedy value × times.
+
+    The noise of an estimate is in proportion to its gradient, so the greedy step is the same
+    everywhere: η* = 1 / (μ (1 + noise)).
+    """
+    d, mu, noise = 100, 2.0, 49.0
+    greedy = theory.greedy_learning_rate(1.0, 1 + noise, curvature=mu)
+    rng = np.random.default_rng(5)
+    optimizer = gs.greedy(start)
+    found = []
+    for _ in range(30):
+        x = rng.standard_normal(d)
+        state, logs = optimizer.init(x), []
+        for step in range(600):
+            g = mu * x
+            g = g + math.sqrt(float((g**2).sum()) * noise / d) * rng.standard_normal(d)
+            change, state = optimizer.update(g, state, x)
+            x = x + change
+            if step >= 300:
+                logs.append(math.log(state.rate / (times * greedy)))
+        found.append(np.mean(logs))
+    return np.array(found)
+
+
+@pytest.mark.parametrize("start", [0.03, 1.0, 30.0])
+def test_greedy_settles_at_the_greedy_step_from_any_start(start):
+    assert abs(literal.z_score(_settled(1.0, start=start), 0.0)) < 4
+    for twin in (0.5, 2.0):
+        assert abs(literal.z_score(_settled(twin, start=start), 0.0)) > 6
+
+
+def test_a_constant_times_the_objective_changes_nothing():
+    def path(factor: float, dtype) -> list[bytes]:
+        optimizer = gs.greedy()
+        x = np.ones((2, 3), dtype)
+        state, found = optimizer.init(x), []
+        rng = np.random.default_rng(0)
+        for _ in range(30):
+            noise = rng.standard_normal((2, 3)).astype(dtype)
+            change, state = optimizer.update((factor * (x + noise)).astype(dtype), state, x)
+            x = x + change
+            found.append(x.tobytes())
+        return found
+
+    for dtype in (np.float32, np.float64):
+        assert path(2.0**20, dtype) == path(1.0, dtype) == path(2.0**-20, dtype)
+
+    def f(x):
+        return float(((x - 1) ** 2).sum())
+
+    options = {"optimizer": gs.greedy(), "estimator": gs.Antithetic(), "max_steps": 50, "seed": 0}
+    one = gs.minimize(f, np.zeros(5), **options)
+    other = gs.minimize(lambda x: 2.0**30 * f(x), np.zeros(5), **options)
+    assert one.x.tobytes() == other.x.tobytes()
+    assert one.fun < 0.1
+    np.testing.assert_allclose(
+        gs.minimize(lambda x: 3e-7 * f(x), np.zeros(5), **options).x, one.x, rtol=1e-6
+    )
+
+
+def test_greedy_takes_nothing_from_estimates_that_are_zero():
+    optimizer, x = gs.greedy(), np.ones(3)
+    state = optimizer.init(x)
+    change, after = optimizer.update(np.zeros(3), state, x)
+    assert np.array_equal(change, np.zeros(3))
+    assert after is state
+    state = optimizer.update(np.ones(3), state, x)[1]
+    change, after = optimizer.update(np.zeros(3), state, x)
+    assert np.array_equal(change, np.zeros(3))
+    assert after is state
+
+
+def test_one_wild_estimate_does_greedy_no_harm():
+    rng = np.random.default_rng(2)
+    optimizer, x = gs.greedy(), np.ones(20)
+    state = optimizer.init(x)
+    for step in range(400):
+        g = x + 0.1 * rng.standard_normal(20)
+        usual = math.sqrt(state.square)
+        change, state = optimizer.update(1e12 * g if step == 200 else g, state, x)
+        assert step == 0 or np.linalg.norm(change) <= 2.0001 * state.rate * usual
+        x = x + change
+    assert np.linalg.norm(x) < 0.5
+
+
+def test_greedys_state_comes_back_from_a_checkpoint():
+    optimizer, x = gs.greedy(0.1), np.ones((2, 2), np.float32)
+    state = optimizer.init(x)
+    for _ in range(3):
+        state = optimizer.update(x, state, x)[1]
+    assert [type(part) for part in state] == [int, np.ndarray, float, float, float]
+    skeleton, arrays = pack_tree(state, "optimizer")
+    again = unpack_tree(skeleton, arrays, optimizer.init(x), "optimizer")
+    assert type(again) is type(state)
+    assert again.mean.tobytes() == state.mean.tobytes()
+    assert again._replace(mean=0) == state._replace(mean=0)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_run_with_ranks_and_greedy_steps_goes_on_as_if_it_had_not_stopped(tmp_path, dtype):
+    def f(x):
+        return float(((x - 1) ** 2).sum())
+
+    x0 = np.zeros((2, 3), dtype)
+    options = {"method": "orthogonal-bes", "estimator": gs.Ranked(), "optimizer": gs.greedy(0.5)}
+    whole = gs.minimize(f, x0, max_steps=40, seed=0, **options)
+    gs.minimize(f, x0, max_steps=15, seed=0, checkpoint=tmp_path / "run", **options)
+    rest = gs.resume(tmp_path / "run", f, max_steps=40)
+    assert rest.nit == whole.nit == 40
+    assert rest.x.tobytes() == whole.x.tobytes()

@@ -82,7 +82,7 @@ def test_every_method_estimator_and_policy_runs():
     for method in gs.METHODS:
         result = gs.rl.train(SLIDER, method=method, **OPTIONS | {"iterations": 2})
         assert result.iterations == 2
-    for estimator in ("antithetic", "one-point", gs.Antithetic()):
+    for estimator in ("antithetic", "one-point", "ranked", gs.Antithetic()):
         result = gs.rl.train(SLIDER, estimator=estimator, **OPTIONS | {"iterations": 2})
     result = gs.rl.train(SLIDER, policy="mlp", hidden=(8, 4), **OPTIONS | {"iterations": 2})
     assert result.policy.policy == gs.rl.Policy((6, 8, 4, 2), biases=True)

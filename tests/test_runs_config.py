@@ -26,8 +26,15 @@ OPTIMIZERS = {
     "momentum": gs.momentum(gs.exponential_decay(0.1, rate=0.5, steps=10), 0.8, nesterov=True),
     "adam": gs.adam(gs.cosine_decay(0.1, steps=10, final=0.01), b1=0.5, eps=1e-6),
     "inverse": gs.sgd(gs.inverse_decay(0.3, steps=2.5, power=0.6)),
+    "greedy": gs.greedy(0.1, memory=0.1, speed=0.2),
 }
-ESTIMATORS = [gs.ForwardDifference(), gs.Antithetic(), gs.OnePoint(), gs.OnePoint("others")]
+ESTIMATORS = [
+    gs.ForwardDifference(),
+    gs.Antithetic(),
+    gs.OnePoint(),
+    gs.OnePoint("others"),
+    gs.Ranked(),
+]
 CHOICES = [*FAMILIES.values(), *OPTIMIZERS.values(), *ESTIMATORS, gs.OnePoint(np.float64(0.5))]
 
 

@@ -14,7 +14,13 @@ from gensmooth.directions import draw as draws
 from gensmooth.estimators import SAMPLE_MODES, Plan
 
 each_family = pytest.mark.parametrize("name", FAMILIES)
-ESTIMATORS = [gs.OnePoint(), gs.OnePoint("others"), gs.ForwardDifference(), gs.Antithetic()]
+ESTIMATORS = [
+    gs.OnePoint(),
+    gs.OnePoint("others"),
+    gs.ForwardDifference(),
+    gs.Antithetic(),
+    gs.Ranked(),
+]
 
 
 def f(x) -> float:

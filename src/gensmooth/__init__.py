@@ -40,7 +40,7 @@ if TYPE_CHECKING:
         Sphere,
         shrunk,
     )
-    from gensmooth.estimators import Antithetic, ForwardDifference, OnePoint
+    from gensmooth.estimators import Antithetic, ForwardDifference, OnePoint, Ranked
     from gensmooth.evaluators import EvaluationError
     from gensmooth.methods import METHODS, method
     from gensmooth.optimize import Result, gradient, minimize, resume
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         adam,
         cosine_decay,
         exponential_decay,
+        greedy,
         inverse_decay,
         momentum,
         sgd,
@@ -63,12 +64,12 @@ _HOME = {
         "IID Bernoulli Directions Gaussian Guided NoClosedForm Orthogonal OrthogonalBernoulli "
         "Sphere shrunk"
     ),
-    "gensmooth.estimators": "Antithetic ForwardDifference OnePoint",
+    "gensmooth.estimators": "Antithetic ForwardDifference OnePoint Ranked",
     "gensmooth.evaluators": "EvaluationError",
     "gensmooth.methods": "METHODS method",
     "gensmooth.optimize": "Result gradient minimize resume",
     "gensmooth.optimizers": (
-        "Optimizer adam cosine_decay exponential_decay inverse_decay momentum sgd"
+        "Optimizer adam cosine_decay exponential_decay greedy inverse_decay momentum sgd"
     ),
     "gensmooth.parameters": "Bounds",
     "gensmooth.pilot": "Pilot",
@@ -112,6 +113,7 @@ __all__ = [
     "OrthogonalBernoulli",
     "Pilot",
     "RandomSearch",
+    "Ranked",
     "Result",
     "SearchState",
     "Sphere",
@@ -125,6 +127,7 @@ __all__ = [
     "evaluators",
     "exponential_decay",
     "gradient",
+    "greedy",
     "inverse_decay",
     "method",
     "methods",

@@ -95,7 +95,7 @@ def rebuild(description: Any, *, trust: bool = False) -> Any:
         made = kind(**{name: _field(value, trust) for name, value in d.items() if name != "kind"})
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"{str(d)[:200]} cannot be made: {error}") from error
-    if isinstance(made, optimizers.Sgd | optimizers.Momentum | optimizers.Adam):
+    if isinstance(made, optimizers.RULES):
         return Optimizer(made.init, made.update)
     return made
 

@@ -9,12 +9,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, NamedTuple, final
+from typing import ClassVar, Literal, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gensmooth import checks
+from gensmooth import checks, theory
 
 Samples = Literal["shared", "paired", "independent"]
 SAMPLE_MODES: tuple[Samples, ...] = ("shared", "paired", "independent")
@@ -48,7 +48,14 @@ Differences = tuple[NDArray[np.float64], float]
 
 
 class Estimator(ABC):
-    """Lays out the evaluations of a step and reads their values."""
+    """Lays out the evaluations of a step and reads their values.
+
+    Attributes:
+        by_rank: Whether it takes the smallest value for the best. A search that maximises then
+            shows it the values with the other sign: the largest is the best.
+    """
+
+    by_rank: ClassVar[bool] = False
 
     @abstractmethod
     def points(self, num_directions: int, samples: Samples | None) -> list[tuple[int, int]]:
@@ -190,11 +197,93 @@ class Antithetic(Estimator):
         return 0.5 * (pairs[:, 0] - pairs[:, 1]), _mean(pairs.ravel())
 
 
+@final
+@dataclass(frozen=True)
+class Ranked(Estimator):
+    r"""Both sides of each direction, weighted by their rank among all 2L values.
+
+    With :math:`w_\pm` the :func:`~gensmooth.theory.rank_weights` of the values at
+    :math:`x \pm c\epsilon_l`, the smallest value first,
+    :math:`\delta_l = -L\,(w_+ - w_-)`, so that the estimate is
+
+    .. math:: \frac1{cL}\sum_l\delta_l\epsilon_l
+              = -\frac1c\sum_l(w_+ - w_-)\,\epsilon_l ,
+
+    minus the step of a mirrored evolution strategy, over c: ``gs.sgd(c**2)`` makes that step. Equal
+    values share their weights. Only the order of the values counts, so whatever increasing
+    function the objective is put through, the estimate is the same to the last bit; a few wild
+    values do no harm, and the length of the estimate says nothing about that of the gradient.
+
+    A pair with a value that is not finite is left out as if it had not been asked for. The standard
+    error treats pairs as independent, which ranks within a step are not quite; where samples are
+    shared there is none.
+
+    >>> values = np.array([3.0, 1.0, 2.0, 5.0])  # at x + cε_1, x − cε_1, x + cε_2, x − cε_2
+    >>> delta, value = Ranked().differences(values, 2, None)
+    >>> np.array_equal(delta, Ranked().differences(np.exp(values), 2, None)[0])
+    True
+    >>> delta.round(2)
+    array([ 1.61, -0.39])
+    """
+
+    by_rank: ClassVar[bool] = True
+
+    def points(self, num_directions: int, samples: Samples | None) -> list[tuple[int, int]]:
+        """X + c ε_l, x − c ε_l for each l."""
+        return _ANTITHETIC.points(num_directions, samples)
+
+    def differences(
+        self,
+        means: NDArray[np.float64],
+        num_directions: int,
+        samples: Samples | None,  # noqa: ARG002
+    ) -> Differences:
+        """See :class:`Ranked`."""
+        pairs = means.reshape(num_directions, 2)
+        kept = np.isfinite(pairs).all(axis=1)
+        used = int(np.count_nonzero(kept))
+        delta = np.full(num_directions, np.nan)
+        if used:
+            weights = rank(pairs[kept].ravel(), _rank_weights(2 * used)).reshape(used, 2)
+            delta[kept] = used * (weights[:, 1] - weights[:, 0])
+        return delta, _mean(means)
+
+
+_ANTITHETIC = Antithetic()
+
+
+def rank(values: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The weight of each value: the largest for the smallest, equal ones for equal values.
+
+    Args:
+        values: In any order.
+        weights: As many, best first.
+
+    >>> rank(np.array([7.0, 5.0, 7.0]), np.array([0.5, 0.25, 0.25]))
+    array([0.25, 0.5 , 0.25])
+    """
+    order = np.argsort(values, kind="stable")
+    found = np.empty(len(values))
+    found[order] = weights
+    ordered = values[order]
+    if (ordered[1:] == ordered[:-1]).any():  # whoever is first among equals is no better
+        _, group = np.unique(values, return_inverse=True)
+        total = np.bincount(group, found)
+        found = (total / np.bincount(group))[group]
+    return found
+
+
+@lru_cache(maxsize=128)
+def _rank_weights(num_values: int) -> NDArray[np.float64]:
+    return np.array(theory.rank_weights(num_values))
+
+
 # By the names that people type, in a shell and for a training.
 ESTIMATORS: dict[str, Estimator] = {
     "forward": ForwardDifference(),
     "antithetic": Antithetic(),
     "one-point": OnePoint("others"),
+    "ranked": Ranked(),
 }
 
 

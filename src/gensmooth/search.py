@@ -15,7 +15,14 @@ from numpy.typing import ArrayLike, NDArray
 from gensmooth import checks, estimators, kernels, optimizers, streams
 from gensmooth.batch import Batch
 from gensmooth.directions import Address, Directions, Draw, check_directions
-from gensmooth.estimators import SAMPLE_MODES, Estimator, ForwardDifference, Plan, Samples
+from gensmooth.estimators import (
+    SAMPLE_MODES,
+    Differences,
+    Estimator,
+    ForwardDifference,
+    Plan,
+    Samples,
+)
 from gensmooth.methods import choose_directions
 from gensmooth.parameters import as_bounds, as_parameters
 
@@ -186,9 +193,10 @@ class GradientEstimate(NamedTuple):
         gradient: The estimate, in the shape of x.
         value: The objective at x as the evaluations saw it.
         standard_error: The root of the estimated trace of the estimate's covariance, over its
-            directions and its samples. ``None`` where it cannot be told: with one direction, or
-            with one sample that all directions share, whose noise they have in common. For
-            dependent (orthogonal) directions it errs on the large side.
+            directions and its samples. ``None`` where it cannot be told: with one direction,
+            with one sample that all directions share, whose noise they have in common, or with
+            shared samples and an estimator by rank. For dependent (orthogonal) directions it errs
+            on the large side.
         evaluations: How many were made.
         dropped: Directions left out because a value was not finite.
     """
@@ -408,8 +416,8 @@ class RandomSearch:
         means = values
         if self.num_samples != 1:
             means = values.reshape(-1, self.num_samples).mean(axis=1)
-        delta, value = self.estimator.differences(means, self.num_directions, self.samples)
-        if errors is not None:
+        delta, value = self._differences(means)
+        if errors is not None and not self.estimator.by_rank:
             delta = delta * self._precisions(delta, errors)
         used = len(delta)
         draw = batch.draw
@@ -424,10 +432,17 @@ class RandomSearch:
         error = None
         if used > 1 and self.samples != "shared":
             error = math.sqrt(_scatter(norm2, own2, used))
-        elif used > 1 and self.num_samples > 1:
+        elif used > 1 and self.num_samples > 1 and not self.estimator.by_rank:
             own = _scatter(norm2, own2, used)
             error = math.sqrt(own + self._shared_noise(draw, values, means, delta, unit, used))
         return gradient, value, error, len(delta) - used, math.sqrt(norm2)
+
+    def _differences(self, means: NDArray[np.float64]) -> Differences:
+        """What the estimator says; one by rank sees the values with the best as the smallest."""
+        if self.maximize and self.estimator.by_rank:
+            delta, value = self.estimator.differences(-means, self.num_directions, self.samples)
+            return -delta, -value
+        return self.estimator.differences(means, self.num_directions, self.samples)
 
     def _move(
         self, state: SearchState, downhill: Array, norm: float
@@ -480,7 +495,7 @@ class RandomSearch:
     def value_at(self, state: SearchState, values: NDArray[np.float64]) -> float:  # noqa: ARG002
         """The objective at x as the values of a step see it."""
         means = values.reshape(-1, self.num_samples).mean(axis=1)
-        return self.estimator.differences(means, self.num_directions, self.samples)[1]
+        return self._differences(means)[1]
 
     def for_workers(self) -> "RandomSearch":
         """The search as workers need it: without the optimiser, which they never use."""
@@ -564,9 +579,7 @@ class RandomSearch:
             table = np.where(np.isfinite(means)[:, None], table, np.nan)
         total = 0.0
         for i in range(N):
-            of_sample, _ = self.estimator.differences(
-                np.ascontiguousarray(table[:, i]), self.num_directions, self.samples
-            )
+            of_sample, _ = self._differences(np.ascontiguousarray(table[:, i]))
             apart = np.where(np.isfinite(of_sample), of_sample - delta, 0.0)
             _, norm2, own2 = draw.estimate(apart, unit / used)
             total += norm2 - _scatter(norm2, own2, used)

@@ -87,7 +87,11 @@ def choose_optimizer(
         if rate is not None:
             raise ValueError("Give either `--learning-rate` or an `--optimizer` that has one.")
         return
-    if rate is not None:
+    if name == "greedy":
+        if rate is not None:
+            raise ValueError("`--optimizer greedy` finds its own learning rate: give none.")
+        arguments["optimizer"] = gs.greedy()
+    elif rate is not None:
         arguments["optimizer"] = getattr(gs, name or "adam")(rate)
     elif name == "adam" and falling is not None:
         arguments["optimizer"] = falling

@@ -17,7 +17,7 @@ from gensmooth import checks, naming
 from gensmooth.cli.options import Sets, Shell
 
 _OWN = re.compile(r"([^\s()\[\]{}'\"]+?):([A-Za-z_]\w*(?:\.\w+)*)(\(.*\))?", re.DOTALL)
-OPTIMIZERS = ("adam", "momentum", "sgd")
+OPTIMIZERS = ("adam", "greedy", "momentum", "sgd")
 
 
 def read_function(text: str) -> Callable[..., Any]:
@@ -267,14 +267,15 @@ SHELL = {
     "estimator": Shell(
         type=str,
         read=read_estimator,
-        how="In the shell forward, antithetic, one-point, an object as in Python, or module:name.",
+        how="In the shell forward, antithetic, one-point, ranked, an object as in Python, or "
+        "module:name.",
         complete=estimator_names,
     ),
     "optimizer": Shell(
         type=str,
         read=read_optimizer,
-        how="In the shell adam, momentum or sgd with --learning-rate, an object as in Python, or "
-        "module:name.",
+        how="In the shell adam, momentum or sgd with --learning-rate, greedy without, an object "
+        "as in Python, or module:name.",
         complete=lambda: list(OPTIMIZERS),
     ),
     "workers": Shell(

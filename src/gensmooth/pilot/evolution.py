@@ -27,9 +27,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gensmooth import kernels, theory
+from gensmooth import estimators, kernels, theory
 
 Array = NDArray[Any]
+rank = estimators.rank  # the weight of each value, as in :class:`estimators.Ranked`
 
 REPEAT = 30  # of noisy values, one in this many is measured again
 _MEMORY = 10.0  # measurements that the noise's share remembers
@@ -40,6 +41,7 @@ _WAIT = {False: 100.0, True: 30.0}  # evaluations per parameter until the popula
 _LARGEST = 20  # pairs per parameter
 _STEPS_LEFT = 10  # a larger population must leave budget for this many steps
 _WIDER = 1.5  # how σ grows while all values are the same
+_WIDEST_OF_ALL = 3.0  # a parameter's spacing over the widest one of their mean, at most
 STILL = 30  # steps in a row with nothing but equal values: there is nothing to follow here
 
 
@@ -159,19 +161,6 @@ def begin(
     )
 
 
-def rank(values: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The weight of each value: the largest for the smallest, equal ones for equal values."""
-    order = np.argsort(values, kind="stable")
-    found = np.empty(len(values))
-    found[order] = weights
-    ordered = values[order]
-    if (ordered[1:] == ordered[:-1]).any():  # whoever is first among equals is no better
-        _, group = np.unique(values, return_inverse=True)
-        total = np.bincount(group, found)
-        found = (total / np.bincount(group))[group]
-    return found
-
-
 def follow(
     now: Evolution,
     step: Array,
@@ -189,7 +178,8 @@ def follow(
         squares: Σ w z² of each parameter, for the metric.
         pairs: L.
         all_equal: Whether all values of the step were the same.
-        widest: The spacing does not grow beyond this, on the geometric mean of the parameters.
+        widest: The spacing does not grow beyond this, on the geometric mean of the parameters, and
+            beyond three times this for any of them.
     """
     if all_equal:
         return now._replace(
@@ -222,6 +212,7 @@ def follow(
     if widest < math.inf:
         mean = math.exp(0.5 * float(np.log(variances).mean())) if variances.size else 1.0
         spacing = min(spacing, widest / mean)
+        variances = np.minimum(variances, (_WIDEST_OF_ALL * widest / spacing) ** 2)
     return now._replace(
         spacing=spacing,
         path=path,

@@ -163,7 +163,7 @@ def train(
         policy: What acts: ``"linear"``, ``"mlp"``, or ``gs.rl.MLP(hidden=(64, 64))``.
         hidden: Sizes of the hidden layers of ``"mlp"``; by default the paper's one of 32.
         estimator: How returns become an estimate of the gradient: ``"antithetic"`` (the default of
-            a method), ``"forward"`` (the paper's), ``"one-point"`` or an estimator.
+            a method), ``"forward"`` (the paper's), ``"one-point"``, ``"ranked"`` or an estimator.
         paired_resets: Let both episodes of a direction start alike, instead of every episode
             having its own start.
         standardize: Standardise observations by running statistics.

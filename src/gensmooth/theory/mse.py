@@ -13,6 +13,7 @@ Write G for :math:`\|\nabla F\|^2`, V for :math:`\mathrm{Var}_\xi[\nabla f]`, :m
 flip. On functions that are linear in θ for each ξ they are exact at every spacing.
 """
 
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from gensmooth import checks
@@ -142,7 +143,7 @@ def mse_terms(
     V = checks.nonnegative("noise_trace", noise_trace)
     N = checks.count("num_samples", num_samples)
     checks.one_of("samples", samples, ("paired", "shared", "independent"))
-    checks.one_of("estimator", estimator, ("forward", "antithetic", "one-point"))
+    check_estimator(estimator, ("forward", "antithetic", "one-point"))
     delta_f = checks.finite("laplacian", laplacian)
     # T = ½ Δ Var f, the growth of the value's variance around θ
     covariance = checks.finite("value_laplacian_covariance", value_laplacian_covariance)
@@ -211,6 +212,16 @@ def mse(
         laplacian=laplacian,
         value_laplacian_covariance=value_laplacian_covariance,
     ).total
+
+
+def check_estimator(name: object, known: Sequence[str]) -> None:
+    """Raise if no formula has an estimator of this name, and say why there is none for ranks."""
+    if name == "ranked":
+        raise ValueError(
+            "`estimator` is 'ranked', whose error has no closed form: the weight of a direction "
+            "depends on the order of all values of its step, and its length not on the gradient's."
+        )
+    checks.one_of("estimator", name, known)
 
 
 _NEEDS_VALUE = "the one-point estimator multiplies F(θ) − baseline by every direction"

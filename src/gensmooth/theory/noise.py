@@ -12,6 +12,7 @@ from typing import Literal
 
 from gensmooth import checks
 from gensmooth.theory.moments import Moments
+from gensmooth.theory.mse import check_estimator
 
 
 def slope_noise(
@@ -39,7 +40,7 @@ def slope_noise(
         >>> slope_noise(2.0, spacing=0.5), slope_noise(2.0, spacing=0.5, estimator="forward")
         (4.0, 16.0)
     """
-    checks.one_of("estimator", estimator, ("forward", "antithetic"))
+    check_estimator(estimator, ("forward", "antithetic"))
     c = checks.moderate("spacing", checks.positive("spacing", spacing), 1e-75)
     s2 = checks.nonnegative("value_variance", value_variance)
     return (0.5 if estimator == "antithetic" else 2.0) * s2 / c**2
