@@ -216,7 +216,7 @@ def mse(
 
 def check_estimator(name: object, known: Sequence[str]) -> None:
     """Raise if no formula has an estimator of this name, and say why there is none for ranks."""
-    if name == "ranked":
+    if isinstance(name, str) and name == "ranked":
         raise ValueError(
             "`estimator` is 'ranked', whose error has no closed form: the weight of a direction "
             "depends on the order of all values of its step, and its length not on the gradient's."
