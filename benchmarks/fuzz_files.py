@@ -75,6 +75,10 @@ def loss(x, rng):
     return float(((x - 1) ** 2).sum()) + 0.1 * float(rng.standard_normal())
 
 
+def exact_loss(x):
+    return float((100 * (x[1:] - x[:-1] ** 2) ** 2).sum() + ((1 - x) ** 2).sum())
+
+
 def _stop_at(step: int) -> Callable[..., None]:
     def stop(info, *_):
         if getattr(info, "info", info).step == step:
@@ -119,6 +123,33 @@ def _make_large(folder: Path, seed: int) -> None:
     )
 
 
+def _make_pilot(folder: Path, seed: int) -> None:
+    gs.minimize(
+        loss,
+        np.zeros(6),
+        samples="independent",
+        x_scale=np.linspace(0.5, 2, 6),
+        max_steps=10,
+        seed=seed,
+        checkpoint=folder,
+        every=2,
+        callback=_stop_at(6),
+    )
+
+
+def _make_exact_pilot(folder: Path, seed: int) -> None:
+    gs.minimize(
+        exact_loss,
+        np.full(6, -1.0),
+        bounds=(-4, 4),
+        budget=1000,
+        seed=seed,
+        checkpoint=folder,
+        every=2,
+        callback=_stop_at(20),
+    )
+
+
 def _make_early(folder: Path, seed: int) -> None:
     """Killed before its first checkpoint."""
     _make_large(folder, seed)
@@ -126,8 +157,13 @@ def _make_early(folder: Path, seed: int) -> None:
         (folder / name).unlink()
 
 
-def _make_training(folder: Path, seed: int) -> None:
-    gs.rl.train("CartPole-v1", seed=seed, out=folder, every=1, callback=_stop_at(2), **TRAIN)
+def _make_training(folder: Path, seed: int, **options: Any) -> None:
+    stop = _stop_at(2)
+    gs.rl.train("CartPole-v1", seed=seed, out=folder, every=1, callback=stop, **TRAIN, **options)
+
+
+def _make_bes_training(folder: Path, seed: int) -> None:
+    _make_training(folder, seed, method="bes")
 
 
 def _make_policy(folder: Path, seed: int) -> None:
@@ -148,8 +184,12 @@ def _digest(*parts: bytes) -> str:
     return hashlib.sha256(b"".join(parts)).hexdigest()
 
 
-def _read_run(folder: Path) -> str:
-    result = gs.resume(folder, loss)
+def _read_exact(folder: Path) -> str:
+    return _read_run(folder, exact_loss)
+
+
+def _read_run(folder: Path, fun: Callable[..., float] = loss) -> str:
+    result = gs.resume(folder, fun)
     numbers = np.array([result.fun, result.best_fun, result.nfev, result.nit])
     lines = (folder / "metrics.jsonl").read_bytes()
     return _digest(result.x.tobytes(), result.best_x.tobytes(), numbers.tobytes(), lines)
@@ -197,7 +237,10 @@ SPECIMENS = {
     "minimize": Specimen(_make_small, _read_run, 4),
     "minimize, large": Specimen(_make_large, _read_run, 2),
     "minimize, no checkpoint": Specimen(_make_early, _read_run, 1),
+    "minimize, pilot": Specimen(_make_pilot, _read_run, 2),
+    "minimize, pilot, exact": Specimen(_make_exact_pilot, _read_exact, 2),
     "train": Specimen(_make_training, _read_training, 2),
+    "train, BeS": Specimen(_make_bes_training, _read_training, 1),
     "policy": Specimen(_make_policy, _read_policy, 3),
     "study": Specimen(_make_study, _read_study, 1),
 }

@@ -44,7 +44,7 @@ def test_damaged_files_are_detected_or_recovered_and_forged_ones_run_nothing(tmp
     found = benchmark("fuzz_files", "--cases", "300", out=tmp_path / "fuzz.json")
     assert found["cases"] == 300
     assert found["problems"] == []
-    assert len(found["specimens"]) == 6
+    assert len(found["specimens"]) == 9
     outcomes = {name for row in found["rows"] for name in row["outcomes"]}
     assert (
         {"detected", "recovered"} <= outcomes <= {"detected", "recovered", "used", "still running"}
