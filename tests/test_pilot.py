@@ -297,6 +297,16 @@ def test_maximising_is_minimising_the_negative(name):
     assert np.array_equal(up.history.value, -down.history.value)
 
 
+def test_looking_around_is_no_short_step():
+    def cone(x):
+        return float(np.sqrt(np.abs(x - 1).sum()))
+
+    for scale in (1.0, 1e6, 1e9):  # far too long a step at first, which is shortened many times
+        res = gs.minimize(cone, np.zeros(3), x_scale=scale, tolerance=1e-6, seed=0)
+        assert res.fun < 0.01
+    assert res.status == "tolerance"
+
+
 def test_auto_names_the_default():
     same(gs.minimize(kinks, np.zeros(3), method="auto", budget=300, seed=0),
          gs.minimize(kinks, np.zeros(3), budget=300, seed=0))  # fmt: skip
@@ -424,7 +434,13 @@ def test_a_failure_at_the_start(dtype):
     start = np.array([0.25, 3.0, 3.0], dtype)
     res = gs.minimize(half, start, on_failure="drop", budget=2000, seed=0)
     np.testing.assert_allclose(res.x, 1, atol=1e-2)
-    assert math.isfinite(res.fun)
+    assert res.noise == 0.0
+    assert res.fun == res.best_fun
+    noisy = gs.minimize(half, start, on_failure="drop", samples="independent", seed=0)
+    assert half(noisy.x) < 0.1 * half(np.array([0.5, 3.0, 3.0]))
+    rng = np.random.default_rng(0)
+    hidden = gs.minimize(lambda x: half(x, rng), start, on_failure="drop", seed=0)
+    assert hidden.noise == pytest.approx(1.0, rel=0.5)
 
 
 def test_failures_everywhere_are_an_error_that_keeps_the_run():

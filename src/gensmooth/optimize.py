@@ -618,7 +618,9 @@ class Minimization(Program[MinimizeState, Record, Result]):
         short_steps, tolerance = 0, self.limits.tolerance
         if tolerance is not None:
             length = float(np.linalg.norm(after.x.reshape(-1).astype(np.float64)))
-            if info.step_size <= tolerance * (1 + length):
+            if isinstance(search, Pilot) and search.looks(before) and info.step_size == 0:
+                short_steps = state.short_steps  # it was not to move x
+            elif info.step_size <= tolerance * (1 + length):
                 short_steps = state.short_steps + 1
         return MinimizeState(after, best_x, best, short_steps), Record(info, evaluated.faults)
 

@@ -339,6 +339,9 @@ class Pilot:
                 begun = newton.begin(x, first, np.broadcast_to(control.units, x.shape).copy())
                 return self._next_gradient(control._replace(newton=begun), state.x)
             return self._begin_search(state, control, first, x)
+        if known is None and not (math.isfinite(first) or math.isfinite(second)):
+            control = control._replace(noisy=0)  # until a value that is measured again differs
+            return _Made(control, self._ask_pairs(control, x.dtype), x)
         noise2 = (first - second) ** 2 / 2 if known is None else float(known.mean())
         control = control._replace(noisy=1, noise2=noise2 if math.isfinite(noise2) else 0.0)
         return _Made(control, self._ask_pairs(control, x.dtype), x)
@@ -775,6 +778,10 @@ class Pilot:
     def for_workers(self) -> "Pilot":
         """The search as workers need it."""
         return replace(self, threads=1)
+
+    def looks(self, state: SearchState) -> bool:
+        """Whether the next step looks around, and may well leave x where it is."""
+        return _asked_of(state).phase not in (Phase.PAIRS, Phase.DESCENT)
 
     def recommend(self, state: SearchState) -> Array:
         """The point to use: the best one seen if values are exact, else the search's centre."""
