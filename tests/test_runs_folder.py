@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 import zlib
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -22,9 +23,11 @@ from hypothesis.extra import numpy as hnp
 import gensmooth as gs
 from gensmooth.optimize import Minimization
 from gensmooth.runs import RunFolder, container
+from gensmooth.runs import run as run_program
 from gensmooth.runs.files import Lock
 from gensmooth.runs.states import pack_tree, unpack_tree
 from patience import LONG
+from run_programs import Counter
 
 SCALARS = st.one_of(
     hnp.boolean_dtypes(),
@@ -411,3 +414,28 @@ def test_a_disk_that_is_really_full(tmp_path):
     assert "No space left on device" in logged[0]
     assert "kept 20 " in out
     assert "end 20\n" in out
+
+
+class Killed(BaseException):
+    """As if the process had been killed."""
+
+
+@dataclass(frozen=True)
+class Writer(Counter):
+    """A program with a file of its own, killed while it writes it for the last time."""
+
+    killed: list[bool] = field(default_factory=lambda: [True])
+
+    def write_files(self, folder, state, records, *, saved):
+        if saved and state[0] == self.until:
+            if self.killed.pop():
+                raise Killed
+            (folder / "own").write_text("whole")
+
+
+def test_a_run_has_not_ended_before_its_files_are_written(tmp_path):
+    with pytest.raises(Killed):
+        run_program(Writer(3), folder=tmp_path / "run")
+    again = Writer(3, killed=[False])
+    assert run_program(again, folder=tmp_path / "run") == run_program(Counter(3))
+    assert (tmp_path / "run" / "own").read_text() == "whole"

@@ -313,7 +313,7 @@ class RunFolder:
         self, program: Program[S, R, Any], state: S, records: Sequence[R], *, saved: bool
     ) -> None:
         """Have a program write its own files, as :meth:`Program.write_files` says."""
-        if self._gone or os.getpid() != self._owner:  # found out when the step was recorded
+        if not self.ours(again=saved):
             return
         try:
             program.write_files(self.path, state, records, saved=saved)

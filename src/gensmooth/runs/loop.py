@@ -155,8 +155,10 @@ class Run(Generic[S, R, T]):
 
     def _save(self) -> None:
         if self.folder is not None:
-            self.folder.save(self.program, self.state, self.step, self.end)
+            # First the program's own files: once a checkpoint says that a run has ended, nobody
+            # writes them again.
             self.folder.write_files(self.program, self.state, self.records, saved=True)
+            self.folder.save(self.program, self.state, self.step, self.end)
 
     def _result(self) -> T:
         return self.program.result(self.state, self.records, self.end)
