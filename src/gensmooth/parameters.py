@@ -162,7 +162,14 @@ class LogScale:
         if (high[self.mask] <= 0).any():
             raise ValueError("`bounds` on a log scale must have upper limits above zero.")
         low[self.mask] = np.maximum(low[self.mask], 0)
-        return Bounds(self.inward(low), self.inward(high))
+        lower, upper = self.inward(low), self.inward(high)
+        least = float(np.finfo(low.dtype).eps)
+        with np.errstate(invalid="ignore"):  # inf − inf
+            while (outside := self.outward(lower) < low).any():  # by the last bit
+                lower = np.where(outside, lower + least * (1 + np.abs(lower)), lower)
+            while (outside := self.outward(upper) > high).any():
+                upper = np.where(outside, upper - least * (1 + np.abs(upper)), upper)
+        return Bounds(lower.astype(low.dtype), upper.astype(high.dtype))
 
     def objective(self, fun: Callable[..., Any]) -> "LogObjective":
         """The objective of what the search has."""
