@@ -905,9 +905,11 @@ class Minimization(Program[MinimizeState, Record, Result]):
 
 def _noise(given: object) -> Literal["returned"] | float | None:
     """What is known of the noise of values, checked."""
-    if given is None or given == RETURNED:
-        return cast(Literal["returned"] | None, given)
+    if given is None:
+        return None
     if isinstance(given, str):
+        if given == RETURNED:
+            return RETURNED
         raise ValueError(f"`noise` must be 'returned', a standard error or None, but is {given!r}.")
     return float(checks.nonnegative("noise", given))
 

@@ -1,6 +1,7 @@
 """The parameters as users give them: any shape, two dtypes, within bounds, on any scale."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple, final
 
@@ -133,7 +134,9 @@ class LogScale:
         """From ``True``, or from one truth value for each parameter; ``None`` if none is."""
         if given is None or given is False:
             return None
-        mask = np.asarray(given)
+        mask: Array = np.zeros(0)
+        with suppress(Exception):  # ragged, or an object of the user's
+            mask = np.asarray(given)
         if mask.dtype != bool or mask.shape not in ((), x.shape):
             raise ValueError(
                 f"`log_scale` must be True, or True or False for each parameter in the shape "
