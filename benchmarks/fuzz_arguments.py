@@ -282,6 +282,7 @@ def cases(folder: Path) -> dict[str, Case]:
 
         train = {
             "environment": "CartPole-v1",
+            "method": "bes",
             "iterations": 1,
             "test_episodes": 1,
             "num_directions": 1,

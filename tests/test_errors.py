@@ -151,6 +151,24 @@ ARGUMENTS = [
         ValueError,
         "`x_scale` is for the pilot, method='auto'",
     ),
+    (
+        {"log_scale": True, "x0": [1.0, 0.0]},
+        ValueError,
+        "`log_scale` is for parameters above zero, but x0 has 0 among them",
+    ),
+    (
+        {"log_scale": [True] * 3, "x0": [1.0, 1.0]},
+        ValueError,
+        "True or False for each parameter in the shape (2,) of x0",
+    ),
+    ({"log_scale": 1, "x0": [1.0, 1.0]}, ValueError, "`log_scale` must be True, or True or"),
+    (
+        {"log_scale": True, "x0": [1.0, 1.0], "bounds": (-2, -1)},
+        ValueError,
+        "`bounds` on a log scale must have upper limits above zero",
+    ),
+    ({"noise": "known"}, ValueError, "`noise` must be 'returned', a standard error or None"),
+    ({"noise": -1.0}, ValueError, "`noise` must not be negative, but is -1.0"),
     # bounds
     (
         {"bounds": (1, 0)},
@@ -187,7 +205,7 @@ def test_bad_arguments_are_refused_in_words_before_anything_is_evaluated(options
     assert calls == []
 
 
-OF_A_RUN = {"budget", "x0", "seed", "fun", "method", "workers", "x_scale"}
+OF_A_RUN = {"budget", "x0", "seed", "fun", "method", "workers", "x_scale", "log_scale", "noise"}
 
 
 @pytest.mark.parametrize(

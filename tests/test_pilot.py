@@ -4,6 +4,7 @@ what it must find with nothing but an objective and a start.
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -443,6 +444,23 @@ def test_a_failure_at_the_start(dtype):
     assert hidden.noise == pytest.approx(1.0, rel=0.5)
 
 
+def test_failures_among_the_final_values_are_left_out():
+    calls = []
+
+    def flaky(x, rng):
+        calls.append(x)
+        return math.nan if len(calls) % 7 == 0 else bowl(x, rng)
+
+    res = gs.minimize(
+        flaky, np.zeros(3), samples="independent", on_failure="drop", budget=4000, seed=0
+    )
+    finals = 4000 // 200
+    failed = sum(call % 7 == 0 for call in range(res.nfev - finals + 1, res.nfev + 1))
+    assert failed > 0
+    assert res.fun == pytest.approx(bowl(res.x), abs=5 * res.error)
+    assert res.error == pytest.approx(1 / math.sqrt(finals - failed), rel=0.6)
+
+
 def test_failures_everywhere_are_an_error_that_keeps_the_run():
     with pytest.raises(gs.EvaluationError, match=r"None of the values .* is finite") as caught:
         gs.minimize(lambda _: math.nan, np.ones(3), on_failure="drop", seed=0)
@@ -588,3 +606,119 @@ def test_the_scale_is_part_of_the_run(tmp_path: Path):
         gs.minimize(kinks, x_scale=[1.0, 2.0, 5.0], **options)
     with pytest.raises(gs.CheckpointError, match="`x_scale`"):
         gs.minimize(kinks, **options)
+
+
+# --- log scales and known noise ----------------------------------------------------------------
+
+SOME = np.array([True, False, True])
+
+
+def decades(x, rng=None) -> float:
+    """Smallest at (1e-4, 2, 1e3), and as steep per decade of the first and the last."""
+    at = np.array([np.log10(x[0]) + 4, x[1] - 2, np.log10(x[2]) - 3])
+    return float((at**2).sum()) + (0.0 if rng is None else 0.1 * float(rng.standard_normal()))
+
+
+def test_a_log_scale_is_the_search_of_the_logarithm():
+    start = np.array([1.0, 0.5, 1.0])
+
+    def of_logarithms(x):
+        return decades(np.where(SOME, np.exp(np.where(SOME, x, 0)), x))
+
+    options = {"x_scale": [2.0, 1.0, 2.0], "budget": 700, "seed": 0}
+    found = gs.minimize(decades, start, log_scale=SOME, **options)
+    plain = gs.minimize(of_logarithms, [0.0, 0.5, 0.0], **options)
+    assert (
+        found.x.tobytes() == np.where(SOME, np.exp(np.where(SOME, plain.x, 0)), plain.x).tobytes()
+    )
+    assert (found.fun, found.nfev) == (plain.fun, plain.nfev)
+    np.testing.assert_allclose(found.x, [1e-4, 2, 1e3], rtol=1e-3)
+    assert decades(found.best_x) == found.best_fun
+
+
+@pytest.mark.parametrize("samples", [None, "independent", "shared"])
+def test_log_scales_across_workers_and_interruptions(samples, tmp_path):
+    options = {"x0": np.array([1.0, 0.5, 1.0]), "log_scale": SOME, "samples": samples}
+    options |= {"budget": 300, "seed": 3}
+    expected = gs.minimize(decades, **options)
+    same(gs.minimize(decades, workers=Threads(2), **options), expected)
+
+    def stop(info, _):
+        if info.step == 4:
+            raise KeyboardInterrupt
+
+    part = gs.minimize(decades, checkpoint=tmp_path / "run", callback=stop, **options)
+    assert (part.x[SOME] > 0).all()
+    same(gs.resume(tmp_path / "run", decades), expected)
+    with pytest.raises(gs.CheckpointError, match="`log_scale`"):
+        gs.minimize(decades, checkpoint=tmp_path / "run", **options | {"log_scale": None})
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_no_evaluation_leaves_bounds_on_a_log_scale(dtype):
+    rng = np.random.default_rng(0)
+    for low, high in rng.uniform(1, 1000, (20, 2)).astype(dtype) / [4000, 1]:
+        low, high, points = dtype(low), dtype(high), []
+
+        def rising(x, points=points):
+            points.append(x.copy())
+            return float(np.log(x[0]) - np.log(x[1]))
+
+        start = np.sqrt(np.array([low * high] * 2, dtype))
+        res = gs.minimize(rising, start, log_scale=True, bounds=(low, high), budget=150, seed=0)
+        points = np.array([*points, res.x, res.best_x])
+        assert ((low <= points) & (points <= high)).all()
+        np.testing.assert_allclose(res.x, [low, high], rtol=1e-3)
+
+
+def with_error(x, rng=None):
+    """A value, and its standard error: the values of large first parameters are the worst."""
+    error = 0.1 + abs(float(x[0]))
+    return bowl(x) + (0.0 if rng is None else error * float(rng.standard_normal())), error
+
+
+def test_noise_that_is_returned_across_workers_and_interruptions(tmp_path):
+    options = {"x0": np.full(4, 2.0), "noise": "returned", "samples": "independent"}
+    options |= {"budget": 800, "seed": 3}
+    expected = gs.minimize(with_error, **options)
+    same(gs.minimize(with_error, workers=Threads(2), **options), expected)
+
+    def stop(info, _):
+        if info.step == 4:
+            raise KeyboardInterrupt
+
+    gs.minimize(with_error, checkpoint=tmp_path / "run", callback=stop, **options)
+    same(gs.resume(tmp_path / "run", with_error), expected)
+    assert bowl(expected.x) < 0.1 * bowl(options["x0"])
+    assert expected.noise == pytest.approx(0.1 + abs(expected.x[0]), rel=0.5)
+
+
+@pytest.mark.parametrize("noise", [None, 1.0])
+def test_nothing_is_measured_twice_where_the_noise_is_known(noise):
+    points = []
+
+    def fun(x, rng):
+        points.append(x.tobytes())
+        return bowl(x, rng)
+
+    options = {"samples": "independent", "budget": 600, "seed": 0}
+    res = gs.minimize(fun, np.zeros(4), noise=noise, **options)
+    finals = 600 // 200
+    assert (len(set(points[:-finals])) == len(points) - finals) == (noise is not None)
+    assert noise is None or res.noise == noise
+
+
+def test_errors_of_zero_are_exact_values():
+    options = {"x0": np.full(3, -1.0), "budget": 100, "seed": 0}
+    exact = gs.minimize(valley, **options)
+    for known in ({"noise": 0.0}, {"noise": "returned"}):
+        fun = valley if known["noise"] == 0.0 else lambda x: (valley(x), 0.0)
+        found = gs.minimize(fun, **options, **known)
+        assert found.error == 0.0
+        same(replace(found, error=None), exact)
+
+
+@pytest.mark.parametrize("returned", [1.0, (1.0, -1.0), (1.0, 2.0, 3.0), (1.0, "a"), None])
+def test_what_is_no_value_and_its_error_is_refused(returned):
+    with pytest.raises(gs.EvaluationError):
+        gs.minimize(lambda _: returned, np.zeros(2), noise="returned", seed=0)

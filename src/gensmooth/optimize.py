@@ -611,7 +611,8 @@ class Minimization(Program[MinimizeState, Record, Result]):
         search, before = self.search, state.search
         batch = search.ask(before)
         evaluated = self._evaluate(session, before, batch)
-        after, info = tell(search, before, batch, evaluated.values, self._errors(evaluated))
+        errors = self._errors(batch, evaluated)
+        after, info = tell(search, before, batch, evaluated.values, errors)
         best_x, best = state.best_x, state.best
         if info.best_value != best and reached(info.best_value, best, search.maximize):
             best_x, best = batch.point(info.best_index), info.best_value
@@ -652,24 +653,37 @@ class Minimization(Program[MinimizeState, Record, Result]):
         at = state.search._replace(x=self._recommended(state))
         batch: Batch = self.search.ask(at).planned(Plan(here, here, np.arange(n)))
         evaluated = self._evaluate(session, at, batch)
-        values = evaluated.values
+        values, known = evaluated.values, self._errors(batch, evaluated)
+        kept = np.isfinite(values)
+        if isinstance(self.search, Pilot) and kept.any():  # those that failed are dropped
+            values, known = values[kept], None if known is None else known[kept]
         value = float(np.mean(values))
         error = None
-        if (known := self._errors(evaluated)) is not None:
-            error = math.sqrt(float(np.square(known).sum())) / n
-        elif n > 1 and math.isfinite(value):
-            error = float(np.std(values, ddof=1)) / math.sqrt(n)
+        if known is not None:
+            error = math.sqrt(float(np.square(known).sum())) / len(values)
+        elif len(values) > 1 and math.isfinite(value):
+            error = float(np.std(values, ddof=1)) / math.sqrt(len(values))
         more = {"value": plain(value), "faults": dict(evaluated.faults)}
         if isinstance(self.search, Pilot) or error is not None:
             more |= {"error": None if error is None else plain(error), "evaluations": n}
         return end._replace(more=more)
 
-    def _errors(self, evaluated: Evaluated) -> NDArray[np.float64] | None:
+    def _errors(self, batch: Batch, evaluated: Evaluated) -> NDArray[np.float64] | None:
         """The standard errors of values, where they are known."""
         if self.noise is None:
             return None
         if evaluated.extras is not None:
-            return evaluated.extras[:, 0]
+            errors = evaluated.extras[:, 0]
+            if (errors < 0).any():
+                first = int((errors < 0).argmax())
+                raise EvaluationError(
+                    f"The objective returned a standard error of {errors[first]:g}, at "
+                    f"{batch.describe(first)}.",
+                    step=batch.step,
+                    index=first,
+                    kind="return",
+                )
+            return errors
         return np.full(len(evaluated.values), float(self.noise))
 
     def _finals(self, state: MinimizeState) -> int:
@@ -891,9 +905,11 @@ class Minimization(Program[MinimizeState, Record, Result]):
 
 def _noise(given: object) -> Literal["returned"] | float | None:
     """What is known of the noise of values, checked."""
-    if given is None or given == RETURNED:
-        return cast(Literal["returned"] | None, given)
+    if given is None:
+        return None
     if isinstance(given, str):
+        if given == RETURNED:
+            return RETURNED
         raise ValueError(f"`noise` must be 'returned', a standard error or None, but is {given!r}.")
     return float(checks.nonnegative("noise", given))
 

@@ -1,6 +1,7 @@
 """The parameters as users give them: any shape, two dtypes, within bounds, on any scale."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple, final
 
@@ -133,7 +134,9 @@ class LogScale:
         """From ``True``, or from one truth value for each parameter; ``None`` if none is."""
         if given is None or given is False:
             return None
-        mask = np.asarray(given)
+        mask: Array = np.zeros(0)
+        with suppress(Exception):  # ragged, or an object of the user's
+            mask = np.asarray(given)
         if mask.dtype != bool or mask.shape not in ((), x.shape):
             raise ValueError(
                 f"`log_scale` must be True, or True or False for each parameter in the shape "
@@ -162,7 +165,14 @@ class LogScale:
         if (high[self.mask] <= 0).any():
             raise ValueError("`bounds` on a log scale must have upper limits above zero.")
         low[self.mask] = np.maximum(low[self.mask], 0)
-        return Bounds(self.inward(low), self.inward(high))
+        lower, upper = self.inward(low), self.inward(high)
+        least = float(np.finfo(low.dtype).eps)
+        with np.errstate(invalid="ignore"):  # inf − inf
+            while (outside := self.outward(lower) < low).any():  # by the last bit
+                lower = np.where(outside, lower + least * (1 + np.abs(lower)), lower)
+            while (outside := self.outward(upper) > high).any():
+                upper = np.where(outside, upper - least * (1 + np.abs(upper)), upper)
+        return Bounds(lower.astype(low.dtype), upper.astype(high.dtype))
 
     def objective(self, fun: Callable[..., Any]) -> "LogObjective":
         """The objective of what the search has."""
