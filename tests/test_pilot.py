@@ -722,3 +722,11 @@ def test_errors_of_zero_are_exact_values():
 def test_what_is_no_value_and_its_error_is_refused(returned):
     with pytest.raises(gs.EvaluationError):
         gs.minimize(lambda _: returned, np.zeros(2), noise="returned", seed=0)
+
+
+def test_log_scales_with_a_method_of_ones_own():
+    def far(x):
+        return float((np.log(x[0]) - 3) ** 2)
+
+    found = gs.minimize(far, [1.0], log_scale=True, method="bes", budget=2000, seed=0)
+    assert np.log(found.x[0]) == pytest.approx(3, abs=0.1)

@@ -298,8 +298,6 @@ def minimize(
     if (logs := LogScale.of(log_scale, x)) is not None:
         x = logs.inward(x)
         bounds = None if limited is None else logs.bounds(limited)
-        if x_scale is None:
-            x_scale = np.where(logs.mask, 1.0, find_units(x, None, None).reshape(-1)[0])
     shared: dict[str, Any] = {
         "samples": samples,
         "num_samples": num_samples,
@@ -315,6 +313,8 @@ def minimize(
     search: RandomSearch | Pilot
     if (isinstance(method, str) and method == AUTO) or all(each is None for each in chosen):
         _check_left_to_pilot(chosen[1:])
+        if logs is not None and x_scale is None:
+            x_scale = np.where(logs.mask, 1.0, find_units(x, None, None).reshape(-1)[0])
         search = Pilot(
             budget=_count("budget", budget),
             num_directions=num_directions,
