@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         UnsupportedEnvironmentError,
     )
     from gensmooth.rl.environments.catalogue import make
+    from gensmooth.rl.environments.own import Robot, register_robot
     from gensmooth.rl.evaluation import Evaluation, evaluate
     from gensmooth.rl.normalize import Scaling, Statistics
     from gensmooth.rl.policies import MLP, Linear, Policy
@@ -31,6 +32,7 @@ _HOME = {
         ("UnknownEnvironmentError", "UnsupportedEnvironmentError"), "environments.base"
     ),
     "make": "environments.catalogue",
+    **dict.fromkeys(("Robot", "register_robot"), "environments.own"),
     **dict.fromkeys(("Evaluation", "evaluate"), "evaluation"),
     **dict.fromkeys(("Scaling", "Statistics"), "normalize"),
     **dict.fromkeys(("MLP", "Linear", "Policy"), "policies"),
@@ -46,6 +48,7 @@ __all__ = [
     "Info",
     "Linear",
     "Policy",
+    "Robot",
     "Scaling",
     "Simulator",
     "Statistics",
@@ -56,6 +59,7 @@ __all__ = [
     "evaluate",
     "load_policy",
     "make",
+    "register_robot",
     "render",
     "resume",
     "train",

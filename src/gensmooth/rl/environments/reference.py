@@ -14,8 +14,11 @@ import numpy as np
 from gymnasium.envs.mujoco import MujocoEnv
 from gymnasium.spaces import Box
 from gymnasium.utils import EzPickle
+from mujoco import mj_step  # pyright: ignore[reportAttributeAccessIssue]
 from numpy.typing import NDArray
 
+from gensmooth.rl.environments import own
+from gensmooth.rl.environments.physics import physics
 from gensmooth.rl.environments.robots.sawyer import draw
 
 _Outcome = tuple[NDArray[np.float64], np.float64, bool, bool, dict[str, np.float64]]
@@ -109,3 +112,50 @@ class ML1(gymnasium.Wrapper):
         frame: Any = super().render()
         turn = self._turned and isinstance(frame, np.ndarray)
         return np.ascontiguousarray(frame[::-1, ::-1]) if turn else frame
+
+
+@final
+class OwnRobot(MujocoEnv, EzPickle):
+    """A robot of a user's, by its plain functions; see :mod:`gensmooth.rl.environments.own`.
+
+    Args:
+        robot: Its name, as it was registered.
+        keywords: Passed on to Gymnasium's ``MujocoEnv``, such as ``render_mode``.
+    """
+
+    metadata: dict[str, Any] = {  # noqa: RUF012 (Gymnasium declares it so)
+        "render_modes": ["human", "rgb_array", "depth_array", "rgbd_tuple"],
+    }
+
+    def __init__(self, robot: str, **keywords: Any) -> None:
+        EzPickle.__init__(self, robot=robot, **keywords)
+        self._own = own.definition_of(robot)
+        size = self._own.observation_size(self._own.load())
+        space = Box(low=-np.inf, high=np.inf, shape=(size,), dtype=np.float64)
+        MujocoEnv.__init__(
+            self,
+            own.as_file(self._own),
+            self._own.frame_skip,
+            observation_space=space,
+            **keywords,
+        )
+        self.metadata = {**self.metadata, "render_fps": max(1, round(1.0 / self.dt))}
+        self._robot = self._own.views(self.model, self.data, physics(self.model, self.data))
+
+    def step(self, action: NDArray[Any]) -> _Outcome:
+        """Move the physics, then ask the robot's functions."""
+        np.copyto(self._robot.before, self.data.qpos)
+        self.data.ctrl[:] = action
+        for _ in range(self.frame_skip):
+            mj_step(self.model, self.data)
+        reward, ended = self._own.pay(self._robot, action)
+        if self.render_mode == "human":
+            self.render()
+        return self._own.observe(self._robot), np.float64(reward), ended, False, {}
+
+    def reset_model(self) -> NDArray[np.float64]:
+        """Where the robot's own ``start`` says."""
+        row = self._own.draw(self.model, self.np_random)
+        self.set_state(row[: self.model.nq], row[self.model.nq :])
+        np.copyto(self._robot.before, self.data.qpos)
+        return self._own.observe(self._robot)

@@ -172,6 +172,7 @@ def _source_hash(*functions: Function) -> int:
             seen.add(function)
             files.add(function.__code__.co_filename)
             todo += [function.__globals__.get(name) for name in function.__code__.co_names]
+            todo += [cell.cell_contents for cell in function.__closure__ or ()]
     return zlib.crc32(b"".join(Path(file).read_bytes() for file in sorted(files)))
 
 

@@ -1,0 +1,59 @@
+"""A robot that is not in Gymnasium, in one file: a cart on a rail with a pole to balance.
+
+    gensmooth train own_robot:Cart --iterations 20 --seed 2 --out cart
+    gensmooth render cart --trust --out cart.gif
+
+The three functions are plain Python. Training compiles them, so that whole episodes run outside
+the interpreter; a film calls them as they are.
+"""
+
+import numpy as np
+
+import gensmooth as gs
+
+MODEL = """
+<mujoco>
+  <option timestep="0.01"/>
+  <worldbody>
+    <light pos="0 -2 4"/>
+    <geom type="plane" size="5 1 0.1" rgba=".8 .9 .8 1"/>
+    <body name="cart" pos="0 0 0.5">
+      <joint name="slide" type="slide" axis="1 0 0" range="-2 2" limited="true" damping="0.05"/>
+      <geom type="box" size="0.15 0.1 0.06" mass="1"/>
+      <body name="pole">
+        <joint name="hinge" type="hinge" axis="0 1 0" damping="0.005"/>
+        <geom type="capsule" fromto="0 0 0 0 0 0.6" size="0.03" mass="0.2"/>
+      </body>
+    </body>
+  </worldbody>
+  <actuator>
+    <motor joint="slide" gear="20" ctrlrange="-1 1" ctrllimited="true"/>
+  </actuator>
+</mujoco>
+"""
+
+
+def observation(robot):
+    """Position, angle, and their velocities."""
+    return np.concatenate((robot.qpos, robot.qvel))
+
+
+def reward(robot, action):  # noqa: ARG001
+    """One per step, less where the cart is far from the middle."""
+    return 1.0 - 0.1 * robot.qpos[0] ** 2
+
+
+def terminated(robot):
+    """The pole has fallen, or the rail ends."""
+    return abs(robot.qpos[1]) > 0.4 or abs(robot.qpos[0]) > 1.9
+
+
+gs.rl.register_robot(
+    "Cart",
+    MODEL,
+    observation=observation,
+    reward=reward,
+    terminated=terminated,
+    frame_skip=2,
+    horizon=300,
+)
