@@ -30,6 +30,12 @@ def on_bases() -> Any:
 
 
 @cache
+def on_moments() -> Any:
+    """The kernels of distributions that adapt, :mod:`gensmooth.kernels.moments`."""
+    return _load("moments", "moments")
+
+
+@cache
 def on_sums() -> Any:
     """Sums in a fixed order, :mod:`gensmooth.kernels.sums`."""
     return import_module("gensmooth.kernels.sums")
