@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from gensmooth import streams
 from gensmooth.algorithms.population import (
-    Drawn,
+    Displacements,
     Moved,
     Population,
     drawn_of,
@@ -174,13 +174,13 @@ class CMAES(Population):
         """λ finite rows."""
         return is_drawn(directions, self.number(dim), dim, dtype)
 
-    def _drawn(self, now: Covariance, x: Array, like: Array, seed: int, step: int) -> Drawn:
+    def _drawn(self, now: Covariance, x: Array, like: Array, seed: int, step: int) -> Displacements:
         """The next points, less x; their random numbers are those of seed and step alone."""
         optimizer = self._package(now, like)
         bits = streams.generator(seed, Purpose.DIRECTION, step=step).bit_generator
         optimizer._rng = np.random.RandomState(bits)
         points = np.array([optimizer.ask() for _ in range(self.number(x.size))])
-        return Drawn((points * now.units - x.reshape(-1)).astype(x.dtype))
+        return Displacements((points * now.units - x.reshape(-1)).astype(x.dtype))
 
     def _package(self, now: Covariance, like: Array) -> Any:
         """An object of the package in this state."""
@@ -229,8 +229,7 @@ def package() -> Any:
 @cache
 def _attributes(made: Callable[..., Any]) -> frozenset[str]:
     """The attributes that an object of the package has."""
-    found: dict[str, Any] = vars(made(mean=np.zeros(2), sigma=1.0, seed=0))
-    return frozenset(found)
+    return frozenset(dir(made(mean=np.zeros(2), sigma=1.0, seed=0)))
 
 
 def make(x: Array, wanted: Wanted) -> Population:

@@ -32,7 +32,7 @@ SPACING = 0.3  # the first deviation, in units of the parameters
 _FARTHEST = 1e150  # parameters beyond this have diverged: their squares overflow
 
 
-class Drawn(NamedTuple):
+class Displacements(NamedTuple):
     """The displacements of the next points, one row each, for those that a matrix makes.
 
     Workers are sent these λ d numbers in the place of the d² that they are made from.
@@ -344,13 +344,13 @@ class _Sent:
 
 def drawn_of(state: SearchState) -> Array:
     """The displacements of a state's points."""
-    assert isinstance(state.directions, Drawn), "the state is of another search"
+    assert isinstance(state.directions, Displacements), "the state is of another search"
     return state.directions.block
 
 
 def is_drawn(directions: tuple[Any, ...], number: int, dim: int, dtype: np.dtype[Any]) -> bool:
     """Whether these are the displacements of so many points."""
-    block = Drawn(*directions).block
+    block = Displacements(*directions).block
     return block.shape == (number, dim) and block.dtype == dtype and bool(np.isfinite(block).all())
 
 

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from gensmooth import checks, kernels
 from gensmooth.algorithms.nes import weigh
 from gensmooth.algorithms.population import (
-    Drawn,
+    Displacements,
     Moved,
     Population,
     drawn_of,
@@ -167,8 +167,8 @@ class XNES(Population):
     def _normals(self, dim: int, seed: int, step: int) -> Array:
         return normals(Address(seed, step, self.number(dim), dim, np.dtype(np.float64))).block()
 
-    def _drawn(self, shape: Transform, s: Array, dtype: np.dtype[Any]) -> Drawn:
-        return Drawn((shape.sigma * _product(s, shape.B)).astype(dtype))
+    def _drawn(self, shape: Transform, s: Array, dtype: np.dtype[Any]) -> Displacements:
+        return Displacements((shape.sigma * _product(s, shape.B)).astype(dtype))
 
 
 def phi(K: Array) -> Array:
