@@ -120,12 +120,13 @@ class XNES(Population):
         """σ B s, as it was drawn at the end of the step before."""
         return dense(drawn_of(state))
 
+    @np.errstate(over="ignore", invalid="ignore")
     def follow(
         self,
         state: SearchState,
         batch: Batch,  # noqa: ARG002
         values: NDArray[np.float64],
-        kept: NDArray[np.bool_],
+        kept: NDArray[np.bool_] | None,
     ) -> Moved:
         """See the equations above."""
         assert isinstance(state.optimizer, Transform), "the state is of another search"
