@@ -243,6 +243,4 @@ def make(x: Array, wanted: Wanted) -> Population:
     return make_population(CMAES, x, wanted)
 
 
-register(
-    "cma-es", Algorithm(make, "CMA-ES", "N(m, σ²C), d ≤ 2000, by rank", "Hansen (2016), `cmaes`")
-)
+register("cma-es", Algorithm(make, "CMA-ES", "N(m, σ²C), by rank", "Hansen (2016), `cmaes`"))

@@ -146,4 +146,4 @@ def make(x: Array, wanted: Wanted) -> Population:
     return make_population(partial(SNES, mean_rate=wanted.rate(1.0)), x, wanted)
 
 
-register("snes", Algorithm(make, "SNES", "N(μ, σ²), one σ each, by rank", "Wierstra et al. (2014)"))
+register("snes", Algorithm(make, "SNES", "N(μ, σ²), by rank", "Wierstra et al. (2014)"))

@@ -210,6 +210,4 @@ def make(x: Array, wanted: Wanted) -> Population:
     return make_population(partial(XNES, mean_rate=wanted.rate(1.0)), x, wanted)
 
 
-register(
-    "xnes", Algorithm(make, "xNES", "N(μ, σ²BBᵀ), d ≤ 2000, by rank", "Glasmachers et al. (2010)")
-)
+register("xnes", Algorithm(make, "xNES", "N(μ, σ²BBᵀ), by rank", "Glasmachers et al. (2010)"))
