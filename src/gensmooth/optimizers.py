@@ -24,6 +24,7 @@ Schedule = Callable[[int], float]
 
 _FIRST = 0.03  # the length of greedy's first step, over that of one unit in every parameter
 _CLIP = 1.5  # no estimate counts for more, whatever its product with the others
+_SIZES = 10  # estimates whose mean size settles the gain of `spall`
 _LONGEST = 2.0  # an estimate longer than this times the usual is shortened to that
 
 
@@ -76,6 +77,14 @@ class GreedyState(NamedTuple):
     weight2: float
     square: float
     rate: float
+
+
+class SpallState(NamedTuple):
+    """The steps so far, the estimates whose size was taken in, and their mean size."""
+
+    step: int
+    seen: int
+    size: float
 
 
 @final
@@ -154,12 +163,31 @@ class Adam:
         """The state before the first step."""
         return AdamState(0, np.zeros_like(x), np.zeros_like(x))
 
-    def update(self, gradient: Array, state: AdamState, x: Array) -> tuple[Array, AdamState]:  # noqa: ARG002
+    def update(self, gradient: Array, state: AdamState, x: Array) -> tuple[Array, AdamState]:
         """The change of x, and the state after it."""
+        return self.decayed(gradient, state, x, 0.0)
+
+    def decayed(
+        self, gradient: Array, state: AdamState, x: Array, decay: float
+    ) -> tuple[Array, AdamState]:
+        """The same for the gradient plus ``decay · x``, in one pass over the parameters."""
         t, b1, b2 = state.step + 1, self.b1, self.b2
+        size = -_rate(self.learning_rate, state.step) / (1 - b1**t)
+        arrays = (gradient, x, state.mean, state.square)
+        if type(size) is float and _alike(arrays):
+            kind = gradient.dtype.type
+            numbers = [kind(n) for n in (b1, 1 - b1, b2, 1 - b2, size, 1 - b2**t, self.eps)]
+            mean, square, change = (np.empty_like(gradient) for _ in range(3))
+            g, here, m, s, new, after, out = (
+                each if each.ndim == 1 else each.reshape(-1)
+                for each in (*arrays, mean, square, change)
+            )
+            kernels.on_steps().adam(g, here, kind(decay), m, s, *numbers, new, after, out)
+            return change, AdamState(t, mean, square)
+        if decay:
+            gradient = gradient + decay * x
         mean = b1 * state.mean + (1 - b1) * gradient
         square = b2 * state.square + (1 - b2) * gradient**2
-        size = -_rate(self.learning_rate, state.step) / (1 - b1**t)
         change = size * mean / (np.sqrt(square / (1 - b2**t)) + self.eps)
         return change, AdamState(t, mean, square)
 
@@ -213,7 +241,70 @@ class Greedy:
         return -rate * gradient, after
 
 
-RULES = (Sgd, Momentum, Adam, Greedy)
+@final
+@dataclass(frozen=True)
+class WeightDecay:
+    """The rule behind :func:`weight_decay`."""
+
+    optimizer: Optimizer
+    decay: float
+
+    def __post_init__(self) -> None:
+        if not (hasattr(self.optimizer, "init") and hasattr(self.optimizer, "update")):
+            raise TypeError(
+                "`optimizer` must be an (init, update) pair such as gs.sgd(0.01), but is "
+                f"{checks.shown(self.optimizer)}."
+            )
+        checks.settle(self, decay=checks.nonnegative("decay", self.decay))
+
+    def init(self, x: Array) -> Any:
+        """The state before the first step: that of the other optimiser."""
+        return self.optimizer.init(x)
+
+    def update(self, gradient: Array, state: Any, x: Array) -> tuple[Array, Any]:
+        """The change of x, and the state after it."""
+        rule = getattr(self.optimizer.update, "__self__", None)
+        if isinstance(rule, Adam):
+            return rule.decayed(gradient, state, x, self.decay)
+        return self.optimizer.update(gradient + self.decay * x, state, x)
+
+
+@final
+@dataclass(frozen=True)
+class Spall:
+    """The rule behind :func:`spall`."""
+
+    change: float
+    stability: float
+    power: float
+
+    def __post_init__(self) -> None:
+        checks.settle(
+            self,
+            change=checks.positive("change", self.change),
+            stability=checks.nonnegative("stability", self.stability),
+            power=checks.nonnegative("power", self.power),
+        )
+
+    def init(self, x: Array) -> SpallState:  # noqa: ARG002
+        """The state before the first step."""
+        return SpallState(0, 0, 0.0)
+
+    def update(self, gradient: Array, state: SpallState, x: Array) -> tuple[Array, SpallState]:
+        """The change of x, and the state after it."""
+        k, seen, size = state
+        g = np.ravel(gradient)
+        now = math.sqrt(kernels.on_sums().dot(g, g) / x.size)
+        if seen < _SIZES and now > 0:
+            size = size + (now - size) / (seen + 1)
+            seen += 1
+        rate = 0.0  # a / (A + k + 1)^p with a = change · (A + 1)^p / size
+        if size > 0:
+            rate = self.change / size / _power(1 + k / (self.stability + 1), self.power)
+        return -rate * gradient, SpallState(k + 1, seen, size)
+
+
+RULES = (Sgd, Momentum, Adam, Greedy, WeightDecay, Spall)
 
 
 def sgd(learning_rate: float | Schedule) -> Optimizer:
@@ -295,6 +386,51 @@ def greedy(unit: float = 1.0, *, memory: float = 0.05, speed: float = 0.05) -> O
     True
     """
     rule = Greedy(unit, memory, speed)
+    return Optimizer(rule.init, rule.update)
+
+
+def weight_decay(optimizer: Optimizer, decay: float) -> Optimizer:
+    r"""Another optimiser on :math:`g + \lambda x`.
+
+    That is the gradient of F plus :math:`\frac\lambda2\|x\|^2`. As Salimans et al. (2017) do
+    before Adam: the decay passes through the other optimiser like the estimate.
+
+    Args:
+        optimizer: The other one.
+        decay: λ.
+
+    >>> import numpy as np
+    >>> optimizer = weight_decay(sgd(0.5), 0.1)
+    >>> x = np.array([4.0])
+    >>> optimizer.update(np.zeros(1), optimizer.init(x), x)[0]
+    array([-0.2])
+    """
+    rule = WeightDecay(optimizer, decay)
+    return Optimizer(rule.init, rule.update)
+
+
+def spall(change: float, *, stability: float = 0.0, power: float = 0.602) -> Optimizer:
+    r"""Gradient descent with Spall's gain sequence, :math:`x \leftarrow x - a_k g`.
+
+    :math:`a_k = a / (A + k + 1)^{0.602}`, where a is found by his rule (Spall, 1998, section III):
+    in the first steps a parameter shall change by about ``change``, so
+    :math:`a = \text{change}\,(A + 1)^{0.602} / |g|`. He averages :math:`|g|` over estimates at the
+    start; here it is the mean over the first ten steps, taken in as they come (the root mean square
+    of an estimate's entries, which for one direction of coins is the size of each). Whoever knows a
+    writes ``gs.sgd(gs.inverse_decay(a / (A + 1)**0.602, steps=A + 1, power=0.602))``.
+
+    Args:
+        change: How far a parameter goes in each of the first steps.
+        stability: A; a tenth of the steps that are to be made, says Spall.
+        power: The exponent; 1 is the fastest that converges, 0.602 about the slowest.
+
+    >>> import numpy as np
+    >>> optimizer = spall(0.1)
+    >>> x = np.zeros(2)
+    >>> optimizer.update(np.array([30.0, -30.0]), optimizer.init(x), x)[0]
+    array([-0.1,  0.1])
+    """
+    rule = Spall(change, stability, power)
     return Optimizer(rule.init, rule.update)
 
 
@@ -386,6 +522,22 @@ def cosine_decay(initial: float, *, steps: int, final: float = 0.0) -> CosineDec
     0.05
     """
     return CosineDecay(initial, steps, final)
+
+
+def _alike(arrays: tuple[Array, ...]) -> bool:
+    """Whether a kernel takes them: NumPy's, of one shape, one of two dtypes, without gaps."""
+    first = arrays[0]
+    return (
+        type(first) is np.ndarray
+        and first.dtype.char in "fd"
+        and all(
+            type(each) is np.ndarray
+            and each.dtype == first.dtype
+            and each.shape == first.shape
+            and each.flags.c_contiguous
+            for each in arrays
+        )
+    )
 
 
 def _checked(learning_rate: float | Schedule) -> float | Schedule:
