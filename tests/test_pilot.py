@@ -532,6 +532,26 @@ def test_more_noise_makes_more_directions():
     assert pairs(1e3) > 2 * pairs(1e-6)
 
 
+def test_a_bound_on_the_directions_holds():
+    def asked(most):
+        pilot = gs.Pilot(
+            budget=100_000, num_directions=4, most_directions=most, samples="independent"
+        )
+        state, numbers = pilot.init(np.ones(4), seed=0), []
+        rng = np.random.default_rng(0)
+        for _ in range(60):
+            batch = pilot.ask(state)
+            numbers.append(state.directions.number)
+            state, _ = pilot.tell(state, batch, rng.standard_normal(len(batch)))
+        return max(numbers)
+
+    assert asked(None) > 10
+    assert asked(10) == 10
+    assert asked(3) == 3
+    with pytest.raises(ValueError, match="`most_directions` must be"):
+        gs.Pilot(budget=10, most_directions=1)
+
+
 # --- checkpoints -------------------------------------------------------------------------------
 
 

@@ -28,11 +28,11 @@ from numpy.typing import ArrayLike, NDArray
 from gensmooth import checks, kernels, streams
 from gensmooth.batch import Batch
 from gensmooth.directions.base import pack_state, unpack_state
-from gensmooth.directions.draw import Address, Draw, ScaledDraw, dense, normals, signs
+from gensmooth.directions.draw import Address, Draw, MixedDraw, ScaledDraw, dense, normals, signs
 from gensmooth.estimators import ForwardDifference, Plan, Samples, lay_out
 from gensmooth.optimizers import Optimizer
 from gensmooth.parameters import Bounds, as_bounds, as_parameters, find_units
-from gensmooth.pilot import descent, evolution, newton
+from gensmooth.pilot import descent, evolution, metric, newton
 from gensmooth.pilot.descent import Descent
 from gensmooth.pilot.evolution import Evolution, square
 from gensmooth.pilot.newton import Newton
@@ -50,6 +50,7 @@ Array = NDArray[Any]
 AUTO = "auto"  # the method that is no method of the paper's
 
 _METRIC_UP_TO = 2000  # parameters; beyond, directions are coins and all scales stay as they are
+_FULL_UP_TO = 10  # parameters; beyond, a metric has one scale for each and no more
 _NEWTON_UP_TO = 500  # parameters; beyond, a gradient along the axes costs too much
 _NEWTON_FROM = 20  # evaluations per parameter in the budget: with fewer it would not get far
 _FARTHEST = 1e150  # parameters beyond this have diverged: their squares overflow
@@ -138,9 +139,14 @@ class _AskedState:
         asked = unpack_state(arrays, _asked(Phase.START, dtype))
         if not isinstance(asked, Asked) or asked.phase not in tuple(Phase):
             raise ValueError("the state of the search is not one of the pilot's")
-        for array in (asked.scale, asked.line):
-            if array.shape not in ((0,), (dim,)) or not np.isfinite(array).all():
+        full = asked.phase == Phase.PAIRS and asked.scale.shape == (dim, dim)
+        for array in (asked.line,) if full else (asked.scale, asked.line):
+            if array.shape not in ((0,), (dim,)):
                 raise ValueError("the state of the search does not fit its parameters")
+        if not (np.isfinite(asked.scale).all() and np.isfinite(asked.line).all()):
+            raise ValueError("the state of the search does not fit its parameters")
+        if full and not (asked.scale.diagonal() > 0).all():
+            raise ValueError("the state of the search has a metric without directions")
         if not (math.isfinite(asked.spacing) and 1 <= asked.number <= MOST):
             raise ValueError("the state of the search has an impossible spacing or population")
         if not 0 <= asked.repeats <= 2 * asked.number:
@@ -172,7 +178,9 @@ class Pilot:
     Args:
         budget: Evaluations that it can count on; how it divides them depends on it.
         num_directions: Directions per step of descent, pairs per step of the evolution strategy;
-            by default 4 + ⌊3 ln d⌋, and half of that.
+            by default 4 + ⌊3 ln d⌋, and half of that. The evolution strategy begins with them,
+            and takes more as noise asks for them.
+        most_directions: It never takes more than these.
         x_scale: How far apart interesting values of a parameter are: a number, or one for each. By
             default it is found: a quarter of what the bounds leave, or else the size of x0.
         widest: The evolution strategy's spacing does not grow beyond this many units: for
@@ -201,6 +209,7 @@ class Pilot:
 
     budget: int
     num_directions: int | None = None
+    most_directions: int | None = None
     x_scale: Any = None
     widest: float = math.inf
     by_rank: bool = False
@@ -217,6 +226,9 @@ class Pilot:
             self,
             budget=checks.count("budget", self.budget, 0),
             num_directions=checks.optional(checks.count, "num_directions", self.num_directions),
+            most_directions=checks.optional(
+                checks.count, "most_directions", self.most_directions, least=2
+            ),
             num_samples=checks.count("num_samples", self.num_samples),
             maximize=checks.flag("maximize", self.maximize),
             widest=float(checks.number("widest", self.widest)),
@@ -427,6 +439,8 @@ class Pilot:
         """Begin the evolution strategy at x, a point of known value; first ask for its metric."""
         d = x.size
         pairs = self._pairs(d) << min(control.restarts, 10)
+        if self.most_directions is not None:
+            pairs = min(pairs, self.most_directions)
         begun = evolution.begin(d, state.x.dtype, metric=d <= _METRIC_UP_TO, pairs=pairs)
         control = control._replace(evolution=begun)
         if control.newton:
@@ -456,7 +470,7 @@ class Pilot:
         whole = kept[0::2] & kept[1::2]
         dropped = pairs - int(whole.sum())
         if not kept.any():
-            return self._narrowed(state, control, batch)
+            return self._narrowed(state, control, asked, batch)
         if again:
             apart = first[:again] - second
             seen = np.isfinite(apart)
@@ -480,16 +494,32 @@ class Pilot:
         if known is not None:
             weights = _by_precision(weights, first, kept, known[: 2 * pairs])
         all_equal = bool((first[kept] == first[kept][0]).all())
-        scale, step, squares = self._step(state, asked, batch, weights, now)
-        now = evolution.follow(
-            now, step, squares, pairs=pairs, all_equal=all_equal, widest=self.widest
+        if asked.scale.ndim == 2:
+            doubts = evolution.rank(np.where(kept, first, np.inf), k.doubts)
+            chosen = self._chosen_of_few(state, control, asked, batch, weights, doubts)
+        else:
+            chosen = self._chosen(state, control, asked, batch, weights)
+        now, factor = evolution.follow(
+            now,
+            chosen.step,
+            chosen.squares,
+            pairs=pairs,
+            all_equal=all_equal,
+            widest=self.widest,
+            factor=chosen.factor,
         )
         now = now._replace(evaluations=now.evaluations + len(batch))
         left = self.budget - state.evaluations
-        now = evolution.grow(now, noisy=control.noisy == 1, left=left / self.num_samples)
+        now = evolution.grow(
+            now,
+            noisy=control.noisy == 1,
+            left=left / self.num_samples,
+            bound=self.most_directions,
+            widest=self.widest,
+        )
         x = state.x.reshape(-1)
         if not all_equal:
-            x = self._clipped(x + (asked.spacing * scale * step).astype(x.dtype), state.x)
+            x = self._clipped(x + (asked.spacing * chosen.change).astype(x.dtype), state.x)
         control = control._replace(
             evolution=now,
             trial_best=min(control.trial_best, lowest),
@@ -504,9 +534,11 @@ class Pilot:
             restarted = control._replace(restarts=control.restarts + 1)
             x = control.best_x if control.noisy != 1 else x
             return self._begin_search(state, restarted, control.best, x)
-        return made._replace(asked=self._ask_pairs(control, state.x.dtype))
+        return made._replace(asked=self._ask_pairs(control, state.x.dtype, factor))
 
-    def _narrowed(self, state: SearchState, control: Control, batch: Batch) -> "_Made":
+    def _narrowed(
+        self, state: SearchState, control: Control, before: Asked, batch: Batch
+    ) -> "_Made":
         """No value of a step is finite: look closer to x, where one was."""
         now = control.evolution
         if now.still >= evolution.STILL:
@@ -516,31 +548,61 @@ class Pilot:
             )
         now = now._replace(spacing=0.3 * now.spacing, steps=now.steps + 1, still=now.still + 1)
         control = control._replace(evolution=now)
-        asked = self._ask_pairs(control, state.x.dtype)
+        factor = None if before.scale.ndim < 2 else before.scale / control.units.reshape(-1, 1)
+        asked = self._ask_pairs(control, state.x.dtype, factor)
         return _Made(control, asked, state.x.reshape(-1), dropped=asked.number)
 
-    def _step(
-        self, state: SearchState, asked: Asked, batch: Batch, weights: Array, now: Evolution
-    ) -> tuple[Array | float, Array, Array | None]:
-        """The scales, Σ w z and Σ w z² of the points that were evaluated, inside any bounds."""
+    def _chosen(
+        self, state: SearchState, control: Control, asked: Asked, batch: Batch, weights: Array
+    ) -> "_Chosen":
+        """What the weights choose of the points that were evaluated, inside any bounds."""
+        learns = bool(control.evolution.variances.size)
         scale: Array | float = asked.scale if asked.scale.size else 1.0
         both = weights.reshape(-1, 2)
-        draw = batch.draw.base if isinstance(batch.draw, ScaledDraw) else batch.draw
+        draw = batch.draw
+        draw = draw.base if isinstance(draw, ScaledDraw | MixedDraw) else draw
         if self.bounds is None:
             step, _ = draw.combine(both[:, 0] - both[:, 1])
             squares = None
-            if now.variances.size:
+            if learns:
                 squares = (both.sum(axis=1)[:, None] * np.square(draw.block())).sum(axis=0)
-            return scale, step, squares
+            return _Chosen(scale * step, step, squares, None)
         x = state.x.reshape(-1)
         step, squares = np.zeros_like(x), np.zeros_like(x)
         for row in np.flatnonzero(weights).tolist():
             z = (batch.point(row).reshape(-1) - x) / (asked.spacing * scale)
             step += weights[row] * z
             squares += weights[row] * z * z
-        return scale, step, squares if now.variances.size else None
+        return _Chosen(scale * step, step, squares if learns else None, None)
 
-    def _ask_pairs(self, control: Control, dtype: np.dtype[Any]) -> Asked:
+    def _chosen_of_few(
+        self,
+        state: SearchState,
+        control: Control,
+        asked: Asked,
+        batch: Batch,
+        weights: Array,
+        doubts: Array,
+    ) -> "_Chosen":
+        """The same for a full metric."""
+        factor = asked.scale / control.units.reshape(-1, 1)
+        if self.bounds is None:
+            assert isinstance(batch.draw, MixedDraw)
+            z, y = (np.repeat(each.block(), 2, axis=0) for each in (batch.draw.base, batch.draw))
+            z[1::2] *= -1
+            y[1::2] *= -1
+            y /= control.units
+        else:
+            points = batch.block(0, 2 * asked.number).reshape(2 * asked.number, -1)
+            y = (points - state.x.reshape(-1)) / (asked.spacing * control.units)
+            z = metric.solve(factor, y)
+        step = (weights[:, None] * z).sum(axis=0)
+        change = control.units * metric.apply(factor, step)
+        return _Chosen(change, step, metric.chosen(y, z, weights, doubts), factor)
+
+    def _ask_pairs(
+        self, control: Control, dtype: np.dtype[Any], factor: Array | None = None
+    ) -> Asked:
         now = control.evolution
         pairs = round(now.pairs)
         again = int(now.steps % _LOOK_AGAIN == 0)  # exact values are not taken on trust for ever
@@ -550,7 +612,12 @@ class Pilot:
             again, _ = evolution.repeats(now, pairs)
         scale = np.zeros(0, dtype)
         spacing = now.spacing
-        if now.variances.size:
+        few = 1 < now.variances.size <= _FULL_UP_TO and dtype.itemsize == 8
+        if few and now.steps == 0 and factor is None:
+            factor = np.diag(np.sqrt(now.variances))
+        if factor is not None:
+            scale = control.units.reshape(-1, 1) * factor
+        elif now.variances.size:
             scale = (control.units * np.sqrt(now.variances)).astype(dtype)
         elif control.units.size > 1:
             scale = control.units.astype(dtype)
@@ -667,7 +734,9 @@ class Pilot:
         draw: Draw = signs(at) if coins else normals(at)
         if self.threads > 1:
             draw = draw.rescaled(threads=self.threads)
-        if asked.scale.size:
+        if asked.scale.ndim == 2:
+            draw = MixedDraw(draw, asked.scale)
+        elif asked.scale.size:
             draw = ScaledDraw(draw, asked.scale)
         if phase is Phase.DESCENT and asked.line.size:
             last = asked.line[None] * (asked.scale if asked.scale.size else 1.0)
@@ -717,9 +786,10 @@ class Pilot:
         return self.budget >= _NEWTON_FROM * dim
 
     def _pairs(self, dim: int) -> int:
-        if self.num_directions is None:
-            return evolution.default_pairs(dim)
-        return max(self.num_directions, 2)
+        """How many pairs the evolution strategy begins with."""
+        pairs = self.num_directions
+        pairs = evolution.default_pairs(dim) if pairs is None else max(pairs, 2)
+        return pairs if self.most_directions is None else min(pairs, self.most_directions)
 
     def _number(self, dim: int) -> int:
         return 4 + int(3 * math.log(dim)) if self.num_directions is None else self.num_directions
@@ -806,6 +876,15 @@ class _Made(NamedTuple):
     x: Array
     gradient: float = 0.0
     dropped: int = 0
+
+
+class _Chosen(NamedTuple):
+    """What a step's weights choose: the change of x over σ, Σ w z, its squares, and F."""
+
+    change: Array
+    step: Array
+    squares: Array | None
+    factor: Array | None
 
 
 @final
