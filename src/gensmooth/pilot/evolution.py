@@ -46,6 +46,9 @@ _LARGEST = 20  # pairs per parameter, or a step that costs 1/10 of all evaluatio
 _STEPS_LEFT = 10  # a larger population must leave budget for this many steps
 _WIDER = 1.5  # how σ grows while all values are the same
 _WIDEST_OF_ALL = 3.0  # a parameter's spacing over the widest one of their mean, at most
+_BEST_BEND = 0.4  # see :func:`fitting`
+_AT_ONCE = 1e-2  # a first spacing does not fall by more than this at once
+_FINEST = 1e-6  # nor below this, in units
 STILL = 30  # steps in a row with nothing but equal values: there is nothing to follow here
 
 
@@ -268,6 +271,32 @@ def follow(
         still=0,
     )
     return after, factor
+
+
+def fitting(now: Evolution, values: NDArray[np.float64], here: float, k: Constants) -> float:
+    r"""A spacing at which the first step can get ahead, from exact values of its pairs.
+
+    Far away from the optimum of a sphere, R, the best spacing is about :math:`0.8 \mu R/d` (Arnold,
+    2002). Half the differences of pairs are then :math:`2\sigma R` in size, and their means lie
+    :math:`\sigma^2 d` above x: 0.4 μ times as much. So that ratio tells how much too wide a
+    spacing is. The path would tell, too, but takes about d steps to.
+
+    Args:
+        now: Before the step.
+        values: Of its points.
+        here: The value at x.
+        k: The step's constants.
+
+    Returns:
+        The spacing as it is, unless it is more than twice too wide.
+    """
+    plus, minus = values[0::2], values[1::2]
+    bend = float((0.5 * (plus + minus) - here).mean())
+    slope = math.sqrt(float(np.square(0.5 * (plus - minus)).mean()))
+    most = _BEST_BEND * k.effective * slope
+    if not (math.isfinite(bend) and slope > 0 and bend > 2 * most and now.spacing > _FINEST):
+        return now.spacing
+    return now.spacing * max(most / bend, _AT_ONCE)
 
 
 def repeats(now: Evolution, pairs: int) -> tuple[int, float]:

@@ -57,6 +57,10 @@ _FARTHEST = 1e150  # parameters beyond this have diverged: their squares overflo
 _NARROW = 1e-12  # a spacing below this, in units, has converged
 _SPREAD = 1e4  # the most that the first probe makes scales differ, either way
 _LOOK_AGAIN = 50  # steps after which a value that seemed exact is measured again
+_FINAL_SHARE = 200  # at most one evaluation in this many is spent on the final value
+_FINALS = 30  # and at most this many
+_FEW_FINALS = 5  # values whose own scatter says enough of their noise
+_FEW_FINALS_SHARE = 20  # up to these, one evaluation in this many
 _FORWARD = ForwardDifference()
 
 
@@ -106,7 +110,7 @@ class Control(NamedTuple):
         newton: The quasi-Newton phase's.
         descent: That of descent.
         trial: 0: the evolution strategy was not tried; 1: it is being tried; 2: it was.
-        trial_best: The best value of the trial.
+        trial_best: The best value of the trial; before any, the value at the start.
         restarts: How often the evolution strategy began again.
         all_equal: Whether all values seen were the same.
         knows_noise: Whether values come with their standard errors.
@@ -259,7 +263,7 @@ class Pilot:
             asked = self._ask_descent(control, x.dtype)
         elif self.samples is not None:
             control = control._replace(noisy=1)
-            asked = self._ask_pairs(control, x.dtype)
+            asked = self._ask_pairs(control, x.dtype, 0)
         else:
             asked = _asked(Phase.START, x.dtype)
         return SearchState(x, 0, 0, streams.check_seed(seed), control, asked)
@@ -350,13 +354,13 @@ class Pilot:
             if control.newton and self._worth_newton(x.size):
                 begun = newton.begin(x, first, np.broadcast_to(control.units, x.shape).copy())
                 return self._next_gradient(control._replace(newton=begun), state.x)
-            return self._begin_search(state, control, first, x)
+            return self._begin_search(state, control._replace(trial_best=first), first, x)
         if known is None and not (math.isfinite(first) or math.isfinite(second)):
             control = control._replace(noisy=0)  # until a value that is measured again differs
-            return _Made(control, self._ask_pairs(control, x.dtype), x)
+            return _Made(control, self._ask_pairs(control, x.dtype, state.evaluations), x)
         noise2 = (first - second) ** 2 / 2 if known is None else float(known.mean())
         control = control._replace(noisy=1, noise2=noise2 if math.isfinite(noise2) else 0.0)
-        return _Made(control, self._ask_pairs(control, x.dtype), x)
+        return _Made(control, self._ask_pairs(control, x.dtype, state.evaluations), x)
 
     def _tell_axes(
         self, state: SearchState, control: Control, values: NDArray[np.float64]
@@ -418,7 +422,9 @@ class Pilot:
             found = found._replace(variances=variances.astype(found.variances.dtype))
         found = found._replace(evaluations=found.evaluations + len(values))
         control = control._replace(evolution=found)
-        return _Made(control, self._ask_pairs(control, state.x.dtype), state.x.reshape(-1))
+        return _Made(
+            control, self._ask_pairs(control, state.x.dtype, state.evaluations), state.x.reshape(-1)
+        )
 
     def _next_gradient(self, control: Control, like: Array) -> "_Made":
         now = _newton_of(control)
@@ -451,7 +457,7 @@ class Pilot:
             units = np.broadcast_to(control.units, (d,)).copy()
             asked = _asked(Phase.SPREAD, state.x.dtype, spacing=begun.spacing, number=d)
             return _Made(control, asked._replace(scale=units), x)
-        return _Made(control, self._ask_pairs(control, state.x.dtype), x)
+        return _Made(control, self._ask_pairs(control, state.x.dtype, state.evaluations), x)
 
     # --- the evolution strategy -------------------------------------------------------------------
 
@@ -494,6 +500,14 @@ class Pilot:
         if known is not None:
             weights = _by_precision(weights, first, kept, known[: 2 * pairs])
         all_equal = bool((first[kept] == first[kept][0]).all())
+        first_of_many = now.steps == 0 and control.trial == 0 and state.x.size > _NEWTON_UP_TO
+        if first_of_many and control.noisy == 0 and not dropped:
+            spacing = evolution.fitting(now, first, control.trial_best, k)
+            if spacing < now.spacing:
+                now = now._replace(spacing=spacing, evaluations=now.evaluations + len(batch))
+                control = control._replace(evolution=now)
+                again_at = self._ask_pairs(control, state.x.dtype, state.evaluations)
+                return _Made(control, again_at, state.x.reshape(-1))
         if asked.scale.ndim == 2:
             doubts = evolution.rank(np.where(kept, first, np.inf), k.doubts)
             chosen = self._chosen_of_few(state, control, asked, batch, weights, doubts)
@@ -534,7 +548,9 @@ class Pilot:
             restarted = control._replace(restarts=control.restarts + 1)
             x = control.best_x if control.noisy != 1 else x
             return self._begin_search(state, restarted, control.best, x)
-        return made._replace(asked=self._ask_pairs(control, state.x.dtype, factor))
+        return made._replace(
+            asked=self._ask_pairs(control, state.x.dtype, state.evaluations, factor)
+        )
 
     def _narrowed(
         self, state: SearchState, control: Control, before: Asked, batch: Batch
@@ -549,7 +565,7 @@ class Pilot:
         now = now._replace(spacing=0.3 * now.spacing, steps=now.steps + 1, still=now.still + 1)
         control = control._replace(evolution=now)
         factor = None if before.scale.ndim < 2 else before.scale / control.units.reshape(-1, 1)
-        asked = self._ask_pairs(control, state.x.dtype, factor)
+        asked = self._ask_pairs(control, state.x.dtype, state.evaluations, factor)
         return _Made(control, asked, state.x.reshape(-1), dropped=asked.number)
 
     def _chosen(
@@ -601,8 +617,9 @@ class Pilot:
         return _Chosen(change, step, metric.chosen(y, z, weights, doubts), factor)
 
     def _ask_pairs(
-        self, control: Control, dtype: np.dtype[Any], factor: Array | None = None
+        self, control: Control, dtype: np.dtype[Any], spent: int, factor: Array | None = None
     ) -> Asked:
+        """A step of the evolution strategy; the last one is as large as the budget allows."""
         now = control.evolution
         pairs = round(now.pairs)
         again = int(now.steps % _LOOK_AGAIN == 0)  # exact values are not taken on trust for ever
@@ -610,6 +627,11 @@ class Pilot:
             again = 0
         elif control.noisy == 1:
             again, _ = evolution.repeats(now, pairs)
+        left = (self.budget - spent - self._final(control)) // self.num_samples
+        if 2 * pairs + again > left:
+            fewer = left // 2
+            if fewer >= (1 if control.noisy == 0 else (pairs + 1) // 2):
+                pairs, again = min(pairs, fewer), 0
         scale = np.zeros(0, dtype)
         spacing = now.spacing
         few = 1 < now.variances.size <= _FULL_UP_TO and dtype.itemsize == 8
@@ -852,6 +874,41 @@ class Pilot:
     def looks(self, state: SearchState) -> bool:
         """Whether the next step looks around, and may well leave x where it is."""
         return _asked_of(state).phase not in (Phase.PAIRS, Phase.DESCENT)
+
+    def only_began(self, state: SearchState) -> bool:
+        """Whether nothing was done but to evaluate the start."""
+        return self.samples is None and state.step == 1
+
+    def final_evaluations(self, state: SearchState) -> int:
+        """How many values a run should at least take at the point to use, when it ends.
+
+        One where values are exact; where they are noisy one in 200 of the budget, five if that is
+        no more than one in 20, and 30 at most.
+        """
+        return self._final(_control_of(state))
+
+    def _final(self, control: Control) -> int:
+        n = self.num_samples
+        if not (control.noisy == 1 and control.noise2 > 0) or self._descends:
+            return n
+        points = self.budget // n
+        few = min(points // _FEW_FINALS_SHARE, _FEW_FINALS)
+        return n * min(max(points // _FINAL_SHARE, few, 1), _FINALS)
+
+    def error(self, state: SearchState, values: NDArray[np.float64]) -> float | None:
+        """The standard error of the mean of values at one point; ``None`` if they are exact.
+
+        From their own scatter, and where they are few also from the noise that was measured
+        before: with as many values as that took.
+        """
+        n, noise2 = len(values), _control_of(state).noise2
+        own = float(np.square(values - values.mean()).sum())
+        if not self.noise(state):
+            return math.sqrt(own / (n - 1) / n) if own > 0 else None
+        if n >= _FEW_FINALS:
+            return math.sqrt(own / (n - 1) / n)
+        before = 1 + min(_control_of(state).evolution.measured, 10)
+        return math.sqrt((before * noise2 + own) / (before + n - 1) / n)
 
     def recommend(self, state: SearchState) -> Array:
         """The point to use: the best one seen if values are exact, else the search's centre."""
