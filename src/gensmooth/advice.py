@@ -46,6 +46,11 @@ def advice(
             f"A budget of {budget} evaluations is little for {x0.size} parameters: allow at least "
             f"{20 * x0.size}, a few per parameter and scale."
         )
+    elif budget is not None and isinstance(search, Pilot) and search.only_began(state):
+        found.append(
+            f"A budget of {budget} evaluations is too little for a step: it went into finding out "
+            f"whether values are noisy. Allow at least {20 * x0.size}."
+        )
     if not steps:
         return found
     if _all_equal(state, steps):

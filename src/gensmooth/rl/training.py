@@ -158,8 +158,9 @@ def train(
             ``"cma-es"`` and others as in :func:`~gensmooth.optimize.minimize`: with numbers of
             their own for all that follows, which yours override.
         directions: Directions of your own choice, instead of a method.
-        num_directions: L, directions per iteration, which runs 2L episodes; the pilot's first
-            number of them. By default 20.
+        num_directions: L, directions per iteration, which runs 2L episodes, 20 by default. The
+            pilot takes more as noise asks for them, unless you give their number; to measure the
+            noise it repeats one episode in 30.
         spacing: c; by default chosen for the environment, see :mod:`gensmooth.rl.defaults`.
         learning_rate: η of gradient ascent on returns divided by their deviation; by default
             chosen for the environment. With an algorithm, its own step size.
@@ -232,7 +233,7 @@ def train(
                 "itself: leave them out, or name a method."
             )
         usual, method = default_iterations(info.name), AUTO
-        search = _pilot(num_directions, samples, on_failure, min_fraction)
+        search = _pilot(num_directions, samples, on_failure, min_fraction, asked)
     elif entry is not None:
         if directions is not None:
             raise ValueError(f"method={method!r} has its own directions: leave `directions` out.")
@@ -711,11 +712,16 @@ def _rollouts(
 
 
 def _pilot(
-    num_directions: int, samples: Samples, on_failure: FailurePolicy, min_fraction: float
+    num_directions: int,
+    samples: Samples,
+    on_failure: FailurePolicy,
+    min_fraction: float,
+    bound: int | None = None,
 ) -> Pilot:
     return Pilot(
         budget=_NO_BUDGET,
         num_directions=num_directions,
+        most_directions=None if bound is None else max(bound, 2),
         x_scale=PILOT_SCALE,
         widest=1.0,
         by_rank=True,
@@ -729,7 +735,10 @@ def _pilot(
 def _search_to_json(search: Search) -> dict[str, Any]:
     if isinstance(search, Pilot):
         names = ("num_directions", "x_scale", "samples", *_FAILURES)
-        return {"method": AUTO, **describe_parts(search, names)}
+        described = {"method": AUTO, **describe_parts(search, names)}
+        if search.most_directions is not None:
+            described["most_directions"] = search.most_directions
+        return described
     if isinstance(search, algorithms.Population):
         names = (*_POPULATION, *_FAILURES, *search.rates())
         return {"method": search.method, **describe_parts(search, names)}
@@ -740,7 +749,11 @@ def _search_from_json(described: Mapping[str, Any], *, trust: bool) -> Search:
     if described.get("method") == AUTO:
         names = ("num_directions", "samples", *_FAILURES)
         pilot = _pilot(*(rebuild(described[name]) for name in names))
-        return replace(pilot, x_scale=rebuild(described["x_scale"]))
+        return replace(
+            pilot,
+            x_scale=rebuild(described["x_scale"]),
+            most_directions=rebuild(described.get("most_directions")),
+        )
     if "method" in described:
         kind = algorithms.POPULATIONS.get(str(described["method"]))
         if kind is None:
