@@ -7,8 +7,9 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from itertools import product
+from itertools import chain, count, product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -242,6 +243,35 @@ def test_a_frozen_actor_is_replaced_and_does_not_stay(
     assert late.faults == {"died": 1}
     assert not alive(frozen)
     assert not alive(other)
+
+
+def test_a_frozen_actor_is_ended_also_where_the_clock_leaps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On a busy machine a process may sleep through the time in which it had meant to look."""
+    from gensmooth.evaluators import ray as module
+
+    actor = subprocess.Popen(["sleep", "1000"])
+    try:
+        os.kill(actor.pid, signal.SIGSTOP)
+        frozen = module.ProcessIdentity.of(actor.pid)
+        closed: list[int] = []
+        pool = module.RayPool.__new__(module.RayPool)
+        pool.__dict__ |= {
+            "workers": [],
+            "_ending": [(0.0, frozen)],
+            "_ended_elsewhere": [],
+            "_connection": SimpleNamespace(close=lambda: closed.append(1)),
+        }
+        ticks = chain([0.0, 0.1, 0.2], count(50.0, 0.01))
+        clock = SimpleNamespace(monotonic=lambda: next(ticks), sleep=time.sleep)
+        monkeypatch.setattr(module, "time", clock)
+        pool.close()
+        assert closed == [1]
+        assert not alive(actor.pid)
+    finally:
+        actor.kill()
+        actor.wait()
 
 
 def test_a_fork_in_an_actor(pool: Ray) -> None:
