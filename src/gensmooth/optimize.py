@@ -127,7 +127,8 @@ class Result:
         best_fun: That value; under noise it is too good to be true.
         nfev: Evaluations made.
         nit: Steps made.
-        success: Whether the run ended as planned (budget, steps, target or tolerance).
+        success: Whether the run ended as planned (budget, steps, target or tolerance), and found
+            any value at all.
         status: The reason it ended.
         message: The reason in words.
         dropped: Directions left out because a value was not finite.
@@ -736,7 +737,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
             best_fun=best,
             nfev=evaluations,
             nit=state.search.step,
-            success=told.reason in SUCCESS,
+            success=told.reason in SUCCESS and (not records or math.isfinite(best)),
             status=cast(Reason, told.reason),
             message=" ".join([told.message(), *warnings]),
             dropped=sum(record.info.dropped for record in records),
