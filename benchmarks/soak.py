@@ -7,7 +7,9 @@ killed or frozen (SIGSTOP, and never woken). After the blows the run is resumed 
 Its result and its files must then be those of the run that nobody disturbed, and nothing may be
 left: no process, no open file, no temporary file, no shared memory. The exit code is 1 if anything
 differs or is left. Ctrl-C stops, and tells what was found so far; with ``--out`` every trial is
-written down beside it (``FILE.jsonl``) until all are made, and the same command goes on.
+written down beside it (``FILE.jsonl``) until all are made, and the same command goes on. ``--part
+1`` and ``--part 2`` make trials of their own at the same time, as many points as ``--points`` says;
+the command without it adds what they have made to its own.
 
 Two processes of Ray's own, its agents, outlive a program that started Ray and was killed: they try
 for a minute to tell the dead server of it. They are given time, but must go.
@@ -542,6 +544,7 @@ def soak(
     chosen: dict[Case, float],
     *,
     done: Sequence[Trial] = (),
+    first: int = 0,
     say: Callable[[str], None] = print,
     keep: Callable[[Trial], None] = lambda _: None,
 ) -> list[Trial]:
@@ -551,7 +554,8 @@ def soak(
         points: Blows to deal, those of ``done`` among them.
         seed: Of what is done when.
         chosen: What to run, and how often.
-        done: Trials that were made before; the others go on from there.
+        done: Trials that were made before.
+        first: The number of the next trial.
         say: What is told a line for each trial.
         keep: What is given each trial when nothing more can happen to it.
     """
@@ -562,7 +566,7 @@ def soak(
     late: dict[Left, Trial] = {}
     unkept: list[Trial] = []
     count = sum(len(t.blows) for t in trials)
-    number = 1 + max((t.number for t in trials), default=-1)
+    number = first
 
     def look() -> None:
         nonlocal late
@@ -619,35 +623,65 @@ def soak(
 # --- trials that are written down ----------------------------------------------------------------
 
 
-class Journal:
-    """Trials in a file, a line for each, so that a soak can go on where it was stopped."""
+PARTS = 10_000  # numbers that a part has for its trials
 
-    def __init__(self, path: Path, told: dict[str, Any], chosen: dict[Case, float]) -> None:
-        self.path = path
-        self._began = time.monotonic()
+
+class Journal:
+    """Trials in a file, a line for each, so that a soak can go on where it was stopped.
+
+    Args:
+        path: The file.
+        told: What was asked for, the first line; another soak's file is refused.
+        chosen: What is run.
+        others: Files of parts of the same soak, whose trials count too.
+        first: The number of the first trial.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        told: dict[str, Any],
+        chosen: dict[Case, float],
+        *,
+        others: Sequence[Path] = (),
+        first: int = 0,
+    ) -> None:
+        self.paths = [path, *others]
         self.trials: list[Trial] = []
         self.commits: list[str] = []
-        self.minutes = 0.0
-        by_name = {(case.kind, case.name, case.means): case for case in chosen}
+        self.first = first
         path.parent.mkdir(parents=True, exist_ok=True)
-        lines = path.read_text().splitlines() if path.exists() else []
-        if lines and json.loads(lines[0]) != told:
-            sys.exit(f"{path} is of another command, {lines[0]}: finish that, or remove the file.")
-        for line in lines[1:]:
-            found = json.loads(line)
-            case = by_name[tuple(found["case"])]
-            rest = (found["blows"], found["problems"], found["seconds"], found["number"])
-            self.trials.append(Trial(case, *rest))
-            self.commits.append(found["commit"])
-            self.minutes = max(self.minutes, found["minutes"])
-        self._before = self.minutes
-        self._commit = commit()
-        if not lines:
+        if not path.exists():
             path.write_text(json.dumps(told) + "\n")
+        by_name = {(case.kind, case.name, case.means): case for case in chosen}
+        minutes: list[float] = []
+        for each in self.paths:
+            start, *lines = each.read_text().splitlines()
+            if json.loads(start) != told:
+                sys.exit(f"{each} is of another command, {start}: finish that, or remove the file.")
+            found = [json.loads(line) for line in lines]
+            for line in found:
+                case = by_name[tuple(line["case"])]
+                rest = (line["blows"], line["problems"], line["seconds"], line["number"])
+                self.trials.append(Trial(case, *rest))
+                self.commits.append(line["commit"])
+            minutes.append(max((line["minutes"] for line in found), default=0.0))
+            if each is path and found:
+                self.first = 1 + max(line["number"] for line in found)
+        self._before, self._elsewhere = minutes[0], sum(minutes[1:])
+        self._began, self._commit = time.monotonic(), commit()
+
+    @property
+    def minutes(self) -> float:
+        """That the trials took, those of the parts among them."""
+        return self._here + self._elsewhere
+
+    @property
+    def _here(self) -> float:
+        return self._before + (time.monotonic() - self._began) / 60
 
     def keep(self, made: Trial) -> None:
         """Write a trial down."""
-        self.minutes = self._before + (time.monotonic() - self._began) / 60
         self.commits.append(self._commit)
         found = {
             "number": made.number,
@@ -656,9 +690,9 @@ class Journal:
             "problems": made.problems,
             "seconds": round(made.seconds, 2),
             "commit": self._commit,
-            "minutes": self.minutes,
+            "minutes": self._here,
         }
-        with self.path.open("a") as file:
+        with self.paths[0].open("a") as file:
             file.write(json.dumps(found) + "\n")
 
 
@@ -689,6 +723,7 @@ def main() -> None:
     parser.add_argument("--ray", action="store_true", help="also on Ray, started by each run")
     parser.add_argument("--kinds", default="minimize,train,study", help="what to run")
     parser.add_argument("--means", default="serial,processes,ray", help="how to run it")
+    parser.add_argument("--part", type=int, default=0, help="a number: with others, at a time")
     parser.add_argument("--out", type=Path, help="write the result to this JSON file")
     options = parser.parse_args()
     if not Path("/proc/self/fd").is_dir():
@@ -710,16 +745,17 @@ def main() -> None:
             folder = stack.enter_context(tempfile.TemporaryDirectory())
             path = Path(folder) / "trials.jsonl"
         else:
-            path = options.out.with_suffix(".jsonl")
-        told = {
-            name: getattr(options, name) for name in ("points", "seed", "ray", "kinds", "means")
-        }
-        journal = Journal(path, told, chosen)
+            path = options.out.with_suffix(f".{options.part}.jsonl" if options.part else ".jsonl")
+        told = {name: getattr(options, name) for name in ("seed", "ray", "kinds", "means")}
+        others = [] if options.part else sorted(path.parent.glob(f"{path.stem}.*.jsonl"))
+        first = PARTS * options.part
+        journal = Journal(path, told, chosen, others=others, first=first)
         trials = soak(
             options.points,
             options.seed,
             chosen,
             done=journal.trials,
+            first=journal.first,
             say=lambda line: print(line, flush=True),
             keep=journal.keep,
         )
@@ -739,6 +775,8 @@ def main() -> None:
     print(f"{points} points in {len(trials)} runs, {len(wrong)} of them with a problem.")
     if options.out and points < options.points:
         print(f"{path} has the trials so far: the same command goes on.")
+    elif options.part:
+        print(f"{path} has the trials of this part: the command without --part adds them.")
     elif options.out:
         found = {
             "date": date.today().isoformat(),
@@ -755,7 +793,8 @@ def main() -> None:
             ],
         }
         options.out.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
-        path.unlink()
+        for each in journal.paths:
+            each.unlink()
         print(f"wrote {options.out}")
     if wrong:
         sys.exit(1)

@@ -101,16 +101,21 @@ def test_a_soak_that_was_stopped_goes_on(tmp_path):
     words = ("--points", "4", "--seed", "2", "--kinds", "minimize", "--means", "serial")
     whole = benchmark("soak", *words, out=out)
     assert not out.with_suffix(".jsonl").exists()
-    told = {"points": 4, "seed": 2, "ray": False, "kinds": "minimize", "means": "serial"}
+    told = {"seed": 2, "ray": False, "kinds": "minimize", "means": "serial"}
     case = ["minimize", "bes, d = 10", "serial"]
     made = {"number": 7, "case": case, "blows": ["SIGKILL"] * 3, "problems": [], "seconds": 1.0}
     lines = [told, made | {"commit": "abc", "minutes": 60.0}]
     out.with_suffix(".jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    rest = benchmark("soak", *words, out=out)
-    assert rest["points"] == whole["points"] == 4
-    assert 1 < rest["runs"] < 6
-    assert rest["minutes"] >= 60
-    assert rest["commit"] == f"abc, {whole['commit']}"
+    part = {**made, "number": 10_000, "blows": ["SIGTERM"], "commit": "def", "minutes": 30.0}
+    text = "".join(json.dumps(line) + "\n" for line in [told, part])
+    out.with_suffix(".1.jsonl").write_text(text)
+    rest = benchmark("soak", *words[:1], "5", *words[2:], out=out)
+    assert list(tmp_path.iterdir()) == [out]
+    assert whole["points"] == 4
+    assert rest["points"] == 5
+    assert 2 < rest["runs"] < 7
+    assert rest["minutes"] >= 90
+    assert rest["commit"] == f"abc, def, {whole['commit']}"
     assert rest["rows"][0]["blows"]["SIGKILL"] >= 3
 
 
