@@ -25,14 +25,17 @@ RUNS = """
 python -m benchmarks.soak --points 1000 --ray --out docs/results/soak.json
 ```
 
-A point is one blow at a random instant: the run gets SIGKILL or SIGTERM, or one of its two workers
-gets SIGKILL or SIGSTOP (and is never woken), or a worker is frozen and then the run is killed. A
-run gets up to three, is resumed until it has ended (by the same call or by `resume`, at random),
-and is compared with the run that nobody disturbed: x, best point, statistics, policies and metrics,
-bit for bit. Then nothing may be left: no process, open file (with Ray, which keeps some of its own,
-they are not counted), temporary file or shared memory. Studies have no time limit for their runs,
-so their workers are killed but not frozen. Runs are minimisations (d = 10 … 300,000), trainings
-(Hopper, HalfCheetah) and studies, in one process, with two worker processes, and on Ray.
+The same command goes on where it was stopped. A point is one blow at a random instant: the run gets
+SIGKILL or SIGTERM, or one of its two workers gets SIGKILL or SIGSTOP (and is never woken), or a
+worker is frozen and then the run is killed. A run gets up to three, is resumed until it has ended
+(by the same call or by `resume`, at random), and is compared with the run that nobody disturbed: x,
+best point, statistics, policies and metrics, bit for bit. Then nothing may be left: no process,
+open file (with Ray, which keeps some of its own, they are not counted), temporary file or shared
+memory. Two processes of Ray's own, its agents, are given two minutes: after a SIGKILL they try for
+one to report to the server that was killed with the run. Studies have no time limit for their runs,
+so their workers are killed but not frozen. Runs are minimisations (d = 6 … 300,000; by the pilot,
+with exact, noisy and paired values, and by five methods), trainings (Hopper by the pilot and by
+BeS, HalfCheetah by Guided ES) and studies, in one process, with two worker processes, and on Ray.
 """
 
 FILES = """

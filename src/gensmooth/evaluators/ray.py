@@ -35,6 +35,7 @@ from gensmooth.evaluators.session import (
 from gensmooth.evaluators.worker import Answer, Array, Step, Worker
 
 _EXIT_SECONDS = 1.0  # that an actor has to end by itself
+_GONE_SECONDS = 20.0  # that the kernel has to end it; a busy machine may take a while
 _FEW = 16  # answers: with so few to wait for, asking again costs more than it finds
 
 
@@ -254,7 +255,13 @@ class RayPool(WorkerPool[ActorHandle]):
             for worker in list(self.workers):
                 self.stop(worker)
             end = time.monotonic() + _EXIT_SECONDS
-            while self._ending and time.monotonic() < end + 1.0:
+            while self._ending and time.monotonic() < end:
+                time.sleep(0.01)
+                self._end_frozen()
+            for _, process in self._ending:
+                process.kill()
+            end = time.monotonic() + _GONE_SECONDS
+            while self._ending and time.monotonic() < end:
                 time.sleep(0.01)
                 self._end_frozen()
             if refs := self._ended_elsewhere:
