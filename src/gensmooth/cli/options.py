@@ -7,8 +7,11 @@ command is run or asked for help, not before.
 """
 
 import inspect
+import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+import sys
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -124,6 +127,27 @@ class Option(NamedTuple):
         return (long, *([SHORT[self.name]] if self.name in SHORT else []))
 
 
+@contextmanager
+def users_code() -> Generator[None]:
+    """While the user's code runs, or is imported: what it prints goes to standard error.
+
+    Standard output is the result's alone, also for worker processes, which inherit it.
+    """
+    sys.stdout.flush()
+    kept = None
+    with suppress(OSError, ValueError):  # not a file, as in a test
+        if sys.stdout.fileno() == 1:
+            kept = os.dup(1)
+            os.dup2(2, 1)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        if kept is not None:
+            os.dup2(kept, 1)
+            os.close(kept)
+
+
 class Given:
     """The options of a command as they were given, under the names of the shell.
 
@@ -151,11 +175,12 @@ class Given:
 
     def arguments(self, target: str) -> dict[str, Any]:
         """What was given of a function's parameters, as the function wants it."""
-        return {
-            option.parameter: option.shell.read(value) if option.shell.read else value
-            for option in self._command.by_target[target]
-            if (value := self.values.get(option.name)) is not None
-        }
+        with users_code():  # some are looked up in the user's modules, which may print
+            return {
+                option.parameter: option.shell.read(value) if option.shell.read else value
+                for option in self._command.by_target[target]
+                if (value := self.values.get(option.name)) is not None
+            }
 
     def foreign(self, target: str) -> list[str]:
         """What was given that other functions take, and this one does not."""

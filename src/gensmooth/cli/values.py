@@ -94,6 +94,17 @@ def read_truths(text: str) -> Any:
         ) from None
 
 
+def read_arguments(text: str) -> Any:
+    """More arguments of an objective: plain values, with commas."""
+    try:
+        found = ast.literal_eval(f"({text},)") if text.strip() else ()
+    except (SyntaxError, ValueError):
+        raise ValueError(
+            f"`--args` must be plain values as in Python, such as \"2, 'fast'\", but is {text!r}."
+        ) from None
+    return found
+
+
 def read_noise(text: str) -> float | str:
     """A standard error, or a word."""
     try:
@@ -260,6 +271,11 @@ _OBJECT = "In the shell written as in Python,"
 
 # By the parameter's name, for the commands that run something.
 SHELL = {
+    "args": Shell(
+        type=str,
+        read=read_arguments,
+        how="In the shell plain values as in Python, such as \"2, 'fast'\".",
+    ),
     "method": Shell(how="See `gensmooth methods`.", complete=method_names),
     "directions": Shell(
         type=str, read=read_directions, how=f'{_OBJECT} "Guided(alpha=0.3)", or as module:name.'

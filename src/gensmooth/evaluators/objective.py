@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from numbers import Integral
+from pathlib import Path
 from typing import Any, NoReturn, Protocol, final
 
 import numpy as np
@@ -20,6 +21,7 @@ Array = NDArray[Any]
 
 _BLOCK = 4_194_304  # numbers in a block of points handed to a vectorised objective
 _SMALL = 65_536  # numbers; points of fewer in all are made together
+_OURS = str(Path(__file__).parents[1]) + os.sep
 _LONGEST = 16_384  # characters of a traceback that are kept
 
 
@@ -263,7 +265,10 @@ def _points(batch: Points, start: int, stop: int) -> Iterator[Array]:
 
 def _raised(index: int, error: BaseException) -> Failure:
     trace = sys.exc_info()[2]  # not the exception's own: a user's class may do anything there
-    trace = trace.tb_next if trace else None  # the first frame is ours: readers want their own
+    trace = theirs = trace.tb_next if trace else None  # the first frame is ours
+    while theirs and theirs.tb_frame.f_code.co_filename.startswith(_OURS):
+        theirs = theirs.tb_next  # so may be the next: readers want their own
+    trace = theirs or trace
     try:
         text = "".join(traceback.format_exception(type(error), error, trace))
     except KeyboardInterrupt:
