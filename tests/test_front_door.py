@@ -309,3 +309,32 @@ def test_args_in_the_shell(tmp_path):
     assert json.loads(done.stdout)["fun"] == pytest.approx(4)
     refused = shell(tmp_path, "minimize", "model:loss", "--args", "import os", *words)
     assert "`--args` must be plain values" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [("--tol", "--tolerance"), ("--maxiter", "--max-steps"), ("--options", "--budget")],
+)
+def test_an_option_of_another_library_is_answered_with_ours(theirs, ours, tmp_path):
+    done = shell(tmp_path, "minimize", "m:f", "--x0", "1", theirs, "1", COLUMNS="300")
+    assert done.returncode == 2
+    assert f"No such option: {theirs}: " in done.stderr
+    assert ours in done.stderr
+
+
+def noisy(x, rng):
+    return float(x @ x) + rng.standard_normal()
+
+
+def test_a_function_of_x_and_a_generator_is_recognised_in_python_too():
+    with pytest.raises(gs.EvaluationError, match=r"missing 1 .* needs samples='independent'"):
+        gs.minimize(noisy, [1.0])
+    with pytest.raises(gs.EvaluationError, match=r"takes .*with `samples` it is called"):
+        gs.minimize(scaled, [1.0], samples="independent", args=(1.0, 2.0))
+
+    def broken(x):
+        return scaled(x)  # the user's own mistake: his traceback says where
+
+    with pytest.raises(gs.EvaluationError, match=r"argument: 'scale', at") as caught:
+        gs.minimize(broken, [1.0])
+    assert "return scaled(x)" in caught.value.traceback

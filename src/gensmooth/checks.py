@@ -234,7 +234,7 @@ FOREIGN: Mapping[str, str] = {
     **dict.fromkeys(("maxiter", "max_iter", "niter", "n_iter"), _STEPS),
     "iterations": "use `max_steps`",
     **dict.fromkeys(("maxfun", "maxfev", "max_nfev", "maxfevals", "n_trials"), _BUDGET),
-    "options": "give each option by itself, as in minimize(fun, x0, budget=1000, tolerance=1e-6)",
+    "options": "give each option by itself, such as `budget` or `tolerance`",
     **dict.fromkeys(("jac", "hess", "hessp", "grad"), _NO_DERIVATIVES),
     "constraints": "only `bounds` are known: add a penalty to the objective for the rest",
     **dict.fromkeys(("disp", "verbose", "verbosity"), "use `progress`"),

@@ -23,6 +23,8 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 import typer
 from typer.core import TyperCommand
 
+from gensmooth import checks
+
 SHORT = {
     "budget": "-b",
     "dim": "-d",
@@ -239,6 +241,13 @@ class Command:
                     self.params, self.callback = built.params, built.callback
                 return super().get_params(ctx)
 
+            def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+                try:
+                    return super().parse_args(ctx, args)
+                except Exception as error:
+                    _answer(error)
+                    raise
+
         def stub() -> None: ...
 
         stub.__name__ = self.function.__name__
@@ -257,6 +266,16 @@ class Command:
         alone = typer.Typer(add_completion=False)
         alone.command()(run)
         return typer.main.get_command(alone)
+
+
+def _answer(error: Any) -> None:
+    """Answer an unknown option that another library has with ours."""
+    name = str(getattr(error, "option_name", "")).lstrip("-").replace("-", "_")
+    hint = checks.FOREIGN.get(name)
+    if hint is not None:
+        ours = re.sub(r"`(\w+)`", lambda word: f"--{word[1].replace('_', '-')}", hint)
+        error.message = f"No such option: {error.option_name}: {ours}."
+        error.possibilities = None
 
 
 def command(
