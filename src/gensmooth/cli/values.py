@@ -141,6 +141,32 @@ def read_sizes(text: str) -> tuple[int, ...]:
         raise ValueError(f"`--hidden` must be sizes such as 32 or 64,64, not {text!r}.") from None
 
 
+def read_settings(texts: list[str]) -> dict[str, Any]:
+    """Arguments of an environment from ``name=value``; a value that is no literal is a word."""
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip().isidentifier():
+            raise ValueError(f"`--env-arg` must be name=value, such as g=5.0, not {text!r}.")
+        try:
+            found[name.strip()] = ast.literal_eval(value.strip())
+        except (SyntaxError, ValueError):
+            found[name.strip()] = value.strip()
+    return found
+
+
+def read_target(text: str) -> Any:
+    """A number, the word for the default, or none."""
+    if text in ("none", "threshold"):
+        return None if text == "none" else text
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(
+            f"`--target` must be a number, threshold or none, but is {text!r}."
+        ) from None
+
+
 def read_workers(text: str) -> Any:
     """A number, an evaluator, or a map-like callable of the user's."""
     try:

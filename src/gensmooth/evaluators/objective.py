@@ -22,8 +22,8 @@ Array = NDArray[Any]
 _BLOCK = 4_194_304  # numbers in a block of points handed to a vectorised objective
 _SMALL = 65_536  # numbers; points of fewer in all are made together
 _CALLED = {
-    False: "it is called with x, and `args` if there are any; one whose noise comes from a generator, fun(x, rng), needs "
-    "samples='independent', 'shared' or 'paired'",
+    False: "it is called with x, and `args` if there are any; one whose noise comes from a "
+    "generator, fun(x, rng), needs samples='independent', 'shared' or 'paired'",
     True: "with `samples` it is called as fun(x, rng), and draws its noise from that generator",
 }
 _OURS = str(Path(__file__).parents[1]) + os.sep
