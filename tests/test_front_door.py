@@ -338,3 +338,44 @@ def test_a_function_of_x_and_a_generator_is_recognised_in_python_too():
     with pytest.raises(gs.EvaluationError, match=r"argument: 'scale', at") as caught:
         gs.minimize(broken, [1.0])
     assert "return scaled(x)" in caught.value.traceback
+
+
+# --- small things -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["auto", "bes"])
+def test_without_a_final_value_it_is_no_success(method):
+    how = {"method": method, "budget": 40, "seed": 0, "on_failure": "drop"}
+    calls = 0
+    last = gs.minimize(lambda x: float(x @ x), [1.0, 1.0], **how).nfev
+
+    def fails_at_last(x):
+        nonlocal calls
+        calls += 1
+        return np.nan if calls == last else float(x @ x)
+
+    found = gs.minimize(fails_at_last, [1.0, 1.0], **how)
+    assert np.isnan(found.fun)
+    assert not found.success
+    assert "At the point to use there is no value" in found.message
+    assert np.isfinite(found.best_fun)
+
+
+def test_a_single_tracker_is_one():
+    class Tracker:
+        steps = 0
+
+        def start(self, start):
+            pass
+
+        def step(self, seen):
+            self.steps += 1
+
+        def end(self, summary):
+            pass
+
+    tracker = Tracker()
+    res = gs.minimize(scaled, [1.0], args=(1.0,), budget=40, seed=0, trackers=tracker)
+    assert tracker.steps == res.nit
+    with pytest.raises(TypeError, match="`trackers` must be a list of trackers, or one"):
+        gs.minimize(scaled, [1.0], args=(1.0,), trackers=3)

@@ -85,6 +85,7 @@ Array = NDArray[Any]
 Callback = Callable[[StepInfo, SearchState], bool | None]
 
 _RATE = 0.1  # Adam's, when no optimiser is given
+_NO_VALUE = "At the point to use there is no value: the objective failed there."
 RETURNED = "returned"  # noise: the objective returns it
 _FINAL_SHARE = 200  # at most one evaluation in this many is spent on the final value
 _FINALS = 30  # and at most this many
@@ -742,6 +743,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
             if math.isfinite(value) and reached(value, best, self.search.maximize):
                 best, best_x = value, x
         told = end or End("interrupted")
+        lost = end is not None and not math.isfinite(value)  # that of a direction is dropped
         search = self.search
         noise = search.noise(state.search) if isinstance(search, Pilot) else None
         warnings = advice(
@@ -761,9 +763,9 @@ class Minimization(Program[MinimizeState, Record, Result]):
             best_fun=best,
             nfev=evaluations,
             nit=state.search.step,
-            success=told.reason in SUCCESS,
+            success=told.reason in SUCCESS and not lost,
             status=cast(Reason, told.reason),
-            message=" ".join([told.message(), *warnings]),
+            message=" ".join([told.message(), *[_NO_VALUE] * lost, *warnings]),
             dropped=sum(record.info.dropped for record in records),
             faults=dict(faults),
             seed=state.search.seed,
