@@ -19,6 +19,7 @@ import gensmooth as gs
 from gensmooth import studies
 from gensmooth.cli.main import app
 from gensmooth.naming import source_hash
+from gensmooth.observe import table
 from gensmooth.parameters import as_bounds
 from gensmooth.runs.config import checksum
 
@@ -379,3 +380,10 @@ def test_a_single_tracker_is_one():
     assert tracker.steps == res.nit
     with pytest.raises(TypeError, match="`trackers` must be a list of trackers, or one"):
         gs.minimize(scaled, [1.0], args=(1.0,), trackers=3)
+
+
+def test_counts_are_shown_in_full():
+    assert table.number(1_106_520.0) == "1,106,520"
+    assert table.number(52_345.6, 4) == "52,346"
+    assert table.number(0.000123456789) == "0.000123457"
+    assert table.number(float("nan")) == "nan"
