@@ -109,7 +109,7 @@ def table(found: dict) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dim", type=int, default=10)
-    parser.add_argument("--budget", type=int, default=1000)
+    parser.add_argument("--budget", type=int, default=500)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--out", type=Path)
