@@ -147,7 +147,7 @@ BAD = [
     ({"bounds": [("0", "1")] * 3}, "`bounds` must be numbers"),
     ({"bounds": (1j, 2)}, "`bounds` must be numbers"),
     ({"callback": 3}, "`callback` must be a function, but is 3"),
-    ({"trackers": 3}, "`trackers` must be a list, but is 3"),
+    ({"trackers": 3}, "`trackers` must be a list of trackers, or one, but is 3"),
     ({"progress": "no"}, "`progress` must be True or False, but is 'no'"),
     ({"optimizer": "0.1"}, "`optimizer` must be an (init, update) pair"),
     ({"retries": True}, "`retries` must be a whole number of at least 0, but is True"),

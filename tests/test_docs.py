@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PAGES = ["README.md", "docs/guide.md", "docs/jax.md", "docs/methods.md"]
+PAGES = ["README.md", *(f"docs/{name}.md" for name in ("guide", "integrations", "jax", "methods"))]
 
 
 @pytest.mark.parametrize("page", PAGES)

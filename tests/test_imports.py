@@ -66,7 +66,10 @@ def test_theory_needs_the_standard_library_alone():
 # Each layer may import those above it in this list; members of one layer do not import each other.
 # docs/architecture.md shows this list: `python tests/test_imports.py` writes it there.
 LAYERS = [
-    ("_version checks naming", "plain errors for bad arguments; a user's things by `module:name`"),
+    (
+        "_version checks naming",
+        "plain errors for bad arguments; a user's things by `module:name`, their source as a hash",
+    ),
     ("theory streams", "formulas on floats; how a random number is addressed"),
     ("kernels", "Numba: tiles of directions; perturb, combine, orthogonalise"),
     ("directions estimators optimizers parameters", "the three choices; x as users give it"),
@@ -77,11 +80,16 @@ LAYERS = [
         "pilot algorithms",
         "the default search, which finds its own numbers; those of the literature, by name",
     ),
-    ("advice observe", "what a run should have been told; who follows it: live table, trackers"),
+    (
+        "advice observe points",
+        "what a run should have been told; who follows it: live table, trackers; asking one point "
+        "at a time",
+    ),
     ("runs", "programs, the one loop, the run folder, checkpoints, metrics, interrupts"),
     ("checkpoint evaluators", "an old name of `runs`; calling the objective anywhere"),
     ("optimize", "`minimize`, `gradient`, `resume`: minimising as a program"),
     ("jax", "zeroth-order gradients of pytrees, for Optax"),
+    ("nevergrad optuna scipy", "our methods as those libraries want them"),
     ("rl", "policy search: training as a program, environments, policies"),
     ("report", "figures, tables, the page: a library that knows no study"),
     ("studies", "specs, stores, statistics, verdicts, and one folder per study"),

@@ -348,10 +348,15 @@ def test_what_goes_on_otherwise_than_it_began_is_logged(tmp_path, caplog):
     options = {"max_steps": 2, "seed": 0, "checkpoint": tmp_path}
     gs.minimize(quiet, np.zeros(DIM), workers=gs.evaluators.Threads(2), **options)
     gs.resume(tmp_path, quiet, max_steps=3, workers=1)
-    gs.resume(tmp_path, never)  # has ended
     assert not caplog.messages
+    gs.resume(tmp_path, never)
+    changed, ended = caplog.messages
+    assert changed.startswith("The objective has changed since the run in")
+    assert "which has ended after 3 steps" in ended
+    caplog.clear()
     gs.resume(tmp_path, louder, max_steps=4)
-    began, here = caplog.messages
+    changed, began, here = caplog.messages
+    assert changed.startswith("The objective has changed since the run in")
     assert began == f"The run began with {__name__}:quiet, and goes on with {__name__}:louder."
     assert here.startswith("The run had an evaluator, which cannot be written down")
 

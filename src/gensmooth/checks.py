@@ -4,14 +4,18 @@ What comes back is Python's own: a NumPy number becomes an ``int`` or a ``float`
 so that a run counts with the numbers that its configuration has.
 """
 
+import inspect
 import math
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from functools import wraps
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 _LARGEST = 2**63  # counts are below: files and kernels have 64 bits for them
@@ -214,3 +218,65 @@ def shown(value: object) -> str:
     except Exception:  # such as an integer of too many digits, or an object of the user's
         text = f"a {type(value).__name__}"
     return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+# --- arguments that there are not ----------------------------------------------------------------
+
+_NO_DERIVATIVES = "no derivatives are used, so leave it out"
+_BUDGET = "use `budget`, the evaluations to spend at most"
+_STEPS = "use `max_steps`, the steps to make at most, or `budget`, the evaluations"
+_SPACING = "use `spacing`, or `x_scale` for method='auto'"
+
+# What SciPy, Nevergrad, pycma, ARS and Optax call it.
+FOREIGN: Mapping[str, str] = {
+    "tol": "use `tolerance`, which ends a run whose steps are that short",
+    **dict.fromkeys(("xtol", "ftol", "gtol", "xatol", "fatol"), "use `tolerance` or `target`"),
+    **dict.fromkeys(("maxiter", "max_iter", "niter", "n_iter"), _STEPS),
+    "iterations": "use `max_steps`",
+    **dict.fromkeys(("maxfun", "maxfev", "max_nfev", "maxfevals", "n_trials"), _BUDGET),
+    "options": "give each option by itself, such as `budget` or `tolerance`",
+    **dict.fromkeys(("jac", "hess", "hessp", "grad"), _NO_DERIVATIVES),
+    "constraints": "only `bounds` are known: add a penalty to the objective for the rest",
+    **dict.fromkeys(("disp", "verbose", "verbosity"), "use `progress`"),
+    **dict.fromkeys(("func", "f", "objective"), "use `fun`, the first argument"),
+    **dict.fromkeys(("x_init", "init", "initial"), "use `x0`, the second argument"),
+    **dict.fromkeys(("random_state", "rng", "random_seed"), "use `seed`"),
+    **dict.fromkeys(("n_jobs", "num_workers", "processes", "n_workers"), "use `workers`"),
+    **dict.fromkeys(("popsize", "population", "population_size"), "use `num_directions`"),
+    **dict.fromkeys(("sigma", "sigma0", "delta_std", "stepsize"), _SPACING),
+    **dict.fromkeys(("lr", "learning_rate"), "use `optimizer`, as in optimizer=gs.sgd(0.01)"),
+    **dict.fromkeys(("resume", "folder", "out"), "use `checkpoint`, a folder for the run"),
+}  # fmt: skip
+
+
+def explains_unknown(function: Callable[P, T]) -> Callable[P, T]:
+    """Make a function answer an argument that it does not know with its own word for it.
+
+    >>> @explains_unknown
+    ... def minimize(fun, x0, *, tolerance=None, budget=100): ...
+    >>> minimize(abs, 1.0, tol=0.1)
+    Traceback (most recent call last):
+    TypeError: minimize() has no argument `tol`: use `tolerance`, which ends a run whose steps ...
+    """
+    known = inspect.signature(function).parameters
+    by_place = [name for name, each in known.items() if each.kind is each.POSITIONAL_OR_KEYWORD]
+
+    @wraps(function)
+    def explained(*args: P.args, **kwargs: P.kwargs) -> T:
+        for name in kwargs:
+            if name not in known:
+                hint = FOREIGN.get(name, "")
+                ours = set(re.findall(r"`(\w+)`", hint))
+                if not hint or (ours and not ours & set(known)):
+                    near = did_you_mean(name, known)
+                    hint = near.strip() or f"it has {', '.join(known)}"
+                end = "" if hint.endswith("?") else "."
+                raise TypeError(f"{function.__name__}() has no argument `{name}`: {hint}{end}")
+        if len(args) > len(by_place):
+            raise TypeError(
+                f"{function.__name__}() takes {' and '.join(map(repr, by_place))} by their place, "
+                f"and everything else by its name, but got {len(args)} arguments by their place."
+            )
+        return function(*args, **kwargs)
+
+    return explained

@@ -1,13 +1,22 @@
-"""Things of a user's own modules by name, ``module:name``: objectives, families of directions."""
+"""Things of a user's own: by name, ``module:name``, and their source as a hash.
 
+Objectives, families of directions, and the like.
+"""
+
+import ast
+import hashlib
+import inspect
 import sys
-from collections.abc import Callable
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
-from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
-from typing import Any
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from typing import Any, NamedTuple, cast
 
 _NAMED = (type, FunctionType, BuiltinFunctionType, MethodType)  # what knows where it is from
+_MOST = 1000  # functions that one calls, and those call
 
 
 def name_of(thing: Any) -> str | None:
@@ -121,3 +130,117 @@ def find_function(name: str) -> Callable[..., Any]:
     if not callable(found):
         raise ValueError(f"{name} is not a function, but {type(found).__name__}.")
     return found
+
+
+# --- their source -------------------------------------------------------------------------------
+
+
+class Identity(NamedTuple):
+    """What is known of a function in other processes and at other times.
+
+    Attributes:
+        name: ``module:name``; ``None`` where that would not be the whole function.
+        source: See :func:`source_hash`.
+    """
+
+    name: str | None
+    source: str | None
+
+
+def identity(fun: Callable[..., Any], arguments: Sequence[Any] = ()) -> Identity:
+    """The name and the source of a function; with arguments of its own it has no name."""
+    return Identity(None if arguments else name_of(fun), source_hash(fun, arguments))
+
+
+def source_hash(fun: Callable[..., Any], arguments: Sequence[Any] = ()) -> str | None:
+    """SHA-256 of what a function says; ``None`` where Python does not know its source.
+
+    Comments at the end of a line count, those on lines of their own and blank lines do not. What it
+    calls of its own module counts too, wherever it is; what other modules say does not, and neither
+    do the values of variables.
+
+    Args:
+        fun: The function, or an object that can be called.
+        arguments: What it is called with beside its parameters: numbers, words and arrays count.
+
+    >>> def loss(x):
+    ...     return x @ x
+    >>> source_hash(loss) == source_hash(partial(loss)), source_hash(len)
+    (True, None)
+    """
+    found: dict[int, str] = {}
+    given: list[Any] = [*arguments]
+    what: Any = fun
+    while isinstance(what, partial):
+        given += [*what.args, *sorted(what.keywords.items())]
+        what = cast(Any, what.func)
+    try:
+        _collect(what, found)
+    except Exception:  # no source, or an object of the user's that raises anything
+        return None
+    words = hashlib.sha256()
+    for text in (*found.values(), *map(_words, given)):
+        words.update(text.encode())
+        words.update(b"\0")
+    return words.hexdigest()
+
+
+def _collect(fun: Any, found: dict[int, str]) -> None:
+    """The source of a function and of those of its module that it calls, in order of calling."""
+    fun = inspect.unwrap(fun)
+    thing: Any = fun.__func__ if isinstance(fun, MethodType) else fun
+    if not isinstance(thing, FunctionType | type):
+        thing = cast(Any, type(thing))  # an object that can be called is what its class says
+    if id(thing) in found or len(found) > _MOST:
+        return
+    found[id(thing)] = _source(thing)
+    for name, other in _called(thing):
+        if name != getattr(thing, "__name__", None) and other.__module__ == thing.__module__:
+            _collect(other, found)
+
+
+def _source(thing: Any) -> str:
+    lines = textwrap.dedent(inspect.getsource(thing)).splitlines()
+    if getattr(thing, "__name__", "") == "<lambda>":  # the statement around it is no part of it
+        text = "\n".join(lines).strip()
+        lambdas = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Lambda)]
+        (only,) = lambdas  # of several it is not known which
+        lines = (ast.get_source_segment(text, only) or "").splitlines()
+    kept = (line.rstrip() for line in lines)
+    return "\n".join(line for line in kept if line and not line.lstrip().startswith("#"))
+
+
+def _called(thing: Any) -> Iterator[tuple[str, Any]]:
+    """The functions and classes that the code of a function, or of a class's methods, names."""
+    if isinstance(thing, FunctionType):
+        functions = [thing]
+    else:
+        own = cast(dict[str, Any], vars(thing)).values()
+        functions = [each for each in own if isinstance(each, FunctionType)]
+    for function in functions:
+        enclosed = inspect.getclosurevars(function)
+        names = {**function.__globals__, **enclosed.nonlocals}
+        for name in _names(function.__code__):
+            if isinstance(other := names.get(name), FunctionType | type):
+                yield name, other
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from (*code.co_names, *code.co_freevars)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
+
+
+def _words(value: Any) -> str:
+    import numpy as np  # the theory, which asks for no arrays, does without
+
+    if isinstance(value, np.ndarray | np.generic):
+        data: Any = np.ascontiguousarray(cast(Any, value))
+        if data.dtype.hasobject:
+            return "array"
+        return f"{data.dtype} {data.shape} {hashlib.sha256(data.tobytes()).hexdigest()}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_words, cast(list[Any], value)))}]"
+    plain = value is None or isinstance(value, bool | int | float | complex | str | bytes)
+    return repr(cast(object, value)) if plain else type(value).__name__

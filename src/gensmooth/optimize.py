@@ -39,13 +39,20 @@ from gensmooth.evaluators import (
 )
 from gensmooth.evaluators.base import tell
 from gensmooth.methods import choose_directions
-from gensmooth.naming import find_objective, name_of
+from gensmooth.naming import find_objective, identity, name_of
 from gensmooth.observe import Observers, Seen, Start, Tracker
 from gensmooth.optimizers import Optimizer
-from gensmooth.parameters import Bounds, LogScale, as_bounds, as_parameters
+from gensmooth.parameters import (
+    Bounds,
+    LogScale,
+    as_bounds,
+    as_parameters,
+    with_arguments,
+)
 from gensmooth.pilot import AUTO, Pilot
 from gensmooth.runs import (
     MESSAGES,
+    SOURCE,
     SUCCESS,
     CheckpointError,
     End,
@@ -78,6 +85,7 @@ Array = NDArray[Any]
 Callback = Callable[[StepInfo, SearchState], bool | None]
 
 _RATE = 0.1  # Adam's, when no optimiser is given
+_NO_VALUE = "At the point to use there is no value: the objective failed there."
 RETURNED = "returned"  # noise: the objective returns it
 _SHORT_STEPS = 10  # in a row, and it is the end
 _RETRIES = 2  # under on_failure="retry", when no number is given
@@ -172,10 +180,12 @@ class Result:
 # --- what a user calls ---------------------------------------------------------------------------
 
 
+@checks.explains_unknown
 def minimize(
     fun: Callable[..., Any],
     x0: ArrayLike,
     *,
+    args: Any = (),
     method: str | None = None,
     directions: Directions | None = None,
     num_directions: int | None = None,
@@ -217,6 +227,7 @@ def minimize(
         fun: The objective, ``fun(x)``; with ``samples=``, ``fun(x, rng)`` whose noise must come
             from the generator it is handed. It returns a number, or two, see ``noise``.
         x0: Where to start: any shape, float32 or float64 (integers become float64).
+        args: More arguments of ``fun``, after ``x`` and ``rng``: a tuple, or one that is none.
         method: The name of a method; ``"auto"``, the default, is the pilot. With any of the next
             five arguments but ``num_directions``, the default is ``"bes"``. ``"ars"``,
             ``"openai-es"``, ``"spsa"``, ``"snes"``, ``"xnes"`` and ``"cma-es"`` are algorithms with
@@ -249,7 +260,9 @@ def minimize(
             ``"independent"``; see the docs on noise.
         num_samples: N, samples averaged at each point.
         maximize: Maximise instead; values keep your sign.
-        bounds: Limits of x: ``(lower, upper)``, ``gs.Bounds``, or SciPy's forms.
+        bounds: Limits of x: ``(lower, upper)``, two numbers for all parameters or two arrays in
+            the shape of x0; ``gs.Bounds`` or SciPy's; or a pair for each parameter. With two
+            parameters, write pairs as tuples: ``[(0, 1), (0, 2)]``.
         vectorized: ``fun`` takes points stacked along a first axis; a number says how many.
         on_failure: What to do about NaN, inf, an exception, a time-out or a dead worker:
             ``"raise"``, ``"drop"`` that direction, or ``"retry"`` and then raise.
@@ -261,7 +274,8 @@ def minimize(
         retries: How often a failed evaluation is tried again with the same seeds, before
             ``on_failure``; 2 by default under ``on_failure="retry"``.
         checkpoint: A folder for the run. If it holds this very run already, interrupted, the run
-            goes on from its last checkpoint. See also :func:`resume`.
+            goes on from its last checkpoint; if it has ended, its result is told again. Both are
+            said, and so is it if the source of ``fun`` has changed. See also :func:`resume`.
         every: How often a checkpoint is written: 100 steps, ``"30s"``, ``"5m"``, or
             ``"100,30s"`` for whichever is first. By default every 30 seconds, or less often if
             that took more than a tenth of the time.
@@ -371,10 +385,13 @@ def minimize(
         )
         rate = own_rate if given is None else None
     folder = checks.optional(checks.path, "checkpoint", checkpoint)
-    called = fun if logs is None else logs.objective(fun)
+    called = fun if isinstance(args, tuple) and not args else with_arguments(fun, args)
+    name, source = identity(fun, getattr(called, "arguments", ()))
+    called = called if logs is None else logs.objective(called)
     objective = Objective(called, samples is not None, vectorized, int(noise == RETURNED))
     program = Minimization(
-        objective=name_of(fun),
+        objective=name,
+        source=source,
         x0=x,
         seed=check_seed(seed_in(folder) if seed is None else seed),
         search=search,
@@ -394,10 +411,12 @@ def minimize(
     return _spoken(run(program, folder=folder, every=every, observers=observers))
 
 
+@checks.explains_unknown
 def resume(
     folder: str | PathLike[str],
     fun: Callable[..., Any] | None = None,
     *,
+    args: Any = (),
     budget: int | None = None,
     max_steps: int | None = None,
     target: float | None = None,
@@ -422,6 +441,7 @@ def resume(
         folder: What was given to :func:`minimize` as ``checkpoint``.
         fun: The objective. With ``trust`` not needed if it has a name, ``module:function``, that
             can be imported from here.
+        args: As in :func:`minimize`.
         budget: Evaluations to spend at most, from the run's beginning. If the optimiser was left
             to :func:`minimize`, its rate falls anew, as half a cosine over this budget does.
         max_steps: Steps to make at most, from the run's beginning.
@@ -472,10 +492,12 @@ def resume(
             except ValueError as error:
                 raise CheckpointError(held.path, f"does not go on by itself: {error}.") from error
         before = program.execution
+        called = with_arguments(fun, args)
+        held.compare_source(identity(fun, getattr(called, "arguments", ())).source)
         program = replace(
             program,
             fun=Objective(
-                fun if program.log_scale is None else program.log_scale.objective(fun),
+                called if program.log_scale is None else program.log_scale.objective(called),
                 program.search.samples is not None,
                 program.vectorized,
                 int(program.noise == RETURNED),
@@ -504,10 +526,12 @@ def resume(
         return _spoken(again.execute(go_on=True))
 
 
+@checks.explains_unknown
 def gradient(
     fun: Callable[..., Any],
     x: ArrayLike,
     *,
+    args: Any = (),
     method: str | None = None,
     directions: Directions | None = None,
     num_directions: int = 20,
@@ -542,7 +566,7 @@ def gradient(
         on_failure=on_failure,
         threads=threads,
     )
-    objective = Objective(fun, samples is not None, vectorized)
+    objective = Objective(with_arguments(fun, args), samples is not None, vectorized)
     state = search.init(x, seed=seed)
     batch = search.ask(state)
     with as_evaluator(workers).session(search, objective) as session:
@@ -584,6 +608,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
 
     Attributes:
         objective: ``module:function``, or ``None`` for a function without a name.
+        source: The hash of its source when the run began, if it was known.
         x0: Where it starts.
         seed: Its seed.
         search: Directions, estimator, optimiser and the rest.
@@ -619,6 +644,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
     limits: Limits = field()
     execution: Execution
     extensions: tuple[Mapping[str, Any], ...] = ()
+    source: str | None = None
     fun: Objective | None = None
     evaluator: Evaluator | None = None
     callback: Callback | None = None
@@ -753,6 +779,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
             if math.isfinite(value) and reached(value, best, self.search.maximize):
                 best, best_x = value, x
         told = end or End("interrupted")
+        lost = end is not None and not math.isfinite(value)  # that of a direction is dropped
         search = self.search
         noise = search.noise(state.search) if isinstance(search, Pilot) else None
         warnings = advice(
@@ -772,9 +799,9 @@ class Minimization(Program[MinimizeState, Record, Result]):
             best_fun=best,
             nfev=evaluations,
             nit=state.search.step,
-            success=told.reason in SUCCESS and (not records or math.isfinite(best)),
+            success=told.reason in SUCCESS and not lost,
             status=cast(Reason, told.reason),
-            message=" ".join([told.message(), *warnings]),
+            message=" ".join([told.message(), *[_NO_VALUE] * lost, *warnings]),
             dropped=sum(record.info.dropped for record in records),
             faults=dict(faults),
             seed=state.search.seed,
@@ -819,6 +846,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
             }
         return {
             "objective": self.objective,
+            **({} if self.source is None else {SOURCE: self.source}),
             "seed": self.seed,
             "x0": x0,
             "search": {**described, "vectorized": self.vectorized, "bounds": bounds},
@@ -863,6 +891,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
         search.init(x0, seed=found["seed"])  # complains about what does not fit together
         return cls(
             objective=None if found["objective"] is None else str(found["objective"]),
+            source=None if found.get(SOURCE) is None else str(found[SOURCE])[:64],
             x0=x0,
             seed=found["seed"],
             search=search,

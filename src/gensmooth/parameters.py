@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple, cast, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -45,25 +45,23 @@ def as_parameters(x0: ArrayLike) -> Array:
 
 
 def as_bounds(bounds: Any, x: Array) -> Bounds:
-    """Limits in the shape of x, from any of the forms that :class:`RandomSearch` takes."""
+    """Limits in the shape of x, from any of these forms.
+
+    - ``(lower, upper)``, two numbers (or ``None``) for all parameters, or two arrays in the shape
+      of x, or one of each;
+    - ``gs.Bounds(lower, upper)``, or SciPy's ``Bounds``, whose arrays are broadcast;
+    - one ``(lower, upper)`` for each parameter, as SciPy takes them.
+
+    With two parameters, ``[[a, b], [c, d]]`` may be two arrays or two pairs. Tuples inside are
+    pairs, and two NumPy arrays in a tuple are lower and upper limits; where neither is the case,
+    and each reading has every lower limit below its upper limit, it is an error.
+    """
     if hasattr(bounds, "lb") and hasattr(bounds, "ub"):
         low, high = bounds.lb, bounds.ub
-    elif isinstance(bounds, Bounds) or _is_pair(bounds):
+    elif isinstance(bounds, Bounds):
         low, high = bounds
     else:
-        try:
-            pairs = [(low, high) for low, high in bounds]
-        except Exception:  # an object of the user's may raise anything
-            pairs = []
-        if len(pairs) != x.size:
-            raise ValueError(
-                "`bounds` must be (lower, upper) for all parameters, gs.Bounds(lower, upper), or "
-                f"one (lower, upper) for each of the {x.size} parameters, but are "
-                f"{checks.shown(bounds)}."
-            )
-        low = [-np.inf if low is None else low for low, _ in pairs]
-        high = [np.inf if high is None else high for _, high in pairs]
-        low, high = (np.reshape(checks.reals("bounds", each), x.shape) for each in (low, high))
+        low, high = _read(bounds, x)
     low, high = -np.inf if low is None else low, np.inf if high is None else high
     low, high = (np.asarray(checks.reals("bounds", each), x.dtype) for each in (low, high))
     try:
@@ -207,8 +205,91 @@ class LogObjective:
         return self.fun(self.scale.outward(x), *more)
 
 
-def _is_pair(bounds: Any) -> bool:
+@final
+@dataclass(frozen=True)
+class WithArguments:
+    """An objective that takes more than x: ``fun(x, *arguments)``, ``fun(x, rng, *arguments)``."""
+
+    fun: Callable[..., Any]
+    arguments: tuple[Any, ...]
+
+    def __call__(self, x: Array, *more: Any) -> Any:
+        """The objective with its arguments."""
+        return self.fun(x, *more, *self.arguments)
+
+
+def with_arguments(fun: Callable[..., Any], given: Any) -> Callable[..., Any]:
+    """An objective with SciPy's ``args``: a tuple, or a single argument that is none."""
+    arguments = cast(tuple[Any, ...], given if isinstance(given, tuple) else (given,))
+    return WithArguments(fun, arguments) if arguments else fun
+
+
+def _read(bounds: Any, x: Array) -> tuple[Any, Any]:
+    """Lower and upper limits from a sequence: in pairs, or apart."""
+    members: list[Any] = []
+    with suppress(Exception):  # an object of the user's may raise anything
+        members = list(bounds)
+    shapes = [_shape(each) for each in members[: max(2, x.size)]]
+    two = len(members) == 2
+    if two and () in shapes and all(shape in ((), x.shape) for shape in shapes):
+        return _unlimited(members[0], -np.inf), _unlimited(members[1], np.inf)
+    apart = two and shapes == [x.shape, x.shape]
+    pairs = len(members) == x.size and all(shape == (2,) for shape in shapes)
+    if not (apart or pairs):
+        raise ValueError(
+            "`bounds` must be (lower, upper) for all parameters, two numbers or two arrays in the "
+            f"shape {x.shape} of x0; gs.Bounds(lower, upper); or one (lower, upper) for each of "
+            f"the {x.size} parameters, but are {_form(bounds, members, shapes)}."
+        )
+    in_pairs = [_one_side(members, side, x) for side in (0, 1)] if pairs else []
+    if not apart:
+        return in_pairs[0], in_pairs[1]
+    lower, upper = _unlimited(members[0], -np.inf), _unlimited(members[1], np.inf)
+    if not pairs:
+        return lower, upper
+    if all(isinstance(each, tuple) for each in members):
+        return in_pairs[0], in_pairs[1]
+    if isinstance(bounds, tuple) and all(isinstance(each, np.ndarray) for each in members):
+        return lower, upper
+    lower, upper = (np.asarray(checks.reals("bounds", each)) for each in (lower, upper))
+    if not (lower < upper).all():
+        return in_pairs[0], in_pairs[1]
+    if (in_pairs[0] < in_pairs[1]).all():
+        raise ValueError(
+            "`bounds` of two parameters can be read in two ways: as lower and upper limits, "
+            f"{lower.tolist()} and {upper.tolist()}, or as a pair for each. Write "
+            "gs.Bounds(lower, upper) for the first, or tuples, [(lower, upper), (lower, upper)], "
+            "for the second."
+        )
+    return lower, upper
+
+
+def _one_side(pairs: list[Any], side: int, x: Array) -> Array:
+    """The lower or the upper limits of pairs, in the shape of x."""
+    free = np.inf if side else -np.inf
+    each = [free if pair[side] is None else pair[side] for pair in pairs]
+    return np.reshape(checks.reals("bounds", each), x.shape)
+
+
+def _unlimited(limits: Any, free: float) -> Any:
+    """Limits with ``free`` where ``None`` says that there is none."""
+    if limits is None:
+        return free
+    array = np.asarray(limits)
+    return limits if array.dtype != object else np.where(array == None, free, array)  # noqa: E711
+
+
+def _shape(value: Any) -> tuple[int, ...] | None:
     try:
-        return np.shape(bounds) == (2,)
+        return np.shape(value)
     except Exception:  # ragged, or an object of the user's
-        return False
+        return None
+
+
+def _form(bounds: Any, members: list[Any], shapes: list[tuple[int, ...] | None]) -> str:
+    """What was given, in few words: an array's shape rather than some of its numbers."""
+    if isinstance(bounds, np.ndarray):
+        return f"an array of shape {bounds.shape}"
+    if len(members) == 2 and all(isinstance(each, np.ndarray) for each in members):
+        return f"two arrays of shapes {shapes[0]} and {shapes[1]}"
+    return checks.shown(bounds)

@@ -5,13 +5,13 @@ import math
 import os
 import sys
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, redirect_stdout, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import typer
 
-from gensmooth.cli.options import Given, Sets
+from gensmooth.cli.options import Given, Sets, users_code
 
 if TYPE_CHECKING:
     from gensmooth import Result
@@ -166,23 +166,11 @@ def new_folder(stem: str) -> Path | None:
 
 @contextmanager
 def running(out: Out) -> Generator[None]:
-    """While the user's code runs: what it prints goes to standard error; a failure leaves nothing.
-
-    Standard output is the result's alone, also for worker processes, which inherit it.
-    """
-    sys.stdout.flush()
-    kept = None
-    with suppress(OSError, ValueError):  # not a file, as in a test
-        if sys.stdout.fileno() == 1:
-            kept = os.dup(1)
-            os.dup2(2, 1)
+    """While the user's code runs: standard output is the result's; a failure leaves nothing."""
     try:
-        with redirect_stdout(sys.stderr):
+        with users_code():
             yield
     finally:
-        if kept is not None:
-            os.dup2(kept, 1)
-            os.close(kept)
         if out.reserved is not None and sys.exc_info()[0] is not None:
             with suppress(OSError):  # they hold something
                 out.reserved.rmdir()

@@ -92,6 +92,7 @@ _PLAIN = (ValueError, TypeError, RuntimeError, OSError, ImportError)  # what we 
 _IN_SHELL = (  # what our errors advise in Python, as a shell says it
     (re.compile(r"workers=gs\.evaluators\.(\w+\([^()]*\))"), r'--workers "\1"'),
     (re.compile(r"gs\.resume\(folder, fun\)"), "--objective module:function"),
+    (re.compile(r"use gs\.(?:rl\.)?resume\b"), "use `gensmooth resume` with that folder"),
 )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from gensmooth.cli.common import JSON
-from gensmooth.cli.options import Given, Sets, Shell, command
+from gensmooth.cli.options import Given, Sets, Shell, command, users_code
 from gensmooth.naming import load_module
 
 # From the one that is last to go where there is no room to the one that goes first.
@@ -20,6 +20,7 @@ COLUMNS = {
     "kurtosis": "kurt",
     "distribution": "directions",
 }
+_LEAST = 8  # characters for the names of methods
 ORDER = ("method", "distribution", "variance", "kurtosis", "bias", "relative_mse")
 
 
@@ -39,8 +40,9 @@ def methods(given: Given, *, modules: list[str] | None = None) -> None:
     from gensmooth.directions.base import OF_USERS
     from gensmooth.methods import METHODS, predictions
 
-    for name in modules or ():
-        load_module(name)
+    with users_code():
+        for name in modules or ():
+            load_module(name)
     arguments = given.arguments("gensmooth.methods:predictions")
     known = predictions(**arguments)
     own = [row for row in known if METHODS[row["method"]].place >= OF_USERS]
@@ -79,10 +81,14 @@ def print_table(rows: list[dict[str, str]], title: str, caption: str) -> None:
 
     console = Console(width=None if sys.stdout.isatty() else _wide())
     widths = {key: max(len(row[key]) for row in [*rows, COLUMNS]) for key in COLUMNS}
+    room = console.width - widths["relative_mse"] - 7  # borders, and a space on either side
+    folded = _LEAST <= room < widths["method"]
+    if folded:  # long names go over several lines rather than push the numbers out
+        widths["method"] = room
     kept: list[str] = []
     used = 1
     for key in COLUMNS:
-        used += widths[key] + 3  # a border and a space on either side
+        used += widths[key] + 3
         if used > console.width and kept:
             break
         kept.append(key)
@@ -93,10 +99,14 @@ def print_table(rows: list[dict[str, str]], title: str, caption: str) -> None:
     for key in ORDER:
         if key in kept:
             words = key in ("method", "distribution")
+            wraps = key == "method" and (folded or kept == [key])
             table.add_column(
-                COLUMNS[key], justify="left" if words else "right", no_wrap=True,
-                min_width=widths[key],
-            )  # fmt: skip
+                COLUMNS[key],
+                justify="left" if words else "right",
+                no_wrap=not wraps,
+                overflow="fold",
+                min_width=None if wraps else widths[key],
+            )
     for row in rows:
         table.add_row(*(row[key] for key in ORDER if key in kept))
     console.print(table)

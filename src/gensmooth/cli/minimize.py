@@ -86,7 +86,8 @@ def minimize(given: Given, *, learning_rate: float | None = None, block: int | N
     import gensmooth as gs
 
     arguments = given.arguments("gensmooth.optimize:minimize")
-    check_call(arguments["fun"], given["objective"], sampled="samples" in arguments)
+    more = len(arguments.get("args", ()))
+    check_call(arguments["fun"], given["objective"], sampled="samples" in arguments, more=more)
     if block is not None:
         arguments["vectorized"] = block
     choose_optimizer(arguments, learning_rate, falling=0.1)
@@ -98,13 +99,20 @@ def minimize(given: Given, *, learning_rate: float | None = None, block: int | N
     run_and_finish(lambda: gs.minimize(**arguments), out, given)
 
 
-def check_call(fun: Callable[..., Any], name: str, *, sampled: bool) -> None:
-    """Explain a function that cannot be called as it would be: with or without a generator."""
+def check_call(fun: Callable[..., Any], name: str, *, sampled: bool, more: int = 0) -> None:
+    """Explain a function that cannot be called as it would be: with or without a generator.
+
+    Args:
+        fun: The function.
+        name: What the user called it.
+        sampled: Whether it is called with a generator.
+        more: How many arguments of the user's it is called with.
+    """
     try:
         signature = inspect.signature(fun)
     except (TypeError, ValueError):  # built in: calling it will tell
         return
-    takes = {number for number in (1, 2) if _binds(signature, number)}
+    takes = {number for number in (1, 2) if _binds(signature, number + more)}
     if not sampled and takes == {2}:
         raise ValueError(
             f"{name}{signature} takes two arguments, but is called with x alone. If its noise "

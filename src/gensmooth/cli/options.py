@@ -7,8 +7,11 @@ command is run or asked for help, not before.
 """
 
 import inspect
+import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+import sys
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -19,6 +22,8 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 
 import typer
 from typer.core import TyperCommand
+
+from gensmooth import checks
 
 SHORT = {
     "budget": "-b",
@@ -124,6 +129,27 @@ class Option(NamedTuple):
         return (long, *([SHORT[self.name]] if self.name in SHORT else []))
 
 
+@contextmanager
+def users_code() -> Generator[None]:
+    """While the user's code runs, or is imported: what it prints goes to standard error.
+
+    Standard output is the result's alone, also for worker processes, which inherit it.
+    """
+    sys.stdout.flush()
+    kept = None
+    with suppress(OSError, ValueError):  # not a file, as in a test
+        if sys.stdout.fileno() == 1:
+            kept = os.dup(1)
+            os.dup2(2, 1)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        if kept is not None:
+            os.dup2(kept, 1)
+            os.close(kept)
+
+
 class Given:
     """The options of a command as they were given, under the names of the shell.
 
@@ -151,11 +177,12 @@ class Given:
 
     def arguments(self, target: str) -> dict[str, Any]:
         """What was given of a function's parameters, as the function wants it."""
-        return {
-            option.parameter: option.shell.read(value) if option.shell.read else value
-            for option in self._command.by_target[target]
-            if (value := self.values.get(option.name)) is not None
-        }
+        with users_code():  # some are looked up in the user's modules, which may print
+            return {
+                option.parameter: option.shell.read(value) if option.shell.read else value
+                for option in self._command.by_target[target]
+                if (value := self.values.get(option.name)) is not None
+            }
 
     def foreign(self, target: str) -> list[str]:
         """What was given that other functions take, and this one does not."""
@@ -214,6 +241,13 @@ class Command:
                     self.params, self.callback = built.params, built.callback
                 return super().get_params(ctx)
 
+            def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+                try:
+                    return super().parse_args(ctx, args)
+                except Exception as error:
+                    _answer(error)
+                    raise
+
         def stub() -> None: ...
 
         stub.__name__ = self.function.__name__
@@ -232,6 +266,16 @@ class Command:
         alone = typer.Typer(add_completion=False)
         alone.command()(run)
         return typer.main.get_command(alone)
+
+
+def _answer(error: Any) -> None:
+    """Answer an unknown option that another library has with ours."""
+    name = str(getattr(error, "option_name", "")).lstrip("-").replace("-", "_")
+    hint = checks.FOREIGN.get(name)
+    if hint is not None:
+        ours = re.sub(r"`(\w+)`", lambda word: f"--{word[1].replace('_', '-')}", hint)
+        error.message = f"No such option: {error.option_name}: {ours}."
+        error.possibilities = None
 
 
 def command(

@@ -1,8 +1,11 @@
 """``gensmooth reproduce``: run the paper's studies, or your own, and write the report."""
 
+import json
+
 import typer
 
-from gensmooth.cli.options import Given, Sets, Shell, command
+from gensmooth.cli.common import JSON
+from gensmooth.cli.options import Given, Sets, Shell, command, users_code
 
 
 def _names(text: str) -> list[str]:
@@ -26,6 +29,7 @@ def _studies() -> list[str]:
 
 @command(
     Sets("gensmooth.studies:reproduce"),
+    JSON,
     shell={
         "study": Shell(argument=True, complete=_studies),
         "methods": Shell(type=str, read=_methods, how="With commas, or `every`."),
@@ -47,11 +51,19 @@ def reproduce(given: Given) -> None:
     """
     from gensmooth import studies
 
+    arguments = given.arguments("gensmooth.studies:reproduce")
     try:
-        found = studies.reproduce(**given.arguments("gensmooth.studies:reproduce"))
+        with users_code():
+            found = studies.reproduce(**arguments)
     except KeyboardInterrupt:
         typer.echo("Interrupted. What is finished is kept: the same command continues.", err=True)
         raise typer.Exit(130) from None
+    if given["json"]:
+        page = None if found.page is None else str(found.page)
+        claims = [row._asdict() for row in found.claims]
+        words = json.dumps({"claims": claims, "report": page}, indent=2, ensure_ascii=False)
+        typer.echo(words)
+        return
     for row in found.claims:
         if row.verdict != "not run":
             typer.echo(f"{row.verdict:14} {row.claim}")

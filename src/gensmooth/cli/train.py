@@ -17,7 +17,15 @@ from gensmooth.cli.common import (
     running,
 )
 from gensmooth.cli.options import Given, Sets, Shell, command
-from gensmooth.cli.values import RAY, SHELL, TRACKERS, read_policy, read_sizes
+from gensmooth.cli.values import (
+    RAY,
+    SHELL,
+    TRACKERS,
+    read_policy,
+    read_settings,
+    read_sizes,
+    read_target,
+)
 
 if TYPE_CHECKING:
     from gensmooth.rl import TrainResult
@@ -38,6 +46,18 @@ if TYPE_CHECKING:
         ),
         "hidden": Shell(type=str, read=read_sizes, how="In the shell such as 64,64."),
         "standardize": Shell(flags=("--standardize/--raw",)),
+        "env_args": Shell(
+            name="env_arg",
+            type=list[str],
+            read=read_settings,
+            how="In the shell name=value, such as g=5.0; may be given several times.",
+        ),
+        "target": Shell(
+            type=str,
+            read=read_target,
+            how="In the shell a number, threshold or none.",
+            complete=lambda: ["threshold", "none"],
+        ),
         "out": Shell(
             how="In the shell by default a new one under runs/, with the result in result.json; or "
             "a .json file for the result alone."

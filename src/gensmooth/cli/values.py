@@ -94,6 +94,17 @@ def read_truths(text: str) -> Any:
         ) from None
 
 
+def read_arguments(text: str) -> Any:
+    """More arguments of an objective: plain values, with commas."""
+    try:
+        found = ast.literal_eval(f"({text},)") if text.strip() else ()
+    except (SyntaxError, ValueError):
+        raise ValueError(
+            f"`--args` must be plain values as in Python, such as \"2, 'fast'\", but is {text!r}."
+        ) from None
+    return found
+
+
 def read_noise(text: str) -> float | str:
     """A standard error, or a word."""
     try:
@@ -128,6 +139,32 @@ def read_sizes(text: str) -> tuple[int, ...]:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
         raise ValueError(f"`--hidden` must be sizes such as 32 or 64,64, not {text!r}.") from None
+
+
+def read_settings(texts: list[str]) -> dict[str, Any]:
+    """Arguments of an environment from ``name=value``; a value that is no literal is a word."""
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip().isidentifier():
+            raise ValueError(f"`--env-arg` must be name=value, such as g=5.0, not {text!r}.")
+        try:
+            found[name.strip()] = ast.literal_eval(value.strip())
+        except (SyntaxError, ValueError):
+            found[name.strip()] = value.strip()
+    return found
+
+
+def read_target(text: str) -> Any:
+    """A number, the word for the default, or none."""
+    if text in ("none", "threshold"):
+        return None if text == "none" else text
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(
+            f"`--target` must be a number, threshold or none, but is {text!r}."
+        ) from None
 
 
 def read_workers(text: str) -> Any:
@@ -261,6 +298,11 @@ _OBJECT = "In the shell written as in Python,"
 
 # By the parameter's name, for the commands that run something.
 SHELL = {
+    "args": Shell(
+        type=str,
+        read=read_arguments,
+        how="In the shell plain values as in Python, such as \"2, 'fast'\".",
+    ),
     "method": Shell(how="See `gensmooth methods`.", complete=method_names),
     "directions": Shell(
         type=str, read=read_directions, how=f'{_OBJECT} "Guided(alpha=0.3)", or as module:name.'

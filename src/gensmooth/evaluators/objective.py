@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from numbers import Integral
+from pathlib import Path
 from typing import Any, NoReturn, Protocol, final
 
 import numpy as np
@@ -20,6 +21,12 @@ Array = NDArray[Any]
 
 _BLOCK = 4_194_304  # numbers in a block of points handed to a vectorised objective
 _SMALL = 65_536  # numbers; points of fewer in all are made together
+_CALLED = {
+    False: "it is called with x, and `args` if there are any; one whose noise comes from a "
+    "generator, fun(x, rng), needs samples='independent', 'shared' or 'paired'",
+    True: "with `samples` it is called as fun(x, rng), and draws its noise from that generator",
+}
+_OURS = str(Path(__file__).parents[1]) + os.sep
 _LONGEST = 16_384  # characters of a traceback that are kept
 
 
@@ -153,7 +160,7 @@ class Objective:
                     end_fork(error)
                 if not isinstance(error, Exception | SystemExit):
                     raise
-                failures.append(_raised(index, error))
+                failures.append(_raised(index, error, self.sampled))
                 if not go_on:
                     break
                 continue
@@ -185,7 +192,7 @@ class Objective:
                 end_fork(error)
             if not isinstance(error, Exception | SystemExit):
                 raise
-            return _raised(start, error)
+            return _raised(start, error, self.sampled)
         if os.getpid() != pid:
             end_fork()
         try:
@@ -261,9 +268,12 @@ def _points(batch: Points, start: int, stop: int) -> Iterator[Array]:
     return (batch.point(index) for index in range(start, stop))
 
 
-def _raised(index: int, error: BaseException) -> Failure:
+def _raised(index: int, error: BaseException, sampled: bool) -> Failure:
     trace = sys.exc_info()[2]  # not the exception's own: a user's class may do anything there
-    trace = trace.tb_next if trace else None  # the first frame is ours: readers want their own
+    trace = theirs = trace.tb_next if trace else None  # the first frame is ours
+    while theirs and theirs.tb_frame.f_code.co_filename.startswith(_OURS):
+        theirs = theirs.tb_next  # so may be the next: readers want their own
+    trace = theirs or trace
     try:
         text = "".join(traceback.format_exception(type(error), error, trace))
     except KeyboardInterrupt:
@@ -271,6 +281,8 @@ def _raised(index: int, error: BaseException) -> Failure:
     except BaseException:  # its notes, cause or position may raise in their turn
         text = "".join(traceback.format_tb(trace))
     what = f"The objective raised {_kind(error)}: {_text(error, str)[:_LONGEST]}"
+    if isinstance(error, TypeError) and theirs is None and "argument" in what:
+        what += f" ({_CALLED[sampled]})"  # it was never entered
     return Failure(index, "exception", what, text[-_LONGEST:], error)
 
 

@@ -101,11 +101,12 @@ class Observers:
 
     def __init__(self, trackers: Sequence[Any] = (), *, progress: bool | None = False) -> None:
         checks.optional(checks.flag, "progress", progress)
+        alone: Any = trackers
         try:
-            trackers = list(trackers)
+            trackers = [alone] if callable(getattr(alone, "step", None)) else list(trackers)
         except Exception:  # an object of the user's may raise anything
             raise TypeError(
-                f"`trackers` must be a list, but is {checks.shown(trackers)}."
+                f"`trackers` must be a list of trackers, or one, but is {checks.shown(trackers)}."
             ) from None
         terminal = getattr(sys.stderr, "isatty", bool)()  # a daemon may have no such stream
         if progress or (progress is None and terminal):

@@ -111,6 +111,18 @@ class Lines:
         print(line, file=self._file or sys.stderr, flush=True)
 
 
+def number(value: float, digits: int = 6) -> str:
+    """A number for a person: counts in full, others with so many digits.
+
+    >>> number(1106520.0), number(52345.6, 4), number(-0.5), number(1e-9)
+    ('1,106,520', '52,346', '-0.5', '1e-09')
+    """
+    whole = math.isfinite(value) and abs(value) < 1e15
+    if whole and (value == int(value) or abs(value) >= 10 ** (digits - 1)):
+        return f"{value:,.0f}"
+    return f"{value:,.{digits}g}"
+
+
 def _cells(progress: Progress, start: Start) -> dict[str, str]:
     info, steps, budget = progress.info, start.max_steps, start.budget
     ratio = info.signal_to_noise
@@ -118,14 +130,14 @@ def _cells(progress: Progress, start: Start) -> dict[str, str]:
     cells = {
         "step": f"{info.step + 1:,}" + (f" / {steps:,}" if steps is not None else ""),
         "evaluations": f"{info.evaluations:,} / {budget:,}",
-        "evaluations/s": f"{progress.rate:,.4g}",
+        "evaluations/s": number(progress.rate, 4),
         "value": f"{info.value:.6g}",
         "gradient norm": f"{info.gradient_norm:.4g}",
         "SNR": "–" if ratio is None else f"{ratio:.3g}",
         "workers": str(progress.workers),
         "faults": faults or "none",
         "time left": duration(progress.remaining),
-        **{name: f"{value:,.6g}" for name, value in progress.more.items()},
+        **{name: number(value) for name, value in progress.more.items()},
     }
     return {start.words.get(name, name): text for name, text in cells.items()}
 

@@ -170,9 +170,16 @@ def architecture(name: object, hidden: Sequence[int] = (32,)) -> Linear | MLP:
         return name
     if isinstance(name, str) and name in ("linear", "mlp"):
         return Linear() if name == "linear" else MLP(cast(Any, hidden))
+    own = ""
+    if callable(name):
+        own = (
+            " A policy of your own is an objective: let fun(x, rng) run an episode with it and "
+            "return the sum of rewards, and call gs.minimize(fun, x0, maximize=True, "
+            "samples='independent'); docs/rl.md has one."
+        )
     raise ValueError(
         "`policy` must be 'linear', 'mlp', gs.rl.Linear() or gs.rl.MLP(hidden=(32,)), but is "
-        f"{checks.shown(name)}."
+        f"{checks.shown(name)}.{own}"
     )
 
 

@@ -1,6 +1,8 @@
 """``train`` and ``resume``: a training as a program, and what it gives."""
 
+import logging
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -52,12 +54,14 @@ from gensmooth.runs import (
     seed_in,
     states,
 )
+from gensmooth.runs.folder import read_config
 from gensmooth.search import FailurePolicy, RandomSearch, Search
 from gensmooth.streams import check_seed
 
 Array = NDArray[Any]
 Callback = Callable[[Iteration, Test | None, TrainState], bool | None]
 
+THRESHOLD = "threshold"  # the target that is Gymnasium's
 POLICY_BEST, POLICY_LAST = "policy-best", "policy-last"
 
 _MESSAGES = {**MESSAGES, "target": "A test reached the target."}
@@ -71,6 +75,8 @@ _WORDS = {
     "evaluations/s": "trajectories/s",
     "value": "training return",
 }
+_log = logging.getLogger("gensmooth")
+_FEW_TESTS = 4  # say nothing of progress
 _NO_BUDGET = 2**53  # a training ends by its iterations
 
 
@@ -109,10 +115,24 @@ class TrainResult:
     history: tuple[Iteration, ...] = field(repr=False)
     state: TrainState = field(repr=False)
 
+    def __repr__(self) -> str:
+        """Where, how long, and how well."""
+        tested = "no test"
+        if self.tests:
+            last, best = self.tests[-1].mean_return, self.best.mean_return
+            tested = f"last test {last:.6g}, best {best:.6g} after {self.best.step}"
+        return (
+            f"TrainResult({self.policy.environment}: {self.iterations:,} iterations, "
+            f"{self.trajectories:,} trajectories, {self.env_steps:,} steps; {tested}; "
+            f"status={self.status!r}, seed={self.seed})"
+        )
 
+
+@checks.explains_unknown
 def train(
     environment: EnvironmentLike,
     *,
+    env_args: Mapping[str, Any] | None = None,
     method: str | None = None,
     directions: Directions | None = None,
     num_directions: int | None = None,
@@ -127,7 +147,7 @@ def train(
     iterations: int | None = None,
     test_every: int = 10,
     test_episodes: int = 50,
-    target: float | None = None,
+    target: float | Literal["threshold"] | None = "threshold",
     on_failure: Literal["raise", "drop"] = "raise",
     min_fraction: float = 0.5,
     threads: int | None = None,
@@ -151,7 +171,8 @@ def train(
         environment: Its name: one with a fast simulator (``"Hopper-v5"``, ``"Ant"``,
             ``"ML1-Reach"``, …) or any Gymnasium id, also ``"module:Name-v0"`` and
             ``"Pendulum-v1(g=5.0)"``; or a Gymnasium environment; or a function that makes one; or
-            a simulator.
+            a simulator. A name without a version is the paper's: ``"Hopper"`` is Hopper-v4.
+        env_args: Arguments for an environment that is given by its name.
         method: The name of a method; ``"auto"``, the default, is the pilot. With any of the other
             choices the default is ``"bes"``. ``"ars-v1"``, ``"ars-v1-t"``, ``"ars-v2"`` and
             ``"ars-v2-t"`` (or ``"ars"``) are ARS as published, ``"openai-es"``, ``"snes"``,
@@ -176,7 +197,9 @@ def train(
         iterations: How many iterations; by default chosen for the environment.
         test_every: Iterations between tests; there is one after the last iteration, too.
         test_episodes: Episodes of a test.
-        target: Stop when a test's mean return reaches this.
+        target: Stop when a test's mean return reaches this. By default that is Gymnasium's
+            ``reward_threshold``, at which it calls the environment solved, if it has one; ``None``
+            makes all iterations.
         on_failure: What to do about an episode in which the environment raises or something is
             not finite: ``"raise"``, or ``"drop"`` its direction.
         min_fraction: The smallest share of directions that makes a step under ``"drop"``.
@@ -204,8 +227,10 @@ def train(
         EvaluationError: When the environment breaks down; its ``result`` holds the training until
             then.
     """
-    simulator = catalogue.make(environment)
+    simulator = catalogue.make(environment, arguments=env_args)
     info = simulator.info
+    if isinstance(environment, str) and _version(info.name) != _version(environment):
+        _log.warning("%s means %s; name another version in full.", environment, info.name)
     if hidden is not None and not (isinstance(policy, str) and policy == "mlp"):
         raise ValueError(
             f"`hidden` is for policy='mlp', but `policy` is {checks.shown(policy)}, which has no "
@@ -286,7 +311,7 @@ def train(
             usual if iterations is None else iterations,
             test_every,
             test_episodes,
-            target,
+            _target(target, info.name, folder),
         ),
         execution=Execution.of(
             workers, timeout=timeout, retries=retries, threads=threads or 0, every=every
@@ -483,8 +508,17 @@ class Training(Program[TrainState, Line, TrainResult]):
             if self.callback is not None and self.callback(iteration, test, state):
                 return End("callback")
             if test is not None and target is not None and test.mean_return >= target:
-                return End("target")
+                return End("target", self._solved(target))
+        elif target is not None and state.best.mean_return >= target:  # of a test before now
+            return End("target", self._solved(target))
         return End("iterations") if state.search.step >= self.limits.iterations else None
+
+    def _solved(self, target: float) -> str:
+        """Words on a target that is Gymnasium's."""
+        name = self.trainer.info.name
+        if target != catalogue.reward_threshold(name):
+            return ""
+        return f"{target:g}, at which Gymnasium calls {name} solved (no target: go on)"
 
     def result(self, state: TrainState, records: Sequence[Line], end: End | None) -> TrainResult:
         """See :class:`~gensmooth.runs.Program`."""
@@ -501,7 +535,7 @@ class Training(Program[TrainState, Line, TrainResult]):
             env_steps=state.env_steps,
             success=told.reason in SUCCESS,
             status=cast(Reason, told.reason),
-            message=told.message(_MESSAGES),
+            message=told.message(_MESSAGES) + _no_progress(tests, told),
             faults=dict(faults),
             seed=self.seed,
             tests=tests,
@@ -695,6 +729,40 @@ def _standardize(given: object, method: object, entry: algorithms.Algorithm | No
             f"`standardize` is {chosen}, but {method!r} {does}: {other!r} is the same otherwise."
         )
     return chosen
+
+
+def _no_progress(tests: Sequence[Test], end: End) -> str:
+    """What to try where no test was better than the first by more than their errors."""
+    if len(tests) < _FEW_TESTS or end.reason != "iterations":
+        return ""
+    first, best = tests[0], max(tests, key=lambda test: test.mean_return)
+    error2 = sum(test.deviation**2 / max(1, test.episodes) for test in (first, best))
+    if best.mean_return - first.mean_return > 2 * math.sqrt(error2):
+        return ""
+    return (
+        " No test was clearly better than the first. If that is not as good as it gets: another "
+        "policy ('mlp' where a linear one cannot do it), more iterations, or more directions."
+    )
+
+
+def _target(
+    given: float | Literal["threshold"] | None, name: str, folder: Path | None
+) -> float | None:
+    """The target of a training: by default that of the folder, if it has one, or Gymnasium's."""
+    if not (isinstance(given, str) and given == THRESHOLD):
+        return given
+    if folder is not None and (folder / "config.json").is_file():
+        found = read_config(folder / "config.json").get("schedule")
+        if isinstance(found, dict):
+            kept: Any = cast(dict[str, Any], found).get("target")
+            return number(kept) if isinstance(kept, int | float | str) else None
+    return catalogue.reward_threshold(name)
+
+
+def _version(name: str) -> str:
+    """The version in the name of an environment, if it has one."""
+    found = re.search(r"-v\d+", name)
+    return found[0] if found else ""
 
 
 def _is_one(workers: Any) -> bool:

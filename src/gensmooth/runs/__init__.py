@@ -14,7 +14,7 @@ from gensmooth.runs.config import (
     parse_every,
 )
 from gensmooth.runs.files import CheckpointError
-from gensmooth.runs.folder import Found, RunFolder, Scratch, kind_of, seed_in
+from gensmooth.runs.folder import SOURCE, Found, RunFolder, Scratch, kind_of, seed_in
 from gensmooth.runs.loop import Run, run
 from gensmooth.runs.program import Program
 from gensmooth.runs.states import Record
@@ -22,6 +22,7 @@ from gensmooth.runs.stopping import MESSAGES, SUCCESS, End, Limits, Reason, reac
 
 __all__ = [
     "MESSAGES",
+    "SOURCE",
     "SUCCESS",
     "CheckpointError",
     "End",

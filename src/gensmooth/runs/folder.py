@@ -48,6 +48,7 @@ C = TypeVar("C")
 Array = NDArray[Any]
 
 CONFIG, ARRAYS, METRICS = "config.json", "arrays", "metrics.jsonl"
+SOURCE = "source"  # what a configuration calls the hash of what the user wrote
 CHECKPOINT, PREVIOUS = "checkpoint", "checkpoint.previous"
 
 # What reading a damaged or malicious file may raise, whatever it says.
@@ -172,7 +173,35 @@ class RunFolder:
                 f"holds a {noun} with another configuration: {', '.join(words)}. Choose another "
                 f"folder{f'; to go on with that {noun} under other limits, use {by}' * bool(by)}.",
             )
+        self.compare_source(now.get(SOURCE))
         return self.load(program)
+
+    def compare_source(self, now: str | None) -> None:
+        """Say so if what the user wrote for this run is not what it was when the run began.
+
+        Args:
+            now: The hash of its source; nothing is said where one of the two is not known.
+        """
+        before = self.config.get(SOURCE)
+        if now is not None and before is not None and now != before:
+            _log.warning(
+                "The objective has changed since the run in %s began: its source, or that of a "
+                "function of its module that it calls, is another. What the folder holds was found "
+                "with the old one; for the new one choose another folder.",
+                self.path,
+            )
+
+    def say_that_it_has_ended(self, program: Program[Any, Any, Any], end: End, step: int) -> None:
+        """Say that a result is told again, and nothing is run."""
+        _log.warning(
+            "%s holds this %s, which has ended after %d steps (%s): its result is told again, and "
+            "nothing was run. To go on, resume it with other limits; to begin anew, choose another "
+            "folder.",
+            self.path,
+            program.noun,
+            step,
+            end.reason,
+        )
 
     def read(
         self, kind: str | None, parse: Callable[[dict[str, Any], Mapping[str, Array]], C]
@@ -349,8 +378,11 @@ class RunFolder:
         return Found(state, step, records, end, position, saved=True)
 
     def _identity(self, program: Program[Any, Any, Any]) -> str:
-        """The checksum of what makes the run what it is: all but its limits and its execution."""
-        return checksum(self.config, but=(program.limits_name, "execution", "extensions"))
+        """The checksum of what makes the run what it is.
+
+        All but its limits, its execution, and how its objective was written.
+        """
+        return checksum(self.config, but=(program.limits_name, "execution", "extensions", SOURCE))
 
     def _read_config(self, kind: str | None) -> None:
         self.config = read_config(self.path / CONFIG)

@@ -90,6 +90,8 @@ class Run(Generic[S, R, T]):
             go_on: Whether a run that its callback stopped goes on.
         """
         if self.end is not None and not (go_on and self.end.reason == "callback"):
+            if isinstance(self.folder, RunFolder):
+                self.folder.say_that_it_has_ended(self.program, self.end, self.step)
             return self._result()
         self.end = None
         if self.folder is not None:

@@ -5,7 +5,6 @@ every other Gymnasium id works through the ordinary API.
 """
 
 import ast
-import logging
 import re
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -24,7 +23,6 @@ from gensmooth.rl.environments.base import (
 GIVEN = " (given)"  # ends the name of an environment that no name can make
 
 _PACKAGE = "gensmooth.rl.environments"
-_log = logging.getLogger("gensmooth")
 
 
 class GymnasiumSpec(NamedTuple):
@@ -122,8 +120,6 @@ def make(
     entry = _entries.get(name)
     if entry is None:
         return _gymnasium(name)
-    if name != environment:
-        _log.info("%s means %s. Name another version in full, as in Hopper-v5.", environment, name)
     if fast:
         return entry.make()
     return _module("gymnasium").GymnasiumSimulator(reference(name), raw_actions=True)
@@ -182,6 +178,20 @@ def reference(name: str) -> str:
             kwargs=dict(spec.arguments),
         )
     return spec.id
+
+
+def reward_threshold(name: str) -> float | None:
+    """The mean return at which Gymnasium calls an environment solved, if it says one.
+
+    With arguments or wrappers of the user's an environment is another, of which nothing is said.
+    """
+    if "(" in name:
+        return None
+    try:
+        spec: Any = import_module("gymnasium").spec(reference(name))
+    except Exception:  # no Gymnasium, or not in its registry
+        return None
+    return None if spec.reward_threshold is None else float(spec.reward_threshold)
 
 
 def _full(name: str) -> tuple[str, dict[str, Any]]:

@@ -1,0 +1,152 @@
+# pyright: reportPrivateUsage=false
+"""For users of Nevergrad: ``import gensmooth.nevergrad`` puts our methods into its registry.
+
+>>> import nevergrad as ng
+>>> import gensmooth.nevergrad
+>>> optimizer = ng.optimizers.registry["GensmoothAuto"](ng.p.Array(shape=(3,)), budget=300)
+>>> optimizer.parametrization.random_state.seed(0)
+>>> optimizer.minimize(lambda x: ((x - 2) ** 2).sum()).value.round(3)
+array([2., 2., 2.])
+
+Every method is there: ``GensmoothAuto``, ``GensmoothBES``, ``GensmoothBESShrinkage``, ....
+:class:`Gensmooth` has their numbers as arguments. The search runs in Nevergrad's standardised
+space, where a unit is the parametrisation's own scale; bounds, integers, choices and cheap
+constraints are the parametrisation's business. A batch has at least as many points as there are
+workers; who asks for more is given one that is being evaluated a second time.
+"""
+
+import math
+from typing import Any
+
+try:
+    from nevergrad.optimization import base
+    from nevergrad.parametrization import parameter
+except ImportError as error:
+    raise ImportError(
+        f"gensmooth.nevergrad needs {error.name}: pip install 'gensmooth[nevergrad]'",
+        name=error.name,
+    ) from None
+import numpy as np
+
+from gensmooth.estimators import Estimator
+from gensmooth.methods import METHODS
+from gensmooth.optimizers import Optimizer
+from gensmooth.pilot import AUTO
+from gensmooth.points import PointByPoint, Ticket, make_search
+
+_META = "gensmooth"  # where a candidate keeps which evaluation it is
+_TOO_LARGE = 5e20  # what Nevergrad makes of a loss that is not a number
+
+
+class GensmoothOptimizer(base.Optimizer):
+    """What Nevergrad runs; make it with :class:`Gensmooth`, or from the registry."""
+
+    def __init__(
+        self,
+        parametrization: Any,
+        budget: int | None = None,
+        num_workers: int = 1,
+        *,
+        method: str = AUTO,
+        num_directions: int | None = None,
+        spacing: float | None = None,
+        learning_rate: float | None = None,
+        estimator: Estimator | None = None,
+        optimizer: Optimizer | None = None,
+        scale: float = 1.0,
+    ) -> None:
+        super().__init__(parametrization, budget=budget, num_workers=num_workers)
+        if learning_rate is not None and optimizer is not None:
+            raise ValueError("Give either `learning_rate` or `optimizer`, not both.")
+        self._search = make_search(
+            method,
+            self.dimension,
+            budget=budget,
+            workers=num_workers,
+            num_directions=num_directions,
+            spacing=spacing,
+            estimator=estimator,
+            optimizer=learning_rate if optimizer is None else optimizer,
+            x_scale=scale,
+        )
+        self._points: PointByPoint | None = None
+
+    @property
+    def points(self) -> PointByPoint:
+        """The search, which begins when it is first asked."""
+        if self._points is None:
+            seed = int(self._rng.randint(2**31, dtype=np.int64))
+            self._points = PointByPoint(self._search, np.zeros(self.dimension), seed=seed)
+        return self._points
+
+    def _internal_ask_candidate(self) -> parameter.Parameter:
+        ticket, x = self.points.ask()
+        candidate = self.parametrization.spawn_child().set_standardized_data(x)
+        candidate._meta[_META] = ticket
+        return candidate
+
+    def _internal_tell_candidate(self, candidate: parameter.Parameter, loss: float) -> None:
+        ticket: Ticket | None = candidate._meta.get(_META)
+        if ticket is None:  # moved to where Nevergrad's constraints allow: the nearest there is
+            ticket = self.points.waited_for()
+        if ticket is not None:
+            self.points.tell(ticket, loss if loss < _TOO_LARGE else math.nan)
+
+    def _internal_tell_not_asked(self, candidate: parameter.Parameter, loss: float) -> None:
+        """A point that we did not choose is a candidate for the best one, and no more."""
+
+    def _internal_provide_recommendation(self) -> Any:
+        return None if self._points is None else self._points.recommend()
+
+
+class Gensmooth(base.ConfiguredOptimizer):
+    """A method of gensmooth's with numbers of your own.
+
+    Args:
+        method: ``"auto"``, which needs no numbers, or a method's name.
+        num_directions: L; for ``"auto"`` the pairs that its evolution strategy begins with. By
+            default 4 + ⌊3 ln d⌋, or as many as the workers need.
+        spacing: c, in units of the parametrisation; 0.1 by default, and not for ``"auto"``.
+        learning_rate: Where Adam's learning rate begins to fall; 0.1 by default.
+        estimator: How values become an estimate; forward differences by default.
+        optimizer: Another optimiser, instead of ``learning_rate``.
+        scale: How far apart interesting values are, in units of the parametrisation.
+
+    >>> Gensmooth(method="bes", spacing=0.5)
+    Gensmooth(method='bes', spacing=0.5)
+    """
+
+    def __init__(
+        self,
+        *,
+        method: str = AUTO,
+        num_directions: int | None = None,
+        spacing: float | None = None,
+        learning_rate: float | None = None,
+        estimator: Estimator | None = None,
+        optimizer: Optimizer | None = None,
+        scale: float = 1.0,
+    ) -> None:
+        super().__init__(GensmoothOptimizer, locals())
+
+
+def registered_name(method: str) -> str:
+    """What a method is called in Nevergrad's registry.
+
+    >>> registered_name("auto"), registered_name("bes-shrinkage"), registered_name("guided-es")
+    ('GensmoothAuto', 'GensmoothBESShrinkage', 'GensmoothGuidedES')
+    """
+    short = ("gs", "bes", "es")
+    parts = (part.upper() if part in short else part.title() for part in method.split("-"))
+    return "Gensmooth" + "".join(parts)
+
+
+def register(method: str) -> None:
+    """Put a method, perhaps one of your own, into Nevergrad's registry."""
+    name = registered_name(method)
+    if name not in base.registry:
+        Gensmooth(method=method).set_name(name, register=True)
+
+
+for each in (AUTO, *METHODS):
+    register(each)

@@ -1,0 +1,266 @@
+# pyright: reportPrivateUsage=false
+"""For users of Optuna: a sampler for spaces of floats.
+
+>>> import optuna
+>>> from gensmooth.optuna import GensmoothSampler
+>>> optuna.logging.set_verbosity(optuna.logging.WARNING)
+>>> study = optuna.create_study(sampler=GensmoothSampler(seed=0, budget=200))
+>>> def objective(trial):
+...     return (trial.suggest_float("x", -9, 9) - 2) ** 2 + trial.suggest_float("y", -9, 9) ** 2
+>>> study.optimize(objective, n_trials=200)
+>>> study.best_value < 1e-3
+True
+
+The search is in the unit cube: a parameter's range, or the logarithm of it with ``log=True``, is
+what 0 to 1 stands for. It is a pure function of the seed and of the values told, so nothing of it
+but the seed and each trial's place in it is stored: a study that is loaded again goes on as if it
+had never stopped, and processes that share a storage share one search. Integers, categories, floats
+with a ``step`` and what only some trials suggest are sampled by ``independent_sampler``.
+"""
+
+import hashlib
+import json
+import math
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+try:
+    import optuna
+    from optuna.distributions import BaseDistribution, FloatDistribution
+    from optuna.samplers import BaseSampler, RandomSampler
+    from optuna.search_space import IntersectionSearchSpace
+    from optuna.trial import FrozenTrial, TrialState
+except ImportError as error:
+    raise ImportError(
+        f"gensmooth.optuna needs {error.name}: pip install 'gensmooth[optuna]'", name=error.name
+    ) from None
+import numpy as np
+
+from gensmooth import checks, streams
+from gensmooth.estimators import Estimator
+from gensmooth.optimizers import Optimizer
+from gensmooth.pilot import AUTO
+from gensmooth.points import PointByPoint, Ticket, make_search
+
+_TICKET = "gensmooth:ticket"  # of a trial: the space, the step, and the place in the step
+_SEED = "gensmooth:seed"  # of a study
+_ENDED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
+
+
+class GensmoothSampler(BaseSampler):
+    """Samples floats by random search.
+
+    Args:
+        method: ``"auto"``, which needs no numbers, or the name of a method of gensmooth's.
+        seed: Makes a study repeatable; if the study has one already, that is used.
+        budget: Trials to come; 10,000 if that is not known.
+        x0: Where to start, by the parameters' names; the middle of a range by default.
+        num_workers: How many trials run at a time.
+        num_directions: L; for ``"auto"`` the pairs that its evolution strategy begins with.
+        spacing: c, as a share of a range; not for ``"auto"``.
+        estimator: As in :func:`gensmooth.minimize`.
+        optimizer: As in :func:`gensmooth.minimize`; in shares of a range.
+        independent_sampler: Who samples the rest; Optuna's random sampler by default.
+    """
+
+    def __init__(
+        self,
+        method: str = AUTO,
+        *,
+        seed: int | None = None,
+        budget: int | None = None,
+        x0: dict[str, float] | None = None,
+        num_workers: int = 1,
+        num_directions: int | None = None,
+        spacing: float | None = None,
+        estimator: Estimator | None = None,
+        optimizer: Optimizer | float | None = None,
+        independent_sampler: BaseSampler | None = None,
+    ) -> None:
+        self._how: dict[str, Any] = {
+            "budget": budget,
+            "workers": num_workers,
+            "num_directions": num_directions,
+            "spacing": spacing,
+            "estimator": estimator,
+            "optimizer": optimizer,
+        }
+        self._method = method
+        make_search(method, 1, bounds=(0, 1), **self._how)  # complains about what is wrong
+        self._seed = None if seed is None else streams.check_seed(seed)
+        self._x0 = checks.mapping("x0", {} if x0 is None else x0)
+        self._independent = independent_sampler or RandomSampler(seed=seed)
+        self._intersection = IntersectionSearchSpace()
+        self._lock = threading.RLock()
+        self._points: PointByPoint | None = None
+        self._key = ""  # the space of the search
+        self._seen = 0  # trials of the study whose values all steps to come know
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_lock"}
+
+    def __setstate__(self, found: dict[str, Any]) -> None:
+        vars(self).update(found)
+        self._lock = threading.RLock()
+
+    def reseed_rng(self) -> None:
+        """See Optuna's ``BaseSampler``: of the search, every worker has the same seed."""
+        self._independent.reseed_rng()
+
+    def infer_relative_search_space(
+        self, study: "optuna.Study", trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
+        """The floats that every trial so far has suggested."""
+        del trial
+        return {
+            name: distribution
+            for name, distribution in self._intersection.calculate(study).items()
+            if isinstance(distribution, FloatDistribution)
+            and distribution.step is None
+            and not distribution.single()
+        }
+
+    def sample_relative(
+        self, study: "optuna.Study", trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """The next point of the search, in the parameters' own units."""
+        if len(study.directions) > 1:
+            raise ValueError("GensmoothSampler is for a single objective, but the study has more.")
+        if not search_space:
+            return {}
+        with self._lock:
+            points = self._search_for(study, search_space)
+            self._catch_up(study, points, trial.number)
+            ticket, x = points.ask()
+            study._storage.set_trial_system_attr(
+                trial._trial_id, _TICKET, [self._key, ticket.step, ticket.place]
+            )
+        return {
+            name: _from_unit(search_space[name], float(u))
+            for name, u in zip(sorted(search_space), x, strict=True)
+        }
+
+    def sample_independent(
+        self,
+        study: "optuna.Study",
+        trial: FrozenTrial,
+        param_name: str,
+        param_distribution: BaseDistribution,
+    ) -> Any:
+        """What is no part of the search, and the first trial, whose space is not known yet."""
+        start = self._x0.get(param_name)
+        if start is not None and not self._intersection.calculate(study):
+            if isinstance(param_distribution, FloatDistribution):
+                _to_unit(param_distribution, start)  # complains if it is outside
+            return start
+        return self._independent.sample_independent(study, trial, param_name, param_distribution)
+
+    def before_trial(self, study: "optuna.Study", trial: FrozenTrial) -> None:
+        """See Optuna's ``BaseSampler``."""
+        self._independent.before_trial(study, trial)
+
+    def after_trial(
+        self,
+        study: "optuna.Study",
+        trial: FrozenTrial,
+        state: TrialState,
+        values: Sequence[float] | None,
+    ) -> None:
+        """Tell the search the value of a trial; one that failed or was pruned has none."""
+        with self._lock:
+            if self._points is not None:
+                self._tell(self._points, trial, state, values)
+        self._independent.after_trial(study, trial, state, values)
+
+    # --- the search -------------------------------------------------------------------------------
+
+    def _search_for(
+        self, study: "optuna.Study", space: dict[str, BaseDistribution]
+    ) -> PointByPoint:
+        """The search in a space: begun anew where the space is another than before."""
+        names = sorted(space)
+        described = [[name, repr(space[name])] for name in names]
+        key = hashlib.sha256(json.dumps(described).encode()).hexdigest()[:16]
+        if self._points is None or key != self._key:
+            search = make_search(
+                self._method,
+                len(names),
+                bounds=(0.0, 1.0),
+                maximize=study.direction == optuna.study.StudyDirection.MAXIMIZE,
+                **self._how,
+            )
+            x0 = np.array([_to_unit(space[name], self._x0.get(name)) for name in names])
+            self._points = PointByPoint(search, x0, seed=self._seed_of(study))
+            self._key, self._seen = key, 0
+        return self._points
+
+    def _seed_of(self, study: "optuna.Study") -> int:
+        kept = study._storage.get_study_system_attrs(study._study_id).get(_SEED)
+        if kept is None:
+            kept = str(streams.check_seed(self._seed))
+            study._storage.set_study_system_attr(study._study_id, _SEED, kept)
+        return int(kept)
+
+    def _catch_up(self, study: "optuna.Study", points: PointByPoint, number: int) -> None:
+        """Tell what other processes, or an earlier one, have found; count what they are at."""
+        trials = [
+            trial
+            for trial in study._get_trials(deepcopy=False, use_cache=False)[self._seen :]
+            if trial.number != number and self._ticket(trial) is not None
+        ]
+        ended = [trial for trial in trials if trial.state in _ENDED]
+        before = -1
+        while points.step != before:  # a step that is made makes place for the next one's values
+            before = points.step
+            for trial in ended:
+                self._tell(points, trial, trial.state, trial.values)
+        for trial in trials:
+            if trial.state == TrialState.RUNNING and (ticket := self._ticket(trial)) is not None:
+                points.is_taken(ticket)
+        for trial in trials:
+            ticket = self._ticket(trial)
+            if trial.state not in _ENDED or ticket is None or ticket.step >= points.step:
+                break
+            self._seen = trial.number + 1  # those before need not be looked at again
+
+    def _ticket(self, trial: FrozenTrial) -> Ticket | None:
+        try:
+            key, step, place = trial.system_attrs[_TICKET]
+            return Ticket(int(step), int(place)) if key == self._key else None
+        except (KeyError, TypeError, ValueError):
+            return None
+
+    def _tell(
+        self,
+        points: PointByPoint,
+        trial: FrozenTrial,
+        state: TrialState,
+        values: Sequence[float] | None,
+    ) -> None:
+        ticket = self._ticket(trial)
+        if ticket is not None:
+            complete = state == TrialState.COMPLETE and values is not None
+            points.tell(ticket, float(values[0]) if complete and values else math.nan)
+
+
+def _to_unit(distribution: Any, value: float | None) -> float:
+    """A parameter as a share of its range; the middle where there is none."""
+    if value is None:
+        return 0.5
+    low, high = distribution.low, distribution.high
+    if not low <= value <= high:
+        raise ValueError(f"`x0` must be within {low} and {high}, but has {value}.")
+    if distribution.log:
+        low, high, value = math.log(low), math.log(high), math.log(value)
+    return (value - low) / (high - low)
+
+
+def _from_unit(distribution: Any, unit: float) -> float:
+    """The inverse of :func:`_to_unit`, within the range to the last bit."""
+    low, high = distribution.low, distribution.high
+    if distribution.log:
+        value = math.exp(math.log(low) + unit * (math.log(high) - math.log(low)))
+    else:
+        value = low + unit * (high - low)
+    return min(max(value, low), high)

@@ -1,0 +1,194 @@
+"""A search that is asked for one point at a time, as other libraries ask.
+
+A step of ours is a batch of points; Nevergrad, Optuna and the like ask for a point, evaluate it
+wherever they like, and tell its value, in any order. Here points are handed out of the batch, and
+the step is made when the last value of the batch is there. Who asks for more points than a batch
+has left is given one that is still being evaluated a second time, and the first value counts.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gensmooth import checks, optimizers
+from gensmooth.estimators import Estimator, ForwardDifference
+from gensmooth.methods import choose_directions
+from gensmooth.optimizers import Optimizer
+from gensmooth.pilot import AUTO, Pilot
+from gensmooth.search import RandomSearch
+
+Array = NDArray[Any]
+
+BUDGET = 10_000  # evaluations, where nobody says how many there are
+_RATE = 0.1  # where Adam's rate begins, as in gs.minimize
+_LEAST = 0.01  # of the directions: a step is made with whatever there is
+
+
+class Ticket(NamedTuple):
+    """Which evaluation a point is for: of which step, and its place there."""
+
+    step: int
+    place: int
+
+
+class PointByPoint:
+    """A search from which points are asked one at a time.
+
+    Args:
+        search: The search.
+        x0: Where it starts.
+        seed: Its seed.
+
+    >>> points = PointByPoint(Pilot(budget=300), np.zeros(2), seed=0)
+    >>> for _ in range(300):
+    ...     ticket, x = points.ask()
+    ...     points.tell(ticket, ((x - [1, 2]) ** 2).sum())
+    >>> points.best()[0].round(3)
+    array([1., 2.])
+    """
+
+    def __init__(self, search: RandomSearch | Pilot, x0: Array, *, seed: int) -> None:
+        self.search = search
+        self.state = search.init(x0, seed=seed)
+        self._best: tuple[Array, float] | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        self._batch = self.search.ask(self.state)
+        self._values = np.full(len(self._batch), np.nan)
+        self._asked = np.zeros(len(self._batch), np.int64)
+        self._told = np.zeros(len(self._batch), bool)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_batch"}
+
+    def __setstate__(self, found: dict[str, Any]) -> None:
+        vars(self).update(found)
+        self._batch = self.search.ask(self.state)  # a pure function of the state
+
+    @property
+    def step(self) -> int:
+        """Steps made."""
+        return self.state.step
+
+    def ask(self) -> tuple[Ticket, Array]:
+        """A point to evaluate: the next one, or one that has been waited for the longest."""
+        open_ones = np.flatnonzero(~self._told)
+        index = int(open_ones[np.argmin(self._asked[open_ones])])
+        self._asked[index] += 1
+        return Ticket(self.step, index), self._batch.point(index)
+
+    def is_taken(self, ticket: Ticket) -> None:
+        """Count a point of this step as asked: by somebody else, or before."""
+        if ticket.step == self.step and 0 <= ticket.place < len(self._asked):
+            self._asked[ticket.place] = max(1, self._asked[ticket.place])
+
+    def tell(self, ticket: Ticket, value: float) -> None:
+        """The value of a point; not finite means that there is none.
+
+        What is told a second time, or of a step that is past, changes nothing.
+        """
+        step, index = ticket
+        if step != self.step or not 0 <= index < len(self._told) or self._told[index]:
+            return
+        self._values[index], self._told[index] = value, True
+        better = self._best is None or (
+            value > self._best[1] if self.search.maximize else value < self._best[1]
+        )
+        if math.isfinite(value) and better:
+            self._best = self._batch.point(index), float(value)
+        if self._told.all():
+            values = self._values
+            if isinstance(self.search, RandomSearch) and not np.isfinite(values).any():
+                values = np.zeros_like(values)  # nothing was learnt: the next step looks elsewhere
+            self.state, _ = self.search.tell(self.state, self._batch, values)
+            self._begin()
+
+    def waited_for(self) -> Ticket | None:
+        """The first point that was asked and not told, if there is one."""
+        waiting = np.flatnonzero((self._asked > 0) & ~self._told)
+        return Ticket(self.step, int(waiting[0])) if len(waiting) else None
+
+    def best(self) -> tuple[Array, float] | None:
+        """The best point that was told, and its value; with noise that is mostly luck."""
+        return self._best
+
+    def recommend(self) -> Array | None:
+        """The point to use where the best one told is not it: the centre of the search."""
+        if isinstance(self.search, Pilot):
+            exact = self.search.noise(self.state) in (None, 0)
+            return None if exact else self.search.recommend(self.state)
+        return self.state.x.copy()
+
+
+def make_search(
+    method: str,
+    dim: int,
+    *,
+    budget: int | None = None,
+    workers: int = 1,
+    num_directions: int | None = None,
+    spacing: float | None = None,
+    estimator: Estimator | None = None,
+    optimizer: Optimizer | float | None = None,
+    x_scale: Any = None,
+    bounds: Any = None,
+    maximize: bool = False,
+) -> RandomSearch | Pilot:
+    """The search that :func:`gensmooth.minimize` would make, with batches for all workers.
+
+    Args:
+        method: ``"auto"``, or the name of a method.
+        dim: The number of parameters.
+        budget: Evaluations to come; 10,000 if that is not known.
+        workers: How many points are evaluated at a time.
+        num_directions: As in :func:`gensmooth.minimize`; by default at least enough for the
+            workers.
+        spacing: As in :func:`gensmooth.minimize`.
+        estimator: As in :func:`gensmooth.minimize`.
+        optimizer: As in :func:`gensmooth.minimize`.
+        x_scale: As in :func:`gensmooth.minimize`.
+        bounds: As in :func:`gensmooth.minimize`.
+        maximize: As in :func:`gensmooth.minimize`.
+    """
+    budget = checks.optional(checks.count, "budget", budget) or BUDGET
+    workers = checks.count("workers", workers)
+    usual = 4 + int(3 * math.log(dim))
+    if method == AUTO:
+        given = {"spacing": spacing, "estimator": estimator, "optimizer": optimizer}
+        for name, value in given.items():
+            if value is not None:
+                raise ValueError(
+                    f"method='auto' chooses `{name}` itself: name a method to give it."
+                )
+        if num_directions is None and workers > usual:
+            num_directions = -(-workers // 2)
+        return Pilot(
+            budget=budget,
+            num_directions=num_directions,
+            x_scale=x_scale,
+            bounds=bounds,
+            maximize=maximize,
+            on_failure="drop",
+            min_fraction=_LEAST,
+        )
+    number = max(usual, workers - 1) if num_directions is None else num_directions
+    if x_scale is not None:
+        spacing = (0.1 if spacing is None else spacing) * float(x_scale)
+    rate = _RATE if optimizer is None else optimizer
+    search = RandomSearch(
+        directions=choose_directions(method, None).resolve(dim, number),
+        num_directions=number,
+        spacing=0.1 if spacing is None else spacing,
+        estimator=ForwardDifference() if estimator is None else estimator,
+        bounds=bounds,
+        maximize=maximize,
+        on_failure="drop",
+        min_fraction=_LEAST,
+    )
+    if isinstance(rate, int | float):
+        steps = max(1, budget // len(search.plan))
+        rate = optimizers.adam(optimizers.cosine_decay(rate, steps=steps))
+    return search.changed(optimizer=rate)
