@@ -2,8 +2,9 @@
 
     python -m benchmarks.pilot [--dim 1000000] [--steps 5]
 
-Points are made and told, and the objective is a single entry of x: what is timed is the search. Steps of
-the two alternate, and the fastest of each counts, so that what else the machine does hits both alike.
+Points are made and told, and the objective is a single entry of x: what is timed is the search.
+Steps of the two alternate, and the fastest of each counts, so that what else the machine does hits
+both alike.
 """
 
 import argparse
