@@ -330,8 +330,9 @@ class RandomSearch:
     def ask(self, state: SearchState) -> Batch:
         """The evaluations of the next step: a pure function of the state."""
         x = state.x
-        at = Address(state.seed, state.step, self.num_directions, x.size, x.dtype)
-        draw = self._family(x.size).draw(state.directions, at)  # ε_1, …, ε_L
+        dim = x.size
+        at = Address(state.seed, state.step, self.num_directions, dim, x.dtype)
+        draw = self._family(dim).draw(state.directions, at)  # ε_1, …, ε_L
         if self.threads > 1:
             draw = draw.rescaled(threads=self.threads)
         bounds = None if self.bounds is None else as_bounds(self.bounds, x)
@@ -378,7 +379,8 @@ class RandomSearch:
 
         move = self._move if norm < _CALM else _quiet(self._move)
         x, optimizer, length, diverged = move(state, downhill, norm)
-        family, directions = self._family(x.size), state.directions
+        dim, directions = x.size, state.directions
+        family = self._family(dim)
         if diverged is None:
             directions = family.update(directions, downhill)
 
@@ -391,7 +393,7 @@ class RandomSearch:
             norm,
             error,
             norm / error if error else None,
-            family.shrinkage(x.size, self.num_directions),
+            family.shrinkage(dim, self.num_directions),
             dropped,
             length,
             diverged,
@@ -455,14 +457,14 @@ class RandomSearch:
         if x.ndim != 1:
             downhill = downhill.reshape(x.shape)
         change, optimizer = self.optimizer.update(downhill, state.optimizer, x)
-        change = checks.reals("optimizer", change)
-        if change.shape != x.shape:
-            raise ValueError(
-                f"`optimizer` must return a change in the shape {x.shape} of x, but returned "
-                f"shape {change.shape}."
-            )
-        change = np.ascontiguousarray(change, x.dtype)
-        moved = np.empty_like(x)
+        if not (
+            type(change) is np.ndarray
+            and change.dtype is x.dtype
+            and change.shape == x.shape
+            and change.flags.c_contiguous
+        ):
+            change = self._checked_change(change, x)
+        moved = np.empty(x.shape, x.dtype)
         vectors = (x, change, moved) if x.ndim == 1 else map(np.ravel, (x, change, moved))
         length2, size2 = kernels.on_sums().advance(*vectors)
         if self.bounds is not None:
@@ -587,10 +589,21 @@ class RandomSearch:
 
     # --- checks -----------------------------------------------------------------------------------
 
+    def _checked_change(self, change: ArrayLike, x: Array) -> Array:
+        """What the optimiser returned, as an array like x."""
+        found = checks.reals("optimizer", change)
+        if found.shape != x.shape:
+            raise ValueError(
+                f"`optimizer` must return a change in the shape {x.shape} of x, but returned "
+                f"shape {found.shape}."
+            )
+        return np.ascontiguousarray(found, x.dtype)
+
     def _values(self, batch: Batch, values: ArrayLike) -> NDArray[np.float64]:
-        v = np.asarray(checks.reals("values", values), np.float64)
-        if v.ndim != 1:
-            v = v.reshape(-1)
+        if type(values) is np.ndarray and values.dtype.char == "d" and values.ndim == 1:
+            v = values  # straight: at small d each call on the way shows
+        else:
+            v = np.asarray(checks.reals("values", values), np.float64).reshape(-1)
         if len(v) != len(batch):
             mode = f' and samples="{self.samples}"' if self.samples else ""
             centre = batch.has_center() and len(v) < len(batch)
