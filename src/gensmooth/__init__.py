@@ -34,9 +34,11 @@ if TYPE_CHECKING:
         Directions,
         Gaussian,
         Guided,
+        LowRank,
         NoClosedForm,
         Orthogonal,
         OrthogonalBernoulli,
+        Sparse,
         Sphere,
         shrunk,
     )
@@ -61,8 +63,8 @@ if TYPE_CHECKING:
 
 _HOME = {
     "gensmooth.directions": (
-        "IID Bernoulli Directions Gaussian Guided NoClosedForm Orthogonal OrthogonalBernoulli "
-        "Sphere shrunk"
+        "IID Bernoulli Directions Gaussian Guided LowRank NoClosedForm Orthogonal "
+        "OrthogonalBernoulli Sparse Sphere shrunk"
     ),
     "gensmooth.estimators": "Antithetic ForwardDifference OnePoint Ranked",
     "gensmooth.evaluators": "EvaluationError",
@@ -106,6 +108,7 @@ __all__ = [
     "Gaussian",
     "GradientEstimate",
     "Guided",
+    "LowRank",
     "NoClosedForm",
     "OnePoint",
     "Optimizer",
@@ -116,6 +119,7 @@ __all__ = [
     "Ranked",
     "Result",
     "SearchState",
+    "Sparse",
     "Sphere",
     "StepInfo",
     "__version__",

@@ -339,7 +339,7 @@ def minimize(
         )
         limits = _limits(search, asked, x)
         search = search.changed(
-            directions=search.directions.resolve(x.size, number),
+            directions=search.directions.shaped(x.shape).resolve(x.size, number),
             optimizer=_falling(rate, search, limits) if given is None else given,
         )
         rate = rate if given is None else None
@@ -965,7 +965,7 @@ def _search_from_json(
     if rate is not None and given.get("optimizer") is None:
         described["optimizer"] = describe(optimizers.adam(rate))  # until the plan is known
     if isinstance(family := given.get("directions"), Directions):
-        resolved = family.resolve(x0.size, whole(described["num_directions"]))
+        resolved = family.shaped(x0.shape).resolve(x0.size, whole(described["num_directions"]))
         given = {**given, "directions": resolved}
     choices = {
         name: _choice(name, kind, described[name], given.get(name), trust)

@@ -324,7 +324,7 @@ class RandomSearch:
             evaluations=0,
             seed=streams.check_seed(seed),
             optimizer=self.optimizer.init(x),
-            directions=self._family(x.size).init(x.size, x.dtype),
+            directions=self._family(x.shape).init(x.size, x.dtype),
         )
 
     def ask(self, state: SearchState) -> Batch:
@@ -332,7 +332,7 @@ class RandomSearch:
         x = state.x
         dim = x.size
         at = Address(state.seed, state.step, self.num_directions, dim, x.dtype)
-        draw = self._family(dim).draw(state.directions, at)  # ε_1, …, ε_L
+        draw = self._family(x.shape).draw(state.directions, at)  # ε_1, …, ε_L
         if self.threads > 1:
             draw = draw.rescaled(threads=self.threads)
         bounds = None if self.bounds is None else as_bounds(self.bounds, x)
@@ -380,7 +380,7 @@ class RandomSearch:
         move = self._move if norm < _CALM else _quiet(self._move)
         x, optimizer, length, diverged = move(state, downhill, norm)
         dim, directions = x.size, state.directions
-        family = self._family(dim)
+        family = self._family(x.shape)
         if diverged is None:
             directions = family.update(directions, downhill)
 
@@ -516,20 +516,21 @@ class RandomSearch:
         return np.multiply(self.spacing, self.plan.side, dtype=np.float64)
 
     @cached_property
-    def _families(self) -> dict[int, Directions]:
+    def _families(self) -> dict[tuple[int, ...], Directions]:
         return {}
 
-    def _family(self, dim: int) -> Directions:
-        """The directions with all that depends on d and L filled in, once for all steps."""
+    def _family(self, shape: tuple[int, ...]) -> Directions:
+        """The directions with all that depends on x's shape and L filled in, once for all steps."""
         try:
-            return self._families[dim]
+            return self._families[shape]
         except KeyError:
-            resolved = self.directions.resolve(dim, self.num_directions)
-            return self._families.setdefault(dim, resolved)
+            fitting = self.directions.shaped(shape)
+            resolved = fitting.resolve(math.prod(shape), self.num_directions)
+            return self._families.setdefault(shape, resolved)
 
     def shrinkage(self, dim: int) -> float:
         """The shrinkage factor in use at dimension ``dim``."""
-        return self._family(dim).shrinkage(dim, self.num_directions)
+        return self._family((dim,)).shrinkage(dim, self.num_directions)
 
     # --- noise that is known ----------------------------------------------------------------------
 

@@ -16,8 +16,10 @@ from gensmooth.directions.gaussian import Gaussian
 from gensmooth.directions.guided import Guided
 from gensmooth.directions.hadamard import OrthogonalBernoulli
 from gensmooth.directions.iid import IID
+from gensmooth.directions.low_rank import LowRank
 from gensmooth.directions.orthogonal import Orthogonal
 from gensmooth.directions.shrinkage import Shrunk, shrunk
+from gensmooth.directions.sparse import Sparse
 from gensmooth.directions.sphere import Sphere
 
 __all__ = [
@@ -29,11 +31,13 @@ __all__ = [
     "Draw",
     "Gaussian",
     "Guided",
+    "LowRank",
     "Method",
     "NoClosedForm",
     "Orthogonal",
     "OrthogonalBernoulli",
     "Shrunk",
+    "Sparse",
     "Sphere",
     "State",
     "check_directions",

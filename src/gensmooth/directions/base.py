@@ -109,6 +109,10 @@ class Directions(ABC):
         """The family with everything that depends on d and L filled in."""
         return self
 
+    def shaped(self, shape: tuple[int, ...]) -> "Directions":  # noqa: ARG002
+        """The family for parameters of this shape: for one that makes a difference of it."""
+        return self
+
     def init(self, dim: int, dtype: np.dtype[Any]) -> State:  # noqa: ARG002
         """The state before the first step."""
         return ()

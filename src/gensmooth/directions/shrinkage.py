@@ -70,6 +70,10 @@ class Shrunk(Directions):
         base = self.base.resolve(dim, num_directions)
         return replace(self, base=base, factor=self.shrinkage(dim, num_directions))
 
+    def shaped(self, shape: tuple[int, ...]) -> "Shrunk":
+        """That of what is scaled."""
+        return replace(self, base=self.base.shaped(shape))
+
     def moments(self, dim: int, num_directions: int) -> theory.Moments:
         """See :meth:`Directions.moments`; they are the same whichever is scaled."""
         v = self.shrinkage(dim, num_directions)

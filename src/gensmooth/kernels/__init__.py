@@ -30,6 +30,18 @@ def on_bases() -> Any:
 
 
 @cache
+def on_subsets() -> Any:
+    """The kernels on random coordinates, :mod:`gensmooth.kernels.subsets`."""
+    return _load("subsets", "choose")
+
+
+@cache
+def on_factors() -> Any:
+    """The kernels on products of factors, :mod:`gensmooth.kernels.factors`."""
+    return _load("factors", "perturb")
+
+
+@cache
 def on_sums() -> Any:
     """Sums in a fixed order, :mod:`gensmooth.kernels.sums`."""
     return import_module("gensmooth.kernels.sums")

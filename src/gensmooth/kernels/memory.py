@@ -10,7 +10,7 @@ Whoever hands out an address keeps the array alive, contiguous and of the length
 from typing import Any
 
 import numpy as np
-from numba import carray, types
+from numba import carray, types  # pyright: ignore[reportPrivateImportUsage]
 from numba.extending import intrinsic, overload
 
 
@@ -35,6 +35,7 @@ def _part(address, start, stop, like):  # noqa: ARG001
     dtype = np.float32 if like.dtype.bitwidth == 32 else np.float64
 
     def read(address, start, stop, like):  # noqa: ARG001
-        return carray(_pointer(address + size * np.uint64(start)), (stop - start,), dtype)
+        at: Any = _pointer(address + size * np.uint64(start))  # pyright: ignore[reportCallIssue]
+        return carray(at, (stop - start,), dtype)
 
     return read

@@ -16,7 +16,16 @@ Definitions and proofs: `docs/theory.md`, and `docs/pilot.md` for ranks, steps a
 """
 
 from gensmooth.theory.bounds import convergence_bound, convergence_learning_rate, information_limit
-from gensmooth.theory.families import gram_schmidt, hadamard, iid, orthogonal, sphere
+from gensmooth.theory.families import (
+    block_coordinate,
+    gram_schmidt,
+    hadamard,
+    iid,
+    low_rank,
+    orthogonal,
+    sparse,
+    sphere,
+)
 from gensmooth.theory.moments import Moments, combine, optimal_scale, relative_bias, relative_mse
 from gensmooth.theory.mse import EstimatorName, MseTerms, SampleMode, mse, mse_terms
 from gensmooth.theory.noise import noise_share, noise_to_signal, noisy_scale, slope_noise
@@ -57,6 +66,7 @@ __all__ = [
     "ScaleTarget",
     "bernoulli_moments",
     "bernoulli_optimum",
+    "block_coordinate",
     "combine",
     "convergence_bound",
     "convergence_learning_rate",
@@ -69,6 +79,7 @@ __all__ = [
     "iid",
     "information_limit",
     "lagged_product",
+    "low_rank",
     "mirrored_neutral",
     "mse",
     "mse_terms",
@@ -89,5 +100,6 @@ __all__ = [
     "relative_bias",
     "relative_mse",
     "slope_noise",
+    "sparse",
     "sphere",
 ]
