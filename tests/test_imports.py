@@ -13,7 +13,7 @@ ROOT = Path(gensmooth.__file__).parent
 ARCHITECTURE = Path(__file__).parent.parent / "docs" / "architecture.md"
 HEAVY = {
     *("numba", "scipy", "matplotlib", "ray", "gymnasium", "mujoco", "nevergrad", "rich", "typer"),
-    *("jax", "optax", "torch", "pandas"),
+    *("jax", "optax", "torch", "pandas", "cmaes"),
 }
 
 
@@ -72,7 +72,10 @@ LAYERS = [
     ("directions estimators optimizers parameters", "the three choices; x as users give it"),
     ("batch methods", "the evaluations of a step; methods by name"),
     ("search pure describe", "`init`, `ask`, `tell`; the copy to read; choices as JSON"),
-    ("pilot", "the default search, which finds its own numbers; the parts it is made of"),
+    (
+        "pilot algorithms",
+        "the default search, which finds its own numbers; those of the literature, by name",
+    ),
     ("advice observe", "what a run should have been told; who follows it: live table, trackers"),
     ("runs", "programs, the one loop, the run folder, checkpoints, metrics, interrupts"),
     ("checkpoint evaluators", "an old name of `runs`; calling the objective anywhere"),

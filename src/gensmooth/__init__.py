@@ -15,6 +15,7 @@ from gensmooth._version import __version__
 
 if TYPE_CHECKING:
     from gensmooth import (
+        algorithms,
         checkpoint,
         directions,
         estimators,
@@ -28,21 +29,31 @@ if TYPE_CHECKING:
         streams,
         theory,
     )
+    from gensmooth.algorithms import CMAES, SNES, XNES, algorithm
     from gensmooth.directions import (
         IID,
         Bernoulli,
         Directions,
         Gaussian,
         Guided,
+        Learned,
         LowRank,
         NoClosedForm,
         Orthogonal,
         OrthogonalBernoulli,
         Sparse,
         Sphere,
+        Stars,
         shrunk,
     )
-    from gensmooth.estimators import Antithetic, ForwardDifference, OnePoint, Ranked
+    from gensmooth.estimators import (
+        Antithetic,
+        BestPairs,
+        CenteredRanks,
+        ForwardDifference,
+        OnePoint,
+        Ranked,
+    )
     from gensmooth.evaluators import EvaluationError
     from gensmooth.methods import METHODS, method
     from gensmooth.optimize import Result, gradient, minimize, resume
@@ -55,6 +66,8 @@ if TYPE_CHECKING:
         inverse_decay,
         momentum,
         sgd,
+        spall,
+        weight_decay,
     )
     from gensmooth.parameters import Bounds
     from gensmooth.pilot import Pilot
@@ -62,16 +75,20 @@ if TYPE_CHECKING:
     from gensmooth.search import GradientEstimate, RandomSearch, SearchState, StepInfo
 
 _HOME = {
+    "gensmooth.algorithms": "CMAES SNES XNES algorithm",
     "gensmooth.directions": (
-        "IID Bernoulli Directions Gaussian Guided LowRank NoClosedForm Orthogonal "
-        "OrthogonalBernoulli Sparse Sphere shrunk"
+        "IID Bernoulli Directions Gaussian Guided Learned LowRank NoClosedForm Orthogonal "
+        "OrthogonalBernoulli Sparse Sphere Stars shrunk"
     ),
-    "gensmooth.estimators": "Antithetic ForwardDifference OnePoint Ranked",
+    "gensmooth.estimators": (
+        "Antithetic BestPairs CenteredRanks ForwardDifference OnePoint Ranked"
+    ),
     "gensmooth.evaluators": "EvaluationError",
     "gensmooth.methods": "METHODS method",
     "gensmooth.optimize": "Result gradient minimize resume",
     "gensmooth.optimizers": (
-        "Optimizer adam cosine_decay exponential_decay greedy inverse_decay momentum sgd"
+        "Optimizer adam cosine_decay exponential_decay greedy inverse_decay momentum sgd spall "
+        "weight_decay"
     ),
     "gensmooth.parameters": "Bounds",
     "gensmooth.pilot": "Pilot",
@@ -79,6 +96,7 @@ _HOME = {
     "gensmooth.search": "GradientEstimate RandomSearch SearchState StepInfo",
 }
 _MODULES = (
+    "algorithms",
     "checkpoint",
     "directions",
     "estimators",
@@ -96,11 +114,16 @@ _MODULES = (
 _NAMES = {name: home for home, names in _HOME.items() for name in names.split()}
 
 __all__ = [
+    "CMAES",
     "IID",
     "METHODS",
+    "SNES",
+    "XNES",
     "Antithetic",
     "Bernoulli",
+    "BestPairs",
     "Bounds",
+    "CenteredRanks",
     "CheckpointError",
     "Directions",
     "EvaluationError",
@@ -108,6 +131,7 @@ __all__ = [
     "Gaussian",
     "GradientEstimate",
     "Guided",
+    "Learned",
     "LowRank",
     "NoClosedForm",
     "OnePoint",
@@ -121,9 +145,12 @@ __all__ = [
     "SearchState",
     "Sparse",
     "Sphere",
+    "Stars",
     "StepInfo",
     "__version__",
     "adam",
+    "algorithm",
+    "algorithms",
     "checkpoint",
     "cosine_decay",
     "directions",
@@ -145,8 +172,10 @@ __all__ = [
     "search",
     "sgd",
     "shrunk",
+    "spall",
     "streams",
     "theory",
+    "weight_decay",
 ]
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from gensmooth.directions import NoClosedForm
 from gensmooth.parameters import as_bounds
 from gensmooth.pilot import Control, Pilot
-from gensmooth.search import RandomSearch, SearchState, StepInfo
+from gensmooth.search import RandomSearch, Search, SearchState, StepInfo
 
 Array = NDArray[Any]
 
@@ -18,7 +18,7 @@ _SURE = 2.0  # standard errors: a smaller difference may be noise
 
 
 def advice(
-    search: RandomSearch | Pilot,
+    search: Search,
     x0: Array,
     state: SearchState,
     steps: Sequence[StepInfo],
@@ -59,7 +59,7 @@ def advice(
     return found
 
 
-def _on_bounds(search: RandomSearch | Pilot, x0: Array) -> list[str]:
+def _on_bounds(search: Search, x0: Array) -> list[str]:
     if search.bounds is None:
         return []
     found: list[str] = []
@@ -75,7 +75,7 @@ def _on_bounds(search: RandomSearch | Pilot, x0: Array) -> list[str]:
             variance = search.directions.variance(x0.size, search.num_directions)
         except NoClosedForm:
             return found
-        reach = search.spacing * math.sqrt(variance)
+        reach = search.spacing_at(0) * math.sqrt(variance)
         width = float(np.subtract(limits.upper, limits.lower, dtype=np.float64).min())
         if reach > width:
             found.append(
@@ -94,7 +94,7 @@ def _all_equal(state: SearchState, steps: Sequence[StepInfo]) -> bool:
 
 
 def _on_progress(
-    search: RandomSearch | Pilot,
+    search: Search,
     steps: Sequence[StepInfo],
     value: float,
     error: float | None,

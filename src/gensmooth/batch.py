@@ -121,6 +121,11 @@ class Batch:
         return self.draw.dim
 
     @property
+    def spacing(self) -> float:
+        """How far apart its points are, c."""
+        return self._spacing
+
+    @property
     def plan(self) -> Plan:
         """Which points the evaluations are at."""
         return self._plan

@@ -239,9 +239,7 @@ class Ranked(Estimator):
         samples: Samples | None,  # noqa: ARG002
     ) -> Differences:
         """See :class:`Ranked`."""
-        pairs = means.reshape(num_directions, 2)
-        kept = np.isfinite(pairs).all(axis=1)
-        used = int(np.count_nonzero(kept))
+        pairs, kept, used = _whole_pairs(means, num_directions)
         delta = np.full(num_directions, np.nan)
         if used:
             weights = rank(pairs[kept].ravel(), _rank_weights(2 * used)).reshape(used, 2)
@@ -249,7 +247,119 @@ class Ranked(Estimator):
         return delta, _mean(means)
 
 
+@final
+@dataclass(frozen=True)
+class CenteredRanks(Estimator):
+    r"""Both sides of each direction, weighted by their centred ranks among all 2L values.
+
+    The fitness shaping of Salimans et al. (2017): the worst value has the utility
+    :math:`u = -\frac12`, the best :math:`+\frac12`, and those between lie at equal distances. With
+    :math:`u_\pm` the utilities at :math:`x \pm c\epsilon_l`,
+    :math:`\delta_l = -\frac12 (u_+ - u_-)`. Equal values share their utilities; a pair with a
+    value that is not finite is left out as if it had not been asked for. What :class:`Ranked` says
+    of units, wild values and the standard error holds here too.
+
+    >>> values = np.array([3.0, 1.0, 2.0, 5.0])  # u = −1/6, 1/2, 1/6, −1/2
+    >>> CenteredRanks().differences(values, 2, None)[0].round(3)
+    array([ 0.333, -0.333])
+    """
+
+    by_rank: ClassVar[bool] = True
+
+    def points(self, num_directions: int, samples: Samples | None) -> list[tuple[int, int]]:
+        """X + c ε_l, x − c ε_l for each l."""
+        return _ANTITHETIC.points(num_directions, samples)
+
+    def differences(
+        self,
+        means: NDArray[np.float64],
+        num_directions: int,
+        samples: Samples | None,  # noqa: ARG002
+    ) -> Differences:
+        """See :class:`CenteredRanks`."""
+        pairs, kept, used = _whole_pairs(means, num_directions)
+        delta = np.full(num_directions, np.nan)
+        if used:
+            utility = rank(pairs[kept].ravel(), _centered(2 * used)).reshape(used, 2)
+            delta[kept] = 0.5 * (utility[:, 1] - utility[:, 0])
+        return delta, _mean(means)
+
+
+@final
+@dataclass(frozen=True)
+class BestPairs(Estimator):
+    r"""The b pairs with the best value on either side, over the deviation of their 2b values.
+
+    The update of ARS (Mania, Guy & Recht, 2018, algorithm 2, for a minimum): directions are sorted
+    by :math:`\min\{F(x + c\epsilon_l), F(x - c\epsilon_l)\}` and, with
+    :math:`\sigma_R` the standard deviation of the values of the first b,
+
+    .. math:: \delta_l = \frac{L}{b}\,
+              \frac{F(x + c\epsilon_l) - F(x - c\epsilon_l)}{2\sigma_R}
+              \quad\text{for these, and 0 for the others.}
+
+    The estimate is about :math:`\nabla F / \sigma_R`, and ``gs.sgd(2 * alpha * c)`` makes their
+    step, :math:`\frac{\alpha}{b\sigma_R}\sum (F_+ - F_-)\,\epsilon`. Its length does not depend on
+    the units of the objective. A pair with a value that is not finite is left out. Where all values
+    are the same there is no step. The standard error treats pairs as independent, which a choice
+    among them is not; where samples are shared there is none.
+
+    Args:
+        number: b; by default all.
+
+    >>> values = np.array([3.0, 1.0, 2.0, 5.0])
+    >>> BestPairs(1).differences(values, 2, None)[0]  # the first: 1 is below 2; σ_R = 1
+    array([2., 0.])
+    """
+
+    number: int | None = None
+    by_rank: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        checks.settle(self, number=checks.optional(checks.count, "number", self.number))
+
+    def points(self, num_directions: int, samples: Samples | None) -> list[tuple[int, int]]:
+        """X + c ε_l, x − c ε_l for each l."""
+        if self.number is not None and self.number > num_directions:
+            raise ValueError(
+                f"BestPairs({self.number}) takes more directions than there are: give it at most "
+                f"`num_directions`, {num_directions}."
+            )
+        return _ANTITHETIC.points(num_directions, samples)
+
+    def differences(
+        self,
+        means: NDArray[np.float64],
+        num_directions: int,
+        samples: Samples | None,  # noqa: ARG002
+    ) -> Differences:
+        """See :class:`BestPairs`."""
+        pairs, kept, used = _whole_pairs(means, num_directions)
+        delta = np.full(num_directions, np.nan)
+        delta[kept] = 0.0
+        if used:
+            b = used if self.number is None else min(self.number, used)
+            places = np.flatnonzero(kept)
+            if b < used:
+                best = np.argsort(pairs[places].min(axis=1), kind="stable")
+                places = places[best[:b]]
+            chosen = pairs[places]
+            deviation = float(chosen.std())
+            if deviation > 0:
+                delta[places] = (0.5 * used / (b * deviation)) * (chosen[:, 0] - chosen[:, 1])
+        return delta, _mean(means)
+
+
 _ANTITHETIC = Antithetic()
+
+
+def _whole_pairs(
+    means: NDArray[np.float64], num_directions: int
+) -> tuple[NDArray[np.float64], NDArray[np.bool_], int]:
+    """The values as pairs, which of these are finite on both sides, and how many."""
+    pairs = means.reshape(num_directions, 2)
+    kept = np.asarray(np.isfinite(pairs).all(axis=1))
+    return pairs, kept, int(np.count_nonzero(kept))
 
 
 def rank(values: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -278,12 +388,20 @@ def _rank_weights(num_values: int) -> NDArray[np.float64]:
     return np.array(theory.rank_weights(num_values))
 
 
+@lru_cache(maxsize=128)
+def _centered(num_values: int) -> NDArray[np.float64]:
+    """The centred ranks ½ … −½, best first."""
+    return 0.5 - np.arange(num_values) / (num_values - 1)
+
+
 # By the names that people type, in a shell and for a training.
 ESTIMATORS: dict[str, Estimator] = {
     "forward": ForwardDifference(),
     "antithetic": Antithetic(),
     "one-point": OnePoint("others"),
     "ranked": Ranked(),
+    "centered-ranks": CenteredRanks(),
+    "best-pairs": BestPairs(),
 }
 
 

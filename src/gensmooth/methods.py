@@ -1,5 +1,6 @@
 """The methods by their names: the one table, filled by the families themselves."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Literal
 
@@ -34,23 +35,32 @@ def method(name: str, *, dim: int | None = None, num_directions: int | None = No
     )
 
 
-def _find(name: object) -> Method:
+def _find(name: object, also: Sequence[str] = ()) -> Method:
     if isinstance(name, str) and name in METHODS:
         return METHODS[name]
     module, colon, own = checks.text("method", name).rpartition(":")
     if colon:
         naming.load_module(module)
     if own not in METHODS:
-        hint = checks.did_you_mean(own, METHODS)
-        known = ", ".join(METHODS)
+        hint = checks.did_you_mean(own, [*METHODS, *also])
+        known = ", ".join([*METHODS, *also])
         raise ValueError(f"There is no method {checks.shown(name)}.{hint} Known: {known}.")
     return METHODS[own]
 
 
-def choose_directions(name: str | None, directions: object, default: str = "bes") -> Directions:
-    """Directions from ``method=`` or ``directions=``, of which one may be given."""
+def choose_directions(
+    name: str | None, directions: object, default: str = "bes", *, also: Sequence[str] = ()
+) -> Directions:
+    """Directions from ``method=`` or ``directions=``, of which one may be given.
+
+    Args:
+        name: ``method``.
+        directions: ``directions``.
+        default: The method if neither is given.
+        also: Other names that the caller knows, for the message about one that nobody does.
+    """
     if directions is None:
-        return method(default if name is None else name)
+        return _find(default if name is None else name, also).make()
     if name is not None:
         raise ValueError("Give either `method=` or `directions=`, not both.")
     return check_directions(directions)

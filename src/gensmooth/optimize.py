@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, cast, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gensmooth import checks, optimizers
+from gensmooth import algorithms, checks, optimizers
 from gensmooth.advice import advice
 from gensmooth.batch import Batch
 from gensmooth.describe import (
@@ -68,6 +68,7 @@ from gensmooth.search import (
     FailurePolicy,
     GradientEstimate,
     RandomSearch,
+    Search,
     SearchState,
     StepInfo,
 )
@@ -86,6 +87,7 @@ _CHOICES = {"directions": Directions, "estimator": Estimator, "optimizer": Optim
 _NUMBERS = ("num_directions", "spacing", "num_samples", "min_fraction")
 _PLAIN = ("samples", "maximize", "on_failure")
 _PILOT = ("num_directions", "num_samples", "min_fraction", *_PLAIN)
+_POPULATION = ("num_directions", "spacing", "num_samples", "min_fraction", *_PLAIN)
 _log = logging.getLogger("gensmooth")
 
 
@@ -177,7 +179,7 @@ def minimize(
     method: str | None = None,
     directions: Directions | None = None,
     num_directions: int | None = None,
-    spacing: float | None = None,
+    spacing: float | optimizers.Schedule | None = None,
     estimator: Estimator | None = None,
     optimizer: Optimizer | float | None = None,
     x_scale: Any = None,
@@ -216,20 +218,23 @@ def minimize(
             from the generator it is handed. It returns a number, or two, see ``noise``.
         x0: Where to start: any shape, float32 or float64 (integers become float64).
         method: The name of a method; ``"auto"``, the default, is the pilot. With any of the next
-            five arguments but ``num_directions``, the default is ``"bes"``.
+            five arguments but ``num_directions``, the default is ``"bes"``. ``"ars"``,
+            ``"openai-es"``, ``"spsa"``, ``"snes"``, ``"xnes"`` and ``"cma-es"`` are algorithms with
+            numbers of their own for all that follows, which yours override.
         directions: Directions of your own choice, instead of a method.
         num_directions: L, directions per step; by default 4 + ⌊3 ln d⌋.
         spacing: c, how far from x the objective is evaluated, in units of a direction. Larger
             than the objective's fine print and noise, smaller than the features you seek. With a
-            method of the paper 0.1 by default; the pilot finds its own.
+            method of the paper 0.1 by default; the pilot finds its own. A schedule, such as
+            ``gs.inverse_decay(0.1, power=0.101)``, changes it from step to step.
         estimator: How values become an estimate of the gradient; forward differences by default.
         optimizer: What the estimate does to x: an ``(init, update)`` pair such as
             ``gs.sgd(0.01)`` or any Optax transformation; a number η stands for Adam whose steps
             fall from η to 0 over the budget along half a cosine. With a method of the paper
-            η = 0.1 by default.
-        x_scale: For the pilot: how far apart interesting values of a parameter are, a number or
-            one for each parameter. By default a quarter of what the bounds leave, or else the
-            size of x0.
+            η = 0.1 by default. With an algorithm, a number is its own step size.
+        x_scale: For the pilot, ``"snes"``, ``"xnes"`` and ``"cma-es"``: how far apart interesting
+            values of a parameter are, a number or one for each parameter. By default a quarter of
+            what the bounds leave, or else the size of x0.
         log_scale: Which parameters are searched on a log scale: ``True``, or one truth value for
             each. They must be above zero; a spacing or ``x_scale`` of 1 is then a factor of e.
         noise: What is known of the noise of values: ``"returned"`` if ``fun`` returns a value and
@@ -310,11 +315,11 @@ def minimize(
     asked = Limits(budget, max_steps, target, tolerance)
     chosen = (method, directions, estimator, spacing, optimizer)
     rate: float | None = None
-    search: RandomSearch | Pilot
+    search: Search
     if (isinstance(method, str) and method == AUTO) or all(each is None for each in chosen):
         _check_left_to_pilot(chosen[1:])
         if logs is not None and x_scale is None:
-            x_scale = np.where(logs.mask, 1.0, find_units(x, None, None).reshape(-1)[0])
+            x_scale = _log_units(x, logs)
         search = Pilot(
             budget=_count("budget", budget),
             num_directions=num_directions,
@@ -322,18 +327,42 @@ def minimize(
             **shared,
         )
         limits = _limits(search, asked, x)
+    elif algorithms.find(method) is not None:
+        _optimizer(optimizer)  # complains about what is none
+        if directions is not None:
+            raise ValueError(
+                f"method={method!r} has directions of its own: leave `directions` out."
+            )
+        if x_scale is None and logs is not None and method in algorithms.POPULATIONS:
+            x_scale = _log_units(x, logs)
+        wanted = algorithms.Wanted(
+            name=str(method),
+            num_directions=num_directions,
+            spacing=spacing,
+            estimator=estimator,
+            optimizer=optimizer,
+            x_scale=x_scale,
+            budget=_count("budget", budget),
+            max_steps=checks.optional(_count, "max_steps", max_steps),
+            noise=noise,
+            **shared,
+        )
+        search = algorithms.make(x, wanted)
+        limits = _limits(search, asked, x)
     else:
         if x_scale is not None:
             raise ValueError(
-                "`x_scale` is for the pilot, method='auto'; with a method of your choice "
-                "`spacing` is in the parameters' own units: scale them yourself."
+                "`x_scale` is for the pilot, method='auto', and for 'snes', 'xnes' and 'cma-es'; "
+                "with a method of your choice `spacing` is in the parameters' own units: scale "
+                "them yourself."
             )
         rate, given = _optimizer(optimizer)
         number = 4 + int(3 * math.log(x.size)) if num_directions is None else num_directions
+        family = choose_directions(method, directions, also=algorithms.names())
         search = RandomSearch(
-            directions=choose_directions(method, directions),
+            directions=family,
             num_directions=number,
-            spacing=0.1 if spacing is None else spacing,
+            spacing=family.usual_spacing if spacing is None else spacing,
             estimator=estimator if estimator is not None else ForwardDifference(),
             **shared,
         )
@@ -525,7 +554,7 @@ def gradient(
     if not np.isfinite(found.gradient).all():
         raise ValueError(
             f"The estimate is not finite: values whose differences are divided by a `spacing` of "
-            f"{search.spacing:g} overflow."
+            f"{batch.spacing:g} overflow."
         )
     return found._replace(gradient=found.gradient.reshape(state.x.shape))
 
@@ -583,7 +612,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
     objective: str | None
     x0: Array
     seed: int
-    search: RandomSearch | Pilot
+    search: Search
     learning_rate: float | None
     vectorized: bool | int
     noise: Literal["returned"] | float | None = None
@@ -757,6 +786,13 @@ class Minimization(Program[MinimizeState, Record, Result]):
             if scale is not None:
                 scale = array_to_json("x_scale", np.asarray(scale, np.float64), large)
             described["x_scale"] = scale
+        elif isinstance(search, algorithms.Population):
+            described = {"method": search.method, **describe_parts(search, _POPULATION)}
+            described |= describe_parts(search, search.rates())
+            described["x_scale"] = None
+            if search.x_scale is not None:
+                scale = np.asarray(search.x_scale, np.float64)
+                described["x_scale"] = array_to_json("x_scale", scale, large)
         else:
             described = describe_parts(search, (*_CHOICES, *_NUMBERS, *_PLAIN))
         if self.learning_rate is not None:
@@ -805,9 +841,11 @@ class Minimization(Program[MinimizeState, Record, Result]):
         bounds = described["bounds"]
         if bounds is not None:
             bounds = Bounds(*(array_from_json(bounds[name], large) for name in Bounds._fields))
-        search: RandomSearch | Pilot
+        search: Search
         if described.get("method") == AUTO:
             rate, search = None, _pilot_from_json(described, large, limits, bounds, execution)
+        elif "method" in described:
+            rate, search = None, _population_from_json(described, large, bounds, execution)
         else:
             rate, search = _search_from_json(
                 described, given, limits, bounds, execution, x0=x0, trust=trust
@@ -835,7 +873,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
         search = self.search
         if isinstance(search, Pilot):
             search = replace(search, budget=limits.budget or 0)
-        elif self.learning_rate is not None:
+        elif self.learning_rate is not None and isinstance(search, RandomSearch):
             search = search.changed(optimizer=_falling(self.learning_rate, search, limits))
         return replace(self, limits=limits, search=search, extensions=(*self.extensions, before))
 
@@ -950,6 +988,25 @@ def _pilot_from_json(
     )
 
 
+def _population_from_json(
+    described: Mapping[str, Any],
+    large: Mapping[str, Array],
+    bounds: Bounds | None,
+    execution: Execution,
+) -> algorithms.Population:
+    """The search by a distribution of a ``config.json``."""
+    kind = algorithms.POPULATIONS.get(str(described["method"]))
+    if kind is None:
+        raise ValueError(f"there is no search {str(described['method'])[:80]!r}")
+    scale = described["x_scale"]
+    return kind(
+        **{name: rebuild(described[name]) for name in (*_POPULATION, *kind.rates())},
+        x_scale=None if scale is None else array_from_json(scale, large),
+        bounds=bounds,
+        threads=execution.threads,
+    )
+
+
 def _search_from_json(
     described: dict[str, Any],
     given: Mapping[str, Any],
@@ -961,6 +1018,11 @@ def _search_from_json(
     trust: bool,
 ) -> tuple[float | None, RandomSearch]:
     """The search of a ``config.json``, and its learning rate where it was left to us."""
+    if is_given(described["spacing"]):
+        raise ValueError(
+            "`spacing` of this run is a function of yours, which cannot be written down: start it "
+            "with a schedule such as gs.inverse_decay(0.1)"
+        )
     rate = _learning_rate(described["optimizer"])
     if rate is not None and given.get("optimizer") is None:
         described["optimizer"] = describe(optimizers.adam(rate))  # until the plan is known
@@ -993,7 +1055,12 @@ def _check_left_to_pilot(chosen: Sequence[Any]) -> None:
         )
 
 
-def _limits(search: RandomSearch | Pilot, asked: Limits, x: Array) -> Limits:
+def _log_units(x: Array, logs: LogScale) -> Array:
+    """A factor of e is the unit of a parameter on a log scale."""
+    return np.where(logs.mask, 1.0, find_units(x, None, None).reshape(-1)[0])
+
+
+def _limits(search: Search, asked: Limits, x: Array) -> Limits:
     """Limits from a user, checked."""
     first = search.next_evaluations(search.init(x, seed=0))
     least = first + search.num_samples

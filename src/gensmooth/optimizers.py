@@ -24,6 +24,7 @@ Schedule = Callable[[int], float]
 
 _FIRST = 0.03  # the length of greedy's first step, over that of one unit in every parameter
 _CLIP = 1.5  # no estimate counts for more, whatever its product with the others
+_SIZES = 10  # estimates whose mean size settles the gain of `spall`
 _LONGEST = 2.0  # an estimate longer than this times the usual is shortened to that
 
 
@@ -76,6 +77,14 @@ class GreedyState(NamedTuple):
     weight2: float
     square: float
     rate: float
+
+
+class SpallState(NamedTuple):
+    """The steps so far, the estimates whose size was taken in, and their mean size."""
+
+    step: int
+    seen: int
+    size: float
 
 
 @final
@@ -213,7 +222,67 @@ class Greedy:
         return -rate * gradient, after
 
 
-RULES = (Sgd, Momentum, Adam, Greedy)
+@final
+@dataclass(frozen=True)
+class WeightDecay:
+    """The rule behind :func:`weight_decay`."""
+
+    optimizer: Optimizer
+    decay: float
+
+    def __post_init__(self) -> None:
+        if not (hasattr(self.optimizer, "init") and hasattr(self.optimizer, "update")):
+            raise TypeError(
+                "`optimizer` must be an (init, update) pair such as gs.sgd(0.01), but is "
+                f"{checks.shown(self.optimizer)}."
+            )
+        checks.settle(self, decay=checks.nonnegative("decay", self.decay))
+
+    def init(self, x: Array) -> Any:
+        """The state before the first step: that of the other optimiser."""
+        return self.optimizer.init(x)
+
+    def update(self, gradient: Array, state: Any, x: Array) -> tuple[Array, Any]:
+        """The change of x, and the state after it."""
+        return self.optimizer.update(gradient + self.decay * x, state, x)
+
+
+@final
+@dataclass(frozen=True)
+class Spall:
+    """The rule behind :func:`spall`."""
+
+    change: float
+    stability: float
+    power: float
+
+    def __post_init__(self) -> None:
+        checks.settle(
+            self,
+            change=checks.positive("change", self.change),
+            stability=checks.nonnegative("stability", self.stability),
+            power=checks.nonnegative("power", self.power),
+        )
+
+    def init(self, x: Array) -> SpallState:  # noqa: ARG002
+        """The state before the first step."""
+        return SpallState(0, 0, 0.0)
+
+    def update(self, gradient: Array, state: SpallState, x: Array) -> tuple[Array, SpallState]:
+        """The change of x, and the state after it."""
+        k, seen, size = state
+        g = np.ravel(gradient)
+        now = math.sqrt(kernels.on_sums().dot(g, g) / x.size)
+        if seen < _SIZES and now > 0:
+            size = size + (now - size) / (seen + 1)
+            seen += 1
+        rate = 0.0  # a / (A + k + 1)^p with a = change · (A + 1)^p / size
+        if size > 0:
+            rate = self.change / size / _power(1 + k / (self.stability + 1), self.power)
+        return -rate * gradient, SpallState(k + 1, seen, size)
+
+
+RULES = (Sgd, Momentum, Adam, Greedy, WeightDecay, Spall)
 
 
 def sgd(learning_rate: float | Schedule) -> Optimizer:
@@ -295,6 +364,51 @@ def greedy(unit: float = 1.0, *, memory: float = 0.05, speed: float = 0.05) -> O
     True
     """
     rule = Greedy(unit, memory, speed)
+    return Optimizer(rule.init, rule.update)
+
+
+def weight_decay(optimizer: Optimizer, decay: float) -> Optimizer:
+    r"""Another optimiser on :math:`g + \lambda x`.
+
+    That is the gradient of F plus :math:`\frac\lambda2\|x\|^2`. As Salimans et al. (2017) do
+    before Adam: the decay passes through the other optimiser like the estimate.
+
+    Args:
+        optimizer: The other one.
+        decay: λ.
+
+    >>> import numpy as np
+    >>> optimizer = weight_decay(sgd(0.5), 0.1)
+    >>> x = np.array([4.0])
+    >>> optimizer.update(np.zeros(1), optimizer.init(x), x)[0]
+    array([-0.2])
+    """
+    rule = WeightDecay(optimizer, decay)
+    return Optimizer(rule.init, rule.update)
+
+
+def spall(change: float, *, stability: float = 0.0, power: float = 0.602) -> Optimizer:
+    r"""Gradient descent with Spall's gain sequence, :math:`x \leftarrow x - a_k g`.
+
+    :math:`a_k = a / (A + k + 1)^{0.602}`, where a is found by his rule (Spall, 1998, section III):
+    in the first steps a parameter shall change by about ``change``, so
+    :math:`a = \text{change}\,(A + 1)^{0.602} / |g|`. He averages :math:`|g|` over estimates at the
+    start; here it is the mean over the first ten steps, taken in as they come (the root mean square
+    of an estimate's entries, which for one direction of coins is the size of each). Whoever knows a
+    writes ``gs.sgd(gs.inverse_decay(a / (A + 1)**0.602, steps=A + 1, power=0.602))``.
+
+    Args:
+        change: How far a parameter goes in each of the first steps.
+        stability: A; a tenth of the steps that are to be made, says Spall.
+        power: The exponent; 1 is the fastest that converges, 0.602 about the slowest.
+
+    >>> import numpy as np
+    >>> optimizer = spall(0.1)
+    >>> x = np.zeros(2)
+    >>> optimizer.update(np.array([30.0, -30.0]), optimizer.init(x), x)[0]
+    array([-0.1,  0.1])
+    """
+    rule = Spall(change, stability, power)
     return Optimizer(rule.init, rule.update)
 
 

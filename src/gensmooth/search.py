@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, ParamSpec, Protocol, TypeVar, final
+from typing import Any, Literal, NamedTuple, ParamSpec, Protocol, TypeVar, cast, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -224,7 +224,8 @@ class RandomSearch:
     Args:
         directions: How the directions are chosen (or give ``method=``, the name of a method).
         num_directions: L.
-        spacing: c, how far from x the objective is evaluated, in units of a direction.
+        spacing: c, how far from x the objective is evaluated, in units of a direction: a number,
+            or a schedule such as ``gs.inverse_decay(0.1, power=0.101)``.
         estimator: Where it is evaluated and how values become an estimate.
         optimizer: What the estimate does to x.
         samples: How the objective's own noise ξ is drawn (``"shared"``, ``"paired"``,
@@ -246,7 +247,7 @@ class RandomSearch:
 
     directions: Directions
     num_directions: int
-    spacing: float
+    spacing: float | optimizers.Schedule
     estimator: Estimator
     optimizer: optimizers.Optimizer
     samples: Samples | None
@@ -261,7 +262,7 @@ class RandomSearch:
         self,
         directions: Directions | None = None,
         num_directions: int | None = None,
-        spacing: float | None = None,
+        spacing: float | optimizers.Schedule | None = None,
         estimator: Estimator = _FORWARD,
         optimizer: optimizers.Optimizer = _SGD,
         samples: Samples | None = None,
@@ -279,7 +280,7 @@ class RandomSearch:
             "directions": check_directions(directions),
             "estimator": estimators.check_estimator(estimator),
             "num_directions": checks.count("num_directions", num_directions),
-            "spacing": checks.positive("spacing", spacing),
+            "spacing": _checked_spacing(spacing),
             "optimizer": optimizer,
             "samples": checks.optional(checks.one_of, "samples", samples, options=SAMPLE_MODES),
             "num_samples": checks.count("num_samples", num_samples),
@@ -336,14 +337,15 @@ class RandomSearch:
         if self.threads > 1:
             draw = draw.rescaled(threads=self.threads)
         bounds = None if self.bounds is None else as_bounds(self.bounds, x)
+        spacing = self.spacing_at(state.step)
         return Batch(  # x + side · c · ε_l
             x,
             state.step,
             state.seed,
             draw,
             self.plan,
-            self.spacing,
-            self._spacings,
+            spacing,
+            self._spacings if spacing is self.spacing else self._at(spacing),
             self.samples,
             bounds,
         )
@@ -382,7 +384,7 @@ class RandomSearch:
         dim, directions = x.size, state.directions
         family = self._family(x.shape)
         if diverged is None:
-            directions = family.update(directions, downhill)
+            directions = family.observe(family.update(directions, downhill), value)
 
         info = StepInfo(
             state.step,
@@ -423,7 +425,7 @@ class RandomSearch:
             delta = delta * self._precisions(delta, errors)
         used = len(delta)
         draw = batch.draw
-        unit = draw.factor / self.spacing
+        unit = draw.factor / batch.spacing
         # ĝ = mean of g_l = unit · δ_l · ε_l; own2 = Σ ‖g_l / L‖²
         gradient, norm2, own2 = draw.estimate(delta, unit / used)
         if not math.isfinite(own2) and not (kept := np.isfinite(delta)).all():
@@ -476,10 +478,11 @@ class RandomSearch:
             return x, state.optimizer, float("inf"), why
         # x + cε == x once c is below half the spacing of floating-point numbers at |x|.
         root_mean_square = math.sqrt(length2 / x.size)
-        if self.spacing < 0.5 * _EPS[x.dtype.itemsize] * root_mean_square:
+        spacing = self.spacing_at(state.step)
+        if spacing < 0.5 * _EPS[x.dtype.itemsize] * root_mean_square:
             why = (
                 f"after step {state.step} the parameters are of size {root_mean_square:.3g}, "
-                f"where a spacing of {self.spacing:g} changes nothing"
+                f"where a spacing of {spacing:g} changes nothing"
             )
             return x, state.optimizer, math.sqrt(size2), why
         return moved, optimizer, math.sqrt(size2), None
@@ -512,8 +515,18 @@ class RandomSearch:
 
     @cached_property
     def _spacings(self) -> NDArray[np.float64]:
-        """How far along its direction each evaluation is."""
-        return np.multiply(self.spacing, self.plan.side, dtype=np.float64)
+        """How far along its direction each evaluation is, where that is the same in all steps."""
+        return self._at(self.spacing_at(0))
+
+    def _at(self, spacing: float) -> NDArray[np.float64]:
+        return np.multiply(spacing, self.plan.side, dtype=np.float64)
+
+    def spacing_at(self, step: int) -> float:
+        """C at a step."""
+        spacing = self.spacing
+        if not callable(spacing):
+            return spacing
+        return checks.positive("spacing", spacing(step))
 
     @cached_property
     def _families(self) -> dict[tuple[int, ...], Directions]:
@@ -636,6 +649,22 @@ class RandomSearch:
                 f"values (first bad one: {batch.describe(int(bad[0]))}), fewer than "
                 f"min_fraction={self.min_fraction} asks for."
             )
+
+
+def _checked_spacing(given: Any) -> float | optimizers.Schedule:
+    """A number, or a schedule whose first is one."""
+    if not callable(given):
+        return checks.positive("spacing", given)
+    schedule = cast(optimizers.Schedule, given)
+    try:
+        first = schedule(0)
+    except Exception as error:  # a function of the user's may raise anything
+        raise ValueError(
+            f"`spacing` must be a number or a schedule, step -> number, but is "
+            f"{checks.shown(given)}, which fails at step 0: {error}"
+        ) from error
+    checks.positive("spacing", first)
+    return schedule
 
 
 def standard_errors(errors: ArrayLike, number: int) -> NDArray[np.float64]:

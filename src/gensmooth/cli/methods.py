@@ -35,12 +35,13 @@ def methods(given: Given, *, modules: list[str] | None = None) -> None:
         given: The options that are :func:`gensmooth.methods.predictions`'s.
         modules: Modules of your own, imported first: their methods are listed too.
     """
-    from gensmooth import theory
+    from gensmooth import algorithms, theory
     from gensmooth.methods import predictions
 
     for name in modules or ():
         load_module(name)
-    rows = predictions(**given.arguments("gensmooth.methods:predictions"))
+    arguments = given.arguments("gensmooth.methods:predictions")
+    rows = predictions(**arguments) + algorithms.rows(**arguments)
     if given["json"]:
         typer.echo(json.dumps(rows, indent=2, ensure_ascii=False))
         return
@@ -52,7 +53,8 @@ def methods(given: Given, *, modules: list[str] | None = None) -> None:
     caption = (
         f"No estimate from {number} directional derivatives of an unknown gradient has an MSE "
         f"below {theory.information_limit(dim, number):.4g}. MSE and bias are relative to ‖∇F‖² "
-        "and ∇F. • marks the paper's methods. The default of `minimize` and `train` is none of "
+        "and ∇F. • marks the paper's methods. Those from `ars` on are whole algorithms with "
+        "numbers of their own (docs/methods.md). The default of `minimize` and `train` is none of "
         "them but `auto`, the pilot, which needs no numbers; name a method to have it."
     )
     print_table([_words(row) for row in rows], title, caption)

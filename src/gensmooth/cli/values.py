@@ -243,10 +243,11 @@ def _value(node: ast.expr, names: dict[str, Callable[[], Any]]) -> Any:
 
 def method_names() -> list[str]:
     """The methods there are, and the name of the default, which is none of them."""
+    from gensmooth import algorithms
     from gensmooth.methods import METHODS
     from gensmooth.pilot import AUTO
 
-    return [AUTO, *METHODS]
+    return [AUTO, *METHODS, *algorithms.names(training=True)]
 
 
 def estimator_names() -> list[str]:
@@ -264,11 +265,12 @@ SHELL = {
     "directions": Shell(
         type=str, read=read_directions, how=f'{_OBJECT} "Guided(alpha=0.3)", or as module:name.'
     ),
+    "spacing": Shell(type=float),
     "estimator": Shell(
         type=str,
         read=read_estimator,
-        how="In the shell forward, antithetic, one-point, ranked, an object as in Python, or "
-        "module:name.",
+        how="In the shell forward, antithetic, one-point, ranked, centered-ranks, best-pairs, an "
+        "object as in Python, or module:name.",
         complete=estimator_names,
     ),
     "optimizer": Shell(

@@ -127,6 +127,11 @@ class KernelDraw:
         self._tiles = -(-dim // TILE)
         self._kernels, self._passed = kernels.of(law)
 
+    @property
+    def has_signs(self) -> bool:
+        """Whether its directions are signs, which have kernels of their own."""
+        return len(self._passed) > 1
+
     def block(self) -> Array:
         """See :meth:`Draw.block`."""
         out = np.empty((self.num_directions, self.dim), self.dtype)
@@ -193,6 +198,12 @@ class KernelDraw:
             room=self._room,
             reads=self._reads,
         )
+
+    def moments(self, weights: NDArray[np.float64]) -> tuple[Array, Array]:
+        """``Σ_l weights[l] ε_l`` and ``Σ_l weights[l] ε_l²``, entry by entry; not of signs."""
+        out, squares = np.empty(self.dim, self.dtype), np.empty(self.dim, self.dtype)
+        self.over_tiles(kernels.on_moments().moments, weights, out, squares)
+        return out, squares
 
     def over_tiles(
         self, kernel: Callable[..., None], *arguments: Any, size: int | None = None
@@ -320,7 +331,12 @@ class ScaledDraw:
 
     def perturb(self, x: Array, directions: Array, spacings: Array, out: Array) -> Array:
         """See :meth:`Draw.perturb`."""
-        self.base.perturb(np.zeros_like(x), directions, spacings, out)
+        base = self.base
+        if isinstance(base, KernelDraw) and not base.has_signs:
+            stretch = kernels.on_moments().stretch
+            base.over_tiles(stretch, x, self.scale, directions, spacings, out, size=out.size)
+            return out
+        base.perturb(np.zeros_like(x), directions, spacings, out)
         out *= self.scale
         out += x
         return out

@@ -36,9 +36,21 @@ def on_subsets() -> Any:
 
 
 @cache
+def on_subspaces() -> Any:
+    """The kernels on principal subspaces, :mod:`gensmooth.kernels.subspaces`."""
+    return _load("subspaces", "eigen")
+
+
+@cache
 def on_factors() -> Any:
     """The kernels on products of factors, :mod:`gensmooth.kernels.factors`."""
     return _load("factors", "perturb")
+
+
+@cache
+def on_moments() -> Any:
+    """The kernels of distributions that adapt, :mod:`gensmooth.kernels.moments`."""
+    return _load("moments", "moments")
 
 
 @cache

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, cast, final
 
 from numpy.typing import NDArray
 
-from gensmooth import checks, optimizers
+from gensmooth import algorithms, checks, optimizers
 from gensmooth.describe import describe_parts, is_given, number, plain, rebuild, whole
 from gensmooth.directions import Directions
 from gensmooth.estimators import ESTIMATORS, Estimator, Samples
@@ -63,6 +63,7 @@ POLICY_BEST, POLICY_LAST = "policy-best", "policy-last"
 _MESSAGES = {**MESSAGES, "target": "A test reached the target."}
 _SEARCH = ("directions", "estimator", "optimizer", "num_directions", "spacing", "samples")
 _FAILURES = ("on_failure", "min_fraction")
+_POPULATION = ("num_directions", "spacing", "x_scale", "samples")
 _TEST_COUNTS = ("step", "trajectories", "env_steps", "episodes")
 _WORDS = {
     "step": "iteration",
@@ -114,7 +115,7 @@ def train(
     *,
     method: str | None = None,
     directions: Directions | None = None,
-    num_directions: int = NUM_DIRECTIONS,
+    num_directions: int | None = None,
     spacing: float | None = None,
     learning_rate: float | None = None,
     optimizer: Optimizer | None = None,
@@ -122,7 +123,7 @@ def train(
     hidden: Sequence[int] | None = None,
     estimator: str | Estimator | None = None,
     paired_resets: bool = False,
-    standardize: bool = True,
+    standardize: bool | None = None,
     iterations: int | None = None,
     test_every: int = 10,
     test_episodes: int = 50,
@@ -152,13 +153,16 @@ def train(
             ``"Pendulum-v1(g=5.0)"``; or a Gymnasium environment; or a function that makes one; or
             a simulator.
         method: The name of a method; ``"auto"``, the default, is the pilot. With any of the other
-            choices the default is ``"bes"``.
+            choices the default is ``"bes"``. ``"ars-v1"``, ``"ars-v1-t"``, ``"ars-v2"`` and
+            ``"ars-v2-t"`` (or ``"ars"``) are ARS as published, ``"openai-es"``, ``"snes"``,
+            ``"cma-es"`` and others as in :func:`~gensmooth.optimize.minimize`: with numbers of
+            their own for all that follows, which yours override.
         directions: Directions of your own choice, instead of a method.
         num_directions: L, directions per iteration, which runs 2L episodes; the pilot's first
-            number of them.
+            number of them. By default 20.
         spacing: c; by default chosen for the environment, see :mod:`gensmooth.rl.defaults`.
         learning_rate: η of gradient ascent on returns divided by their deviation; by default
-            chosen for the environment.
+            chosen for the environment. With an algorithm, its own step size.
         optimizer: Another optimiser, instead of ``learning_rate``.
         policy: What acts: ``"linear"``, ``"mlp"``, or ``gs.rl.MLP(hidden=(64, 64))``.
         hidden: Sizes of the hidden layers of ``"mlp"``; by default the paper's one of 32.
@@ -166,7 +170,8 @@ def train(
             a method), ``"forward"`` (the paper's), ``"one-point"``, ``"ranked"`` or an estimator.
         paired_resets: Let both episodes of a direction start alike, instead of every episode
             having its own start.
-        standardize: Standardise observations by running statistics.
+        standardize: Standardise observations by running statistics; by default yes, except with
+            ``"ars-v1"`` and ``"ars-v1-t"``, which are without.
         iterations: How many iterations; by default chosen for the environment.
         test_every: Iterations between tests; there is one after the last iteration, too.
         test_episodes: Episodes of a test.
@@ -212,10 +217,13 @@ def train(
     sizes = (32,) if hidden is None else hidden
     shape = architecture(policy, sizes).policy(info.observation_size, info.action_size)
     dim = shape.num_parameters
-    num_directions = checks.count("num_directions", num_directions)
+    asked = checks.optional(checks.count, "num_directions", num_directions)
+    num_directions = NUM_DIRECTIONS if asked is None else asked
     samples: Samples = "paired" if checks.flag("paired_resets", paired_resets) else "independent"
     rest = (directions, spacing, learning_rate, optimizer, estimator)
-    search: RandomSearch | Pilot
+    search: Search
+    entry = algorithms.find(method)
+    standardize = _standardize(standardize, method, entry)
     named = isinstance(method, str) and method == AUTO
     if named or (method is None and all(choice is None for choice in rest)):
         if any(choice is not None for choice in rest):
@@ -225,8 +233,26 @@ def train(
             )
         usual, method = default_iterations(info.name), AUTO
         search = _pilot(num_directions, samples, on_failure, min_fraction)
+    elif entry is not None:
+        if directions is not None:
+            raise ValueError(f"method={method!r} has its own directions: leave `directions` out.")
+        usual = default_iterations(info.name)
+        wanted = algorithms.Wanted(
+            name=str(method),
+            num_directions=asked,
+            spacing=spacing,
+            estimator=None if estimator is None else _estimator(estimator),
+            optimizer=learning_rate if optimizer is None else optimizer,
+            x_scale=PILOT_SCALE if method in algorithms.POPULATIONS else None,
+            max_steps=checks.count("iterations", usual if iterations is None else iterations, 0),
+            samples=samples,
+            maximize=True,
+            on_failure=on_failure,
+            min_fraction=min_fraction,
+        )
+        search = algorithms.make(shape.initial(0), wanted, training=True)
     else:
-        chosen = choose_directions(method, directions)
+        chosen = choose_directions(method, directions, also=algorithms.names(training=True))
         spacing = checks.optional(checks.positive, "spacing", spacing)
         rate = checks.optional(checks.positive, "learning_rate", learning_rate)
         rate = rate if optimizer is None else 0.0  # an optimiser has its own
@@ -245,7 +271,7 @@ def train(
             on_failure=on_failure,
             min_fraction=min_fraction,
         )
-    trainer = Trainer(info, shape, search, checks.flag("standardize", standardize))
+    trainer = Trainer(info, shape, search, standardize)
     folder = checks.optional(checks.path, "out", out)
     threads = checks.optional(checks.count, "threads", threads)
     evaluator = None
@@ -654,6 +680,22 @@ def _schedule(
     )
 
 
+def _standardize(given: object, method: object, entry: algorithms.Algorithm | None) -> bool:
+    """Whether observations are standardised; some algorithms are named by it."""
+    own = None if entry is None else entry.standardize
+    if given is None:
+        return True if own is None else own
+    chosen = checks.flag("standardize", given)
+    if own is not None and chosen != own:
+        does = "standardises observations" if own else "is without standardised observations"
+        other = str(method).replace("v2", "v1") if own else str(method).replace("v1", "v2")
+        other = "ars-v1-t" if method == "ars" else other
+        raise ValueError(
+            f"`standardize` is {chosen}, but {method!r} {does}: {other!r} is the same otherwise."
+        )
+    return chosen
+
+
 def _is_one(workers: Any) -> bool:
     """Whether episodes are run here."""
     return isinstance(workers, int) and workers == 1
@@ -688,14 +730,23 @@ def _search_to_json(search: Search) -> dict[str, Any]:
     if isinstance(search, Pilot):
         names = ("num_directions", "x_scale", "samples", *_FAILURES)
         return {"method": AUTO, **describe_parts(search, names)}
+    if isinstance(search, algorithms.Population):
+        names = (*_POPULATION, *_FAILURES, *search.rates())
+        return {"method": search.method, **describe_parts(search, names)}
     return describe_parts(search, (*_SEARCH, *_FAILURES))
 
 
-def _search_from_json(described: Mapping[str, Any], *, trust: bool) -> RandomSearch | Pilot:
+def _search_from_json(described: Mapping[str, Any], *, trust: bool) -> Search:
     if described.get("method") == AUTO:
         names = ("num_directions", "samples", *_FAILURES)
         pilot = _pilot(*(rebuild(described[name]) for name in names))
         return replace(pilot, x_scale=rebuild(described["x_scale"]))
+    if "method" in described:
+        kind = algorithms.POPULATIONS.get(str(described["method"]))
+        if kind is None:
+            raise ValueError(f"there is no search {str(described['method'])[:80]!r}")
+        names = (*_POPULATION, *_FAILURES, *kind.rates())
+        return kind(**{name: rebuild(described[name]) for name in names}, maximize=True)
     for name in _SEARCH:
         if is_given(described[name]):
             raise ValueError(

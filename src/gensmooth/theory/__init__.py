@@ -47,6 +47,7 @@ from gensmooth.theory.spacing import (
     quadratic_spacing_mse_gram_schmidt,
     quadratic_spacing_mse_sphere,
 )
+from gensmooth.theory.stars import NoiseKind, stars_spacing, stars_step
 from gensmooth.theory.steps import (
     greedy_learning_rate,
     lagged_product,
@@ -62,6 +63,7 @@ __all__ = [
     "HessianSquares",
     "Moments",
     "MseTerms",
+    "NoiseKind",
     "SampleMode",
     "ScaleTarget",
     "bernoulli_moments",
@@ -102,4 +104,6 @@ __all__ = [
     "slope_noise",
     "sparse",
     "sphere",
+    "stars_spacing",
+    "stars_step",
 ]

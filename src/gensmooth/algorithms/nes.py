@@ -1,0 +1,39 @@
+r"""What the natural evolution strategies share: utilities, and the default of their rates.
+
+Wierstra, Schaul, Glasmachers, Sun, Peters & Schmidhuber, "Natural evolution strategies" (Journal of
+Machine Learning Research 15, 2014), section 3.1 and table 1.
+"""
+
+import math
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gensmooth.estimators import rank
+
+
+@lru_cache(maxsize=128)
+def utilities(number: int) -> NDArray[np.float64]:
+    r"""The utilities of λ values, best first; they add up to 0.
+
+    .. math:: u_k = \frac{\max(0, \log(\lambda/2 + 1) - \log k)}
+              {\sum_j \max(0, \log(\lambda/2 + 1) - \log j)} - \frac1\lambda
+
+    >>> utilities(4).round(3)
+    array([ 0.48 ,  0.02 , -0.25 , -0.25 ])
+    """
+    k = np.arange(1, number + 1)
+    raw = np.maximum(0.0, math.log(number / 2 + 1) - np.log(k))
+    found = raw / raw.sum() - 1 / number
+    found.flags.writeable = False
+    return found
+
+
+def weigh(values: NDArray[np.float64], kept: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """The utility of each value, equal ones for equal values; 0 for what is left out."""
+    if kept.all():
+        return rank(values, utilities(len(values)))
+    found = np.zeros(len(values))
+    found[kept] = rank(values[kept], utilities(int(np.count_nonzero(kept))))
+    return found
