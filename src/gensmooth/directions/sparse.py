@@ -97,12 +97,13 @@ class Sparse(Directions):
 class SparseDraw:
     """Directions of a draw in k dimensions, placed on random coordinates of d."""
 
-    __slots__ = ("_inner", "_key", "_shared", "dim", "dtype", "factor", "num_directions")
+    __slots__ = ("_inner", "_key", "_last", "_shared", "dim", "dtype", "factor", "num_directions")
 
     def __init__(self, inner: KernelDraw, key: Array, dim: int, *, shared: bool) -> None:
         self._inner = inner
         self._key = key
         self._shared = shared
+        self._last: tuple[int, NDArray[np.int64]] = (-1, np.empty(0, np.int64))
         self.dim = dim
         self.dtype = inner.dtype
         self.factor = inner.factor
@@ -111,7 +112,11 @@ class SparseDraw:
     def coordinates(self, direction: int) -> NDArray[np.int64]:
         """Which coordinates a direction moves, in increasing order."""
         index = 0 if self._shared else direction
-        return kernels.on_subsets().choose(self._key, index, self._inner.dim, self.dim)
+        known, found = self._last  # neighbouring points are often of one direction
+        if known != index:
+            found = kernels.on_subsets().choose(self._key, index, self._inner.dim, self.dim)
+            self._last = (index, found)
+        return found
 
     def block(self) -> Array:
         """See :meth:`Draw.block`."""

@@ -135,8 +135,17 @@ def _add_rows_to_two(z, count, rows, start, mix, index):
                 p, q, r, s = ra[i], rb[i], rc[i], rd[i]
                 one[i] = (((one[i] + a * p) + b * q) + c * r) + d * s
                 two[i] = (((two[i] + e * p) + f * q) + g * r) + h * s
-        for m in range(whole, number):
-            a, e, ra = mix[index, m], mix[index + 1, m], part(rows[m], left, right, z)
+        if number - whole >= 2:
+            a, b = mix[index, whole], mix[index, whole + 1]
+            e, f = mix[index + 1, whole], mix[index + 1, whole + 1]
+            ra, rb = part(rows[whole], left, right, z), part(rows[whole + 1], left, right, z)
+            for i in range(length):
+                p, q = ra[i], rb[i]
+                one[i] = (one[i] + a * p) + b * q
+                two[i] = (two[i] + e * p) + f * q
+        if number % 2:
+            a, e = mix[index, number - 1], mix[index + 1, number - 1]
+            ra = part(rows[number - 1], left, right, z)
             for i in range(length):
                 one[i] = one[i] + a * ra[i]
                 two[i] = two[i] + e * ra[i]
