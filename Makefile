@@ -52,6 +52,7 @@ $(PEERS)/installed: pyproject.toml
 
 bench: $(PEERS)/installed
 	-$(PEERS)/bin/python -m benchmarks.core --out docs/results/benchmarks-core.json
+	-$(PEERS)/bin/python -m benchmarks.methods --out docs/results/benchmarks-methods.json
 	$(PEERS)/bin/python -m benchmarks.page
 	$(PEERS)/bin/python -m benchmarks.regression
 	-$(PEERS)/bin/python -m benchmarks.evaluators --out docs/results/benchmarks-evaluators.json

@@ -271,7 +271,11 @@ def test_resume_takes_what_gs_resume_takes():
 def test_methods_in_python():
     done = run("methods", "-d", 10, "-L", 4, "--noise", 2, "--samples", "shared", "--json")
     rows = json.loads(done.output)
-    assert rows == gs.methods.predictions(10, 4, noise=2.0, samples="shared")
+    told = {"noise": 2.0, "samples": "shared"}
+    assert rows == [
+        *gs.methods.predictions(10, 4, **told),
+        *gs.algorithms.rows(10, 4, **told),
+    ]
     assert gs.theory.mse(gs.Bernoulli().moments(10, 4), gradient_norm2=1.0, noise_trace=2.0,
                          num_samples=1, samples="shared") == rows[1]["relative_mse"]  # fmt: skip
 
@@ -564,7 +568,10 @@ def test_methods_drops_columns_never_digits(columns, tmp_path):
 
 def test_methods_of_a_users_module(here):
     done = shell(here, "methods", "model", "--json")
-    assert [row["method"] for row in json.loads(done.stdout)] == list(gs.methods.METHODS)
+    assert [row["method"] for row in json.loads(done.stdout)] == [
+        *gs.methods.METHODS,
+        *gs.algorithms.ALGORITHMS,
+    ]
     assert "There is no module 'nowhere' in" in shell(here, "methods", "nowhere").stderr
 
 

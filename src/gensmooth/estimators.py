@@ -14,7 +14,7 @@ from typing import ClassVar, Literal, NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
-from gensmooth import checks, theory
+from gensmooth import checks, kernels, theory
 
 Samples = Literal["shared", "paired", "independent"]
 SAMPLE_MODES: tuple[Samples, ...] = ("shared", "paired", "independent")
@@ -239,7 +239,9 @@ class Ranked(Estimator):
         samples: Samples | None,  # noqa: ARG002
     ) -> Differences:
         """See :class:`Ranked`."""
-        pairs, kept, used = _whole_pairs(means, num_directions)
+        pairs = means.reshape(num_directions, 2)
+        kept = np.isfinite(pairs).all(axis=1)
+        used = int(np.count_nonzero(kept))
         delta = np.full(num_directions, np.nan)
         if used:
             weights = rank(pairs[kept].ravel(), _rank_weights(2 * used)).reshape(used, 2)
@@ -277,12 +279,8 @@ class CenteredRanks(Estimator):
         samples: Samples | None,  # noqa: ARG002
     ) -> Differences:
         """See :class:`CenteredRanks`."""
-        pairs, kept, used = _whole_pairs(means, num_directions)
-        delta = np.full(num_directions, np.nan)
-        if used:
-            utility = rank(pairs[kept].ravel(), _centered(2 * used)).reshape(used, 2)
-            delta[kept] = 0.5 * (utility[:, 1] - utility[:, 0])
-        return delta, _mean(means)
+        delta = np.empty(num_directions)
+        return delta, kernels.on_ranks().centered_ranks(means, delta)
 
 
 @final
@@ -334,32 +332,11 @@ class BestPairs(Estimator):
         samples: Samples | None,  # noqa: ARG002
     ) -> Differences:
         """See :class:`BestPairs`."""
-        pairs, kept, used = _whole_pairs(means, num_directions)
-        delta = np.full(num_directions, np.nan)
-        delta[kept] = 0.0
-        if used:
-            b = used if self.number is None else min(self.number, used)
-            places = np.flatnonzero(kept)
-            if b < used:
-                best = np.argsort(pairs[places].min(axis=1), kind="stable")
-                places = places[best[:b]]
-            chosen = pairs[places]
-            deviation = float(chosen.std())
-            if deviation > 0:
-                delta[places] = (0.5 * used / (b * deviation)) * (chosen[:, 0] - chosen[:, 1])
-        return delta, _mean(means)
+        delta = np.empty(num_directions)
+        return delta, kernels.on_ranks().best_pairs(means, self.number or 0, delta)
 
 
 _ANTITHETIC = Antithetic()
-
-
-def _whole_pairs(
-    means: NDArray[np.float64], num_directions: int
-) -> tuple[NDArray[np.float64], NDArray[np.bool_], int]:
-    """The values as pairs, which of these are finite on both sides, and how many."""
-    pairs = means.reshape(num_directions, 2)
-    kept = np.asarray(np.isfinite(pairs).all(axis=1))
-    return pairs, kept, int(np.count_nonzero(kept))
 
 
 def rank(values: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -386,12 +363,6 @@ def rank(values: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[n
 @lru_cache(maxsize=128)
 def _rank_weights(num_values: int) -> NDArray[np.float64]:
     return np.array(theory.rank_weights(num_values))
-
-
-@lru_cache(maxsize=128)
-def _centered(num_values: int) -> NDArray[np.float64]:
-    """The centred ranks ½ … −½, best first."""
-    return 0.5 - np.arange(num_values) / (num_values - 1)
 
 
 # By the names that people type, in a shell and for a training.

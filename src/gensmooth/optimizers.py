@@ -163,12 +163,31 @@ class Adam:
         """The state before the first step."""
         return AdamState(0, np.zeros_like(x), np.zeros_like(x))
 
-    def update(self, gradient: Array, state: AdamState, x: Array) -> tuple[Array, AdamState]:  # noqa: ARG002
+    def update(self, gradient: Array, state: AdamState, x: Array) -> tuple[Array, AdamState]:
         """The change of x, and the state after it."""
+        return self.decayed(gradient, state, x, 0.0)
+
+    def decayed(
+        self, gradient: Array, state: AdamState, x: Array, decay: float
+    ) -> tuple[Array, AdamState]:
+        """The same for the gradient plus ``decay · x``, in one pass over the parameters."""
         t, b1, b2 = state.step + 1, self.b1, self.b2
+        size = -_rate(self.learning_rate, state.step) / (1 - b1**t)
+        arrays = (gradient, x, state.mean, state.square)
+        if type(size) is float and _alike(arrays):
+            kind = gradient.dtype.type
+            numbers = [kind(n) for n in (b1, 1 - b1, b2, 1 - b2, size, 1 - b2**t, self.eps)]
+            mean, square, change = (np.empty_like(gradient) for _ in range(3))
+            g, here, m, s, new, after, out = (
+                each if each.ndim == 1 else each.reshape(-1)
+                for each in (*arrays, mean, square, change)
+            )
+            kernels.on_steps().adam(g, here, kind(decay), m, s, *numbers, new, after, out)
+            return change, AdamState(t, mean, square)
+        if decay:
+            gradient = gradient + decay * x
         mean = b1 * state.mean + (1 - b1) * gradient
         square = b2 * state.square + (1 - b2) * gradient**2
-        size = -_rate(self.learning_rate, state.step) / (1 - b1**t)
         change = size * mean / (np.sqrt(square / (1 - b2**t)) + self.eps)
         return change, AdamState(t, mean, square)
 
@@ -244,6 +263,9 @@ class WeightDecay:
 
     def update(self, gradient: Array, state: Any, x: Array) -> tuple[Array, Any]:
         """The change of x, and the state after it."""
+        rule = getattr(self.optimizer.update, "__self__", None)
+        if isinstance(rule, Adam):
+            return rule.decayed(gradient, state, x, self.decay)
         return self.optimizer.update(gradient + self.decay * x, state, x)
 
 
@@ -500,6 +522,22 @@ def cosine_decay(initial: float, *, steps: int, final: float = 0.0) -> CosineDec
     0.05
     """
     return CosineDecay(initial, steps, final)
+
+
+def _alike(arrays: tuple[Array, ...]) -> bool:
+    """Whether a kernel takes them: NumPy's, of one shape, one of two dtypes, without gaps."""
+    first = arrays[0]
+    return (
+        type(first) is np.ndarray
+        and first.dtype.char in "fd"
+        and all(
+            type(each) is np.ndarray
+            and each.dtype == first.dtype
+            and each.shape == first.shape
+            and each.flags.c_contiguous
+            for each in arrays
+        )
+    )
 
 
 def _checked(learning_rate: float | Schedule) -> float | Schedule:

@@ -59,13 +59,13 @@ def make(x: NDArray[Any], wanted: Wanted, *, top: bool) -> RandomSearch:  # noqa
 
 
 def _register(name: str, version: str, *, top: bool, standardize: bool | None) -> None:
-    about = "N(0, 1), best pairs" if top else "N(0, 1) pairs"
+    about = "N(0, 1), best pairs" if top else "N(0, 1), pairs"
     register(
         name,
         Algorithm(
             partial(make, top=top),
             f"ARS {version}".strip(),
-            f"{about}, over their deviation",
+            about,
             _SOURCE,
             train_only=_NO_OBSERVATIONS.format(name) if version.startswith("V2") else "",
             standardize=standardize,

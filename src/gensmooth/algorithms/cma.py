@@ -126,15 +126,20 @@ class CMAES(Population):
         """What the package drew at the end of the step before."""
         return dense(drawn_of(state))
 
+    @np.errstate(over="ignore", invalid="ignore")
     def follow(
-        self, state: SearchState, batch: Batch, values: NDArray[np.float64], kept: NDArray[np.bool_]
+        self,
+        state: SearchState,
+        batch: Batch,
+        values: NDArray[np.float64],
+        kept: NDArray[np.bool_] | None,
     ) -> Moved:
         """Tell the package, and let it draw the next points."""
         now = state.optimizer
         assert isinstance(now, Covariance), "the state is of another search"
         rows = np.arange(0, len(batch), self.num_samples)
         points = batch.block(0, len(batch)).reshape(len(batch), -1)[rows].astype(np.float64)
-        worst = np.where(kept, values, np.inf)
+        worst = values if kept is None else np.where(kept, values, np.inf)
         optimizer = self._package(now, state.x)
         optimizer.tell(
             [(point / now.units, float(v)) for point, v in zip(points, worst, strict=True)]
@@ -238,6 +243,4 @@ def make(x: Array, wanted: Wanted) -> Population:
     return make_population(CMAES, x, wanted)
 
 
-register(
-    "cma-es", Algorithm(make, "CMA-ES", "N(m, σ²C), d ≤ 2000, by rank", "Hansen (2016), `cmaes`")
-)
+register("cma-es", Algorithm(make, "CMA-ES", "N(m, σ²C), by rank", "Hansen (2016), `cmaes`"))

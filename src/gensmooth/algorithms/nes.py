@@ -10,7 +10,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from gensmooth.estimators import rank
+from gensmooth import kernels
 
 
 @lru_cache(maxsize=128)
@@ -25,15 +25,16 @@ def utilities(number: int) -> NDArray[np.float64]:
     """
     k = np.arange(1, number + 1)
     raw = np.maximum(0.0, math.log(number / 2 + 1) - np.log(k))
-    found = raw / raw.sum() - 1 / number
-    found.flags.writeable = False
-    return found
+    return raw / raw.sum() - 1 / number
 
 
-def weigh(values: NDArray[np.float64], kept: NDArray[np.bool_]) -> NDArray[np.float64]:
+def weigh(values: NDArray[np.float64], kept: NDArray[np.bool_] | None) -> NDArray[np.float64]:
     """The utility of each value, equal ones for equal values; 0 for what is left out."""
-    if kept.all():
-        return rank(values, utilities(len(values)))
-    found = np.zeros(len(values))
-    found[kept] = rank(values[kept], utilities(int(np.count_nonzero(kept))))
+    found, share_out = np.zeros(len(values)), kernels.on_ranks().share_out
+    if kept is None:
+        share_out(values, utilities(len(values)), found)
+        return found
+    some = np.empty(int(np.count_nonzero(kept)))
+    share_out(values[kept], utilities(len(some)), some)
+    found[kept] = some
     return found

@@ -54,5 +54,5 @@ def make(x: NDArray[Any], wanted: Wanted) -> RandomSearch:
 
 register(
     "openai-es",
-    Algorithm(make, "OpenAI-ES", "N(0, 1) pairs by rank, Adam", "Salimans et al. (2017)"),
+    Algorithm(make, "OpenAI-ES", "N(0, 1), pairs by rank", "Salimans et al. (2017)"),
 )

@@ -50,6 +50,7 @@ class Moved(NamedTuple):
         optimizer: What else the next step needs.
         gradient: The length of the natural gradient, in deviations of the distribution.
         finite: Whether all of it is.
+        lengths2: ‖x‖² and ‖change of x‖², where they are known.
     """
 
     x: Array
@@ -57,6 +58,7 @@ class Moved(NamedTuple):
     optimizer: tuple[Any, ...]
     gradient: float
     finite: bool
+    lengths2: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +131,11 @@ class Population(ABC):
 
     @abstractmethod
     def follow(
-        self, state: SearchState, batch: Batch, values: NDArray[np.float64], kept: NDArray[np.bool_]
+        self,
+        state: SearchState,
+        batch: Batch,
+        values: NDArray[np.float64],
+        kept: NDArray[np.bool_] | None,
     ) -> Moved:
         """Move the distribution.
 
@@ -137,7 +143,7 @@ class Population(ABC):
             state: Before the step.
             batch: Its points.
             values: The mean value at each, the smaller the better.
-            kept: Which of them are finite.
+            kept: Which of them are finite; ``None`` if all are.
         """
 
     @abstractmethod
@@ -195,28 +201,32 @@ class Population(ABC):
             standard_errors(errors, len(raw))
         low = -raw if self.maximize else raw  # from here on the smaller the better
         means = low.reshape(-1, self.num_samples).mean(axis=1) if self.num_samples > 1 else low
-        kept = np.isfinite(means)
-        if not kept.all():
+        best, extent = kernels.on_sums().survey(raw, self.maximize)
+        kept = None
+        if not math.isfinite(extent):
+            kept = np.isfinite(means)
             self._check_failures(batch, raw, kept)
-        with np.errstate(over="ignore", invalid="ignore"):
-            moved = self.follow(state, batch, means, kept)
-        return self._after(state, raw, kept, moved)
+        moved = self.follow(state, batch, means, kept)
+        return self._after(state, raw, kept, moved, best)
 
     def _after(
         self,
         state: SearchState,
         raw: NDArray[np.float64],
-        kept: NDArray[np.bool_],
+        kept: NDArray[np.bool_] | None,
         moved: Moved,
+        best: int,
     ) -> tuple[SearchState, StepInfo]:
-        x = moved.x.reshape(state.x.shape)
+        x = moved.x if state.x.ndim == 1 else moved.x.reshape(state.x.shape)
+        lengths2 = moved.lengths2
         if self.bounds is not None:
             bounds = as_bounds(self.bounds, state.x)
-            x = np.clip(x, bounds.lower, bounds.upper)
-        sums = kernels.on_sums()
-        best, _ = sums.survey(raw, self.maximize)
-        change = np.subtract(x, state.x).reshape(-1)
-        length2, size2 = sums.advance(state.x.reshape(-1), change, change)
+            x, lengths2 = np.clip(x, bounds.lower, bounds.upper), None
+        if lengths2 is None:
+            with np.errstate(over="ignore", invalid="ignore"):
+                change = np.subtract(x, state.x).reshape(-1)
+            lengths2 = kernels.on_sums().advance(state.x.reshape(-1), change, change)
+        length2, size2 = lengths2
         directions, optimizer, why = moved.directions, moved.optimizer, None
         if not (moved.finite and length2 < _FARTHEST):
             why = f"step {state.step} would have gone too far for numbers to tell"
@@ -232,7 +242,7 @@ class Population(ABC):
             None,
             None,
             1.0,
-            len(kept) - int(np.count_nonzero(kept)),
+            0 if kept is None else len(kept) - int(np.count_nonzero(kept)),
             math.sqrt(size2) if math.isfinite(size2) else math.inf,
             why,
         )
@@ -293,8 +303,7 @@ class Population(ABC):
 
     def value_at(self, state: SearchState, values: NDArray[np.float64]) -> float:  # noqa: ARG002
         """The objective at x as the values of a step see it: their mean."""
-        finite = values[np.isfinite(values)]
-        return float(finite.mean()) if len(finite) else math.nan
+        return kernels.on_ranks().mean_of_finite(values)
 
     def for_workers(self) -> Self:
         """The search as workers need it."""

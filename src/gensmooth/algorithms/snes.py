@@ -94,7 +94,11 @@ class SNES(Population):
         return ScaledDraw(self._normals(state), _sigma(state))
 
     def follow(
-        self, state: SearchState, batch: Batch, values: NDArray[np.float64], kept: NDArray[np.bool_]
+        self,
+        state: SearchState,
+        batch: Batch,
+        values: NDArray[np.float64],
+        kept: NDArray[np.bool_] | None,
     ) -> Moved:
         """See the equations above."""
         u = weigh(values, kept)
@@ -104,14 +108,15 @@ class SNES(Population):
         center, sigma = state.x.reshape(-1), _sigma(state)
         x, scale = np.empty_like(center), np.empty_like(sigma)
         kind = center.dtype.type
-        length2, _, gradient2, low, high = kernels.on_moments().rescale(
+        half = 0.5 * self._scale_rate(x.size)
+        length2, size2, gradient2, low, high = kernels.on_moments().rescale(
             center, sigma, first, second,
-            kind(self.mean_rate), kind(0.5 * self._scale_rate(x.size)), kind(u.sum()), x, scale,
+            kind(self.mean_rate), kind(half), kind(sum(u.tolist())), x, scale,
         )  # fmt: skip
-        finite = bool(math.isfinite(length2) and low > 0 and math.isfinite(high))
+        finite = math.isfinite(length2) and low > 0 and math.isfinite(high)
         if low == 0:  # as narrow as numbers allow: it has converged
             finite, scale = math.isfinite(length2), np.maximum(scale, np.finfo(scale.dtype).tiny)
-        return Moved(x, Deviations(scale), (), math.sqrt(gradient2), finite)
+        return Moved(x, Deviations(scale), (), math.sqrt(gradient2), bool(finite), (length2, size2))
 
     def fits(self, directions: tuple[Any, ...], dim: int, dtype: np.dtype[Any]) -> bool:
         """One finite deviation above zero for each parameter."""
@@ -141,4 +146,4 @@ def make(x: Array, wanted: Wanted) -> Population:
     return make_population(partial(SNES, mean_rate=wanted.rate(1.0)), x, wanted)
 
 
-register("snes", Algorithm(make, "SNES", "N(μ, σ²), one σ each, by rank", "Wierstra et al. (2014)"))
+register("snes", Algorithm(make, "SNES", "N(μ, σ²), by rank", "Wierstra et al. (2014)"))

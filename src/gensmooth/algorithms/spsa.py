@@ -77,7 +77,7 @@ register(
     Algorithm(
         partial(make, measure=Antithetic()),
         "SPSA",
-        "one pair ±1: BeS, L = 1",
+        "±1, one pair",
         "Spall (1992, 1998)",
         directions="bes",
         num_directions=1,
@@ -88,7 +88,7 @@ register(
     Algorithm(
         partial(make, measure=OnePoint()),
         "SPSA, one measurement",
-        "one point ±1: BeS, L = 1",
+        "±1, one point",
         "Spall (1997)",
     ),
 )

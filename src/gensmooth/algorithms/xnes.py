@@ -120,12 +120,13 @@ class XNES(Population):
         """σ B s, as it was drawn at the end of the step before."""
         return dense(drawn_of(state))
 
+    @np.errstate(over="ignore", invalid="ignore")
     def follow(
         self,
         state: SearchState,
         batch: Batch,  # noqa: ARG002
         values: NDArray[np.float64],
-        kept: NDArray[np.bool_],
+        kept: NDArray[np.bool_] | None,
     ) -> Moved:
         """See the equations above."""
         assert isinstance(state.optimizer, Transform), "the state is of another search"
@@ -209,6 +210,4 @@ def make(x: Array, wanted: Wanted) -> Population:
     return make_population(partial(XNES, mean_rate=wanted.rate(1.0)), x, wanted)
 
 
-register(
-    "xnes", Algorithm(make, "xNES", "N(μ, σ²BBᵀ), d ≤ 2000, by rank", "Glasmachers et al. (2010)")
-)
+register("xnes", Algorithm(make, "xNES", "N(μ, σ²BBᵀ), by rank", "Glasmachers et al. (2010)"))

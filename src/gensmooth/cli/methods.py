@@ -36,12 +36,15 @@ def methods(given: Given, *, modules: list[str] | None = None) -> None:
         modules: Modules of your own, imported first: their methods are listed too.
     """
     from gensmooth import algorithms, theory
-    from gensmooth.methods import predictions
+    from gensmooth.directions.base import OF_USERS
+    from gensmooth.methods import METHODS, predictions
 
     for name in modules or ():
         load_module(name)
     arguments = given.arguments("gensmooth.methods:predictions")
-    rows = predictions(**arguments) + algorithms.rows(**arguments)
+    known = predictions(**arguments)
+    own = [row for row in known if METHODS[row["method"]].place >= OF_USERS]
+    rows = [row for row in known if row not in own] + algorithms.rows(**arguments) + own
     if given["json"]:
         typer.echo(json.dumps(rows, indent=2, ensure_ascii=False))
         return

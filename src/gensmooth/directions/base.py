@@ -184,6 +184,9 @@ def rotated_kurtosis(moments: theory.Moments) -> float:
 # --- the table of methods -----------------------------------------------------------------------
 
 
+OF_USERS = 1000  # the place of a method that says none
+
+
 class Method(NamedTuple):
     """A named choice of directions.
 
@@ -199,7 +202,7 @@ class Method(NamedTuple):
     title: str
     distribution: str
     in_paper: bool = False
-    place: int = 1000
+    place: int = OF_USERS
 
 
 METHODS: dict[str, Method] = {}
@@ -212,7 +215,7 @@ def register(
     title: str | None = None,
     distribution: str = "",
     in_paper: bool = False,
-    place: int = 1000,
+    place: int = OF_USERS,
 ) -> None:
     """Name a choice of directions, so that ``method=name`` finds it.
 

@@ -54,6 +54,18 @@ def on_moments() -> Any:
 
 
 @cache
+def on_ranks() -> Any:
+    """The ranks of a step's values, :mod:`gensmooth.kernels.ranks`."""
+    return _load("ranks", "share_out")
+
+
+@cache
+def on_steps() -> Any:
+    """The steps of optimisers, :mod:`gensmooth.kernels.steps`."""
+    return _load("steps", "adam")
+
+
+@cache
 def on_sums() -> Any:
     """Sums in a fixed order, :mod:`gensmooth.kernels.sums`."""
     return import_module("gensmooth.kernels.sums")
