@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import blocks, estimate, peers
+from benchmarks import blocks, estimate, families, peers
 from benchmarks.record import Row, commit, save, show
 from benchmarks.timing import FULL, QUICK, Effort
 
@@ -18,6 +18,7 @@ GROUPS: dict[str, Callable[[Effort], list[Row]]] = {
     "orthogonal": blocks.orthogonal,
     "guided": blocks.guided,
     "estimate": estimate.estimate,
+    "families": families.families,
     "peers": peers.peers,
 }
 PACKAGES = ["gensmooth", "numpy", "numba"]

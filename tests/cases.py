@@ -23,9 +23,14 @@ FAMILIES: dict[str, Directions] = {
     "orthogonal bernoulli": gs.OrthogonalBernoulli(),
     "guided, filling": gs.Guided(history=7),
     "guided": gs.Guided(alpha=0.3, history=3),
+    "sparse": gs.Sparse(share=0.4),
+    "sparse, gaussian": gs.Sparse(share=0.4, entries="gaussian"),
+    "block": gs.Sparse(share=0.4, subset="step"),
+    "block, gaussian": gs.Sparse(share=0.4, entries="gaussian", subset="step"),
     "shrunk gaussian": gs.shrunk(gs.Gaussian()),
     "shrunk bernoulli, estimate": gs.shrunk(gs.Bernoulli(), scale="estimate"),
     "shrunk laplace": gs.shrunk(gs.IID(scipy.stats.laplace())),
+    "shrunk block": gs.shrunk(gs.Sparse(share=0.4, subset="step")),
     "shrunk orthogonal": gs.shrunk(gs.Orthogonal()),
     "shrunk orthogonal bernoulli": gs.shrunk(gs.OrthogonalBernoulli()),
 }
@@ -58,6 +63,11 @@ TWINS = {
     "orthogonal": lambda d, L: theory.sphere(d, L),
     "orthogonal, residual": lambda d, L: theory.orthogonal(d, L),
     "orthogonal bernoulli": lambda d, L: theory.sphere(d, L),
+    "sparse": lambda d, L: theory.block_coordinate(d, L, size=2),
+    "sparse, gaussian": lambda d, L: theory.iid(d, L, kurtosis=3),  # as if all moved
+    "block": lambda d, L: theory.sparse(d, L, size=2),
+    "block, gaussian": lambda d, L: theory.sparse(d, L, size=2, kurtosis=3),
+    "shrunk block": lambda d, L: theory.block_coordinate(d, L, size=2).scaled(L / (L + d - 1)),
     "shrunk gaussian": lambda d, L: theory.iid(d, L, variance=L / (L + d - 1), kurtosis=3),
     "shrunk bernoulli, estimate": lambda d, L: theory.iid(d, L, kurtosis=1),  # not shrunk
     "shrunk laplace": lambda d, L: theory.iid(d, L, variance=L / (L + d + 1), kurtosis=6),

@@ -1,6 +1,8 @@
 """Directions: one table of families drives what all share; then each family's own mathematics."""
 
+import copy
 import math
+import pickle
 import tracemalloc
 
 import numpy as np
@@ -655,3 +657,51 @@ def test_a_long_history_takes_memory_only_as_it_grows():
         state = long.update(state, estimate)
     assert state.history.tobytes() == estimates.tobytes()
     np.testing.assert_allclose(state.gram, estimates @ estimates.T, atol=1e-12)
+
+
+# --- memory that directions live on --------------------------------------------------------------
+
+
+@each_dtype
+def test_guided_directions_that_are_held_are_the_same_and_their_memory_is_used_again(dtype):
+    for L in (1, 2, 5):
+        family, d = gs.Guided(alpha=0.3, history=3), 2 * 2048 + 5
+        state = state_of(family, d, dtype)
+        at = Address(seed=1, step=0, num_directions=L, dim=d, dtype=np.dtype(dtype))
+        made = family.draw(state, at)
+        held = made.held()
+        assert held is not made
+        x, weights = np.linspace(-1, 1, d).astype(dtype), np.arange(1.0, L + 1)
+        order, c = np.arange(L), np.full(L, 0.1)
+        points = [draw.perturb(x, order, c, np.empty((L, d), dtype)) for draw in (made, held)]
+        assert np.array_equal(*points)
+        for one, other in zip(
+            made.estimate(weights, 0.3), held.estimate(weights, 0.3), strict=True
+        ):
+            assert np.array_equal(one, other)
+        first = held.law.block
+        again = family.draw(state, at._replace(step=1)).held()  # somebody has the first still
+        assert again.law.block is not first
+        address = again.law.block.ctypes.data
+        del again
+        assert family.draw(state, at._replace(step=2)).held().law.block.ctypes.data == address
+
+
+def test_many_more_directions_than_estimates_are_not_held():
+    family = gs.Guided(history=3)
+    state = state_of(family, 9, np.float64)
+    at = Address(seed=1, step=0, num_directions=7, dim=9, dtype=np.dtype(float))
+    draw = family.draw(state, at)
+    assert draw.held() is draw
+
+
+def test_a_copied_or_pickled_history_reads_its_own_memory():
+    family = gs.Guided(history=3)
+    state = state_of(family, 9, np.float64)
+    at = Address(seed=1, step=0, num_directions=4, dim=9, dtype=np.dtype(float))
+    expected = family.draw(state, at).block()
+    copies = copy.deepcopy(state), pickle.loads(pickle.dumps(state))
+    for vector in state.estimates.arrays:
+        vector[:] = np.nan
+    for each in copies:
+        assert np.array_equal(family.draw(each, at).block(), expected)

@@ -6,7 +6,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PAGES = ["README.md", *(f"docs/{name}.md" for name in ("guide", "integrations", "jax", "methods"))]
+PAGES = [
+    "README.md",
+    *(f"docs/{name}.md" for name in ("directions", "guide", "integrations", "jax", "methods")),
+]
 
 
 @pytest.mark.parametrize("page", PAGES)

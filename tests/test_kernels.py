@@ -16,6 +16,7 @@ import reference
 import theory_literal as literal
 from cases import DTYPES
 from gensmooth.directions import Address
+from gensmooth.directions.vectors import Vectors
 from gensmooth.kernels import bases, laws, sums
 from gensmooth.kernels.philox import philox
 from gensmooth.kernels.tiles import normal_tile
@@ -359,11 +360,11 @@ def test_sums_of_products_are_the_exact_ones_to_rounding(dim, dtype, seed):
     scale = float(np.abs(a.astype(np.float64)) @ np.abs(b.astype(np.float64)))
     assert abs(sums.dot(a, b) - exact) <= 1e-14 * scale
     out = np.empty(2)
-    sums.dots(np.stack([a, b]), b, out)
+    sums.dots(Vectors((a, b)).addresses, b, out)
     assert abs(out[0] - exact) <= 1e-14 * scale
     alone = np.empty(1)  # a row's product does not depend on the rows beside it
     for row, together in zip((a, b), out, strict=True):
-        sums.dots(row[None], b, alone)
+        sums.dots(Vectors((row,)).addresses, b, alone)
         assert alone[0] == together
     moved = np.empty_like(a)
     length2, size2 = sums.advance(a, b, moved)

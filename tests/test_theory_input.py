@@ -104,7 +104,7 @@ def test_everything_public_is_listed_and_documented():
     assert theory.__all__ == sorted(theory.__all__)
     for name in theory.__all__:
         public = getattr(theory, name)
-        assert public.__doc__ or name in ("EstimatorName", "SampleMode", "ScaleTarget")
+        assert public.__doc__ or name in ("EstimatorName", "NoiseKind", "SampleMode", "ScaleTarget")
 
 
 def test_the_package_needs_only_the_standard_library():

@@ -37,10 +37,14 @@ if TYPE_CHECKING:
         Directions,
         Gaussian,
         Guided,
+        Learned,
+        LowRank,
         NoClosedForm,
         Orthogonal,
         OrthogonalBernoulli,
+        Sparse,
         Sphere,
+        Stars,
         shrunk,
     )
     from gensmooth.estimators import (
@@ -74,8 +78,8 @@ if TYPE_CHECKING:
 _HOME = {
     "gensmooth.algorithms": "CMAES SNES XNES algorithm",
     "gensmooth.directions": (
-        "IID Bernoulli Directions Gaussian Guided NoClosedForm Orthogonal OrthogonalBernoulli "
-        "Sphere shrunk"
+        "IID Bernoulli Directions Gaussian Guided Learned LowRank NoClosedForm Orthogonal "
+        "OrthogonalBernoulli Sparse Sphere Stars shrunk"
     ),
     "gensmooth.estimators": (
         "Antithetic BestPairs CenteredRanks ForwardDifference OnePoint Ranked"
@@ -133,6 +137,8 @@ __all__ = [
     "Gaussian",
     "GradientEstimate",
     "Guided",
+    "Learned",
+    "LowRank",
     "NoClosedForm",
     "OnePoint",
     "Optimizer",
@@ -143,7 +149,9 @@ __all__ = [
     "Ranked",
     "Result",
     "SearchState",
+    "Sparse",
     "Sphere",
+    "Stars",
     "StepInfo",
     "__version__",
     "adam",

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from gensmooth import streams
 from gensmooth.directions import Draw
+from gensmooth.directions.draw import KernelDraw
 from gensmooth.estimators import Plan, Samples
 from gensmooth.parameters import Bounds
 from gensmooth.streams import Purpose
@@ -85,9 +86,12 @@ class Batch:
 
         Points may be kept or changed: memory is used again only when nobody holds it any more.
         """
-        if len(self) * self._x.size <= _CHUNK:
-            return iter(self._rows(0, len(self))) if self._x.ndim else self._stream(len(self))
-        return self._stream(max(1, _CHUNK // self._x.size))
+        if isinstance(self.draw, KernelDraw):
+            self.draw = self.draw.held()
+        number, dim = len(self._spacings), self._x.size
+        if number * dim <= _CHUNK:
+            return iter(self._rows(0, number)) if self._x.ndim else self._stream(number)
+        return self._stream(max(1, _CHUNK // dim))
 
     def _stream(self, rows: int) -> Iterator[Array]:
         """Points made a few rows at a time, in turn in two buffers.
@@ -190,16 +194,16 @@ class Batch:
         )
 
     def _rows(self, start: int, stop: int, out: Array | None = None) -> Array:
-        if not 0 <= start <= stop <= len(self):
-            raise IndexError(f"Evaluations {start} to {stop} of a batch that has {len(self)}.")
-        x = self._x
+        x, direction, spacings = self._x, self._plan.direction, self._spacings
+        if start != 0 or stop != len(spacings):
+            if not 0 <= start <= stop <= len(spacings):
+                raise IndexError(f"Evaluations {start} to {stop} of a batch that has {len(self)}.")
+            direction, spacings = direction[start:stop], spacings[start:stop]
+        flat = x if x.ndim == 1 else x.reshape(-1)
         if out is None:
             out = np.empty((stop - start, x.size), x.dtype)
-        direction, spacings = self._plan.direction, self._spacings
-        if stop - start != len(direction):
-            direction, spacings = direction[start:stop], spacings[start:stop]
-        self.draw.perturb(x.reshape(-1), direction, spacings, out)
-        points = out.reshape(len(out), *x.shape) if x.ndim != 1 else out
+        self.draw.perturb(flat, direction, spacings, out)
+        points = out if x.ndim == 1 else out.reshape(len(out), *x.shape)
         if self._bounds is not None:
             np.clip(points, self._bounds.lower, self._bounds.upper, out=points)
         return points

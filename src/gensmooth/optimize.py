@@ -358,7 +358,7 @@ def minimize(
             x_scale=x_scale,
             budget=_count("budget", budget),
             max_steps=checks.optional(_count, "max_steps", max_steps),
-            noise=noise is not None,
+            noise=noise,
             **shared,
         )
         search = algorithms.make(x, wanted)
@@ -371,16 +371,17 @@ def minimize(
                 "them yourself."
             )
         number = 4 + int(3 * math.log(x.size)) if num_directions is None else num_directions
+        family = choose_directions(method, directions, also=algorithms.names())
         search = RandomSearch(
-            directions=choose_directions(method, directions, also=algorithms.names()),
+            directions=family,
             num_directions=number,
-            spacing=0.1 if spacing is None else spacing,
+            spacing=family.usual_spacing if spacing is None else spacing,
             estimator=estimator if estimator is not None else ForwardDifference(),
             **shared,
         )
         limits = _limits(search, asked, x)
         search = search.changed(
-            directions=search.directions.resolve(x.size, number),
+            directions=search.directions.shaped(x.shape).resolve(x.size, number),
             optimizer=_falling(own_rate, search, limits) if given is None else given,
         )
         rate = own_rate if given is None else None
@@ -1064,7 +1065,7 @@ def _search_from_json(
     if rate is not None and given.get("optimizer") is None:
         described["optimizer"] = describe(optimizers.adam(rate))  # until the plan is known
     if isinstance(family := given.get("directions"), Directions):
-        resolved = family.resolve(x0.size, whole(described["num_directions"]))
+        resolved = family.shaped(x0.shape).resolve(x0.size, whole(described["num_directions"]))
         given = {**given, "directions": resolved}
     choices = {
         name: _choice(name, kind, described[name], given.get(name), trust)

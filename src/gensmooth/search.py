@@ -325,14 +325,15 @@ class RandomSearch:
             evaluations=0,
             seed=streams.check_seed(seed),
             optimizer=self.optimizer.init(x),
-            directions=self._family(x.size).init(x.size, x.dtype),
+            directions=self._family(x.shape).init(x.size, x.dtype),
         )
 
     def ask(self, state: SearchState) -> Batch:
         """The evaluations of the next step: a pure function of the state."""
         x = state.x
-        at = Address(state.seed, state.step, self.num_directions, x.size, x.dtype)
-        draw = self._family(x.size).draw(state.directions, at)  # ε_1, …, ε_L
+        dim = x.size
+        at = Address(state.seed, state.step, self.num_directions, dim, x.dtype)
+        draw = self._family(x.shape).draw(state.directions, at)  # ε_1, …, ε_L
         if self.threads > 1:
             draw = draw.rescaled(threads=self.threads)
         bounds = None if self.bounds is None else as_bounds(self.bounds, x)
@@ -380,9 +381,10 @@ class RandomSearch:
 
         move = self._move if norm < _CALM else _quiet(self._move)
         x, optimizer, length, diverged = move(state, downhill, norm)
-        family, directions = self._family(x.size), state.directions
+        dim, directions = x.size, state.directions
+        family = self._family(x.shape)
         if diverged is None:
-            directions = family.update(directions, downhill)
+            directions = family.observe(family.update(directions, downhill), value)
 
         info = StepInfo(
             state.step,
@@ -393,7 +395,7 @@ class RandomSearch:
             norm,
             error,
             norm / error if error else None,
-            family.shrinkage(x.size, self.num_directions),
+            family.shrinkage(dim, self.num_directions),
             dropped,
             length,
             diverged,
@@ -457,14 +459,14 @@ class RandomSearch:
         if x.ndim != 1:
             downhill = downhill.reshape(x.shape)
         change, optimizer = self.optimizer.update(downhill, state.optimizer, x)
-        change = checks.reals("optimizer", change)
-        if change.shape != x.shape:
-            raise ValueError(
-                f"`optimizer` must return a change in the shape {x.shape} of x, but returned "
-                f"shape {change.shape}."
-            )
-        change = np.ascontiguousarray(change, x.dtype)
-        moved = np.empty_like(x)
+        if not (
+            type(change) is np.ndarray
+            and change.dtype is x.dtype
+            and change.shape == x.shape
+            and change.flags.c_contiguous
+        ):
+            change = self._checked_change(change, x)
+        moved = np.empty(x.shape, x.dtype)
         vectors = (x, change, moved) if x.ndim == 1 else map(np.ravel, (x, change, moved))
         length2, size2 = kernels.on_sums().advance(*vectors)
         if self.bounds is not None:
@@ -527,20 +529,21 @@ class RandomSearch:
         return checks.positive("spacing", spacing(step))
 
     @cached_property
-    def _families(self) -> dict[int, Directions]:
+    def _families(self) -> dict[tuple[int, ...], Directions]:
         return {}
 
-    def _family(self, dim: int) -> Directions:
-        """The directions with all that depends on d and L filled in, once for all steps."""
+    def _family(self, shape: tuple[int, ...]) -> Directions:
+        """The directions with all that depends on x's shape and L filled in, once for all steps."""
         try:
-            return self._families[dim]
+            return self._families[shape]
         except KeyError:
-            resolved = self.directions.resolve(dim, self.num_directions)
-            return self._families.setdefault(dim, resolved)
+            fitting = self.directions.shaped(shape)
+            resolved = fitting.resolve(math.prod(shape), self.num_directions)
+            return self._families.setdefault(shape, resolved)
 
     def shrinkage(self, dim: int) -> float:
         """The shrinkage factor in use at dimension ``dim``."""
-        return self._family(dim).shrinkage(dim, self.num_directions)
+        return self._family((dim,)).shrinkage(dim, self.num_directions)
 
     # --- noise that is known ----------------------------------------------------------------------
 
@@ -600,10 +603,21 @@ class RandomSearch:
 
     # --- checks -----------------------------------------------------------------------------------
 
+    def _checked_change(self, change: ArrayLike, x: Array) -> Array:
+        """What the optimiser returned, as an array like x."""
+        found = checks.reals("optimizer", change)
+        if found.shape != x.shape:
+            raise ValueError(
+                f"`optimizer` must return a change in the shape {x.shape} of x, but returned "
+                f"shape {found.shape}."
+            )
+        return np.ascontiguousarray(found, x.dtype)
+
     def _values(self, batch: Batch, values: ArrayLike) -> NDArray[np.float64]:
-        v = np.asarray(checks.reals("values", values), np.float64)
-        if v.ndim != 1:
-            v = v.reshape(-1)
+        if type(values) is np.ndarray and values.dtype.char == "d" and values.ndim == 1:
+            v = values  # straight: at small d each call on the way shows
+        else:
+            v = np.asarray(checks.reals("values", values), np.float64).reshape(-1)
         if len(v) != len(batch):
             mode = f' and samples="{self.samples}"' if self.samples else ""
             centre = batch.has_center() and len(v) < len(batch)

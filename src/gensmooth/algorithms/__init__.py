@@ -2,12 +2,13 @@
 
 Those that are a choice of directions, estimator, optimiser and spacing are made of these parts
 (:mod:`~gensmooth.algorithms.ars`, :mod:`~gensmooth.algorithms.openai_es`,
-:mod:`~gensmooth.algorithms.spsa`); those that keep a whole distribution are searches of their own
+:mod:`~gensmooth.algorithms.spsa`, :mod:`~gensmooth.algorithms.stars`); those that keep a whole
+distribution are searches of their own
 (:mod:`~gensmooth.algorithms.snes`, :mod:`~gensmooth.algorithms.xnes`,
 :mod:`~gensmooth.algorithms.cma`). What each does, and when to use it: docs/methods.md.
 """
 
-from gensmooth.algorithms import ars, openai_es, spsa
+from gensmooth.algorithms import ars, openai_es, spsa, stars
 from gensmooth.algorithms.cma import CMAES
 from gensmooth.algorithms.population import Population
 from gensmooth.algorithms.snes import SNES
@@ -42,4 +43,5 @@ __all__ = [
     "openai_es",
     "rows",
     "spsa",
+    "stars",
 ]

@@ -34,7 +34,7 @@ class Wanted:
         x_scale: How far apart interesting values of a parameter are.
         budget: Evaluations that it can count on.
         max_steps: Steps that it can count on.
-        noise: Whether the noise of values is told.
+        noise: What is told of the noise of values, as in :func:`gensmooth.minimize`.
         samples: As in :class:`~gensmooth.search.RandomSearch`.
         num_samples: Likewise.
         maximize: Likewise.
@@ -52,7 +52,7 @@ class Wanted:
     x_scale: Any = None
     budget: int | None = None
     max_steps: int | None = None
-    noise: bool = False
+    noise: Any = None
     samples: Samples | None = None
     num_samples: int = 1
     maximize: bool = False
@@ -118,7 +118,7 @@ class Wanted:
 
     def refuse_noise(self) -> None:
         """An algorithm that looks at the order of values has no use for their errors."""
-        if self.noise:
+        if self.noise is not None:
             raise ValueError(
                 f"`noise` is not for method={self.name!r}, which goes by the order of values or "
                 "their deviation and gives all of them the same weight: leave it out. 'auto', "
@@ -226,6 +226,7 @@ def algorithm(
     x_scale: Any = None,
     budget: int | None = None,
     max_steps: int | None = None,
+    noise: float | None = None,
     samples: Samples | None = None,
     num_samples: int = 1,
     maximize: bool = False,
@@ -249,6 +250,7 @@ def algorithm(
         x_scale: Likewise.
         budget: Evaluations that it can count on: SPSA's gains depend on it.
         max_steps: Steps that it can count on.
+        noise: The standard deviation of a value, which ``"stars"`` goes by.
         samples: As in :class:`~gensmooth.search.RandomSearch`, as all that follows.
         num_samples: Likewise.
         maximize: Likewise.
@@ -286,6 +288,7 @@ def algorithm(
         x_scale=x_scale,
         budget=checks.optional(checks.count, "budget", budget),
         max_steps=checks.optional(checks.count, "max_steps", max_steps),
+        noise=noise,
         samples=samples,
         num_samples=num_samples,
         maximize=maximize,

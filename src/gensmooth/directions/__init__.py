@@ -16,9 +16,13 @@ from gensmooth.directions.gaussian import Gaussian
 from gensmooth.directions.guided import Guided
 from gensmooth.directions.hadamard import OrthogonalBernoulli
 from gensmooth.directions.iid import IID
+from gensmooth.directions.lmrs import Learned
+from gensmooth.directions.low_rank import LowRank
 from gensmooth.directions.orthogonal import Orthogonal
 from gensmooth.directions.shrinkage import Shrunk, shrunk
+from gensmooth.directions.sparse import Sparse
 from gensmooth.directions.sphere import Sphere
+from gensmooth.directions.stars import Stars
 
 __all__ = [
     "IID",
@@ -29,12 +33,16 @@ __all__ = [
     "Draw",
     "Gaussian",
     "Guided",
+    "Learned",
+    "LowRank",
     "Method",
     "NoClosedForm",
     "Orthogonal",
     "OrthogonalBernoulli",
     "Shrunk",
+    "Sparse",
     "Sphere",
+    "Stars",
     "State",
     "check_directions",
     "dense",

@@ -96,6 +96,11 @@ class Directions(ABC):
         raise NoClosedForm(f"{self!r} has no closed form for its error at a finite spacing.")
 
     @property
+    def usual_spacing(self) -> float:
+        """The spacing of a search that was given none."""
+        return 0.1
+
+    @property
     def same_law_each_step(self) -> bool:
         """Whether the kernel laws of all steps differ in their key alone.
 
@@ -109,12 +114,20 @@ class Directions(ABC):
         """The family with everything that depends on d and L filled in."""
         return self
 
+    def shaped(self, shape: tuple[int, ...]) -> "Directions":  # noqa: ARG002
+        """The family for parameters of this shape: for one that makes a difference of it."""
+        return self
+
     def init(self, dim: int, dtype: np.dtype[Any]) -> State:  # noqa: ARG002
         """The state before the first step."""
         return ()
 
     def update(self, state: State, gradient: NDArray[Any]) -> State:  # noqa: ARG002
         """The state after a step whose estimate was ``gradient``."""
+        return state
+
+    def observe(self, state: State, value: float) -> State:  # noqa: ARG002
+        """The state after a step that saw this value at x; called after :meth:`update`."""
         return state
 
     def latest_gradient(self, before: State, after: State) -> NDArray[Any] | None:  # noqa: ARG002

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gensmooth import kernels, streams
+from gensmooth.directions.vectors import Room, Vectors
 from gensmooth.streams import TILE, Purpose
 
 Array = NDArray[Any]
@@ -101,12 +102,23 @@ class KernelDraw:
     """Directions that kernels make tile by tile, from a law of :mod:`gensmooth.kernels`."""
 
     __slots__ = (
-        *("_kernels", "_passed", "_tiles"),
+        *("_kernels", "_passed", "_reads", "_room", "_tiles"),
         *("dim", "dtype", "factor", "law", "num_directions", "threads"),
     )
 
-    def __init__(self, law: Any, dim: int, *, factor: float = 1.0, threads: int = 1) -> None:
+    def __init__(
+        self,
+        law: Any,
+        dim: int,
+        *,
+        factor: float = 1.0,
+        threads: int = 1,
+        room: Room | None = None,
+        reads: Vectors | None = None,
+    ) -> None:
         self.law = law
+        self._room = room
+        self._reads = reads  # what the law has the addresses of: alive as long as the draw
         self.dim = dim
         self.num_directions = len(law.scale)
         self.dtype: np.dtype[Any] = law.scale.dtype
@@ -150,6 +162,18 @@ class KernelDraw:
         self.over_tiles(self._kernels.combine, weights, out, squares)
         return out, *self._kernels.totals(*self._passed, weights, out, squares)
 
+    def held(self) -> "KernelDraw":
+        """The same directions in memory, for whoever is about to use all of them.
+
+        Only a draw that was given room for them keeps them: reading its law costs more than
+        keeping what it says.
+        """
+        if self._room is None:
+            return self
+        block = self._room.take((self.num_directions, self.dim), self.dtype)
+        self.over_tiles(self._kernels.fill, block)
+        return dense(block).rescaled(factor=self.factor, threads=self.threads)
+
     def rescaled(
         self, *, length: float = 1.0, factor: float = 1.0, threads: int | None = None
     ) -> "KernelDraw":
@@ -159,12 +183,21 @@ class KernelDraw:
             self.dim,
             factor=self.factor * factor,
             threads=self.threads if threads is None else threads,
+            room=self._room,
+            reads=self._reads,
         )
 
     def changed(self, **fields: Array) -> "KernelDraw":
         """The same draw with other values for some fields of its law."""
         law = self.law._replace(**fields)
-        return KernelDraw(law, self.dim, factor=self.factor, threads=self.threads)
+        return KernelDraw(
+            law,
+            self.dim,
+            factor=self.factor,
+            threads=self.threads,
+            room=self._room,
+            reads=self._reads,
+        )
 
     def moments(self, weights: NDArray[np.float64]) -> tuple[Array, Array]:
         """``Σ_l weights[l] ε_l`` and ``Σ_l weights[l] ε_l²``, entry by entry; not of signs."""
@@ -412,7 +445,10 @@ def quantiles(at: Address, quantile: Callable[[Array], Array], scale: float = 1.
 def stream_key(seed: int, purpose: Purpose, step: int) -> Array:
     """The key by which kernels read a stream."""
     key = _first_key(seed, purpose).copy()
-    _, _, key[2], key[3] = streams.key_and_counter(seed, purpose, step)
+    if step < 1 << 32:  # the low word alone: this is called in every step
+        key[2] = step
+    else:
+        _, _, key[2], key[3] = streams.key_and_counter(seed, purpose, step)
     return key
 
 

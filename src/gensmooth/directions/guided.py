@@ -18,36 +18,24 @@ from numpy.typing import NDArray
 from gensmooth import checks, kernels, theory
 from gensmooth.directions.base import Arrays, Directions, NoClosedForm, State, register
 from gensmooth.directions.draw import Address, KernelDraw, normals
+from gensmooth.directions.vectors import Room, Vectors
 from gensmooth.streams import Purpose
 
 _CUTOFF = 1e-8  # squared sine of the angle below which an estimate adds no dimension to U
 
 
-class _Log:
-    """Estimates in the order they came, append-only, so that old states stay true.
-
-    States share a log and look at different rows of it. A state that is not the newest (someone
-    went back to it) cannot append here without changing the other's future: it copies first.
-    """
-
-    __slots__ = ("filled", "rows")
-
-    def __init__(self, capacity: int, dim: int, dtype: np.dtype[Any]) -> None:
-        self.rows = np.empty((capacity, dim), dtype)
-        self.filled = 0
-
-
 class GuidedState(NamedTuple):
     """The last k estimates and their inner products."""
 
-    log: _Log
-    start: int
+    estimates: Vectors  # G, oldest first
     gram: NDArray[np.float64]  # G Gᵀ, kept up to date row by row, in float64
+    blank: NDArray[Any]  # shape (0, d): what there is of a history before the first estimate
+    room: Room  # for the directions that lean on them
 
     @property
     def history(self) -> NDArray[Any]:
-        """The estimates, oldest first, shape (at most k, d)."""
-        return self.log.rows[self.start : self.start + len(self.gram)]
+        """The estimates as one block, oldest first, shape (at most k, d)."""
+        return self.estimates.block(self.blank.shape[1], self.blank.dtype)
 
 
 @final
@@ -81,7 +69,7 @@ class Guided(Directions):
 
     def init(self, dim: int, dtype: np.dtype[Any]) -> GuidedState:
         """No estimates yet."""
-        return GuidedState(_Log(self._capacity(dim, 0), dim, dtype), 0, np.empty((0, 0)))
+        return GuidedState(Vectors(), np.empty((0, 0)), np.empty((0, dim), dtype), Room())
 
     def draw(self, state: State, at: Address) -> KernelDraw:
         """See :meth:`Directions.draw`."""
@@ -96,41 +84,36 @@ class Guided(Directions):
         share = 1 - self.alpha if rank else 0.0
         isotropic = normals(at, math.sqrt((1 - share) / at.dim)).law
         mix = (math.sqrt(share / max(rank, 1)) * mix).astype(at.dtype)
-        return KernelDraw(kernels.on_laws().GuidedLaw(*isotropic, state.history, mix), at.dim)
+        law = kernels.on_laws().GuidedLaw(*isotropic, state.estimates.addresses, mix)
+        # Every direction reads the whole history: unless there are many more of them, keep them.
+        room = state.room if at.num_directions <= 2 * k else None
+        return KernelDraw(law, at.dim, room=room, reads=state.estimates)
 
     def update(self, state: State, gradient: NDArray[Any]) -> GuidedState:
         """Append an estimate and one row of inner products; forget the oldest."""
         assert isinstance(state, GuidedState)
-        k = self._length(len(gradient))
-        log, start, gram = state
-        if len(gram) == k:
-            start, gram = start + 1, gram[1:, 1:]
-        end = start + len(gram)
-        if end < log.filled or end == len(log.rows):
-            kept = log.rows[start:end]
-            capacity = self._capacity(len(gradient), len(gram))
-            log, start, end = _Log(capacity, len(gradient), gradient.dtype), 0, len(gram)
-            log.rows[:end] = kept
-        log.rows[end] = gradient
-        log.filled = end + 1
-        grown = np.empty((len(gram) + 1, len(gram) + 1))
-        grown[:-1, :-1] = gram
-        kernels.on_sums().dots(log.rows[start : end + 1], gradient, grown[-1])
-        grown[:, -1] = grown[-1]
-        return GuidedState(log, start, grown)
+        forget = int(len(state.gram) == self._length(len(gradient)))
+        estimates = state.estimates.with_newest(gradient, forget=forget)
+        n = len(estimates)
+        gram = np.empty((n, n))
+        gram[:-1, :-1] = state.gram[forget:, forget:]
+        kernels.on_sums().dots(estimates.addresses, estimates.arrays[-1], gram[-1])
+        gram[:, -1] = gram[-1]
+        return state._replace(estimates=estimates, gram=gram)
 
     def latest_gradient(self, before: State, after: State) -> NDArray[Any] | None:
         """The newest estimate, if all others of ``after`` are those of ``before``."""
         if not (isinstance(before, GuidedState) and isinstance(after, GuidedState)):
             return None
-        history = after.history
-        forgotten = int(len(before.gram) == self._length(history.shape[1]))
-        if len(after.gram) != len(before.gram) + 1 - forgotten:
+        if not len(after.gram):
             return None
-        same_log = after.log is before.log and after.start == before.start + forgotten
-        if not same_log and not np.array_equal(before.history[forgotten:], history[:-1]):
+        *others, newest = after.estimates.arrays
+        forget = int(len(before.gram) == self._length(len(newest)))
+        kept = before.estimates.arrays[forget:]
+        if len(kept) != len(others):
             return None
-        return history[-1]
+        pairs = zip(kept, others, strict=True)
+        return newest if all(a is b or np.array_equal(a, b) for a, b in pairs) else None
 
     def pack(self, state: State) -> Arrays:
         """The estimates and their inner products."""
@@ -153,10 +136,8 @@ class Guided(Directions):
             )
         if not (np.isfinite(history).all() and np.isfinite(gram).all()):
             raise ValueError("the history of Guided ES is not finite")
-        log = _Log(self._capacity(dim, k), dim, dtype)
-        log.rows[:k] = history
-        log.filled = k
-        return GuidedState(log, 0, gram)
+        estimates = Vectors(tuple(np.array(row) for row in history))
+        return self.init(dim, dtype)._replace(estimates=estimates, gram=gram)
 
     def moments(self, dim: int, num_directions: int) -> theory.Moments:  # noqa: ARG002
         """Refuses."""
@@ -177,11 +158,6 @@ class Guided(Directions):
         length = self.resolve(dim, 1).history
         assert length is not None
         return length
-
-    def _capacity(self, dim: int, filled: int) -> int:
-        """Rows of a log that begins with so many: a long history takes memory as it grows."""
-        length = self._length(dim)
-        return min(length + max(1, length // 2), 2 * filled + 128)
 
 
 register(

@@ -51,6 +51,11 @@ class Shrunk(Directions):
         """As that of what is scaled."""
         return self.base.same_law_each_step
 
+    @property
+    def usual_spacing(self) -> float:
+        """As that of what is scaled."""
+        return self.base.usual_spacing
+
     def draw(self, state: State, at: Address) -> Draw:
         """See :meth:`Directions.draw`."""
         v = self.shrinkage(at.dim, at.num_directions)
@@ -69,6 +74,10 @@ class Shrunk(Directions):
         """Fill in v."""
         base = self.base.resolve(dim, num_directions)
         return replace(self, base=base, factor=self.shrinkage(dim, num_directions))
+
+    def shaped(self, shape: tuple[int, ...]) -> "Shrunk":
+        """That of what is scaled."""
+        return replace(self, base=self.base.shaped(shape))
 
     def moments(self, dim: int, num_directions: int) -> theory.Moments:
         """See :meth:`Directions.moments`; they are the same whichever is scaled."""
@@ -107,6 +116,10 @@ class Shrunk(Directions):
     def update(self, state: State, gradient: NDArray[Any]) -> State:
         """See :meth:`Directions.update`."""
         return self.base.update(state, gradient)
+
+    def observe(self, state: State, value: float) -> State:
+        """See :meth:`Directions.observe`."""
+        return self.base.observe(state, value)
 
     def latest_gradient(self, before: State, after: State) -> NDArray[Any] | None:
         """See :meth:`Directions.latest_gradient`."""

@@ -30,6 +30,24 @@ def on_bases() -> Any:
 
 
 @cache
+def on_subsets() -> Any:
+    """The kernels on random coordinates, :mod:`gensmooth.kernels.subsets`."""
+    return _load("subsets", "choose")
+
+
+@cache
+def on_subspaces() -> Any:
+    """The kernels on principal subspaces, :mod:`gensmooth.kernels.subspaces`."""
+    return _load("subspaces", "eigen")
+
+
+@cache
+def on_factors() -> Any:
+    """The kernels on products of factors, :mod:`gensmooth.kernels.factors`."""
+    return _load("factors", "perturb")
+
+
+@cache
 def on_moments() -> Any:
     """The kernels of distributions that adapt, :mod:`gensmooth.kernels.moments`."""
     return _load("moments", "moments")

@@ -19,6 +19,7 @@ from numba import njit
 from numba.extending import overload, register_jitable
 
 from gensmooth.kernels import signs
+from gensmooth.kernels.memory import part
 from gensmooth.kernels.signs import SignLaw
 from gensmooth.kernels.sums import tile_dot
 from gensmooth.kernels.sums import totals as sum_totals
@@ -53,13 +54,13 @@ class DenseLaw(NamedTuple):
 
 
 class GuidedLaw(NamedTuple):
-    """Entries scale · N(0, 1), plus a combination of the rows of a history."""
+    """Entries scale · N(0, 1), plus a combination of k other vectors."""
 
     key: np.ndarray
     scale: np.ndarray
     stream: np.ndarray
-    history: np.ndarray  # (k, d)
-    mix: np.ndarray  # (L, k) coefficients of each direction in the history
+    rows: np.ndarray  # uint64, where each vector lies; whoever makes the law keeps them alive
+    mix: np.ndarray  # (L, k) coefficients of each direction in the vectors
 
     def scaled(self, size):
         """The law of the same directions, ``size`` times as long."""
@@ -88,14 +89,14 @@ def _dense(law, z, index, tile, start, count):  # noqa: ARG001
 @register_jitable
 def _guided(law, z, index, tile, start, count):
     _normal(law, z, index, tile, start, count)
-    _add_rows(z, count, law.history, start, law.mix[index])
+    _add_rows(z, count, law.rows, start, law.mix[index])
 
 
 @njit(nogil=True, error_model="numpy")
 def _add_rows(z, count, rows, start, weights):
-    """Z += Σ_m weights[m] · rows[m], in the order of m, four rows a pass to spare memory traffic.
+    """Z += Σ_m weights[m] · row m, in the order of m, four rows a pass to spare memory traffic.
 
-    Pieces of 512 entries keep 50 rows of the history in the second-level cache.
+    Pieces of 512 entries keep 50 rows in the second-level cache.
     """
     number = len(weights)
     whole = number - number % 4
@@ -105,14 +106,49 @@ def _add_rows(z, count, rows, start, weights):
         left, right = start + piece, start + piece + length
         for m in range(0, whole, 4):
             a, b, c, d = weights[m], weights[m + 1], weights[m + 2], weights[m + 3]
-            ra, rb = rows[m, left:right], rows[m + 1, left:right]
-            rc, rd = rows[m + 2, left:right], rows[m + 3, left:right]
+            ra, rb = part(rows[m], left, right, z), part(rows[m + 1], left, right, z)
+            rc, rd = part(rows[m + 2], left, right, z), part(rows[m + 3], left, right, z)
             for i in range(length):
                 here[i] = (((here[i] + a * ra[i]) + b * rb[i]) + c * rc[i]) + d * rd[i]
         for m in range(whole, number):
-            a, ra = weights[m], rows[m, left:right]
+            a, ra = weights[m], part(rows[m], left, right, z)
             for i in range(length):
                 here[i] = here[i] + a * ra[i]
+
+
+@njit(nogil=True, error_model="numpy")
+def _add_rows_to_two(z, count, rows, start, mix, index):
+    """:func:`_add_rows` for two directions at once, in the same order: a row is read for both."""
+    number = mix.shape[1]
+    whole = number - number % 4
+    for piece in range(0, count, 1024):
+        length = min(1024, count - piece)
+        left, right = start + piece, start + piece + length
+        one, two = z[0, piece : piece + length], z[1, piece : piece + length]
+        for m in range(0, whole, 4):
+            a, b, c, d = mix[index, m], mix[index, m + 1], mix[index, m + 2], mix[index, m + 3]
+            e, f = mix[index + 1, m], mix[index + 1, m + 1]
+            g, h = mix[index + 1, m + 2], mix[index + 1, m + 3]
+            ra, rb = part(rows[m], left, right, z), part(rows[m + 1], left, right, z)
+            rc, rd = part(rows[m + 2], left, right, z), part(rows[m + 3], left, right, z)
+            for i in range(length):
+                p, q, r, s = ra[i], rb[i], rc[i], rd[i]
+                one[i] = (((one[i] + a * p) + b * q) + c * r) + d * s
+                two[i] = (((two[i] + e * p) + f * q) + g * r) + h * s
+        if number - whole >= 2:
+            a, b = mix[index, whole], mix[index, whole + 1]
+            e, f = mix[index + 1, whole], mix[index + 1, whole + 1]
+            ra, rb = part(rows[whole], left, right, z), part(rows[whole + 1], left, right, z)
+            for i in range(length):
+                p, q = ra[i], rb[i]
+                one[i] = (one[i] + a * p) + b * q
+                two[i] = (two[i] + e * p) + f * q
+        if number % 2:
+            a, e = mix[index, number - 1], mix[index + 1, number - 1]
+            ra = part(rows[number - 1], left, right, z)
+            for i in range(length):
+                one[i] = one[i] + a * ra[i]
+                two[i] = two[i] + e * ra[i]
 
 
 _TILES = {NormalLaw: _normal, DenseLaw: _dense, GuidedLaw: _guided}
@@ -189,7 +225,26 @@ def _fill_dense(law, first_tile, last_tile, out):
             target[i] = scale * row[i]
 
 
-_FILLS = {SignLaw: _fill_signs, DenseLaw: _fill_dense}
+@register_jitable
+def _fill_guided(law, first_tile, last_tile, out):
+    """Tile by tile all directions: the rows are read from memory once for all of them."""
+    z = np.empty((2, TILE), out.dtype)
+    number, dim = out.shape
+    for tile in range(first_tile, last_tile):
+        start = tile * TILE
+        count = min(TILE, dim - start)
+        for index in range(0, number - 1, 2):
+            _normal(law, z[0], index, tile, start, count)
+            _normal(law, z[1], index + 1, tile, start, count)
+            _add_rows_to_two(z, count, law.rows, start, law.mix, index)
+            out[index, start : start + count] = z[0, :count]
+            out[index + 1, start : start + count] = z[1, :count]
+        if number % 2:
+            _guided(law, z[0], number - 1, tile, start, count)
+            out[number - 1, start : start + count] = z[0, :count]
+
+
+_FILLS = {SignLaw: _fill_signs, DenseLaw: _fill_dense, GuidedLaw: _fill_guided}
 
 
 def _fill(law, first_tile, last_tile, out):
@@ -212,12 +267,10 @@ def fill(law, first_tile, last_tile, out):
     _fill(law, first_tile, last_tile, out)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def perturb(law, first_tile, last_tile, x, directions, spacings, out):
-    """``out[r] = x + spacings[r] · ε_{directions[r]}`` for each row of ``out``."""
+@register_jitable
+def _perturb_tiles(law, first_tile, last_tile, x, directions, steps, out):
     dim = len(x)
     z = np.empty(TILE, x.dtype)
-    steps = spacings.astype(x.dtype)
     for tile in range(first_tile, last_tile):
         start = tile * TILE
         count = min(TILE, dim - start)
@@ -236,6 +289,77 @@ def perturb(law, first_tile, last_tile, x, directions, spacings, out):
                 target[i] = center[i] + c * z[i]
 
 
+@register_jitable
+def _perturb_dense(law, first_tile, last_tile, x, directions, steps, out):
+    left, right = first_tile * TILE, min(last_tile * TILE, len(x))
+    center = x[left:right]
+    for r in range(out.shape[0]):
+        target, c = out[r, left:right], steps[r]
+        if c == 0:
+            target[:] = center
+            continue
+        scale, row = law.scale[directions[r]], law.block[directions[r], left:right]
+        for i in range(right - left):
+            target[i] = center[i] + c * (scale * row[i])
+
+
+_PERTURBS = {DenseLaw: _perturb_dense}
+
+
+def _perturb(law, first_tile, last_tile, x, directions, steps, out):
+    raise NotImplementedError("inside compiled code only")
+
+
+@overload(_perturb, jit_options=_OPTIONS)
+def _perturb_by_class(law, first_tile, last_tile, x, directions, steps, out):  # noqa: ARG001
+    impl = _PERTURBS.get(law.instance_class, _perturb_tiles)
+
+    def call(law, first_tile, last_tile, x, directions, steps, out):
+        impl(law, first_tile, last_tile, x, directions, steps, out)
+
+    return call
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def perturb(law, first_tile, last_tile, x, directions, spacings, out):
+    """``out[r] = x + spacings[r] · ε_{directions[r]}`` for each row of ``out``."""
+    _perturb(law, first_tile, last_tile, x, directions, spacings.astype(x.dtype), out)
+
+
+@register_jitable
+def _add_tile(law, z, index, tile, start, count, weight, total):
+    """A tile of a direction into ``z``, and ``weight`` times it onto ``total``."""
+    fill_tile(law, z, index, tile, start, count)
+    for i in range(count):
+        total[i] = total[i] + weight * z[i]
+
+
+@register_jitable
+def _add_dense(law, z, index, tile, start, count, weight, total):  # noqa: ARG001
+    scale, row = law.scale[index], law.block[index, start : start + count]
+    for i in range(count):
+        v = scale * row[i]
+        z[i] = v
+        total[i] = total[i] + weight * v
+
+
+_ADDS = {DenseLaw: _add_dense}
+
+
+def _add(law, z, index, tile, start, count, weight, total):
+    raise NotImplementedError("inside compiled code only")
+
+
+@overload(_add, jit_options=_OPTIONS)
+def _add_by_class(law, z, index, tile, start, count, weight, total):  # noqa: ARG001
+    impl = _ADDS.get(law.instance_class, _add_tile)
+
+    def call(law, z, index, tile, start, count, weight, total):
+        impl(law, z, index, tile, start, count, weight, total)
+
+    return call
+
+
 @njit(cache=True, nogil=True, error_model="numpy")
 def combine(law, first_tile, last_tile, weights, out, squares):
     """``out = Σ_l weights[l] ε_l`` and ``squares[tile, l] = Σ_{i in tile} ε_li²``."""
@@ -249,9 +373,7 @@ def combine(law, first_tile, last_tile, weights, out, squares):
         count = min(TILE, dim - start)
         total[:count] = 0
         for index in range(len(w)):
-            fill_tile(law, z, index, tile, start, count)
-            for i in range(count):
-                total[i] = total[i] + w[index] * z[i]
+            _add(law, z, index, tile, start, count, w[index], total)
             squares[tile, index] = tile_dot(z, z, 0, count, lanes)
         out[start : start + count] = total[:count]
 

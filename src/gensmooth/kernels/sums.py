@@ -6,6 +6,7 @@
 import numpy as np
 from numba import njit
 
+from gensmooth.kernels.memory import part
 from gensmooth.streams import TILE
 
 
@@ -84,7 +85,10 @@ def advance(x, change, out):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def dots(rows, b, out):
-    """``out[m] = rows[m] · b`` in float64: tile by tile 16 interleaved sums, four rows at once."""
+    """``out[m] = row m · b`` in float64: tile by tile 16 interleaved sums, four rows at once.
+
+    Rows are given by their addresses; they are as long as ``b`` and of its dtype.
+    """
     last = len(rows) - 1
     lanes = np.empty((4, 16))
     out[: len(rows)] = 0.0
@@ -92,8 +96,9 @@ def dots(rows, b, out):
         for start in range(0, len(b), TILE):
             stop = min(start + TILE, len(b))
             v = b[start:stop]
-            r0, r1 = rows[m, start:stop], rows[min(m + 1, last), start:stop]
-            r2, r3 = rows[min(m + 2, last), start:stop], rows[min(m + 3, last), start:stop]
+            r0, r1 = part(rows[m], start, stop, b), part(rows[min(m + 1, last)], start, stop, b)
+            r2 = part(rows[min(m + 2, last)], start, stop, b)
+            r3 = part(rows[min(m + 3, last)], start, stop, b)
             lanes[:] = 0.0
             whole = len(v) - len(v) % 16
             for i in range(0, whole, 16):

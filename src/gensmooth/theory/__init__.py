@@ -16,7 +16,16 @@ Definitions and proofs: `docs/theory.md`, and `docs/pilot.md` for ranks, steps a
 """
 
 from gensmooth.theory.bounds import convergence_bound, convergence_learning_rate, information_limit
-from gensmooth.theory.families import gram_schmidt, hadamard, iid, orthogonal, sphere
+from gensmooth.theory.families import (
+    block_coordinate,
+    gram_schmidt,
+    hadamard,
+    iid,
+    low_rank,
+    orthogonal,
+    sparse,
+    sphere,
+)
 from gensmooth.theory.moments import Moments, combine, optimal_scale, relative_bias, relative_mse
 from gensmooth.theory.mse import EstimatorName, MseTerms, SampleMode, mse, mse_terms
 from gensmooth.theory.noise import noise_share, noise_to_signal, noisy_scale, slope_noise
@@ -38,6 +47,7 @@ from gensmooth.theory.spacing import (
     quadratic_spacing_mse_gram_schmidt,
     quadratic_spacing_mse_sphere,
 )
+from gensmooth.theory.stars import NoiseKind, stars_spacing, stars_step
 from gensmooth.theory.steps import (
     greedy_learning_rate,
     lagged_product,
@@ -53,10 +63,12 @@ __all__ = [
     "HessianSquares",
     "Moments",
     "MseTerms",
+    "NoiseKind",
     "SampleMode",
     "ScaleTarget",
     "bernoulli_moments",
     "bernoulli_optimum",
+    "block_coordinate",
     "combine",
     "convergence_bound",
     "convergence_learning_rate",
@@ -69,6 +81,7 @@ __all__ = [
     "iid",
     "information_limit",
     "lagged_product",
+    "low_rank",
     "mirrored_neutral",
     "mse",
     "mse_terms",
@@ -89,5 +102,8 @@ __all__ = [
     "relative_bias",
     "relative_mse",
     "slope_noise",
+    "sparse",
     "sphere",
+    "stars_spacing",
+    "stars_step",
 ]

@@ -146,6 +146,97 @@ def hadamard(dim: int, num_directions: int) -> Moments:
     return _grouped(L, D, group)
 
 
+def sparse(dim: int, num_directions: int, *, size: int, kurtosis: float = 1.0) -> Moments:
+    r"""Independent entries on a random subset of coordinates, another one for each direction.
+
+    k of d coordinates, drawn without replacement, have entries :math:`\sqrt{d/k}\,z` with
+    :math:`E z^2 = 1` and :math:`E z^4 = \kappa`; the others are zero. Then :math:`a = 1`,
+
+    .. math:: s = \frac dk (k + \kappa - 1), \quad b = 1 + \frac{s - 1}{L} .
+
+    For coins (κ = 1) that is s = d, as if all coordinates moved: sparsity costs nothing.
+
+    Args:
+        dim: :math:`d \ge 1`.
+        num_directions: :math:`L \ge 1`.
+        size: :math:`1 \le k \le d`.
+        kurtosis: :math:`\kappa \ge 1`.
+
+    Example:
+        >>> sparse(100, 20, size=5) == iid(100, 20, kurtosis=1.0)
+        True
+        >>> sparse(100, 20, size=5, kurtosis=3.0).own  # 100 / 5 · (5 + 2)
+        140.0
+    """
+    d, L, own = _subset(dim, num_directions, size, kurtosis)
+    return Moments(1.0, 1.0 + (own - 1.0) / L, own, d, L)
+
+
+def block_coordinate(dim: int, num_directions: int, *, size: int, kurtosis: float = 1.0) -> Moments:
+    r"""As `sparse`, but all L directions of a step move the same k coordinates.
+
+    .. math:: a = 1, \quad s = \frac dk (k + \kappa - 1), \quad
+              b = \frac dk\Bigl(1 + \frac{k + \kappa - 2}{L}\Bigr) .
+
+    More directions do not help beyond :math:`b = d/k`: the step does not see the other coordinates.
+
+    Args:
+        dim: :math:`d \ge 1`.
+        num_directions: :math:`L \ge 1`.
+        size: :math:`1 \le k \le d`.
+        kurtosis: :math:`\kappa \ge 1`.
+
+    Example:
+        >>> block_coordinate(100, 20, size=5).second  # 20 · (1 + 4/20)
+        24.0
+        >>> block_coordinate(100, 20, size=100, kurtosis=3.0) == iid(100, 20)
+        True
+    """
+    d, L, own = _subset(dim, num_directions, size, kurtosis)
+    return Moments(1.0, d / size * (1.0 + (size + kurtosis - 2.0) / L), own, d, L)
+
+
+def low_rank(
+    rows: int, columns: int, num_directions: int, *, rank: int = 1, kurtosis: float = 3.0
+) -> Moments:
+    r"""Matrices :math:`A B^T/\sqrt r`, A (m × r) and B (n × r) with i.i.d. entries: EGGROLL.
+
+    With :math:`d = mn` and κ the kurtosis of an entry of A and B, :math:`a = 1`,
+
+    .. math:: s = \frac1r\bigl[(m + \kappa - 1)(n + \kappa - 1) + (r - 1)(mn + 2)\bigr], \quad
+              b = 1 + \frac{s - 1}{L} .
+
+    For normals s = d + 2 + 2(m + n + 1)/r, which falls to that of independent normals, d + 2, as
+    the rank grows; for coins s = d + 2(1 − 1/r), smallest at rank one.
+
+    Args:
+        rows: :math:`m \ge 1`.
+        columns: :math:`n \ge 1`.
+        num_directions: :math:`L \ge 1`.
+        rank: :math:`r \ge 1`.
+        kurtosis: :math:`\kappa \ge 1`.
+
+    Example:
+        >>> low_rank(30, 20, 8).own  # (30 + 2)(20 + 2)
+        704.0
+        >>> low_rank(30, 20, 8, kurtosis=1.0) == iid(600, 8, kurtosis=1.0)
+        True
+    """
+    m, n = checks.count("rows", rows), checks.count("columns", columns)
+    r, k = checks.count("rank", rank), checks.kurtosis(kurtosis)
+    d, L = _size(m * n, num_directions)
+    own = ((m + k - 1.0) * (n + k - 1.0) + (r - 1.0) * (d + 2.0)) / r
+    return Moments(1.0, 1.0 + (own - 1.0) / L, own, d, L)
+
+
+def _subset(dim: int, num_directions: int, size: int, kurtosis: float) -> tuple[int, int, float]:
+    """D, L and s of entries on k of d coordinates."""
+    d, L = _size(dim, num_directions)
+    if checks.count("size", size) > d:
+        raise ValueError(f"`size` must be at most `dim`, {d}, but is {size}.")
+    return d, L, d / size * (size + checks.kurtosis(kurtosis) - 1.0)
+
+
 def _size(dim: int, num_directions: int) -> tuple[int, int]:
     return checks.count("dim", dim), checks.count("num_directions", num_directions)
 

@@ -1,0 +1,237 @@
+r"""Low-rank directions for matrices: :math:`E = A B^T/\sqrt r`, as EGGROLL perturbs weights.
+
+(Sarkar et al., "Evolution strategies at the hyperscale", 2025.) A is m × r and B is n × r, all
+entries independent normals or coins, so a direction is made of (m + n) r numbers instead of m n:
+its entries are uncorrelated with variance 1, but not independent. The matrix E is never held:
+points and estimates are made row by row.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, cast, final, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gensmooth import checks, kernels, theory
+from gensmooth.directions.base import Directions, NoClosedForm, State, register
+from gensmooth.directions.draw import Address, normals, signs
+
+Array = NDArray[Any]
+Entries = Literal["bernoulli", "gaussian"]
+Shape = tuple[int, ...]
+_KURTOSIS = {"bernoulli": 1.0, "gaussian": 3.0}
+
+
+@final
+@dataclass(frozen=True)
+class LowRank(Directions):
+    """A Bᵀ/√r for each matrix of the parameters.
+
+    Args:
+        rank: r, columns of A and of B.
+        shape: (m, n), the matrix that the parameters are; or a list of shapes whose entries lie
+            one after the other in x: (m, n) for a matrix, (n,) for a vector, whose entries are
+            plain. By default the shape of x, if that is a matrix.
+        entries: Of A, B and vectors: ``"gaussian"`` or ``"bernoulli"`` (coins ±1).
+
+    >>> LowRank(2, shape=(30, 20)).kurtosis(dim=600, num_directions=8)  # (3² + 3 (r − 1)) / r
+    6.0
+    """
+
+    rank: int = 1
+    shape: Shape | tuple[Shape, ...] | None = None
+    entries: Entries = "gaussian"
+
+    def __post_init__(self) -> None:
+        checks.settle(
+            self,
+            rank=checks.count("rank", self.rank),
+            shape=None if self.shape is None else _checked_shape(self.shape),
+        )
+        checks.one_of("entries", self.entries, get_args(Entries))
+
+    @property
+    def shapes(self) -> tuple[Shape, ...]:
+        """The shapes of the parts, filled in."""
+        if self.shape is None:
+            raise ValueError(
+                "LowRank must know the shape of the matrix: start from x0 of shape (m, n), or give "
+                "gs.LowRank(shape=(m, n))."
+            )
+        return cast(
+            tuple[Shape, ...],
+            self.shape if isinstance(self.shape[0], tuple) else (self.shape,),
+        )
+
+    def shaped(self, shape: Shape) -> "LowRank":
+        """Take the shape of x if none was given.
+
+        Raises:
+            ValueError: If x is no matrix, or has another number of entries than what was given.
+        """
+        if self.shape is not None:
+            given, size = sum(map(math.prod, self.shapes)), math.prod(shape)
+            if given != size:
+                raise ValueError(
+                    f"`shape` of LowRank has {given} entries, but x has {size}, shape {shape}."
+                )
+            return self
+        if len(shape) != 2:
+            raise ValueError(
+                f"Low-rank directions are for matrices, but x has shape {shape}: start from x0 of "
+                "shape (m, n), or say how the entries of x make up matrices, "
+                "gs.LowRank(shape=(m, n))."
+            )
+        return replace(self, shape=shape)
+
+    def draw(self, state: State, at: Address) -> "LowRankDraw":  # noqa: ARG002
+        """See :meth:`Directions.draw`."""
+        self.shaped((at.dim,))
+        parts: list[tuple[int, int, int, int, int]] = []
+        first = start = 0
+        for shape in self.shapes:
+            matrix = len(shape) == 2
+            rows, columns = (shape[0] if matrix else 1), shape[-1]
+            rank = self.rank if matrix else 0
+            parts.append((rows, columns, rank, first, start))
+            first += (rows + columns) * rank if rank else columns
+            start += rows * columns
+        make = signs if self.entries == "bernoulli" else normals
+        factors = make(at._replace(dim=first)).block()
+        for rows, _, rank, begin, _ in parts:
+            factors[:, begin : begin + rows * rank] /= math.sqrt(max(rank, 1))  # A / √r
+        return LowRankDraw(factors, np.array(parts, np.int64), at.dim)
+
+    def moments(self, dim: int, num_directions: int) -> theory.Moments:
+        """See :meth:`Directions.moments`; of matrices of one shape, or of none but vectors.
+
+        Raises:
+            NoClosedForm: If the shape is not known, or parts differ: then the error depends on
+                which part the gradient is in.
+        """
+        if self.shape is None:
+            raise NoClosedForm(
+                "The error of low-rank directions depends on the shape of the matrix: "
+                "gs.LowRank(shape=(m, n)) has one."
+            )
+        dim = sum(map(math.prod, self.shapes))
+        kurtosis = _KURTOSIS[self.entries]
+        own = {
+            theory.low_rank(*shape, num_directions, rank=self.rank, kurtosis=kurtosis).own
+            + (dim - math.prod(shape))
+            if len(shape) == 2
+            else dim + kurtosis - 1.0
+            for shape in self.shapes
+        }
+        if max(own) - min(own) > 1e-9 * max(own):
+            raise NoClosedForm(
+                "Low-rank directions of parts of different shapes have no one error: it depends on "
+                "which part the gradient is in."
+            )
+        s, L = max(own), num_directions
+        return theory.Moments(1.0, 1.0 + (s - 1.0) / L, s, dim, L)
+
+    def variance(self, dim: int, num_directions: int) -> float:  # noqa: ARG002
+        """One."""
+        return 1.0
+
+    def kurtosis(self, dim: int, num_directions: int) -> float:  # noqa: ARG002
+        """(κ² + 3(r − 1)) / r, κ that of an entry of A and B: 9 for rank-one normals."""
+        if self.shape is not None and any(len(shape) != 2 for shape in self.shapes):
+            raise NoClosedForm("The entries of matrices and vectors have different laws.")
+        return (_KURTOSIS[self.entries] ** 2 + 3 * (self.rank - 1)) / self.rank
+
+
+@final
+class LowRankDraw:
+    """Directions as products of factors; see :mod:`gensmooth.kernels.factors`."""
+
+    __slots__ = ("_factors", "_parts", "dim", "dtype", "factor", "num_directions")
+
+    def __init__(
+        self, factors: Array, parts: NDArray[np.int64], dim: int, *, factor: float = 1.0
+    ) -> None:
+        self._factors = factors
+        self._parts = parts  # rows, columns, rank, where its factors are, where its entries are
+        self.dim = dim
+        self.dtype = factors.dtype
+        self.factor = factor
+        self.num_directions = len(factors)
+
+    def block(self) -> Array:
+        """See :meth:`Draw.block`."""
+        out = np.empty((self.num_directions, self.dim), self.dtype)
+        kernels.on_factors().fill(self._factors, self._parts, out)
+        return out
+
+    def perturb(self, x: Array, directions: Array, spacings: Array, out: Array) -> Array:
+        """See :meth:`Draw.perturb`."""
+        kernels.on_factors().perturb(self._factors, self._parts, x, directions, spacings, out)
+        return out
+
+    def combine(self, weights: NDArray[np.float64]) -> tuple[Array, NDArray[np.float64]]:
+        """See :meth:`Draw.combine`."""
+        out, squares = np.empty(self.dim, self.dtype), np.empty(self.num_directions)
+        kernels.on_factors().combine(self._factors, self._parts, weights, out, squares)
+        return out, squares
+
+    def estimate(self, delta: NDArray[np.float64], unit: float) -> tuple[Array, float, float]:
+        """See :meth:`Draw.estimate`."""
+        weights = unit * delta
+        out, squares = self.combine(weights)
+        return out, *kernels.on_sums().totals(weights, out, squares[None])
+
+    def rescaled(
+        self,
+        *,
+        length: float = 1.0,
+        factor: float = 1.0,
+        threads: int | None = None,  # noqa: ARG002 (rows are made in one thread)
+    ) -> "LowRankDraw":
+        """See :meth:`Draw.rescaled`."""
+        factors = self._factors
+        if length != 1.0:
+            factors = factors.copy()
+            for rows, columns, rank, first, _ in self._parts.tolist():
+                own = rows * rank if rank else columns  # A, or the entries of a vector
+                factors[:, first : first + own] *= self.dtype.type(length)
+        return LowRankDraw(factors, self._parts, self.dim, factor=self.factor * factor)
+
+
+def _checked_shape(given: object) -> Shape | tuple[Shape, ...]:
+    """A shape, or a tuple of them, of Python's integers."""
+    parts = _parts_of(given)
+    if not parts:
+        raise TypeError(
+            f"`shape` must be (m, n) or a list of shapes, but is {checks.shown(given)}."
+        )
+    if any(_parts_of(part) is not None for part in parts):
+        return tuple(_one_shape(part) for part in parts)
+    return _one_shape(given)
+
+
+def _one_shape(given: object) -> Shape:
+    sizes = _parts_of(given)
+    if sizes is None or len(sizes) not in (1, 2):
+        raise ValueError(
+            "`shape` must be made of (m, n) for a matrix and (n,) for a vector, but has "
+            f"{checks.shown(given)}: write an array of more axes as (m, rest)."
+        )
+    return tuple(checks.count("shape", size) for size in sizes)
+
+
+def _parts_of(given: object) -> list[object] | None:
+    """The members of a list or tuple; ``None`` of anything else."""
+    return list(cast(Sequence[object], given)) if isinstance(given, list | tuple) else None
+
+
+register("low-rank", LowRank, title="Low rank", distribution="ABᵀ, rank 1, normals", place=20)
+register(
+    "low-rank-bes",
+    lambda: LowRank(entries="bernoulli"),
+    title="Low-rank BeS",
+    distribution="ABᵀ, rank 1, coins",
+    place=21,
+)

@@ -1,0 +1,86 @@
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
+# pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
+"""Directions that are products of factors, row of a matrix by row: no matrix of them is ever held.
+
+The parameters are parts one after the other. A part of shape (m, n) and rank r has the entries
+E_ij = Σ_q A_iq B_jq, q in order, A of m rows and Bᵀ of r rows lying one after the other in
+``factors[l]``; a part that is a vector (r = 0) has its entries there themselves.
+"""
+
+import numpy as np
+from numba import njit
+
+
+@njit(nogil=True, error_model="numpy")
+def _row(factor, part, i, z):
+    """Row ``i`` of one part of a direction."""
+    rows, columns, rank, first = part[0], part[1], part[2], part[3]
+    if rank == 0:
+        at = first + i * columns
+        for j in range(columns):
+            z[j] = factor[at + j]
+        return
+    left, right = first + i * rank, first + rows * rank
+    a, b = factor[left], factor[right : right + columns]
+    for j in range(columns):
+        z[j] = a * b[j]
+    for q in range(1, rank):
+        a, b = factor[left + q], factor[right + q * columns : right + (q + 1) * columns]
+        for j in range(columns):
+            z[j] = z[j] + a * b[j]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def fill(factors, parts, out):
+    """``out[l] = ε_l``."""
+    for index in range(len(factors)):
+        for p in range(len(parts)):
+            columns, at = parts[p, 1], parts[p, 4]
+            for i in range(parts[p, 0]):
+                here = out[index, at + i * columns : at + (i + 1) * columns]
+                _row(factors[index], parts[p], i, here)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def perturb(factors, parts, x, directions, spacings, out):
+    """``out[r] = x + spacings[r] · ε_{directions[r]}`` for each row of ``out``."""
+    z = np.empty(np.max(parts[:, 1]), x.dtype)
+    steps = spacings.astype(x.dtype)
+    for p in range(len(parts)):
+        columns = parts[p, 1]
+        for i in range(parts[p, 0]):
+            at = parts[p, 4] + i * columns
+            center = x[at : at + columns]
+            last = -1
+            for r in range(out.shape[0]):
+                target, c = out[r, at : at + columns], steps[r]
+                if c == 0:
+                    target[:] = center
+                    continue
+                if directions[r] != last:
+                    last = directions[r]
+                    _row(factors[last], parts[p], i, z)
+                for j in range(columns):
+                    target[j] = center[j] + c * z[j]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def combine(factors, parts, weights, out, squares):
+    """``out = Σ_l weights[l] ε_l`` and ``squares[l] = ‖ε_l‖²``, summed row by row in order."""
+    z = np.empty(np.max(parts[:, 1]), out.dtype)
+    w = weights.astype(out.dtype)
+    squares[:] = 0.0
+    for p in range(len(parts)):
+        columns = parts[p, 1]
+        for i in range(parts[p, 0]):
+            at = parts[p, 4] + i * columns
+            total = out[at : at + columns]
+            total[:] = 0
+            for index in range(len(w)):
+                _row(factors[index], parts[p], i, z)
+                length2 = 0.0
+                for j in range(columns):
+                    total[j] = total[j] + w[index] * z[j]
+                    length2 += np.float64(z[j]) * np.float64(z[j])
+                squares[index] += length2

@@ -1,0 +1,64 @@
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
+# pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
+"""Principal subspaces in a fixed order of operations: a small eigenproblem, and rows recombined."""
+
+import numpy as np
+from numba import njit
+
+from gensmooth.kernels.memory import part
+from gensmooth.streams import TILE
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def eigen(matrix):
+    """Eigenvalues of a small symmetric matrix, largest first, and the eigenvectors as rows.
+
+    Cyclic Jacobi rotations: as exact as LAPACK for matrices of a few dozen rows, and the same bits
+    whatever BLAS there is.
+    """
+    n = len(matrix)
+    a, v = matrix.copy(), np.eye(n)
+    for _ in range(60):
+        off = 0.0
+        for p in range(n):
+            for q in range(p):
+                off += a[p, q] ** 2
+        if off <= 1e-30 * np.trace(a) ** 2:
+            break
+        for p in range(n):
+            for q in range(p + 1, n):
+                if a[p, q] == 0.0:
+                    continue
+                theta = (a[q, q] - a[p, p]) / (2.0 * a[p, q])
+                t = (1.0 if theta >= 0 else -1.0) / (abs(theta) + np.sqrt(theta**2 + 1.0))
+                c = 1.0 / np.sqrt(t**2 + 1.0)
+                s = t * c
+                for i in range(n):
+                    x, y = a[i, p], a[i, q]
+                    a[i, p], a[i, q] = c * x - s * y, s * x + c * y
+                for i in range(n):
+                    x, y = a[p, i], a[q, i]
+                    a[p, i], a[q, i] = c * x - s * y, s * x + c * y
+                    x, y = v[p, i], v[q, i]
+                    v[p, i], v[q, i] = c * x - s * y, s * x + c * y
+    values = np.empty(n)
+    for i in range(n):
+        values[i] = a[i, i]
+    order = np.argsort(-values, kind="mergesort")
+    return values[order], v[order]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def recombine(coefficients, rows, out):
+    """``out[r] = Σ_m coefficients[r, m] · row m``, m in order; rows by their addresses."""
+    c = coefficients.astype(out.dtype)
+    for start in range(0, out.shape[1], TILE):
+        stop = min(start + TILE, out.shape[1])
+        for r in range(out.shape[0]):
+            here = out[r, start:stop]
+            here[:] = 0
+            for m in range(len(rows)):
+                w, row = c[r, m], part(rows[m], start, stop, out)
+                for i in range(stop - start):
+                    here[i] = here[i] + w * row[i]
