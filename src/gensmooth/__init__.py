@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from gensmooth.estimators import Antithetic, ForwardDifference, OnePoint, Ranked
     from gensmooth.evaluators import EvaluationError
     from gensmooth.methods import METHODS, method
-    from gensmooth.optimize import Result, gradient, minimize, resume
+    from gensmooth.optimize import Result, gradient, load, minimize, resume
     from gensmooth.optimizers import (
         Optimizer,
         adam,
@@ -67,7 +67,7 @@ _HOME = {
     "gensmooth.estimators": "Antithetic ForwardDifference OnePoint Ranked",
     "gensmooth.evaluators": "EvaluationError",
     "gensmooth.methods": "METHODS method",
-    "gensmooth.optimize": "Result gradient minimize resume",
+    "gensmooth.optimize": "Result gradient load minimize resume",
     "gensmooth.optimizers": (
         "Optimizer adam cosine_decay exponential_decay greedy inverse_decay momentum sgd"
     ),
@@ -129,6 +129,7 @@ __all__ = [
     "gradient",
     "greedy",
     "inverse_decay",
+    "load",
     "method",
     "methods",
     "minimize",
