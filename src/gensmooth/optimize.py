@@ -102,6 +102,7 @@ class History(NamedTuple):
         gradient_norm: ‖estimate‖.
         standard_error: NaN where there is none.
         step_size: ‖change of x‖.
+        best_value: The best single value of each step.
         faults: Events of each kind, such as ``{"timeout": 1}``; mostly empty.
     """
 
@@ -110,6 +111,7 @@ class History(NamedTuple):
     gradient_norm: NDArray[np.float64]
     standard_error: NDArray[np.float64]
     step_size: NDArray[np.float64]
+    best_value: NDArray[np.float64]
     faults: Sequence[Mapping[str, int]]
 
 
@@ -1230,5 +1232,6 @@ def _history(records: Sequence[Record]) -> History:
         np.array([info.gradient_norm for info in infos], np.float64),
         np.array([info.standard_error for info in infos], np.float64),
         np.array([info.step_size for info in infos], np.float64),
+        np.array([info.best_value for info in infos], np.float64),
         tuple(record.faults for record in records),
     )
