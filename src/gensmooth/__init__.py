@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         streams,
         theory,
     )
+    from gensmooth.comparisons import Comparison, compare
     from gensmooth.directions import (
         IID,
         Bernoulli,
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from gensmooth.search import GradientEstimate, RandomSearch, SearchState, StepInfo
 
 _HOME = {
+    "gensmooth.comparisons": "Comparison compare",
     "gensmooth.directions": (
         "IID Bernoulli Directions Gaussian Guided NoClosedForm Orthogonal OrthogonalBernoulli "
         "Sphere shrunk"
@@ -100,6 +102,7 @@ __all__ = [
     "Bernoulli",
     "Bounds",
     "CheckpointError",
+    "Comparison",
     "Directions",
     "EvaluationError",
     "ForwardDifference",
@@ -121,6 +124,7 @@ __all__ = [
     "__version__",
     "adam",
     "checkpoint",
+    "compare",
     "cosine_decay",
     "directions",
     "estimators",

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from gensmooth.cli.common import JSON, open_streams
+from gensmooth.cli.compare import compare
 from gensmooth.cli.evaluate import evaluate
 from gensmooth.cli.methods import methods
 from gensmooth.cli.minimize import minimize
@@ -69,7 +70,7 @@ def version(given: Given, *, verbose: bool = False) -> None:
         typer.echo("\n".join(f"{name} {each}" for name, each in found.items()))
 
 
-for each in (minimize, train, evaluate, render, resume, methods, reproduce, version):
+for each in (*(minimize, compare, train, evaluate, render, resume, methods, reproduce, version),):
     each.add_to(app)
 
 

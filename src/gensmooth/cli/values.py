@@ -20,10 +20,10 @@ OPTIMIZERS = ("adam", "greedy", "momentum", "sgd")
 
 def read_function(text: str) -> Callable[..., Any]:
     """The function of ``module:function`` or ``file.py:function``, found from this folder on."""
-    return naming.find_function(_as_module(text))
+    return naming.find_function(as_module(text))
 
 
-def _as_module(text: str) -> str:
+def as_module(text: str) -> str:
     """``module:function`` from ``path/to/module.py:function``, whose folder is put on the path."""
     path, colon, name = text.rpartition(":")
     if not (colon and path.endswith(".py")):
@@ -187,7 +187,7 @@ def read_object(
     """
     own = _OWN.fullmatch(text.strip())
     if own:
-        found = naming.find(_as_module(f"{own[1]}:{own[2]}"))
+        found = naming.find(as_module(f"{own[1]}:{own[2]}"))
         if own[3] is None:
             return found() if isinstance(found, type) else found
         expression, names = f"it{own[3]}", {"it": lambda: found}
