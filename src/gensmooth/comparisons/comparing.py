@@ -19,6 +19,7 @@ from gensmooth.comparisons.ranking import Standing, Versus
 from gensmooth.comparisons.trial import Minimized
 from gensmooth.estimators import Samples
 from gensmooth.evaluators import EvaluationError, cores
+from gensmooth.rl.defaults import NUM_DIRECTIONS
 from gensmooth.streams import check_seed
 from gensmooth.studies.spec import RunRecord
 
@@ -229,6 +230,13 @@ def check(problem: Problem, choices: Sequence[Choice], seed: int, budget: int) -
     """
     task = problem.at(seed)
     if not isinstance(task, Minimized):
+        for choice in choices:
+            least = 2 * int(choice.options.get("num_directions", NUM_DIRECTIONS)) + 1
+            if budget < least:
+                raise ValueError(
+                    f"{choice.label}: `budget` is {budget} {problem.unit}, but one iteration takes "
+                    f"{least - 1}: allow at least {least}, or lower `num_directions`."
+                )
         return
     how = {"on_failure": "raise", "retries": 0, "fun": _reached, "workers": 1}
     for choice in choices:
