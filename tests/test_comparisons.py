@@ -16,7 +16,7 @@ import pytest
 import gensmooth as gs
 from gensmooth import naming
 from gensmooth.comparisons import choices, identity, ranking
-from gensmooth.comparisons.plan import Asked
+from gensmooth.comparisons.plan import Order
 from gensmooth.comparisons.problems import find_problem
 from gensmooth.comparisons.trial import POINTS, outline
 from gensmooth.studies.statistics import compare as paired
@@ -437,11 +437,11 @@ def test_choices_are_read_as_python_writes_them():
 
 def test_what_was_asked_is_written_down(tmp_path):
     gs.compare(bowl, np.zeros(3), methods=["bes"], seeds=2, budget=100, out=tmp_path)
-    asked = Asked.read(tmp_path)
+    asked = Order.read(tmp_path)
     assert asked.seeds == (0, 1)
     assert asked.command == (
         f"gs.compare(bowl, x0, methods=['bes'], seeds=2, budget=100, out='{tmp_path}')"
     )
     (tmp_path / "comparison.json").write_text(json.dumps({"format": 1}))
     with pytest.raises(ValueError, match="not that of a comparison"):
-        Asked.read(tmp_path)
+        Order.read(tmp_path)

@@ -14,7 +14,7 @@ from gensmooth import checks
 from gensmooth.comparisons import page
 from gensmooth.comparisons.choices import PROBLEM, Choice, read_choices
 from gensmooth.comparisons.plan import ask, maker_of
-from gensmooth.comparisons.problems import Problem, find_problem
+from gensmooth.comparisons.problems import CommonProblem, find_problem
 from gensmooth.comparisons.ranking import Standing, Versus
 from gensmooth.comparisons.trial import Minimized
 from gensmooth.estimators import Samples
@@ -164,7 +164,7 @@ def run_comparison(fun: Any, x0: Any, given: Mapping[str, Any], *, command: str)
 # --- arguments -----------------------------------------------------------------------------------
 
 
-def problem_of(fun: Any, x0: Any, given: Mapping[str, Any]) -> Problem:
+def problem_of(fun: Any, x0: Any, given: Mapping[str, Any]) -> CommonProblem:
     """The problem that some arguments mean."""
     how = {name: given[name] for name in PROBLEM if given[name] is not None}
     for name in ("maximize", "vectorized"):  # False is the default, and says nothing
@@ -186,7 +186,7 @@ def seeds_of(name: str, given: object, first: int = 0) -> list[int]:
     return list(range(first, first + checks.count(name, given)))
 
 
-def budget_of(problem: Problem, given: Mapping[str, Any]) -> tuple[int, int]:
+def budget_of(problem: CommonProblem, given: Mapping[str, Any]) -> tuple[int, int]:
     """The budget of a run, and how many fresh values judge its point."""
     budget = given["budget"]
     if isinstance(budget, float) and budget.is_integer():
@@ -206,7 +206,7 @@ def workers_of(given: Any) -> int | None:
     return checks.optional(checks.count, "workers", given)
 
 
-def folder_of(given: Any, what: str, problem: Problem) -> Path:
+def folder_of(given: Any, what: str, problem: CommonProblem) -> Path:
     """The folder, whose default has the problem's name."""
     if given is not None:
         return checks.path("out", given)
@@ -222,7 +222,7 @@ def _reached(*_: Any) -> Any:
     raise _Reached
 
 
-def check(problem: Problem, choices: Sequence[Choice], seed: int, budget: int) -> None:
+def check(problem: CommonProblem, choices: Sequence[Choice], seed: int, budget: int) -> None:
     """Refuse what cannot be run, before anything is: a method's options, then the objective.
 
     Every method is set up as for its run, up to its first evaluation, which is not made; then the

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gensmooth import report
-from gensmooth.comparisons.plan import Asked
+from gensmooth.comparisons.plan import Order
 from gensmooth.comparisons.ranking import Standing, Versus, by_ratio, pairs, shown, standings
 from gensmooth.comparisons.trial import POINTS
 from gensmooth.report.style import MethodStyle, assign_styles
@@ -26,7 +26,7 @@ _COLUMNS = (
 )
 
 
-class Found(NamedTuple):
+class Concluded(NamedTuple):
     """What came of a comparison.
 
     Attributes:
@@ -36,13 +36,13 @@ class Found(NamedTuple):
         pairs: Every pair of them.
     """
 
-    asked: Asked
+    asked: Order
     records: Mapping[str, Sequence[RunRecord]]
     standings: Sequence[Standing]
     pairs: Sequence[Versus]
 
 
-def conclude(asked: Asked, records: Sequence[RunRecord]) -> Found:
+def conclude(asked: Order, records: Sequence[RunRecord]) -> Concluded:
     """From runs to verdicts; seeds that some method has not run yet are left out."""
     by_cell = {cell["label"]: asked.spec(cell, 0).config["choice"] for cell in asked.cells}
     runs = {(r.config["choice"], r.config["seed"]): r for r in records}
@@ -50,9 +50,9 @@ def conclude(asked: Asked, records: Sequence[RunRecord]) -> Found:
     grouped = {label: [runs[choice, s] for s in seeds] for label, choice in by_cell.items()}
     values = {label: [final(r) for r in each] for label, each in grouped.items()}
     if not seeds:
-        return Found(asked, grouped, [], [])
+        return Concluded(asked, grouped, [], [])
     how = {"maximize": asked.maximize}
-    return Found(asked, grouped, standings(values, **how), pairs(values, **how))
+    return Concluded(asked, grouped, standings(values, **how), pairs(values, **how))
 
 
 def final(record: RunRecord) -> float:
@@ -60,7 +60,7 @@ def final(record: RunRecord) -> float:
     return math.inf if record.diverged else float(record.more["value"])
 
 
-def write_comparison(found: Found, out: Path, *, live: float | None = None) -> Path:
+def write_comparison(found: Concluded, out: Path, *, live: float | None = None) -> Path:
     """Write the page and its tables; see :func:`gensmooth.report.write_report`."""
     with report.named_extra():
         from gensmooth.report.page import Section
@@ -84,7 +84,7 @@ def write_comparison(found: Found, out: Path, *, live: float | None = None) -> P
     )
 
 
-def summary(found: Found) -> str:
+def summary(found: Concluded) -> str:
     """What a terminal shows."""
     if not found.standings:
         return "No seed has been run by every method yet."
@@ -125,7 +125,7 @@ def _number(value: Any) -> float | str:
 # --- words ---------------------------------------------------------------------------------------
 
 
-def _lede(found: Found) -> str:
+def _lede(found: Concluded) -> str:
     verdicts = _best(found)
     if not found.standings:
         return "No seed has been run by every method yet."
@@ -134,12 +134,12 @@ def _lede(found: Found) -> str:
     return verdicts[0].words
 
 
-def _best(found: Found) -> list[Versus]:
+def _best(found: Concluded) -> list[Versus]:
     """The method that ranks first against each of the others."""
     return [pair for pair in found.pairs if pair.a == found.standings[0].label]
 
 
-def judged_in_words(asked: Asked) -> str:
+def judged_in_words(asked: Order) -> str:
     """How points are judged, in words."""
     if asked.unit == "episodes":
         return (
@@ -157,7 +157,7 @@ def judged_in_words(asked: Asked) -> str:
     )
 
 
-def _prose(found: Found) -> str:
+def _prose(found: Concluded) -> str:
     asked = found.asked
     done = len(next(iter(found.records.values()), ()))
     missing = len(asked.seeds) - done
@@ -189,7 +189,7 @@ def _ends(each: Standing | Versus) -> str:
     return f"{shown(each.low)} … {shown(each.high)}"
 
 
-def _failed(each: Standing, found: Found) -> str:
+def _failed(each: Standing, found: Concluded) -> str:
     runs = len(found.records[each.label])
     return f", {each.failed} of {runs} runs failed" if each.failed else ""
 
@@ -200,7 +200,7 @@ def _words(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def _facts(found: Found) -> list[tuple[str, str]]:
+def _facts(found: Concluded) -> list[tuple[str, str]]:
     asked, runs = found.asked, [r for each in found.records.values() for r in each]
     rows = [
         ("problem", asked.problem),
@@ -223,7 +223,7 @@ def _facts(found: Found) -> list[tuple[str, str]]:
 # --- tables --------------------------------------------------------------------------------------
 
 
-def _finals(found: Found) -> list[Table]:
+def _finals(found: Concluded) -> list[Table]:
     if not found.standings:
         return []
     ratio = by_ratio({each.label: each.values for each in found.standings})
@@ -260,7 +260,7 @@ def _finals(found: Found) -> list[Table]:
     ]
 
 
-def _verdicts(found: Found) -> list[Table]:
+def _verdicts(found: Concluded) -> list[Table]:
     if not found.pairs:
         return []
     side = "above" if found.asked.maximize else "below"
@@ -291,7 +291,7 @@ def _verdicts(found: Found) -> list[Table]:
     ]
 
 
-def _failures(found: Found) -> list[Table]:
+def _failures(found: Concluded) -> list[Table]:
     rows = [
         [label, r.config["seed"], r.more.get("evaluations", ""), _cut(r.more.get("failure", ""))]
         for label, each in found.records.items()
@@ -312,7 +312,7 @@ def _cut(text: str) -> str:
 # --- figures -------------------------------------------------------------------------------------
 
 
-def _drawn(found: Found) -> Any:
+def _drawn(found: Concluded) -> Any:
     from gensmooth.report.curves import (
         Curve,
         Drawn,
@@ -384,7 +384,7 @@ def _drawn(found: Found) -> Any:
     return Drawn([figure], curves, [])
 
 
-def _series(found: Found) -> tuple[str, str, str]:
+def _series(found: Concluded) -> tuple[str, str, str]:
     """Which series is drawn, what its axis is called, and what it is."""
     runs = [r for each in found.records.values() for r in each]
     if any("score" in r.series for r in runs):
@@ -421,11 +421,11 @@ def _range(lines: Sequence[Any]) -> tuple[float, float, bool]:
     return low - pad, high + pad, False
 
 
-def _is_ratio(found: Found) -> bool:
+def _is_ratio(found: Concluded) -> bool:
     return bool(found.pairs) and found.pairs[0].ratio
 
 
-def _remarks(found: Found) -> list[str]:
+def _remarks(found: Concluded) -> list[str]:
     lines: list[str] = []
     for label, each in found.records.items():
         lost = [r for r in each if r.diverged]
@@ -436,7 +436,7 @@ def _remarks(found: Found) -> list[str]:
     return lines
 
 
-def _draw_finals(ax: Any, *, found: Found, styles: Mapping[str, MethodStyle]) -> None:
+def _draw_finals(ax: Any, *, found: Concluded, styles: Mapping[str, MethodStyle]) -> None:
     from gensmooth.report.curves import ticks
 
     order = list(reversed(found.standings))

@@ -16,7 +16,7 @@ import cloudpickle
 from gensmooth._version import __version__
 from gensmooth.comparisons.choices import Choice
 from gensmooth.comparisons.identity import short
-from gensmooth.comparisons.problems import Problem
+from gensmooth.comparisons.problems import CommonProblem
 from gensmooth.comparisons.trial import Trials
 from gensmooth.runs.files import read_bytes, write_text
 from gensmooth.studies.making import Maker
@@ -32,7 +32,7 @@ Kind = Literal["comparison", "sweep"]
 
 
 @dataclass(frozen=True)
-class Asked:
+class Order:
     """What was asked: all that the page needs beside the runs.
 
     Attributes:
@@ -81,7 +81,7 @@ class Asked:
         write_text(folder / FILE, f"{text}\n")
 
     @classmethod
-    def read(cls, folder: Path) -> "Asked":
+    def read(cls, folder: Path) -> "Order":
         """Read it from its folder.
 
         Raises:
@@ -101,7 +101,7 @@ class Asked:
 
 def ask(
     kind: Kind,
-    problem: Problem,
+    problem: CommonProblem,
     cells: Sequence[tuple[Choice, dict[str, Any]]],
     *,
     seeds: Sequence[int],
@@ -109,9 +109,9 @@ def ask(
     values: int,
     command: str,
     fresh: Sequence[int] = (),
-) -> Asked:
+) -> Order:
     """A comparison of some choices, written down."""
-    return Asked(
+    return Order(
         kind=kind,
         problem=problem.name,
         unit=problem.unit,
@@ -142,7 +142,7 @@ def store_of(folder: Path) -> StudyStore:
 
 
 def maker_of(
-    problem: Problem,
+    problem: CommonProblem,
     choices: Sequence[Choice],
     *,
     folder: Path,
@@ -158,7 +158,7 @@ def maker_of(
     return Maker(STUDY, store_of(folder), workers, ray, say, maker=packed)
 
 
-def found(folder: Path, asked: Asked) -> list[RunRecord]:
+def found(folder: Path, asked: Order) -> list[RunRecord]:
     """The runs of a comparison that are there."""
     specs = asked.specs()
     loaded = store_of(folder).load(specs).records

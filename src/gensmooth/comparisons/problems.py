@@ -31,7 +31,7 @@ _INSTANCES = 15  # of a bbob function that seeds take in turn
 
 
 @dataclass(frozen=True)
-class Problem:
+class CommonProblem:
     """What methods are compared on.
 
     Attributes:
@@ -62,7 +62,7 @@ def find_problem(
     start_spread: float = 0.0,
     score: Callable[..., Any] | None = None,
     how: Mapping[str, Any] | None = None,
-) -> Problem:
+) -> CommonProblem:
     """The problem that some arguments mean.
 
     Args:
@@ -111,7 +111,7 @@ def _function(name: str) -> Callable[..., Any]:
 
 def _of_user(
     fun: Callable[..., Any], x0: Array, spread: float, score: Score | None, how: dict[str, Any]
-) -> Problem:
+) -> CommonProblem:
     maximize = bool(how.get("maximize", False))
     if how.get("bounds") is not None:
         how["bounds"] = as_bounds(how["bounds"], x0)
@@ -124,7 +124,7 @@ def _of_user(
         "how": {name: described(value) for name, value in sorted(how.items())},
     }
     scored = "" if score is None else f"by the score {getattr(score, '__name__', 'given')}"
-    return Problem(
+    return CommonProblem(
         str(named["name"]),
         found,
         partial(_start, fun, x0, float(spread), score, how),
@@ -154,13 +154,13 @@ def _start(
 # --- built in ------------------------------------------------------------------------------------
 
 
-def _noisy(name: str, parts: Sequence[str]) -> Problem:
+def _noisy(name: str, parts: Sequence[str]) -> CommonProblem:
     """``noisy:FUNCTION:DIM``, the paper's noisy benchmark, judged without noise."""
     if len(parts) < 2:
         raise _misread(name, "noisy:FUNCTION:DIM")
     function, dim = ":".join(parts[:-1]), _number(name, parts[-1], "noisy:FUNCTION:DIM")
     noisy.noisy_objective(function, dim=dim)  # an unknown one lists those that are known
-    return Problem(
+    return CommonProblem(
         name, {"problem": name}, partial(_noisy_at, function, dim), scored="without noise"
     )
 
@@ -175,13 +175,13 @@ def _oracle(fun: noisy.NoisyObjective, x: Array) -> float:
     return float(fun.oracle(x))
 
 
-def _regression(name: str, parts: Sequence[str]) -> Problem:
+def _regression(name: str, parts: Sequence[str]) -> CommonProblem:
     """``regression:L,N``, the paper's linear regression, judged by the expected loss."""
     form = "regression:L,N"
     if len(parts) != 1 or parts[0].count(",") != 1:
         raise _misread(name, form)
     directions, samples = (_number(name, part, form) for part in parts[0].split(","))
-    return Problem(
+    return CommonProblem(
         name,
         {"problem": name},
         partial(_regression_at, directions, samples),
@@ -202,7 +202,7 @@ def _regression_at(directions: int, samples: int, seed: int) -> Minimized:
     )
 
 
-def _bbob(name: str, parts: Sequence[str]) -> Problem:
+def _bbob(name: str, parts: Sequence[str]) -> CommonProblem:
     """``bbob:fN:DIM``, COCO's function N, above its optimum; seeds take its instances in turn."""
     form = "bbob:f8:20, or bbob:f8:20:3 for its third instance"
     if len(parts) not in (2, 3) or not parts[0].startswith("f"):
@@ -212,7 +212,7 @@ def _bbob(name: str, parts: Sequence[str]) -> Problem:
     if not 1 <= function <= 24 or dim not in (2, 3, 5, 10, 20, 40):
         raise ValueError(f"{name}: COCO has f1 … f24 in 2, 3, 5, 10, 20 and 40 dimensions.")
     _cocoex()
-    return Problem(
+    return CommonProblem(
         name,
         {"problem": name},
         partial(_bbob_at, function, dim, instance),
@@ -270,14 +270,14 @@ def _coco_problem(function: int, dim: int, instance: int) -> tuple[Any, float]:
 # --- policies ------------------------------------------------------------------------------------
 
 
-def _gym(name: str, parts: Sequence[str]) -> Problem:
+def _gym(name: str, parts: Sequence[str]) -> CommonProblem:
     """``gym:ENVIRONMENT``, a linear policy, judged by its mean return in fresh episodes."""
     environment = ":".join(parts)
     if not environment:
         raise _misread(name, "gym:Hopper-v5")
     catalogue: Any = import_module("gensmooth.rl.environments.catalogue")
     catalogue.make(environment)  # an unknown one, or a missing extra, says so
-    return Problem(
+    return CommonProblem(
         name,
         {"problem": name},
         partial(Trained, environment),
@@ -371,7 +371,7 @@ class BuiltIn(NamedTuple):
     """
 
     example: str
-    make: Callable[[str, Sequence[str]], Problem]
+    make: Callable[[str, Sequence[str]], CommonProblem]
 
 
 BUILT_IN = {
