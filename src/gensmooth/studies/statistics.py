@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 
-class Comparison(NamedTuple):
+class PairedTest(NamedTuple):
     """A paired comparison of two samples of losses, a against b.
 
     Attributes:
@@ -51,7 +51,7 @@ class Comparison(NamedTuple):
     p_greater: float
 
 
-def compare(a: Sequence[float], b: Sequence[float], *, by: float = 0.0) -> Comparison:
+def compare(a: Sequence[float], b: Sequence[float], *, by: float = 0.0) -> PairedTest:
     """Test whether a is lower, or higher, than b + ``by``.
 
     Args:
@@ -69,7 +69,7 @@ def compare(a: Sequence[float], b: Sequence[float], *, by: float = 0.0) -> Compa
         p_less, p_greater = _t_test(ranks[: len(first)] - ranks[len(first) :])
     else:
         p_less, p_greater = _t_test(difference - by)
-    return Comparison(len(first), effect, low, high, standardized, lost, p_less, p_greater)
+    return PairedTest(len(first), effect, low, high, standardized, lost, p_less, p_greater)
 
 
 def equivalence(a: Sequence[float], b: Sequence[float], *, margin: float) -> float:
