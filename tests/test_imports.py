@@ -85,6 +85,7 @@ LAYERS = [
     ("studies", "specs, stores, statistics, verdicts, and one folder per study"),
     ("problems", "the models of two studies under the names that one looks for"),
     ("comparisons", "methods and options side by side on one function, and the page of it"),
+    ("overview", "a page of any folder: run, training, comparison, sweep, study"),
     ("cli", "the `gensmooth` command: its options are the parameters of the functions above"),
     ("__main__", "`python -m gensmooth`"),
 ]

@@ -59,7 +59,7 @@ def scaling_of(simulator, seed=1):
     return Scaling(rng.normal(0, 0.1, size), rng.uniform(0.5, 1.5, size))
 
 
-class PairedTest(NamedTuple):
+class Comparison(NamedTuple):
     """The largest differences from Gymnasium, and how many episodes ended."""
 
     observation: float
@@ -87,7 +87,7 @@ def compare_with_gymnasium(simulator, name, *, seeds=20, steps=STEPS):
             assert ended == trace.ended[i, t]
         ends += trace.ended[i].any()
         assert trace.ended[i].any() or trace.episodes.lengths[i] == steps
-    return PairedTest(observation, reward, ends)
+    return Comparison(observation, reward, ends)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         streams,
         theory,
     )
-    from gensmooth.comparisons import Comparison, compare
+    from gensmooth.comparisons import Comparison, Sweep, compare, sweep
     from gensmooth.directions import (
         IID,
         Bernoulli,
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from gensmooth.search import GradientEstimate, RandomSearch, SearchState, StepInfo
 
 _HOME = {
-    "gensmooth.comparisons": "Comparison compare",
+    "gensmooth.comparisons": "Comparison Sweep compare sweep",
     "gensmooth.directions": (
         "IID Bernoulli Directions Gaussian Guided NoClosedForm Orthogonal OrthogonalBernoulli "
         "Sphere shrunk"
@@ -121,6 +121,7 @@ __all__ = [
     "SearchState",
     "Sphere",
     "StepInfo",
+    "Sweep",
     "__version__",
     "adam",
     "checkpoint",
@@ -147,6 +148,7 @@ __all__ = [
     "sgd",
     "shrunk",
     "streams",
+    "sweep",
     "theory",
 ]
 

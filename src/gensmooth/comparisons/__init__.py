@@ -6,5 +6,6 @@
 from gensmooth.comparisons.comparing import Comparison, compare
 from gensmooth.comparisons.problems import BUILT_IN
 from gensmooth.comparisons.ranking import Standing, Versus
+from gensmooth.comparisons.sweeping import Sweep, sweep
 
-__all__ = ["BUILT_IN", "Comparison", "Standing", "Versus", "compare"]
+__all__ = ["BUILT_IN", "Comparison", "Standing", "Sweep", "Versus", "compare", "sweep"]

@@ -49,6 +49,7 @@ class Order:
             options.
         config: What the configurations of all runs share.
         command: What a reader types to repeat it.
+        search: Of a sweep, how its cells were chosen: a grid, or Optuna.
     """
 
     kind: Kind
@@ -63,6 +64,7 @@ class Order:
     config: dict[str, Any]
     command: str
     fresh: tuple[int, ...] = ()
+    search: str = "grid"
 
     def spec(self, cell: dict[str, Any], seed: int) -> RunSpec:
         """The run of a cell with a seed."""
@@ -109,6 +111,7 @@ def ask(
     values: int,
     command: str,
     fresh: Sequence[int] = (),
+    search: str = "grid",
 ) -> Order:
     """A comparison of some choices, written down."""
     return Order(
@@ -131,6 +134,7 @@ def ask(
         },
         command=command,
         fresh=tuple(fresh),
+        search=search,
     )
 
 

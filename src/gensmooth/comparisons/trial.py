@@ -6,11 +6,12 @@ A method that fails or diverges has that as its result: its final value is +∞.
 """
 
 import json
+import logging
 import math
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, final
@@ -147,7 +148,8 @@ class Minimized:
         arguments |= {"method": choice.method, "budget": budget, "seed": seed, **how}
         if "directions" in choice.options:
             arguments["method"] = None
-        return minimize(arguments.pop("fun", self.fun), self.x0, progress=False, **arguments)
+        with _quiet():
+            return minimize(arguments.pop("fun", self.fun), self.x0, progress=False, **arguments)
 
     def run(self, choice: Choice, budget: int, seed: int, values: int, scratch: Path) -> Outline:
         """See :class:`Task`."""
@@ -210,6 +212,18 @@ class Minimized:
                 raise
             shutil.rmtree(folder.parent, ignore_errors=True)
             return self.call(choice, budget, seed, callback=follow)
+
+
+@contextmanager
+def _quiet() -> Generator[None]:
+    """What a run would say of itself is in its record, and not said for every run."""
+    logger = logging.getLogger("gensmooth")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 class Clock:

@@ -1,23 +1,29 @@
 """Run studies: what is missing of them, in parallel, never twice; and then the report."""
 
+import inspect
+import json
 import shlex
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 from gensmooth import checks
 from gensmooth.evaluators import cores
 from gensmooth.report.tables import Cell, ClaimRow
+from gensmooth.runs.files import read_bytes, write_text
 from gensmooth.studies.making import Completed, Maker
 from gensmooth.studies.outcome import judge_again, write_report
 from gensmooth.studies.progress import Say
 from gensmooth.studies.registry import STUDIES, find_claim, find_study
 from gensmooth.studies.spec import Claim, Options, Outcome, Profile, Study
 from gensmooth.studies.store import StudyStore
+
+ASKED = "reproduce.json"  # what was asked, in the output folder
 
 # Parameters that a shell calls by another name, given once for each of their values.
 _REPEATED = {"environments": "env", "parts": "part", "claims": "claim", "num_directions": "-L"}
@@ -137,11 +143,55 @@ def reproduce(
         )
         for name, each in found.items()
     ]
+    _write_asked(folder, given)
     outcomes = [outcome for outcome in concluded if outcome is not None]
     rows = [row for outcome in outcomes for row in outcome.claims]
     if not outcomes:  # a piece, of which alone nothing can be said
         return Reproduced(rows, outcomes, None)
     return Reproduced(rows, outcomes, write_report(outcomes, folder, command=_command(given)))
+
+
+def report_again(folder: Path, out: Path | None = None) -> Path:
+    """The report of a folder that :func:`reproduce` has written to, from the runs that are there.
+
+    Args:
+        folder: The folder.
+        out: Another folder for the page.
+
+    Raises:
+        ValueError: When what was asked cannot be read.
+    """
+    path = folder / ASKED
+    try:
+        given = cast("dict[str, Any]", json.loads(read_bytes(path)))
+        if set(given) - set(inspect.signature(reproduce).parameters):
+            raise ValueError("it has options that this gensmooth does not know")
+        if ":" in str(given.get("study")) or given.get("claims"):
+            raise ValueError(  # the file may be a stranger's, and importing is running
+                "it names modules of somebody's own, which are not imported for a file's sake. "
+                f"Repeat the command yourself: {_command({**given, 'no_run': True})}"
+            )
+    except (OSError, ValueError, TypeError) as error:
+        raise ValueError(f"{path} is not that of a study: {error}.") from error
+    again: dict[str, Any] = {**given, "out": folder, "no_run": True, "piece": None}
+    found = reproduce(**again)
+    if found.page is None:
+        raise ValueError(f"{folder} has no runs that a page can be written of.")
+    if out is None:
+        return found.page
+    return write_report(found.outcomes, out, command=_command(given))
+
+
+def _write_asked(folder: Path, given: Mapping[str, Any]) -> None:
+    """Keep what was asked, so that the page can be written again."""
+    kept: dict[str, Any] = {
+        name: value
+        for name, value in given.items()
+        if value is not None and name not in ("out", "judge", "no_run")
+    }
+    with suppress(OSError, TypeError):
+        folder.mkdir(parents=True, exist_ok=True)
+        write_text(folder / ASKED, f"{json.dumps(kept)}\n")
 
 
 def _available(found: Mapping[str, Study], *, all_of_them: bool) -> dict[str, Study]:
