@@ -305,7 +305,7 @@ def _facts(config: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]
 # --- figures -------------------------------------------------------------------------------------
 
 
-class Line(NamedTuple):
+class DrawnLine(NamedTuple):
     """A line of a panel.
 
     Attributes:
@@ -333,35 +333,35 @@ def _drawn(look: Look) -> Any:
     better = np.fmax if _maximizes(look) else np.fmin
     best = better.accumulate(look.series("best_value"))
     value = "training return" if look.training else "value"
-    panels: list[tuple[str, list[Line]]] = [
+    panels: list[tuple[str, list[DrawnLine]]] = [
         (
             value,
             [
-                Line("best single value so far", x, best, _GREEN, 0.9),
-                Line("as each step saw it", x, look.series("value"), _BLUE),
+                DrawnLine("best single value so far", x, best, _GREEN, 0.9),
+                DrawnLine("as each step saw it", x, look.series("value"), _BLUE),
             ],
         ),
         (
             "estimate",
             [
-                Line("its standard error", x, look.series("standard_error"), _RED),
-                Line("norm of the estimate", x, look.series("gradient_norm"), _BLUE),
+                DrawnLine("its standard error", x, look.series("standard_error"), _RED),
+                DrawnLine("norm of the estimate", x, look.series("gradient_norm"), _BLUE),
             ],
         ),
         (
             "signal to noise",
-            [Line("norm over standard error", x, look.series("signal_to_noise"), _BLUE)],
+            [DrawnLine("norm over standard error", x, look.series("signal_to_noise"), _BLUE)],
         ),
         ("step", _steps(look, x)),
     ]
     at, rate = speeds(look)
     if len(at):
-        panels.append((f"{look.unit} per second", [Line("speed", at, rate, _BLUE)]))
+        panels.append((f"{look.unit} per second", [DrawnLine("speed", at, rate, _BLUE)]))
     tests = [cast("dict[str, Any]", s["test"]) for s in look.steps if s.get("test")]
     if tests:
         when = np.array([float(test["trajectories"]) for test in tests])
         mean = np.array([number(test["mean_return"]) for test in tests])
-        panels.insert(0, ("test return", [Line("mean of a test", when, mean, _BLUE)]))
+        panels.insert(0, ("test return", [DrawnLine("mean of a test", when, mean, _BLUE)]))
     shown = [(title, lines) for title, lines in panels if any(_finite(line.y) for line in lines)]
     items: dict[str, LegendItem] = {}
     for _, lines in shown:
@@ -383,15 +383,15 @@ def _drawn(look: Look) -> Any:
     return Drawn([figure])
 
 
-def _steps(look: Look, x: Floats) -> list[Line]:
-    lines = [Line("change of x", x, look.series("step_size"), _BLUE)]
+def _steps(look: Look, x: Floats) -> list[DrawnLine]:
+    lines = [DrawnLine("change of x", x, look.series("step_size"), _BLUE)]
     spacing = look.series("spacing") if any("spacing" in s for s in look.steps) else None
     if spacing is None and isinstance(
         fixed := look.config.get("search", {}).get("spacing"), int | float
     ):
         spacing = np.full(len(x), float(fixed))
     if spacing is not None:
-        lines.append(Line("spacing", x, spacing, _RED))
+        lines.append(DrawnLine("spacing", x, spacing, _RED))
     return lines
 
 
@@ -403,12 +403,12 @@ def _finite(values: Floats) -> bool:
     return bool(np.isfinite(values).any())
 
 
-def _text(title: str, lines: Sequence[Line]) -> str:
+def _text(title: str, lines: Sequence[DrawnLine]) -> str:
     ends = [f"{line.label} {line.y[-1]:.3g}" for line in lines if len(line.y)]
     return f"{title}. At the end: {'; '.join(ends)}."
 
 
-def _draw(ax: Any, *, lines: Sequence[Line], unit: str) -> None:
+def _draw(ax: Any, *, lines: Sequence[DrawnLine], unit: str) -> None:
     from gensmooth.report.curves import label_axes, ticks
 
     drawn = [line for line in lines if _finite(line.y)]

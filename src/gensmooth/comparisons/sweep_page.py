@@ -42,7 +42,7 @@ class CellScore(NamedTuple):
     failed: int
 
 
-class Best(NamedTuple):
+class BestCell(NamedTuple):
     """The best options of a method.
 
     Attributes:
@@ -75,7 +75,7 @@ class Swept(NamedTuple):
     records: Mapping[str, Sequence[RunRecord]]
     fresh: Mapping[str, Sequence[RunRecord]]
     cells: Sequence[CellScore]
-    best: Sequence[Best]
+    best: Sequence[BestCell]
     pairs: Sequence[Versus]
 
 
@@ -111,14 +111,14 @@ def conclude(order: Order, records: Sequence[RunRecord], fresh: Sequence[RunReco
     grouped = _by_cell(order, fresh, order.fresh)
     again = {label: runs for label, runs in grouped.items() if len(runs) == len(order.fresh)}
     values = {label: [final(run) for run in runs] for label, runs in again.items()}
-    best: list[Best] = []
+    best: list[BestCell] = []
     verdicts: list[Versus] = []
     if values:
         by_label = {cell.label: cell for cell in cells}
         for each in standings(values, maximize=order.maximize):
             cell = by_label[each.label]
             best.append(
-                Best(
+                BestCell(
                     each.label,
                     cell.method,
                     dict(cell.values),
@@ -204,7 +204,7 @@ def _by_cell(
     return found
 
 
-def _mean(best: Best) -> str:
+def _mean(best: BestCell) -> str:
     if math.isnan(best.mean):
         return "no run ended"
     text = shown(best.mean)

@@ -33,7 +33,7 @@ from gensmooth.comparisons.comparing import (
 )
 from gensmooth.comparisons.plan import Order, ask, maker_of
 from gensmooth.comparisons.problems import CommonProblem
-from gensmooth.comparisons.sweep_page import Best, CellScore
+from gensmooth.comparisons.sweep_page import BestCell, CellScore
 from gensmooth.estimators import Samples
 from gensmooth.studies.spec import RunRecord, RunSpec
 
@@ -58,7 +58,7 @@ class Sweep:
         text: The best as a terminal shows them.
     """
 
-    best: tuple[Best, ...]
+    best: tuple[BestCell, ...]
     cells: tuple[CellScore, ...] = field(repr=False)
     page: Path
     csv: Path
