@@ -172,9 +172,8 @@ class Result:
 
     def as_json(self, *, history: bool = False) -> dict[str, Any]:
         """All but ``state`` as plain JSON (with infinities), perhaps without the history."""
-        found: dict[str, Any] = {
-            name: getattr(self, name) for name in _FIELDS if name not in ("history", "state")
-        }
+        names = [each.name for each in fields(self) if each.name not in ("history", "state")]
+        found: dict[str, Any] = {name: getattr(self, name) for name in names}
         found |= {"x": self.x.tolist(), "best_x": self.best_x.tolist()}
         found |= {"faults": dict(self.faults), "warnings": list(self.warnings)}
         found |= result_file.header(self.x)
@@ -195,9 +194,6 @@ class Result:
         True
         """
         result_file.write_result(checks.path("path", path), self.as_json(history=True))
-
-
-_FIELDS = tuple(each.name for each in fields(Result))
 
 
 def load(path: str | PathLike[str]) -> Result:
