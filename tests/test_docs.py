@@ -8,7 +8,10 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PAGES = [
     "README.md",
-    *(f"docs/{name}.md" for name in ("directions", "guide", "integrations", "jax", "methods")),
+    *(
+        f"docs/{name}.md"
+        for name in ("compare", "directions", "guide", "integrations", "jax", "methods")
+    ),
 ]
 
 

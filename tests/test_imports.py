@@ -70,7 +70,10 @@ LAYERS = [
         "_version checks naming",
         "plain errors for bad arguments; a user's things by `module:name`, their source as a hash",
     ),
-    ("theory streams", "formulas on floats; how a random number is addressed"),
+    (
+        "theory streams expressions",
+        "formulas on floats; how a random number is addressed; objects as text",
+    ),
     ("kernels", "Numba: tiles of directions; perturb, combine, orthogonalise"),
     ("directions estimators optimizers parameters", "the three choices; x as users give it"),
     ("batch methods", "the evaluations of a step; methods by name"),
@@ -94,6 +97,8 @@ LAYERS = [
     ("report", "figures, tables, the page: a library that knows no study"),
     ("studies", "specs, stores, statistics, verdicts, and one folder per study"),
     ("problems", "the models of two studies under the names that one looks for"),
+    ("comparisons", "methods and options side by side on one function, and the page of it"),
+    ("overview", "a page of any folder: run, training, comparison, sweep, study"),
     ("cli", "the `gensmooth` command: its options are the parameters of the functions above"),
     ("__main__", "`python -m gensmooth`"),
 ]

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         theory,
     )
     from gensmooth.algorithms import CMAES, SNES, XNES, algorithm
+    from gensmooth.comparisons import Comparison, Sweep, compare, sweep
     from gensmooth.directions import (
         IID,
         Bernoulli,
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
     )
     from gensmooth.evaluators import EvaluationError
     from gensmooth.methods import METHODS, method
-    from gensmooth.optimize import Result, gradient, minimize, resume
+    from gensmooth.optimize import Result, gradient, load, minimize, resume
     from gensmooth.optimizers import (
         Optimizer,
         adam,
@@ -77,6 +78,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "gensmooth.algorithms": "CMAES SNES XNES algorithm",
+    "gensmooth.comparisons": "Comparison Sweep compare sweep",
     "gensmooth.directions": (
         "IID Bernoulli Directions Gaussian Guided Learned LowRank NoClosedForm Orthogonal "
         "OrthogonalBernoulli Sparse Sphere Stars shrunk"
@@ -86,7 +88,7 @@ _HOME = {
     ),
     "gensmooth.evaluators": "EvaluationError",
     "gensmooth.methods": "METHODS method",
-    "gensmooth.optimize": "Result gradient minimize resume",
+    "gensmooth.optimize": "Result gradient load minimize resume",
     "gensmooth.optimizers": (
         "Optimizer adam cosine_decay exponential_decay greedy inverse_decay momentum sgd spall "
         "weight_decay"
@@ -131,6 +133,7 @@ __all__ = [
     "Bounds",
     "CenteredRanks",
     "CheckpointError",
+    "Comparison",
     "Directions",
     "EvaluationError",
     "ForwardDifference",
@@ -153,11 +156,13 @@ __all__ = [
     "Sphere",
     "Stars",
     "StepInfo",
+    "Sweep",
     "__version__",
     "adam",
     "algorithm",
     "algorithms",
     "checkpoint",
+    "compare",
     "cosine_decay",
     "directions",
     "estimators",
@@ -166,6 +171,7 @@ __all__ = [
     "gradient",
     "greedy",
     "inverse_decay",
+    "load",
     "method",
     "methods",
     "minimize",
@@ -181,6 +187,7 @@ __all__ = [
     "shrunk",
     "spall",
     "streams",
+    "sweep",
     "theory",
     "weight_decay",
 ]

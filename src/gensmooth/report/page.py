@@ -91,7 +91,13 @@ class SectionView(NamedTuple):
 
 
 def write_page(
-    sections: Sequence[Section], out: Path, *, title: str, lede: str, command: str
+    sections: Sequence[Section],
+    out: Path,
+    *,
+    title: str,
+    lede: str,
+    command: str,
+    reload: float | None = None,
 ) -> Path:
     """Write the report; see :func:`gensmooth.report.write_report`."""
     figures, tables = out / "figures", out / "tables"
@@ -101,7 +107,8 @@ def write_page(
         for path in folder.iterdir():
             _unlink(path)
     files: list[Path] = []
-    to_write = [claims_table([(s.name, claim) for s in sections for claim in s.claims])]
+    claims = [(s.name, claim) for s in sections for claim in s.claims]
+    to_write = [claims_table(claims)] if claims else []
     for section in sections:
         for figure in section.drawn.figures:
             files += write_figure(figure, figures) if figure.panels else []
@@ -118,6 +125,7 @@ def write_page(
         sections=[_section(section) for section in sections],
         summary=_summary(sections),
         command=command,
+        reload=reload,
         versions=_versions(),
         files=[path.relative_to(out).as_posix() for path in files],
         variables=css_variables().values(),
