@@ -9,7 +9,7 @@ import pytest
 import gensmooth as gs
 from gensmooth import kernels
 from gensmooth.directions.draw import Address
-from gensmooth.models import LowRank, Sparse, Stream, choose_law
+from gensmooth.models import SparseTiles, Stream, choose_law
 from gensmooth.streams import TILE, Purpose, named_seed
 
 jax = pytest.importorskip("jax", reason="needs JAX: pip install 'gensmooth[jax]'")
@@ -60,7 +60,7 @@ def test_normals_have_their_tails():
 
 
 def test_low_rank_directions_are_sums_of_outer_products():
-    stream = Stream(named_seed(5, "w"), choose_law(LowRank(rank=2, entries="normal"), 60, 3))
+    stream = Stream(named_seed(5, "w"), choose_law(gs.LowRank(2), 60, 3))
     left, right = (
         _kernel_normals(stream, purpose, step=4, index=range(2, 4), size=size)
         for purpose, size in ((Purpose.LEFT, 6), (Purpose.RIGHT, 10))
@@ -80,7 +80,7 @@ def _kernel_normals(stream: Stream, purpose: Purpose, *, step: int, index: Any, 
 
 
 def test_sparse_directions_move_the_tiles_whose_uniform_is_below_the_density():
-    stream = Stream(named_seed(5, "w"), choose_law(Sparse(density=0.3), 60, 3))
+    stream = Stream(named_seed(5, "w"), choose_law(SparseTiles(density=0.3), 60, 3))
     tiles = 41
     uniforms = np.empty((1, tiles))
     kernels.on_laws().uniforms(np.array(stream.key(6, Purpose.CHOICE), np.uint64), 0, 0, uniforms)

@@ -1,8 +1,8 @@
 """Directions for the named parameters of a model: made at each parameter's own address.
 
 Families with independent entries are those of :mod:`gensmooth.directions`, by name or as objects,
-shrunk or not. Two more make sense only where a parameter has a shape: :class:`LowRank` and
-:class:`Sparse`.
+shrunk or not, and low-rank ones, whose matrices are the parameters. :class:`SparseTiles` is made
+for parameters that are too many to choose among one by one.
 """
 
 import math
@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, final, get_args
 import numpy as np
 
 from gensmooth import checks, streams
-from gensmooth.directions import Directions
+from gensmooth.directions import Directions, LowRank
 from gensmooth.directions.draw import Address, KernelDraw
 from gensmooth.methods import method
 from gensmooth.streams import Purpose
@@ -25,29 +25,7 @@ _PROBE = 64  # entries: enough to see by which law a family makes its directions
 
 @final
 @dataclass(frozen=True)
-class LowRank:
-    r"""A matrix is moved along :math:`\frac1{\sqrt r}\sum_{k=1}^r a_k b_k^T`.
-
-    The factors have independent entries of variance 1, so those of the direction have variance 1,
-    too, and are uncorrelated. A parameter of more than two dimensions is a matrix of its first
-    dimension by all others; vectors are moved along plain directions.
-
-    Args:
-        rank: r.
-        entries: Of the factors, ``"coin"`` or ``"normal"``.
-    """
-
-    rank: int = 1
-    entries: Entries = "coin"
-
-    def __post_init__(self) -> None:
-        checks.one_of("entries", self.entries, get_args(Entries))
-        checks.settle(self, rank=checks.count("rank", self.rank))
-
-
-@final
-@dataclass(frozen=True)
-class Sparse:
+class SparseTiles:
     """Each step moves a random subset of the entries, the same for all its directions.
 
     The subset is made of tiles of 2048 consecutive entries of a parameter (a smaller parameter is
@@ -105,7 +83,7 @@ def choose_law(directions: object, dim: int, num_directions: int) -> Law:
     """The law of directions given by a name or as an object.
 
     Args:
-        directions: One of :data:`NAMES`, :class:`LowRank`, :class:`Sparse`, or a family of
+        directions: One of :data:`NAMES`, :class:`SparseTiles`, ``gs.LowRank(rank=4)``, or a family of
             :mod:`gensmooth.directions` with independent entries, shrunk or not.
         dim: d, the number of all entries that are moved.
         num_directions: L.
@@ -115,15 +93,16 @@ def choose_law(directions: object, dim: int, num_directions: int) -> Law:
     """
     if isinstance(directions, str):
         checks.one_of("directions", directions, NAMES)
-        if directions == "low-rank":
-            directions = LowRank()
-        elif directions == "sparse":
-            directions = Sparse()
+        if directions == "sparse":
+            directions = SparseTiles()
         else:
             directions = method(directions)
     if isinstance(directions, LowRank):
-        return Law(directions.entries, rank=directions.rank)
-    if isinstance(directions, Sparse):
+        if directions.shape is not None:
+            raise ValueError("`shape` of LowRank is that of each parameter here: leave it out.")
+        kinds: dict[str, Entries] = {"bernoulli": "coin", "gaussian": "normal"}
+        return Law(kinds[directions.entries], rank=directions.rank)
+    if isinstance(directions, SparseTiles):
         return Law(directions.entries, density=directions.density)
     if not isinstance(directions, Directions):
         known = ", ".join(map(repr, NAMES))
@@ -136,7 +115,7 @@ def choose_law(directions: object, dim: int, num_directions: int) -> Law:
 
 def describe_directions(directions: object) -> str:
     """Directions in a few words, for messages and headers."""
-    if isinstance(directions, LowRank | Sparse):
+    if isinstance(directions, SparseTiles):
         own = ", ".join(f"{name}={value!r}" for name, value in asdict(directions).items())
         return f"{type(directions).__name__}({own})"
     return directions if isinstance(directions, str) else repr(directions)

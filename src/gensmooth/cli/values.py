@@ -5,6 +5,7 @@ An object is written as in Python, without ``gs.``: ``--directions "Guided(alpha
 ``module:name``.
 """
 
+import ast
 import re
 import sys
 from collections.abc import Callable

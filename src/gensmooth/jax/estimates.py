@@ -82,7 +82,7 @@ def gradient(
         num_directions: L, directions per estimate.
         spacing: c, how far the points are from the parameters.
         directions: ``"bes"``, ``"gs"``, their shrunk kinds, ``"low-rank"``, ``"sparse"``, or an
-            object: ``gs.shrunk(gs.Bernoulli())``, ``gs.models.LowRank(rank=4)``.
+            object: ``gs.shrunk(gs.Bernoulli())``, ``gs.LowRank(rank=4)``.
         estimator: ``"forward"`` (L + 1 values), ``"antithetic"`` (2 L) or ``"one-point"`` (L).
         seed: Of the directions.
         batch_size: How many directions are evaluated at once (with ``vmap``); one after the other
