@@ -83,8 +83,8 @@ def choose_law(directions: object, dim: int, num_directions: int) -> Law:
     """The law of directions given by a name or as an object.
 
     Args:
-        directions: One of :data:`NAMES`, :class:`SparseTiles`, ``gs.LowRank(rank=4)``, or a family of
-            :mod:`gensmooth.directions` with independent entries, shrunk or not.
+        directions: One of :data:`NAMES`, :class:`SparseTiles`, ``gs.LowRank(rank=4)``, or a family
+            of :mod:`gensmooth.directions` with independent entries, shrunk or not.
         dim: d, the number of all entries that are moved.
         num_directions: L.
 
@@ -93,10 +93,7 @@ def choose_law(directions: object, dim: int, num_directions: int) -> Law:
     """
     if isinstance(directions, str):
         checks.one_of("directions", directions, NAMES)
-        if directions == "sparse":
-            directions = SparseTiles()
-        else:
-            directions = method(directions)
+        directions = SparseTiles() if directions == "sparse" else method(directions)
     if isinstance(directions, LowRank):
         if directions.shape is not None:
             raise ValueError("`shape` of LowRank is that of each parameter here: leave it out.")
