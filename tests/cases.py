@@ -66,7 +66,7 @@ TWINS = {
     "sparse": lambda d, L: theory.block_coordinate(d, L, size=2),
     "sparse, gaussian": lambda d, L: theory.iid(d, L, kurtosis=3),  # as if all moved
     "block": lambda d, L: theory.sparse(d, L, size=2),
-    "block, gaussian": lambda d, L: theory.sparse(d, L, size=2, kurtosis=3),
+    "block, gaussian": lambda d, L: theory.iid(d, L, kurtosis=3),  # as if all moved
     "shrunk block": lambda d, L: theory.block_coordinate(d, L, size=2).scaled(L / (L + d - 1)),
     "shrunk gaussian": lambda d, L: theory.iid(d, L, variance=L / (L + d - 1), kurtosis=3),
     "shrunk bernoulli, estimate": lambda d, L: theory.iid(d, L, kurtosis=1),  # not shrunk
