@@ -13,7 +13,8 @@ from typing import Any, ClassVar, Literal, NamedTuple, cast, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gensmooth import algorithms, checks, optimizers
+import gensmooth.algorithms as algorithms
+from gensmooth import checks, optimizers
 from gensmooth.advice import advice
 from gensmooth.batch import Batch
 from gensmooth.describe import (

@@ -24,7 +24,7 @@ from gensmooth.algorithms.table import (
 )
 from gensmooth.algorithms.xnes import XNES
 
-POPULATIONS: dict[str, type[Population]] = {kind.method: kind for kind in (CMAES, SNES, XNES)}
+POPULATIONS: dict[str, type[Population]] = {"cma-es": CMAES, "snes": SNES, "xnes": XNES}
 
 __all__ = [
     "ALGORITHMS",

@@ -22,7 +22,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from gensmooth import optimizers
-from gensmooth.algorithms.table import Algorithm, Wanted, register
+from gensmooth.algorithms.table import ALGORITHMS, Algorithm, Wanted
 from gensmooth.directions import Gaussian
 from gensmooth.estimators import BestPairs
 from gensmooth.search import RandomSearch
@@ -33,7 +33,7 @@ DEVIATION = 0.03  # ν
 _SOURCE = "Mania, Guy & Recht (2018)"
 _NO_OBSERVATIONS = (
     "V2 standardises observations, of which a function has none. 'ars-v1' and 'ars-v1-t' are the "
-    "same without; gs.rl.train(..., method={!r}) trains a policy."
+    "same without; gs.rl.train(...) trains a policy by it."
 )
 
 
@@ -58,23 +58,22 @@ def make(x: NDArray[Any], wanted: Wanted, *, top: bool) -> RandomSearch:  # noqa
     )
 
 
-def _register(name: str, version: str, *, top: bool, standardize: bool | None) -> None:
-    about = "N(0, 1), best pairs" if top else "N(0, 1), pairs"
-    register(
-        name,
-        Algorithm(
-            partial(make, top=top),
-            f"ARS {version}".strip(),
-            about,
-            _SOURCE,
-            train_only=_NO_OBSERVATIONS.format(name) if version.startswith("V2") else "",
-            standardize=standardize,
+_ALL = partial(make, top=False)
+_BEST = partial(make, top=True)
+_OF_ALL, _OF_BEST = "N(0, 1), pairs", "N(0, 1), best pairs"
+
+ALGORITHMS.update(
+    {
+        "ars": Algorithm(  # V1-t of functions, V2-t of policies
+            _BEST, "ARS", _OF_BEST, _SOURCE, standardize=True
         ),
-    )
-
-
-_register("ars", "", top=True, standardize=True)  # V1-t of functions, V2-t of policies
-_register("ars-v1", "V1", top=False, standardize=False)
-_register("ars-v1-t", "V1-t", top=True, standardize=False)
-_register("ars-v2", "V2", top=False, standardize=True)
-_register("ars-v2-t", "V2-t", top=True, standardize=True)
+        "ars-v1": Algorithm(_ALL, "ARS V1", _OF_ALL, _SOURCE, standardize=False),
+        "ars-v1-t": Algorithm(_BEST, "ARS V1-t", _OF_BEST, _SOURCE, standardize=False),
+        "ars-v2": Algorithm(
+            _ALL, "ARS V2", _OF_ALL, _SOURCE, train_only=_NO_OBSERVATIONS, standardize=True
+        ),
+        "ars-v2-t": Algorithm(
+            _BEST, "ARS V2-t", _OF_BEST, _SOURCE, train_only=_NO_OBSERVATIONS, standardize=True
+        ),
+    }
+)

@@ -31,7 +31,7 @@ from gensmooth.algorithms.population import (
     is_drawn,
     make_population,
 )
-from gensmooth.algorithms.table import Algorithm, Wanted, register
+from gensmooth.algorithms.table import ALGORITHMS, Algorithm, Wanted
 from gensmooth.batch import Batch
 from gensmooth.directions.draw import Draw, dense
 from gensmooth.parameters import as_bounds
@@ -243,4 +243,4 @@ def make(x: Array, wanted: Wanted) -> Population:
     return make_population(CMAES, x, wanted)
 
 
-register("cma-es", Algorithm(make, "CMA-ES", "N(m, σ²C), by rank", "Hansen (2016), `cmaes`"))
+ALGORITHMS["cma-es"] = Algorithm(make, "CMA-ES", "N(m, σ²C), by rank", "Hansen (2016), `cmaes`")

@@ -21,7 +21,7 @@ def utilities(number: int) -> NDArray[np.float64]:
               {\sum_j \max(0, \log(\lambda/2 + 1) - \log j)} - \frac1\lambda
 
     >>> utilities(4).round(3)
-    array([ 0.48 ,  0.02 , -0.25 , -0.25 ])
+    array([ 0.48,  0.02, -0.25, -0.25])
     """
     k = np.arange(1, number + 1)
     raw = np.maximum(0.0, math.log(number / 2 + 1) - np.log(k))

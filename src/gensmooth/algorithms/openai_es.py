@@ -22,7 +22,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from gensmooth import optimizers
-from gensmooth.algorithms.table import Algorithm, Wanted, register
+from gensmooth.algorithms.table import ALGORITHMS, Algorithm, Wanted
 from gensmooth.directions import Gaussian
 from gensmooth.estimators import CenteredRanks
 from gensmooth.search import RandomSearch
@@ -52,7 +52,6 @@ def make(x: NDArray[Any], wanted: Wanted) -> RandomSearch:
     )
 
 
-register(
-    "openai-es",
-    Algorithm(make, "OpenAI-ES", "N(0, 1), pairs by rank", "Salimans et al. (2017)"),
+ALGORITHMS["openai-es"] = Algorithm(
+    make, "OpenAI-ES", "N(0, 1), pairs by rank", "Salimans et al. (2017)"
 )

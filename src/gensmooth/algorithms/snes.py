@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from gensmooth import checks, kernels
 from gensmooth.algorithms.nes import weigh
 from gensmooth.algorithms.population import Moved, Population, make_population
-from gensmooth.algorithms.table import Algorithm, Wanted, register
+from gensmooth.algorithms.table import ALGORITHMS, Algorithm, Wanted
 from gensmooth.batch import Batch
 from gensmooth.directions.draw import Address, Draw, KernelDraw, ScaledDraw, normals
 from gensmooth.search import SearchState
@@ -146,4 +146,4 @@ def make(x: Array, wanted: Wanted) -> Population:
     return make_population(partial(SNES, mean_rate=wanted.rate(1.0)), x, wanted)
 
 
-register("snes", Algorithm(make, "SNES", "N(μ, σ²), by rank", "Wierstra et al. (2014)"))
+ALGORITHMS["snes"] = Algorithm(make, "SNES", "N(μ, σ²), by rank", "Wierstra et al. (2014)")

@@ -30,7 +30,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from gensmooth import optimizers
-from gensmooth.algorithms.table import Algorithm, Wanted, register
+from gensmooth.algorithms.table import ALGORITHMS, Algorithm, Wanted
 from gensmooth.directions import Bernoulli
 from gensmooth.estimators import Antithetic, Estimator, OnePoint
 from gensmooth.search import RandomSearch
@@ -41,7 +41,7 @@ STABLE = 0.1  # A over the steps that are to be made
 CHANGE = 0.1  # of a parameter in the first steps
 
 
-def make(x: NDArray[Any], wanted: Wanted, *, measure: Estimator) -> RandomSearch:
+def make(x: NDArray[Any], wanted: Wanted, *, measurements: int) -> RandomSearch:
     """SPSA."""
     wanted.refuse_scale()
     number, spacing = wanted.number(1), wanted.spacing
@@ -49,13 +49,14 @@ def make(x: NDArray[Any], wanted: Wanted, *, measure: Estimator) -> RandomSearch
         c = wanted.constant_spacing(SPACING)
         spacing = optimizers.inverse_decay(c, power=SPACING_POWER)  # c / (k + 1)^γ
     c = float(spacing(0))
-    estimator = measure if wanted.estimator is None else wanted.estimator
+    estimator: Estimator = Antithetic() if measurements == 2 else OnePoint()
+    estimator = estimator if wanted.estimator is None else wanted.estimator
     optimizer = wanted.own_optimizer()
     if optimizer is None:
         each = estimator.evaluations(number, num_samples=wanted.num_samples, samples=wanted.samples)
         A = STABLE * (wanted.steps(each) or 0)
         if wanted.optimizer is None:
-            most = c / x.size if isinstance(measure, OnePoint) else 1 / math.sqrt(x.size)
+            most = c / x.size if measurements == 1 else 1 / math.sqrt(x.size)
             change = min(CHANGE, most)
             optimizer = optimizers.spall(change, stability=A, power=STEP_POWER)
         else:  # a / (A + k + 1)^α
@@ -72,23 +73,17 @@ def make(x: NDArray[Any], wanted: Wanted, *, measure: Estimator) -> RandomSearch
     )
 
 
-register(
-    "spsa",
-    Algorithm(
-        partial(make, measure=Antithetic()),
-        "SPSA",
-        "±1, one pair",
-        "Spall (1992, 1998)",
-        directions="bes",
-        num_directions=1,
-    ),
+ALGORITHMS["spsa"] = Algorithm(
+    partial(make, measurements=2),
+    "SPSA",
+    "±1, one pair",
+    "Spall (1992, 1998)",
+    directions="bes",
+    num_directions=1,
 )
-register(
-    "spsa-1",
-    Algorithm(
-        partial(make, measure=OnePoint()),
-        "SPSA, one measurement",
-        "±1, one point",
-        "Spall (1997)",
-    ),
+ALGORITHMS["spsa-1"] = Algorithm(
+    partial(make, measurements=1),
+    "SPSA, one measurement",
+    "±1, one point",
+    "Spall (1997)",
 )

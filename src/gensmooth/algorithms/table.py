@@ -151,14 +151,7 @@ class Algorithm(NamedTuple):
     standardize: bool | None = None
 
 
-ALGORITHMS: dict[str, Algorithm] = {}
-
-
-def register(name: str, entry: Algorithm) -> None:
-    """Name an algorithm."""
-    assert name not in ALGORITHMS
-    assert name not in METHODS
-    ALGORITHMS[name] = entry
+ALGORITHMS: dict[str, Algorithm] = {}  # each file adds its own
 
 
 def find(name: object) -> Algorithm | None:

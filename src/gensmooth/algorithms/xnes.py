@@ -37,7 +37,7 @@ from gensmooth.algorithms.population import (
     is_drawn,
     make_population,
 )
-from gensmooth.algorithms.table import Algorithm, Wanted, register
+from gensmooth.algorithms.table import ALGORITHMS, Algorithm, Wanted
 from gensmooth.batch import Batch
 from gensmooth.directions.draw import Address, Draw, dense, normals
 from gensmooth.search import SearchState
@@ -210,4 +210,4 @@ def make(x: Array, wanted: Wanted) -> Population:
     return make_population(partial(XNES, mean_rate=wanted.rate(1.0)), x, wanted)
 
 
-register("xnes", Algorithm(make, "xNES", "N(μ, σ²BBᵀ), by rank", "Glasmachers et al. (2010)"))
+ALGORITHMS["xnes"] = Algorithm(make, "xNES", "N(μ, σ²BBᵀ), by rank", "Glasmachers et al. (2010)")

@@ -13,7 +13,8 @@ from typing import Any, ClassVar, Literal, NamedTuple, cast, final
 
 from numpy.typing import NDArray
 
-from gensmooth import algorithms, checks, optimizers
+import gensmooth.algorithms as algorithms
+from gensmooth import checks, optimizers
 from gensmooth.describe import describe_parts, is_given, number, plain, rebuild, whole
 from gensmooth.directions import Directions
 from gensmooth.estimators import ESTIMATORS, Estimator, Samples
@@ -248,7 +249,7 @@ def train(
     samples: Samples = "paired" if checks.flag("paired_resets", paired_resets) else "independent"
     rest = (directions, spacing, learning_rate, optimizer, estimator)
     search: Search
-    entry = algorithms.find(method)
+    entry = None if method is None else algorithms.find(method)
     standardize = _standardize(standardize, method, entry)
     named = isinstance(method, str) and method == AUTO
     if named or (method is None and all(choice is None for choice in rest)):
