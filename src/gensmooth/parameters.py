@@ -289,7 +289,7 @@ def _shape(value: Any) -> tuple[int, ...] | None:
 def _form(bounds: Any, members: list[Any], shapes: list[tuple[int, ...] | None]) -> str:
     """What was given, in few words: an array's shape rather than some of its numbers."""
     if isinstance(bounds, np.ndarray):
-        return f"an array of shape {bounds.shape}"
+        return f"an array of shape {np.shape(cast(Array, bounds))}"
     if len(members) == 2 and all(isinstance(each, np.ndarray) for each in members):
         return f"two arrays of shapes {shapes[0]} and {shapes[1]}"
     return checks.shown(bounds)

@@ -16,7 +16,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from gensmooth import optimizers
-from gensmooth.algorithms.table import Algorithm, Wanted, register
+from gensmooth.algorithms.table import ALGORITHMS, Algorithm, Wanted
 from gensmooth.directions import Stars
 from gensmooth.estimators import ForwardDifference
 from gensmooth.search import RandomSearch
@@ -48,14 +48,11 @@ def make(x: NDArray[Any], wanted: Wanted) -> RandomSearch:
     )
 
 
-register(
-    "stars",
-    Algorithm(
-        make,
-        "STARS",
-        "N(0, 1), L = 1, spacing by noise",
-        "Chen & Wild (2015)",
-        directions="gs",
-        num_directions=1,
-    ),
+ALGORITHMS["stars"] = Algorithm(
+    make,
+    "STARS",
+    "N(0, 1), L = 1, spacing by noise",
+    "Chen & Wild (2015)",
+    directions="gs",
+    num_directions=1,
 )
