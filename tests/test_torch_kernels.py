@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from torch_cases import TYPES, torch
 
 from gensmooth.directions.draw import Address, normals, signs
 from gensmooth.streams import named_seed
 from gensmooth.torch.directions import Law, Stream
 from gensmooth.torch.tensors import Chosen, backend, follow, gather, perturb
+from torch_cases import TYPES, torch
 
 CPU = torch.device("cpu")
 SIZES = [1, 63, 2048, 5000]
@@ -127,7 +127,9 @@ def test_low_rank_directions_are_products_of_their_factors_with_variance_one():
 def test_low_rank_sums_are_the_sums_of_the_directions():
     law = Law("normal", rank=3)
     w = torch.ones(7, 2100)
-    parts = [made(torch.zeros_like(w), law, directions=[l], amounts=[a]) for l, a in enumerate((1, 2))]
+    parts = [
+        made(torch.zeros_like(w), law, directions=[l], amounts=[a]) for l, a in enumerate((1, 2))
+    ]
     both = made(w, law, directions=[0, 1], amounts=[1, 2])
     torch.testing.assert_close(both, w + parts[0] + parts[1], rtol=1e-5, atol=1e-5)
 
@@ -147,7 +149,9 @@ def test_sparse_directions_move_whole_tiles_and_the_same_ones_for_all_directions
     assert torch.equal(found[found != 0], full[found != 0])
 
 
-@pytest.mark.parametrize("law", [Law("coin"), Law("normal"), Law("coin", rank=2), Law("coin", density=0.5)])
+@pytest.mark.parametrize(
+    "law", [Law("coin"), Law("normal"), Law("coin", rank=2), Law("coin", density=0.5)]
+)
 def test_momentum_gathers_what_an_update_would_add(law):
     stream = Stream(named_seed(0, "w"), law)
     velocity = torch.ones(50, 120)

@@ -25,14 +25,14 @@ import triton.language as tl
 Tensor = torch.Tensor
 Key = tuple[int, int, int, int]
 
-_TILES = 16  # of 2048 entries: what a program of _add_one_coin makes
-_WORDS = 128  # times 4: what a program of _add_coins keeps, the signs of 8 tiles
-_BLOCKS = 32  # of 128 entries: what a program of _add_normals makes
+# What one program makes, and by how many warps: chosen by benchmarks/torch_gpu.py --tune.
+ONE_COIN = {"TILES": 16, "num_warps": 4}  # tiles of 2048 entries
+COINS = {"WORDS": 128, "num_warps": 4}  # words (times 4), of 128 entries
+NORMALS = {"BLOCKS": 32, "num_warps": 4}  # blocks of 128 entries
 _ENTRIES = 1024  # of a program of _follow
 _ROWS, _COLUMNS = 8, 256  # of a program of _add_products
 
 _PLAIN: Any = {"enable_fp_fusion": False}
-_WORDS_GIVEN = ["k0", "k1", "c2", "c3"]
 
 
 def _f(value: float) -> Any:
@@ -81,7 +81,7 @@ def _signed(words, shift, amount):
 def _add_one_coin(
     w, out, n, index, amount, k0, k1, c2, c3, TILES: tl.constexpr, EVEN: tl.constexpr
 ):
-    """``out = round(w + amount · ε)``, float32 or less."""
+    """``out = round(w + amount · ε)``, float32 or less; the amount is given by its bits."""
     tile = tl.program_id(0) * TILES + tl.arange(0, TILES)[:, None]
     k = tl.arange(0, 64)[None, :]
     counter = (tile * 16 + (k & 15)).to(tl.uint32)
@@ -91,7 +91,8 @@ def _add_one_coin(
     entry = tile.to(tl.int64) * 2048 + k
     for j in tl.static_range(32):
         at = entry + 64 * j
-        moved = _signed(words, 31 - j, amount)
+        sign = (words << (31 - j)) & 0x80000000
+        moved = (_word(amount) ^ sign).to(tl.float32, bitcast=True)
         if EVEN:
             x = tl.load(w + at).to(tl.float32)
             tl.store(out + at, (x + moved).to(out.dtype.element_ty))
@@ -145,9 +146,7 @@ def _add_coins(
     for l in range(count):  # noqa: E741
         amount = tl.load(numbers + l)
         index = _word(tl.load(indices + l))
-        a, b, c, d = _philox(
-            place.to(tl.uint32), index, _word(c2), _word(c3), _word(k0), _word(k1)
-        )
+        a, b, c, d = _philox(place.to(tl.uint32), index, _word(c2), _word(c3), _word(k0), _word(k1))
         total0 += _signed(a[None, :], shift, amount)
         total1 += _signed(b[None, :], shift, amount)
         total2 += _signed(c[None, :], shift, amount)
@@ -317,11 +316,10 @@ def _launch(
     with _on(w.device):
         simple = len(indices) == 1 and chosen is None and keep == 1.0 and not decay
         if simple and law == 0 and w.dtype != torch.float64:
-            amount, index = float(np.float32(amounts[0])), _signed_word(indices[0])
-            size = _TILES * 2048
-            _add_one_coin[(-(-n // size),)](
-                w, out, n, index, amount, k0, k1, c2, c3, TILES=_TILES, EVEN=n % size == 0, **_PLAIN
-            )
+            amount, index = int(np.float32(amounts[0]).view(np.int32)), _signed_word(indices[0])
+            size = ONE_COIN["TILES"] * 2048
+            how = {"EVEN": n % size == 0, **ONE_COIN, **_PLAIN}
+            _add_one_coin[(-(-n // size),)](w, out, n, index, amount, k0, k1, c2, c3, **how)
             return
         numbers = _on_device((*amounts, keep), _sum_type(w), w.device)
         listed = _on_device(tuple(map(_signed_word, indices)), torch.int32, w.device)
@@ -329,9 +327,9 @@ def _launch(
         given += (k0, k1, c2, c3)
         how = {"SPARSE": chosen is not None, "DECAY": decay, **_PLAIN}
         if law == 0:
-            _add_coins[(-(-n // (_WORDS * 128)),)](*given, WORDS=_WORDS, **how)
+            _add_coins[(-(-n // (COINS["WORDS"] * 128)),)](*given, **COINS, **how)
         else:
-            _add_normals[(-(-n // (_BLOCKS * 128)),)](*given, BLOCKS=_BLOCKS, **how)
+            _add_normals[(-(-n // (NORMALS["BLOCKS"] * 128)),)](*given, **NORMALS, **how)
 
 
 def follow(w: Tensor, velocity: Tensor, amount: float, keep: float, out: Tensor) -> None:
@@ -370,9 +368,11 @@ def gather_products(left: Tensor, right: Tensor, keep: float, out: Tensor) -> No
 @lru_cache(maxsize=64)
 def _on_device(numbers: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
     """A few numbers where the kernels are; the same ones serve all parameters of a step."""
-    return torch.tensor(numbers, dtype=torch.float64 if dtype.is_floating_point else dtype).to(
-        dtype
-    ).to(device)
+    return (
+        torch.tensor(numbers, dtype=torch.float64 if dtype.is_floating_point else dtype)
+        .to(dtype)
+        .to(device)
+    )
 
 
 def _sum_type(w: Tensor) -> torch.dtype:

@@ -48,6 +48,15 @@ class Layer:
     compiled: bool
 
 
+class Place(NamedTuple):
+    """A parameter, its own values, and where its perturbed values go."""
+
+    name: str
+    parameter: nn.Parameter
+    own: Tensor
+    out: Tensor
+
+
 class Turn(NamedTuple):
     """A layer that runs, and what it made point at scratch (late: when it had begun)."""
 
@@ -62,6 +71,7 @@ class Buffers:
     """Buffers that are used again: one for each depth of nesting, on each device."""
 
     slots: dict[tuple[torch.device, int], Tensor] = field(default_factory=dict)
+    changes: int = 0  # how often a buffer was made
 
     def take(self, parameters: list[Tensor], depth: int) -> list[Tensor]:
         """Room for copies of some parameters, in one buffer per device."""
@@ -74,6 +84,7 @@ class Buffers:
         for device, size in ends.items():
             at = (device, depth)
             if at not in self.slots or self.slots[at].numel() < size:
+                self.changes += 1
                 self.slots.pop(at, None)  # first: both together would need more than either
                 self.slots[at] = torch.empty(size, dtype=torch.uint8, device=device)
         views: list[Tensor] = []
@@ -130,7 +141,7 @@ class Layers:
                 "instead of its parameters, or choose mode='copy' or mode='in-place'."
             )
         self._fill: Fill | None = None
-        self._frames: list[Turn] = []
+        self._turns: list[Turn] = []
         self._running: list[nn.Module] = []
         self._own: dict[str, Tensor] = {}  # the own values of what points at scratch now
         self._seen: set[str] = set()
@@ -138,6 +149,8 @@ class Layers:
         self._handles: list[Any] | None = None  # of hooks, while attached
         self._compiled: list[tuple[nn.Module, Any]] = []
         self._busy = False  # with parameters: what is read of them then is our own doing
+        self._places: dict[tuple[int, int], list[Place]] = {}  # by owner and depth
+        self._places_made = 0  # when, in changes of the buffers
 
     # --- around evaluations ----------------------------------------------------------------------
 
@@ -166,8 +179,10 @@ class Layers:
         if self._fill is not None:
             raise RuntimeError("The parameters are perturbed already: leave that context first.")
         training = any(module.training for module in self._modules)
-        watch = bool(self._modules) and training not in self._watched and not any(
-            layer.compiled for layer in self._layers.values()
+        watch = (
+            bool(self._modules)
+            and training not in self._watched
+            and not any(layer.compiled for layer in self._layers.values())
         )
         with self.attached() if not watch else self._watching():
             self._fill = fill
@@ -180,8 +195,8 @@ class Layers:
                 self._watched.add(training)
             finally:
                 self._fill = None
-                while self._frames:
-                    self._leave(self._frames.pop())
+                while self._turns:
+                    self._leave(self._turns.pop())
                 self._running.clear()
 
     def _check_seen(self) -> None:
@@ -224,16 +239,16 @@ class Layers:
 
     def _end(self, layer: Layer, _module: nn.Module, _args: Any, output: Any) -> Any:
         kept = self._keep(layer.module, output)
-        while self._frames and self._frames[-1].owner is layer.module:
-            frame = self._frames.pop()
-            self._leave(frame)
-            if not frame.late:
+        while self._turns and self._turns[-1].owner is layer.module:
+            turn = self._turns.pop()
+            self._leave(turn)
+            if not turn.late:
                 break
         return kept
 
     def _keep(self, module: nn.Module, output: Any) -> Any:
         """What a layer returns, copied where it lies in the buffer, whose turn is over; or None."""
-        if not (self._frames and self._frames[-1].owner is module):
+        if not (self._turns and self._turns[-1].owner is module):
             return None
         if not any(isinstance(t, Tensor) and self.scratch.holds(t) for t in tree_iter(output)):
             return None
@@ -254,24 +269,45 @@ class Layers:
         assert self._fill is not None
         self._busy = True
         try:
-            fresh = [name for name in names if name not in self._own]
-            depth = len(self._frames)
-            self._seen.update(fresh)
-            frame = Turn(owner, [], late)
-            self._frames.append(frame)
-            own = [self._parameters[name].data for name in fresh]
-            for name, w, out in zip(fresh, own, self.scratch.take(own, depth), strict=True):
-                self._fill(name, w, out)
-                self._own[name] = w
-                frame.names.append(name)
-                self._parameters[name].data = out
+            turn = Turn(owner, [], late)
+            depth = len(self._turns)
+            self._turns.append(turn)
+            for place in self._find_places(owner, names, depth, late):
+                self._fill(place.name, place.own, place.out)
+                self._own[place.name] = place.own
+                turn.names.append(place.name)
+                place.parameter.data = place.out
+            self._seen.update(turn.names)
         finally:
             self._busy = False
 
-    def _leave(self, frame: Turn) -> None:
+    def _find_places(
+        self, owner: nn.Module | None, names: list[str], depth: int, late: bool
+    ) -> "list[Place]":
+        """Where the perturbed values of a layer go; remembered, as finding out takes its time."""
+        if self._places_made != self.scratch.changes:
+            self._places.clear()
+        found = self._places.get((id(owner), depth))
+        if found is not None and not late and not any(each.name in self._own for each in found):
+            return found
+        fresh = [name for name in names if name not in self._own]
+        parameters = [self._parameters[name] for name in fresh]
+        own = [w.data for w in parameters]
+        outs = self.scratch.take(own, depth)
+        found = list(map(Place, fresh, parameters, own, outs))
+        self._places_made = self.scratch.changes
+        if not late and len(fresh) == len(names):
+            self._places[id(owner), depth] = found
+        return found
+
+    def forget(self) -> None:
+        """Look again where parameters are: something else has moved them."""
+        self._places.clear()
+
+    def _leave(self, turn: Turn) -> None:
         self._busy = True
         try:
-            for name in frame.names:
+            for name in turn.names:
                 self._parameters[name].data = self._own.pop(name)
         finally:
             self._busy = False
@@ -301,8 +337,8 @@ class Layers:
         if self._running and self._running[-1] is module:
             self._running.pop()
         kept = self._keep(module, output)
-        while self._frames and self._frames[-1].owner is module and self._frames[-1].late:
-            self._leave(self._frames.pop())
+        while self._turns and self._turns[-1].owner is module and self._turns[-1].late:
+            self._leave(self._turns.pop())
         return kept
 
     def _read(self, w: Tensor) -> None:
@@ -314,6 +350,7 @@ class Layers:
             self._whole.append(name)
         elif id(module) in self._layers:
             self._layers[id(module)].names.append(name)
+            self.forget()
         else:
             self._layers[id(module)] = Layer(module, [name], compiled=False)
             self._attach(self._layers[id(module)])
@@ -322,9 +359,7 @@ class Layers:
 
 # Functions that ask a tensor for anything but its values.
 _ABOUT = frozenset(
-    "size dim numel nelement ndimension stride is_contiguous element_size data_ptr get_device "
-    "is_floating_point is_complex storage_offset untyped_storage requires_grad_ __len__ __hash__ "
-    "is_same_size is_pinned is_shared is_inference register_hook".split()
+    ["size", "dim", "numel", "nelement", "ndimension", "stride", "is_contiguous", "element_size", "data_ptr", "get_device", "is_floating_point", "is_complex", "storage_offset", "untyped_storage", "requires_grad_", "__len__", "__hash__", "is_same_size", "is_pinned", "is_shared", "is_inference", "register_hook"]
 )
 _VALUES = frozenset(("T", "mT", "H", "mH", "data", "real", "imag"))
 

@@ -9,7 +9,16 @@ from torch import nn
 
 from gensmooth import streams
 from gensmooth.torch.directions import Law, Stream
-from gensmooth.torch.tensors import Chosen, contiguous_copy, follow, gather, perturb, sum_type
+from gensmooth.torch.tensors import (
+    Chosen,
+    backend,
+    contiguous_copy,
+    follow,
+    gather,
+    law_code,
+    perturb,
+    sum_type,
+)
 
 Tensor = torch.Tensor
 
@@ -36,7 +45,10 @@ class Mover:
         momentum: float = 0.0,
     ) -> None:
         self._groups = [dict(group) for group in groups]
+        self._law = law
         self._momentum = momentum
+        self._key_step = -1
+        self._keys: dict[str, tuple[int, int, int, int]] = {}
         self._chosen = Chosen()
         self._streams = {
             name: Stream(streams.named_seed(seed, name), law)
@@ -45,13 +57,31 @@ class Mover:
         }
         self.velocities: dict[str, Tensor] = {}
 
-    def fill(self, step: int, direction: int, amount: float) -> Callable[[str, Tensor, Tensor], None]:
+    def fill(
+        self, step: int, direction: int, amount: float
+    ) -> Callable[[str, Tensor, Tensor], None]:
         """A function that puts ``w + amount · ε`` of a named parameter into a buffer."""
+        if step != self._key_step:
+            self._key_step, self._keys = step, {n: s.key(step) for n, s in self._streams.items()}
+        law = self._law
+        if law.rank or law.density < 1:
 
-        def put(name: str, w: Tensor, out: Tensor) -> None:
-            self._perturb(name, contiguous_copy(w), out, step, [direction], [amount], 1.0)
+            def put(name: str, w: Tensor, out: Tensor) -> None:
+                self._perturb(name, contiguous_copy(w), out, step, [direction], [amount], 1.0)
 
-        return put
+            return put
+        keys, code, one, scaled = (
+            self._keys,
+            law_code(law.entries),
+            [direction],
+            [law.scale * amount],
+        )
+
+        def put_plain(name: str, w: Tensor, out: Tensor) -> None:  # the same, with less on the way
+            flat = contiguous_copy(w).view(-1)
+            backend(w.device).move(keys[name], code, None, flat, one, scaled, 1.0, out.view(-1))
+
+        return put_plain
 
     def shift(self, step: int, direction: int, amount: float) -> None:
         """``w ← round(w + amount · ε)`` for all parameters, in place."""
@@ -164,6 +194,5 @@ def fingerprint(parameters: Mapping[str, Tensor]) -> str:
 def describe_parameters(parameters: Mapping[str, Tensor]) -> list[list[Any]]:
     """Names, types and shapes, as a log has them."""
     return [
-        [name, str(w.dtype).removeprefix("torch."), list(w.shape)]
-        for name, w in parameters.items()
+        [name, str(w.dtype).removeprefix("torch."), list(w.shape)] for name, w in parameters.items()
     ]

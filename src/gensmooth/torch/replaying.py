@@ -13,9 +13,7 @@ from gensmooth.torch.named import read_parameters
 from gensmooth.torch.zeroth_order import check_header
 
 
-def replay(
-    model: nn.Module, log: Log | str | os.PathLike[str], *, until: int | None = None
-) -> int:
+def replay(model: nn.Module, log: Log | str | os.PathLike[str], *, until: int | None = None) -> int:
     """Move a model from its base weights to where a training run has brought it, bit for bit.
 
     Args:

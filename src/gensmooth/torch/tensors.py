@@ -54,9 +54,7 @@ class Backend(Protocol):
         """``out = keep · out + Σ_l amounts[l] ε_{indices[l]}``."""
         ...
 
-    def follow(
-        self, w: Tensor, velocity: Tensor, amount: float, keep: float, out: Tensor
-    ) -> None:
+    def follow(self, w: Tensor, velocity: Tensor, amount: float, keep: float, out: Tensor) -> None:
         """``out = round(keep · w + amount · velocity)``."""
         ...
 
@@ -145,9 +143,7 @@ def perturb(
         return
     tiles = chosen.tiles(stream, step, flat.numel(), w.device)
     scaled = [law.scale * amount for amount in amounts]
-    on.move(
-        stream.key(step), _code(law.entries), tiles, flat, directions, scaled, keep, target
-    )
+    on.move(stream.key(step), law_code(law.entries), tiles, flat, directions, scaled, keep, target)
 
 
 def gather(
@@ -169,7 +165,7 @@ def gather(
         return
     tiles = chosen.tiles(stream, step, flat.numel(), velocity.device)
     scaled = [law.scale * amount for amount in amounts]
-    on.gather(stream.key(step), _code(law.entries), tiles, directions, scaled, keep, flat)
+    on.gather(stream.key(step), law_code(law.entries), tiles, directions, scaled, keep, flat)
 
 
 def follow(w: Tensor, velocity: Tensor, *, amount: float, keep: float) -> None:
@@ -192,12 +188,13 @@ def _factors(
                 index = direction * law.rank + k
                 key = stream.key(step, purpose)
                 one = amounts[place] * size if purpose == Purpose.LEFT else 1.0
-                on.move(key, _code(law.entries), None, row, [index], [one], 1.0, row)
+                on.move(key, law_code(law.entries), None, row, [index], [one], 1.0, row)
         sides.append(rows)
     return sides[0], sides[1]
 
 
-def _code(entries: str) -> int:
+def law_code(entries: str) -> int:
+    """How kernels call a law of entries."""
     return 0 if entries == "coin" else 1
 
 

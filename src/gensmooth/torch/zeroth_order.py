@@ -141,15 +141,16 @@ class ZerothOrder(Optimizer):
         self._law = choose_law(directions, dim, self._num_directions)
         self._described = describe_directions(directions)
         self._building = True
-        super().__init__(
-            [{"params": pairs, **own} for pairs, own in given.groups if pairs], defaults
-        )
+        groups = [(dict(pairs), own) for pairs, own in given.groups if pairs]
+        super().__init__([{"params": list(g.values()), **own} for g, own in groups], defaults)
+        for group, (pairs, _) in zip(self.param_groups, groups, strict=True):
+            group["param_names"] = list(pairs)
         self._building = False
         self.steps_done = 0
         self._moving = False
         self._inside = False
         self._mover = Mover(
-            [dict(pairs) for pairs, _ in given.groups if pairs],
+            [pairs for pairs, _ in groups],
             seed=self.seed,
             law=self._law,
             momentum=self._momentum,
@@ -271,6 +272,8 @@ class ZerothOrder(Optimizer):
                 "tell: begin a new log from them, with a new optimiser."
             )
         self._marks = self._current_marks()
+        if self._layers is not None:
+            self._layers.forget()
 
     @property
     def scratch_bytes(self) -> int:
@@ -286,9 +289,7 @@ class ZerothOrder(Optimizer):
         before = [(w, w.grad, _version(w.grad)) for w in self._parameters.values()]
         attached = self._layers.attached() if self._layers is not None else nullcontext()
         devices = sorted({w.device for w in self._parameters.values() if w.is_cuda}, key=str)
-        seeding = (
-            torch.random.fork_rng(devices) if self._samples is not None else nullcontext()
-        )
+        seeding = torch.random.fork_rng(devices) if self._samples is not None else nullcontext()
         with attached, seeding, torch.no_grad():
             for e, (direction, side) in enumerate(self.points()):
                 if self._ranks is not None and not self._ranks.mine(e):
@@ -520,6 +521,8 @@ class ZerothOrder(Optimizer):
             self.state[w]["velocity"] = self._mover.velocities[names[id(w)]] = velocity
         self.steps_done = own["steps_done"]
         self._marks = self._current_marks()
+        if self._layers is not None:
+            self._layers.forget()
         self._moving = False
 
 
