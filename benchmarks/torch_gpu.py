@@ -332,11 +332,10 @@ def tune(record: Record, device: str) -> None:
     chosen = Chosen()
     many = np.linspace(-1e-6, 1e-6, 32).tolist()
     cases = [
-        ("ONE_COIN", "coin", [1e-3], [{"TILES": t, "num_warps": n} for t in (4, 8, 16, 32) for n in (2, 4, 8)]),
-        ("COINS", "coin", many, [{"WORDS": 32 * n, "num_warps": n} for n in (2, 4, 8)]),
-        ("COINS", "coin", many, [{"WORDS": 64, "num_warps": 4}, {"WORDS": 256, "num_warps": 4}]),
-        ("NORMALS", "normal", [1e-3], [{"BLOCKS": b, "num_warps": n} for b in (8, 16, 32, 64) for n in (4, 8)]),
-    ]  # fmt: skip
+        ("ONE_COIN", "coin", [1e-3], _options("TILES", (4, 8, 16, 32), (2, 4, 8))),
+        ("COINS", "coin", many, _options("WORDS", (64, 128, 256), (2, 4, 8))),
+        ("NORMALS", "normal", [1e-3], _options("BLOCKS", (8, 16, 32, 64), (4, 8))),
+    ]
     for name, law, amounts, options in cases:
         kept = getattr(gpu, name)
         for option in options:
@@ -354,6 +353,10 @@ def tune(record: Record, device: str) -> None:
             times = take_turns({"copy": lambda: out.copy_(w), "ours": call}, device, 15)
             record.add(f"tune {name}", option=option, **ratios(times, "ours", "copy"))
         setattr(gpu, name, kept)
+
+
+def _options(name: str, sizes: tuple[int, ...], warps: tuple[int, ...]) -> list[dict[str, int]]:
+    return [{name: size, "num_warps": each} for size in sizes for each in warps]
 
 
 def _gb(size: int) -> float:

@@ -117,7 +117,7 @@ def test_low_rank_directions_are_products_of_their_factors_with_variance_one():
     found = made(torch.zeros(60, 30), law, directions=[1])
     assert torch.linalg.matrix_rank(found) == 2
     assert set(found.unique().tolist()) <= {-(2**0.5), 0.0, 2**0.5} or found.abs().max() < 1.5
-    many = torch.stack([made(torch.zeros(60, 30), law, directions=[l]) for l in range(200)])
+    many = torch.stack([made(torch.zeros(60, 30), law, directions=[i]) for i in range(200)])
     # E ε² = 1; Var ε² = 1 for rank 2 of coins, entries of a matrix share factors
     assert abs(float(many.square().mean() - 1)) < 0.05
     vector = made(torch.zeros(60), law, directions=[1])
@@ -128,7 +128,7 @@ def test_low_rank_sums_are_the_sums_of_the_directions():
     law = Law("normal", rank=3)
     w = torch.ones(7, 2100)
     parts = [
-        made(torch.zeros_like(w), law, directions=[l], amounts=[a]) for l, a in enumerate((1, 2))
+        made(torch.zeros_like(w), law, directions=[i], amounts=[a]) for i, a in enumerate((1, 2))
     ]
     both = made(w, law, directions=[0, 1], amounts=[1, 2])
     torch.testing.assert_close(both, w + parts[0] + parts[1], rtol=1e-5, atol=1e-5)

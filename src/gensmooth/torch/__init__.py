@@ -17,7 +17,7 @@ except ImportError as error:
     ) from error
 
 from gensmooth.torch.directions import LowRank, Sparse
-from gensmooth.torch.layers import UnusedParameter
+from gensmooth.torch.layers import UnusedError
 from gensmooth.torch.log import Log, LogError, LogRecord
 from gensmooth.torch.moving import fingerprint
 from gensmooth.torch.ranks import RanksError
@@ -31,7 +31,7 @@ __all__ = [
     "LowRank",
     "RanksError",
     "Sparse",
-    "UnusedParameter",
+    "UnusedError",
     "ZerothOrder",
     "fingerprint",
     "replay",

@@ -37,15 +37,15 @@ def move(
     """See :meth:`gensmooth.torch.tensors.Backend.move`."""
     on, words = kernels.on_tensors(), np.array(key, np.uint64)
     source, target = memory(w), memory(out)
-    if len(indices) == 1 and law == 0 and chosen is None and keep == 1.0:
-        if source.dtype == np.float32:
-            index, amount = np.uint64(indices[0]), np.float32(amounts[0])
-            _over_tiles(
-                lambda a, b: on.add_one_coin(words, a, b, source, index, amount, target),
-                -(-len(source) // TILE),
-                len(source),
-            )
-            return
+    one_coin = len(indices) == 1 and law == 0 and chosen is None and keep == 1.0
+    if one_coin and source.dtype == np.float32:
+        index, amount = np.uint64(indices[0]), np.float32(amounts[0])
+        _over_tiles(
+            lambda a, b: on.add_one_coin(words, a, b, source, index, amount, target),
+            -(-len(source) // TILE),
+            len(source),
+        )
+        return
     kind = _sum_dtype(source)
     arguments = (source, np.array(indices, np.uint64), np.array(amounts, kind), kind(keep), target)
     _over_tiles(

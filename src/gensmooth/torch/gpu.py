@@ -73,8 +73,10 @@ def _signed(words, shift, amount):
     """``±amount`` by one bit of each word, the one that ``shift`` moves to the top."""
     if amount.dtype == tl.float32:
         sign = (words << shift) & 0x80000000
-        return (amount.to(tl.uint32, bitcast=True) ^ sign).to(tl.float32, bitcast=True)
-    return tl.where((words << shift) >= 0x80000000, -amount, amount)
+        found = (amount.to(tl.uint32, bitcast=True) ^ sign).to(tl.float32, bitcast=True)
+    else:
+        found = tl.where(((words << shift) & 0x80000000) != 0, -amount, amount)
+    return found
 
 
 @triton.jit(do_not_specialize=["index", "amount", "k0", "k1", "c2", "c3"])
@@ -152,7 +154,7 @@ def _add_coins(
         total2 += _signed(c[None, :], shift, amount)
         total3 += _signed(d[None, :], shift, amount)
     keep = tl.load(numbers + count)
-    tile = (place // 16)[None, :]
+    tile = (place // 16)[None, :] + 0 * j
     at = tile.to(tl.int64) * 2048 + 64 * j + (place % 16)[None, :]
     _put(w, out, at, n, keep, total0, chosen, tile, SPARSE, DECAY)
     _put(w, out, at + 16, n, keep, total1, chosen, tile, SPARSE, DECAY)
@@ -241,7 +243,7 @@ def _follow(w, velocity, out, n, numbers, ENTRIES: tl.constexpr):
     tl.store(out + at, (keep * x + amount * v).to(out.dtype.element_ty), mask=at < n)
 
 
-@triton.jit(do_not_specialize=["count"])
+@triton.jit(do_not_specialize=["rows", "columns", "count"])
 def _add_products(
     w,
     out,

@@ -35,7 +35,7 @@ Fill = Callable[[str, Tensor, Tensor], None]  # name, own values, where the pert
 _ALIGN = 256  # bytes, so that a buffer's parts can be read in vectors
 
 
-class UnusedParameter(RuntimeError):
+class UnusedError(RuntimeError):
     """A parameter that should have been perturbed was not asked for by any layer."""
 
 
@@ -136,9 +136,8 @@ class Layers:
         owned = set(self._whole) | {name for layer in self._layers.values() for name in layer.names}
         if missing := [name for name in self._parameters if name not in owned]:
             raise ValueError(
-                f"No module was found that owns the parameter {missing[0]!r}"
-                f"{f' (and {len(missing) - 1} more)' if missing[1:] else ''}: give the model itself "
-                "instead of its parameters, or choose mode='copy' or mode='in-place'."
+                f"No module was found that owns the parameter {_first_of(missing)}: give the model "
+                "itself instead of its parameters, or choose mode='copy' or mode='in-place'."
             )
         self._fill: Fill | None = None
         self._turns: list[Turn] = []
@@ -202,10 +201,9 @@ class Layers:
     def _check_seen(self) -> None:
         unused = [name for name in self._parameters if name not in self._seen]
         if unused and self._seen and not self._allow_unused:
-            raise UnusedParameter(
-                f"No layer used the parameter {unused[0]!r}"
-                f"{f' (and {len(unused) - 1} more)' if unused[1:] else ''} in this evaluation, so "
-                "that the loss cannot depend on it. Freeze it (requires_grad_(False)); or, if only "
+            raise UnusedError(
+                f"No layer used the parameter {_first_of(unused)} in this evaluation, so that the "
+                "loss cannot depend on it. Freeze it (requires_grad_(False)); or, if only "
                 "some evaluations use it, say allow_unused=True; or, if a compiled function reads "
                 "it, choose mode='copy'."
             )
@@ -359,7 +357,12 @@ class Layers:
 
 # Functions that ask a tensor for anything but its values.
 _ABOUT = frozenset(
-    ["size", "dim", "numel", "nelement", "ndimension", "stride", "is_contiguous", "element_size", "data_ptr", "get_device", "is_floating_point", "is_complex", "storage_offset", "untyped_storage", "requires_grad_", "__len__", "__hash__", "is_same_size", "is_pinned", "is_shared", "is_inference", "register_hook"]
+    (
+        *("size", "dim", "numel", "nelement", "ndimension", "stride", "is_contiguous", "__len__"),
+        *("element_size", "data_ptr", "get_device", "is_floating_point", "is_complex", "__hash__"),
+        *("storage_offset", "untyped_storage", "requires_grad_", "is_same_size", "is_pinned"),
+        *("is_shared", "is_inference", "register_hook"),
+    )
 )
 _VALUES = frozenset(("T", "mT", "H", "mH", "data", "real", "imag"))
 
@@ -383,6 +386,10 @@ class _Reads(TorchFunctionMode):
                 if isinstance(each, nn.Parameter):
                     self._read(each)
         return func(*args, **(kwargs or {}))
+
+
+def _first_of(names: list[str]) -> str:
+    return f"{names[0]!r}" + (f" (and {len(names) - 1} more)" if names[1:] else "")
 
 
 def _find_layers(modules: list[nn.Module], names: Mapping[int, str]) -> dict[int, Layer]:

@@ -1,6 +1,7 @@
 """Parameters by name: what is moved, checked before anything is."""
 
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -147,7 +148,7 @@ def _check_once(given: Given) -> None:
             reach = 1 + sum((n - 1) * s for n, s in zip(w.shape, w.stride(), strict=True))
             ranges.append((str(w.device), start, start + reach * w.element_size(), name))
     ranges.sort()
-    for left, right in zip(ranges, ranges[1:], strict=False):
+    for left, right in pairwise(ranges):
         if left[0] == right[0] and right[1] < left[2]:
             raise ValueError(
                 f"The parameters {left[3]!r} and {right[3]!r} share memory: one would be moved "

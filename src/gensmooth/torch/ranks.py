@@ -57,7 +57,7 @@ class Ranks:
             return
         found: list[Any] = [None] * self.number
         self._call(step, distributed.all_gather_object, found, facts, group=self._group)
-        for name, value in facts.items():
+        for name in facts:
             others = [each[name] for each in found]
             if any(each != others[0] for each in others):
                 shown = ", ".join(f"rank {i}: {each}" for i, each in enumerate(others[:8]))

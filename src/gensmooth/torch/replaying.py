@@ -1,6 +1,7 @@
 """Rebuilding a trained model from its base weights and the log of its training."""
 
 import os
+from itertools import chain
 
 import torch
 from torch import nn
@@ -37,7 +38,7 @@ def replay(model: nn.Module, log: Log | str | os.PathLike[str], *, until: int | 
     ours = dict(header)
     ours["groups"] = [describe_parameters(mine if len(mine) == len(known) else parameters)]
     ours["base"] = fingerprint(mine)
-    check_header(header | {"groups": [sum(header["groups"], [])]}, ours, str(source.path))
+    check_header(header | {"groups": [list(chain(*header["groups"]))]}, ours, str(source.path))
     if until is not None and checks.count("until", until, 0) > len(records):
         raise ValueError(f"{source.path} has {len(records)} steps, but `until` is {until}.")
     groups = [{name: mine[name] for name, *_ in group} for group in header["groups"]]

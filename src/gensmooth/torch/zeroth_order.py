@@ -10,6 +10,7 @@ wherever they are needed and never stored.
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from itertools import chain
 from typing import Any, Literal, NamedTuple, cast, get_args
 
 import numpy as np
@@ -528,7 +529,7 @@ class ZerothOrder(Optimizer):
 
 def check_header(found: dict[str, Any], ours: dict[str, Any], path: str) -> None:
     """Refuse a log of another model, or one that was written another way."""
-    theirs, mine = sum(found["groups"], []), sum(ours["groups"], [])
+    theirs, mine = list(chain(*found["groups"])), list(chain(*ours["groups"]))
     if theirs != mine:
         for their, my in zip(theirs, mine, strict=False):
             if their != my:
@@ -627,7 +628,7 @@ def _as_loss(loss: Any) -> Any:
 
 def _as_floats(losses: list[Any]) -> list[float]:
     """Losses as numbers, with one wait for the device instead of one each."""
-    if losses and all(isinstance(each, Tensor) for each in losses):
-        if len({each.device for each in losses}) == 1:
-            return torch.stack([each.double() for each in losses]).tolist()
+    tensors = [each for each in losses if isinstance(each, Tensor)]
+    if len(tensors) == len(losses) and len({each.device for each in tensors}) == 1:
+        return torch.stack([each.double() for each in tensors]).tolist()
     return [float(each) for each in losses]
