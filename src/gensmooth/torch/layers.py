@@ -283,8 +283,6 @@ class Layers:
         self, owner: nn.Module | None, names: list[str], depth: int, late: bool
     ) -> "list[Place]":
         """Where the perturbed values of a layer go; remembered, as finding out takes its time."""
-        if self._places_made != self.scratch.changes:
-            self._places.clear()
         found = self._places.get((id(owner), depth))
         if found is not None and not late and not any(each.name in self._own for each in found):
             return found
@@ -293,7 +291,9 @@ class Layers:
         own = [w.data for w in parameters]
         outs = self.scratch.take(own, depth)
         found = list(map(Place, fresh, parameters, own, outs))
-        self._places_made = self.scratch.changes
+        if self._places_made != self.scratch.changes:  # a buffer is another: all look again
+            self._places_made = self.scratch.changes
+            self._places.clear()
         if not late and len(fresh) == len(names):
             self._places[id(owner), depth] = found
         return found
