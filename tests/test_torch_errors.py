@@ -1,10 +1,10 @@
 """Bad input of gs.torch: a plain error before anything moves."""
 
 import pytest
-from torch_cases import bits, perceptron, square_loss, torch
+from torch import nn
 
 import gensmooth as gs
-from torch import nn
+from torch_cases import bits, perceptron, square_loss, torch
 
 
 def optimizer(model, **how):
@@ -26,10 +26,10 @@ def refuse(model, call, error, match):
         (lambda m: [w for w in m.parameters()], TypeError, "named_parameters"),  # noqa: C416
         (lambda m: [{"params": m.parameters()}], TypeError, "with their names"),
         (lambda m: next(m.parameters()), TypeError, "must be a model"),
-        (lambda m: "model", TypeError, "must be a model"),
-        (lambda m: [{"lr": 1}], ValueError, "must have 'params'"),
+        (lambda _: "model", TypeError, "must be a model"),
+        (lambda _: [{"lr": 1}], ValueError, "must have 'params'"),
         (lambda m: [(1, next(m.parameters()))], TypeError, "with their names"),
-        (lambda m: [("w", 3.0)], TypeError, "must be a tensor"),
+        (lambda _: [("w", 3.0)], TypeError, "must be a tensor"),
         (lambda m: [*m.named_parameters(), *m.named_parameters()], ValueError, "given twice"),
         (lambda m: [("a", m[0].weight), ("b", m[0].weight)], ValueError, "it is also 'a'"),
         (lambda m: [("a", m[0].weight), ("a", m[0].bias)], ValueError, "name 'a' is given twice"),
@@ -38,12 +38,12 @@ def refuse(model, call, error, match):
             ValueError,
             "share memory",
         ),
-        (lambda m: [], ValueError, "nothing to move"),
+        (lambda _: [], ValueError, "nothing to move"),
         (lambda m: m.requires_grad_(False), ValueError, "requires_grad is True"),
-        (lambda m: [("w", torch.arange(3))], TypeError, "torch.int64, which cannot be perturbed"),
-        (lambda m: [("w", torch.zeros(3, dtype=torch.complex64))], TypeError, "complex64"),
-        (lambda m: [("w", nn.Parameter(torch.zeros(3, device="meta")))], TypeError, "meta|device"),
-        (lambda m: [("w", nn.Parameter(torch.zeros(3)))], ValueError, "No module was found"),
+        (lambda _: [("w", torch.arange(3))], TypeError, "torch.int64, which cannot be perturbed"),
+        (lambda _: [("w", torch.zeros(3, dtype=torch.complex64))], TypeError, "complex64"),
+        (lambda _: [("w", nn.Parameter(torch.zeros(3, device="meta")))], TypeError, "meta|device"),
+        (lambda _: [("w", nn.Parameter(torch.zeros(3)))], ValueError, "No module was found"),
     ],
 )
 def test_parameters(params, error, match):
@@ -116,8 +116,8 @@ def with_gradients(model):
         (lambda m: (square_loss(m)(), None)[1], ValueError, "returned None"),
         (lambda m: (square_loss(m)(), "low")[1], ValueError, "one number"),
         (lambda m: square_loss(m)() * 1j, ValueError, "real number"),
-        (lambda m: 3.0, ValueError, "did not run the model"),
-        (lambda m: square_loss(perceptron())(), ValueError, "did not run the model"),
+        (lambda _: 3.0, ValueError, "did not run the model"),
+        (lambda _: square_loss(perceptron())(), ValueError, "did not run the model"),
     ],
 )
 def test_closures(closure, error, match):

@@ -1,11 +1,11 @@
 """Perturbed values while a layer runs: exact, complete, and without writing to a parameter."""
 
 import pytest
-from torch_cases import TYPES, bits, decoder, loss_of, perceptron, square_loss, tokens, torch
+from torch import nn
 
 import gensmooth as gs
 from gensmooth.torch.layers import UnusedError
-from torch import nn
+from torch_cases import TYPES, bits, decoder, loss_of, perceptron, square_loss, tokens, torch
 
 
 def optimizer(model, **how):

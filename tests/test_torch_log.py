@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from torch_cases import bits, decoder, loss_of, perceptron, square_loss, torch
 
 import gensmooth as gs
+from torch_cases import bits, decoder, loss_of, perceptron, square_loss, torch
 
 HERE = Path(__file__).parent
 

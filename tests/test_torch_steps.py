@@ -4,10 +4,10 @@ import copy
 
 import numpy as np
 import pytest
-from torch_cases import bits, decoder, loss_of, perceptron, square_loss, torch
+from torch import nn
 
 import gensmooth as gs
-from torch import nn
+from torch_cases import bits, decoder, loss_of, perceptron, square_loss, torch
 
 DIRECTIONS = [
     *("bes", "gs", "low-rank", "sparse"),

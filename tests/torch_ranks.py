@@ -8,9 +8,9 @@ from pathlib import Path
 
 import torch
 from torch import distributed
-from torch_cases import bits, decoder, loss_of
 
 import gensmooth as gs
+from torch_cases import bits, decoder, loss_of
 
 
 def main() -> None:

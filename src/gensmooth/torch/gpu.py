@@ -26,9 +26,11 @@ Tensor = torch.Tensor
 Key = tuple[int, int, int, int]
 
 # What one program makes, and by how many warps: chosen by benchmarks/torch_gpu.py --tune.
-ONE_COIN = {"TILES": 16, "num_warps": 4}  # tiles of 2048 entries
+ONE_COIN = {"TILES": 4, "num_warps": 1}  # tiles of 2048 entries
 COINS = {"WORDS": 128, "num_warps": 4}  # words (times 4), of 128 entries
-NORMALS = {"BLOCKS": 32, "num_warps": 4}  # blocks of 128 entries
+NORMALS = {"BLOCKS": 8, "num_warps": 4}  # blocks of 128 entries
+PAIRS = {"TILES": 4, "num_warps": 4}  # tiles: as many as warps, one word per thread and row
+_HALVES = {torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}
 _ENTRIES = 1024  # of a program of _follow
 _ROWS, _COLUMNS = 8, 256  # of a program of _add_products
 
@@ -49,14 +51,12 @@ _C2, _C4, _C6, _C8, _C10 = (_f((-1) ** (n // 2) / math.factorial(n)) for n in (2
 def _philox(c0, c1, c2, c3, k0, k1):
     """Four words from a counter of four words and a key of two, all uint32."""
     for _ in tl.static_range(10):
-        high0 = tl.umulhi(c0, 0xD2511F53)
-        low0 = c0 * 0xD2511F53
-        high1 = tl.umulhi(c2, 0xCD9E8D57)
-        low1 = c2 * 0xCD9E8D57
-        c0 = high1 ^ c1 ^ k0
-        c1 = low1
-        c2 = high0 ^ c3 ^ k1
-        c3 = low0
+        p0 = c0.to(tl.uint64) * 0xD2511F53  # one instruction, where two would make the halves
+        p1 = c2.to(tl.uint64) * 0xCD9E8D57
+        c0 = (p1 >> 32).to(tl.uint32) ^ c1 ^ k0
+        c1 = p1.to(tl.uint32)
+        c2 = (p0 >> 32).to(tl.uint32) ^ c3 ^ k1
+        c3 = p0.to(tl.uint32)
         k0 = k0 + 0x9E3779B9
         k1 = k1 + 0xBB67AE85
     return c0, c1, c2, c3
@@ -91,16 +91,85 @@ def _add_one_coin(
     part = k >> 4
     words = tl.where(part < 2, tl.where(part == 0, a, b), tl.where(part == 2, c, d))
     entry = tile.to(tl.int64) * 2048 + k
-    for j in tl.static_range(32):
+    for j in tl.static_range(0, 32, 4):  # four loads on their way at a time: a store ends a row
         at = entry + 64 * j
-        sign = (words << (31 - j)) & 0x80000000
-        moved = (_word(amount) ^ sign).to(tl.float32, bitcast=True)
-        if EVEN:
-            x = tl.load(w + at).to(tl.float32)
-            tl.store(out + at, (x + moved).to(out.dtype.element_ty))
-        else:
-            x = tl.load(w + at, mask=at < n, other=0.0).to(tl.float32)
-            tl.store(out + at, (x + moved).to(out.dtype.element_ty), mask=at < n)
+        x0 = _get(w, at, n, EVEN)
+        x1 = _get(w, at + 64, n, EVEN)
+        x2 = _get(w, at + 128, n, EVEN)
+        x3 = _get(w, at + 192, n, EVEN)
+        _set(out, at, n, x0 + _flip(words, 31 - j, amount), EVEN)
+        _set(out, at + 64, n, x1 + _flip(words, 30 - j, amount), EVEN)
+        _set(out, at + 128, n, x2 + _flip(words, 29 - j, amount), EVEN)
+        _set(out, at + 192, n, x3 + _flip(words, 28 - j, amount), EVEN)
+
+
+@triton.jit(do_not_specialize=["index", "amount", "k0", "k1", "c2", "c3"])
+def _add_one_coin_in_pairs(
+    w, out, n, index, amount, k0, k1, c2, c3, HALF: tl.constexpr, TILES: tl.constexpr
+):
+    """As :func:`_add_one_coin`; an int32 is two entries of half precision, n counts those.
+
+    With one int32 per thread and row, what a thread computes is what it loads and stores: nothing
+    is handed over.
+    """
+    tile = tl.program_id(0) * TILES + tl.arange(0, TILES)[:, None]
+    k = 2 * tl.arange(0, 32)[None, :]
+    counter = (tile * 16 + (k & 15)).to(tl.uint32)
+    part = k >> 4
+    a, b, c, d = _philox(counter, _word(index), _word(c2), _word(c3), _word(k0), _word(k1))
+    even = tl.where(part < 2, tl.where(part == 0, a, b), tl.where(part == 2, c, d))
+    a, b, c, d = _philox(counter + 1, _word(index), _word(c2), _word(c3), _word(k0), _word(k1))
+    odd = tl.where(part < 2, tl.where(part == 0, a, b), tl.where(part == 2, c, d))
+    entry = tile.to(tl.int64) * 1024 + tl.arange(0, 32)[None, :]
+    for j in tl.static_range(0, 32, 8):  # eight loads on their way at a time
+        at = entry + 32 * j
+        x0 = tl.load(w + at, mask=at < n, other=0)
+        x1 = tl.load(w + at + 32, mask=at + 32 < n, other=0)
+        x2 = tl.load(w + at + 64, mask=at + 64 < n, other=0)
+        x3 = tl.load(w + at + 96, mask=at + 96 < n, other=0)
+        x4 = tl.load(w + at + 128, mask=at + 128 < n, other=0)
+        x5 = tl.load(w + at + 160, mask=at + 160 < n, other=0)
+        x6 = tl.load(w + at + 192, mask=at + 192 < n, other=0)
+        x7 = tl.load(w + at + 224, mask=at + 224 < n, other=0)
+        tl.store(out + at, _both(x0, even, odd, 31 - j, amount, HALF), mask=at < n)
+        tl.store(out + at + 32, _both(x1, even, odd, 30 - j, amount, HALF), mask=at + 32 < n)
+        tl.store(out + at + 64, _both(x2, even, odd, 29 - j, amount, HALF), mask=at + 64 < n)
+        tl.store(out + at + 96, _both(x3, even, odd, 28 - j, amount, HALF), mask=at + 96 < n)
+        tl.store(out + at + 128, _both(x4, even, odd, 27 - j, amount, HALF), mask=at + 128 < n)
+        tl.store(out + at + 160, _both(x5, even, odd, 26 - j, amount, HALF), mask=at + 160 < n)
+        tl.store(out + at + 192, _both(x6, even, odd, 25 - j, amount, HALF), mask=at + 192 < n)
+        tl.store(out + at + 224, _both(x7, even, odd, 24 - j, amount, HALF), mask=at + 224 < n)
+
+
+@triton.jit
+def _both(x, even, odd, shift: tl.constexpr, amount, HALF: tl.constexpr):
+    """Two entries of half precision in one word, each moved."""
+    word = x.to(tl.uint32, bitcast=True)
+    low = (word & 0xFFFF).to(tl.uint16).to(HALF, bitcast=True).to(tl.float32)
+    high = (word >> 16).to(tl.uint16).to(HALF, bitcast=True).to(tl.float32)
+    low = (low + _flip(even, shift, amount)).to(HALF).to(tl.uint16, bitcast=True)
+    high = (high + _flip(odd, shift, amount)).to(HALF).to(tl.uint16, bitcast=True)
+    return (low.to(tl.uint32) | (high.to(tl.uint32) << 16)).to(tl.int32, bitcast=True)
+
+
+@triton.jit
+def _flip(words, shift: tl.constexpr, amount):
+    """``±amount``, an amount given by its bits."""
+    return (_word(amount) ^ ((words << shift) & 0x80000000)).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def _get(w, at, n, EVEN: tl.constexpr):
+    x = tl.load(w + at) if EVEN else tl.load(w + at, mask=at < n, other=0.0)
+    return x.to(tl.float32)
+
+
+@triton.jit
+def _set(out, at, n, x, EVEN: tl.constexpr):
+    if EVEN:
+        tl.store(out + at, x.to(out.dtype.element_ty))
+    else:
+        tl.store(out + at, x.to(out.dtype.element_ty), mask=at < n)
 
 
 @triton.jit
@@ -319,6 +388,13 @@ def _launch(
         simple = len(indices) == 1 and chosen is None and keep == 1.0 and not decay
         if simple and law == 0 and w.dtype != torch.float64:
             amount, index = int(np.float32(amounts[0]).view(np.int32)), _signed_word(indices[0])
+            half = _HALVES.get(w.dtype)
+            if half is not None and not (n % 2 or w.data_ptr() % 4 or out.data_ptr() % 4):
+                grid = (-(-n // (PAIRS["TILES"] * 2048)),)
+                pairs, to = w.view(torch.int32), out.view(torch.int32)
+                given = (pairs, to, n // 2, index, amount, k0, k1, c2, c3)
+                _add_one_coin_in_pairs[grid](*given, HALF=half, **PAIRS, **_PLAIN)
+                return
             size = ONE_COIN["TILES"] * 2048
             how = {"EVEN": n % size == 0, **ONE_COIN, **_PLAIN}
             _add_one_coin[(-(-n // size),)](w, out, n, index, amount, k0, k1, c2, c3, **how)
@@ -386,4 +462,9 @@ def _signed_word(word: int) -> int:
 
 
 def _on(device: torch.device) -> Any:
-    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
+    if device.type != "cuda" or device.index == torch.cuda.current_device():
+        return _HERE
+    return torch.cuda.device(device)
+
+
+_HERE = nullcontext()

@@ -290,13 +290,15 @@ class ZerothOrder(Optimizer):
         before = [(w, w.grad, _version(w.grad)) for w in self._parameters.values()]
         attached = self._layers.attached() if self._layers is not None else nullcontext()
         devices = sorted({w.device for w in self._parameters.values() if w.is_cuda}, key=str)
-        seeding = torch.random.fork_rng(devices) if self._samples is not None else nullcontext()
-        with attached, seeding, torch.no_grad():
+        generators = _generators(devices) if self._samples is not None else []
+        with attached, _kept(generators), torch.no_grad():
             for e, (direction, side) in enumerate(self.points()):
                 if self._ranks is not None and not self._ranks.mine(e):
                     continue
-                if self._samples is not None:
-                    torch.manual_seed(self._sample_seed(step, int(self._plan.sample[e])))
+                if generators:
+                    seed = self._sample_seed(step, int(self._plan.sample[e]))
+                    for generator in generators:
+                        generator.manual_seed(seed)
                 with self._at(step, direction, side):
                     loss = _call(closure)
                     ran = side == 0 or self._layers is None or self._layers.seen
@@ -567,6 +569,23 @@ def _estimator(given: object) -> Estimator:
         return given
     checks.one_of("estimator", given, list(ESTIMATORS))
     return ESTIMATORS[cast(str, given)]
+
+
+def _generators(devices: Sequence[torch.device]) -> list[torch.Generator]:
+    """Torch's own generators, of the CPU and of these devices."""
+    own: Any = torch.cuda.default_generators
+    return [torch.default_generator, *(own[device.index or 0] for device in devices)]
+
+
+@contextmanager
+def _kept(generators: list[torch.Generator]) -> Iterator[None]:
+    """Leave generators as they were."""
+    states = [each.get_state() for each in generators]
+    try:
+        yield
+    finally:
+        for each, state in zip(generators, states, strict=True):
+            each.set_state(state)
 
 
 # --- what a closure may do -----------------------------------------------------------------------
