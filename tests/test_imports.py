@@ -77,6 +77,7 @@ LAYERS = [
     ("runs", "programs, the one loop, the run folder, checkpoints, metrics, interrupts"),
     ("checkpoint evaluators", "an old name of `runs`; calling the objective anywhere"),
     ("optimize", "`minimize`, `gradient`, `resume`: minimising as a program"),
+    ("torch", "large models: zeroth-order training of torch modules; needs the extra `torch`"),
     ("rl", "policy search: training as a program, environments, policies"),
     ("report", "figures, tables, the page: a library that knows no study"),
     ("studies", "specs, stores, statistics, verdicts, and one folder per study"),

@@ -189,100 +189,85 @@ def test_a_log_knows_no_changes_by_others(tmp_path):
 # --- processes -----------------------------------------------------------------------------------
 
 
-def ranks(folder, world, **given):
-    """Run this many ranks to their end, and return what each said."""
-    name = f"{len(list(folder.iterdir()))}-{world}"
-    asked = {"world": world, "folder": str(folder), "name": name, "steps": 3} | given
+def ranks(folder, world, *runs):
+    """Let this many ranks make some runs, and return what each rank said about each."""
+    asked = {"world": world, "folder": str(folder), "meeting": f"meeting-{world}", "runs": runs}
     running = [
         subprocess.Popen(
             [sys.executable, str(HERE / "torch_ranks.py"), json.dumps(asked | {"rank": rank})],
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
             text=True,
             env=os.environ | {"GLOO_SOCKET_IFNAME": "lo"},
         )
         for rank in range(world)
     ]
-    said = []
-    for process in running:
-        out, err = process.communicate(timeout=300)
-        said.append(out.strip() or (err if process.returncode >= 0 else ""))
-    return said
+    return [process.communicate(timeout=400)[0].splitlines() for process in running]
 
 
-def alone(steps=3, **how):
-    model = decoder(torch.bfloat16)
-    opt = gs.torch.ZerothOrder(model, lr=0.02, spacing=0.01, num_directions=5, seed=0, **how)
-    for _ in range(steps):
-        opt.step(loss_of(model))
-    return bits(model)
-
-
-def test_parameters_do_not_depend_on_the_number_of_processes(tmp_path):
+def alone(**how):
+    """The same run in this process."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        expected = alone()
+        model = decoder(torch.bfloat16)
+        how = {"lr": 0.02, "spacing": 0.01, "num_directions": 5, "seed": 0} | how
+        opt = gs.torch.ZerothOrder(model, **how)
+        for _ in range(opt.steps_done, 3):
+            opt.step(loss_of(model))
+        return bits(model)
     finally:
         torch.set_num_threads(threads)
-    for world in (1, 2, 3):
-        assert ranks(tmp_path, world) == [expected] * world
 
 
-def test_batches_can_be_split_instead(tmp_path):
-    first, second = ranks(tmp_path, 2, split="batches")
-    assert first == second
-    assert len(first) == 32
-
-
-def test_ranks_that_differ_are_refused(tmp_path):
-    said = ranks(tmp_path, 2, seeds={"1": 7})
-    assert all("same seed, but have rank 0: 0, rank 1: 7" in each for each in said), said
-    said = ranks(tmp_path, 2, weights={"1": 7})
-    assert all("same parameters" in each for each in said), said
-
-
-def test_a_closure_that_fails_on_one_rank_ends_all(tmp_path):
-    first, second = ranks(tmp_path, 2, broken=[1, 2])
-    assert "Step 2: the closure failed on rank 1" in first
-    assert "ZeroDivisionError" in second
+def test_two_ranks(tmp_path):
+    one, two = ranks(
+        tmp_path,
+        2,
+        {},
+        {"split": "batches"},
+        {"seeds": {"1": 7}},
+        {"weights": {"1": 7}},
+        {"broken": [1, 2]},
+    )
+    assert one[0] == two[0] == alone()
+    assert one[1] == two[1] == alone()  # the mean of two equal batches
+    assert "same seed, but have rank 0: 0, rank 1: 7" in one[2] == two[2]
+    assert "same parameters" in one[3] == two[3]
+    assert "Step 2: the closure failed on rank 1" in one[4]
+    assert "ZeroDivisionError" in two[4]
 
 
 def test_a_lost_rank_is_an_error_that_names_the_step_and_the_log_goes_on(tmp_path):
-    shutil.rmtree(tmp_path / "x", ignore_errors=True)
-    first, second = ranks(tmp_path, 2, lost=[1, 2], log="run.log")
-    assert "RanksError: Step 2: another rank was lost" in first, first
-    assert second == ""
+    first, second = ranks(tmp_path, 2, {"lost": [1, 2], "log": "run.log"})
+    assert "RanksError: Step 2: another rank was lost" in first[0]
+    assert second == []
     _, records = gs.torch.Log(tmp_path / "run.log").read()
     assert [(each.step, each.ranks) for each in records] == [(0, 2), (1, 2)]
     assert all(math.isfinite(each.loss) for each in records)
-    whole = ranks(tmp_path, 1, log="other.log")
-    assert ranks(tmp_path, 3, log="run.log") == whole * 3
+    shutil.copy(tmp_path / "run.log", tmp_path / "copy.log")
+    expected = alone()
+    # three ranks go on where two were: the same bits as in one run of one process
+    assert ranks(tmp_path, 3, {"log": "run.log"}, {}) == [[expected, expected]] * 3
+    with gs.torch.Log(tmp_path / "copy.log") as log:  # and so does one process by itself
+        assert alone(log=log) == expected
     replayed = decoder(torch.bfloat16)
     assert gs.torch.replay(replayed, tmp_path / "run.log") == 3
-    assert bits(replayed) == whole[0]
+    assert bits(replayed) == expected
 
 
 def test_a_killed_run_loses_nothing(tmp_path):
-    assert ranks(tmp_path, 1, lost=[0, 2], log="run.log", steps=4) == [""]
-    assert ranks(tmp_path, 1, log="run.log", steps=4) == ranks(tmp_path, 1, steps=4)
+    assert ranks(tmp_path, 1, {"lost": [0, 2], "log": "run.log"}) == [[]]
+    with gs.torch.Log(tmp_path / "run.log") as log:
+        assert len(log.read()[1]) == 2
+        assert alone(log=log) == alone()
 
 
-def test_in_place_needs_a_process_of_its_own():
-    # checked before anything is sent, so one process that says it is two is enough
-    from gensmooth.torch import ranks as module
+def test_in_place_needs_a_process_of_its_own(monkeypatch):
+    class Two:
+        def __init__(self, *_):
+            self.number = 2
 
-    class Two(module.Ranks):
-        def __init__(self, split, group=None):
-            self.split, self.number, self.rank = split, 2, 0
-
-    real, module.Ranks = module.Ranks, Two
-    try:
-        from gensmooth.torch import zeroth_order
-
-        kept, zeroth_order.Ranks = zeroth_order.Ranks, Two
-        with pytest.raises(ValueError, match="drift apart"):
-            optimizer(perceptron(), mode="in-place", ranks="directions")
-        zeroth_order.Ranks = kept
-    finally:
-        module.Ranks = real
+    monkeypatch.setattr("gensmooth.torch.zeroth_order.Ranks", Two)
+    with pytest.raises(ValueError, match="drift apart"):
+        optimizer(perceptron(), mode="in-place", ranks="directions")

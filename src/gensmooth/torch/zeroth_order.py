@@ -148,6 +148,8 @@ class ZerothOrder(Optimizer):
             group["param_names"] = list(pairs)
         self._building = False
         self.steps_done = 0
+        self.done_ahead = False  # of a trainer that will call step() without a closure
+        self._loss = math.nan
         self._moving = False
         self._inside = False
         self._mover = Mover(
@@ -176,6 +178,9 @@ class ZerothOrder(Optimizer):
             The loss at the parameters before the step; for estimators that do not evaluate there,
             the mean of the losses of the step.
         """
+        if closure is None and self.done_ahead:
+            self.done_ahead = False
+            return self._loss
         if closure is None:
             raise TypeError("`step` needs a closure: a function that returns the loss.")
         checks.function("closure", closure)
@@ -194,6 +199,7 @@ class ZerothOrder(Optimizer):
             values = self._ranks.exchange(values, step, failure)
         weights, loss = self._weigh(values)
         self._take(weights, loss)
+        self._loss = loss
         return loss
 
     def points(self) -> list[tuple[int, int]]:
