@@ -18,7 +18,7 @@ class ZerothOrderTrainer(ZerothOrderMixin, Trainer):
 def train(folder: str, steps: int = 30, accumulate: int = 1) -> list[float]:
     """Train, and return the losses that the trainer logged."""
     torch.manual_seed(0)
-    config = GPT2Config(vocab_size=16, n_positions=16, n_embd=32, n_layer=2, n_head=2)
+    config = GPT2Config(vocab_size=16, n_positions=16, n_embd=32, n_layer=1, n_head=2)
     model = GPT2LMHeadModel(config)
     rows = [(torch.arange(12) + start) % 16 for start in range(64)]
     data = [{"input_ids": row, "labels": row} for row in rows]
@@ -27,7 +27,7 @@ def train(folder: str, steps: int = 30, accumulate: int = 1) -> list[float]:
         max_steps=steps,
         per_device_train_batch_size=16,
         gradient_accumulation_steps=accumulate,
-        learning_rate=0.02,
+        learning_rate=0.05,
         lr_scheduler_type="constant",
         logging_steps=5,
         save_strategy="no",
@@ -39,7 +39,7 @@ def train(folder: str, steps: int = 30, accumulate: int = 1) -> list[float]:
         model=model,
         args=args,
         train_dataset=data,
-        zeroth_order={"num_directions": 16, "spacing": 0.01, "normalize": "spread", "seed": 0},
+        zeroth_order={"num_directions": 8, "spacing": 0.01, "normalize": "spread", "seed": 0},
     )
     trainer.train()
     return [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]

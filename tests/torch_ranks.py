@@ -11,9 +11,9 @@ from pathlib import Path
 
 import torch
 from torch import distributed
-from torch_cases import bits, decoder, loss_of
 
 import gensmooth as gs
+from torch_cases import bits, decoder, loss_of
 
 
 def run(given: dict, rank: int, folder: Path) -> str:
