@@ -91,7 +91,10 @@ LAYERS = [
     ("runs", "programs, the one loop, the run folder, checkpoints, metrics, interrupts"),
     ("checkpoint evaluators", "an old name of `runs`; calling the objective anywhere"),
     ("optimize", "`minimize`, `gradient`, `resume`: minimising as a program"),
-    ("jax", "zeroth-order gradients of pytrees, for Optax"),
+    (
+        "jax torch",
+        "zeroth-order training of pytrees and of torch modules; need the extras of their names",
+    ),
     ("nevergrad optuna scipy", "our methods as those libraries want them"),
     ("rl", "policy search: training as a program, environments, policies"),
     ("report", "figures, tables, the page: a library that knows no study"),

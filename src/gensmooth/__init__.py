@@ -119,6 +119,7 @@ _MODULES = (
     "streams",
     "theory",
 )
+_EXTRAS = ("torch",)  # modules that need a package of their own: not among the public names
 _NAMES = {name: home for home, names in _HOME.items() for name in names.split()}
 
 __all__ = [
@@ -198,7 +199,7 @@ def __getattr__(name: str) -> Any:
         value = getattr(import_module(_NAMES[name]), name)
         globals()[name] = value
         return value
-    if name in _MODULES:
+    if name in _MODULES or name in _EXTRAS:
         return import_module(f"gensmooth.{name}")
     raise AttributeError(f"module 'gensmooth' has no attribute {name!r}")
 

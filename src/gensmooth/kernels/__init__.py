@@ -66,6 +66,12 @@ def on_steps() -> Any:
 
 
 @cache
+def on_tensors() -> Any:
+    """The kernels on the memory of a model's parameters, :mod:`gensmooth.kernels.tensors`."""
+    return _load("tensors", "move")
+
+
+@cache
 def on_sums() -> Any:
     """Sums in a fixed order, :mod:`gensmooth.kernels.sums`."""
     return import_module("gensmooth.kernels.sums")

@@ -1,0 +1,37 @@
+"""Training torch modules without gradients: exact, addressed, on the memory of inference.
+
+>>> import torch
+>>> import gensmooth as gs
+>>> model = torch.nn.Linear(4, 1)
+>>> opt = gs.torch.ZerothOrder(model.named_parameters(), lr=0.1, num_directions=8, seed=0)
+>>> loss = opt.step(lambda: model(torch.ones(4)).square().sum())
+
+Needs torch: ``pip install 'gensmooth[torch]'``.
+"""
+
+try:
+    import torch as _torch  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        "gensmooth.torch needs torch, which is not installed: pip install 'gensmooth[torch]'"
+    ) from error
+
+from gensmooth.models import SparseTiles
+from gensmooth.torch.layers import UnusedError
+from gensmooth.torch.log import Log, LogError, LogRecord
+from gensmooth.torch.moving import fingerprint
+from gensmooth.torch.ranks import RanksError
+from gensmooth.torch.replaying import replay
+from gensmooth.torch.zeroth_order import ZerothOrder
+
+__all__ = [
+    "Log",
+    "LogError",
+    "LogRecord",
+    "RanksError",
+    "SparseTiles",
+    "UnusedError",
+    "ZerothOrder",
+    "fingerprint",
+    "replay",
+]

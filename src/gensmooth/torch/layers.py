@@ -1,0 +1,431 @@
+"""Perturbed values while a layer runs, without writing to a parameter.
+
+A parameter's values at x + s·c·ε exist only while they are needed. When a layer's forward begins,
+its parameters are made to point at a scratch buffer that holds the perturbed values; when it ends,
+they point at their own memory again, which nobody has written to: ``w + cε − cε`` is never
+computed. The buffer is used again by the next layer, so the memory needed is that of the largest
+one (more where layers with own parameters are nested).
+
+What layers are is found out, not assumed:
+
+* A module that owns parameters is a layer. A compiled module (``torch.compile``) is one layer with
+  everything inside it, since no hook runs in there.
+* A parameter may also be read outside of its own module's forward: a tied output layer written as
+  ``h @ self.embedding.weight.T``, the output projection of ``nn.MultiheadAttention``. The first
+  evaluation is watched: such a read makes the parameter belong, from then on, to the module in
+  whose forward it happened (or to the whole evaluation, if to none).
+* A parameter that no layer asked for in an evaluation is an error, unless told otherwise.
+"""
+
+import gc
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple, final
+
+import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_iter, tree_map_only
+
+Tensor = torch.Tensor
+Fill = Callable[[str, Tensor, Tensor], None]  # name, own values, where the perturbed ones go
+
+_ALIGN = 256  # bytes, so that a buffer's parts can be read in vectors
+
+
+class UnusedError(RuntimeError):
+    """A parameter that should have been perturbed was not asked for by any layer."""
+
+
+@dataclass
+class Layer:
+    """A module, and the parameters that are perturbed while it runs."""
+
+    module: nn.Module
+    names: list[str]
+    compiled: bool
+
+
+class Place(NamedTuple):
+    """A parameter, its own values, and where its perturbed values go."""
+
+    name: str
+    parameter: nn.Parameter
+    own: Tensor
+    out: Tensor
+
+
+class Turn(NamedTuple):
+    """A layer that runs, and what it made point at scratch (late: when it had begun)."""
+
+    owner: nn.Module | None
+    names: list[str]
+    late: bool
+
+
+@final
+@dataclass
+class Buffers:
+    """Buffers that are used again: one for each depth of nesting, on each device."""
+
+    slots: dict[tuple[torch.device, int], Tensor] = field(default_factory=dict)
+    changes: int = 0  # how often a buffer was made
+
+    def take(self, parameters: list[Tensor], depth: int) -> list[Tensor]:
+        """Room for copies of some parameters, in one buffer per device."""
+        ends: dict[torch.device, int] = {}
+        places: list[int] = []
+        for w in parameters:
+            start = ends.get(w.device, 0)
+            places.append(start)
+            ends[w.device] = start + -(-w.numel() * w.element_size() // _ALIGN) * _ALIGN
+        for device, size in ends.items():
+            at = (device, depth)
+            if at not in self.slots or self.slots[at].numel() < size:
+                self.changes += 1
+                self.slots.pop(at, None)  # first: both together would need more than either
+                self.slots[at] = torch.empty(size, dtype=torch.uint8, device=device)
+        views: list[Tensor] = []
+        for w, start in zip(parameters, places, strict=True):
+            part = self.slots[w.device, depth][start : start + w.numel() * w.element_size()]
+            views.append(part.view(w.dtype).view(w.shape))
+        return views
+
+    def holds(self, tensor: Tensor) -> bool:
+        """Whether a tensor lies in one of the buffers."""
+        if tensor.layout != torch.strided or not tensor.numel():
+            return False
+        own = tensor.untyped_storage().data_ptr()
+        return any(own == each.untyped_storage().data_ptr() for each in self.slots.values())
+
+    @property
+    def nbytes(self) -> int:
+        """The size of all buffers."""
+        return sum(each.numel() for each in self.slots.values())
+
+
+@final
+class Layers:
+    """The layers of a model, which can be run at perturbed parameters.
+
+    Args:
+        parameters: By name: those that are moved.
+        modules: Where to look for the layers that own them.
+        allow_unused: Whether an evaluation may do without some of the parameters.
+        whole: Whether all parameters belong to the whole evaluation, whatever the layers are.
+    """
+
+    def __init__(
+        self,
+        parameters: Mapping[str, nn.Parameter],
+        modules: Iterable[nn.Module],
+        *,
+        allow_unused: bool = False,
+        whole: bool = False,
+    ) -> None:
+        self.scratch = Buffers()
+        self._parameters = dict(parameters)
+        self._names = {id(w): name for name, w in self._parameters.items()}
+        self._allow_unused = allow_unused
+        self._modules = list(modules)
+        self._layers = _find_layers(self._modules, self._names)
+        # Parameters that belong to a whole evaluation.
+        self._whole: list[str] = list(self._parameters) if whole else []
+        owned = set(self._whole) | {name for layer in self._layers.values() for name in layer.names}
+        if missing := [name for name in self._parameters if name not in owned]:
+            raise ValueError(
+                f"No module was found that owns the parameter {_first_of(missing)}: give the model "
+                "itself instead of its parameters, or choose mode='copy' or mode='in-place'."
+            )
+        self._fill: Fill | None = None
+        self._turns: list[Turn] = []
+        self._running: list[nn.Module] = []
+        self._own: dict[str, Tensor] = {}  # the own values of what points at scratch now
+        self._seen: set[str] = set()
+        self._watched: set[bool] = set()  # in which modes (training or not) a run was watched
+        self._handles: list[Any] | None = None  # of hooks, while attached
+        self._compiled: list[tuple[nn.Module, Any]] = []
+        self._busy = False  # with parameters: what is read of them then is our own doing
+        self._places: dict[tuple[int, int], list[Place]] = {}  # by owner and depth
+        self._places_made = 0  # when, in changes of the buffers
+
+    # --- around evaluations ----------------------------------------------------------------------
+
+    @contextmanager
+    def attached(self) -> Iterator[None]:
+        """Let the layers ask for perturbed values while in this context."""
+        if self._handles is not None:
+            yield
+            return
+        self._handles = []
+        try:
+            for layer in self._layers.values():
+                self._attach(layer)
+            yield
+        finally:
+            for handle in self._handles:
+                handle.remove()
+            for module, call in self._compiled:
+                module._compiled_call_impl = call  # pyright: ignore[reportPrivateUsage]
+            self._handles = None
+            self._compiled.clear()
+
+    @contextmanager
+    def perturbed(self, fill: Fill) -> Iterator[None]:
+        """Let layers run at the values that ``fill(name, own values, out)`` makes."""
+        if self._fill is not None:
+            raise RuntimeError("The parameters are perturbed already: leave that context first.")
+        training = any(module.training for module in self._modules)
+        watch = (
+            bool(self._modules)
+            and training not in self._watched
+            and not any(layer.compiled for layer in self._layers.values())
+        )
+        with self.attached() if not watch else self._watching():
+            self._fill = fill
+            self._seen = set()
+            try:
+                if self._whole:
+                    self._enter(None, self._whole)
+                yield
+                self._check_seen()
+                self._watched.add(training)
+            finally:
+                self._fill = None
+                while self._turns:
+                    self._leave(self._turns.pop())
+                self._running.clear()
+
+    def _check_seen(self) -> None:
+        unused = [name for name in self._parameters if name not in self._seen]
+        if unused and self._seen and not self._allow_unused:
+            raise UnusedError(
+                f"No layer used the parameter {_first_of(unused)} in this evaluation, so that the "
+                "loss cannot depend on it. Freeze it (requires_grad_(False)); or, if only "
+                "some evaluations use it, say allow_unused=True; or, if a compiled function reads "
+                "it, choose mode='copy'."
+            )
+
+    @property
+    def seen(self) -> bool:
+        """Whether any layer ran since the parameters were last perturbed."""
+        return bool(self._seen)
+
+    # --- a layer begins and ends -----------------------------------------------------------------
+
+    def _attach(self, layer: Layer) -> None:
+        """Have a layer's begin and end noticed."""
+        assert self._handles is not None
+        module = layer.module
+        call = getattr(module, "_compiled_call_impl", None)
+        if call is not None:  # module.compile(): its hooks would be compiled, too
+            self._compiled.append((module, call))
+            module._compiled_call_impl = partial(  # pyright: ignore[reportPrivateUsage]
+                self._run_compiled, layer, call
+            )
+            return
+        self._handles += [
+            module.register_forward_pre_hook(partial(self._begin, layer), prepend=True),
+            module.register_forward_hook(partial(self._end, layer), always_call=True),
+        ]
+
+    def _begin(self, layer: Layer, *_: Any) -> None:
+        if self._fill is not None:
+            self._enter(layer.module, layer.names)
+
+    def _end(self, layer: Layer, _module: nn.Module, _args: Any, output: Any) -> Any:
+        kept = self._keep(layer.module, output)
+        while self._turns and self._turns[-1].owner is layer.module:
+            turn = self._turns.pop()
+            self._leave(turn)
+            if not turn.late:
+                break
+        return kept
+
+    def _keep(self, module: nn.Module, output: Any) -> Any:
+        """What a layer returns, copied where it lies in the buffer, whose turn is over; or None."""
+        if not (self._turns and self._turns[-1].owner is module):
+            return None
+        if not any(isinstance(t, Tensor) and self.scratch.holds(t) for t in tree_iter(output)):
+            return None
+        return tree_map_only(Tensor, lambda t: t.clone() if self.scratch.holds(t) else t, output)
+
+    def _run_compiled(self, layer: Layer, call: Callable[..., Any], *args: Any, **kw: Any) -> Any:
+        self._begin(layer)
+        try:
+            output = call(*args, **kw)
+        except BaseException:
+            self._end(layer, layer.module, args, None)
+            raise
+        kept = self._end(layer, layer.module, args, output)
+        return output if kept is None else kept
+
+    def _enter(self, owner: nn.Module | None, names: list[str], *, late: bool = False) -> None:
+        """Make parameters point at perturbed values, those that do not yet."""
+        assert self._fill is not None
+        self._busy = True
+        try:
+            turn = Turn(owner, [], late)
+            depth = len(self._turns)
+            self._turns.append(turn)
+            for place in self._find_places(owner, names, depth, late):
+                self._fill(place.name, place.own, place.out)
+                self._own[place.name] = place.own
+                turn.names.append(place.name)
+                place.parameter.data = place.out
+            self._seen.update(turn.names)
+        finally:
+            self._busy = False
+
+    def _find_places(
+        self, owner: nn.Module | None, names: list[str], depth: int, late: bool
+    ) -> "list[Place]":
+        """Where the perturbed values of a layer go; remembered, as finding out takes its time."""
+        found = self._places.get((id(owner), depth))
+        if found is not None and not late and not any(each.name in self._own for each in found):
+            return found
+        fresh = [name for name in names if name not in self._own]
+        parameters = [self._parameters[name] for name in fresh]
+        own = [w.data for w in parameters]
+        outs = self.scratch.take(own, depth)
+        found = list(map(Place, fresh, parameters, own, outs))
+        if self._places_made != self.scratch.changes:  # a buffer is another: all look again
+            self._places_made = self.scratch.changes
+            self._places.clear()
+        if not late and len(fresh) == len(names):
+            self._places[id(owner), depth] = found
+        return found
+
+    def forget(self) -> None:
+        """Look again where parameters are: something else has moved them."""
+        self._places.clear()
+
+    def _leave(self, turn: Turn) -> None:
+        self._busy = True
+        try:
+            for name in turn.names:
+                self._parameters[name].data = self._own.pop(name)
+        finally:
+            self._busy = False
+
+    # --- watching the first evaluation -----------------------------------------------------------
+
+    @contextmanager
+    def _watching(self) -> Iterator[None]:
+        """Follow which module runs, and notice parameters that are read outside of their own."""
+        handles: list[Any] = []
+        try:
+            for module in self._modules:
+                handles += [
+                    module.register_forward_pre_hook(self._started, prepend=True),
+                    module.register_forward_hook(self._stopped, always_call=True),
+                ]
+            with self.attached(), _Reads(self._read):
+                yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    def _started(self, module: nn.Module, _args: Any) -> None:
+        self._running.append(module)
+
+    def _stopped(self, module: nn.Module, _args: Any, output: Any) -> Any:
+        if self._running and self._running[-1] is module:
+            self._running.pop()
+        kept = self._keep(module, output)
+        while self._turns and self._turns[-1].owner is module and self._turns[-1].late:
+            self._leave(self._turns.pop())
+        return kept
+
+    def _read(self, w: Tensor) -> None:
+        name = self._names.get(id(w))
+        if self._busy or name is None or name in self._own or self._fill is None:
+            return
+        module = self._running[-1] if self._running else None
+        if module is None:
+            self._whole.append(name)
+        elif id(module) in self._layers:
+            self._layers[id(module)].names.append(name)
+            self.forget()
+        else:
+            self._layers[id(module)] = Layer(module, [name], compiled=False)
+            self._attach(self._layers[id(module)])
+        self._enter(module, [name], late=True)
+
+
+# Functions that ask a tensor for anything but its values.
+_ABOUT = frozenset(
+    (
+        *("size", "dim", "numel", "nelement", "ndimension", "stride", "is_contiguous", "__len__"),
+        *("element_size", "data_ptr", "get_device", "is_floating_point", "is_complex", "__hash__"),
+        *("storage_offset", "untyped_storage", "requires_grad_", "is_same_size", "is_pinned"),
+        *("is_shared", "is_inference", "register_hook"),
+    )
+)
+_VALUES = frozenset(("T", "mT", "H", "mH", "data", "real", "imag"))
+
+
+class _Reads(TorchFunctionMode):
+    """Tells of every parameter whose values a torch function is called with."""
+
+    def __init__(self, read: Callable[[Tensor], None]) -> None:
+        super().__init__()
+        self._read = read
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        del types
+        name = getattr(func, "__name__", "")
+        if name == "__get__":
+            wanted = getattr(getattr(func, "__self__", None), "__name__", "") in _VALUES
+        else:
+            wanted = name not in _ABOUT and name != "__set__"
+        if wanted:
+            for each in tree_iter((args, kwargs)):
+                if isinstance(each, nn.Parameter):
+                    self._read(each)
+        return func(*args, **(kwargs or {}))
+
+
+def _first_of(names: list[str]) -> str:
+    return f"{names[0]!r}" + (f" (and {len(names) - 1} more)" if names[1:] else "")
+
+
+def _find_layers(modules: list[nn.Module], names: Mapping[int, str]) -> dict[int, Layer]:
+    """The modules that own parameters to be moved, by identity."""
+    found: dict[int, Layer] = {}
+    inside: set[int] = set()
+    for module in modules:
+        if is_compiled(module):
+            inside.update(id(part) for part in module.modules() if part is not module)
+    for module in modules:
+        if id(module) in inside:
+            continue
+        compiled = is_compiled(module)
+        own = module.parameters(recurse=compiled)
+        mine = list(dict.fromkeys(names[id(w)] for w in own if id(w) in names))
+        if mine:
+            found[id(module)] = Layer(module, mine, compiled)
+    return found
+
+
+def is_compiled(module: nn.Module) -> bool:
+    """Whether a module is run by ``torch.compile``, or as a script."""
+    return (
+        hasattr(module, "_orig_mod")
+        or getattr(module, "_compiled_call_impl", None) is not None
+        or isinstance(module, torch.jit.ScriptModule)
+    )
+
+
+def owners(parameters: Iterable[Tensor]) -> list[nn.Module]:
+    """All modules in this program that own one of these parameters, and compiled ones around."""
+    wanted = {id(w) for w in parameters}
+    found: list[nn.Module] = []
+    for each in gc.get_objects():
+        if not issubclass(type(each), nn.Module) or "_parameters" not in each.__dict__:
+            continue
+        if any(id(w) in wanted for w in each.parameters(recurse=is_compiled(each))):
+            found.append(each)
+    return found

@@ -1,0 +1,198 @@
+"""Moving parameters by L weights, and telling which parameters these are."""
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, final
+
+import torch
+from torch import nn
+
+from gensmooth import streams
+from gensmooth.models import Law, Stream
+from gensmooth.torch.tensors import (
+    Chosen,
+    backend,
+    contiguous_copy,
+    follow,
+    gather,
+    law_code,
+    perturb,
+    sum_type,
+)
+
+Tensor = torch.Tensor
+
+_PIECE = 2**26  # bytes that are hashed at a time
+
+
+@final
+class Mover:
+    """Knows the directions of named parameters, and moves parameters along them.
+
+    Args:
+        groups: The named parameters of each group.
+        seed: Of the run.
+        law: How directions are made.
+        momentum: The share of the last step's velocity that is kept; 0 is none.
+    """
+
+    def __init__(
+        self,
+        groups: Sequence[Mapping[str, nn.Parameter]],
+        *,
+        seed: int,
+        law: Law,
+        momentum: float = 0.0,
+    ) -> None:
+        self._groups = [dict(group) for group in groups]
+        self._law = law
+        self._momentum = momentum
+        self._key_step = -1
+        self._keys: dict[str, tuple[int, int, int, int]] = {}
+        self._chosen = Chosen()
+        self._streams = {
+            name: Stream(streams.named_seed(seed, name), law)
+            for group in self._groups
+            for name in group
+        }
+        self.velocities: dict[str, Tensor] = {}
+
+    def fill(
+        self, step: int, direction: int, amount: float
+    ) -> Callable[[str, Tensor, Tensor], None]:
+        """A function that puts ``w + amount · ε`` of a named parameter into a buffer."""
+        if step != self._key_step:
+            self._key_step, self._keys = step, {n: s.key(step) for n, s in self._streams.items()}
+        law = self._law
+        if law.rank or law.density < 1:
+
+            def put(name: str, w: Tensor, out: Tensor) -> None:
+                self._perturb(name, contiguous_copy(w), out, step, [direction], [amount], 1.0)
+
+            return put
+        keys, code, one, scaled = (
+            self._keys,
+            law_code(law.entries),
+            [direction],
+            [law.scale * amount],
+        )
+
+        def put_plain(name: str, w: Tensor, out: Tensor) -> None:  # the same, with less on the way
+            flat = contiguous_copy(w).view(-1)
+            backend(w.device).move(keys[name], code, None, flat, one, scaled, 1.0, out.view(-1))
+
+        return put_plain
+
+    def shift(self, step: int, direction: int, amount: float) -> None:
+        """``w ← round(w + amount · ε)`` for all parameters, in place."""
+        self._in_place(step, [direction], lambda _: ([amount], 1.0))
+
+    def move(
+        self, step: int, weights: Sequence[float], rates: Sequence[float], decays: Sequence[float]
+    ) -> None:
+        """``w ← round((1 − rate · decay) w − rate · Σ_l weights[l] ε_l)``.
+
+        With momentum β the sum is the velocity ``v ← β v + Σ_l weights[l] ε_l``, which is kept in
+        float32 (float64 for float64 parameters).
+        """
+        directions = range(len(weights))
+        if not self._momentum:
+            self._in_place(
+                step,
+                directions,
+                lambda g: ([-rates[g] * each for each in weights], 1.0 - rates[g] * decays[g]),
+            )
+            return
+        for g, group in enumerate(self._groups):
+            for name, w in group.items():
+                if name not in self.velocities:
+                    self.velocities[name] = torch.zeros(
+                        w.shape, dtype=sum_type(w.dtype), device=w.device
+                    )
+                velocity = self.velocities[name]
+                gather(
+                    velocity,
+                    stream=self._streams[name],
+                    step=step,
+                    directions=directions,
+                    amounts=weights,
+                    keep=self._momentum,
+                    chosen=self._chosen,
+                )
+                own = contiguous_copy(w.data)
+                follow(own, velocity, amount=-rates[g], keep=1.0 - rates[g] * decays[g])
+                _put_back(w, own)
+
+    def direction(self, name: str, step: int, direction: int) -> Tensor:
+        """ε of one parameter, float32."""
+        w = next(group[name] for group in self._groups if name in group)
+        out = torch.zeros(w.shape, device=w.device)
+        self._perturb(name, out, out, step, [direction], [1.0], 1.0)
+        return out
+
+    def _in_place(
+        self,
+        step: int,
+        directions: Sequence[int],
+        amounts: Callable[[int], tuple[list[float], float]],
+    ) -> None:
+        for g, group in enumerate(self._groups):
+            along, keep = amounts(g)
+            if keep == 1.0 and not any(along):
+                continue
+            for name, w in group.items():
+                own = contiguous_copy(w.data)
+                self._perturb(name, own, own, step, directions, along, keep)
+                _put_back(w, own)
+
+    def _perturb(
+        self,
+        name: str,
+        w: Tensor,
+        out: Tensor,
+        step: int,
+        directions: Sequence[int],
+        amounts: Sequence[float],
+        keep: float,
+    ) -> None:
+        perturb(
+            w,
+            out,
+            stream=self._streams[name],
+            step=step,
+            directions=directions,
+            amounts=amounts,
+            keep=keep,
+            chosen=self._chosen,
+        )
+
+
+def _put_back(w: nn.Parameter, own: Tensor) -> None:
+    if own.data_ptr() != w.data_ptr():
+        w.data.copy_(own)
+    torch.autograd.graph.increment_version(w)
+
+
+def fingerprint(parameters: Mapping[str, Tensor]) -> str:
+    """A hash of names, types, shapes and all bits of some parameters.
+
+    >>> a = fingerprint({"w": torch.zeros(3)})
+    >>> a == fingerprint({"w": torch.zeros(3)}), a == fingerprint({"w": -torch.zeros(3)})
+    (True, False)
+    """
+    total = hashlib.blake2b(digest_size=16)
+    for name in sorted(parameters):
+        w = parameters[name].detach()
+        total.update(f"{name} {w.dtype} {tuple(w.shape)}\n".encode())
+        flat = contiguous_copy(w).view(-1)
+        flat = flat.view(torch.uint8) if flat.numel() else flat
+        for start in range(0, flat.numel(), _PIECE):
+            total.update(memoryview(flat[start : start + _PIECE].cpu().numpy()))
+    return total.hexdigest()
+
+
+def describe_parameters(parameters: Mapping[str, Tensor]) -> list[list[Any]]:
+    """Names, types and shapes, as a log has them."""
+    return [
+        [name, str(w.dtype).removeprefix("torch."), list(w.shape)] for name, w in parameters.items()
+    ]

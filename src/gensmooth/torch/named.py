@@ -1,0 +1,156 @@
+"""Parameters by name: what is moved, checked before anything is."""
+
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from typing import Any, NamedTuple, cast
+
+import torch
+from torch import nn
+
+from gensmooth import checks
+from gensmooth.torch.tensors import DTYPES, MOST_ENTRIES, backend
+
+Tensor = torch.Tensor
+Pair = tuple[str, nn.Parameter]
+
+_COMPILED = "_orig_mod."  # what torch.compile puts before the names inside
+
+
+class Given(NamedTuple):
+    """What a user gave.
+
+    Attributes:
+        groups: Parameter groups: the pairs of name and parameter, and the group's own options.
+        modules: All modules of the model, where a model was given.
+    """
+
+    groups: list[tuple[list[Pair], dict[str, Any]]]
+    modules: list[nn.Module] | None
+
+    @property
+    def parameters(self) -> dict[str, nn.Parameter]:
+        """All parameters by name."""
+        return {name: w for pairs, _ in self.groups for name, w in pairs}
+
+
+def read_parameters(params: object) -> Given:
+    """The parameters that are to be moved, from a model, named parameters or groups of these.
+
+    Frozen parameters (``requires_grad`` is False) are left out.
+
+    Raises:
+        TypeError: When parameters have no names, or are not floating-point tensors.
+        ValueError: When a name or a parameter occurs twice, or nothing is left.
+    """
+    if isinstance(params, nn.Module):
+        pairs = [(name, w) for name, w in params.named_parameters() if w.requires_grad]
+        given = Given([(_checked(pairs), {})], list(params.modules()))
+    else:
+        given = Given(_groups(params), None)
+    _check_once(given)
+    if not given.parameters:
+        raise ValueError(
+            "There is nothing to move: no parameter was given, or all are frozen. Parameters are "
+            "moved where requires_grad is True (no gradient is ever computed)."
+        )
+    return given
+
+
+def _groups(params: object) -> list[tuple[list[Pair], dict[str, Any]]]:
+    if isinstance(params, Mapping):
+        params = list(cast(Mapping[Any, Any], params).items())
+    if isinstance(params, Tensor | str) or not isinstance(params, Iterable):
+        raise TypeError(
+            "`params` must be a model, model.named_parameters() or groups of these, but is "
+            f"{checks.shown(params)}."
+        )
+    listed = list(cast(Iterable[Any], params))
+    if listed and all(isinstance(each, dict) for each in listed):
+        groups: list[tuple[list[Pair], dict[str, Any]]] = []
+        for each in listed:
+            own = dict(each)
+            if "params" not in own:
+                raise ValueError("A parameter group must have 'params': named parameters.")
+            inner = own.pop("params")
+            own.pop("param_names", None)
+            items = inner.items() if isinstance(inner, Mapping) else inner
+            groups.append((_checked(_trainable(items)), own))
+        return groups
+    return [(_checked(_trainable(listed)), {})]
+
+
+def _trainable(items: Any) -> list[Pair]:
+    """Pairs of name and parameter; frozen floating-point parameters are left out."""
+    if isinstance(items, Tensor) or not isinstance(items, Iterable):
+        raise TypeError(_NAMELESS.format(checks.shown(items)))
+    found: list[Pair] = []
+    for item in cast(Iterable[Any], items):
+        if not (isinstance(item, tuple) and len(cast("tuple[Any, ...]", item)) == 2):
+            what = "a tensor" if isinstance(item, Tensor) else checks.shown(item)
+            raise TypeError(_NAMELESS.format(what))
+        name, w = cast(tuple[Any, Any], item)
+        if not isinstance(name, str) or not name:
+            raise TypeError(_NAMELESS.format(checks.shown(item)))
+        if not isinstance(w, Tensor):
+            raise TypeError(f"The parameter {name!r} must be a tensor, but is {checks.shown(w)}.")
+        if w.dtype not in DTYPES or w.requires_grad or not isinstance(w, nn.Parameter):
+            found.append((name, cast(nn.Parameter, w)))
+    return found
+
+
+_NAMELESS = (
+    "Parameters must come with their names, which address their random numbers: give the model, or "
+    "model.named_parameters() instead of model.parameters(). Got {}."
+)
+
+
+def _checked(pairs: list[Pair]) -> list[Pair]:
+    """The same pairs, names without what torch.compile adds, if all can be moved."""
+    kept: list[Pair] = []
+    for given, w in pairs:
+        name = given.replace(_COMPILED, "")
+        if w.dtype not in DTYPES:
+            raise TypeError(
+                f"The parameter {name!r} is of type {w.dtype}, which cannot be perturbed: only "
+                "float32, float16, bfloat16 and float64 can. Leave it out: give the model itself, "
+                "whose frozen parameters are left out."
+            )
+        if type(w.data).__module__.startswith("torch.distributed"):
+            raise TypeError(f"The parameter {name!r} is sharded (a DTensor): give whole tensors.")
+        if w.layout != torch.strided or w.is_meta or w.is_inference():
+            raise TypeError(
+                f"The parameter {name!r} has no memory that can be moved: it is sparse, on the "
+                "meta device, or was made in inference mode."
+            )
+        if w.numel() > MOST_ENTRIES:
+            raise ValueError(f"The parameter {name!r} has more than 2^34 entries.")
+        backend(w.device)
+        if w.numel():
+            kept.append((name, w))
+    return kept
+
+
+def _check_once(given: Given) -> None:
+    names: set[str] = set()
+    tensors: dict[int, str] = {}
+    ranges: list[tuple[str, int, int, str]] = []
+    for pairs, _ in given.groups:
+        for name, w in pairs:
+            if id(w) in tensors:
+                raise ValueError(
+                    f"The parameter {name!r} is given twice: it is also {tensors[id(w)]!r}."
+                )
+            if name in names:
+                raise ValueError(f"The name {name!r} is given twice, for two parameters.")
+            names.add(name)
+            tensors[id(w)] = name
+            start = w.data_ptr()
+            reach = 1 + sum((n - 1) * s for n, s in zip(w.shape, w.stride(), strict=True))
+            ranges.append((str(w.device), start, start + reach * w.element_size(), name))
+    ranges.sort()
+    for left, right in pairwise(ranges):
+        if left[0] == right[0] and right[1] < left[2]:
+            raise ValueError(
+                f"The parameters {left[3]!r} and {right[3]!r} share memory: one would be moved "
+                "twice. Give one of them."
+            )

@@ -1,0 +1,203 @@
+"""What is done to one parameter's memory: perturb it into a buffer, move it, gather momentum.
+
+Where a tensor lives decides who does it: Numba on a CPU, Triton on a CUDA device. Both read the
+same random numbers. Coin directions give the same bits on both, and normals do up to rounding.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from gensmooth import kernels
+from gensmooth.models import Stream
+from gensmooth.streams import TILE, Purpose
+from gensmooth.torch import cpu
+
+Tensor = torch.Tensor
+
+DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+MOST_ENTRIES = 2**34  # of one parameter: a 32-bit counter makes four normals
+
+
+class Backend(Protocol):
+    """The kernels of one kind of device, on flat contiguous tensors.
+
+    ``law`` is 0 for coins and 1 for normals; ``chosen`` says which tiles move (None: all).
+    """
+
+    def move(
+        self,
+        key: tuple[int, int, int, int],
+        law: int,
+        chosen: Tensor | None,
+        w: Tensor,
+        indices: Sequence[int],
+        amounts: Sequence[float],
+        keep: float,
+        out: Tensor,
+    ) -> None:
+        """``out = round(keep · w + Σ_l amounts[l] ε_{indices[l]})``."""
+        ...
+
+    def gather(
+        self,
+        key: tuple[int, int, int, int],
+        law: int,
+        chosen: Tensor | None,
+        indices: Sequence[int],
+        amounts: Sequence[float],
+        keep: float,
+        out: Tensor,
+    ) -> None:
+        """``out = keep · out + Σ_l amounts[l] ε_{indices[l]}``."""
+        ...
+
+    def follow(self, w: Tensor, velocity: Tensor, amount: float, keep: float, out: Tensor) -> None:
+        """``out = round(keep · w + amount · velocity)``."""
+        ...
+
+    def add_products(
+        self, left: Tensor, right: Tensor, w: Tensor, keep: float, out: Tensor
+    ) -> None:
+        """``out[i, j] = round(keep · w[i, j] + Σ_k left[k, i] right[k, j])``."""
+        ...
+
+    def gather_products(self, left: Tensor, right: Tensor, keep: float, out: Tensor) -> None:
+        """``out[i, j] = keep · out[i, j] + Σ_k left[k, i] right[k, j]``."""
+        ...
+
+
+def backend(device: torch.device) -> Backend:
+    """The kernels for tensors on a device."""
+    if device.type == "cpu":
+        return cpu
+    if device.type == "cuda":
+        from gensmooth.torch import gpu
+
+        return gpu
+    raise ValueError(
+        f"Parameters must be on a CPU or a CUDA device, but one is on {device}. There are no "
+        "kernels for it."
+    )
+
+
+def sum_type(dtype: torch.dtype) -> torch.dtype:
+    """The type in which sums are made for a parameter."""
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+class Chosen:
+    """Which tiles of a parameter sparse directions move at a step; remembered for one step."""
+
+    def __init__(self) -> None:
+        self._step = -1
+        self._found: dict[tuple[int, int, torch.device], Tensor] = {}
+
+    def tiles(self, stream: Stream, step: int, size: int, device: torch.device) -> Tensor | None:
+        """One byte for each tile, or None: all."""
+        if stream.law.density >= 1:
+            return None
+        if step != self._step:
+            self._step = step
+            self._found.clear()
+        at = (stream.seed, size, device)
+        if at not in self._found:
+            uniforms = np.empty((1, -(-size // TILE)))
+            key = np.array(stream.key(step, Purpose.CHOICE), np.uint64)
+            kernels.on_laws().uniforms(key, 0, 0, uniforms)
+            chosen = (uniforms[0] < stream.law.density).astype(np.uint8)
+            self._found[at] = torch.from_numpy(chosen).to(device)
+        return self._found[at]
+
+
+def perturb(
+    w: Tensor,
+    out: Tensor,
+    *,
+    stream: Stream,
+    step: int,
+    directions: Sequence[int],
+    amounts: Sequence[float],
+    keep: float = 1.0,
+    chosen: Chosen,
+) -> None:
+    """``out = round(keep · w + Σ_l amounts[l] ε_l)``, where ε has the law's scale.
+
+    Args:
+        w: The parameter, contiguous.
+        out: Like it; may be it.
+        stream: Of the parameter.
+        step: The number of the step.
+        directions: l of each.
+        amounts: How far along each.
+        keep: What the parameter is multiplied by (weight decay).
+        chosen: The memory of sparse choices.
+    """
+    law, on = stream.law, backend(w.device)
+    flat, target = w.view(-1), out.view(-1)
+    if law.rank and w.ndim > 1:
+        left, right = _factors(stream, step, w, directions, amounts)
+        on.add_products(left, right, flat, keep, target)
+        return
+    tiles = chosen.tiles(stream, step, flat.numel(), w.device)
+    scaled = [law.scale * amount for amount in amounts]
+    on.move(stream.key(step), law_code(law.entries), tiles, flat, directions, scaled, keep, target)
+
+
+def gather(
+    velocity: Tensor,
+    *,
+    stream: Stream,
+    step: int,
+    directions: Sequence[int],
+    amounts: Sequence[float],
+    keep: float,
+    chosen: Chosen,
+) -> None:
+    """``velocity = keep · velocity + Σ_l amounts[l] ε_l``, in the type of the velocity."""
+    law, on = stream.law, backend(velocity.device)
+    flat = velocity.view(-1)
+    if law.rank and velocity.ndim > 1:
+        left, right = _factors(stream, step, velocity, directions, amounts)
+        on.gather_products(left, right, keep, flat)
+        return
+    tiles = chosen.tiles(stream, step, flat.numel(), velocity.device)
+    scaled = [law.scale * amount for amount in amounts]
+    on.gather(stream.key(step), law_code(law.entries), tiles, directions, scaled, keep, flat)
+
+
+def follow(w: Tensor, velocity: Tensor, *, amount: float, keep: float) -> None:
+    """``w = round(keep · w + amount · velocity)``."""
+    backend(w.device).follow(w.view(-1), velocity.view(-1), amount, keep, w.view(-1))
+
+
+def _factors(
+    stream: Stream, step: int, w: Tensor, directions: Sequence[int], amounts: Sequence[float]
+) -> tuple[Tensor, Tensor]:
+    """The factors of low-rank directions of a matrix; the amounts are in the left ones."""
+    law, on, dtype = stream.law, backend(w.device), sum_type(w.dtype)
+    size = law.scale / law.rank**0.5
+    sides: list[Tensor] = []
+    for purpose, length in ((Purpose.LEFT, w.shape[0]), (Purpose.RIGHT, w[0].numel())):
+        rows = torch.zeros(len(directions) * law.rank, length, dtype=dtype, device=w.device)
+        for place, direction in enumerate(directions):
+            for k in range(law.rank):
+                row = rows[place * law.rank + k]
+                index = direction * law.rank + k
+                key = stream.key(step, purpose)
+                one = amounts[place] * size if purpose == Purpose.LEFT else 1.0
+                on.move(key, law_code(law.entries), None, row, [index], [one], 1.0, row)
+        sides.append(rows)
+    return sides[0], sides[1]
+
+
+def law_code(entries: str) -> int:
+    """How kernels call a law of entries."""
+    return 0 if entries == "coin" else 1
+
+
+def contiguous_copy(w: Any) -> Tensor:
+    """The tensor itself where it is contiguous, else a copy that is."""
+    return w if w.is_contiguous() else w.contiguous()

@@ -1,0 +1,659 @@
+r"""A torch optimiser that needs no gradient: random search on the parameters of a model.
+
+.. math:: w \leftarrow w - \eta\,\frac1{cL}\sum_{l=1}^L \delta_l\,\epsilon_l ,
+          \qquad \delta_l = F(w + c\epsilon_l) - F(w)
+
+(or another estimator of :mod:`gensmooth.estimators`). Directions are made from their address
+wherever they are needed and never stored.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from itertools import chain
+from typing import Any, Literal, NamedTuple, cast, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+from torch.optim import Optimizer
+
+from gensmooth import checks, streams
+from gensmooth.estimators import ESTIMATORS, SAMPLE_MODES, Estimator, Plan, Samples, plan
+from gensmooth.models import choose_law, describe_directions
+from gensmooth.streams import Purpose
+from gensmooth.torch.layers import Layers, owners
+from gensmooth.torch.log import Log, LogError, LogRecord
+from gensmooth.torch.moving import Mover, describe_parameters, fingerprint
+from gensmooth.torch.named import read_parameters
+from gensmooth.torch.ranks import Ranks, Split
+
+Tensor = torch.Tensor
+Closure = Callable[[], Any]
+Mode = Literal["layers", "copy", "in-place"]
+
+
+class Mark(NamedTuple):
+    """By what a parameter is known again: whoever else writes to it changes one of these."""
+
+    address: int
+    version: int
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    trainable: bool
+
+
+class ZerothOrder(Optimizer):
+    """Trains a model by evaluations of its loss alone.
+
+    Args:
+        params: A model, ``model.named_parameters()``, or parameter groups, each a dict whose
+            ``"params"`` are named parameters. Frozen parameters are left out.
+        lr: η, the learning rate; schedulers of ``torch.optim.lr_scheduler`` may change it.
+        spacing: c, how far from the parameters the loss is evaluated, per entry.
+        num_directions: L. A step calls the closure L+1 times (forward), 2L times (antithetic) or
+            L times (one-point).
+        directions: ``"bes"`` (coins), ``"gs"`` (normals), ``"bes-shrinkage"``, ``"gs-shrinkage"``,
+            ``"low-rank"``, ``"sparse"``; or an object, such as ``gs.LowRank(rank=4)``, :class:`SparseTiles`
+            or ``gs.shrunk(gs.Bernoulli(), scale="estimate")``.
+        estimator: ``"forward"``, ``"antithetic"``, ``"one-point"``, ``"ranked"``, or an estimator
+            of :mod:`gensmooth.estimators`.
+        seed: Of all directions; drawn by the operating system if None.
+        normalize: ``"spread"`` divides the step by the standard deviation of the losses of its
+            evaluations instead of by the spacing.
+        momentum: The share of the last step's velocity that is kept. Needs four bytes per entry.
+        weight_decay: Decoupled: parameters are multiplied by 1 − lr · weight_decay.
+        maximize: Go up instead of down.
+        mode: ``"layers"``: perturbed values exist while a layer runs (exact; memory: the largest
+            layer). ``"copy"``: all of them at once, beside the parameters (exact; memory: all
+            parameters), for compiled functions and layers that cannot be hooked. ``"in-place"``:
+            parameters are moved there and back (no memory; each way rounds).
+        samples: How torch's own random numbers (dropout) are drawn in the evaluations of a step:
+            ``"shared"`` by all, ``"paired"`` by those of a direction, ``"independent"``; each a
+            function of seed and step. None leaves torch's generators alone.
+        log: Where each step is written; steps that are there already are replayed first.
+        ranks: Whether ``"directions"`` or ``"batches"`` are split over the processes of
+            ``torch.distributed``.
+        group: Of ``torch.distributed``; by default all processes.
+        allow_unused: Whether an evaluation may leave out some of the parameters.
+
+    >>> model = nn.Linear(3, 1)
+    >>> opt = ZerothOrder(model, lr=0.05, num_directions=8, seed=0)
+    >>> x = torch.eye(3)
+    >>> losses = [opt.step(lambda: ((model(x) - 1) ** 2).mean()) for _ in range(200)]
+    >>> losses[-1] < 0.01
+    True
+    """
+
+    def __init__(
+        self,
+        params: Any,
+        lr: float = 1e-6,
+        *,
+        spacing: float = 1e-3,
+        num_directions: int = 1,
+        directions: object = "bes",
+        estimator: str | Estimator = "forward",
+        seed: int | None = None,
+        normalize: Literal["spread"] | None = None,
+        momentum: float = 0.0,
+        weight_decay: float = 0.0,
+        maximize: bool = False,
+        mode: Mode = "layers",
+        samples: Samples | None = "shared",
+        log: Log | None = None,
+        ranks: Split | None = None,
+        group: Any = None,
+        allow_unused: bool = False,
+    ) -> None:
+        self._spacing = checks.positive("spacing", spacing)
+        self._num_directions = checks.count("num_directions", num_directions)
+        self._estimator = _estimator(estimator)
+        self._normalize = checks.optional(checks.one_of, "normalize", normalize, options=["spread"])
+        self._maximize = checks.flag("maximize", maximize)
+        self._mode: Mode = checks.one_of("mode", mode, get_args(Mode))
+        self._samples = checks.optional(checks.one_of, "samples", samples, options=SAMPLE_MODES)
+        self._allow_unused = checks.flag("allow_unused", allow_unused)
+        self._momentum = checks.nonnegative("momentum", momentum)
+        if self._momentum >= 1:
+            raise ValueError(f"`momentum` must be below 1, but is {momentum}.")
+        if log is not None and not isinstance(cast(object, log), Log):
+            raise TypeError(f"`log` must be a gs.torch.Log, but is {checks.shown(log)}.")
+        defaults = {
+            "lr": checks.nonnegative("lr", lr),
+            "weight_decay": checks.nonnegative("weight_decay", weight_decay),
+        }
+        self.seed = streams.check_seed(seed)
+        self._ranks = None
+        if ranks is not None:
+            checks.one_of("ranks", ranks, get_args(Split))
+            self._ranks = Ranks(ranks, group)
+            if self._mode == "in-place" and self._ranks.number > 1:
+                raise ValueError(
+                    "mode='in-place' rounds parameters in each evaluation, so those of ranks that "
+                    "make different evaluations would drift apart: choose 'layers' or 'copy'."
+                )
+        given = read_parameters(params)
+        self._parameters = given.parameters
+        self._modules = given.modules
+        self._plan: Plan = plan(self._estimator, self._num_directions, 1, self._samples)
+        dim = sum(w.numel() for w in self._parameters.values())
+        self._law = choose_law(directions, dim, self._num_directions)
+        self._described = describe_directions(directions)
+        self._building = True
+        groups = [(dict(pairs), own) for pairs, own in given.groups if pairs]
+        super().__init__([{"params": list(g.values()), **own} for g, own in groups], defaults)
+        for group, (pairs, _) in zip(self.param_groups, groups, strict=True):
+            group["param_names"] = list(pairs)
+        self._building = False
+        self.steps_done = 0
+        self.done_ahead = False  # of a trainer that will call step() without a closure
+        self._loss = math.nan
+        self._moving = False
+        self._inside = False
+        self._mover = Mover(
+            [pairs for pairs, _ in groups],
+            seed=self.seed,
+            law=self._law,
+            momentum=self._momentum,
+        )
+        self._layers = self._make_layers()
+        self._rates()  # refuses what a group may have of its own
+        self._marks = self._current_marks()
+        self._log = log
+        if log is not None:
+            self._continue(log)
+
+    # --- a step ----------------------------------------------------------------------------------
+
+    def step(self, closure: Closure | None = None) -> float:  # pyright: ignore
+        """One step.
+
+        Args:
+            closure: Returns the loss, on the same data each time it is called in a step. It is
+                called without gradients, once per evaluation.
+
+        Returns:
+            The loss at the parameters before the step; for estimators that do not evaluate there,
+            the mean of the losses of the step.
+        """
+        if closure is None and self.done_ahead:
+            self.done_ahead = False
+            return self._loss
+        if closure is None:
+            raise TypeError("`step` needs a closure: a function that returns the loss.")
+        checks.function("closure", closure)
+        self._check_ready()
+        step = self.steps_done
+        if self._ranks is None:
+            values = self._evaluate(closure, step)
+        else:
+            self._ranks.agree(self._facts(), step)
+            values = np.zeros(len(self._plan))
+            failure: Exception | None = None
+            try:
+                values = self._evaluate(closure, step)
+            except Exception as error:
+                failure = error
+            values = self._ranks.exchange(values, step, failure)
+        weights, loss = self._weigh(values)
+        self._take(weights, loss)
+        self._loss = loss
+        return loss
+
+    def points(self) -> list[tuple[int, int]]:
+        """The evaluations of a step in order, each as (direction, side)."""
+        return list(zip(self._plan.direction.tolist(), self._plan.side.tolist(), strict=True))
+
+    @contextmanager
+    def perturbed(self, *, direction: int, side: int = 1) -> Iterator[None]:
+        """Run the model at ``w + side · c · ε_direction`` of the step that comes next.
+
+        Args:
+            direction: l, from 0 to L − 1.
+            side: +1, −1, or 0: the parameters as they are.
+        """
+        if not 0 <= checks.count("direction", direction, 0) < self._num_directions:
+            raise ValueError(
+                f"`direction` must be below the number of directions, {self._num_directions}, but "
+                f"is {direction}."
+            )
+        if side not in (-1, 0, 1):
+            raise ValueError(f"`side` must be -1, 0 or 1, but is {checks.shown(side)}.")
+        self._check_ready()
+        with torch.no_grad(), self._at(self.steps_done, direction, side):
+            yield
+
+    def weights(self, values: Sequence[float]) -> list[float]:
+        """The weight of each direction, from the losses at :meth:`points`, for :meth:`apply`."""
+        found = np.asarray(checks.reals("values", values), np.float64)
+        if found.shape != (len(self._plan),):
+            raise ValueError(
+                f"A step has {len(self._plan)} evaluations, see points(), but `values` has the "
+                f"shape {found.shape}."
+            )
+        self._check_values(found)
+        return self._weigh(found)[0].tolist()
+
+    def apply(
+        self, weights: Sequence[float], *, step: int | None = None, loss: float = math.nan
+    ) -> None:
+        """Make a step from its L weights: the parameters move by ``-lr · Σ_l weights[l] ε_l``.
+
+        Args:
+            weights: As :meth:`weights` or another process found them.
+            step: Which step it is; must be the next. By default it is.
+            loss: To be written to the log.
+        """
+        self._check_ready()
+        if step is not None and step != self.steps_done:
+            raise ValueError(
+                f"Step {step} cannot be applied: {self.steps_done} steps are done, so the next is "
+                f"step {self.steps_done}."
+            )
+        found = np.asarray(checks.reals("weights", weights), np.float64)
+        if found.shape != (self._num_directions,) or not np.isfinite(found).all():
+            raise ValueError(
+                f"`weights` must be {self._num_directions} finite numbers, one for each direction, "
+                f"but is {checks.shown(weights)}."
+            )
+        self._take(found, loss)
+
+    def direction(self, name: str, index: int, *, step: int | None = None) -> Tensor:
+        """ε_index of one parameter, by its name, as a tensor: for those who check."""
+        if name not in self._parameters:
+            hint = checks.did_you_mean(name, self._parameters)
+            raise ValueError(f"There is no parameter {checks.shown(name)}.{hint}")
+        at = self.steps_done if step is None else checks.count("step", step, 0)
+        return self._mover.direction(name, at, checks.count("index", index, 0))
+
+    def accept_changes(self) -> None:
+        """Go on with parameters that something else has changed since the last step.
+
+        A log cannot: it would not rebuild them.
+        """
+        if self._log is not None:
+            raise LogError(
+                f"The parameters were changed by something else, which {self._log.path} cannot "
+                "tell: begin a new log from them, with a new optimiser."
+            )
+        self._marks = self._current_marks()
+        if self._layers is not None:
+            self._layers.forget()
+
+    @property
+    def scratch_bytes(self) -> int:
+        """The memory that perturbed values take, beside the parameters."""
+        return 0 if self._layers is None else self._layers.scratch.nbytes
+
+    # --- evaluations -----------------------------------------------------------------------------
+
+    def _evaluate(self, closure: Closure, step: int) -> NDArray[np.float64]:
+        """The loss at each point of the step that this process evaluates."""
+        found: list[Any] = []
+        mine: list[int] = []
+        before = [(w, w.grad, _version(w.grad)) for w in self._parameters.values()]
+        attached = self._layers.attached() if self._layers is not None else nullcontext()
+        devices = sorted({w.device for w in self._parameters.values() if w.is_cuda}, key=str)
+        generators = _generators(devices) if self._samples is not None else []
+        with attached, _kept(generators), torch.no_grad():
+            for e, (direction, side) in enumerate(self.points()):
+                if self._ranks is not None and not self._ranks.mine(e):
+                    continue
+                if generators:
+                    seed = self._sample_seed(step, int(self._plan.sample[e]))
+                    for generator in generators:
+                        generator.manual_seed(seed)
+                with self._at(step, direction, side):
+                    loss = _call(closure)
+                    ran = side == 0 or self._layers is None or self._layers.seen
+                _check_gradients(before)
+                found.append(_as_loss(loss))
+                if not ran:
+                    raise ValueError(
+                        "The closure did not run the model: none of its parameters was used. Did "
+                        "it use another model, or values computed before?"
+                    )
+                mine.append(e)
+        values = np.zeros(len(self._plan))
+        values[mine] = _as_floats(found)
+        self._check_values(values)
+        return values
+
+    @contextmanager
+    def _at(self, step: int, direction: int, side: int) -> Iterator[None]:
+        """The parameters at one point of a step."""
+        if self._inside:
+            raise RuntimeError("The parameters are perturbed already: leave that context first.")
+        self._inside = True
+        try:
+            if side == 0:
+                yield
+                return
+            amount = side * self._spacing
+            if self._layers is not None:
+                with self._layers.perturbed(self._mover.fill(step, direction, amount)):
+                    yield
+                return
+            self._mover.shift(step, direction, amount)
+            try:
+                yield
+            finally:
+                self._mover.shift(step, direction, -amount)
+                self._marks = self._current_marks()
+        finally:
+            self._inside = False
+
+    def _sample_seed(self, step: int, sample: int) -> int:
+        """Where torch's own generators start in an evaluation."""
+        rng = streams.generator(self.seed, Purpose.SAMPLE, step=step, index=sample)
+        return int(rng.integers(2**63))
+
+    def _check_values(self, values: NDArray[np.float64]) -> None:
+        if np.isfinite(values).all():
+            return
+        e = int(np.flatnonzero(~np.isfinite(values))[0])
+        direction, side = self.points()[e]
+        where = "at the parameters" if side == 0 else f"at direction {direction}, side {side:+d}"
+        raise ValueError(
+            f"The loss of step {self.steps_done} is {values[e]} {where}. Nothing moved. A smaller "
+            "`spacing` stays closer to the parameters."
+        )
+
+    def _weigh(self, values: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
+        """The weight of each direction, and the loss."""
+        sign = -1.0 if self._maximize else 1.0
+        L = self._num_directions
+        delta, loss = self._estimator.differences(sign * values, L, self._samples)
+        if self._normalize is None:
+            unit = 1 / (self._spacing * L)
+        else:
+            away = values[self._plan.side != 0]
+            spread = float(away.std(ddof=1)) if len(away) > 1 else 0.0
+            unit = 1 / (L * spread) if spread > 0 else 0.0
+        return delta * (unit * self._law.factor), sign * loss
+
+    # --- moving ----------------------------------------------------------------------------------
+
+    def _take(self, weights: NDArray[np.float64], loss: float) -> None:
+        """Write a step down, then make it."""
+        rates, decays = self._rates()
+        found = tuple(weights.tolist())
+        if self._log is not None and (self._ranks is None or self._ranks.rank == 0):
+            ranks = 1 if self._ranks is None else self._ranks.number
+            self._log.append(LogRecord(self.steps_done, ranks, loss, rates, decays, found))
+        self._move(found, rates, decays)
+
+    def _move(
+        self, weights: Sequence[float], rates: Sequence[float], decays: Sequence[float]
+    ) -> None:
+        self._moving = True  # until it is done: parameters that moved half-way are of no use
+        with torch.no_grad():
+            self._mover.move(self.steps_done, weights, rates, decays)
+        for name, velocity in self._mover.velocities.items():
+            self.state[self._parameters[name]]["velocity"] = velocity
+        self.steps_done += 1
+        self._marks = self._current_marks()
+        self._moving = False
+
+    def _rates(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """The learning rate and weight decay of each group."""
+        rates = tuple(checks.nonnegative("lr", float(group["lr"])) for group in self.param_groups)
+        decays = tuple(
+            checks.nonnegative("weight_decay", float(group["weight_decay"]))
+            for group in self.param_groups
+        )
+        return rates, decays
+
+    def _make_layers(self) -> Layers | None:
+        if self._mode == "in-place":
+            return None
+        if self._mode == "copy":
+            return Layers(self._parameters, [], whole=True)
+        modules = self._modules
+        if modules is None:
+            modules = owners(self._parameters.values())
+        return Layers(self._parameters, modules, allow_unused=self._allow_unused)
+
+    def _check_ready(self) -> None:
+        """Refuse to go on with parameters that are not those of the last step."""
+        if self._moving:
+            raise RuntimeError(
+                f"Step {self.steps_done} was interrupted while parameters moved: they are of no "
+                "use. Load the base weights and replay the log, or load a checkpoint."
+            )
+        if self._inside:
+            raise RuntimeError("The parameters are perturbed already: leave that context first.")
+        for name, mark in self._current_marks().items():
+            known = self._marks[name]
+            if mark != known:
+                differing = next(f for f in Mark._fields if getattr(mark, f) != getattr(known, f))
+                raise RuntimeError(
+                    f"The parameter {name!r} was changed since the last step, by something else "
+                    f"(its {differing} is another). Make a new optimiser for the new parameters, "
+                    "or say opt.accept_changes() to go on with them."
+                )
+
+    def _current_marks(self) -> dict[str, Mark]:
+        return {
+            name: Mark(w.data_ptr(), w._version, tuple(w.shape), w.dtype, w.requires_grad)
+            for name, w in self._parameters.items()
+        }
+
+    # --- logs and ranks --------------------------------------------------------------------------
+
+    def header(self) -> dict[str, Any]:
+        """What a log says about the model and how it is trained; hashes all parameters."""
+        groups = [
+            dict(zip(group["param_names"], group["params"], strict=True))
+            for group in self.param_groups
+        ]
+        header: dict[str, Any] = {
+            "seed": self.seed,
+            "spacing": self._spacing,
+            "num_directions": self._num_directions,
+            "directions": self._described,
+            "law": list(self._law),
+            "estimator": repr(self._estimator),
+            "normalize": self._normalize,
+            "momentum": self._momentum,
+            "maximize": self._maximize,
+            "samples": self._samples,
+            "groups": [describe_parameters(group) for group in groups],
+            "base": fingerprint(self._parameters),
+        }
+        if self._mode == "in-place":  # then evaluations leave their traces
+            header["visited"] = [point for point in self.points() if point[1]]
+        return header
+
+    def _continue(self, log: Log) -> None:
+        """Replay what a log has, and write to it from then on."""
+        header, (found, records) = self.header(), log.read()
+        if found is not None:
+            check_header(found, header, str(log.path))
+            for record in records:
+                for direction, side in header.get("visited", ()):
+                    with self._at(self.steps_done, direction, side):
+                        pass
+                self._move(record.weights, record.rates, record.decays)
+        if self._ranks is None or self._ranks.rank == 0:
+            log.open(header)
+
+    def _facts(self) -> dict[str, Any]:
+        """What all ranks must have in common."""
+        header = self.header()
+        names = {"base": "parameters", "groups": "names, types and shapes of parameters"}
+        facts = {"seed": header.pop("seed"), "number of steps done": self.steps_done}
+        facts |= {names.get(name, name): value for name, value in header.items()}
+        return facts | {"learning rates": self._rates()}
+
+    # --- torch's own interface -------------------------------------------------------------------
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Not after the optimiser is made: the parameters are part of what a run is."""
+        if not getattr(self, "_building", False):
+            raise RuntimeError(
+                "Parameter groups cannot be added to a run: give all of them when the optimiser is "
+                "made."
+            )
+        super().add_param_group(param_group)
+
+    def state_dict(self) -> dict[str, Any]:
+        """See ``torch.optim.Optimizer``; it also has the seed and the number of steps done."""
+        return super().state_dict() | {
+            "gensmooth": {"seed": self.seed, "steps_done": self.steps_done}
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on where :meth:`state_dict` was taken; the model must hold its parameters of then."""
+        own = state_dict.get("gensmooth")
+        if not isinstance(own, dict) or "steps_done" not in own:
+            raise ValueError("`state_dict` is not that of a ZerothOrder optimiser.")
+        if own["seed"] != self.seed:
+            raise ValueError(
+                f"`state_dict` belongs to a run with seed {own['seed']}, but this one has "
+                f"{self.seed}: it would go on along other directions."
+            )
+        if self._log is not None and own["steps_done"] != self.steps_done:
+            raise LogError(
+                f"{self._log.path} has {self.steps_done} steps, which the optimiser has replayed, "
+                f"but `state_dict` was taken after {own['steps_done']}: load none."
+            )
+        plain = {name: state_dict[name] for name in ("state", "param_groups")}
+        super().load_state_dict(plain)
+        names = {id(w): name for name, w in self._parameters.items()}
+        listed = [w for group in self.param_groups for w in group["params"]]
+        for place, kept in plain["state"].items():  # torch has rounded it to the parameter's type
+            w = listed[place]
+            velocity = kept["velocity"].to(w.device, copy=True)
+            self.state[w]["velocity"] = self._mover.velocities[names[id(w)]] = velocity
+        self.steps_done = own["steps_done"]
+        self._marks = self._current_marks()
+        if self._layers is not None:
+            self._layers.forget()
+        self._moving = False
+
+
+def check_header(found: dict[str, Any], ours: dict[str, Any], path: str) -> None:
+    """Refuse a log of another model, or one that was written another way."""
+    theirs, mine = list(chain(*found["groups"])), list(chain(*ours["groups"]))
+    if theirs != mine:
+        for their, my in zip(theirs, mine, strict=False):
+            if their != my:
+                raise LogError(
+                    f"{path} belongs to another model: it has the parameter {their[0]!r} "
+                    f"({their[1]}, shape {their[2]}) where this one has {my[0]!r} ({my[1]}, shape "
+                    f"{my[2]}). Nothing moved."
+                )
+        raise LogError(
+            f"{path} belongs to another model: it has {len(theirs)} parameters, this one has "
+            f"{len(mine)}. Nothing moved."
+        )
+    for name, value in ours.items():
+        if name != "base" and found.get(name) != _plain(value):
+            raise LogError(
+                f"{path} was written with {name}={checks.shown(found.get(name))}, but this run has "
+                f"{name}={checks.shown(value)}. Nothing moved."
+            )
+    if found["base"] != ours["base"]:
+        raise LogError(
+            f"{path} begins with other weights than this model holds now. Load the weights that "
+            "the run began with; its steps are replayed on them. Nothing moved."
+        )
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON gives it back."""
+    if isinstance(value, tuple | list):
+        return [_plain(each) for each in cast(Sequence[Any], value)]
+    return value
+
+
+def _estimator(given: object) -> Estimator:
+    if isinstance(given, Estimator):
+        return given
+    checks.one_of("estimator", given, list(ESTIMATORS))
+    return ESTIMATORS[cast(str, given)]
+
+
+def _generators(devices: Sequence[torch.device]) -> list[torch.Generator]:
+    """Torch's own generators, of the CPU and of these devices."""
+    own: Any = torch.cuda.default_generators
+    return [torch.default_generator, *(own[device.index or 0] for device in devices)]
+
+
+@contextmanager
+def _kept(generators: list[torch.Generator]) -> Iterator[None]:
+    """Leave generators as they were."""
+    states = [each.get_state() for each in generators]
+    try:
+        yield
+    finally:
+        for each, state in zip(generators, states, strict=True):
+            each.set_state(state)
+
+
+# --- what a closure may do -----------------------------------------------------------------------
+
+
+def _call(closure: Closure) -> Any:
+    try:
+        return closure()
+    except RuntimeError as error:
+        if "does not require grad" in str(error):
+            raise ValueError(_BACKWARD) from error
+        raise
+
+
+_BACKWARD = (
+    "The closure calls backward, but there are no gradients here: it must compute the loss and "
+    "return it, nothing else. Nothing moved."
+)
+
+
+def _check_gradients(before: list[tuple[nn.Parameter, Tensor | None, int]]) -> None:
+    """Refuse a closure that computed gradients after all."""
+    if any(w.grad is not grad or _version(grad) != version for w, grad, version in before):
+        for w, grad, _ in before:
+            w.grad = grad
+        raise ValueError(_BACKWARD)
+
+
+def _version(grad: Tensor | None) -> int:
+    return -1 if grad is None else grad._version
+
+
+def _as_loss(loss: Any) -> Any:
+    """The loss as a number or a tensor of one."""
+    if isinstance(loss, Tensor):
+        if loss.numel() != 1:
+            raise ValueError(
+                f"The closure must return one number, but returned a tensor of shape "
+                f"{tuple(loss.shape)}: did you forget mean()? Nothing moved."
+            )
+        if loss.requires_grad:
+            raise ValueError(
+                "The closure returned a tensor with a gradient: it must not switch gradients on. "
+                "Nothing moved."
+            )
+        if loss.is_complex():
+            raise ValueError("The closure must return a real number. Nothing moved.")
+        return loss.detach().reshape(()).clone()
+    try:
+        if loss is None or isinstance(loss, str | bytes):
+            raise TypeError
+        return float(loss)
+    except Exception:
+        raise ValueError(
+            f"The closure must return the loss, one number, but returned {checks.shown(loss)}. "
+            "Nothing moved."
+        ) from None
+
+
+def _as_floats(losses: list[Any]) -> list[float]:
+    """Losses as numbers, with one wait for the device instead of one each."""
+    tensors = [each for each in losses if isinstance(each, Tensor)]
+    if len(tensors) == len(losses) and len({each.device for each in tensors}) == 1:
+        return torch.stack([each.double() for each in tensors]).tolist()
+    return [float(each) for each in losses]

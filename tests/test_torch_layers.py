@@ -1,0 +1,234 @@
+"""Perturbed values while a layer runs: exact, complete, and without writing to a parameter."""
+
+import pytest
+from torch import nn
+
+import gensmooth as gs
+from gensmooth.torch.layers import UnusedError
+from torch_cases import TYPES, bits, decoder, loss_of, perceptron, square_loss, tokens, torch
+
+
+def optimizer(model, **how):
+    return gs.torch.ZerothOrder(model, **{"seed": 0, "num_directions": 2, "spacing": 0.01} | how)
+
+
+def moved_by_hand(model, opt, direction, side):
+    """A copy of the model whose parameters are the perturbed ones."""
+    twin = type(model)() if not isinstance(model, nn.Sequential) else perceptron()
+    twin = twin.to(next(model.parameters()).dtype)
+    twin.load_state_dict(model.state_dict())
+    with torch.no_grad():
+        for name, w in twin.named_parameters():
+            wide = torch.float64 if w.dtype == torch.float64 else torch.float32
+            amount = torch.tensor(side * 0.01, dtype=wide)
+            w.copy_((w.to(wide) + amount * opt.direction(name, direction).to(wide)).to(w.dtype))
+    return twin
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("mode", ["layers", "copy"])
+def test_a_perturbed_model_is_the_model_at_perturbed_parameters(dtype, mode):
+    model = decoder(dtype)
+    opt, before = optimizer(model, mode=mode), bits(model)
+    twin = moved_by_hand(model, opt, 1, -1)
+    with torch.no_grad():
+        expected = twin(tokens())
+        for _ in range(2):  # watched, and not
+            with opt.perturbed(direction=1, side=-1):
+                found = model(tokens())
+            assert torch.equal(found, expected)
+    assert not torch.equal(found, model(tokens()))
+    assert bits(model) == before
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_evaluations_leave_every_parameter_as_it_was_to_the_bit(dtype):
+    model = perceptron(dtype)
+    opt, before = optimizer(model, num_directions=50), bits(model)
+    for _ in range(4):
+        for direction in range(50):
+            with opt.perturbed(direction=direction, side=1):
+                square_loss(model)()
+    assert bits(model) == before
+
+
+def test_in_place_evaluations_round_and_the_rounding_is_small():
+    model = decoder(torch.bfloat16)
+    opt = optimizer(model, mode="in-place", num_directions=20)
+    before = [w.detach().clone() for w in model.parameters()]
+    twin = moved_by_hand(model, opt, 0, 1)
+    with torch.no_grad(), opt.perturbed(direction=0, side=1):
+        assert torch.equal(model(tokens()), twin(tokens()))
+    for direction in range(20):
+        with opt.perturbed(direction=direction, side=1):
+            pass
+    changed = sum(int((a != b).sum()) for a, b in zip(before, model.parameters(), strict=True))
+    assert changed > 0  # what the other modes are for
+    for a, b in zip(before, model.parameters(), strict=True):
+        # each way rounds by half a unit in the last place of a number near c or w
+        assert float((a - b.data).abs().max()) <= 21 * 2**-8 * (0.01 + float(a.abs().max()))
+
+
+def test_scratch_memory_is_that_of_the_largest_layer():
+    model = nn.Sequential(nn.Linear(64, 640), nn.Linear(640, 8), nn.Linear(8, 8))
+    opt = optimizer(model)
+    opt.step(lambda: model(torch.ones(64)).sum())
+    assert opt.scratch_bytes == 64 * 640 * 4 + 640 * 4
+
+
+def test_tied_weights_are_one_parameter_with_one_direction():
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
+            self.second.weight = self.first.weight
+
+        def forward(self, x):
+            return self.second(self.first(x))
+
+    model = Tied()
+    opt = optimizer(model)
+    shift = 0.01 * opt.direction("first.weight", 0)
+    biases = [w + 0.01 * opt.direction(f"{n}.bias", 0) for n, w in
+              (("first", model.first.bias), ("second", model.second.bias))]  # fmt: skip
+    x, weight = torch.randn(3, 4), model.first.weight.detach() + shift
+    expected = torch.addmm(biases[1], torch.addmm(biases[0], x, weight.T), weight.T)
+    with opt.perturbed(direction=0):
+        assert torch.equal(model(x), expected)
+
+
+def test_frozen_parameters_and_buffers_are_left_alone():
+    model = decoder()
+    model.embedding.weight.requires_grad_(False)
+    model.norm.requires_grad_(False)
+    before = {name: w.detach().clone() for name, w in model.state_dict().items()}
+    opt = optimizer(model, lr=0.1)
+    opt.step(loss_of(model))
+    after = model.state_dict()
+    still = {name for name in before if torch.equal(before[name], after[name])}
+    assert still == {"embedding.weight", "norm.weight", "norm.bias", "count"}
+
+
+@pytest.mark.parametrize("how", ["around", "inside", "in place"])
+def test_compiled_modules(how):
+    model = perceptron()
+    expected = {}
+    opt = optimizer(model, lr=0.1)
+    plain_loss = opt.step(square_loss(model))
+    expected = bits(model)
+    model = perceptron()
+    if how == "around":
+        model = torch.compile(model, backend="eager")
+    elif how == "inside":
+        model[0] = torch.compile(model[0], backend="eager")
+    else:
+        model[0].compile(backend="eager")
+    opt = optimizer(model, lr=0.1)
+    square_loss(model)()  # compiled before the optimiser sees it run
+    assert opt.step(square_loss(model)) == plain_loss
+    parameters = {n.replace("_orig_mod.", ""): w for n, w in model.named_parameters()}
+    assert gs.torch.fingerprint(parameters) == expected
+
+
+def test_a_layer_may_return_its_parameter():
+    class Prompt(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.words = nn.Parameter(torch.zeros(3, 4))
+
+        def forward(self):
+            return {"words": self.words, "shape": self.words.shape}
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.prompt, self.head = Prompt(), nn.Linear(4, 30)
+
+        def forward(self):
+            prompt = self.prompt()["words"]
+            self.head(prompt)  # the buffer's next turn
+            return prompt
+
+    model = Model()
+    opt = optimizer(model)
+    for _ in range(2):
+        with opt.perturbed(direction=0):
+            assert torch.equal(model(), 0.01 * opt.direction("prompt.words", 0))
+
+
+def test_recurrent_layers_and_parametrizations():
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.rnn = nn.GRU(3, 4, batch_first=True)
+            self.head = nn.utils.parametrizations.weight_norm(nn.Linear(4, 1))
+
+        def forward(self, x):
+            return self.head(self.rnn(x)[0])
+
+    torch.manual_seed(0)
+    model = Model()
+    x = torch.randn(2, 5, 3)
+    layered, copied = optimizer(model), optimizer(model, mode="copy")
+    with layered.perturbed(direction=0):
+        found = model(x)
+    with copied.perturbed(direction=0):
+        assert torch.equal(model(x), found)
+    assert not torch.equal(model(x), found)
+
+
+def test_parameters_that_are_not_contiguous():
+    model = nn.Conv2d(3, 8, 3).to(memory_format=torch.channels_last)
+    twin = nn.Conv2d(3, 8, 3)
+    twin.load_state_dict(model.state_dict())
+    assert not model.weight.is_contiguous()
+    for each in (model, twin):
+        opt = optimizer(each, lr=0.1)
+        opt.apply([1.0, -2.0])
+    assert torch.equal(model.weight, twin.weight)
+
+
+def test_a_parameter_that_nothing_uses_is_noticed():
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.used, self.left_over = nn.Linear(2, 1), nn.Linear(2, 1)
+
+        def forward(self, x):
+            return self.used(x)
+
+    model = Model()
+    before = bits(model)
+    closure = lambda: model(torch.ones(2)).sum()  # noqa: E731
+    with pytest.raises(UnusedError, match=r"'left_over.weight' \(and 1 more\)"):
+        optimizer(model).step(closure)
+    assert bits(model) == before
+    optimizer(model, allow_unused=True).step(closure)
+    assert bits(model) != before
+
+
+def test_named_parameters_find_their_layers():
+    one, other = decoder(), decoder()
+    opt = gs.torch.ZerothOrder(one.named_parameters(), lr=0.1, num_directions=3, seed=0)
+    opt.step(loss_of(one))
+    gs.torch.ZerothOrder(other, lr=0.1, num_directions=3, seed=0).step(loss_of(other))
+    assert bits(one) == bits(other)
+
+
+def test_an_error_in_the_model_leaves_it_as_it_was():
+    model = perceptron()
+    before, opt = bits(model), optimizer(model)
+
+    def broken():
+        model(torch.ones(5))
+        return model(torch.ones(6))
+
+    for mode in ("layers", "copy"):
+        opt = optimizer(model, mode=mode)
+        with pytest.raises(RuntimeError, match="shape"):
+            opt.step(broken)
+        assert bits(model) == before
+        assert not model[0]._forward_hooks
+        assert not model[0]._forward_pre_hooks
+        opt.step(square_loss(model))
+        model.load_state_dict(perceptron().state_dict())

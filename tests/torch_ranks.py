@@ -1,0 +1,64 @@
+"""One rank of runs over processes, started by the tests: ``python torch_ranks.py JSON``.
+
+It makes some runs, one after the other, and prints how each ended.
+"""
+
+import json
+import os
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+from torch import distributed
+
+import gensmooth as gs
+from torch_cases import bits, decoder, loss_of
+
+
+def run(given: dict, rank: int, folder: Path) -> str:
+    """One run: the bits of the trained model, or the error."""
+    model = decoder(torch.bfloat16, seed=given.get("weights", {}).get(str(rank), 0))
+    log = gs.torch.Log(folder / given["log"]) if given.get("log") else None
+    try:
+        opt = gs.torch.ZerothOrder(
+            model,
+            lr=0.02,
+            spacing=0.01,
+            num_directions=5,
+            seed=given.get("seeds", {}).get(str(rank), 0),
+            ranks=given.get("split", "directions"),
+            log=log,
+        )
+        for step in range(opt.steps_done, 3):
+            if given.get("lost") == [rank, step]:
+                os.kill(os.getpid(), 9)
+            closure = loss_of(model)
+            if given.get("broken") == [rank, step]:
+                closure = lambda: 1 / 0  # noqa: E731
+            opt.step(closure)
+        return bits(model)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}".replace("\n", " ")
+
+
+def main() -> None:
+    given = json.loads(sys.argv[1])
+    rank, folder = given["rank"], Path(given["folder"])
+    torch.set_num_threads(1)
+    distributed.init_process_group(
+        "gloo",
+        init_method=f"file://{folder}/{given['meeting']}",
+        rank=rank,
+        world_size=given["world"],
+        timeout=timedelta(seconds=120),
+    )
+    for each in given["runs"]:
+        print(run(each, rank, folder), flush=True)
+    if not any("lost" in each for each in given["runs"]):
+        distributed.barrier()  # whoever holds the meeting must be the last to leave
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
