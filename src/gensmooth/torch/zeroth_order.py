@@ -55,8 +55,8 @@ class ZerothOrder(Optimizer):
         num_directions: L. A step calls the closure L+1 times (forward), 2L times (antithetic) or
             L times (one-point).
         directions: ``"bes"`` (coins), ``"gs"`` (normals), ``"bes-shrinkage"``, ``"gs-shrinkage"``,
-            ``"low-rank"``, ``"sparse"``; or an object, such as ``gs.LowRank(rank=4)``, :class:`SparseTiles`
-            or ``gs.shrunk(gs.Bernoulli(), scale="estimate")``.
+            ``"low-rank"``, ``"sparse"``; or an object, such as ``gs.LowRank(rank=4)``,
+            ``gs.torch.SparseTiles(0.1)`` or ``gs.shrunk(gs.Bernoulli(), scale="estimate")``.
         estimator: ``"forward"``, ``"antithetic"``, ``"one-point"``, ``"ranked"``, or an estimator
             of :mod:`gensmooth.estimators`.
         seed: Of all directions; drawn by the operating system if None.
