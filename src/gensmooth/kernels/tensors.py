@@ -16,6 +16,8 @@ Normals are those of float32 whatever the parameter's type is: a copy of a model
 precision sees the same directions.
 """
 
+from typing import Any
+
 import numpy as np
 from numba import njit
 from numba.extending import overload, register_jitable
@@ -23,7 +25,7 @@ from numba.extending import overload, register_jitable
 from gensmooth.kernels.tiles import add_signs, normal_tile, sign_words
 from gensmooth.streams import TILE
 
-_OPTIONS = {"error_model": "numpy", "nogil": True}
+_OPTIONS: Any = {"error_model": "numpy", "nogil": True}
 
 COIN, NORMAL = 0, 1
 

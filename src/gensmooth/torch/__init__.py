@@ -9,12 +9,16 @@
 Needs torch: ``pip install 'gensmooth[torch]'``.
 """
 
+from importlib.util import find_spec
+
 try:
-    import torch as _torch  # noqa: F401
-except ImportError as error:
+    found = find_spec("torch") is not None
+except ValueError:  # something has put None in its place
+    found = False
+if not found:
     raise ImportError(
         "gensmooth.torch needs torch, which is not installed: pip install 'gensmooth[torch]'"
-    ) from error
+    )
 
 from gensmooth.models import SparseTiles
 from gensmooth.torch.layers import UnusedError

@@ -1,5 +1,6 @@
 # pyright: basic
 # pyright: reportMissingImports=false, reportOptionalSubscript=false
+# pyright: reportArgumentType=false, reportGeneralTypeIssues=false
 """The kernels for tensors on a CUDA device: Triton, reading the same random numbers as Numba does.
 
 Philox4x32-10 is the generator of :mod:`gensmooth.kernels.philox`, and tiles lie as in

@@ -9,7 +9,7 @@ The learning rate, its schedule, accumulation, logging and checkpoints are the t
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -54,13 +54,14 @@ class ZerothOrderMixin:
         self._waiting.append(trainer._prepare_inputs(inputs))
         if not self.accelerator.sync_gradients:
             return torch.zeros((), device=self.args.device)
+        batches: list[Any]
         batches, self._waiting = self._waiting, []
 
         def closure() -> torch.Tensor:
             losses: list[torch.Tensor] = []
             with trainer.compute_loss_context_manager():
                 for batch in batches:
-                    given: Any = dict(batch) if isinstance(batch, Mapping) else batch
+                    given: Any = dict(cast(Mapping[str, Any], batch))
                     losses.append(
                         trainer.compute_loss(model, given, num_items_in_batch=num_items_in_batch)
                     )

@@ -18,7 +18,7 @@ What layers are is found out, not assumed:
 """
 
 import gc
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -70,7 +70,9 @@ class Turn(NamedTuple):
 class Buffers:
     """Buffers that are used again: one for each depth of nesting, on each device."""
 
-    slots: dict[tuple[torch.device, int], Tensor] = field(default_factory=dict)
+    slots: dict[tuple[torch.device, int], Tensor] = field(
+        default_factory=dict[tuple[torch.device, int], Tensor]
+    )
     changes: int = 0  # how often a buffer was made
 
     def take(self, parameters: list[Tensor], depth: int) -> list[Tensor]:
@@ -154,7 +156,7 @@ class Layers:
     # --- around evaluations ----------------------------------------------------------------------
 
     @contextmanager
-    def attached(self) -> Iterator[None]:
+    def attached(self) -> Generator[None]:
         """Let the layers ask for perturbed values while in this context."""
         if self._handles is not None:
             yield
@@ -173,7 +175,7 @@ class Layers:
             self._compiled.clear()
 
     @contextmanager
-    def perturbed(self, fill: Fill) -> Iterator[None]:
+    def perturbed(self, fill: Fill) -> Generator[None]:
         """Let layers run at the values that ``fill(name, own values, out)`` makes."""
         if self._fill is not None:
             raise RuntimeError("The parameters are perturbed already: leave that context first.")
@@ -313,7 +315,7 @@ class Layers:
     # --- watching the first evaluation -----------------------------------------------------------
 
     @contextmanager
-    def _watching(self) -> Iterator[None]:
+    def _watching(self) -> Generator[None]:
         """Follow which module runs, and notice parameters that are read outside of their own."""
         handles: list[Any] = []
         try:

@@ -187,7 +187,8 @@ def fingerprint(parameters: Mapping[str, Tensor]) -> str:
         flat = contiguous_copy(w).view(-1)
         flat = flat.view(torch.uint8) if flat.numel() else flat
         for start in range(0, flat.numel(), _PIECE):
-            total.update(memoryview(flat[start : start + _PIECE].cpu().numpy()))
+            piece: Any = flat[start : start + _PIECE].cpu().numpy()
+            total.update(piece)
     return total.hexdigest()
 
 

@@ -73,7 +73,7 @@ def _groups(params: object) -> list[tuple[list[Pair], dict[str, Any]]]:
                 raise ValueError("A parameter group must have 'params': named parameters.")
             inner = own.pop("params")
             own.pop("param_names", None)
-            items = inner.items() if isinstance(inner, Mapping) else inner
+            items: Any = cast(Any, inner).items() if isinstance(inner, Mapping) else inner
             groups.append((_checked(_trainable(items)), own))
         return groups
     return [(_checked(_trainable(listed)), {})]
@@ -84,13 +84,14 @@ def _trainable(items: Any) -> list[Pair]:
     if isinstance(items, Tensor) or not isinstance(items, Iterable):
         raise TypeError(_NAMELESS.format(checks.shown(items)))
     found: list[Pair] = []
-    for item in cast(Iterable[Any], items):
-        if not (isinstance(item, tuple) and len(cast("tuple[Any, ...]", item)) == 2):
-            what = "a tensor" if isinstance(item, Tensor) else checks.shown(item)
+    for item in cast(Iterable[object], items):
+        pair = cast("tuple[Any, ...]", item) if isinstance(item, tuple) else ()
+        if len(pair) != 2:
+            what = "a tensor" if isinstance(item, Tensor) else checks.shown(cast(object, item))
             raise TypeError(_NAMELESS.format(what))
-        name, w = cast(tuple[Any, Any], item)
+        name, w = pair
         if not isinstance(name, str) or not name:
-            raise TypeError(_NAMELESS.format(checks.shown(item)))
+            raise TypeError(_NAMELESS.format(checks.shown(pair)))
         if not isinstance(w, Tensor):
             raise TypeError(f"The parameter {name!r} must be a tensor, but is {checks.shown(w)}.")
         if w.dtype not in DTYPES or w.requires_grad or not isinstance(w, nn.Parameter):

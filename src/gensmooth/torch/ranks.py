@@ -9,8 +9,9 @@ from typing import Any, Literal, final
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import distributed
+from torch import distributed as _distributed
 
+distributed: Any = _distributed  # untyped
 Split = Literal["directions", "batches"]
 
 
@@ -97,14 +98,13 @@ class Ranks:
             for row in found:  # in the order of the ranks, on all of them
                 total += row
             return total / self.number
-        evaluations = np.arange(found.shape[1])
-        return found[evaluations % self.number, evaluations]
+        return np.array([found[e % self.number, e] for e in range(found.shape[1])])
 
     def _pack(
         self, step: int, failure: BaseException | None, values: NDArray[np.float64]
     ) -> torch.Tensor:
         head = np.array([float(step), float(failure is not None)])
-        return torch.from_numpy(np.concatenate([head, values])).to(self._device)
+        return torch.tensor(np.concatenate([head, values]), device=self._device)
 
     def _call(self, step: int, function: Any, *arguments: Any, **named: Any) -> None:
         try:

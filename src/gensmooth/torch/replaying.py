@@ -2,6 +2,7 @@
 
 import os
 from itertools import chain
+from typing import Any
 
 import torch
 from torch import nn
@@ -38,7 +39,8 @@ def replay(model: nn.Module, log: Log | str | os.PathLike[str], *, until: int | 
     ours = dict(header)
     ours["groups"] = [describe_parameters(mine if len(mine) == len(known) else parameters)]
     ours["base"] = fingerprint(mine)
-    check_header(header | {"groups": [list(chain(*header["groups"]))]}, ours, str(source.path))
+    listed: list[Any] = list(chain(*header["groups"]))
+    check_header(header | {"groups": [listed]}, ours, str(source.path))
     if until is not None and checks.count("until", until, 0) > len(records):
         raise ValueError(f"{source.path} has {len(records)} steps, but `until` is {until}.")
     groups = [{name: mine[name] for name, *_ in group} for group in header["groups"]]

@@ -108,7 +108,7 @@ class Chosen:
             key = np.array(stream.key(step, Purpose.CHOICE), np.uint64)
             kernels.on_laws().uniforms(key, 0, 0, uniforms)
             chosen = (uniforms[0] < stream.law.density).astype(np.uint8)
-            self._found[at] = torch.from_numpy(chosen).to(device)
+            self._found[at] = torch.tensor(chosen, device=device)
         return self._found[at]
 
 

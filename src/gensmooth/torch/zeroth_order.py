@@ -8,7 +8,7 @@ wherever they are needed and never stored.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, nullcontext
 from itertools import chain
 from typing import Any, Literal, NamedTuple, cast, get_args
@@ -147,7 +147,7 @@ class ZerothOrder(Optimizer):
         for group, (pairs, _) in zip(self.param_groups, groups, strict=True):
             group["param_names"] = list(pairs)
         self._building = False
-        self.steps_done = 0
+        self.steps_done: int = 0
         self.done_ahead = False  # of a trainer that will call step() without a closure
         self._loss = math.nan
         self._moving = False
@@ -207,7 +207,7 @@ class ZerothOrder(Optimizer):
         return list(zip(self._plan.direction.tolist(), self._plan.side.tolist(), strict=True))
 
     @contextmanager
-    def perturbed(self, *, direction: int, side: int = 1) -> Iterator[None]:
+    def perturbed(self, *, direction: int, side: int = 1) -> Generator[None]:
         """Run the model at ``w + side · c · ε_direction`` of the step that comes next.
 
         Args:
@@ -322,7 +322,7 @@ class ZerothOrder(Optimizer):
         return values
 
     @contextmanager
-    def _at(self, step: int, direction: int, side: int) -> Iterator[None]:
+    def _at(self, step: int, direction: int, side: int) -> Generator[None]:
         """The parameters at one point of a step."""
         if self._inside:
             raise RuntimeError("The parameters are perturbed already: leave that context first.")
@@ -507,8 +507,8 @@ class ZerothOrder(Optimizer):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on where :meth:`state_dict` was taken; the model must hold its parameters of then."""
-        own = state_dict.get("gensmooth")
-        if not isinstance(own, dict) or "steps_done" not in own:
+        own: Any = state_dict.get("gensmooth")
+        if own is None or "steps_done" not in own:
             raise ValueError("`state_dict` is not that of a ZerothOrder optimiser.")
         if own["seed"] != self.seed:
             raise ValueError(
@@ -537,7 +537,8 @@ class ZerothOrder(Optimizer):
 
 def check_header(found: dict[str, Any], ours: dict[str, Any], path: str) -> None:
     """Refuse a log of another model, or one that was written another way."""
-    theirs, mine = list(chain(*found["groups"])), list(chain(*ours["groups"]))
+    theirs: list[Any] = list(chain(*found["groups"]))
+    mine: list[Any] = list(chain(*ours["groups"]))
     if theirs != mine:
         for their, my in zip(theirs, mine, strict=False):
             if their != my:
@@ -584,7 +585,7 @@ def _generators(devices: Sequence[torch.device]) -> list[torch.Generator]:
 
 
 @contextmanager
-def _kept(generators: list[torch.Generator]) -> Iterator[None]:
+def _kept(generators: list[torch.Generator]) -> Generator[None]:
     """Leave generators as they were."""
     states = [each.get_state() for each in generators]
     try:
@@ -655,5 +656,6 @@ def _as_floats(losses: list[Any]) -> list[float]:
     """Losses as numbers, with one wait for the device instead of one each."""
     tensors = [each for each in losses if isinstance(each, Tensor)]
     if len(tensors) == len(losses) and len({each.device for each in tensors}) == 1:
-        return torch.stack([each.double() for each in tensors]).tolist()
+        stacked: Any = torch.stack([each.double() for each in tensors])
+        return stacked.tolist()
     return [float(each) for each in losses]
