@@ -75,7 +75,7 @@ LAYERS = [
         "formulas on floats; how a random number is addressed; objects as text",
     ),
     ("kernels", "Numba: tiles of directions; perturb, combine, orthogonalise"),
-    ("directions estimators optimizers parameters trees", "the three choices; x as users give it"),
+    ("directions estimators optimizers parameters", "the three choices; x as users give it"),
     ("batch methods", "the evaluations of a step; methods by name"),
     ("models", "directions of a model's named parameters"),
     ("search pure describe", "`init`, `ask`, `tell`; the copy to read; choices as JSON"),
