@@ -16,7 +16,7 @@ jax = pytest.importorskip("jax", reason="needs JAX: pip install 'gensmooth[jax]'
 optax = pytest.importorskip("optax", reason="needs Optax: pip install 'gensmooth[jax]'")
 jnp = jax.numpy
 
-from gensmooth.jax.directions import Drawn, entries  # noqa: E402
+from gensmooth.jax.directions import StreamPlace, entries  # noqa: E402
 from gensmooth.jax.estimates import EstimateChoices, estimate  # noqa: E402
 
 SIZES = [1, 63, 64, 65, 2047, 2048, 2049, 5000]
@@ -33,7 +33,7 @@ def test_signs_are_those_of_the_kernels(size: int):
     seed = named_seed(3, "w")
     expected = in_numpy(gs.Bernoulli().resolve(size, 3), seed, 7, 3, size)
     stream = Stream(seed, choose_law("bes", size, 3))
-    found = [np.asarray(entries(stream, Drawn(7, index), (size,))) for index in range(3)]
+    found = [np.asarray(entries(stream, StreamPlace(7, index), (size,))) for index in range(3)]
     assert np.array_equal(found, expected)
     assert not np.array_equal(found, in_numpy(gs.Bernoulli(), seed, 8, 3, size)) or size < 4
 
@@ -43,14 +43,14 @@ def test_normals_are_those_of_the_kernels_to_rounding(size: int):
     seed = named_seed(3, "w")
     expected = in_numpy(gs.Gaussian(), seed, 2, 3, size)
     stream = Stream(seed, choose_law("gs", size, 3))
-    found = [np.asarray(entries(stream, Drawn(2, index), (size,))) for index in range(3)]
+    found = [np.asarray(entries(stream, StreamPlace(2, index), (size,))) for index in range(3)]
     np.testing.assert_allclose(found, expected, rtol=2e-6, atol=1e-6)
 
 
 def test_normals_have_their_tails():
     """The smallest and the largest radius words do not become infinite or negative."""
     stream = Stream(1, choose_law("gs", 10, 1))
-    z = np.asarray(entries(stream, Drawn(0, 0), (2_000_000,)), np.float64)
+    z = np.asarray(entries(stream, StreamPlace(0, 0), (2_000_000,)), np.float64)
     assert np.isfinite(z).all()
     n = len(z)
     assert abs(z.mean()) * n**0.5 < 4
@@ -65,7 +65,7 @@ def test_low_rank_directions_are_sums_of_outer_products():
         _kernel_normals(stream, purpose, step=4, index=range(2, 4), size=size)
         for purpose, size in ((Purpose.LEFT, 6), (Purpose.RIGHT, 10))
     )
-    found = np.asarray(entries(stream, Drawn(4, 1), (6, 5, 2))).reshape(6, 10)
+    found = np.asarray(entries(stream, StreamPlace(4, 1), (6, 5, 2))).reshape(6, 10)
     np.testing.assert_allclose(found, left.T @ right / 2**0.5, rtol=1e-5, atol=1e-5)
     assert np.linalg.matrix_rank(found, tol=1e-4) == 2
 
@@ -84,7 +84,7 @@ def test_sparse_directions_move_the_tiles_whose_uniform_is_below_the_density():
     tiles = 41
     uniforms = np.empty((1, tiles))
     kernels.on_laws().uniforms(np.array(stream.key(6, Purpose.CHOICE), np.uint64), 0, 0, uniforms)
-    found = np.asarray(entries(stream, Drawn(6, 2), (tiles * TILE,))).reshape(tiles, TILE)
+    found = np.asarray(entries(stream, StreamPlace(6, 2), (tiles * TILE,))).reshape(tiles, TILE)
     assert np.array_equal((found != 0).all(1), uniforms[0] < 0.3)
     assert np.array_equal((found != 0).any(1), uniforms[0] < 0.3)
     assert 0 < (uniforms < 0.3).sum() < tiles
@@ -108,7 +108,9 @@ def test_the_estimate_is_the_formula_with_the_same_directions(estimator: Any, di
         name: np.stack(
             [
                 law.scale
-                * np.asarray(entries(Stream(named_seed(4, name), law), Drawn(9, i), np.shape(x)))
+                * np.asarray(
+                    entries(Stream(named_seed(4, name), law), StreamPlace(9, i), np.shape(x))
+                )
                 for i in range(5)
             ]
         )
@@ -174,7 +176,7 @@ def test_points_are_rounded_once_from_the_sum_in_single_precision(dtype: str):
     with jax.disable_jit():
         gs.jax.gradient(record, num_directions=1, spacing=1e-2, seed=0)(w)
     stream = Stream(named_seed(0, ""), choose_law("bes", 100, 1))
-    eps = np.asarray(entries(stream, Drawn(0, 0), (100,)))
+    eps = np.asarray(entries(stream, StreamPlace(0, 0), (100,)))
     expected = jnp.asarray(np.asarray(w, np.float32) + np.float32(1e-2) * eps).astype(dtype)
     assert seen[0].dtype == w.dtype
     assert np.array_equal(np.asarray(seen[0], np.float32), np.asarray(expected, np.float32))
@@ -237,7 +239,7 @@ def test_float64_is_summed_in_float64():
             w
         )
         eps = np.asarray(
-            entries(Stream(named_seed(0, ""), choose_law("bes", 50, 1)), Drawn(0, 0), (50,))
+            entries(Stream(named_seed(0, ""), choose_law("bes", 50, 1)), StreamPlace(0, 0), (50,))
         )
         np.testing.assert_allclose(found, 3.0 * eps.sum() * eps, rtol=1e-9)
 

@@ -28,7 +28,7 @@ _SIGN, _ONE = np.uint32(0x80000000), np.uint32(0x3F800000)  # the bits of −0 a
 _SHIFTS = np.arange(31, -1, -1, dtype=np.uint32)
 
 
-class Drawn(NamedTuple):
+class StreamPlace(NamedTuple):
     """Where in the streams a direction is: its step and its number, which may be traced."""
 
     step: Any
@@ -52,7 +52,7 @@ def philox(counter: Words, key: tuple[Any, Any]) -> Words:
     return jax.lax.fori_loop(0, 10, one_round, start)[:4]
 
 
-def entries(stream: Stream, place: Drawn, shape: tuple[int, ...]) -> Array:
+def entries(stream: Stream, place: StreamPlace, shape: tuple[int, ...]) -> Array:
     """The direction of one parameter, in its shape, in float32, before the law's scale."""
     law, size = stream.law, math.prod(shape)
     if law.rank and len(shape) > 1:
@@ -63,24 +63,24 @@ def entries(stream: Stream, place: Drawn, shape: tuple[int, ...]) -> Array:
     return flat.reshape(shape)
 
 
-def _low_rank(stream: Stream, place: Drawn, shape: tuple[int, ...]) -> Array:
+def _low_rank(stream: Stream, place: StreamPlace, shape: tuple[int, ...]) -> Array:
     """Σ_k a_k b_kᵀ / √r, a parameter of more dimensions being a matrix of its first by the rest."""
     law, rows = stream.law, shape[0]
     columns, total = math.prod(shape[1:]), jnp.zeros((shape[0], math.prod(shape[1:])), jnp.float32)
     size = np.float32(law.rank**-0.5)
     for k in range(law.rank):
-        at = Drawn(place.step, place.index * law.rank + k)
+        at = StreamPlace(place.step, place.index * law.rank + k)
         left = size * _independent(stream, Purpose.LEFT, at, rows)
         total += left[:, None] * _independent(stream, Purpose.RIGHT, at, columns)[None, :]
     return total.reshape(shape)
 
 
-def _independent(stream: Stream, purpose: Purpose, place: Drawn, size: int) -> Array:
+def _independent(stream: Stream, purpose: Purpose, place: StreamPlace, size: int) -> Array:
     make = _signs if stream.law.entries == "coin" else _normals
     return make(stream, purpose, place, size)
 
 
-def _words(stream: Stream, purpose: Purpose, place: Drawn, number: int) -> Words:
+def _words(stream: Stream, purpose: Purpose, place: StreamPlace, number: int) -> Words:
     """What Philox makes of the first counters of a direction."""
     k0, k1, _, purpose_word = stream.key(0, purpose)
     position = jnp.arange(number, dtype=jnp.uint32)
@@ -88,7 +88,7 @@ def _words(stream: Stream, purpose: Purpose, place: Drawn, number: int) -> Words
     return philox((position, index, step, jnp.uint32(purpose_word)), (k0, k1))
 
 
-def _signs(stream: Stream, purpose: Purpose, place: Drawn, size: int) -> Array:
+def _signs(stream: Stream, purpose: Purpose, place: StreamPlace, size: int) -> Array:
     """±1: entry 64·j + k of a tile is bit j of its word k; a bit that is set is −1."""
     tiles = -(-size // TILE)
     words = _words(stream, purpose, place, 16 * tiles)
@@ -97,7 +97,7 @@ def _signs(stream: Stream, purpose: Purpose, place: Drawn, size: int) -> Array:
     return jax.lax.bitcast_convert_type(bits | _ONE, jnp.float32).reshape(-1)[:size]
 
 
-def _normals(stream: Stream, purpose: Purpose, place: Drawn, size: int) -> Array:
+def _normals(stream: Stream, purpose: Purpose, place: StreamPlace, size: int) -> Array:
     """N(0, 1) by Box–Muller: 128 entries from 32 calls, cosines first."""
     blocks = -(-size // 128)
     a, b, c, d = (word.reshape(blocks, 32) for word in _words(stream, purpose, place, 32 * blocks))
@@ -120,7 +120,7 @@ def _normals(stream: Stream, purpose: Purpose, place: Drawn, size: int) -> Array
 def _chosen(stream: Stream, step: Any, size: int) -> Array:
     """Which tiles sparse directions move at a step: those whose uniform is below the density."""
     tiles = -(-size // TILE)
-    a, b, c, d = _words(stream, Purpose.CHOICE, Drawn(step, 0), (tiles + 1) // 2)
+    a, b, c, d = _words(stream, Purpose.CHOICE, StreamPlace(step, 0), (tiles + 1) // 2)
     high = jnp.stack([a, c], 1).reshape(-1)[:tiles]
     low = jnp.stack([b, d], 1).reshape(-1)[:tiles] >> np.uint32(12)
     # 52 bits of a uniform, as two words: (high · 2^20 + low + ½) · 2^-52 < density.
@@ -139,4 +139,4 @@ def _product(one: np.uint32, other: Array) -> tuple[Array, Array]:
     return one_high * high + (middle >> _HALF) + (cross >> _HALF), one * other
 
 
-__all__ = ["MOST_ENTRIES", "Law", "Drawn", "entries", "philox"]
+__all__ = ["MOST_ENTRIES", "Law", "StreamPlace", "entries", "philox"]

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gensmooth import checks, streams
-from gensmooth.jax.directions import MOST_ENTRIES, Drawn, entries
+from gensmooth.jax.directions import MOST_ENTRIES, StreamPlace, entries
 from gensmooth.models import Law, Stream, choose_law
 
 Array = jax.Array
@@ -135,7 +135,7 @@ def estimate(
                 _rounded(
                     leaf,
                     side * choices.spacing * law.scale,
-                    entries(stream, Drawn(step, index), leaf.shape),
+                    entries(stream, StreamPlace(step, index), leaf.shape),
                 )
                 for stream, leaf in placed
             ],
@@ -174,7 +174,9 @@ def _combined(placed: Any, at: int, step: Any, numbers: Array, weights: Array) -
 
     def add(total: Array, one: tuple[Array, Array]) -> tuple[Array, None]:
         index, weight = one
-        return total + weight.astype(wide) * entries(stream, Drawn(step, index), leaf.shape), None
+        return total + weight.astype(wide) * entries(
+            stream, StreamPlace(step, index), leaf.shape
+        ), None
 
     total, _ = jax.lax.scan(add, jnp.zeros(leaf.shape, wide), (numbers, weights))
     return total.astype(leaf.dtype)
