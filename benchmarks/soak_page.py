@@ -4,6 +4,7 @@ python -m benchmarks.soak_page
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -68,7 +69,12 @@ def page(soak: Mapping[str, Any] | None, fuzz: Mapping[str, Any] | None) -> str:
             text += _row(*cells, row["problems"])
         runs, points = f"{soak['runs']:,}", f"{soak['points']:,}"
         wrong = [f"{p['what']}: {'; '.join(p['found'])}" for p in soak["problems"]]
-        text += f"\n{points} points in {runs} runs, {_said(wrong)}{_origin(soak)}"
+        text += f"\n{points} points in {runs} runs, {_said(wrong)}"
+        if soak.get("mended"):
+            text += "\nFound before, mended, and made again (they count above as they are now):\n\n"
+            for was in soak["mended"]:
+                text += f"- {was['what']}, at {was['commit']}: {_short('; '.join(was['found']))}\n"
+        text += _origin(soak)
     if fuzz:
         text += FILES + "\n| what | cases | what came of them | problems |\n|---|---|---|---|\n"
         for row in fuzz["rows"]:
@@ -87,6 +93,13 @@ def _counts(counts: Mapping[str, int], between: str = " ", after: str = ", ") ->
     if between == " ":
         return after.join(f"{n:,}{between}{name}" for name, n in sorted(counts.items()))
     return after.join(f"{name}{between}{n:,}" for name, n in sorted(counts.items()))
+
+
+def _short(words: str) -> str:
+    """Without the lines of Python in a traceback."""
+    parts = [part.strip() for part in words.split(" / ")]
+    kept = [part for part in parts if not part.startswith(("File ", "raise ", "Traceback"))]
+    return " / ".join(re.sub(r":\s+File \"[^\"]*\", line \d+, in \w+$", ":", part) for part in kept)
 
 
 def _said(wrong: Sequence[str]) -> str:
