@@ -25,6 +25,7 @@ import itertools
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import sys
@@ -310,7 +311,8 @@ class Fork:
 
     def log(self) -> str:
         lines = (self.where / "log").read_text(errors="replace").strip().splitlines()
-        return " / ".join(lines[-3:])[-600:]
+        words = " / ".join(lines[-3:])[-600:]
+        return re.sub(r'"/[^"]*/(site-packages|gensmooth)/', r'"\1/', words)  # of any machine
 
 
 def _inside(case: Case, where: Path, resume: bool) -> int:
@@ -816,6 +818,7 @@ def main() -> None:
             "command": f"python -m benchmarks.soak {' '.join(sys.argv[1:])}".strip(),
             "machine": machine(["numpy", "numba"] + ["ray"] * options.ray),
             "minutes": round(journal.minutes, 1),
+            "parts": len(journal.paths),
             "points": points,
             "runs": len(trials),
             "rows": rows,
