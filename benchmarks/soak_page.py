@@ -58,14 +58,20 @@ not counted as damage: a policy is one file, and that file is whole.
 
 
 MENDS = {  # what was found, and what it was
-    "left 1 processes: ray::RayWorker": "An actor of Ray's that was frozen just before its run was "
-    "killed stayed, frozen. Mended: the kernel ends it with its raylet.",
-    "timed out during startup": "Ray gives up when it has not started within 30 s, as happened "
-    "with 25 and more processes waiting for two cores. Now that is a plain error of ours, and the soak "
-    "begins such a run again, up to five times.",
-    "A worker did not answer for 120 s": "On the same busy machine a run took longer than the "
-    "300 s that the soak gave it; 120 of them are what an actor has to take a step in (`start_timeout`) "
-    "before it is replaced. The soak gives 600 now.",
+    "left 1 processes: ray::RayWorker": (
+        "An actor of Ray's that was frozen just before its run was killed stayed, frozen. Mended: "
+        "the kernel ends it with its raylet."
+    ),
+    "timed out during startup": (
+        "Ray gives up when it has not started within 30 s, as happened with 25 and more processes "
+        "waiting for two cores. Now that is a plain error of ours, and the soak begins such a run "
+        "again, up to five times."
+    ),
+    "A worker did not answer for 120 s": (
+        "On the same busy machine a run took longer than the 300 s that the soak gave it; 120 of "
+        "them are what an actor has to take a step in (`start_timeout`) before it is replaced. The "
+        "soak gives 600 now."
+    ),
 }
 
 
