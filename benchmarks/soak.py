@@ -9,7 +9,8 @@ left: no process, no open file, no temporary file, no shared memory. The exit co
 differs or is left. Ctrl-C stops, and tells what was found so far; with ``--out`` every trial is
 written down beside it (``FILE.jsonl``) until all are made, and the same command goes on. ``--part
 1`` and ``--part 2`` make trials of their own at the same time, as many points as ``--points`` says;
-the command without it adds what they have made to its own.
+the command without it adds what they have made to its own. ``--again`` makes trials with a problem
+again, by their numbers, once it is mended; what was found before is told, too.
 
 Two processes of Ray's own, its agents, outlive a program that started Ray and was killed: they try
 for a minute to tell the dead server of it. They are given time, but must go.
@@ -20,9 +21,11 @@ Runs are forks of this process, which has loaded everything, so that a point tak
 import argparse
 import contextlib
 import hashlib
+import itertools
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import sys
@@ -50,11 +53,12 @@ MARK = "GENSMOOTH_SOAK"  # in the environment of all that a run starts, so that 
 # worker, includes loading the simulator.
 TIMEOUT = {"minimize": 1.5, "train": 10.0}
 PATIENT = "GENSMOOTH_SOAK_PATIENT"  # in the environment: no such limit
-PATIENCE = 300.0  # seconds after which a run that has not ended hangs
+PATIENCE = 600.0  # seconds after which a run that has not ended hangs
 GOING = 20.0  # seconds that processes may take to go when their parent was killed
 AGENTS_GOING = 120.0  # seconds that Ray's agents may take: they wait for 60, and then end
 AGENTS = (b"ray::DashboardAgent", b"ray::RuntimeEnvAgent", b"dashboard/agent.py", b"agent/main.py")
 BLOWS = 3  # at most, to one run
+LATE_STARTS = 5  # of Ray: it gives up after 30 s, which a busy machine may take; a user tries again
 
 KILLED = {"SIGKILL": signal.SIGKILL, "SIGTERM": signal.SIGTERM}
 TO_WORKERS = ("worker killed", "worker frozen", "worker frozen, then SIGKILL")
@@ -307,7 +311,8 @@ class Fork:
 
     def log(self) -> str:
         lines = (self.where / "log").read_text(errors="replace").strip().splitlines()
-        return " / ".join(lines[-3:])[-600:]
+        words = " / ".join(lines[-3:])[-600:]
+        return re.sub(r'"/[^"]*/(site-packages|gensmooth)/', r'"\1/', words)  # of any machine
 
 
 def _inside(case: Case, where: Path, resume: bool) -> int:
@@ -409,6 +414,7 @@ def trial(
     wanted = rng.randint(1, min(BLOWS, most))
     memory = _shared_memory()
     sessions: list[int] = []
+    late_starts = 0
     while True:
         fork = Fork(case, where, resume=bool(blows) and rng.random() < 0.5)
         sessions.append(fork.pid)
@@ -422,6 +428,10 @@ def trial(
             break
         if fork.status == 0:
             break
+        if fork.status == 1 and "Could not start Ray on this machine" in fork.log():
+            late_starts += 1
+            if late_starts <= LATE_STARTS:
+                continue
         if not (blows and _is_meant(case, blows[-1], fork)):
             problems.append(f"ended with {fork.status} after {_listed(blows)}: {fork.log()}")
             break
@@ -544,6 +554,7 @@ def soak(
     chosen: dict[Case, float],
     *,
     done: Sequence[Trial] = (),
+    again: Sequence[int] = (),
     first: int = 0,
     say: Callable[[str], None] = print,
     keep: Callable[[Trial], None] = lambda _: None,
@@ -555,6 +566,7 @@ def soak(
         seed: Of what is done when.
         chosen: What to run, and how often.
         done: Trials that were made before.
+        again: Numbers of trials to make in any case.
         first: The number of the next trial.
         say: What is told a line for each trial.
         keep: What is given each trial when nothing more can happen to it.
@@ -566,7 +578,7 @@ def soak(
     late: dict[Left, Trial] = {}
     unkept: list[Trial] = []
     count = sum(len(t.blows) for t in trials)
-    number = first
+    waiting, numbers = list(again), itertools.count(first)
 
     def look() -> None:
         nonlocal late
@@ -578,7 +590,9 @@ def soak(
 
     with tempfile.TemporaryDirectory(prefix="soak-", ignore_cleanup_errors=True) as folder:
         try:
-            while count < points:
+            while waiting or count < points:
+                most = BLOWS if waiting else points - count
+                number = waiting.pop(0) if waiting else next(numbers)
                 rng = random.Random(f"{seed}/{number}")
                 case = rng.choices(list(chosen), list(chosen.values()))[0]
                 what = case.kind, case.name
@@ -594,13 +608,12 @@ def soak(
                         unkept.append(trials[-1])
                     warm.add(case)
                 where = Path(folder) / f"trial-{number}"
-                last, agents = trial(case, where, expected[what], rng, points - count)
+                last, agents = trial(case, where, expected[what], rng, most)
                 last = last._replace(number=number)
                 trials.append(last)
                 unkept.append(last)
                 late |= dict.fromkeys(agents, last)
                 count += len(last.blows)
-                number += 1
                 if not last.blows:  # it was over before: sooner, the next time
                     digest, seconds = expected[what]
                     expected[what] = digest, min(0.9 * seconds, last.seconds)
@@ -635,6 +648,7 @@ class Journal:
         chosen: What is run.
         others: Files of parts of the same soak, whose trials count too.
         first: The number of the first trial.
+        again: Whether trials with a problem are to be made again.
     """
 
     def __init__(
@@ -645,11 +659,13 @@ class Journal:
         *,
         others: Sequence[Path] = (),
         first: int = 0,
+        again: bool = False,
     ) -> None:
         self.paths = [path, *others]
         self.trials: list[Trial] = []
         self.commits: list[str] = []
-        self.first = first
+        self.before: list[dict[str, Any]] = []  # what was found, and is looked for again
+        wanted: list[int] = []
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists():
             path.write_text(json.dumps(told) + "\n")
@@ -660,16 +676,32 @@ class Journal:
             if json.loads(start) != told:
                 sys.exit(f"{each} is of another command, {start}: finish that, or remove the file.")
             found = [json.loads(line) for line in lines]
+            wrong = [line for line in found if line["problems"]]
+            if again and wrong:
+                for line in wrong:
+                    line["before"] = [line.pop("problems"), line.pop("blows")]
+                each.write_text("".join(f"{json.dumps(line)}\n" for line in [told, *found]))
             for line in found:
+                if "before" in line:
+                    kind, name, means = line["case"]
+                    what = f"{kind} {name} ({means}), trial {line['number']}"
+                    was = {"what": what, "commit": line["commit"], "found": line["before"][0]}
+                    self.before.append(was)
+                    wanted.append(line["number"])
+                    continue
                 case = by_name[tuple(line["case"])]
                 rest = (line["blows"], line["problems"], line["seconds"], line["number"])
                 self.trials.append(Trial(case, *rest))
                 self.commits.append(line["commit"])
             minutes.append(max((line["minutes"] for line in found), default=0.0))
-            if each is path and found:
-                self.first = 1 + max(line["number"] for line in found)
+            own = [line["number"] for line in found if line["number"] // PARTS == first // PARTS]
+            if each is path and own:
+                first = 1 + max(own)
         self._before, self._elsewhere = minutes[0], sum(minutes[1:])
         self._began, self._commit = time.monotonic(), commit()
+        made = {t.number for t in self.trials}
+        self.again = [number for number in dict.fromkeys(wanted) if number not in made]
+        self.first = first
 
     @property
     def minutes(self) -> float:
@@ -724,6 +756,7 @@ def main() -> None:
     parser.add_argument("--kinds", default="minimize,train,study", help="what to run")
     parser.add_argument("--means", default="serial,processes,ray", help="how to run it")
     parser.add_argument("--part", type=int, default=0, help="a number: with others, at a time")
+    parser.add_argument("--again", action="store_true", help="make trials with a problem again")
     parser.add_argument("--out", type=Path, help="write the result to this JSON file")
     options = parser.parse_args()
     if not Path("/proc/self/fd").is_dir():
@@ -749,12 +782,13 @@ def main() -> None:
         told = {name: getattr(options, name) for name in ("seed", "ray", "kinds", "means")}
         others = [] if options.part else sorted(path.parent.glob(f"{path.stem}.*.jsonl"))
         first = PARTS * options.part
-        journal = Journal(path, told, chosen, others=others, first=first)
+        journal = Journal(path, told, chosen, others=others, first=first, again=options.again)
         trials = soak(
             options.points,
             options.seed,
             chosen,
             done=journal.trials,
+            again=journal.again,
             first=journal.first,
             say=lambda line: print(line, flush=True),
             keep=journal.keep,
@@ -784,9 +818,11 @@ def main() -> None:
             "command": f"python -m benchmarks.soak {' '.join(sys.argv[1:])}".strip(),
             "machine": machine(["numpy", "numba"] + ["ray"] * options.ray),
             "minutes": round(journal.minutes, 1),
+            "parts": len(journal.paths),
             "points": points,
             "runs": len(trials),
             "rows": rows,
+            "mended": journal.before,
             "problems": [
                 {"what": f"{t.case.kind} {t.case.name} ({t.case.means})", "found": t.problems}
                 for t in wrong

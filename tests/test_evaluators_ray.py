@@ -354,6 +354,34 @@ def test_no_cluster_is_told_in_plain_words(monkeypatch: pytest.MonkeyPatch) -> N
         Ray("127.0.0.1:1").__enter__()
 
 
+def test_a_ray_that_starts_late_is_told_in_plain_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine; what Ray raises then is of no class of its own."""
+
+    def init(**_: Any) -> None:
+        raise Exception("The current node timed out during startup. This could happen because")
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", init)
+    words = r"Could not start Ray on this machine \(Exception: The current node timed out .*\)"
+    with pytest.raises(WorkerError, match=words):
+        Ray("local").__enter__()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's signal is Linux's")
+def test_an_actor_is_ended_with_its_raylet_by_the_kernel(pool: Ray) -> None:
+    def signal_at_the_parents_death(x: Any) -> float:  # noqa: ARG001
+        import ctypes
+
+        number = ctypes.c_int()
+        ctypes.CDLL(None).prctl(2, ctypes.byref(number), 0, 0, 0)  # PR_GET_PDEATHSIG
+        return float(number.value)
+
+    with pool.session(search_of(), Objective(signal_at_the_parents_death)) as session:
+        state = search_of().init(np.zeros(DIM), seed=0)
+        values = session.evaluate(state, search_of().ask(state)).values
+    assert set(values) == {float(signal.SIGKILL)}
+
+
 def test_the_example_of_the_docs(tmp_path: Path) -> None:
     """A local Ray is started for it, and stopped afterwards."""
     from test_evaluators_docs import BLOCKS

@@ -117,6 +117,24 @@ def test_a_soak_that_was_stopped_goes_on(tmp_path):
     assert rest["minutes"] >= 90
     assert rest["commit"] == f"abc, def, {whole['commit']}"
     assert rest["rows"][0]["blows"]["SIGKILL"] >= 3
+    assert rest["mended"] == []
+
+
+def test_trials_with_a_problem_are_made_again_and_told(tmp_path):
+    out = tmp_path / "soak.json"
+    words = ("--points", "2", "--seed", "2", "--kinds", "minimize", "--means", "serial", "--again")
+    told = {"seed": 2, "ray": False, "kinds": "minimize", "means": "serial"}
+    case = ["minimize", "bes, d = 10", "serial"]
+    made = {"case": case, "blows": ["SIGKILL"], "seconds": 1.0, "commit": "abc", "minutes": 1.0}
+    good = made | {"number": 1, "problems": [], "blows": ["SIGKILL"] * 2}
+    bad = made | {"number": 10_003, "problems": ["left a mess"]}
+    for name, lines in ((".jsonl", [told, good]), (".1.jsonl", [told, bad])):
+        out.with_suffix(name).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = benchmark("soak", *words, out=out)
+    assert found["problems"] == []
+    assert found["runs"] == 2
+    what = "minimize bes, d = 10 (serial), trial 10003"
+    assert found["mended"] == [{"what": what, "commit": "abc", "found": ["left a mess"]}]
 
 
 def test_damaged_files_are_detected_or_recovered_and_forged_ones_run_nothing(tmp_path):
