@@ -9,6 +9,7 @@ from torch import nn  # noqa: E402
 
 import gensmooth as gs  # noqa: E402
 
+torch.set_num_threads(1)  # models are tiny: threads would wait for each other
 TYPES = [torch.float32, torch.float16, torch.bfloat16, torch.float64]
 
 

@@ -40,7 +40,7 @@ class UnusedError(RuntimeError):
 
 
 @dataclass
-class Layer:
+class HookedLayer:
     """A module, and the parameters that are perturbed while it runs."""
 
     module: nn.Module
@@ -217,7 +217,7 @@ class Layers:
 
     # --- a layer begins and ends -----------------------------------------------------------------
 
-    def _attach(self, layer: Layer) -> None:
+    def _attach(self, layer: HookedLayer) -> None:
         """Have a layer's begin and end noticed."""
         assert self._handles is not None
         module = layer.module
@@ -233,11 +233,11 @@ class Layers:
             module.register_forward_hook(partial(self._end, layer), always_call=True),
         ]
 
-    def _begin(self, layer: Layer, *_: Any) -> None:
+    def _begin(self, layer: HookedLayer, *_: Any) -> None:
         if self._fill is not None:
             self._enter(layer.module, layer.names)
 
-    def _end(self, layer: Layer, _module: nn.Module, _args: Any, output: Any) -> Any:
+    def _end(self, layer: HookedLayer, _module: nn.Module, _args: Any, output: Any) -> Any:
         kept = self._keep(layer.module, output)
         while self._turns and self._turns[-1].owner is layer.module:
             turn = self._turns.pop()
@@ -254,7 +254,9 @@ class Layers:
             return None
         return tree_map_only(Tensor, lambda t: t.clone() if self.scratch.holds(t) else t, output)
 
-    def _run_compiled(self, layer: Layer, call: Callable[..., Any], *args: Any, **kw: Any) -> Any:
+    def _run_compiled(
+        self, layer: HookedLayer, call: Callable[..., Any], *args: Any, **kw: Any
+    ) -> Any:
         self._begin(layer)
         try:
             output = call(*args, **kw)
@@ -352,7 +354,7 @@ class Layers:
             self._layers[id(module)].names.append(name)
             self.forget()
         else:
-            self._layers[id(module)] = Layer(module, [name], compiled=False)
+            self._layers[id(module)] = HookedLayer(module, [name], compiled=False)
             self._attach(self._layers[id(module)])
         self._enter(module, [name], late=True)
 
@@ -394,9 +396,9 @@ def _first_of(names: list[str]) -> str:
     return f"{names[0]!r}" + (f" (and {len(names) - 1} more)" if names[1:] else "")
 
 
-def _find_layers(modules: list[nn.Module], names: Mapping[int, str]) -> dict[int, Layer]:
+def _find_layers(modules: list[nn.Module], names: Mapping[int, str]) -> dict[int, HookedLayer]:
     """The modules that own parameters to be moved, by identity."""
-    found: dict[int, Layer] = {}
+    found: dict[int, HookedLayer] = {}
     inside: set[int] = set()
     for module in modules:
         if is_compiled(module):
@@ -408,7 +410,7 @@ def _find_layers(modules: list[nn.Module], names: Mapping[int, str]) -> dict[int
         own = module.parameters(recurse=compiled)
         mine = list(dict.fromkeys(names[id(w)] for w in own if id(w) in names))
         if mine:
-            found[id(module)] = Layer(module, mine, compiled)
+            found[id(module)] = HookedLayer(module, mine, compiled)
     return found
 
 
