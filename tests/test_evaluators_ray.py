@@ -28,7 +28,7 @@ from evaluator_cases import (
     wavy_block,
 )
 from gensmooth.evaluators import EvaluationError, Objective, Ray, Serial, WorkerError
-from patience import LONG
+from patience import LONG, alive, wait_until
 
 ray: Any = pytest.importorskip("ray", reason="Ray is not installed: pip install 'gensmooth[ray]'")
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own, of unclosed files and sockets
@@ -205,13 +205,6 @@ def test_a_node_is_lost(cluster: Any) -> None:
     assert late.x.tobytes() == expected.x.tobytes()
 
 
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
 @pytest.mark.parametrize("method", ["guided-es", "bes"])
 def test_a_frozen_actor_is_replaced_and_does_not_stay(
     method: str,
@@ -240,8 +233,8 @@ def test_a_frozen_actor_is_replaced_and_does_not_stay(
         os.kill(other, signal.SIGSTOP)  # and this one has nothing to do when the run ends
     assert late.x.tobytes() == expected.x.tobytes()
     assert late.faults == {"died": 1}
-    assert not alive(frozen)
-    assert not alive(other)
+    assert wait_until(lambda: not alive(frozen))
+    assert wait_until(lambda: not alive(other))
 
 
 def test_a_fork_in_an_actor(pool: Ray) -> None:
