@@ -5,9 +5,17 @@ import pytest
 
 from gensmooth.directions.draw import Address, normals, signs
 from gensmooth.streams import named_seed
-from gensmooth.torch.directions import Law, Stream
-from gensmooth.torch.tensors import Chosen, backend, follow, gather, perturb
-from torch_cases import TYPES, torch
+from torch_cases import (
+    TYPES,
+    Chosen,
+    Law,
+    Stream,
+    backend,
+    follow,
+    gather,
+    perturb,
+    torch,
+)
 
 CPU = torch.device("cpu")
 SIZES = [1, 63, 2048, 5000]
