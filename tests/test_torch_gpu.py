@@ -1,9 +1,9 @@
 """gs.torch on a CUDA device: the same bits as on the CPU. Run where there is one."""
 
 import pytest
-from torch_cases import TYPES, bits, decoder, torch
 
 import gensmooth as gs
+from torch_cases import TYPES, bits, decoder, torch
 
 pytestmark = [
     pytest.mark.gpu,
