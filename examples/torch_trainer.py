@@ -27,7 +27,7 @@ def train(folder: str, steps: int = 30, accumulate: int = 1) -> list[float]:
         max_steps=steps,
         per_device_train_batch_size=16,
         gradient_accumulation_steps=accumulate,
-        learning_rate=0.05,
+        learning_rate=0.04,
         lr_scheduler_type="constant",
         logging_steps=5,
         save_strategy="no",
@@ -39,7 +39,7 @@ def train(folder: str, steps: int = 30, accumulate: int = 1) -> list[float]:
         model=model,
         args=args,
         train_dataset=data,
-        zeroth_order={"num_directions": 8, "spacing": 0.01, "normalize": "spread", "seed": 0},
+        zeroth_order={"num_directions": 32, "spacing": 0.01, "normalize": "spread", "seed": 0},
     )
     trainer.train()
     return [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]

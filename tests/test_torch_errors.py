@@ -1,10 +1,9 @@
 """Bad input of gs.torch: a plain error before anything moves."""
 
 import pytest
-from torch import nn
 
 import gensmooth as gs
-from torch_cases import bits, perceptron, square_loss, torch
+from torch_cases import bits, nn, perceptron, square_loss, torch
 
 
 def optimizer(model, **how):

@@ -29,9 +29,9 @@ def test_a_plain_loop(tmp_path):
 def test_the_trainer_of_hugging_face(tmp_path, accumulate):
     pytest.importorskip("transformers", reason="needs transformers: pip install transformers")
     pytest.importorskip("accelerate", reason="needs accelerate: pip install accelerate")
-    losses = example("torch_trainer")["train"](str(tmp_path), steps=10, accumulate=accumulate)
-    assert len(losses) == 2
-    assert losses[-1] < 0.9 * losses[0]
+    losses = example("torch_trainer")["train"](str(tmp_path), steps=20, accumulate=accumulate)
+    assert len(losses) == 4
+    assert losses[-1] < losses[0] - 0.1
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -4,10 +4,18 @@ import numpy as np
 import pytest
 
 from gensmooth.directions.draw import Address, normals, signs
-from gensmooth.models import Law, Stream
 from gensmooth.streams import named_seed
-from gensmooth.torch.tensors import Chosen, backend, follow, gather, perturb
-from torch_cases import TYPES, torch
+from torch_cases import (
+    TYPES,
+    Chosen,
+    Law,
+    Stream,
+    backend,
+    follow,
+    gather,
+    perturb,
+    torch,
+)
 
 CPU = torch.device("cpu")
 SIZES = [1, 63, 2048, 5000]

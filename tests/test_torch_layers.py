@@ -1,11 +1,9 @@
 """Perturbed values while a layer runs: exact, complete, and without writing to a parameter."""
 
 import pytest
-from torch import nn
 
 import gensmooth as gs
-from gensmooth.torch.layers import UnusedError
-from torch_cases import TYPES, bits, decoder, loss_of, perceptron, square_loss, tokens, torch
+from torch_cases import TYPES, bits, decoder, loss_of, nn, perceptron, square_loss, tokens, torch
 
 
 def optimizer(model, **how):
@@ -200,7 +198,7 @@ def test_a_parameter_that_nothing_uses_is_noticed():
     model = Model()
     before = bits(model)
     closure = lambda: model(torch.ones(2)).sum()  # noqa: E731
-    with pytest.raises(UnusedError, match=r"'left_over.weight' \(and 1 more\)"):
+    with pytest.raises(gs.torch.UnusedError, match=r"'left_over.weight' \(and 1 more\)"):
         optimizer(model).step(closure)
     assert bits(model) == before
     optimizer(model, allow_unused=True).step(closure)

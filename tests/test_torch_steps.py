@@ -4,10 +4,9 @@ import copy
 
 import numpy as np
 import pytest
-from torch import nn
 
 import gensmooth as gs
-from torch_cases import bits, decoder, loss_of, perceptron, square_loss, torch
+from torch_cases import bits, decoder, loss_of, nn, perceptron, square_loss, torch
 
 DIRECTIONS = [
     *("bes", "gs", "low-rank", "sparse"),

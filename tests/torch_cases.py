@@ -8,7 +8,16 @@ torch = pytest.importorskip("torch", reason=WITHOUT)
 from torch import nn  # noqa: E402
 
 import gensmooth as gs  # noqa: E402
+from gensmooth.models import Law, Stream  # noqa: E402, F401
+from gensmooth.torch.tensors import (  # noqa: E402, F401
+    Chosen,
+    backend,
+    follow,
+    gather,
+    perturb,
+)
 
+torch.set_num_threads(1)  # models are tiny: threads would wait for each other
 TYPES = [torch.float32, torch.float16, torch.bfloat16, torch.float64]
 
 

@@ -45,7 +45,6 @@ def run(given: dict, rank: int, folder: Path) -> str:
 def main() -> None:
     given = json.loads(sys.argv[1])
     rank, folder = given["rank"], Path(given["folder"])
-    torch.set_num_threads(1)
     distributed.init_process_group(
         "gloo",
         init_method=f"file://{folder}/{given['meeting']}",

@@ -22,7 +22,7 @@ def main() -> None:
     for dtype in (torch.float32, torch.float16, torch.float64):
         wide = torch.float64 if dtype == torch.float64 else torch.float32
         w = torch.randn(5001).to(dtype)
-        for size in (5000, 5001):
+        for size in (5000, 5001)[dtype == torch.float32 :]:
             for law in (0, 1):
                 for indices, amounts, keep, chosen in (
                     ([2**31 + 3], [1e-3], 1.0, None),

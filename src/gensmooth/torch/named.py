@@ -16,7 +16,7 @@ Pair = tuple[str, nn.Parameter]
 _COMPILED = "_orig_mod."  # what torch.compile puts before the names inside
 
 
-class GivenParameters(NamedTuple):
+class NamedGroups(NamedTuple):
     """What a user gave.
 
     Attributes:
@@ -33,7 +33,7 @@ class GivenParameters(NamedTuple):
         return {name: w for pairs, _ in self.groups for name, w in pairs}
 
 
-def read_parameters(params: object) -> GivenParameters:
+def read_parameters(params: object) -> NamedGroups:
     """The parameters that are to be moved, from a model, named parameters or groups of these.
 
     Frozen parameters (``requires_grad`` is False) are left out.
@@ -44,9 +44,9 @@ def read_parameters(params: object) -> GivenParameters:
     """
     if isinstance(params, nn.Module):
         pairs = [(name, w) for name, w in params.named_parameters() if w.requires_grad]
-        given = GivenParameters([(_checked(pairs), {})], list(params.modules()))
+        given = NamedGroups([(_checked(pairs), {})], list(params.modules()))
     else:
-        given = GivenParameters(_groups(params), None)
+        given = NamedGroups(_groups(params), None)
     _check_once(given)
     if not given.parameters:
         raise ValueError(
@@ -131,7 +131,7 @@ def _checked(pairs: list[Pair]) -> list[Pair]:
     return kept
 
 
-def _check_once(given: GivenParameters) -> None:
+def _check_once(given: NamedGroups) -> None:
     names: set[str] = set()
     tensors: dict[int, str] = {}
     ranges: list[tuple[str, int, int, str]] = []
