@@ -467,6 +467,17 @@ def test_failures_everywhere_are_an_error_that_keeps_the_run():
     assert np.array_equal(caught.value.result.x, np.ones(3))
 
 
+@pytest.mark.parametrize("samples", [None, "independent"])
+def test_a_run_that_ends_before_it_has_a_value_is_no_success(samples):
+    def fun(*_):
+        raise RuntimeError("not today")
+
+    res = gs.minimize(fun, np.ones(3), on_failure="drop", samples=samples, budget=50, seed=0)
+    assert (res.success, res.status) == (False, "budget")
+    assert f"None of the {res.nfev - 1} evaluations gave a finite value" in res.message
+    assert "same" not in res.message
+
+
 # --- noise -------------------------------------------------------------------------------------
 
 

@@ -53,7 +53,12 @@ def advice(
         )
     if not steps:
         return found
-    if _all_equal(state, steps):
+    if not any(math.isfinite(number) for s in steps for number in (s.value, s.best_value)):
+        found.append(
+            f"None of the {state.evaluations} evaluations gave a finite value: see `faults`, and "
+            "check the objective at x0."
+        )
+    elif _all_equal(state, steps):
         how = "`x_scale`" if isinstance(search, Pilot) else "`spacing`"
         found.append(
             f"All values were the same ({steps[0].value:g}): the objective does not change near "

@@ -125,7 +125,8 @@ class Result:
         best_fun: That value; under noise it is too good to be true.
         nfev: Evaluations made.
         nit: Steps made.
-        success: Whether the run ended as planned (budget, steps, target or tolerance).
+        success: Whether the run ended as planned (budget, steps, target or tolerance), and found
+            any value at all.
         status: The reason it ended.
         message: The reason in words.
         dropped: Directions left out because a value was not finite.
@@ -403,8 +404,9 @@ def resume(
             name.
         estimator: The run's estimator; likewise.
         optimizer: The run's optimiser; needed if it is Optax's or has a schedule of your own.
-        workers: As in :func:`minimize`; by default the number that the run had, or 1 if that was
-            an evaluator or a map, which must be passed again.
+        workers: As in :func:`minimize`; by default the number that the run had, but at most one
+            per core, because a file says it; or 1 if that was an evaluator or a map, which must be
+            passed again.
         timeout: As in :func:`minimize`; by default what the run had.
         retries: As in :func:`minimize`; by default what the run had.
         every: As in :func:`minimize`; by default what the run had.
@@ -743,7 +745,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
             best_fun=best,
             nfev=evaluations,
             nit=state.search.step,
-            success=told.reason in SUCCESS,
+            success=told.reason in SUCCESS and (not records or math.isfinite(best)),
             status=cast(Reason, told.reason),
             message=" ".join([told.message(), *warnings]),
             dropped=sum(record.info.dropped for record in records),
@@ -1071,13 +1073,20 @@ def _check_finite(batch: Batch, values: NDArray[np.float64]) -> None:
 def evaluator_again(
     workers: Any, timeout: float | None, retries: int | None, before: Execution
 ) -> Evaluator:
-    """Who evaluates a run that goes on: what is given now, or else what the run had."""
+    """Who evaluates a run that goes on: what is given now, or else what the run had.
+
+    What the run had is what a file says, which may be another machine's or a stranger's: it starts
+    at most one worker per core.
+    """
     if hasattr(workers, "session"):
         return as_evaluator(workers, timeout=timeout, retries=retries or 0)
     chosen = (before.workers or 1) if workers is None else workers
-    most = max(8, 4 * cores())
-    if workers is None and chosen > most:  # another machine's number, or a stranger's
-        _log.warning("The run had %d workers, and goes on with %d.", chosen, most)
+    most = cores()
+    if workers is None and chosen > most:
+        told = (
+            "The run had %d workers, and goes on with %d, one per core. For more, pass `workers`."
+        )
+        _log.warning(told, min(chosen, 10**15), most)
         chosen = most
     limit = before.timeout if timeout is None else timeout
     if timeout is None and (callable(chosen) or (isinstance(chosen, Integral) and chosen == 1)):
