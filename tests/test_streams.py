@@ -22,7 +22,8 @@ def test_the_address_can_be_read_back_from_key_and_counter(seed, purpose, step):
 
 def test_purposes_are_the_numbers_written_on_disk():
     names = ["DIRECTION", "SIGNS", "ROWS", "GUIDE", "SAMPLE", "START", "DATA", "TEST"]
-    assert [Purpose[name] for name in names] == list(range(1, 9)) == list(Purpose)
+    names += ["LEFT", "RIGHT", "CHOICE"]
+    assert [Purpose[name] for name in names] == list(range(1, 12)) == list(Purpose)
 
 
 @settings(max_examples=30)
