@@ -105,7 +105,7 @@ def choose_law(directions: object, dim: int, num_directions: int) -> Law:
         known = ", ".join(map(repr, NAMES))
         raise TypeError(
             f"`directions` must be one of {known}, or directions such as gs.Bernoulli() or "
-            f"gs.LowRank(rank=4), but is {checks.shown(directions)}."
+            f"gs.models.LowRank(rank=4), but is {checks.shown(directions)}."
         )
     return _independent(directions, dim, num_directions)
 
