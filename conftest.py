@@ -4,4 +4,4 @@ from importlib.util import find_spec
 
 collect_ignore_glob = [] if find_spec("torch") else ["src/gensmooth/torch/*"]
 if not find_spec("triton"):
-    collect_ignore_glob += ["src/gensmooth/torch/gpu.py", "tests/torch_triton.py"]
+    collect_ignore_glob += ["src/gensmooth/torch/gpu.py"]
