@@ -59,7 +59,7 @@ sphinx_gallery_conf = {
     "gallery_dirs": "gallery",
     "filename_pattern": r"\.py$",
     "ignore_pattern": r"(__init__|six_methods)\.py$",
-    "within_subsection_order": "FileNameSortKey",
+    "within_subsection_order": "gallery.Order",
     "remove_config_comments": True,
     "download_all_examples": False,
     "show_memory": False,

@@ -10,9 +10,10 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
-import gensmooth
 from sphinx.application import Sphinx
 from sphinx.util import logging
+
+import gensmooth
 
 _log = logging.getLogger(__name__)
 ALSO = ("studies",)  # public too, though too rarely needed to be a name of the package
