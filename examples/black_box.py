@@ -2,9 +2,9 @@
 A black box with bounds and failures
 ====================================
 
-The lightest cantilever beam that still holds its load: five segments, whose heights are between 1 and
-10. The simulator raises an error when the beam breaks, and the best beam is on the brink of it. With
-``on_failure="drop"`` a point that fails counts as worse than any other.
+The lightest cantilever beam that still holds its load: five segments, whose heights are between 1
+and 10. The simulator raises an error when the beam breaks, and the best beam is on the brink of
+it. With ``on_failure="drop"`` a point that fails counts as worse than any other.
 """
 
 import matplotlib.pyplot as plt
@@ -15,14 +15,14 @@ import gensmooth as gs
 BEST = 1.33996  # the lightest beam, known from the literature
 
 
-class Broken(Exception):
+class BrokenBeamError(Exception):
     """The beam bends too far."""
 
 
 def weight(heights):
     """The weight of a beam, if it holds (Svanberg's problem)."""
     if (np.array([61, 37, 19, 7, 1]) / heights**3).sum() > 1:
-        raise Broken
+        raise BrokenBeamError
     return 0.0624 * heights.sum()
 
 
@@ -32,7 +32,7 @@ tried = []
 def recorded(heights):
     try:
         tried.append(weight(heights))
-    except Broken:
+    except BrokenBeamError:
         tried.append(np.nan)
         raise
     return tried[-1]

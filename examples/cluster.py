@@ -4,8 +4,8 @@ On a cluster
 
 ``workers=gs.evaluators.Ray("auto")`` evaluates on every machine of a Ray cluster; ``Ray("local")``
 starts one on this machine, as here. A worker is sent the parameters once per step and makes its own
-directions, so an evaluation costs a few bytes; and the answer is the same to the last bit as without a
-cluster, also if evaluations fail and are tried again.
+directions, so an evaluation costs a few bytes; and the answer is the same to the last bit as
+without a cluster, also if evaluations fail and are tried again.
 """
 
 import os

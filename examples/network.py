@@ -2,9 +2,10 @@
 A network without gradients
 ===========================
 
-A network of step functions, whose derivative is zero wherever it exists: backpropagation has nothing to
-say. Random search only asks for values. Each step looks at one mini-batch, the same for all of its
-points (``samples="shared"``), so that their differences are free of the batch's luck.
+A network of step functions, whose derivative is zero wherever it exists: backpropagation has
+nothing to say. Random search only asks for values. Each step looks at one mini-batch, the same
+for all of its points (``samples="shared"``), so that their differences are free of the batch's
+luck.
 """
 
 import matplotlib.pyplot as plt
@@ -71,7 +72,9 @@ left.plot(*np.array(curve).T)
 left.set(xlabel="evaluations", ylabel="hinge loss")
 grid = np.stack(np.meshgrid(np.linspace(-1.6, 2.6, 200), np.linspace(-1.2, 1.7, 150)), axis=-1)
 said = network(res.x, grid.reshape(-1, 2)).reshape(150, 200)
-right.contourf(grid[..., 0], grid[..., 1], said, levels=[-99, 0, 99], colors=["C0", "C1"], alpha=0.3)
+right.contourf(
+    grid[..., 0], grid[..., 1], said, levels=[-99, 0, 99], colors=["C0", "C1"], alpha=0.3
+)
 right.scatter(*POINTS[:500].T, c=np.where(LABELS[:500] > 0, "C1", "C0"), s=4)
 right.set(xticks=[], yticks=[])
 plt.show()

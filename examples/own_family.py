@@ -2,9 +2,10 @@
 Directions of your own
 ======================
 
-A family of directions is one class: how a block is drawn, and the three moments that the error of its
-estimates follows from. Here a direction is a random axis, forwards or backwards: the estimate looks at
-one parameter at a time. Everything else, shrinkage and `minimize` included, works with it at once.
+A family of directions is one class: how a block is drawn, and the three moments that the error of
+its estimates follows from. Here a direction is a random axis, forwards or backwards: the estimate
+looks at one parameter at a time. Everything else, shrinkage and `minimize` included, works with
+it at once.
 """
 
 from dataclasses import dataclass
@@ -37,7 +38,8 @@ class Axes(gs.Directions):
 
 
 # %%
-# The moments say how wrong the estimate is. Measured on a linear function, which has only a gradient:
+# The moments say how wrong the estimate is. Measured on a linear function, which has only a
+# gradient:
 
 dim, gradient = 50, np.random.default_rng(0).standard_normal(50)
 families = {"Axes": Axes(), "Axes, shrunk": gs.shrunk(Axes()), "Bernoulli": gs.Bernoulli()}
@@ -62,9 +64,7 @@ def measured(directions, num_directions):
 
 figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
 for colour, (name, directions) in enumerate(families.items()):
-    predicted = [
-        gs.theory.relative_mse(directions.resolve(dim, L).moments(dim, L)) for L in counts
-    ]
+    predicted = [gs.theory.relative_mse(directions.resolve(dim, L).moments(dim, L)) for L in counts]
     axes.plot(counts, predicted, color=f"C{colour}", label=f"{name}, predicted")
     axes.plot(counts, [measured(directions, L) for L in counts], "o", color=f"C{colour}")
 axes.set(xscale="log", yscale="log", xlabel="directions, L", ylabel="error of the estimate")

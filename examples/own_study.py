@@ -79,7 +79,8 @@ STUDY = Study(
 )
 
 # %%
-# ``gensmooth reproduce own_study:STUDY --out out`` runs it and writes ``out/report.html``. In Python:
+# ``gensmooth reproduce own_study:STUDY --out out`` runs it and writes ``out/report.html``. In
+# Python:
 
 if __name__ == "__main__":
     from gensmooth.studies import reproduce

@@ -2,8 +2,8 @@
 Stop it, and go on
 ==================
 
-A run with a folder can be killed at any moment; the same call goes on from the last checkpoint, to the
-same answer, bit for bit. Here Ctrl-C is pressed by the objective itself.
+A run with a folder can be killed at any moment; the same call goes on from the last checkpoint,
+to the same answer, bit for bit. Here Ctrl-C is pressed by the objective itself.
 """
 
 import json

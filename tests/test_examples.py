@@ -46,3 +46,17 @@ def test_every_example_begins_with_a_title_and_ends_in_a_figure():
         text = example.read_text(encoding="utf-8")
         assert re.match(r'"""\n?.+\n(=+\n)?', text), example
         assert "plt.show()" in text or "savefig" in text, example
+
+
+def test_the_tour_runs_from_top_to_bottom(tmp_path, monkeypatch):
+    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
+    pytest.importorskip("ipykernel")
+    monkeypatch.setenv("PYTHONPATH", str(Path(gensmooth.__file__).parents[1]))
+    monkeypatch.setenv("JUPYTER_PLATFORM_DIRS", "1")
+    book = nbformat.read(ROOT / "examples" / "tour.ipynb", as_version=4)
+    assert all(not cell.get("outputs") for cell in book.cells)  # a repository keeps no output
+    client = nbclient.NotebookClient(
+        book, timeout=LONG, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
+    )
+    client.execute()
+    assert any("image/png" in str(out) for cell in book.cells for out in cell.get("outputs", ()))

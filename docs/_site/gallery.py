@@ -3,8 +3,17 @@
 from pathlib import Path
 
 ORDER = (
-    "black_box noisy_experiment robot network cluster resume compare sweep own_family own_study"
-).split()
+    "black_box",
+    "noisy_experiment",
+    "robot",
+    "network",
+    "cluster",
+    "resume",
+    "compare",
+    "sweep",
+    "own_family",
+    "own_study",
+)
 
 
 class Order:
