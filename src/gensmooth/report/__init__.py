@@ -10,13 +10,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gensmooth.report.page import Section
+    from gensmooth.report.page import Front, Section
 
 __all__ = ["named_extra", "write_report"]
 
 
 def write_report(
-    sections: "Sequence[Section]", out: Path, *, title: str, lede: str, command: str
+    sections: "Sequence[Section]",
+    out: Path,
+    *,
+    title: str,
+    lede: str,
+    command: str,
+    front: "Front | None" = None,
 ) -> Path:
     """Write ``report.html``, and its figures and tables as files, into a folder.
 
@@ -26,6 +32,7 @@ def write_report(
         title: The page's heading.
         lede: A paragraph below it.
         command: What a reader types to repeat it.
+        front: What the page begins with: its message, its best figure, its symbols.
 
     Returns:
         The path of the page.
@@ -35,7 +42,7 @@ def write_report(
     """
     with named_extra():
         from gensmooth.report.page import write_page
-    return write_page(sections, Path(out), title=title, lede=lede, command=command)
+    return write_page(sections, Path(out), title=title, lede=lede, command=command, front=front)
 
 
 @contextmanager

@@ -14,11 +14,12 @@ _MANY = 4  # finished runs for each worker
 class TimeLeft:
     """An estimate of the time left, from the speed of the runs that are finished.
 
-    Runs have unequal costs, and of those that are being made nothing is known until they finish.
-    While few have finished, the unfinished ones weigh too much to extrapolate from the time that
-    has passed. The finished ones tell how much cost a worker gets done per second, and hence how
-    long everything will take. Later, the time that has passed is the better guide, since it
-    includes all that goes on between runs.
+    The first run of each worker also loads and compiles, which no later one does: it counts as
+    done, and not as a measure of speed. Runs have unequal costs, and of those that are being made
+    nothing is known until they finish. While few have finished, the unfinished ones weigh too much
+    to extrapolate from the time that has passed. The finished ones tell how much cost a worker gets
+    done per second, and hence how long the rest will take. Later, the time that has passed is the
+    better guide, since it includes all that goes on between runs.
 
     Args:
         cost: Of everything that is to be done.
@@ -26,25 +27,30 @@ class TimeLeft:
     """
 
     def __init__(self, cost: float, workers: int) -> None:
-        self._total, self._workers = cost, workers
-        self._runs, self._cost, self._seconds = 0, 0.0, 0.0
+        self._left, self._workers = cost, workers
+        self._runs, self._cost, self._seconds = -workers, 0.0, 0.0
         self._began = time.monotonic()
 
     def add(self, cost: float, seconds: float) -> None:
         """Count a finished run, and the seconds that it took a worker."""
+        self._left -= cost
         self._runs += 1
+        if self._runs <= 0:
+            self._began = time.monotonic()
+            return
         self._cost += cost
         self._seconds += seconds
 
     @property
     def left(self) -> float | None:
         """Seconds, or ``None`` while nothing is known."""
+        if self._left <= 0:
+            return 0.0
         if not self._cost or not self._seconds:
             return None
-        passed = time.monotonic() - self._began
         if self._runs >= _MANY * self._workers:
-            return passed * (self._total - self._cost) / self._cost
-        return max(0.0, self._total * self._seconds / self._cost / self._workers - passed)
+            return (time.monotonic() - self._began) * self._left / self._cost
+        return self._left * self._seconds / self._cost / self._workers
 
 
 @contextmanager

@@ -92,6 +92,7 @@ class Outcome:
         claims: The claims, judged.
         facts: What was run, for the provenance box: counts, seconds, versions.
         draw: Draws its figures.
+        smaller: How the runs are smaller than those that its sentences are about.
     """
 
     study: str
@@ -106,6 +107,7 @@ class Outcome:
     claims: Sequence[ClaimRow] = ()
     facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
     draw: "Callable[[Outcome], Drawn] | None" = None
+    smaller: str | None = None
 
 
 class Claim(NamedTuple):
@@ -160,6 +162,8 @@ class Study:
         searched: The profiles in which hyperparameters are searched unless told otherwise; in
             the others the paper's tables are used.
         unavailable: Why it cannot be run with what is installed, or ``None`` if it can.
+        smaller: How its runs are smaller than those that its sentences are about, in words, or
+            ``None`` if they are not. Its sentences are not judged by runs that are.
     """
 
     name: str
@@ -180,12 +184,17 @@ class Study:
     gather: Callable[[Options, Sequence[Cell], Sequence[RunRecord]], list[RunRecord]] | None = None
     searched: tuple[Profile, ...] = ("quick", "paper")
     unavailable: Callable[[], str | None] | None = None
+    smaller: Callable[[Options], str | None] | None = None
 
     def conclude(
         self, options: Options, records: Sequence[RunRecord], cells: Sequence[Cell]
     ) -> Outcome:
         """From the records of the reporting runs to the outcome."""
         scores = self.score(options, records)
+        smaller = self.smaller(options) if self.smaller else None
+        claims = self.judge(scores, cells)
+        if smaller is not None:
+            claims = [row._replace(verdict="not run", evidence=f"{smaller}.") for row in claims]
         return Outcome(
             study=self.name,
             title=self.title,
@@ -196,7 +205,8 @@ class Study:
             tables=self.tables(options, records),
             files=self.files(options, records),
             scores=scores,
-            claims=self.judge(scores, cells),
+            claims=claims,
+            smaller=smaller,
             facts=self.facts(options, records),
             draw=self.draw,
         )
