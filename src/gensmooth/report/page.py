@@ -108,6 +108,7 @@ class SectionView(NamedTuple):
     paragraphs: Sequence[str]
     figures: Sequence[FigureView]
     choices: Choices | None
+    claimed: bool
     judged: Sequence[ClaimRow]
     unjudged: Sequence[ClaimRow]
     curves: Mapping[str, str]
@@ -184,6 +185,7 @@ def _section(section: Section) -> SectionView:
         paragraphs=[text for part in section.prose.split("\n\n") if (text := part.strip())],
         figures=[_figure(figure) for figure in section.drawn.figures],
         choices=choices(section.cells) if section.cells else None,
+        claimed=bool(section.claims or _shown(section)),
         judged=[row for row in section.claims if row.verdict != "not run"],
         unjudged=[] if _shown(section) else _unjudged(section),
         curves=_curves(section),

@@ -122,6 +122,13 @@ class Claim(NamedTuple):
     judge: Callable[[Scores, Sequence[Cell]], ClaimRow]
 
 
+def _unjudged(row: ClaimRow, smaller: str) -> ClaimRow:
+    """A sentence about larger runs than these: no verdict, whatever the numbers say."""
+    if row.verdict == "not run":
+        return row
+    return row._replace(verdict="not run", evidence=f"the runs are smaller: {smaller}")
+
+
 def _nothing(*_: Any) -> list[Any]:
     return []
 
@@ -194,7 +201,7 @@ class Study:
         smaller = self.smaller(options) if self.smaller else None
         claims = self.judge(scores, cells)
         if smaller is not None:
-            claims = [row._replace(verdict="not run", evidence=f"{smaller}.") for row in claims]
+            claims = [_unjudged(row, smaller) for row in claims]
         return Outcome(
             study=self.name,
             title=self.title,

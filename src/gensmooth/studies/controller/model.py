@@ -31,7 +31,7 @@ def gusts(rng: np.random.Generator, flights: int) -> Floats:
     found = _GUST * rng.standard_normal((STEPS, flights))
     found[1:] *= np.sqrt(1 - kept**2)
     for before, now in pairwise(found):
-        now += kept * before  # noqa: PLW2901 - a row, changed in place
+        now += kept * before
     return found
 
 

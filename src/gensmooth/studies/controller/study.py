@@ -46,9 +46,7 @@ def _execute(config: Mapping[str, Any], scratch: Path) -> RunRecord:  # noqa: AR
     marks = np.linspace(0, budget, _ROUNDS + 1)
     last = [max(i for i, (spent, _) in enumerate(seen) if spent <= mark) for mark in marks]
     gains = [*(np.exp(seen[i][1]) for i in last[:-1]), found.x]  # the last is the recommended one
-    costs = {
-        i: float(fly(each, test)[0].mean()) for i, each in zip(last[:-1], gains, strict=False)
-    }
+    costs = {i: float(fly(each, test)[0].mean()) for i, each in zip(last[:-1], gains, strict=False)}
     series = {
         "cost": [*(costs[i] for i in last[:-1]), float(fly(found.x, test)[0].mean())],
         "reported": [found.fun] * len(marks),
