@@ -21,7 +21,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "mathematics",  # the last three are ours, in _site
     "pages",
-    "reference",
+    "api_pages",
 ]
 exclude_patterns = ["_build", "_site", "gallery/**/*.ipynb", "gallery/**/*.py", "**/*.codeobj.json"]
 nitpicky = False

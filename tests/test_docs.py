@@ -127,13 +127,12 @@ def site():
     pytest.importorskip("latex2mathml")
     before = list(sys.path)
     sys.path.insert(0, str(DOCS / "_site"))
+    import api_pages
     import gallery
     import mathematics
     import pages
 
-    import reference
-
-    yield {"gallery": gallery, "math": mathematics, "pages": pages, "reference": reference}
+    yield {"gallery": gallery, "math": mathematics, "pages": pages, "reference": api_pages}
     sys.path[:] = before
 
 

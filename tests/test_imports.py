@@ -67,7 +67,10 @@ def test_theory_needs_the_standard_library_alone():
 # docs/architecture.md shows this list: `python tests/test_imports.py` writes it there.
 LAYERS = [
     ("_version checks naming", "plain errors for bad arguments; a user's things by `module:name`"),
-    ("theory streams", "formulas on floats; how a random number is addressed"),
+    (
+        "theory streams expressions",
+        "formulas on floats; how a random number is addressed; objects as text",
+    ),
     ("kernels", "Numba: tiles of directions; perturb, combine, orthogonalise"),
     ("directions estimators optimizers parameters", "the three choices; x as users give it"),
     ("batch methods", "the evaluations of a step; methods by name"),
@@ -81,6 +84,8 @@ LAYERS = [
     ("report", "figures, tables, the page: a library that knows no study"),
     ("studies", "specs, stores, statistics, verdicts, and one folder per study"),
     ("problems", "the models of two studies under the names that one looks for"),
+    ("comparisons", "methods and options side by side on one function, and the page of it"),
+    ("overview", "a page of any folder: run, training, comparison, sweep, study"),
     ("cli", "the `gensmooth` command: its options are the parameters of the functions above"),
     ("__main__", "`python -m gensmooth`"),
 ]

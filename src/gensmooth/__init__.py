@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         streams,
         theory,
     )
+    from gensmooth.comparisons import Comparison, Sweep, compare, sweep
     from gensmooth.directions import (
         IID,
         Bernoulli,
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from gensmooth.estimators import Antithetic, ForwardDifference, OnePoint, Ranked
     from gensmooth.evaluators import EvaluationError
     from gensmooth.methods import METHODS, method
-    from gensmooth.optimize import Result, gradient, minimize, resume
+    from gensmooth.optimize import Result, gradient, load, minimize, resume
     from gensmooth.optimizers import (
         Optimizer,
         adam,
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from gensmooth.search import GradientEstimate, RandomSearch, SearchState, StepInfo
 
 _HOME = {
+    "gensmooth.comparisons": "Comparison Sweep compare sweep",
     "gensmooth.directions": (
         "IID Bernoulli Directions Gaussian Guided NoClosedForm Orthogonal OrthogonalBernoulli "
         "Sphere shrunk"
@@ -67,7 +69,7 @@ _HOME = {
     "gensmooth.estimators": "Antithetic ForwardDifference OnePoint Ranked",
     "gensmooth.evaluators": "EvaluationError",
     "gensmooth.methods": "METHODS method",
-    "gensmooth.optimize": "Result gradient minimize resume",
+    "gensmooth.optimize": "Result gradient load minimize resume",
     "gensmooth.optimizers": (
         "Optimizer adam cosine_decay exponential_decay greedy inverse_decay momentum sgd"
     ),
@@ -100,6 +102,7 @@ __all__ = [
     "Bernoulli",
     "Bounds",
     "CheckpointError",
+    "Comparison",
     "Directions",
     "EvaluationError",
     "ForwardDifference",
@@ -118,9 +121,11 @@ __all__ = [
     "SearchState",
     "Sphere",
     "StepInfo",
+    "Sweep",
     "__version__",
     "adam",
     "checkpoint",
+    "compare",
     "cosine_decay",
     "directions",
     "estimators",
@@ -129,6 +134,7 @@ __all__ = [
     "gradient",
     "greedy",
     "inverse_decay",
+    "load",
     "method",
     "methods",
     "minimize",
@@ -142,6 +148,7 @@ __all__ = [
     "sgd",
     "shrunk",
     "streams",
+    "sweep",
     "theory",
 ]
 

@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 
 RESULT = "result.json"
 STANDARD_OUTPUT = Path("-")
+# Of a result; error, noise and warnings are in the words on fun, and in the message.
+_SHOWN = (
+    *("x", "fun", "best_x", "best_fun", "nfev", "nit", "success", "status", "message"),
+    *("dropped", "faults", "seed"),
+)
 FILES = (".json", ".txt")  # how the name of a file for the result ends; others are folders
 REPORT = Sets("gensmooth.cli.common:report", {"out": "out", "as_json": "json"})
 JSON = Sets("gensmooth.cli.common:report", {"as_json": "json"})
@@ -270,25 +275,8 @@ def finish(
         as_json: As in :func:`report`.
         failed: Whether an error is still to be told.
     """
-    found = {
-        "x": result.x.tolist(),
-        "fun": result.fun,
-        "best_x": result.best_x.tolist(),
-        "best_fun": result.best_fun,
-        "nfev": result.nfev,
-        "nit": result.nit,
-        "success": result.success,
-        "status": result.status,
-        "message": result.message,
-        "dropped": result.dropped,
-        "faults": dict(result.faults),
-        "seed": result.seed,
-        "error": result.error,
-        "noise": result.noise,
-        "warnings": list(result.warnings),
-    }
-    said = ("error", "noise", "warnings")  # in the words on fun, and in the message
-    shown = {name: value for name, value in found.items() if name not in said}
+    found = result.as_json()
+    shown = {name: found[name] for name in _SHOWN}
     shown["fun"] = _with_error(result)
     report(found, shown, file=file, out=out, as_json=as_json)
     if not failed:

@@ -11,13 +11,16 @@ from typing import Annotated
 import typer
 
 from gensmooth.cli.common import JSON, open_streams
+from gensmooth.cli.compare import compare
 from gensmooth.cli.evaluate import evaluate
 from gensmooth.cli.methods import methods
 from gensmooth.cli.minimize import minimize
 from gensmooth.cli.options import Given, command
 from gensmooth.cli.render import render
+from gensmooth.cli.report import report
 from gensmooth.cli.reproduce import reproduce
 from gensmooth.cli.resume import resume
+from gensmooth.cli.sweep import sweep
 from gensmooth.cli.train import train
 
 app = typer.Typer(
@@ -69,7 +72,10 @@ def version(given: Given, *, verbose: bool = False) -> None:
         typer.echo("\n".join(f"{name} {each}" for name, each in found.items()))
 
 
-for each in (minimize, train, evaluate, render, resume, methods, reproduce, version):
+for each in (
+    *(minimize, compare, sweep, report, train, evaluate, render, resume),
+    *(methods, reproduce, version),
+):
     each.add_to(app)
 
 

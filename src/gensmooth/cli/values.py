@@ -5,15 +5,13 @@ An object is written as in Python, without ``gs.``: ``--directions "Guided(alpha
 ``module:name``.
 """
 
-import ast
 import re
 import sys
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from gensmooth import checks, naming
+from gensmooth import expressions, naming
 from gensmooth.cli.options import Sets, Shell
 
 _OWN = re.compile(r"([^\s()\[\]{}'\"]+?):([A-Za-z_]\w*(?:\.\w+)*)(\(.*\))?", re.DOTALL)
@@ -22,10 +20,10 @@ OPTIMIZERS = ("adam", "greedy", "momentum", "sgd")
 
 def read_function(text: str) -> Callable[..., Any]:
     """The function of ``module:function`` or ``file.py:function``, found from this folder on."""
-    return naming.find_function(_as_module(text))
+    return naming.find_function(as_module(text))
 
 
-def _as_module(text: str) -> str:
+def as_module(text: str) -> str:
     """``module:function`` from ``path/to/module.py:function``, whose folder is put on the path."""
     path, colon, name = text.rpartition(":")
     if not (colon and path.endswith(".py")):
@@ -189,17 +187,14 @@ def read_object(
     """
     own = _OWN.fullmatch(text.strip())
     if own:
-        found = naming.find(_as_module(f"{own[1]}:{own[2]}"))
+        found = naming.find(as_module(f"{own[1]}:{own[2]}"))
         if own[3] is None:
             return found() if isinstance(found, type) else found
         expression, names = f"it{own[3]}", {"it": lambda: found}
     else:
-        expression, names = text.strip(), _public(module)
+        expression, names = text.strip(), expressions.public(module)
     try:
-        tree = ast.parse(expression, mode="eval").body
-        if not isinstance(tree, ast.Call):
-            raise ValueError
-        return _value(tree, names)
+        return expressions.build(expression, names)
     except (SyntaxError, ValueError) as error:
         if isinstance(error, ValueError) and error.args:
             raise  # the object's own words
@@ -218,27 +213,6 @@ _EXAMPLES = {
     "tracker": "\"MLflow(experiment='mine')\"",
     "workers": '"Processes(4, timeout=60)"',
 }
-
-
-def _public(module: str) -> dict[str, Callable[[], Any]]:
-    """Names of a module that are looked up when they are called."""
-    home = import_module(module)
-    return {name: (lambda name=name: getattr(home, name)) for name in home.__all__}
-
-
-def _value(node: ast.expr, names: dict[str, Callable[[], Any]]) -> Any:
-    if not isinstance(node, ast.Call):
-        return ast.literal_eval(node)
-    called = ast.unparse(node.func).removeprefix("gs.")
-    if called not in names:
-        hint = checks.did_you_mean(called, names)
-        raise ValueError(f"There is no {called!r} to call.{hint}")
-    if any(keyword.arg is None for keyword in node.keywords):
-        raise ValueError
-    return names[called]()(
-        *(_value(each, names) for each in node.args),
-        **{str(keyword.arg): _value(keyword.value, names) for keyword in node.keywords},
-    )
 
 
 def method_names() -> list[str]:

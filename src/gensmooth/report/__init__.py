@@ -23,6 +23,7 @@ def write_report(
     lede: str,
     command: str,
     front: "Front | None" = None,
+    reload: float | None = None,
 ) -> Path:
     """Write ``report.html``, and its figures and tables as files, into a folder.
 
@@ -33,6 +34,7 @@ def write_report(
         lede: A paragraph below it.
         command: What a reader types to repeat it.
         front: What the page begins with: its message, its best figure, its symbols.
+        reload: Seconds after which a browser loads the page again, of a run that goes on.
 
     Returns:
         The path of the page.
@@ -42,7 +44,15 @@ def write_report(
     """
     with named_extra():
         from gensmooth.report.page import write_page
-    return write_page(sections, Path(out), title=title, lede=lede, command=command, front=front)
+    return write_page(
+        sections,
+        Path(out),
+        title=title,
+        lede=lede,
+        command=command,
+        front=front,
+        reload=reload,
+    )
 
 
 @contextmanager

@@ -13,7 +13,13 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 from numpy.typing import NDArray
 
 from gensmooth.report.figure import BAND_ITEM, Figure, LegendItem, Panel, method_item
-from gensmooth.report.style import MUTED, method_order, method_style, method_title
+from gensmooth.report.style import (
+    MUTED,
+    MethodStyle,
+    method_order,
+    method_style,
+    method_title,
+)
 from gensmooth.report.tables import Cell, Table
 
 Setting = tuple[Any, ...]
@@ -62,11 +68,13 @@ class Band(NamedTuple):
         mean: The mean.
         sd: The standard deviation (with n - 1); NaN where there is one seed.
         n: How many seeds.
+        edges: The lower and the upper edge, if they are not one deviation from the mean.
     """
 
     mean: Floats
     sd: Floats
     n: NDArray[np.int64]
+    edges: tuple[Floats, Floats] | None = None
 
 
 class Curve(NamedTuple):
@@ -171,6 +179,22 @@ def band(rows: Sequence[Sequence[float]]) -> Band:
     return Band(mean, sd, n)
 
 
+def quartiles(rows: Sequence[Sequence[float]]) -> Band:
+    """Median and quartiles at every round, of rows of one length; infinite ones count.
+
+    The median is where the mean of a :class:`Band` is. What is infinite is not drawn.
+
+    >>> quartiles([[1, 2], [3, 4], [8, float("inf")]]).mean
+    array([3., 4.])
+    """
+    table = np.array(rows, np.float64)
+    low, middle, high = np.quantile(table, (0.25, 0.5, 0.75), axis=0, method="inverted_cdf")
+    sd = np.full(table.shape[1], np.nan)
+    n = np.full(table.shape[1], len(rows))
+    shown = [np.where(np.isfinite(each), each, np.nan) for each in (middle, low, high)]
+    return Band(shown[0], sd, n, (shown[1], shown[2]))
+
+
 def number_of_runs(found: Sequence[Curve]) -> str:
     """How many seeds are behind some curves, in words.
 
@@ -201,6 +225,7 @@ class View(NamedTuple):
         xscale: The scale of the horizontal axis.
         yscale: The scale of the vertical axis.
         ylim: The range of the vertical axis.
+        styles: The style of a method, where it is another than the usual one.
     """
 
     series: str
@@ -211,6 +236,7 @@ class View(NamedTuple):
     xscale: Scale
     yscale: Scale
     ylim: tuple[float, float]
+    styles: Mapping[str, MethodStyle] = {}
 
 
 WIDE = 8  # values that differ by a larger factor are drawn on a logarithmic axis
@@ -266,7 +292,7 @@ def draw_curves(ax: Axes, found: Sequence[Curve], view: View) -> None:
 
 
 def _draw(ax: Axes, curve: Curve, view: View, order: int, total: int) -> None:
-    style = method_style(curve.method)
+    style = view.styles.get(curve.method) or method_style(curve.method)
     band = curve.bands[view.series]
     rounds = _thin(len(band.mean))
     x = view.x(curve, _counted(rounds))
@@ -274,7 +300,7 @@ def _draw(ax: Axes, curve: Curve, view: View, order: int, total: int) -> None:
     low, high = _edges(band, rounds, view)
     # Many bands may lie over each other: a pale fill, and an edge that still shows its extent.
     ax.fill_between(x, low, high, color=style.color, alpha=0.09, linewidth=0, zorder=2)
-    for edge in (low, high) if np.isfinite(band.sd).any() else ():
+    for edge in (low, high) if band.edges or np.isfinite(band.sd).any() else ():
         ax.plot(x, edge, color=style.color, linewidth=0.4, alpha=0.45, zorder=2.2)
     # Under theory's thin lines the measured ones are broad and pale, so that both are seen.
     width, alpha = (2.2, 0.55) if view.theory else (1.5, 1.0)
@@ -318,6 +344,8 @@ def _thin(length: int) -> NDArray[np.intp]:
 
 def _edges(band: Band, rounds: NDArray[np.intp], view: View) -> tuple[Floats, Floats]:
     """A band's edges; on a log axis a lower edge below the axis ends at the axis."""
+    if band.edges is not None:
+        return band.edges[0][rounds], band.edges[1][rounds]
     mean, sd = band.mean[rounds], band.sd[rounds]
     sd = np.where(np.isfinite(sd), sd, 0.0)
     low = mean - sd

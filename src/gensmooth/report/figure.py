@@ -19,7 +19,15 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from gensmooth.report.style import MUTED, PANEL, SWATCH, drawing, method_style, method_title
+from gensmooth.report.style import (
+    MUTED,
+    PANEL,
+    SWATCH,
+    MethodStyle,
+    drawing,
+    method_style,
+    method_title,
+)
 from gensmooth.report.tables import Table
 
 _TOP, _BOTTOM = 0.885, 0.15
@@ -99,10 +107,12 @@ class Figure(NamedTuple):
     right: float = 0.955
 
 
-def method_item(name: str) -> LegendItem:
-    """The legend entry of a method."""
-    style = method_style(name)
-    return LegendItem(method_title(name), "line", style.color, style.dash, style.marker)
+def method_item(
+    name: str, *, style: MethodStyle | None = None, title: str | None = None
+) -> LegendItem:
+    """The legend entry of a method, by default in its usual style and under its usual title."""
+    look = style or method_style(name)
+    return LegendItem(title or method_title(name), "line", look.color, look.dash, look.marker)
 
 
 def line_look(item: LegendItem) -> dict[str, Any]:

@@ -122,6 +122,7 @@ def write_page(
     lede: str,
     command: str,
     front: Front | None = None,
+    reload: float | None = None,
 ) -> Path:
     """Write the report; see :func:`gensmooth.report.write_report`."""
     figures, tables = out / "figures", out / "tables"
@@ -131,7 +132,8 @@ def write_page(
         for path in folder.iterdir():
             _unlink(path)
     files: list[Path] = []
-    to_write = [claims_table([(s.name, claim) for s in sections for claim in s.claims])]
+    claims = [(s.name, claim) for s in sections for claim in s.claims]
+    to_write = [claims_table(claims)] if claims else []
     for section in sections:
         for figure in section.drawn.figures:
             files += write_figure(figure, figures) if figure.panels else []
@@ -151,6 +153,7 @@ def write_page(
         sections=[_section(section) for section in sections],
         summary=_summary(sections),
         command=command,
+        reload=reload,
         versions=_versions(),
         files=[path.relative_to(out).as_posix() for path in files],
         variables=css_variables().values(),
@@ -228,6 +231,7 @@ def _sizes(sections: Sequence[Section]) -> list[tuple[str, str, str]]:
     return [
         (section.title, fact.get("reporting runs", ""), section.smaller or "")
         for section, fact in zip(sections, facts, strict=True)
+        if section.smaller or "reporting runs" in fact
     ]
 
 

@@ -8,7 +8,7 @@ methods that we added, dash and marker tell.
 # pyright: reportUnknownMemberType=false
 # (Matplotlib leaves the types of keyword arguments open.)
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, cast
 
@@ -56,11 +56,48 @@ _STYLES = {
 }
 _TITLES = {"pilot": "Pilot"}  # what is drawn beside the methods
 _UNKNOWN = MethodStyle("#6d6a75", "#b9b4c4", (3, 3), "d")
+_ALSO = {"auto": "pilot"}  # other names of what has a style
+# For what has no style of its own, where several such things are drawn together.
+_SPARE = (
+    MethodStyle("#a6611a", "#e0a868", (), "s"),
+    MethodStyle("#1b6ca8", "#7cbcea", (), "^"),
+    MethodStyle("#4d7d1c", "#9bd35a", (), "D"),
+    MethodStyle("#8e3b8a", "#d68ad2", (), "v"),
+    MethodStyle("#00777a", "#4fcfd2", (), "<"),
+    MethodStyle("#b03060", "#f083a8", (), ">"),
+    MethodStyle("#5a5f00", "#c3c94a", (), "p"),
+    MethodStyle("#3d4fb8", "#94a2f5", (), "h"),
+    MethodStyle("#7d5a44", "#c9a68f", (), "X"),
+    MethodStyle("#336b52", "#7fc2a4", (), "*"),
+)
+
+
+_DASHES = ((), (4, 2), (1.5, 1.5), (7, 2, 1.5, 2))
 
 
 def method_style(name: str) -> MethodStyle:
     """The style of a method; one that has none of its own is drawn in grey."""
     return _STYLES.get(name, _UNKNOWN)
+
+
+def assign_styles(names: Sequence[str]) -> dict[str, MethodStyle]:
+    """A style for each name: its own, or a spare one; then, again, in other dashes.
+
+    >>> found = assign_styles(["gs", "gs(spacing=1.0)", "gs(spacing=2.0)"])
+    >>> found["gs"] == method_style("gs"), len({style.color for style in found.values()})
+    (True, 3)
+    """
+    found: dict[str, MethodStyle] = {}
+    spare = 0
+    for name in names:
+        known = _STYLES.get(_ALSO.get(name, name))
+        if known is not None:
+            found[name] = known
+            continue
+        turn, which = divmod(spare, len(_SPARE))
+        found[name] = _SPARE[which]._replace(dash=_DASHES[turn % len(_DASHES)])
+        spare += 1
+    return found
 
 
 def method_title(name: str) -> str:
@@ -82,9 +119,13 @@ def css_variables() -> dict[str, tuple[str, str, str]]:
     }
     methods = {
         style.color: (f"--m-{name}", style.color, style.dark)
-        for name, style in (*_STYLES.items(), ("unknown", _UNKNOWN))
+        for name, style in (*_STYLES.items(), ("unknown", _UNKNOWN), *_numbered())
     }
     return neutral | methods
+
+
+def _numbered() -> list[tuple[str, MethodStyle]]:
+    return [(f"spare-{i}", style) for i, style in enumerate(_SPARE)]
 
 
 @contextmanager

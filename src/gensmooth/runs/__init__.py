@@ -5,7 +5,7 @@ A :class:`Program` is what can be run; :func:`run` runs it. ``config.json`` says
 ``docs/checkpoints.md``.
 """
 
-from gensmooth.runs import container, states
+from gensmooth.runs import container, result_file, states
 from gensmooth.runs.config import (
     Every,
     Execution,
@@ -41,6 +41,7 @@ __all__ = [
     "kind_of",
     "parse_every",
     "reached",
+    "result_file",
     "run",
     "seed_in",
     "states",

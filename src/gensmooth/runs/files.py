@@ -27,6 +27,7 @@ except ImportError:  # not on Windows, where nothing keeps two runs apart
 R = TypeVar("R")
 
 _FLUSH_SECONDS = 0.5
+_TIMES_SECONDS = 1.0
 _LARGE = 1 << 26  # bytes of a file of JSON that is none of ours
 _PIECE = 1 << 20  # bytes
 
@@ -222,6 +223,50 @@ class Metrics:
     def close(self) -> None:
         """Close the file; what still waits for room is given up."""
         self._file.close()
+
+
+class Times:
+    """When steps were made: a line now and then, for whoever asks how fast a run was.
+
+    Nothing depends on it, so that it cannot be written is no matter.
+
+    Args:
+        path: The file; lines are added to what is there.
+        step: Steps made before.
+    """
+
+    def __init__(self, path: Path, step: int) -> None:
+        self._path, self._last, self._step = path, 0.0, step
+        self._written: int | None = None
+        self.tick(step, begin=True)
+
+    def tick(self, step: int, *, begin: bool = False) -> None:
+        """So many steps have been made; a line is written once a second."""
+        now = time.monotonic()
+        self._step = step
+        if not begin and now - self._last < _TIMES_SECONDS:
+            return
+        self._last = now
+        self._write(begin=begin)
+
+    def close(self) -> None:
+        """The last line."""
+        if self._written != self._step:
+            self._write(begin=False)
+
+    def _write(self, *, begin: bool) -> None:
+        self._written = self._step
+        line = {
+            "step": self._step,
+            "time": round(time.time(), 3),
+            **({"begin": True} if begin else {}),
+        }
+        with (
+            contextlib.suppress(OSError),
+            _open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, "ab") as file,
+        ):
+            if os.fstat(file.fileno()).st_nlink == 1:  # else it is somebody else's, too
+                write_all(file, f"{json.dumps(line)}\n".encode())
 
 
 def _own(path: Path, shared: FileIO, size: int) -> FileIO:

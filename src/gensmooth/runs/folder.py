@@ -34,6 +34,7 @@ from gensmooth.runs.files import (
     Lock,
     Metrics,
     Position,
+    Times,
     read_bytes,
     read_lines,
     sync_folder,
@@ -47,7 +48,7 @@ R = TypeVar("R")
 C = TypeVar("C")
 Array = NDArray[Any]
 
-CONFIG, ARRAYS, METRICS = "config.json", "arrays", "metrics.jsonl"
+CONFIG, ARRAYS, METRICS, TIMES = "config.json", "arrays", "metrics.jsonl", "times.jsonl"
 CHECKPOINT, PREVIOUS = "checkpoint", "checkpoint.previous"
 
 # What reading a damaged or malicious file may raise, whatever it says.
@@ -108,6 +109,7 @@ class RunFolder:
         self.config: dict[str, Any] = {}
         self.saved: int | None = None
         self._metrics: Metrics | None = None
+        self._times: Times | None = None
         self._failing = self._failing_files = False
         self._gone = False
         self._owner = os.getpid()
@@ -136,6 +138,8 @@ class RunFolder:
             try:
                 if self.ours():
                     self._metrics.flush()
+                    if self._times is not None:
+                        self._times.close()
             except OSError as error:
                 self._report(METRICS, error)
             self._metrics.close()
@@ -242,6 +246,7 @@ class RunFolder:
         self._cadence = Cadence(every, found.step)
         try:
             self._metrics = Metrics(self.path / METRICS, found.position)
+            self._times = Times(self.path / TIMES, found.step)
         except OSError as error:
             raise _cannot(self.path / METRICS, "be written to", error) from error
 
@@ -253,6 +258,8 @@ class RunFolder:
             return
         try:
             self._metrics.add(f"{text}\n".encode())
+            if self._times is not None:
+                self._times.tick(step + 1)
         except OSError as error:
             self._report(METRICS, error)
 

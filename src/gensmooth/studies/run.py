@@ -1,29 +1,33 @@
 """Run studies: what is missing of them, in parallel, never twice; and then the report."""
 
+import inspect
+import json
 import shlex
 import sys
 import time
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 from gensmooth import checks
 from gensmooth.evaluators import cores
 from gensmooth.report.tables import Cell, ClaimRow
+from gensmooth.runs.files import read_bytes, write_text
+from gensmooth.studies.making import Completed, Maker
 from gensmooth.studies.outcome import judge_again, write_report
-from gensmooth.studies.progress import Say, TimeLeft, progress
+from gensmooth.studies.progress import Say
 from gensmooth.studies.registry import STUDIES, find_claim, find_study
-from gensmooth.studies.spec import Claim, Options, Outcome, Profile, RunRecord, RunSpec, Study
-from gensmooth.studies.store import Loaded, StudyStore
-from gensmooth.studies.workers import Finished, Job, here, over_processes, over_ray
+from gensmooth.studies.spec import Claim, Options, Outcome, Profile, Study
+from gensmooth.studies.store import StudyStore
+
+ASKED = "reproduce.json"  # what was asked, in the output folder
 
 # Parameters that a shell calls by another name, given once for each of their values.
 _REPEATED = {"environments": "env", "parts": "part", "claims": "claim", "num_directions": "-L"}
 _JOINED = {"methods": "methods", "objectives": "objective"}  # and those in one word, with commas
-_LONG = 1.0  # hours: what takes longer is said before it begins
 
 
 class Reproduced(NamedTuple):
@@ -144,10 +148,54 @@ def reproduce(
         if number < len(found) and not no_run:  # something to look at while the others run
             page = write_report(outcomes, folder, command=_command(given))
             _say(f"{each.name} is done ({number} of {len(found)}); to look at: {page}")
+    _write_asked(folder, given)
     rows = [row for outcome in outcomes for row in outcome.claims]
     if not outcomes:  # a piece, of which alone nothing can be said
         return Reproduced(rows, outcomes, None)
     return Reproduced(rows, outcomes, write_report(outcomes, folder, command=_command(given)))
+
+
+def report_again(folder: Path, out: Path | None = None) -> Path:
+    """The report of a folder that :func:`reproduce` has written to, from the runs that are there.
+
+    Args:
+        folder: The folder.
+        out: Another folder for the page.
+
+    Raises:
+        ValueError: When what was asked cannot be read.
+    """
+    path = folder / ASKED
+    try:
+        given = cast("dict[str, Any]", json.loads(read_bytes(path)))
+        if set(given) - set(inspect.signature(reproduce).parameters):
+            raise ValueError("it has options that this gensmooth does not know")
+        if ":" in str(given.get("study")) or given.get("claims"):
+            raise ValueError(  # the file may be a stranger's, and importing is running
+                "it names modules of somebody's own, which are not imported for a file's sake. "
+                f"Repeat the command yourself: {_command({**given, 'no_run': True})}"
+            )
+    except (OSError, ValueError, TypeError) as error:
+        raise ValueError(f"{path} is not that of a study: {error}.") from error
+    again: dict[str, Any] = {**given, "out": folder, "no_run": True, "piece": None}
+    found = reproduce(**again)
+    if found.page is None:
+        raise ValueError(f"{folder} has no runs that a page can be written of.")
+    if out is None:
+        return found.page
+    return write_report(found.outcomes, out, command=_command(given))
+
+
+def _write_asked(folder: Path, given: Mapping[str, Any]) -> None:
+    """Keep what was asked, so that the page can be written again."""
+    kept: dict[str, Any] = {
+        name: value
+        for name, value in given.items()
+        if value is not None and name not in ("out", "judge", "no_run")
+    }
+    with suppress(OSError, TypeError):
+        folder.mkdir(parents=True, exist_ok=True)
+        write_text(folder / ASKED, f"{json.dumps(kept)}\n")
 
 
 def _available(found: Mapping[str, Study], *, all_of_them: bool) -> dict[str, Study]:
@@ -241,7 +289,18 @@ def run_study(
     if study.alone:
         workers, ray = 1, None
     store = StudyStore(folder, study.name)
-    maker = _Maker(study, name, store, {}, workers, ray, piece, make, say)
+    maker = Maker(
+        study.name,
+        store,
+        workers,
+        ray,
+        say,
+        reference=name,
+        cost=study.cost,
+        piece=piece,
+        make=make,
+        others={},
+    )
     began = time.time()
     tuning = study.tuning(options)
     first = maker.complete(tuning, f"{study.name}: grid search")
@@ -266,87 +325,6 @@ def run_study(
     return replace(outcome, claims=[*outcome.claims, *own], facts={**outcome.facts, **facts})
 
 
-class _Completed(NamedTuple):
-    records: list[RunRecord]
-    made: int
-
-
-class _Maker(NamedTuple):
-    """Makes the runs of a study that are missing, if they may be made."""
-
-    study: Study
-    reference: str
-    store: StudyStore
-    others: dict[str, StudyStore]  # where runs are that belong to other studies
-    workers: int | None
-    ray: str | None
-    piece: tuple[int, int] | None
-    make: bool
-    say: Say
-
-    def complete(self, specs: Sequence[RunSpec], title: str) -> _Completed:
-        """The records of some runs, in their order."""
-        loaded = self._load(specs)
-        if loaded.damaged:
-            self.say(
-                f"{title}: {len(loaded.damaged)} damaged "
-                f"{'record' if len(loaded.damaged) == 1 else 'records'} "
-                f"{'will be made again' if self.make else 'left out'}: "
-                f"{', '.join(loaded.damaged[:5])}{'…' if len(loaded.damaged) > 5 else ''}"
-            )
-        records = dict(loaded.records)
-        ours = _in_order(self.study, specs)
-        if self.piece is not None:
-            ours = ours[self.piece[0] - 1 :: self.piece[1]]
-        missing = [spec for spec in ours if spec.key not in records] if self.make else []
-        for spec, record in self._made(missing, title, len(ours)) if missing else ():
-            records[spec.key] = record
-        return _Completed([records[s.key] for s in specs if s.key in records], len(missing))
-
-    def _load(self, specs: Sequence[RunSpec]) -> Loaded:
-        records: dict[str, RunRecord] = {}
-        damaged: list[str] = []
-        for name in dict.fromkeys(spec.study for spec in specs):
-            here = [spec for spec in specs if spec.study == name]
-            found = self._store(here[0]).load(here)
-            records |= found.records
-            damaged += found.damaged
-        return Loaded(records, damaged)
-
-    def _store(self, spec: RunSpec) -> StudyStore:
-        """Where a run is kept: with its own study, from which this one may borrow it."""
-        if spec.study == self.study.name:
-            return self.store
-        if spec.study not in self.others:
-            folder = self.store.folder.parent / spec.study
-            self.others[spec.study] = StudyStore(folder, spec.study)
-        return self.others[spec.study]
-
-    def _job(self, spec: RunSpec) -> Job:
-        own = spec.study == self.study.name
-        return Job(spec, self._store(spec).scratch(spec), self.reference if own else "")
-
-    def _made(self, missing: Sequence[RunSpec], title: str, total: int) -> Generator[Finished]:
-        costs = {spec.key: _cost(self.study, spec) for spec in missing}
-        jobs = [self._job(spec) for spec in missing]
-        at_a_time, runs = _start(jobs, self.workers, self.ray)
-        hours = sum(costs.values()) / at_a_time / 3600
-        if self.study.cost and hours > _LONG:
-            self.say(
-                f"{title}: {len(missing)} runs, roughly {hours:.0f} hours with {at_a_time} at a "
-                "time. It may be stopped at any time, and goes on with the same command."
-            )
-        time_left = TimeLeft(sum(costs.values()), at_a_time)
-        done = total - len(missing)
-        bar = progress(title, total=total, done=done, time_left=time_left, say=self.say)
-        with closing(runs), bar as tick:
-            for spec, record in runs:
-                self._store(spec).save(spec, record)
-                time_left.add(costs[spec.key], record.seconds)
-                tick()
-                yield spec, record
-
-
 def _apart(name: str, what: str, say: Say) -> None:
     say(
         f"{name}: this piece of the {what} is done, and others are missing. Copy the `runs` "
@@ -354,43 +332,17 @@ def _apart(name: str, what: str, say: Say) -> None:
     )
 
 
-def _in_order(study: Study, specs: Sequence[RunSpec]) -> list[RunSpec]:
-    """The longest first, so that none of them is left to the end, when other workers are idle.
-
-    Runs of equal (or unknown) length come in the order of their hashes, which is as good as
-    random: what is there after an interruption is a fair sample.
-    """
-    by_key = {spec.key: spec for spec in specs}
-    return sorted(by_key.values(), key=lambda spec: (-_cost(study, spec), spec.key))
-
-
-def _cost(study: Study, spec: RunSpec) -> float:
-    return study.cost(spec.config) if study.cost else 1.0
-
-
-def _start(
-    jobs: Sequence[Job], workers: int | None, ray: str | None
-) -> tuple[int, Generator[Finished]]:
-    """How many runs will be at work at a time, and the runs as they finish."""
-    if ray is not None:
-        return over_ray(jobs, ray, workers)
-    workers = min(workers or 1, len(jobs))
-    return workers, here(jobs) if workers == 1 else over_processes(jobs, workers)
-
-
 def _found(
     study: Study,
     options: Options,
     store: StudyStore,
     cells: Sequence[Cell],
-    loaded: _Completed,
+    loaded: Completed,
     wanted: int,
-) -> _Completed:
+) -> Completed:
     """What a report without further runs is about."""
     if study.gather is not None:
-        return _Completed(
-            study.gather(options, cells, list(store.everything().records.values())), 0
-        )
+        return Completed(study.gather(options, cells, list(store.everything().records.values())), 0)
     if len(loaded.records) < wanted:
         raise RuntimeError(
             f"{wanted - len(loaded.records)} of {wanted} runs of {study.name} are missing, and it "

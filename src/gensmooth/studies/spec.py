@@ -48,6 +48,7 @@ class RunRecord(NamedTuple):
         final: The score at the end, lower is better; infinite if the run diverged.
         diverged: Whether it did.
         seconds: How long it took.
+        more: What else is to be remembered of it, as plain JSON.
     """
 
     config: Mapping[str, Any]
@@ -55,6 +56,7 @@ class RunRecord(NamedTuple):
     final: float
     diverged: bool
     seconds: float
+    more: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 
-class Comparison(NamedTuple):
+class PairedTest(NamedTuple):
     """A paired comparison of two samples of losses, a against b.
 
     Attributes:
@@ -51,7 +51,7 @@ class Comparison(NamedTuple):
     p_greater: float
 
 
-def compare(a: Sequence[float], b: Sequence[float], *, by: float = 0.0) -> Comparison:
+def compare(a: Sequence[float], b: Sequence[float], *, by: float = 0.0) -> PairedTest:
     """Test whether a is lower, or higher, than b + ``by``.
 
     Args:
@@ -69,7 +69,7 @@ def compare(a: Sequence[float], b: Sequence[float], *, by: float = 0.0) -> Compa
         p_less, p_greater = _t_test(ranks[: len(first)] - ranks[len(first) :])
     else:
         p_less, p_greater = _t_test(difference - by)
-    return Comparison(len(first), effect, low, high, standardized, lost, p_less, p_greater)
+    return PairedTest(len(first), effect, low, high, standardized, lost, p_less, p_greater)
 
 
 def equivalence(a: Sequence[float], b: Sequence[float], *, margin: float) -> float:
@@ -103,6 +103,16 @@ def holm(p_values: Sequence[float]) -> list[float]:
         largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[index]))
         adjusted[index] = largest
     return adjusted
+
+
+def interval(values: Sequence[float] | Floats) -> tuple[float, float, float]:
+    """The mean of some numbers, and its 95 % confidence interval (Student's t).
+
+    >>> [round(end, 2) for end in interval([1.0, 2.0, 3.0])]
+    [2.0, -0.48, 4.48]
+    """
+    mean, low, high, _ = _interval(np.asarray(values, np.float64))
+    return mean, low, high
 
 
 def _interval(difference: Floats) -> tuple[float, float, float, float]:

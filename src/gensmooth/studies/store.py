@@ -176,7 +176,7 @@ def _lines(record: RunRecord, key: str) -> str:
         for i, row in enumerate(rounds)
     ]
     text = "".join(f"{line}\n" for line in body)
-    end = {
+    end: dict[str, Any] = {
         "end": True,
         "names": names,
         "final": _plain(record.final),
@@ -184,13 +184,16 @@ def _lines(record: RunRecord, key: str) -> str:
         "seconds": record.seconds,
         "crc32": zlib.crc32(text.encode()),
     }
+    if record.more:
+        end["more"] = dict(record.more)
     end["check"] = _check(end, key)
     return f"{text}{json.dumps(end)}\n"
 
 
 def _check(end: Mapping[str, Any], key: str) -> int:
     """A checksum of the last line, which has one of the lines before it, and of whose run it is."""
-    return zlib.crc32(json.dumps([key, *(end[name] for name in _END)]).encode())
+    more = [end["more"]] if "more" in end else []
+    return zlib.crc32(json.dumps([key, *(end[name] for name in _END), *more]).encode())
 
 
 def _read(where: Path, spec: RunSpec) -> RunRecord:
@@ -202,14 +205,15 @@ def _read(where: Path, spec: RunSpec) -> RunRecord:
     text = f"{body}\n" if body else ""
     if not end["end"] or zlib.crc32(text.encode()) != end["crc32"]:
         raise ValueError("checksum differs")
-    if end.keys() == {*_END, "check"}:
+    if end.keys() - {"more"} == {*_END, "check"}:
         if end["check"] != _check(end, spec.key):
             raise ValueError("checksum of the last line differs")
     elif end.keys() != {*_END}:  # what older versions wrote
         raise ValueError("the last line is not one")
     rows = [json.loads(line) for line in body.splitlines()]
     series = {name: [_number(row[name]) for row in rows] for name in end["names"]}
-    return RunRecord(config, series, _number(end["final"]), end["diverged"], end["seconds"])
+    more = end.get("more", {})
+    return RunRecord(config, series, _number(end["final"]), end["diverged"], end["seconds"], more)
 
 
 def _plain(value: float) -> float | str:

@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from gensmooth.report.tables import ClaimRow, Table, Verdict
-from gensmooth.studies.statistics import Comparison, apart, compare, equivalence, holm
+from gensmooth.studies.statistics import PairedTest, apart, compare, equivalence, holm
 
 LEVEL = 0.05
 
@@ -155,7 +155,7 @@ class Measure(NamedTuple):
         """A margin (a factor, or a difference) in the units of losses."""
         return math.log(value) if self.ratio else value
 
-    def shown(self, found: Comparison) -> str:
+    def shown(self, found: PairedTest) -> str:
         """An effect with its interval, in the direction in which the numbers were given."""
         sign = 1.0 if self.better == "lower" else -1.0
         ends = sorted((sign * found.low, sign * found.high))
@@ -258,7 +258,7 @@ class _Tested(NamedTuple):
     """A case that has been run: its effect, and the p-values for and against it."""
 
     label: str
-    found: Comparison
+    found: PairedTest
     shown: float
     refuted: float
 

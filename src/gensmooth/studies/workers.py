@@ -13,6 +13,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import cloudpickle
+
 from gensmooth._version import __version__
 from gensmooth.evaluators.ray import RayConnection, connect
 from gensmooth.studies.registry import find_study
@@ -33,15 +35,20 @@ class Job(NamedTuple):
         spec: The run.
         scratch: A folder of its own that it may use meanwhile.
         study: Where a worker finds the study, if not by its name: ``module:NAME``.
+        maker: A function that makes the run, by cloudpickle, where no study does: it may hold a
+            function of the user's that has no name.
     """
 
     spec: RunSpec
     scratch: Path
     study: str = ""
+    maker: bytes = b""
 
 
 def execute(job: Job) -> RunRecord:
     """Make a run, here."""
+    if job.maker:
+        return cloudpickle.loads(job.maker)(job.spec.config, job.scratch)
     return find_study(job.study or job.spec.study).execute(job.spec.config, job.scratch)
 
 

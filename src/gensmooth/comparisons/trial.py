@@ -1,0 +1,338 @@
+"""One run of a comparison: a method on a problem, with one seed, judged at the end.
+
+The run is :func:`gensmooth.minimize` itself, with a checkpoint in the run's scratch folder, so that
+a kill costs little of a long one. What is recorded of it does not depend on where it was killed.
+A method that fails or diverges has that as its result: its final value is +∞.
+"""
+
+import json
+import logging
+import math
+import shutil
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gensmooth.comparisons.choices import Choice
+from gensmooth.comparisons.judged import Judged, Score, judge
+from gensmooth.evaluators import EvaluationError, Objective
+from gensmooth.optimize import RETURNED, History, Result, minimize
+from gensmooth.pilot import AUTO, Pilot
+from gensmooth.runs import CheckpointError
+from gensmooth.search import SearchState, StepInfo
+from gensmooth.studies.spec import RunRecord
+
+Array = NDArray[Any]
+Follow = Callable[[StepInfo, SearchState], None]
+
+POINTS = 100  # of a curve: the budget in equal parts
+_KEPT = 1000  # parameters: a longer x is not kept with the record
+
+
+class Outline(NamedTuple):
+    """A run as it is recorded.
+
+    Attributes:
+        series: One number for each part of the budget: ``value``, the mean of what its steps saw;
+            ``best``, the best value so far; ``score`` at the recommended point, where there is one.
+        start: What the starting point is worth.
+        final: What the recommended point is worth; ``None`` if the run failed or diverged.
+        more: What else is known.
+    """
+
+    series: Mapping[str, Sequence[float]]
+    start: Judged
+    final: Judged | None
+    more: Mapping[str, Any]
+
+
+class Task(Protocol):
+    """A problem with a seed: something that a method can be run on."""
+
+    def run(self, choice: Choice, budget: int, seed: int, values: int, scratch: Path) -> Outline:
+        """Run a method.
+
+        Args:
+            choice: The method.
+            budget: Evaluations to spend at most.
+            seed: The seed of the run.
+            values: How many fresh values judge a point.
+            scratch: A folder for checkpoints, of its own.
+        """
+        ...
+
+
+@final
+@dataclass(frozen=True)
+class Trials:
+    """Makes the runs of a comparison.
+
+    Attributes:
+        at: The problem with a seed.
+        choices: The methods, by the hash that configurations name them by.
+        maximize: Whether high values are good.
+        values: How many fresh values judge a point.
+    """
+
+    at: Callable[[int], Task]
+    choices: Mapping[str, Choice]
+    maximize: bool
+    values: int
+
+    def __call__(self, config: Mapping[str, Any], scratch: Path) -> RunRecord:
+        """Make a run."""
+        began = time.perf_counter()
+        choice, seed, budget = self.choices[config["choice"]], config["seed"], config["budget"]
+        try:
+            found = self.at(seed).run(choice, budget, seed, self.values, scratch)
+        except _FAILURES as error:
+            found = Outline({}, Judged(math.nan), None, {"failure": _words(error)})
+        more = {**found.more, "start": _plain(found.start.value)}
+        final, lost = math.inf, found.final is None
+        if found.final is not None:
+            value = found.final.value
+            more |= {"value": _plain(value), "exact": found.final.exact}
+            more |= {"error": None if found.final.error is None else _plain(found.final.error)}
+            final = -value if self.maximize else value
+        return RunRecord(config, found.series, final, lost, time.perf_counter() - began, more)
+
+
+_FAILURES = (Exception,)
+
+
+@final
+@dataclass(frozen=True)
+class Minimized:
+    """A function with a starting point.
+
+    Attributes:
+        fun: The function.
+        x0: Where every method starts.
+        how: What :func:`~gensmooth.minimize` is told of the problem.
+        score: What a point is worth without noise, if that can be told.
+        workers: Who evaluates it.
+        named: Options of the methods that are named, where the problem has some: not the default's.
+    """
+
+    fun: Callable[..., Any]
+    x0: Array
+    how: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    score: Score | None = None
+    workers: Any = 1
+    named: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def objective(self) -> Objective:
+        """The function, and how it is called."""
+        return Objective(
+            self.fun,
+            self.how.get("samples") is not None,
+            self.how.get("vectorized", False),
+            int(self.how.get("noise") == RETURNED),
+        )
+
+    def judge(self, x: Array, seed: int, values: int) -> Judged:
+        """What a point is worth."""
+        return judge(self.objective, x, seed=seed, values=values, score=self.score)
+
+    def call(self, choice: Choice, budget: int, seed: int, **how: Any) -> Result:
+        """Run a method on it."""
+        arguments: dict[str, Any] = {**self.how, "workers": self.workers}
+        arguments |= choice.options if choice.method == AUTO else {**self.named, **choice.options}
+        arguments |= {"method": choice.method, "budget": budget, "seed": seed, **how}
+        if "directions" in choice.options:
+            arguments["method"] = None
+        with _quiet():
+            return minimize(arguments.pop("fun", self.fun), self.x0, progress=False, **arguments)
+
+    def run(self, choice: Choice, budget: int, seed: int, values: int, scratch: Path) -> Outline:
+        """See :class:`Task`."""
+        start = self.judge(self.x0, seed, values)
+        clock = Clock()
+        scores = None if self.score is None else _Scores(self, choice, budget, scratch)
+
+        def follow(info: StepInfo, state: SearchState) -> None:
+            clock.tick(info.evaluations)
+            if scores is not None:
+                scores.follow(info, state)
+
+        failure = ""
+        try:
+            result = self._kept(choice, budget, seed, scratch / "run", follow)
+        except EvaluationError as error:
+            if error.result is None:
+                raise
+            result, failure = error.result, _words(error)
+        if result.status == "interrupted" and not failure:
+            raise KeyboardInterrupt
+        if result.status == "diverged":
+            failure = result.message
+        judged = None
+        if not failure:
+            try:
+                judged = self.judge(result.x, seed, values)
+            except ValueError as error:
+                failure = str(error)
+        maximize = bool(self.how.get("maximize", False))
+        series = outline(result.history, budget, start.value, maximize=maximize)
+        if scores is not None:
+            series = {**series, "score": scores.series(start.value, judged)}
+        if not all(math.isfinite(value) for each in series.values() for value in each):
+            series = {}
+        more = {
+            "status": result.status,
+            "message": failure or result.message,
+            "evaluations": result.nfev,
+            "steps": result.nit,
+            "best": _plain(result.best_fun),
+            "seconds_per_evaluation": clock.each,
+            "faults": dict(result.faults),
+        }
+        if failure:
+            more["failure"] = failure
+        if result.x.size <= _KEPT:
+            more |= {"x": result.x.reshape(-1).tolist()}
+        return Outline(series, start, judged, more)
+
+    def _kept(self, choice: Choice, budget: int, seed: int, folder: Path, follow: Follow) -> Result:
+        """The run, from its last checkpoint if it has one that can be used."""
+        try:
+            return self.call(choice, budget, seed, checkpoint=folder, callback=follow)
+        except CheckpointError:
+            shutil.rmtree(folder.parent, ignore_errors=True)
+            return self.call(choice, budget, seed, checkpoint=folder, callback=follow)
+        except TypeError as error:
+            if "cannot be checkpointed" not in str(error):
+                raise
+            shutil.rmtree(folder.parent, ignore_errors=True)
+            return self.call(choice, budget, seed, callback=follow)
+
+
+@contextmanager
+def _quiet() -> Generator[None]:
+    """What a run would say of itself is in its record, and not said for every run."""
+    logger = logging.getLogger("gensmooth")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+class Clock:
+    """Seconds per evaluation, from the first step that was seen to the last.
+
+    What is done once, such as compiling, is in the first step, and not counted.
+    """
+
+    def __init__(self) -> None:
+        self._first: tuple[float, int] | None = None
+        self._last = (0.0, 0)
+
+    def tick(self, evaluations: int) -> None:
+        """A step has ended."""
+        self._last = (time.perf_counter(), evaluations)
+        if self._first is None:
+            self._first = self._last
+
+    @property
+    def each(self) -> float | None:
+        """Seconds per evaluation; ``None`` if fewer than two steps were made."""
+        if self._first is None or self._last[1] == self._first[1]:
+            return None
+        return (self._last[0] - self._first[0]) / (self._last[1] - self._first[1])
+
+
+class _Scores:
+    """The score of the recommended point at the first step of each part of the budget.
+
+    Kept beside the checkpoint, so that a run that goes on has those from before.
+    """
+
+    def __init__(self, task: Minimized, choice: Choice, budget: int, scratch: Path) -> None:
+        self._score, self._budget = task.score, budget
+        self._pilot = Pilot(budget=budget) if choice.method == AUTO else None
+        self._logs = task.how.get("log_scale")
+        self._shape = task.x0
+        self._file = scratch / "scores.jsonl"
+        self._seen: dict[int, tuple[int, float]] = {}
+        with suppress(OSError, ValueError, TypeError):
+            for line in self._file.read_text().splitlines():
+                part, evaluations, score = json.loads(line)
+                self._seen[part] = (evaluations, float(score))
+
+    def follow(self, info: StepInfo, state: SearchState) -> None:
+        """A step has ended."""
+        part = _part(info.evaluations, self._budget)
+        if part in self._seen and self._seen[part][0] <= info.evaluations:
+            return
+        assert self._score is not None
+        x = state.x if self._pilot is None else self._pilot.recommend(state)
+        self._seen[part] = (info.evaluations, float(self._score(self._outward(x))))
+        with suppress(OSError), self._file.open("a") as file:
+            file.write(json.dumps([part, *map(_plain, self._seen[part])]) + "\n")
+
+    def _outward(self, x: Array) -> Array:
+        from gensmooth.parameters import LogScale
+
+        logs = LogScale.of(self._logs, self._shape)
+        return x if logs is None else logs.outward(x)
+
+    def series(self, start: float, final: Judged | None) -> list[float]:
+        """The score after each part of the budget: that of the last point known then."""
+        found, now = list[float](), start
+        for part in range(POINTS):
+            before = self._seen.get(part)
+            now = now if before is None else before[1]
+            found.append(now)
+        if final is not None:
+            found[-1] = final.value
+        return found
+
+
+def outline(
+    history: History, budget: int, start: float, *, maximize: bool = False
+) -> dict[str, list[float]]:
+    """What was seen in each part of the budget: the mean of the values, and the best so far.
+
+    Args:
+        history: Of the run.
+        budget: Evaluations that it might spend.
+        start: What the starting point is worth.
+        maximize: Whether high values are good.
+    """
+    value, best = list[float](), list[float]()
+    now, leading = start, start
+    better = max if maximize else min
+    parts = np.array([_part(int(e), budget) for e in history.evaluations], np.int64)
+    for part in range(POINTS):
+        here = parts == part
+        if here.any():
+            now = float(history.value[here].mean())
+            leading = better(leading, better(history.best_value[here].tolist()))
+        value.append(now)
+        best.append(leading)
+    return {"value": value, "best": best}
+
+
+def _part(evaluations: int, budget: int) -> int:
+    """Which part of the budget ends with so many evaluations, or has them inside."""
+    return min(POINTS - 1, max(0, -(-evaluations * POINTS // budget) - 1))
+
+
+def _words(error: BaseException) -> str:
+    text = str(error)
+    if isinstance(error, EvaluationError):
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _plain(value: float) -> float | str:
+    return value if math.isfinite(value) else str(float(value))
