@@ -25,6 +25,8 @@ def draw(outcome: Outcome) -> Drawn:
             values = record.series["cost"]
             axes.plot(np.linspace(0, budget, len(values)), values, color=color, linewidth=1.2)
         axes.set(xlabel="flights", ylabel="mean cost of a flight", yscale="log")
+        axes.set_yticks([0.1, 0.2, 0.5, 1.0, 2.0], ["0.1", "0.2", "0.5", "1", "2"])
+        axes.minorticks_off()
 
     def heights(axes: Axes) -> None:
         seconds = STEP * np.arange(STEPS)
@@ -57,5 +59,6 @@ def draw(outcome: Outcome) -> Drawn:
             LegendItem("gs.minimize, untuned", "thin", color, width=1.6),
             LegendItem("the gains at the start", "thin", INK, width=0.9),
         ],
+        left=0.16,
     )
     return Drawn([figure])
