@@ -112,6 +112,9 @@ METHODS = {
     "nevergrad-ngopt": Method(
         partial(nevergrad, name="NGOpt"), "nevergrad", "`NGOpt` with the budget, σ = 2"
     ),
+    "nevergrad-tbpsa": Method(
+        partial(nevergrad, name="TBPSA"), "nevergrad", "`TBPSA`, made for noise, σ = 2"
+    ),
     "nevergrad-spsa": Method(partial(nevergrad, name="SPSA"), "nevergrad", "`SPSA`, σ = 2"),
 }
 # On request; "optimum" is replaced by a run that evaluates the optimum and nothing else.

@@ -47,6 +47,7 @@ from rich.table import Table
 
 import gensmooth as gs
 from benchmarks.record import commit, machine
+from gensmooth.evaluators import cores
 from gensmooth.runs import CheckpointError
 from gensmooth.runs.config import checksum
 from gensmooth.runs.container import MAGIC
@@ -55,9 +56,10 @@ from gensmooth.studies.spec import Options
 from gensmooth.studies.store import StoreError
 
 MEMORY = 400 << 20  # bytes beyond what the child has when it begins
-DEADLINE = 20  # seconds for a case; a forgery may say that it takes longer
+DEADLINE = 20  # seconds of computing for a case; a forgery may say that it takes longer
 FORGED_DEADLINE = 4
-HARD_DEADLINE = 120.0  # seconds after which the child hangs where no signal reaches it
+BUSY = 10  # so much longer may it take by the clock: others are at work on this machine too
+HARD_DEADLINE = 600.0  # seconds after which the child hangs where no signal reaches it
 CANARY = "gensmooth_canary"  # a module that only files name
 
 
@@ -479,6 +481,8 @@ def _forge_config(at: Place) -> None:
     found = json.loads(path.read_bytes())
     for _ in range(at.rng.choice((1, 1, 2))):
         _change(found, at.rng)
+    if at.rng.random() < 0.03 and isinstance(found.get("execution"), dict):
+        found["execution"]["workers"] = at.rng.choice((2, 3, 17, 1000, -1, 10**400))
     found["sha256"] = checksum({name: v for name, v in found.items() if name != "sha256"})
     path.write_text(json.dumps(found))
     if at.rng.random() < 0.7:  # the checkpoint would not be of this configuration
@@ -563,8 +567,9 @@ class Watch:
     def __init__(self) -> None:
         self.folder: Path | None = None
         self.seen: list[str] = []
+        self.workers = 0
         self.known = {name.partition(".")[0] for name in sys.modules}
-        self.known |= {"gensmooth", "numpy", "numba", "gymnasium", "scipy"}
+        self.known |= {"gensmooth", "numpy", "numba", "gymnasium", "scipy", "cloudpickle"}
         sys.addaudithook(self)
 
     def __call__(self, event: str, args: tuple[Any, ...]) -> None:
@@ -581,6 +586,10 @@ class Watch:
         if event == "import":
             name = str(args[0])
             return "" if name.partition(".")[0] in self.known else f"imports {name[:80]}"
+        if event == "subprocess.Popen" and "gensmooth.evaluators.worker" in str(args[1]):
+            # A file may say how many of our own workers evaluate our function; up to a limit.
+            self.workers += 1
+            return f"starts {self.workers} workers" if self.workers > cores() else ""
         if event in _SPAWNS:
             return f"{event} {str(args)[:80]}"
         if event in ("exec", "pickle.find_class"):  # Numba and dataclasses do so too
@@ -589,7 +598,7 @@ class Watch:
         if event == "open":
             path, _, flags = args
             writes = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-            if isinstance(path, int) or not (flags or 0) & writes:
+            if isinstance(path, int) or path == os.devnull or not (flags or 0) & writes:
                 return ""
             return self._outside(event, [path], folder)
         if event in ("os.remove", "os.rmdir") and args[1] >= 0:  # a folder's handle: rmtree's
@@ -650,9 +659,11 @@ def run_case(
     (FORGERY if forged else DAMAGE)[what][0](place)
     before, beside = _snapshot(folder), _snapshot(outside)
     outcome, problem = "", ""
-    watch.seen = []
+    watch.seen, watch.workers = [], 0
     LOGGED.clear()
-    signal.alarm(FORGED_DEADLINE if forged else DEADLINE)
+    seconds = FORGED_DEADLINE if forged else DEADLINE
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    signal.alarm(BUSY * seconds)
     try:
         watch.folder = folder
         digest = SPECIMENS[name].read(folder)
@@ -669,6 +680,7 @@ def run_case(
     finally:
         watch.folder = None
         signal.alarm(0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
     if watch.seen:
         problem = "; ".join(dict.fromkeys(watch.seen[:5]))
     if (where / "modules" / "touched").exists():
@@ -732,7 +744,8 @@ def _child(where: Path, first: int, last: int, seed: int) -> None:
     def up(*_: object) -> None:
         raise Deadline
 
-    signal.signal(signal.SIGALRM, up)
+    for number in (signal.SIGALRM, signal.SIGPROF):
+        signal.signal(number, up)
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, resource.RLIM_INFINITY))
     watch = Watch()
@@ -796,7 +809,7 @@ def fuzz(numbers: range, seed: int, where: Path) -> Iterator[Case]:
 def _lines(child: "subprocess.Popen[bytes]") -> Iterator[bytes]:
     assert child.stdout is not None
     os.set_blocking(child.stdout.fileno(), False)
-    buffer, end = b"", time.monotonic() + 5 * HARD_DEADLINE  # the first one includes the start
+    buffer, end = b"", time.monotonic() + 2 * HARD_DEADLINE  # the first one includes the start
     with selectors.DefaultSelector() as selector:
         selector.register(child.stdout, selectors.EVENT_READ)
         while selector.select(max(0.0, end - time.monotonic())):

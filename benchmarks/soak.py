@@ -6,7 +6,14 @@ A *point* is one blow: the run is killed (SIGKILL) or ended (SIGTERM), or one of
 killed or frozen (SIGSTOP, and never woken). After the blows the run is resumed until it has ended.
 Its result and its files must then be those of the run that nobody disturbed, and nothing may be
 left: no process, no open file, no temporary file, no shared memory. The exit code is 1 if anything
-differs or is left. Ctrl-C stops, and tells what was found so far.
+differs or is left. Ctrl-C stops, and tells what was found so far; with ``--out`` every trial is
+written down beside it (``FILE.jsonl``) until all are made, and the same command goes on. ``--part
+1`` and ``--part 2`` make trials of their own at the same time, as many points as ``--points`` says;
+the command without it adds what they have made to its own. ``--again`` makes trials with a problem
+again, by their numbers, once it is mended; what was found before is told, too.
+
+Two processes of Ray's own, its agents, outlive a program that started Ray and was killed: they try
+for a minute to tell the dead server of it. They are given time, but must go.
 
 Runs are forks of this process, which has loaded everything, so that a point takes about a second.
 """
@@ -14,9 +21,11 @@ Runs are forks of this process, which has loaded everything, so that a point tak
 import argparse
 import contextlib
 import hashlib
+import itertools
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import sys
@@ -44,9 +53,12 @@ MARK = "GENSMOOTH_SOAK"  # in the environment of all that a run starts, so that 
 # worker, includes loading the simulator.
 TIMEOUT = {"minimize": 1.5, "train": 10.0}
 PATIENT = "GENSMOOTH_SOAK_PATIENT"  # in the environment: no such limit
-PATIENCE = 120.0  # seconds after which a run that has not ended hangs
+PATIENCE = 600.0  # seconds after which a run that has not ended hangs
 GOING = 20.0  # seconds that processes may take to go when their parent was killed
+AGENTS_GOING = 120.0  # seconds that Ray's agents may take: they wait for 60, and then end
+AGENTS = (b"ray::DashboardAgent", b"ray::RuntimeEnvAgent", b"dashboard/agent.py", b"agent/main.py")
 BLOWS = 3  # at most, to one run
+LATE_STARTS = 5  # of Ray: it gives up after 30 s, which a busy machine may take; a user tries again
 
 KILLED = {"SIGKILL": signal.SIGKILL, "SIGTERM": signal.SIGTERM}
 TO_WORKERS = ("worker killed", "worker frozen", "worker frozen, then SIGKILL")
@@ -79,12 +91,26 @@ class Trial(NamedTuple):
         blows: What was done to it.
         problems: What was wrong then.
         seconds: How long it took.
+        number: Which trial it is; what is done when follows from it and the seed.
     """
 
     case: Case
     blows: list[str]
     problems: list[str]
     seconds: float
+    number: int = 0
+
+
+class Left(NamedTuple):
+    """A process that is still there when its run has ended."""
+
+    pid: int
+    started: str
+    since: float
+
+    def exists(self) -> bool:
+        found = _status(self.pid)
+        return found is not None and found.started == self.started
 
 
 # --- what is run ---------------------------------------------------------------------------------
@@ -93,6 +119,11 @@ class Trial(NamedTuple):
 def loss(x, rng):
     time.sleep(0.001)
     return float(((x - 1) ** 2).sum()) + 0.1 * float(rng.standard_normal())
+
+
+def exact_loss(x):
+    time.sleep(0.001)
+    return float((100 * (x[1:] - x[:-1] ** 2) ** 2).sum() + ((1 - x) ** 2).sum())
 
 
 def _workers(means: str, kind: str) -> Any:
@@ -113,21 +144,16 @@ def _metrics(folder: Path) -> bytes:
 
 
 def _minimize(means: str, **settings: Any) -> Callable[[Path, bool], bytes]:
-    dim, optimizer = settings.pop("dim"), settings.pop("optimizer")
+    settings = dict(settings)
+    dim, fun = settings.pop("dim"), settings.pop("fun", loss)
 
     def run(folder: Path, resume: bool) -> bytes:
         workers = _workers(means, "minimize")
         if resume and (folder / "config.json").exists():
-            result = gs.resume(folder, loss, workers=workers)
+            result = gs.resume(folder, fun, workers=workers)
         else:
-            result = gs.minimize(
-                loss,
-                np.zeros(dim),
-                optimizer=optimizer,
-                checkpoint=folder,
-                workers=workers,
-                **settings,
-            )
+            x0 = np.zeros(dim)
+            result = gs.minimize(fun, x0, checkpoint=folder, workers=workers, **settings)
         numbers = np.array([result.fun, result.best_fun, result.nfev, result.nit])
         found = [result.x.tobytes(), result.best_x.tobytes(), numbers.tobytes()]
         return b"".join([*found, _metrics(folder)])
@@ -200,16 +226,35 @@ def cases(*, ray: bool = False) -> dict[Case, float]:
         if ray and dim in (40, 20_000):
             run = _minimize("ray", **settings)
             found[Case("minimize", name, "ray", workers, run)] = 0.5
-    for environment, iterations in (("Hopper-v5", 12), ("HalfCheetah-v5", 4)):
-        settings = {"environment": environment, "iterations": iterations, "num_directions": 2}
+    # The default, which has no method: the pilot.
+    for name, settings in (
+        ("pilot, exact", {"fun": exact_loss, "dim": 6, "budget": 600}),  # quasi-Newton, evolution
+        ("pilot, noisy", {"dim": 8, "samples": "independent", "x_scale": 0.5, "max_steps": 40}),
+        ("pilot, paired", {"dim": 30, "samples": "paired", "max_steps": 40}),  # descent
+    ):
+        settings |= {"seed": 9, "every": 1}
+        for means, blows, weight in (("serial", serial, 2.0), ("processes", workers, 0.5)):
+            run = _minimize(means, **settings)
+            found[Case("minimize", name, means, blows, run)] = weight
+        if ray and name != "pilot, paired":
+            run = _minimize("ray", **settings)
+            found[Case("minimize", name, "ray", workers, run)] = 0.5
+    for environment, method, iterations in (
+        ("Hopper-v5", "bes", 12),
+        ("HalfCheetah-v5", "guided-es", 4),
+        ("Hopper-v5", None, 10),
+    ):
+        settings = {"environment": environment, "method": method, "iterations": iterations}
         settings |= {"test_every": 2, "test_episodes": 1, "every": 1, "seed": 3}
+        settings |= {"num_directions": 2}
+        name = f"{environment}, {method or 'pilot'}"
         run = _train("serial", **settings)
-        found[Case("train", environment, "serial", serial, run)] = 1.0
+        found[Case("train", name, "serial", serial, run)] = 1.0
         run = _train("processes", **settings)
-        found[Case("train", environment, "processes", workers, run)] = 0.3
-        if ray:
+        found[Case("train", name, "processes", workers, run)] = 0.3
+        if ray and method != "guided-es":
             run = _train("ray", **settings)
-            found[Case("train", environment, "ray", workers, run)] = 0.3
+            found[Case("train", name, "ray", workers, run)] = 0.3
     found[Case("study", "rl, one run", "serial", serial, _long_run)] = 0.5
     for name in ("dfo", "linreg"):
         found[Case("study", name, "serial", serial, _study("serial", name))] = 1.0
@@ -255,7 +300,7 @@ class Fork:
 
     def workers(self) -> list[int]:
         """The processes that it has started, or that Ray has started for it."""
-        found = {pid: (parent, _command(pid)) for pid, parent in _marked(self.where)}
+        found = {pid: (parent, _command(pid)) for pid, parent in _started(self.where, [self.pid])}
         if self.case.means == "ray":
             # Idle ones are nobody's, and without its agents Ray itself ends.
             ray = [pid for pid, (_, words) in found.items() if words.startswith(b"ray::")]
@@ -266,7 +311,8 @@ class Fork:
 
     def log(self) -> str:
         lines = (self.where / "log").read_text(errors="replace").strip().splitlines()
-        return " / ".join(lines[-3:])[-600:]
+        words = " / ".join(lines[-3:])[-600:]
+        return re.sub(r'"/[^"]*/(site-packages|gensmooth)/', r'"\1/', words)  # of any machine
 
 
 def _inside(case: Case, where: Path, resume: bool) -> int:
@@ -294,19 +340,42 @@ def _inside(case: Case, where: Path, resume: bool) -> int:
     return 0
 
 
-def _marked(where: Path | None = None) -> Iterator[tuple[int, int]]:
-    """Processes, and their parents, that have the mark of a run (by default: of any of ours)."""
+class Status(NamedTuple):
+    """What ``/proc`` says of a process; ``started`` tells it from a later one of that number."""
+
+    parent: int
+    session: int
+    started: str
+
+
+def _status(pid: int) -> Status | None:
+    """Of a process that is running; else ``None``."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in "ZX" else Status(int(fields[1]), int(fields[3]), fields[19])
+
+
+def _started(where: Path | None, sessions: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Processes, and their parents, that a run has started (by default: any of our runs).
+
+    Each fork of ours begins a session, in which all that it starts stays unless it leaves it; what
+    leaves it has the mark, unless it writes its title over its environment, as Ray's do.
+    """
     words = f"{MARK}={where or ''}".encode()
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
-        try:
-            environment = (entry / "environ").read_bytes().split(b"\0")
-            state, parent = (entry / "stat").read_text().rsplit(")", 1)[1].split()[:2]
-        except OSError:
+        status = _status(int(entry.name))
+        if status is None:
             continue
-        if state != "Z" and any(word.startswith(words) for word in environment):
-            yield int(entry.name), int(parent)
+        environment = b""
+        with contextlib.suppress(OSError):
+            environment = (entry / "environ").read_bytes()
+        marked = any(word.startswith(words) for word in environment.split(b"\0"))
+        if marked or status.session in sessions:
+            yield int(entry.name), status.parent
 
 
 def _command(pid: int) -> bytes:
@@ -331,8 +400,12 @@ def undisturbed(case: Case, where: Path) -> tuple[str, float]:
 
 def trial(
     case: Case, where: Path, expected: tuple[str, float], rng: random.Random, most: int
-) -> Trial:
-    """Disturb one run at most so often, resume it until it has ended, and look at it closely."""
+) -> tuple[Trial, list[Left]]:
+    """Disturb one run at most so often, resume it until it has ended, and look at it closely.
+
+    Returns:
+        What became of it, and agents of Ray's that have yet to go.
+    """
     where.mkdir()
     began = time.monotonic()
     digest, seconds = expected
@@ -340,8 +413,11 @@ def trial(
     problems: list[str] = []
     wanted = rng.randint(1, min(BLOWS, most))
     memory = _shared_memory()
+    sessions: list[int] = []
+    late_starts = 0
     while True:
         fork = Fork(case, where, resume=bool(blows) and rng.random() < 0.5)
+        sessions.append(fork.pid)
         blow = rng.choice(case.blows) if len(blows) < wanted else None
         if blow is not None and _strike(fork, blow, rng.uniform(0, seconds)):
             blows.append(blow)
@@ -352,6 +428,10 @@ def trial(
             break
         if fork.status == 0:
             break
+        if fork.status == 1 and "Could not start Ray on this machine" in fork.log():
+            late_starts += 1
+            if late_starts <= LATE_STARTS:
+                continue
         if not (blows and _is_meant(case, blows[-1], fork)):
             problems.append(f"ended with {fork.status} after {_listed(blows)}: {fork.log()}")
             break
@@ -364,10 +444,11 @@ def trial(
             problems.append(f"DIFFERS after {_listed(blows)}")
         if told["handles"] > 0 and case.means != "ray":  # Ray keeps some of its own
             problems.append(f"left {told['handles']} open files")
-    problems += _left(where, memory)
+    found, agents = _left(where, memory, sessions)
+    problems += found
     if not problems:
         shutil.rmtree(where)
-    return Trial(case, blows, problems, time.monotonic() - began)
+    return Trial(case, blows, problems, time.monotonic() - began), agents
 
 
 def _strike(fork: Fork, blow: str, delay: float) -> bool:
@@ -404,24 +485,53 @@ def _is_meant(case: Case, blow: str, fork: Fork) -> bool:
     return case.kind == "study" and "run the same command again" in fork.log()
 
 
-def _left(where: Path, memory: set[str]) -> list[str]:
-    """What a run has left behind."""
+def _left(where: Path, memory: set[str], sessions: Sequence[int]) -> tuple[list[str], list[Left]]:
+    """What a run has left behind, and agents of Ray's that have yet to go."""
     end = time.monotonic() + GOING
-    while (left := list(_marked(where))) and time.monotonic() < end:
+    while True:
+        left = [pid for pid, _ in _started(where, sessions)]
+        agents = [pid for pid in left if any(word in _command(pid) for word in AGENTS)]
+        others = [pid for pid in left if pid not in agents]
+        if not others or time.monotonic() > end:
+            break
         time.sleep(0.02)
     problems: list[str] = []
-    if left:
-        problems.append(f"left {len(left)} processes")
-        for pid, _ in left:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+    if others:
+        names = [_command(pid).replace(b"\0", b" ").decode(errors="replace") for pid in others]
+        words = _listed([name.strip()[:60] for name in names[:5]])
+        problems.append(f"left {len(others)} processes: {words}")
+        _kill(others)
+    late: list[Left] = []
+    for pid in agents:
+        if (status := _status(pid)) is not None:
+            late.append(Left(pid, status.started, time.monotonic()))
     temporary = [path.name for path in (where / "tmp").iterdir()]
     aside = [path.name for path in (where / "run").rglob(".*") if path.name != ".lock"]
     if temporary or aside:
         problems.append(f"left files: {_listed([*temporary, *aside][:5])}")
     if named := _shared_memory() - memory:
         problems.append(f"left shared memory: {_listed(sorted(named)[:5])}")
-    return problems
+    return problems, late
+
+
+def _still_there(late: dict[Left, Trial], seconds: float) -> dict[Left, Trial]:
+    """Agents that have not gone yet; one that has had so many seconds is its trial's problem."""
+    waiting: dict[Left, Trial] = {}
+    for left, owner in late.items():
+        if not left.exists():
+            continue
+        if time.monotonic() - left.since < seconds:
+            waiting[left] = owner
+        else:
+            owner.problems.append(f"left an agent of Ray's for {seconds:g} s")
+            _kill([left.pid])
+    return waiting
+
+
+def _kill(pids: Sequence[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def _shared_memory() -> set[str]:
@@ -439,18 +549,51 @@ def _listed(words: Sequence[str]) -> str:
 
 
 def soak(
-    points: int, seed: int, chosen: dict[Case, float], say: Callable[[str], None] = print
+    points: int,
+    seed: int,
+    chosen: dict[Case, float],
+    *,
+    done: Sequence[Trial] = (),
+    again: Sequence[int] = (),
+    first: int = 0,
+    say: Callable[[str], None] = print,
+    keep: Callable[[Trial], None] = lambda _: None,
 ) -> list[Trial]:
-    """Trials until there were so many points; fewer if Ctrl-C is pressed."""
-    rng = random.Random(seed)
-    done: list[Trial] = []
+    """Trials until there were so many points; fewer if Ctrl-C is pressed.
+
+    Args:
+        points: Blows to deal, those of ``done`` among them.
+        seed: Of what is done when.
+        chosen: What to run, and how often.
+        done: Trials that were made before.
+        again: Numbers of trials to make in any case.
+        first: The number of the next trial.
+        say: What is told a line for each trial.
+        keep: What is given each trial when nothing more can happen to it.
+    """
+    trials = list(done)
     expected: dict[tuple[str, str], tuple[str, float]] = {}
     serial = {(case.kind, case.name): case for case in chosen if case.means == "serial"}
     warm: set[Case] = set()
-    count = 0
+    late: dict[Left, Trial] = {}
+    unkept: list[Trial] = []
+    count = sum(len(t.blows) for t in trials)
+    waiting, numbers = list(again), itertools.count(first)
+
+    def look() -> None:
+        nonlocal late
+        late = _still_there(late, AGENTS_GOING)
+        owners = [id(owner) for owner in late.values()]
+        for each in [t for t in unkept if id(t) not in owners]:
+            unkept.remove(each)
+            keep(each)
+
     with tempfile.TemporaryDirectory(prefix="soak-", ignore_cleanup_errors=True) as folder:
         try:
-            while count < points:
+            while waiting or count < points:
+                most = BLOWS if waiting else points - count
+                number = waiting.pop(0) if waiting else next(numbers)
+                rng = random.Random(f"{seed}/{number}")
                 case = rng.choices(list(chosen), list(chosen.values()))[0]
                 what = case.kind, case.name
                 if what not in expected:
@@ -461,24 +604,128 @@ def soak(
                     found, _ = undisturbed(case, Path(folder) / "whole")
                     del os.environ[PATIENT]
                     if found != expected[what][0]:
-                        done.append(Trial(case, [], ["DIFFERS undisturbed"], 0.0))
+                        trials.append(Trial(case, [], ["DIFFERS undisturbed"], 0.0, number))
+                        unkept.append(trials[-1])
                     warm.add(case)
-                where = Path(folder) / f"trial-{len(done)}"
-                done.append(trial(case, where, expected[what], rng, points - count))
-                count += len(done[-1].blows)
-                last = done[-1]
+                where = Path(folder) / f"trial-{number}"
+                last, agents = trial(case, where, expected[what], rng, most)
+                last = last._replace(number=number)
+                trials.append(last)
+                unkept.append(last)
+                late |= dict.fromkeys(agents, last)
+                count += len(last.blows)
                 if not last.blows:  # it was over before: sooner, the next time
                     digest, seconds = expected[what]
                     expected[what] = digest, min(0.9 * seconds, last.seconds)
                 words = f"{case.kind} {case.name} ({case.means}): {_listed(last.blows)}"
                 end = "; ".join(last.problems) or "the same bits"
                 say(f"[{count}/{points}] {words}: {end} ({last.seconds:.1f} s)")
+                look()
+            if late:
+                say(f"Waiting for {len(late)} of Ray's agents to go.")
+            while late:
+                time.sleep(0.1)
+                look()
         except KeyboardInterrupt:
             say(f"Interrupted: {count} of {points} points were made.")
-            for pid, _ in _marked(Path(folder)):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-    return done
+            _kill([pid for pid, _ in _started(Path(folder), [])])
+            trials = [t for t in trials if not any(t is owner for owner in late.values())]
+    return trials
+
+
+# --- trials that are written down ----------------------------------------------------------------
+
+
+PARTS = 10_000  # numbers that a part has for its trials
+
+
+class Journal:
+    """Trials in a file, a line for each, so that a soak can go on where it was stopped.
+
+    Args:
+        path: The file.
+        told: What was asked for, the first line; another soak's file is refused.
+        chosen: What is run.
+        others: Files of parts of the same soak, whose trials count too.
+        first: The number of the first trial.
+        again: Whether trials with a problem are to be made again.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        told: dict[str, Any],
+        chosen: dict[Case, float],
+        *,
+        others: Sequence[Path] = (),
+        first: int = 0,
+        again: bool = False,
+    ) -> None:
+        self.paths = [path, *others]
+        self.trials: list[Trial] = []
+        self.commits: list[str] = []
+        self.before: list[dict[str, Any]] = []  # what was found, and is looked for again
+        wanted: list[int] = []
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            path.write_text(json.dumps(told) + "\n")
+        by_name = {(case.kind, case.name, case.means): case for case in chosen}
+        minutes: list[float] = []
+        for each in self.paths:
+            start, *lines = each.read_text().splitlines()
+            if json.loads(start) != told:
+                sys.exit(f"{each} is of another command, {start}: finish that, or remove the file.")
+            found = [json.loads(line) for line in lines]
+            wrong = [line for line in found if line["problems"]]
+            if again and wrong:
+                for line in wrong:
+                    line["before"] = [line.pop("problems"), line.pop("blows")]
+                each.write_text("".join(f"{json.dumps(line)}\n" for line in [told, *found]))
+            for line in found:
+                if "before" in line:
+                    kind, name, means = line["case"]
+                    what = f"{kind} {name} ({means}), trial {line['number']}"
+                    was = {"what": what, "commit": line["commit"], "found": line["before"][0]}
+                    self.before.append(was)
+                    wanted.append(line["number"])
+                    continue
+                case = by_name[tuple(line["case"])]
+                rest = (line["blows"], line["problems"], line["seconds"], line["number"])
+                self.trials.append(Trial(case, *rest))
+                self.commits.append(line["commit"])
+            minutes.append(max((line["minutes"] for line in found), default=0.0))
+            own = [line["number"] for line in found if line["number"] // PARTS == first // PARTS]
+            if each is path and own:
+                first = 1 + max(own)
+        self._before, self._elsewhere = minutes[0], sum(minutes[1:])
+        self._began, self._commit = time.monotonic(), commit()
+        made = {t.number for t in self.trials}
+        self.again = [number for number in dict.fromkeys(wanted) if number not in made]
+        self.first = first
+
+    @property
+    def minutes(self) -> float:
+        """That the trials took, those of the parts among them."""
+        return self._here + self._elsewhere
+
+    @property
+    def _here(self) -> float:
+        return self._before + (time.monotonic() - self._began) / 60
+
+    def keep(self, made: Trial) -> None:
+        """Write a trial down."""
+        self.commits.append(self._commit)
+        found = {
+            "number": made.number,
+            "case": [made.case.kind, made.case.name, made.case.means],
+            "blows": made.blows,
+            "problems": made.problems,
+            "seconds": round(made.seconds, 2),
+            "commit": self._commit,
+            "minutes": self._here,
+        }
+        with self.paths[0].open("a") as file:
+            file.write(json.dumps(found) + "\n")
 
 
 def summary(trials: Sequence[Trial]) -> list[dict[str, Any]]:
@@ -507,19 +754,45 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="of what is done when")
     parser.add_argument("--ray", action="store_true", help="also on Ray, started by each run")
     parser.add_argument("--kinds", default="minimize,train,study", help="what to run")
+    parser.add_argument("--means", default="serial,processes,ray", help="how to run it")
+    parser.add_argument("--part", type=int, default=0, help="a number: with others, at a time")
+    parser.add_argument("--again", action="store_true", help="make trials with a problem again")
     parser.add_argument("--out", type=Path, help="write the result to this JSON file")
     options = parser.parse_args()
     if not Path("/proc/self/fd").is_dir():
         sys.exit("This needs Linux: it looks into /proc for what is left.")
+    means = options.means.split(",")
     chosen = {
-        case: weight
+        case: weight * (case.means in means)  # in one process, all are needed for comparison
         for case, weight in cases(ray=options.ray).items()
         if case.kind in options.kinds.split(",")
     }
-    before, began = commit(), time.monotonic()
+    if not any(chosen.values()):
+        sys.exit(f"No run is chosen by --kinds {options.kinds} --means {options.means}.")
     # Loads what all runs share; forks of a process with threads of a simulator's would not do.
     gs.minimize(loss, np.zeros(3), samples="paired", max_steps=2, method="guided-es", seed=0)
-    trials = soak(options.points, options.seed, chosen, lambda line: print(line, flush=True))
+    gs.minimize(loss, np.zeros(3), samples="independent", max_steps=2, seed=0)
+    gs.minimize(exact_loss, np.zeros(3), budget=50, seed=0)
+    with contextlib.ExitStack() as stack:
+        if options.out is None:
+            folder = stack.enter_context(tempfile.TemporaryDirectory())
+            path = Path(folder) / "trials.jsonl"
+        else:
+            path = options.out.with_suffix(f".{options.part}.jsonl" if options.part else ".jsonl")
+        told = {name: getattr(options, name) for name in ("seed", "ray", "kinds", "means")}
+        others = [] if options.part else sorted(path.parent.glob(f"{path.stem}.*.jsonl"))
+        first = PARTS * options.part
+        journal = Journal(path, told, chosen, others=others, first=first, again=options.again)
+        trials = soak(
+            options.points,
+            options.seed,
+            chosen,
+            done=journal.trials,
+            again=journal.again,
+            first=journal.first,
+            say=lambda line: print(line, flush=True),
+            keep=journal.keep,
+        )
     rows = summary(trials)
     table = Table(title="Runs that were disturbed, resumed and compared", title_justify="left")
     for name in ("what", "means", "runs", "points", "blows", "problems"):
@@ -534,23 +807,30 @@ def main() -> None:
         print(f"{t.case.kind} {t.case.name} ({t.case.means}): {'; '.join(t.problems)}")
     points = sum(len(t.blows) for t in trials)
     print(f"{points} points in {len(trials)} runs, {len(wrong)} of them with a problem.")
-    if options.out:
+    if options.out and points < options.points:
+        print(f"{path} has the trials so far: the same command goes on.")
+    elif options.part:
+        print(f"{path} has the trials of this part: the command without --part adds them.")
+    elif options.out:
         found = {
             "date": date.today().isoformat(),
-            "commit": before,
+            "commit": ", ".join(dict.fromkeys(journal.commits)),
             "command": f"python -m benchmarks.soak {' '.join(sys.argv[1:])}".strip(),
             "machine": machine(["numpy", "numba"] + ["ray"] * options.ray),
-            "minutes": round((time.monotonic() - began) / 60, 1),
+            "minutes": round(journal.minutes, 1),
+            "parts": len(journal.paths),
             "points": points,
             "runs": len(trials),
             "rows": rows,
+            "mended": journal.before,
             "problems": [
                 {"what": f"{t.case.kind} {t.case.name} ({t.case.means})", "found": t.problems}
                 for t in wrong
             ],
         }
-        options.out.parent.mkdir(parents=True, exist_ok=True)
         options.out.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+        for each in journal.paths:
+            each.unlink()
         print(f"wrote {options.out}")
     if wrong:
         sys.exit(1)

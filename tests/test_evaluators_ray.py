@@ -7,8 +7,10 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from itertools import product
+from contextlib import suppress
+from itertools import chain, count, product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -237,6 +239,93 @@ def test_a_frozen_actor_is_replaced_and_does_not_stay(
     assert wait_until(lambda: not alive(other))
 
 
+def test_a_frozen_actor_is_ended_also_where_the_clock_leaps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On a busy machine a process may sleep through the time in which it had meant to look."""
+    from gensmooth.evaluators import ray as module
+
+    actor = subprocess.Popen(["sleep", "1000"])
+    try:
+        os.kill(actor.pid, signal.SIGSTOP)
+        frozen = module.ProcessIdentity.of(actor.pid)
+        closed: list[int] = []
+        pool = module.RayPool.__new__(module.RayPool)
+        pool.__dict__ |= {
+            "workers": [],
+            "_ending": [(0.0, frozen)],
+            "_ended_elsewhere": [],
+            "_connection": SimpleNamespace(close=lambda: closed.append(1)),
+        }
+        ticks = chain([0.0, 0.1, 0.2], count(50.0, 0.01))
+        clock = SimpleNamespace(monotonic=lambda: next(ticks), sleep=time.sleep)
+        monkeypatch.setattr(module, "time", clock)
+        pool.close()
+        assert closed == [1]
+        assert not alive(actor.pid)
+    finally:
+        actor.kill()
+        actor.wait()
+
+
+LOCAL = """
+import os, time
+import numpy as np
+import gensmooth as gs
+
+def tell_pid(x):
+    print(os.getpid(), file=open({told!r}, "a"))
+    time.sleep(0.01)
+    return float((x**2).sum())
+
+actors = gs.evaluators.Ray("local", num_workers=2, timeout=60)
+gs.minimize(tell_pid, np.ones(9), method="bes", max_steps=10**6, workers=actors, seed=0)
+"""
+AGENTS = (b"DashboardAgent", b"RuntimeEnvAgent", b"dashboard/agent.py", b"agent/main.py")
+
+
+def in_session(session: int) -> dict[int, bytes]:
+    """The processes of a session, with their commands."""
+    found: dict[int, bytes] = {}
+    for entry in Path("/proc").iterdir():
+        try:
+            fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+            if fields[0] not in "ZX" and int(fields[3]) == session:
+                found[int(entry.name)] = (entry / "cmdline").read_bytes()
+        except (OSError, IndexError, ValueError):
+            continue
+    return found
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_a_killed_run_takes_its_ray_with_it_and_its_frozen_actor(tmp_path: Path) -> None:
+    """But for two agents of Ray's own, which wait a minute for the server that was killed."""
+    told = tmp_path / "pids"
+    with subprocess.Popen(
+        [sys.executable, "-c", LOCAL.format(told=str(told))],
+        start_new_session=True,
+        stderr=subprocess.DEVNULL,
+    ) as driver:
+        try:
+            assert wait_until(lambda: told.exists() and len(set(told.read_text().split())) == 2)
+            frozen = int(told.read_text().split()[0])
+            assert frozen in in_session(driver.pid)
+            os.kill(frozen, signal.SIGSTOP)
+        finally:
+            driver.kill()
+
+    def others() -> dict[int, bytes]:
+        left = in_session(driver.pid).items()
+        return {pid: words for pid, words in left if not any(word in words for word in AGENTS)}
+
+    try:
+        assert wait_until(lambda: not others()), others()
+    finally:
+        for pid in in_session(driver.pid):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
 def test_a_fork_in_an_actor(pool: Ray) -> None:
     search = search_of("guided-es", num_directions=10)
 
@@ -263,6 +352,34 @@ def test_no_cluster_is_told_in_plain_words(monkeypatch: pytest.MonkeyPatch) -> N
     assert "`ray start --head`" in str(e.value)
     with pytest.raises(WorkerError, match=r"Could not connect to Ray at '127\.0\.0\.1:1'"):
         Ray("127.0.0.1:1").__enter__()
+
+
+def test_a_ray_that_starts_late_is_told_in_plain_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine; what Ray raises then is of no class of its own."""
+
+    def init(**_: Any) -> None:
+        raise Exception("The current node timed out during startup. This could happen because")
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", init)
+    words = r"Could not start Ray on this machine \(Exception: The current node timed out .*\)"
+    with pytest.raises(WorkerError, match=words):
+        Ray("local").__enter__()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's signal is Linux's")
+def test_an_actor_is_ended_with_its_raylet_by_the_kernel(pool: Ray) -> None:
+    def signal_at_the_parents_death(x: Any) -> float:  # noqa: ARG001
+        import ctypes
+
+        number = ctypes.c_int()
+        ctypes.CDLL(None).prctl(2, ctypes.byref(number), 0, 0, 0)  # PR_GET_PDEATHSIG
+        return float(number.value)
+
+    with pool.session(search_of(), Objective(signal_at_the_parents_death)) as session:
+        state = search_of().init(np.zeros(DIM), seed=0)
+        values = session.evaluate(state, search_of().ask(state)).values
+    assert set(values) == {float(signal.SIGKILL)}
 
 
 def test_the_example_of_the_docs(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import scipy.stats
 import gensmooth as gs
 import theory_literal as literal
 from gensmooth.evaluators import Processes, Threads
-from gensmooth.pilot import Asked, Control, Phase
+from gensmooth.pilot import Asked, Control, Phase, evolution
 
 
 def valley(x, rng=None) -> float:
@@ -467,6 +467,17 @@ def test_failures_everywhere_are_an_error_that_keeps_the_run():
     assert np.array_equal(caught.value.result.x, np.ones(3))
 
 
+@pytest.mark.parametrize("samples", [None, "independent"])
+def test_a_run_that_ends_before_it_has_a_value_is_no_success(samples):
+    def fun(*_):
+        raise RuntimeError("not today")
+
+    res = gs.minimize(fun, np.ones(3), on_failure="drop", samples=samples, budget=50, seed=0)
+    assert (res.success, res.status) == (False, "budget")
+    assert f"None of the {res.nfev - 1} evaluations gave a finite value" in res.message
+    assert "same" not in res.message
+
+
 # --- noise -------------------------------------------------------------------------------------
 
 
@@ -530,6 +541,98 @@ def test_more_noise_makes_more_directions():
         return res.state.optimizer.evolution.pairs
 
     assert pairs(1e3) > 2 * pairs(1e-6)
+
+
+# --- little budget, wide starts ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("budget", [3, 5, 15, 40, 99, 100])
+@pytest.mark.parametrize("dim", [2, 20])
+def test_no_budget_is_left_over_nor_overdrawn(budget, dim):
+    """Noisy: whatever no step can use goes into the final value. Exact: the last step is cut."""
+    rng = np.random.default_rng(0)
+    calls = []
+
+    def noisy(x):
+        calls.append(1)
+        return bowl(x) + float(rng.standard_normal())
+
+    res = gs.minimize(noisy, np.zeros(dim), budget=budget, seed=0)
+    assert res.nfev == len(calls) == budget
+    assert res.error > 0
+    exact = gs.minimize(kinks, np.full(dim, 3.0), budget=budget, seed=0)
+    assert budget - dim - 1 < exact.nfev <= budget  # a gradient takes d
+    if budget < 20 * dim:
+        assert exact.nfev >= budget - 1
+
+
+def test_a_budget_without_a_step_is_named():
+    res = gs.minimize(bowl, np.zeros(1), budget=3, seed=0)
+    assert "too little for a step" in res.message
+
+
+def test_few_values_have_an_honest_error():
+    """With the noise measured on the way: the final values alone would have no error, or none."""
+    runs = []
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        runs.append(
+            gs.minimize(
+                lambda x, rng=rng: bowl(x, rng), np.zeros(3), samples=None, budget=90, seed=seed
+            )
+        )
+    errors = np.array([(run.fun - bowl(run.x)) / run.error for run in runs])
+    covered = np.count_nonzero(np.abs(errors) < scipy.stats.t.ppf(0.95, 4))  # nine in ten
+    assert scipy.stats.binomtest(int(covered), len(runs), 0.9).pvalue > 1e-3
+    narrow = np.count_nonzero(np.abs(errors) < scipy.stats.t.ppf(0.95, 4) / 4)
+    assert scipy.stats.binomtest(int(narrow), len(runs), 0.9).pvalue < 1e-6
+
+
+@pytest.mark.parametrize("target", [1.0, 0.05])
+def test_a_first_spread_that_is_too_wide_is_found_out(target):
+    def far(x):
+        return float(np.square(x - target).sum())
+
+    res = gs.minimize(far, np.zeros(2500), budget=20_000, seed=0)
+    assert res.fun < 0.2 * far(np.zeros(2500))
+
+
+def test_a_spacing_that_fits_stays():
+    """On a sphere the law's own spacing is left alone, and any wider one is brought there."""
+    rng, d, away = np.random.default_rng(0), 3000, 7.0
+    k = evolution.constants(d, 14)
+    z = np.repeat(rng.choice([-1.0, 1.0], (14, d)), 2, axis=0)
+    z[1::2] *= -1
+    x = np.full(d, away / math.sqrt(d))
+    best = 0.8 * k.effective * away / d
+    begun = evolution.begin(d, np.dtype(np.float64), metric=False)
+    for factor in (0.1, 1.0, 1.5, 5.0, 50.0):
+        values = np.square(x + factor * best * z).sum(axis=1)
+        now = begun._replace(spacing=factor * best)
+        found = evolution.fitting(now, values, away**2, k)
+        wanted = now.spacing if factor < 2 else best
+        assert found == pytest.approx(wanted, rel=0.5)
+        assert (found == now.spacing) == (factor < 2)
+
+
+def test_a_bound_on_the_directions_holds():
+    def asked(most):
+        pilot = gs.Pilot(
+            budget=100_000, num_directions=4, most_directions=most, samples="independent"
+        )
+        state, numbers = pilot.init(np.ones(4), seed=0), []
+        rng = np.random.default_rng(0)
+        for _ in range(60):
+            batch = pilot.ask(state)
+            numbers.append(state.directions.number)
+            state, _ = pilot.tell(state, batch, rng.standard_normal(len(batch)))
+        return max(numbers)
+
+    assert asked(None) > 10
+    assert asked(10) == 10
+    assert asked(3) == 3
+    with pytest.raises(ValueError, match="`most_directions` must be"):
+        gs.Pilot(budget=10, most_directions=1)
 
 
 # --- checkpoints -------------------------------------------------------------------------------
@@ -703,7 +806,7 @@ def test_nothing_is_measured_twice_where_the_noise_is_known(noise):
 
     options = {"samples": "independent", "budget": 600, "seed": 0}
     res = gs.minimize(fun, np.zeros(4), noise=noise, **options)
-    finals = 600 // 200
+    finals = res.nfev - int(res.history.evaluations[-1])
     assert (len(set(points[:-finals])) == len(points) - finals) == (noise is not None)
     assert noise is None or res.noise == noise
 
@@ -730,3 +833,19 @@ def test_log_scales_with_a_method_of_ones_own():
 
     found = gs.minimize(far, [1.0], log_scale=True, method="bes", budget=2000, seed=0)
     assert np.log(found.x[0]) == pytest.approx(3, abs=0.1)
+
+
+def test_bounds_tell_the_unit_on_a_log_scale():
+    """A quarter of the range of the logarithm, and of the other parameters' own ranges."""
+    seen: dict[str, np.ndarray] = {}
+
+    def keep(_, state):
+        seen.setdefault("units", state.optimizer.units)
+
+    bounds = gs.Bounds([1e-6, 0.0, -1.0, 1e-3], [1e2, np.inf, 3.0, 5.0])
+    gs.minimize(
+        lambda x: float(np.square(np.log(x[[0, 1, 3]])).sum() + x[2] ** 2), [1.0, 7.0, 2.0, 1.0],
+        log_scale=[True, True, False, True], bounds=bounds, budget=50, seed=0, callback=keep,
+    )  # fmt: skip
+    wanted = [np.log(1e8) / 4, 1.0, 1.0, np.log(5e3) / 4]
+    np.testing.assert_allclose(seen["units"], wanted, rtol=1e-6)

@@ -78,6 +78,23 @@ def test_cartpole_with_the_defaults():
     assert result.iterations <= 40
 
 
+def test_a_number_of_directions_bounds_the_episodes():
+    """Without one the pilot takes as many as noise asks for; to measure it, one in 30 again."""
+    options = {"iterations": 40, "test_every": 40, "test_episodes": 1, "seed": 3}
+    free = gs.rl.train(SLIDER, **options)
+    bound = gs.rl.train(SLIDER, num_directions=20, **options)
+    ends = np.array([it.info.evaluations for it in bound.history])
+    assert np.diff(ends, prepend=0).max() <= 2 * 20 + 2
+    assert free.trajectories > 1.2 * bound.trajectories
+
+
+def test_the_bound_is_part_of_the_folder(tmp_path):
+    options = {"num_directions": 3, "iterations": 30, "test_every": 30, "test_episodes": 1}
+    whole = gs.rl.train(SLIDER, **options, seed=3)
+    gs.rl.train(SLIDER, **options, seed=3, out=tmp_path / "run", callback=stop_at(12))
+    same(gs.rl.resume(tmp_path / "run"), whole)
+
+
 def test_every_method_estimator_and_policy_runs():
     for method in gs.METHODS:
         result = gs.rl.train(SLIDER, method=method, **OPTIONS | {"iterations": 2})

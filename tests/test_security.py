@@ -358,13 +358,32 @@ def test_a_billion_directions_are_refused_at_once():
         gs.minimize(bowl, [1.0], num_directions=10**9, budget=10**12)
 
 
-def test_a_thousand_workers_are_not_started_because_a_file_says_so(tmp_path, caplog):
+@pytest.mark.parametrize("named", [1 + gs.evaluators.cores(), 1000, 10**400])
+@pytest.mark.parametrize("checkpoint", [True, False], ids=["checkpoint", "no checkpoint"])
+def test_no_more_workers_than_cores_are_started_because_a_file_says_so(
+    tmp_path, caplog, monkeypatch, checkpoint, named
+):
+    from gensmooth.evaluators import processes
+
     folder = started(tmp_path / "run")
-    rewritten(folder, lambda config: config["execution"].update(workers=1000))
-    most = max(8, 4 * gs.evaluators.cores())
+    rewritten(folder, lambda config: config["execution"].update(workers=named))
+    if not checkpoint:
+        for name in ("checkpoint", "checkpoint.previous"):
+            (folder / name).unlink(missing_ok=True)
+    most = gs.evaluators.cores()
+    sizes: list[int] = []
+    kept = processes.ProcessPool.__init__
+
+    def counted(pool, size, *rest):
+        sizes.append(size)
+        kept(pool, size, *rest)
+
+    monkeypatch.setattr(processes.ProcessPool, "__init__", counted)
     with caplog.at_level(logging.WARNING, "gensmooth"):
         found = gs.resume(folder, bowl)
-    assert f"The run had 1000 workers, and goes on with {most}." in caplog.text
+    assert sizes == ([most] if most > 1 else [])
+    had = named if named < 10**6 else 10**15
+    assert f"The run had {had} workers, and goes on with {most}, one per core." in caplog.text
     assert found.x.tobytes() == gs.minimize(bowl, (1.0, 2.0, 3.0), max_steps=9, seed=3).x.tobytes()
 
 

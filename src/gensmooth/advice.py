@@ -46,9 +46,19 @@ def advice(
             f"A budget of {budget} evaluations is little for {x0.size} parameters: allow at least "
             f"{20 * x0.size}, a few per parameter and scale."
         )
+    elif budget is not None and isinstance(search, Pilot) and search.only_began(state):
+        found.append(
+            f"A budget of {budget} evaluations is too little for a step: it went into finding out "
+            f"whether values are noisy. Allow at least {20 * x0.size}."
+        )
     if not steps:
         return found
-    if _all_equal(state, steps):
+    if not any(math.isfinite(number) for s in steps for number in (s.value, s.best_value)):
+        found.append(
+            f"None of the {state.evaluations} evaluations gave a finite value: see `faults`, and "
+            "check the objective at x0."
+        )
+    elif _all_equal(state, steps):
         how = "`x_scale`" if isinstance(search, Pilot) else "`spacing`"
         found.append(
             f"All values were the same ({steps[0].value:g}): the objective does not change near "

@@ -42,7 +42,7 @@ from gensmooth.methods import choose_directions
 from gensmooth.naming import find_objective, name_of
 from gensmooth.observe import Observers, Seen, Start, Tracker
 from gensmooth.optimizers import Optimizer
-from gensmooth.parameters import Bounds, LogScale, as_bounds, as_parameters, find_units
+from gensmooth.parameters import Bounds, LogScale, as_bounds, as_parameters
 from gensmooth.pilot import AUTO, Pilot
 from gensmooth.runs import (
     MESSAGES,
@@ -79,8 +79,6 @@ Callback = Callable[[StepInfo, SearchState], bool | None]
 
 _RATE = 0.1  # Adam's, when no optimiser is given
 RETURNED = "returned"  # noise: the objective returns it
-_FINAL_SHARE = 200  # at most one evaluation in this many is spent on the final value
-_FINALS = 30  # and at most this many
 _SHORT_STEPS = 10  # in a row, and it is the end
 _RETRIES = 2  # under on_failure="retry", when no number is given
 _CHOICES = {"directions": Directions, "estimator": Estimator, "optimizer": Optimizer}
@@ -130,7 +128,8 @@ class Result:
         best_fun: That value; under noise it is too good to be true.
         nfev: Evaluations made.
         nit: Steps made.
-        success: Whether the run ended as planned (budget, steps, target or tolerance).
+        success: Whether the run ended as planned (budget, steps, target or tolerance), and found
+            any value at all.
         status: The reason it ended.
         message: The reason in words.
         dropped: Directions left out because a value was not finite.
@@ -141,7 +140,8 @@ class Result:
         state: The state after the last step: the search's ``ask`` goes on from it. Of parameters on
             a log scale it has the logarithms. A result that was loaded from a file has none: to go
             on with a run later, give it a ``checkpoint``.
-        error: The standard error of ``fun``, where it is the mean of several values.
+        error: The standard error of ``fun`` under noise: from several values there, and where the
+            budget allows few of them also from the noise that was measured before.
         noise: The standard deviation of one value, as the pilot measured it: 0 if values are
             exact, ``None`` where it was not measured.
         warnings: What went wrong without failing, and what to do about it; in ``message`` and in
@@ -325,7 +325,8 @@ def minimize(
             one for each parameter. By default a quarter of what the bounds leave, or else the
             size of x0.
         log_scale: Which parameters are searched on a log scale: ``True``, or one truth value for
-            each. They must be above zero; a spacing or ``x_scale`` of 1 is then a factor of e.
+            each. They must be above zero; a spacing or ``x_scale`` of 1 is then a factor of e,
+            which is their unit where bounds say no other.
         noise: What is known of the noise of values: ``"returned"`` if ``fun`` returns a value and
             its standard error; a number if that is always the same. Directions are weighted
             accordingly, and the pilot measures nothing twice.
@@ -373,7 +374,7 @@ def minimize(
     >>> res.x.round(1)
     array([3., 3.])
     """
-    rate, given = _optimizer(optimizer)
+    own_rate, given = _optimizer(optimizer)
     x = as_parameters(x0)
     checks.one_of("on_failure", on_failure, ("raise", "drop", "retry"))
     retries = checks.count("retries", retries, 0)
@@ -408,7 +409,7 @@ def minimize(
     if (isinstance(method, str) and method == AUTO) or all(each is None for each in chosen):
         _check_left_to_pilot(chosen[1:])
         if logs is not None and x_scale is None:
-            x_scale = np.where(logs.mask, 1.0, find_units(x, None, None).reshape(-1)[0])
+            x_scale = logs.units(x, bounds)
         search = Pilot(
             budget=_count("budget", budget),
             num_directions=num_directions,
@@ -422,7 +423,6 @@ def minimize(
                 "`x_scale` is for the pilot, method='auto'; with a method of your choice "
                 "`spacing` is in the parameters' own units: scale them yourself."
             )
-        rate, given = _optimizer(optimizer)
         number = 4 + int(3 * math.log(x.size)) if num_directions is None else num_directions
         search = RandomSearch(
             directions=choose_directions(method, directions),
@@ -434,9 +434,9 @@ def minimize(
         limits = _limits(search, asked, x)
         search = search.changed(
             directions=search.directions.resolve(x.size, number),
-            optimizer=_falling(rate, search, limits) if given is None else given,
+            optimizer=_falling(own_rate, search, limits) if given is None else given,
         )
-        rate = rate if given is None else None
+        rate = own_rate if given is None else None
     folder = checks.optional(checks.path, "checkpoint", checkpoint)
     called = fun if logs is None else logs.objective(fun)
     objective = Objective(called, samples is not None, vectorized, int(noise == RETURNED))
@@ -498,8 +498,9 @@ def resume(
             name.
         estimator: The run's estimator; likewise.
         optimizer: The run's optimiser; needed if it is Optax's or has a schedule of your own.
-        workers: As in :func:`minimize`; by default the number that the run had, or 1 if that was
-            an evaluator or a map, which must be passed again.
+        workers: As in :func:`minimize`; by default the number that the run had, but at most one
+            per core, because a file says it; or 1 if that was an evaluator or a map, which must be
+            passed again.
         timeout: As in :func:`minimize`; by default what the run had.
         retries: As in :func:`minimize`; by default what the run had.
         every: As in :func:`minimize`; by default what the run had.
@@ -742,7 +743,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
 
     def finish(self, state: MinimizeState, end: End, session: Session) -> End:
         """The mean of some values at the point to use, with the samples of the next step."""
-        n = self._finals(state)
+        n = self._finals(state, end)
         here = np.zeros(n, np.int64)
         at = state.search._replace(x=self._recommended(state))
         batch: Batch = self.search.ask(at).planned(Plan(here, here, np.arange(n)))
@@ -755,6 +756,8 @@ class Minimization(Program[MinimizeState, Record, Result]):
         error = None
         if known is not None:
             error = math.sqrt(float(np.square(known).sum())) / len(values)
+        elif isinstance(self.search, Pilot) and self.search.num_samples == 1:
+            error = self.search.error(state.search, values) if math.isfinite(value) else None
         elif len(values) > 1 and math.isfinite(value):
             error = float(np.std(values, ddof=1)) / math.sqrt(len(values))
         more = {"value": plain(value), "faults": dict(evaluated.faults)}
@@ -780,12 +783,19 @@ class Minimization(Program[MinimizeState, Record, Result]):
             return errors
         return np.full(len(evaluated.values), float(self.noise))
 
-    def _finals(self, state: MinimizeState) -> int:
-        """How many values are taken at the point to use: several where one would say little."""
-        n = self.search.num_samples
-        if not isinstance(self.search, Pilot) or not self.search.noise(state.search):
+    def _finals(self, state: MinimizeState, end: End | None = None) -> int:
+        """How many values are taken at the point to use: several where one would say little.
+
+        At the end of the budget those are all that is left of it.
+        """
+        n, search, budget = self.search.num_samples, self.search, self.limits.budget
+        if not isinstance(search, Pilot):
             return n
-        return n * min(max((self.limits.budget or 0) // (_FINAL_SHARE * n), 1), _FINALS)
+        finals = search.final_evaluations(state.search)
+        if end is None or budget is None or not search.noise(state.search):
+            return finals
+        left = max((budget - state.search.evaluations) // n * n, n)
+        return left if end.reason == "budget" else min(finals, left)
 
     def _recommended(self, state: MinimizeState) -> Array:
         if isinstance(self.search, Pilot):
@@ -829,7 +839,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
             best_fun=best,
             nfev=evaluations,
             nit=state.search.step,
-            success=told.reason in SUCCESS,
+            success=told.reason in SUCCESS and (not records or math.isfinite(best)),
             status=cast(Reason, told.reason),
             message=" ".join([told.message(), *warnings]),
             dropped=sum(record.info.dropped for record in records),
@@ -1157,13 +1167,20 @@ def _check_finite(batch: Batch, values: NDArray[np.float64]) -> None:
 def evaluator_again(
     workers: Any, timeout: float | None, retries: int | None, before: Execution
 ) -> Evaluator:
-    """Who evaluates a run that goes on: what is given now, or else what the run had."""
+    """Who evaluates a run that goes on: what is given now, or else what the run had.
+
+    What the run had is what a file says, which may be another machine's or a stranger's: it starts
+    at most one worker per core.
+    """
     if hasattr(workers, "session"):
         return as_evaluator(workers, timeout=timeout, retries=retries or 0)
     chosen = (before.workers or 1) if workers is None else workers
-    most = max(8, 4 * cores())
-    if workers is None and chosen > most:  # another machine's number, or a stranger's
-        _log.warning("The run had %d workers, and goes on with %d.", chosen, most)
+    most = cores()
+    if workers is None and chosen > most:
+        told = (
+            "The run had %d workers, and goes on with %d, one per core. For more, pass `workers`."
+        )
+        _log.warning(told, min(chosen, 10**15), most)
         chosen = most
     limit = before.timeout if timeout is None else timeout
     if timeout is None and (callable(chosen) or (isinstance(chosen, Integral) and chosen == 1)):

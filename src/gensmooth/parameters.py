@@ -174,6 +174,21 @@ class LogScale:
                 upper = np.where(outside, upper - least * (1 + np.abs(upper)), upper)
         return Bounds(lower.astype(low.dtype), upper.astype(high.dtype))
 
+    def units(self, x: Array, bounds: Bounds | None) -> Array:
+        """One unit per parameter, of what the search has: see :func:`find_units`.
+
+        On a log scale it is a quarter of what the bounds leave, or else 1, a factor of e: the size
+        of a logarithm says nothing.
+        """
+        units, rest = np.ones(x.shape), ~self.mask
+        if bounds is not None:
+            width = np.subtract(*bounds[::-1], dtype=np.float64)
+            units = np.where(self.mask & np.isfinite(width), _OF_BOX * width, units)
+        if rest.any():
+            limits = None if bounds is None else Bounds(*(each[rest] for each in bounds))
+            units[rest] = find_units(x[rest], None, limits)
+        return units
+
     def objective(self, fun: Callable[..., Any]) -> "LogObjective":
         """The objective of what the search has."""
         return LogObjective(fun, self)

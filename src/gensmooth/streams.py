@@ -11,6 +11,7 @@ SC 2011) share this addressing:
 * an objective's own noise comes from :func:`generator`, a NumPy ``Generator`` over Philox4x64-10.
 """
 
+import hashlib
 import secrets
 from enum import IntEnum
 from operator import index as as_index
@@ -35,6 +36,9 @@ class Purpose(IntEnum):
     START = 6  # starting points
     DATA = 7  # data sets of the built-in problems
     TEST = 8  # test sets and test evaluations
+    LEFT = 9  # low-rank directions of a matrix: the factor along its rows: index = l · rank + k
+    RIGHT = 10  # ... and the one along its columns
+    CHOICE = 11  # which tiles of a parameter a step of sparse directions moves
 
 
 def check_seed(seed: object) -> int:
@@ -52,6 +56,19 @@ def check_seed(seed: object) -> int:
     if not 0 <= number < 2**64:
         raise ValueError(f"`seed` must be in [0, 2**64), but is {checks.shown(number)}.")
     return number
+
+
+def named_seed(seed: int, name: str) -> int:
+    """The seed of one named parameter of a model: 64 bits that seed and name alone decide.
+
+    Entry j of a parameter's direction is then addressed as any other, by position j under this
+    seed. It does not depend on the other parameters, on their order, or on who holds which part.
+
+    >>> named_seed(0, "layers.0.weight") == named_seed(0, "layers.1.weight")
+    False
+    """
+    words = seed.to_bytes(8, "little") + name.encode()
+    return int.from_bytes(hashlib.blake2b(words, digest_size=8).digest(), "little")
 
 
 def key_and_counter(seed: int, purpose: Purpose, step: int) -> tuple[int, int, int, int]:

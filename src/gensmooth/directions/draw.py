@@ -308,6 +308,58 @@ class ScaledDraw:
         return ScaledDraw(base, self.scale)
 
 
+class MixedDraw:
+    """The directions z of another draw, each as F z: a full metric, for few parameters.
+
+    Attributes:
+        base: The other draw.
+        mix: F, of shape (d, d) and lower triangular.
+    """
+
+    __slots__ = ("base", "dim", "dtype", "factor", "mix", "num_directions")
+
+    def __init__(self, base: Draw, mix: Array) -> None:
+        self.base = base
+        self.mix = mix.astype(base.dtype, copy=False)
+        self.dim = base.dim
+        self.dtype = base.dtype
+        self.factor = base.factor
+        self.num_directions = base.num_directions
+
+    def block(self) -> Array:
+        """See :meth:`Draw.block`."""
+        return self._mixed(self.base.block())
+
+    def perturb(self, x: Array, directions: Array, spacings: Array, out: Array) -> Array:
+        """See :meth:`Draw.perturb`."""
+        self.base.perturb(np.zeros_like(x), directions, spacings, out)
+        out[...] = self._mixed(out)
+        out += x
+        return out
+
+    def combine(self, weights: NDArray[np.float64]) -> tuple[Array, NDArray[np.float64]]:
+        """See :meth:`Draw.combine`."""
+        return dense(self.block()).combine(weights)
+
+    def estimate(self, delta: NDArray[np.float64], unit: float) -> tuple[Array, float, float]:
+        """See :meth:`Draw.estimate`."""
+        return dense(self.block()).estimate(delta, unit)
+
+    def rescaled(
+        self, *, length: float = 1.0, factor: float = 1.0, threads: int | None = None
+    ) -> "MixedDraw":
+        """See :meth:`Draw.rescaled`."""
+        base = self.base.rescaled(length=length, factor=factor, threads=threads)
+        return MixedDraw(base, self.mix)
+
+    def _mixed(self, rows: Array) -> Array:
+        """Every row z as F z; sums in one order, however many rows there are."""
+        mixed = np.zeros_like(rows)
+        for column in range(self.dim):
+            mixed[:, column:] += rows[:, column, None] * self.mix[column:, column]
+        return mixed
+
+
 def signs(at: Address, scale: float = 1.0, *, purpose: Purpose = Purpose.DIRECTION) -> KernelDraw:
     """Independent rows of fair signs times ``scale``."""
     n = at.num_directions

@@ -35,6 +35,8 @@ from gensmooth.evaluators.session import (
 from gensmooth.evaluators.worker import Answer, Array, Step, Worker
 
 _EXIT_SECONDS = 1.0  # that an actor has to end by itself
+_GONE_SECONDS = 20.0  # that the kernel has to end it; a busy machine may take a while
+_PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 _FEW = 16  # answers: with so few to wait for, asking again costs more than it finds
 
 
@@ -157,9 +159,15 @@ def connect(
     try:
         _check_listening(address)
         ray.init(address=address, **options)
-    except (OSError, RuntimeError, ValueError) as error:
+    except Exception as error:  # of any class: Ray's own word for a late start is `Exception`
+        what = f"({_in_short(error)})"
+        if address == "local":
+            raise WorkerError(
+                f"Could not start Ray on this machine {what}. If it is busy with other things, try "
+                "again when it is not; or start a cluster with `ray start --head`, and give 'auto'."
+            ) from None
         raise WorkerError(
-            f"Could not connect to Ray at {address!r} ({_in_short(error)}). Start a cluster with "
+            f"Could not connect to Ray at {address!r} {what}. Start a cluster with "
             "`ray start --head`, give the address of one, or give 'local' to start one here."
         ) from None
     # Ray makes SIGTERM exit. A run's own handler, which writes a last checkpoint, comes first.
@@ -254,7 +262,13 @@ class RayPool(WorkerPool[ActorHandle]):
             for worker in list(self.workers):
                 self.stop(worker)
             end = time.monotonic() + _EXIT_SECONDS
-            while self._ending and time.monotonic() < end + 1.0:
+            while self._ending and time.monotonic() < end:
+                time.sleep(0.01)
+                self._end_frozen()
+            for _, process in self._ending:
+                process.kill()
+            end = time.monotonic() + _GONE_SECONDS
+            while self._ending and time.monotonic() < end:
                 time.sleep(0.01)
                 self._end_frozen()
             if refs := self._ended_elsewhere:
@@ -434,11 +448,31 @@ def _end_process(process: ProcessIdentity) -> None:
     process.kill()
 
 
+def die_with_raylet() -> None:
+    """Have the kernel end this process when the raylet, Ray's server of this machine, has ended.
+
+    An actor ends by itself when it sees that its raylet is gone, which a frozen one does not. The
+    kernel wakes the stopped orphans of a session, but only those that had wholly stopped before
+    their parent ended. Its signal comes when the *thread* ends that started us; a raylet starts its
+    workers from the loop that it runs in.
+    """
+    raylet = os.environ.get("RAY_RAYLET_PID", "")
+    if sys.platform != "linux" or raylet != str(os.getppid()):
+        return
+    import ctypes
+
+    with suppress(OSError, AttributeError):  # a C library without it
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    if raylet != str(os.getppid()):  # gone before that
+        os._exit(1)
+
+
 @final
 class RayWorker:
     """What becomes an actor: a worker that is sent method calls, in order."""
 
     def __init__(self) -> None:
+        die_with_raylet()
         self._worker: Worker | None = None
         self._step: int | None = None  # the step that has begun, in the pool's count
         self._loaded = False

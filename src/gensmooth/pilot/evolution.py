@@ -12,8 +12,10 @@ Three things adapt, all of them kept in an :class:`Evolution`:
   path longer than one of independent random steps means that steps agree, so σ grows. How long
   the path of *mirrored pairs* is under random ranks is :func:`theory.mirrored_neutral`.
 - The scales s, by the variances of the steps that were taken (a diagonal metric), where z is
-  normal: coins have squares of 1, which tell nothing.
-- The population, by the noise's share in the differences of pairs, see :func:`grow`.
+  normal: coins have squares of 1, which tell nothing. Few parameters have a full metric in their
+  place, :mod:`~gensmooth.pilot.metric`.
+- The population, by the noise's share in the differences of pairs, see :func:`grow`; and the more
+  of a step is noise, the less the scales learn from it.
 
 Sources: Hansen & Ostermeier (2001) for paths and weights, Ros & Hansen (2008) for the diagonal
 metric, Hansen et al. (2009) for measuring noise by evaluating again; the neutral length of mirrored
@@ -28,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gensmooth import estimators, kernels, theory
+from gensmooth.pilot.metric import apply, learned
 
 Array = NDArray[Any]
 rank = estimators.rank  # the weight of each value, as in :class:`estimators.Ranked`
@@ -37,11 +40,15 @@ _MEMORY = 10.0  # measurements that the noise's share remembers
 _GROWTH = 1.0  # e-folds of the population per memory of the path, when noise dominates
 _SLOW = 0.05  # the same beyond half as many pairs as parameters: there it only averages
 _SHRINK = 0.1
+_WIDEN = 0.1  # e-folds of σ likewise, so that pairs differ by more than their noise
 _WAIT = {False: 100.0, True: 30.0}  # evaluations per parameter until the population has grown by √2
-_LARGEST = 20  # pairs per parameter
+_LARGEST = 20  # pairs per parameter, or a step that costs 1/10 of all evaluations so far
 _STEPS_LEFT = 10  # a larger population must leave budget for this many steps
 _WIDER = 1.5  # how σ grows while all values are the same
 _WIDEST_OF_ALL = 3.0  # a parameter's spacing over the widest one of their mean, at most
+_BEST_BEND = 0.4  # see :func:`fitting`
+_AT_ONCE = 1e-2  # a first spacing does not fall by more than this at once
+_FINEST = 1e-6  # nor below this, in units
 STILL = 30  # steps in a row with nothing but equal values: there is nothing to follow here
 
 
@@ -89,6 +96,10 @@ class Constants(NamedTuple):
         rank_one: How fast the metric learns from the path.
         rank_mu: How fast the metric learns from the step's points.
         slow_memory: 1 over the steps that the metric's path remembers.
+        full_one: How fast a full metric learns from the path.
+        full_mu: How fast it learns from the step's points.
+        doubts: By rank: what a full metric learns from the worse half; they add up to −``doubt``.
+        doubt: Their size.
         length: The expected length of a vector of d normals.
     """
 
@@ -100,6 +111,10 @@ class Constants(NamedTuple):
     rank_one: float
     rank_mu: float
     slow_memory: float
+    full_one: float
+    full_mu: float
+    doubts: NDArray[np.float64]
+    doubt: float
     length: float
 
 
@@ -110,14 +125,25 @@ def default_pairs(dim: int) -> int:
 
 @lru_cache(maxsize=256)
 def constants(dim: int, pairs: int) -> Constants:
-    """The constants of a step; those of separable CMA-ES (Ros & Hansen, 2008)."""
+    """The constants of a step.
+
+    Those of separable CMA-ES (Ros & Hansen, 2008), and for a full metric those of CMA-ES with
+    negative weights (Hansen, 2016, The CMA evolution strategy: a tutorial, table 1).
+    """
     d = dim
     weights = np.array(theory.rank_weights(2 * pairs))
     mu = theory.effective(weights.tolist())
     memory = (mu + 2) / (d + mu + 5)
     faster = (d + 2) / 3  # a diagonal has d numbers to learn, not d²
-    rank_one = 2 / ((d + 1.3) ** 2 + mu) * faster
+    full_one = 2 / ((d + 1.3) ** 2 + mu)
+    full_mu = min(1 - full_one, 2 * (mu - 2 + 1 / mu) / ((d + 2) ** 2 + mu))
+    rank_one = full_one * faster
     rank_mu = min(1 - rank_one, 2 * (mu - 2 + 1 / mu) / ((d + 2) ** 2 + mu) * faster)
+    worse = np.minimum(math.log(pairs + 0.5) - np.log(np.arange(1, 2 * pairs + 1)), 0.0)
+    of_worse = float(worse.sum()) ** 2 / float(np.square(worse).sum())
+    doubt = 1 + 2 * of_worse / (mu + 2)
+    if full_mu > 0:
+        doubt = min(doubt, 1 + full_one / full_mu, (1 - full_one - full_mu) / (d * full_mu))
     return Constants(
         weights=weights,
         effective=mu,
@@ -127,6 +153,10 @@ def constants(dim: int, pairs: int) -> Constants:
         rank_one=min(rank_one, 1.0),
         rank_mu=max(rank_mu, 0.0),
         slow_memory=(4 + mu / d) / (d + 4 + 2 * mu / d),
+        full_one=full_one,
+        full_mu=max(full_mu, 0.0),
+        doubts=worse * (-doubt / float(worse.sum())),
+        doubt=doubt,
         length=math.sqrt(d) * (1 - 1 / (4 * d) + 1 / (21 * d * d)),
     )
 
@@ -169,22 +199,26 @@ def follow(
     pairs: int,
     all_equal: bool,
     widest: float = math.inf,
-) -> Evolution:
+    factor: Array | None = None,
+) -> tuple[Evolution, Array | None]:
     """Adapt spacing and metric to a step.
 
     Args:
         now: Before the step.
-        step: Σ w z, the step in units of σ and of the scales.
-        squares: Σ w z² of each parameter, for the metric.
+        step: Σ w z, the step in units of σ and of the metric.
+        squares: For the metric: Σ w z² of each parameter, or :func:`metric.chosen` if it is full.
         pairs: L.
         all_equal: Whether all values of the step were the same.
         widest: The spacing does not grow beyond this, on the geometric mean of the parameters, and
             beyond three times this for any of them.
+        factor: F, if the metric is full.
+
+    Returns:
+        What is known after the step, and F.
     """
     if all_equal:
-        return now._replace(
-            spacing=min(now.spacing * _WIDER, widest), steps=now.steps + 1, still=now.still + 1
-        )
+        wider = min(now.spacing * _WIDER, widest)
+        return now._replace(spacing=wider, steps=now.steps + 1, still=now.still + 1), factor
     d = now.path.size
     k = constants(d, pairs)
     kept = 1 - k.memory
@@ -194,26 +228,41 @@ def follow(
     length = math.sqrt(length2)
     variances, slow_path = now.variances, now.slow_path
     if squares is not None and variances.size:
-        scales = np.sqrt(variances)
         settled = 1 - kept ** (2 * (now.steps + 1))
         calm = length / math.sqrt(settled) < (1.4 + 2 / (d + 1)) * k.length
         slow = 1 - k.slow_memory
         slow_path = slow * slow_path
         if calm:
-            slow_path += math.sqrt(k.slow_memory * (1 + slow) * k.neutral) * (scales * step)
-        variances = (
-            (1 - k.rank_one - k.rank_mu) * variances
-            + k.rank_one * slow_path**2
-            + k.rank_mu * variances * squares
-        )
-        variances = np.clip(variances, 1e-300 if variances.dtype.itemsize == 8 else 1e-30, None)
+            moved = np.sqrt(variances) * step if factor is None else apply(factor, step)
+            slow_path += math.sqrt(k.slow_memory * (1 + slow) * k.neutral) * moved
+        signal = max(1 - now.share, 0.0)  # ranks by noise teach nothing
+        if factor is None:
+            one, many = signal * k.rank_one, signal * k.rank_mu
+            variances = (
+                (1 - one - many) * variances + one * slow_path**2 + many * variances * squares
+            )
+            least = 1e-300 if variances.dtype.itemsize == 8 else 1e-30
+            variances = np.clip(variances, least, None)
+        else:
+            factor = learned(
+                factor,
+                slow_path,
+                squares,
+                one=signal * k.full_one,
+                many=signal * k.full_mu,
+                total=1 - k.doubt,
+            )
+            variances = np.square(factor).sum(axis=1)
     change = k.memory / k.damping * (length / k.length - 1)
     spacing = now.spacing * math.exp(min(1.0, change))
     if widest < math.inf:
         mean = math.exp(0.5 * float(np.log(variances).mean())) if variances.size else 1.0
         spacing = min(spacing, widest / mean)
-        variances = np.minimum(variances, (_WIDEST_OF_ALL * widest / spacing) ** 2)
-    return now._replace(
+        most = (_WIDEST_OF_ALL * widest / spacing) ** 2
+        if factor is not None:
+            factor = factor * np.sqrt(np.minimum(most / variances, 1.0))[:, None]
+        variances = np.minimum(variances, most)
+    after = now._replace(
         spacing=spacing,
         path=path,
         slow_path=slow_path,
@@ -221,6 +270,33 @@ def follow(
         steps=now.steps + 1,
         still=0,
     )
+    return after, factor
+
+
+def fitting(now: Evolution, values: NDArray[np.float64], here: float, k: Constants) -> float:
+    r"""A spacing at which the first step can get ahead, from exact values of its pairs.
+
+    Far away from the optimum of a sphere, R, the best spacing is about :math:`0.8 \mu R/d` (Arnold,
+    2002). Half the differences of pairs are then :math:`2\sigma R` in size, and their means lie
+    :math:`\sigma^2 d` above x: 0.4 μ times as much. So that ratio tells how much too wide a
+    spacing is. The path would tell, too, but takes about d steps to.
+
+    Args:
+        now: Before the step.
+        values: Of its points.
+        here: The value at x.
+        k: The step's constants.
+
+    Returns:
+        The spacing as it is, unless it is more than twice too wide.
+    """
+    plus, minus = values[0::2], values[1::2]
+    bend = float((0.5 * (plus + minus) - here).mean())
+    slope = math.sqrt(float(np.square(0.5 * (plus - minus)).mean()))
+    most = _BEST_BEND * k.effective * slope
+    if not (math.isfinite(bend) and slope > 0 and bend > 2 * most and now.spacing > _FINEST):
+        return now.spacing
+    return now.spacing * max(most / bend, _AT_ONCE)
 
 
 def repeats(now: Evolution, pairs: int) -> tuple[int, float]:
@@ -253,16 +329,27 @@ def measure(
     return now._replace(share=(1 - new) * now.share + new * min(share, 3.0), measured=measured)
 
 
-def grow(now: Evolution, *, noisy: bool, left: float) -> Evolution:
-    """Adapt the population.
+def grow(
+    now: Evolution,
+    *,
+    noisy: bool,
+    left: float,
+    bound: int | None = None,
+    widest: float = math.inf,
+) -> Evolution:
+    """Adapt the population, and the spacing to the noise.
 
     It grows slowly with the evaluations made, whatever the values (late steps have more to tell
-    apart), and fast while noise is more than half of what pairs differ by.
+    apart), and fast while noise is more than half of what pairs differ by. Meanwhile the spacing
+    widens: the path of steps that noise has ordered says nothing about it, and would let it fall to
+    where no pair can be told apart.
 
     Args:
         now: After the step.
         noisy: Whether values are noisy.
         left: Evaluations that are left.
+        bound: The largest population there may be, in pairs.
+        widest: The spacing is not widened beyond this.
     """
     d = now.path.size
     base = now.smallest * math.sqrt(1 + now.evaluations / (_WAIT[noisy] * d))
@@ -271,9 +358,14 @@ def grow(now: Evolution, *, noisy: bool, left: float) -> Evolution:
         ratio = now.share / max(1 - now.share, 0.01)  # of noise to signal
         push = min(max(math.log(max(ratio, 1e-9)), -1.0), 1.0)
         speed = _SHRINK if push < 0 else _GROWTH if pairs < d / 2 else _SLOW
-        pairs *= math.exp(constants(d, round(pairs)).memory * speed * push)
-    largest = max(min(_LARGEST * d, left / (2 * _STEPS_LEFT)), now.pairs)
-    return now._replace(pairs=max(min(pairs, largest), now.smallest))
+        memory = constants(d, round(pairs)).memory
+        pairs *= math.exp(memory * speed * push)
+        wider = now.spacing * math.exp(memory * _WIDEN * max(push, 0.0))
+        now = now._replace(spacing=max(min(wider, widest), now.spacing))
+    largest = max(_LARGEST * d, now.evaluations / 20)
+    largest = max(min(largest, left / (2 * _STEPS_LEFT)), now.pairs)
+    pairs = max(min(pairs, largest), now.smallest)
+    return now._replace(pairs=pairs if bound is None else min(pairs, float(bound)))
 
 
 def square(vector: Array) -> float:

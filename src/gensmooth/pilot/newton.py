@@ -20,8 +20,8 @@ from gensmooth.parameters import Bounds
 Array = NDArray[Any]
 
 MEMORY = 20  # pairs of steps and changes of the gradient
-DIFFERENCE = 1e-7  # the spacing of forward differences, in scales
-CENTRAL = 6e-6  # that of central differences: about the cube root of the rounding error
+DIFFERENCE = 2e-8  # the spacing of forward differences, in scales: about √(rounding error)
+CENTRAL = 3e-7  # that of central differences: where curvature is uneven wider ones err by it
 PROBE = 1e-3  # the spacing of the curvature's second differences, in units
 PROBE_AFTER = 20  # evaluations per parameter
 TRIAL_AFTER = 40  # evaluations per parameter, until the evolution strategy is tried

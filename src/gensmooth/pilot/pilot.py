@@ -28,11 +28,11 @@ from numpy.typing import ArrayLike, NDArray
 from gensmooth import checks, kernels, streams
 from gensmooth.batch import Batch
 from gensmooth.directions.base import pack_state, unpack_state
-from gensmooth.directions.draw import Address, Draw, ScaledDraw, dense, normals, signs
+from gensmooth.directions.draw import Address, Draw, MixedDraw, ScaledDraw, dense, normals, signs
 from gensmooth.estimators import ForwardDifference, Plan, Samples, lay_out
 from gensmooth.optimizers import Optimizer
 from gensmooth.parameters import Bounds, as_bounds, as_parameters, find_units
-from gensmooth.pilot import descent, evolution, newton
+from gensmooth.pilot import descent, evolution, metric, newton
 from gensmooth.pilot.descent import Descent
 from gensmooth.pilot.evolution import Evolution, square
 from gensmooth.pilot.newton import Newton
@@ -50,12 +50,17 @@ Array = NDArray[Any]
 AUTO = "auto"  # the method that is no method of the paper's
 
 _METRIC_UP_TO = 2000  # parameters; beyond, directions are coins and all scales stay as they are
+_FULL_UP_TO = 10  # parameters; beyond, a metric has one scale for each and no more
 _NEWTON_UP_TO = 500  # parameters; beyond, a gradient along the axes costs too much
 _NEWTON_FROM = 20  # evaluations per parameter in the budget: with fewer it would not get far
 _FARTHEST = 1e150  # parameters beyond this have diverged: their squares overflow
 _NARROW = 1e-12  # a spacing below this, in units, has converged
 _SPREAD = 1e4  # the most that the first probe makes scales differ, either way
 _LOOK_AGAIN = 50  # steps after which a value that seemed exact is measured again
+_FINAL_SHARE = 200  # at most one evaluation in this many is spent on the final value
+_FINALS = 30  # and at most this many
+_FEW_FINALS = 5  # values whose own scatter says enough of their noise
+_FEW_FINALS_SHARE = 20  # up to these, one evaluation in this many
 _FORWARD = ForwardDifference()
 
 
@@ -105,7 +110,7 @@ class Control(NamedTuple):
         newton: The quasi-Newton phase's.
         descent: That of descent.
         trial: 0: the evolution strategy was not tried; 1: it is being tried; 2: it was.
-        trial_best: The best value of the trial.
+        trial_best: The best value of the trial; before any, the value at the start.
         restarts: How often the evolution strategy began again.
         all_equal: Whether all values seen were the same.
         knows_noise: Whether values come with their standard errors.
@@ -138,9 +143,14 @@ class _AskedState:
         asked = unpack_state(arrays, _asked(Phase.START, dtype))
         if not isinstance(asked, Asked) or asked.phase not in tuple(Phase):
             raise ValueError("the state of the search is not one of the pilot's")
-        for array in (asked.scale, asked.line):
-            if array.shape not in ((0,), (dim,)) or not np.isfinite(array).all():
+        full = asked.phase == Phase.PAIRS and asked.scale.shape == (dim, dim)
+        for array in (asked.line,) if full else (asked.scale, asked.line):
+            if array.shape not in ((0,), (dim,)):
                 raise ValueError("the state of the search does not fit its parameters")
+        if not (np.isfinite(asked.scale).all() and np.isfinite(asked.line).all()):
+            raise ValueError("the state of the search does not fit its parameters")
+        if full and not (asked.scale.diagonal() > 0).all():
+            raise ValueError("the state of the search has a metric without directions")
         if not (math.isfinite(asked.spacing) and 1 <= asked.number <= MOST):
             raise ValueError("the state of the search has an impossible spacing or population")
         if not 0 <= asked.repeats <= 2 * asked.number:
@@ -172,7 +182,9 @@ class Pilot:
     Args:
         budget: Evaluations that it can count on; how it divides them depends on it.
         num_directions: Directions per step of descent, pairs per step of the evolution strategy;
-            by default 4 + ⌊3 ln d⌋, and half of that.
+            by default 4 + ⌊3 ln d⌋, and half of that. The evolution strategy begins with them,
+            and takes more as noise asks for them.
+        most_directions: It never takes more than these.
         x_scale: How far apart interesting values of a parameter are: a number, or one for each. By
             default it is found: a quarter of what the bounds leave, or else the size of x0.
         widest: The evolution strategy's spacing does not grow beyond this many units: for
@@ -201,6 +213,7 @@ class Pilot:
 
     budget: int
     num_directions: int | None = None
+    most_directions: int | None = None
     x_scale: Any = None
     widest: float = math.inf
     by_rank: bool = False
@@ -217,6 +230,9 @@ class Pilot:
             self,
             budget=checks.count("budget", self.budget, 0),
             num_directions=checks.optional(checks.count, "num_directions", self.num_directions),
+            most_directions=checks.optional(
+                checks.count, "most_directions", self.most_directions, least=2
+            ),
             num_samples=checks.count("num_samples", self.num_samples),
             maximize=checks.flag("maximize", self.maximize),
             widest=float(checks.number("widest", self.widest)),
@@ -247,7 +263,7 @@ class Pilot:
             asked = self._ask_descent(control, x.dtype)
         elif self.samples is not None:
             control = control._replace(noisy=1)
-            asked = self._ask_pairs(control, x.dtype)
+            asked = self._ask_pairs(control, x.dtype, 0)
         else:
             asked = _asked(Phase.START, x.dtype)
         return SearchState(x, 0, 0, streams.check_seed(seed), control, asked)
@@ -338,13 +354,13 @@ class Pilot:
             if control.newton and self._worth_newton(x.size):
                 begun = newton.begin(x, first, np.broadcast_to(control.units, x.shape).copy())
                 return self._next_gradient(control._replace(newton=begun), state.x)
-            return self._begin_search(state, control, first, x)
+            return self._begin_search(state, control._replace(trial_best=first), first, x)
         if known is None and not (math.isfinite(first) or math.isfinite(second)):
             control = control._replace(noisy=0)  # until a value that is measured again differs
-            return _Made(control, self._ask_pairs(control, x.dtype), x)
+            return _Made(control, self._ask_pairs(control, x.dtype, state.evaluations), x)
         noise2 = (first - second) ** 2 / 2 if known is None else float(known.mean())
         control = control._replace(noisy=1, noise2=noise2 if math.isfinite(noise2) else 0.0)
-        return _Made(control, self._ask_pairs(control, x.dtype), x)
+        return _Made(control, self._ask_pairs(control, x.dtype, state.evaluations), x)
 
     def _tell_axes(
         self, state: SearchState, control: Control, values: NDArray[np.float64]
@@ -406,7 +422,9 @@ class Pilot:
             found = found._replace(variances=variances.astype(found.variances.dtype))
         found = found._replace(evaluations=found.evaluations + len(values))
         control = control._replace(evolution=found)
-        return _Made(control, self._ask_pairs(control, state.x.dtype), state.x.reshape(-1))
+        return _Made(
+            control, self._ask_pairs(control, state.x.dtype, state.evaluations), state.x.reshape(-1)
+        )
 
     def _next_gradient(self, control: Control, like: Array) -> "_Made":
         now = _newton_of(control)
@@ -427,6 +445,8 @@ class Pilot:
         """Begin the evolution strategy at x, a point of known value; first ask for its metric."""
         d = x.size
         pairs = self._pairs(d) << min(control.restarts, 10)
+        if self.most_directions is not None:
+            pairs = min(pairs, self.most_directions)
         begun = evolution.begin(d, state.x.dtype, metric=d <= _METRIC_UP_TO, pairs=pairs)
         control = control._replace(evolution=begun)
         if control.newton:
@@ -437,7 +457,7 @@ class Pilot:
             units = np.broadcast_to(control.units, (d,)).copy()
             asked = _asked(Phase.SPREAD, state.x.dtype, spacing=begun.spacing, number=d)
             return _Made(control, asked._replace(scale=units), x)
-        return _Made(control, self._ask_pairs(control, state.x.dtype), x)
+        return _Made(control, self._ask_pairs(control, state.x.dtype, state.evaluations), x)
 
     # --- the evolution strategy -------------------------------------------------------------------
 
@@ -456,7 +476,7 @@ class Pilot:
         whole = kept[0::2] & kept[1::2]
         dropped = pairs - int(whole.sum())
         if not kept.any():
-            return self._narrowed(state, control, batch)
+            return self._narrowed(state, control, asked, batch)
         if again:
             apart = first[:again] - second
             seen = np.isfinite(apart)
@@ -480,16 +500,40 @@ class Pilot:
         if known is not None:
             weights = _by_precision(weights, first, kept, known[: 2 * pairs])
         all_equal = bool((first[kept] == first[kept][0]).all())
-        scale, step, squares = self._step(state, asked, batch, weights, now)
-        now = evolution.follow(
-            now, step, squares, pairs=pairs, all_equal=all_equal, widest=self.widest
+        first_of_many = now.steps == 0 and control.trial == 0 and state.x.size > _NEWTON_UP_TO
+        if first_of_many and control.noisy == 0 and not dropped:
+            spacing = evolution.fitting(now, first, control.trial_best, k)
+            if spacing < now.spacing:
+                now = now._replace(spacing=spacing, evaluations=now.evaluations + len(batch))
+                control = control._replace(evolution=now)
+                again_at = self._ask_pairs(control, state.x.dtype, state.evaluations)
+                return _Made(control, again_at, state.x.reshape(-1))
+        if asked.scale.ndim == 2:
+            doubts = evolution.rank(np.where(kept, first, np.inf), k.doubts)
+            chosen = self._chosen_of_few(state, control, asked, batch, weights, doubts)
+        else:
+            chosen = self._chosen(state, control, asked, batch, weights)
+        now, factor = evolution.follow(
+            now,
+            chosen.step,
+            chosen.squares,
+            pairs=pairs,
+            all_equal=all_equal,
+            widest=self.widest,
+            factor=chosen.factor,
         )
         now = now._replace(evaluations=now.evaluations + len(batch))
         left = self.budget - state.evaluations
-        now = evolution.grow(now, noisy=control.noisy == 1, left=left / self.num_samples)
+        now = evolution.grow(
+            now,
+            noisy=control.noisy == 1,
+            left=left / self.num_samples,
+            bound=self.most_directions,
+            widest=self.widest,
+        )
         x = state.x.reshape(-1)
         if not all_equal:
-            x = self._clipped(x + (asked.spacing * scale * step).astype(x.dtype), state.x)
+            x = self._clipped(x + (asked.spacing * chosen.change).astype(x.dtype), state.x)
         control = control._replace(
             evolution=now,
             trial_best=min(control.trial_best, lowest),
@@ -504,9 +548,13 @@ class Pilot:
             restarted = control._replace(restarts=control.restarts + 1)
             x = control.best_x if control.noisy != 1 else x
             return self._begin_search(state, restarted, control.best, x)
-        return made._replace(asked=self._ask_pairs(control, state.x.dtype))
+        return made._replace(
+            asked=self._ask_pairs(control, state.x.dtype, state.evaluations, factor)
+        )
 
-    def _narrowed(self, state: SearchState, control: Control, batch: Batch) -> "_Made":
+    def _narrowed(
+        self, state: SearchState, control: Control, before: Asked, batch: Batch
+    ) -> "_Made":
         """No value of a step is finite: look closer to x, where one was."""
         now = control.evolution
         if now.still >= evolution.STILL:
@@ -516,31 +564,62 @@ class Pilot:
             )
         now = now._replace(spacing=0.3 * now.spacing, steps=now.steps + 1, still=now.still + 1)
         control = control._replace(evolution=now)
-        asked = self._ask_pairs(control, state.x.dtype)
+        factor = None if before.scale.ndim < 2 else before.scale / control.units.reshape(-1, 1)
+        asked = self._ask_pairs(control, state.x.dtype, state.evaluations, factor)
         return _Made(control, asked, state.x.reshape(-1), dropped=asked.number)
 
-    def _step(
-        self, state: SearchState, asked: Asked, batch: Batch, weights: Array, now: Evolution
-    ) -> tuple[Array | float, Array, Array | None]:
-        """The scales, Σ w z and Σ w z² of the points that were evaluated, inside any bounds."""
+    def _chosen(
+        self, state: SearchState, control: Control, asked: Asked, batch: Batch, weights: Array
+    ) -> "_Chosen":
+        """What the weights choose of the points that were evaluated, inside any bounds."""
+        learns = bool(control.evolution.variances.size)
         scale: Array | float = asked.scale if asked.scale.size else 1.0
         both = weights.reshape(-1, 2)
-        draw = batch.draw.base if isinstance(batch.draw, ScaledDraw) else batch.draw
+        draw = batch.draw
+        draw = draw.base if isinstance(draw, ScaledDraw | MixedDraw) else draw
         if self.bounds is None:
             step, _ = draw.combine(both[:, 0] - both[:, 1])
             squares = None
-            if now.variances.size:
+            if learns:
                 squares = (both.sum(axis=1)[:, None] * np.square(draw.block())).sum(axis=0)
-            return scale, step, squares
+            return _Chosen(scale * step, step, squares, None)
         x = state.x.reshape(-1)
         step, squares = np.zeros_like(x), np.zeros_like(x)
         for row in np.flatnonzero(weights).tolist():
             z = (batch.point(row).reshape(-1) - x) / (asked.spacing * scale)
             step += weights[row] * z
             squares += weights[row] * z * z
-        return scale, step, squares if now.variances.size else None
+        return _Chosen(scale * step, step, squares if learns else None, None)
 
-    def _ask_pairs(self, control: Control, dtype: np.dtype[Any]) -> Asked:
+    def _chosen_of_few(
+        self,
+        state: SearchState,
+        control: Control,
+        asked: Asked,
+        batch: Batch,
+        weights: Array,
+        doubts: Array,
+    ) -> "_Chosen":
+        """The same for a full metric."""
+        factor = asked.scale / control.units.reshape(-1, 1)
+        if self.bounds is None:
+            assert isinstance(batch.draw, MixedDraw)
+            z, y = (np.repeat(each.block(), 2, axis=0) for each in (batch.draw.base, batch.draw))
+            z[1::2] *= -1
+            y[1::2] *= -1
+            y /= control.units
+        else:
+            points = batch.block(0, 2 * asked.number).reshape(2 * asked.number, -1)
+            y = (points - state.x.reshape(-1)) / (asked.spacing * control.units)
+            z = metric.solve(factor, y)
+        step = (weights[:, None] * z).sum(axis=0)
+        change = control.units * metric.apply(factor, step)
+        return _Chosen(change, step, metric.chosen(y, z, weights, doubts), factor)
+
+    def _ask_pairs(
+        self, control: Control, dtype: np.dtype[Any], spent: int, factor: Array | None = None
+    ) -> Asked:
+        """A step of the evolution strategy; the last one is as large as the budget allows."""
         now = control.evolution
         pairs = round(now.pairs)
         again = int(now.steps % _LOOK_AGAIN == 0)  # exact values are not taken on trust for ever
@@ -548,9 +627,19 @@ class Pilot:
             again = 0
         elif control.noisy == 1:
             again, _ = evolution.repeats(now, pairs)
+        left = (self.budget - spent - self._final(control)) // self.num_samples
+        if 2 * pairs + again > left:
+            fewer = left // 2
+            if fewer >= (1 if control.noisy == 0 else (pairs + 1) // 2):
+                pairs, again = min(pairs, fewer), 0
         scale = np.zeros(0, dtype)
         spacing = now.spacing
-        if now.variances.size:
+        few = 1 < now.variances.size <= _FULL_UP_TO and dtype.itemsize == 8
+        if few and now.steps == 0 and factor is None:
+            factor = np.diag(np.sqrt(now.variances))
+        if factor is not None:
+            scale = control.units.reshape(-1, 1) * factor
+        elif now.variances.size:
             scale = (control.units * np.sqrt(now.variances)).astype(dtype)
         elif control.units.size > 1:
             scale = control.units.astype(dtype)
@@ -667,7 +756,9 @@ class Pilot:
         draw: Draw = signs(at) if coins else normals(at)
         if self.threads > 1:
             draw = draw.rescaled(threads=self.threads)
-        if asked.scale.size:
+        if asked.scale.ndim == 2:
+            draw = MixedDraw(draw, asked.scale)
+        elif asked.scale.size:
             draw = ScaledDraw(draw, asked.scale)
         if phase is Phase.DESCENT and asked.line.size:
             last = asked.line[None] * (asked.scale if asked.scale.size else 1.0)
@@ -717,9 +808,10 @@ class Pilot:
         return self.budget >= _NEWTON_FROM * dim
 
     def _pairs(self, dim: int) -> int:
-        if self.num_directions is None:
-            return evolution.default_pairs(dim)
-        return max(self.num_directions, 2)
+        """How many pairs the evolution strategy begins with."""
+        pairs = self.num_directions
+        pairs = evolution.default_pairs(dim) if pairs is None else max(pairs, 2)
+        return pairs if self.most_directions is None else min(pairs, self.most_directions)
 
     def _number(self, dim: int) -> int:
         return 4 + int(3 * math.log(dim)) if self.num_directions is None else self.num_directions
@@ -783,6 +875,41 @@ class Pilot:
         """Whether the next step looks around, and may well leave x where it is."""
         return _asked_of(state).phase not in (Phase.PAIRS, Phase.DESCENT)
 
+    def only_began(self, state: SearchState) -> bool:
+        """Whether nothing was done but to evaluate the start."""
+        return self.samples is None and state.step == 1
+
+    def final_evaluations(self, state: SearchState) -> int:
+        """How many values a run should at least take at the point to use, when it ends.
+
+        One where values are exact; where they are noisy one in 200 of the budget, five if that is
+        no more than one in 20, and 30 at most.
+        """
+        return self._final(_control_of(state))
+
+    def _final(self, control: Control) -> int:
+        n = self.num_samples
+        if not (control.noisy == 1 and control.noise2 > 0) or self._descends:
+            return n
+        points = self.budget // n
+        few = min(points // _FEW_FINALS_SHARE, _FEW_FINALS)
+        return n * min(max(points // _FINAL_SHARE, few, 1), _FINALS)
+
+    def error(self, state: SearchState, values: NDArray[np.float64]) -> float | None:
+        """The standard error of the mean of values at one point; ``None`` if they are exact.
+
+        From their own scatter, and where they are few also from the noise that was measured
+        before: with as many values as that took.
+        """
+        n, noise2 = len(values), _control_of(state).noise2
+        own = float(np.square(values - values.mean()).sum())
+        if not self.noise(state):
+            return math.sqrt(own / (n - 1) / n) if own > 0 else None
+        if n >= _FEW_FINALS:
+            return math.sqrt(own / (n - 1) / n)
+        before = 1 + min(_control_of(state).evolution.measured, 10)
+        return math.sqrt((before * noise2 + own) / (before + n - 1) / n)
+
     def recommend(self, state: SearchState) -> Array:
         """The point to use: the best one seen if values are exact, else the search's centre."""
         control = _control_of(state)
@@ -806,6 +933,15 @@ class _Made(NamedTuple):
     x: Array
     gradient: float = 0.0
     dropped: int = 0
+
+
+class _Chosen(NamedTuple):
+    """What a step's weights choose: the change of x over σ, Σ w z, its squares, and F."""
+
+    change: Array
+    step: Array
+    squares: Array | None
+    factor: Array | None
 
 
 @final

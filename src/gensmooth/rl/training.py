@@ -114,7 +114,7 @@ def train(
     *,
     method: str | None = None,
     directions: Directions | None = None,
-    num_directions: int = NUM_DIRECTIONS,
+    num_directions: int | None = None,
     spacing: float | None = None,
     learning_rate: float | None = None,
     optimizer: Optimizer | None = None,
@@ -154,8 +154,9 @@ def train(
         method: The name of a method; ``"auto"``, the default, is the pilot. With any of the other
             choices the default is ``"bes"``.
         directions: Directions of your own choice, instead of a method.
-        num_directions: L, directions per iteration, which runs 2L episodes; the pilot's first
-            number of them.
+        num_directions: L, directions per iteration, which runs 2L episodes, 20 by default. The
+            pilot takes more as noise asks for them, unless you give their number; to measure the
+            noise it repeats one episode in 30.
         spacing: c; by default chosen for the environment, see :mod:`gensmooth.rl.defaults`.
         learning_rate: η of gradient ascent on returns divided by their deviation; by default
             chosen for the environment.
@@ -212,7 +213,8 @@ def train(
     sizes = (32,) if hidden is None else hidden
     shape = architecture(policy, sizes).policy(info.observation_size, info.action_size)
     dim = shape.num_parameters
-    num_directions = checks.count("num_directions", num_directions)
+    bound = checks.optional(checks.count, "num_directions", num_directions)
+    num_directions = NUM_DIRECTIONS if bound is None else bound
     samples: Samples = "paired" if checks.flag("paired_resets", paired_resets) else "independent"
     rest = (directions, spacing, learning_rate, optimizer, estimator)
     search: RandomSearch | Pilot
@@ -224,7 +226,7 @@ def train(
                 "itself: leave them out, or name a method."
             )
         usual, method = default_iterations(info.name), AUTO
-        search = _pilot(num_directions, samples, on_failure, min_fraction)
+        search = _pilot(num_directions, samples, on_failure, min_fraction, bound)
     else:
         chosen = choose_directions(method, directions)
         spacing = checks.optional(checks.positive, "spacing", spacing)
@@ -669,11 +671,16 @@ def _rollouts(
 
 
 def _pilot(
-    num_directions: int, samples: Samples, on_failure: FailurePolicy, min_fraction: float
+    num_directions: int,
+    samples: Samples,
+    on_failure: FailurePolicy,
+    min_fraction: float,
+    bound: int | None = None,
 ) -> Pilot:
     return Pilot(
         budget=_NO_BUDGET,
         num_directions=num_directions,
+        most_directions=None if bound is None else max(bound, 2),
         x_scale=PILOT_SCALE,
         widest=1.0,
         by_rank=True,
@@ -687,7 +694,10 @@ def _pilot(
 def _search_to_json(search: Search) -> dict[str, Any]:
     if isinstance(search, Pilot):
         names = ("num_directions", "x_scale", "samples", *_FAILURES)
-        return {"method": AUTO, **describe_parts(search, names)}
+        described = {"method": AUTO, **describe_parts(search, names)}
+        if search.most_directions is not None:
+            described["most_directions"] = search.most_directions
+        return described
     return describe_parts(search, (*_SEARCH, *_FAILURES))
 
 
@@ -695,7 +705,11 @@ def _search_from_json(described: Mapping[str, Any], *, trust: bool) -> RandomSea
     if described.get("method") == AUTO:
         names = ("num_directions", "samples", *_FAILURES)
         pilot = _pilot(*(rebuild(described[name]) for name in names))
-        return replace(pilot, x_scale=rebuild(described["x_scale"]))
+        return replace(
+            pilot,
+            x_scale=rebuild(described["x_scale"]),
+            most_directions=rebuild(described.get("most_directions")),
+        )
     for name in _SEARCH:
         if is_given(described[name]):
             raise ValueError(
