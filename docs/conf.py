@@ -6,7 +6,9 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE / "_site"), str(HERE.parent / "src")]
 
-from gensmooth import __version__  # noqa: E402 - found through the line above
+from gallery import ORDER  # noqa: E402 - these two are found through the line above
+
+from gensmooth import __version__  # noqa: E402
 
 project = "gensmooth"
 author = "The gensmooth developers"
@@ -58,7 +60,7 @@ sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",
     "filename_pattern": r"\.py$",
-    "ignore_pattern": r"(__init__|six_methods)\.py$",
+    "ignore_pattern": rf"(?:^|/)(?!(?:{'|'.join(ORDER)})\.py$)[^/]+\.py$",
     "within_subsection_order": "gallery.Order",
     "remove_config_comments": True,
     "download_all_examples": False,
@@ -67,6 +69,7 @@ sphinx_gallery_conf = {
     "reset_modules_order": "both",
     "plot_gallery": "True",
     "abort_on_example_error": True,
+    "parallel": True,  # as many at once as `sphinx -j` says
     "show_signature": False,
     "write_computation_times": False,
     "image_srcset": ["2x"],

@@ -76,6 +76,19 @@ def test_the_other_pages_have_tests(page):
     assert Path(page).name in (ROOT / "tests" / ELSEWHERE[page]).read_text(encoding="utf-8")
 
 
+def test_every_method_is_described():
+    import gensmooth as gs
+
+    page, families = text_of("docs/methods.md"), text_of("docs/directions.md")
+    bold = set(re.findall(r"^\*\*([\w-]+)\*\*", page, flags=re.M))
+    rows = "\n".join(line for line in page.splitlines() if line.startswith("| `"))
+    for name, entry in gs.algorithms.ALGORITHMS.items():
+        assert f"`{name}`" in rows
+        assert re.match(r"[\w-]+", entry.title)[0] in bold, name
+    missing = [name for name in gs.METHODS if f"`{name.removesuffix('-shrinkage')}`" not in families]
+    assert missing == []
+
+
 # --- links ---------------------------------------------------------------------------------------
 
 
@@ -166,6 +179,8 @@ def test_formulas_become_mathml_and_unknown_commands_an_error(site):
 
 def test_the_gallery_is_in_order_and_its_order_names_examples(site):
     names = {path.stem for path in (ROOT / "examples").glob("*.py")}
-    assert names - set(site["gallery"].ORDER) == {"six_methods"}
+    programs = {"own_robot", "six_methods", "torch_lightning", "torch_loop", "torch_trainer"}
+    assert names - set(site["gallery"].ORDER) == programs
+    assert set(site["gallery"].ORDER) < names
     key = site["gallery"].Order("examples")
     assert sorted(["zebra.py", "resume.py", "black_box.py"], key=key)[0] == "black_box.py"

@@ -1,4 +1,4 @@
-"""The order of the gallery: from a first call to a study; examples not named here come last."""
+"""What is in the gallery, in its order: from a first call to a study."""
 
 from pathlib import Path
 

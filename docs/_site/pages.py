@@ -12,6 +12,11 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 _TOCTREE = re.compile(r"^```\{toctree\}\n(.*?)^```", re.S | re.M)
+_ABOVE = {
+    "README.md": "index.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+}
 _ENTRY = re.compile(r"^(?:[^:\n<]+<)?([\w/.-]+)>?$", re.M)
 
 
@@ -56,9 +61,9 @@ class Others(SphinxDirective):
 
 
 def _inside(_: Sphinx, __: str, source: list[str]) -> None:
-    """The files above docs/ are pages of the site too, under their names in small letters."""
-    for name in ("CONTRIBUTING.md", "CHANGELOG.md"):
-        source[0] = source[0].replace(f"](../{name}", f"]({name.lower()}")
+    """The files above docs/ are pages of the site too, under other names."""
+    for name, here in _ABOVE.items():
+        source[0] = source[0].replace(f"](../{name}", f"]({here}")
 
 
 def setup(app: Sphinx) -> dict[str, object]:
