@@ -39,6 +39,7 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_default_options = {"show-inheritance": False}
 python_use_unqualified_type_names = True
+toc_object_entries = False  # pages list their names; in each sidebar they cost a third of the time
 maximum_signature_line_length = 80
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False

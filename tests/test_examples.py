@@ -26,9 +26,7 @@ ELSEWHERE = {  # no pages of the gallery
     "torch_loop": "test_torch_examples.py",
     "torch_trainer": "test_torch_examples.py",
 }
-EXAMPLES = [
-    path for path in sorted((ROOT / "examples").glob("*.py")) if path.stem not in ELSEWHERE
-]
+EXAMPLES = [path for path in sorted((ROOT / "examples").glob("*.py")) if path.stem not in ELSEWHERE]
 NEEDS = {"robot": ("gymnasium", "mujoco"), "cluster": ("ray",)}
 SAYS = {
     "black_box": r"weight 1\.3[45]",

@@ -58,6 +58,9 @@ def pages() -> dict[str, str]:
             home = homes.setdefault(id(value), f"{name}.{each}")
             (here if home == f"{name}.{each}" else elsewhere).append((home, value))
         lines = [name, "=" * len(name), "", f".. automodule:: {name}", "   :no-members:", ""]
+        if here:
+            said = ", ".join(f":py:obj:`{home.rpartition('.')[2]} <{home}>`" for home, _ in here)
+            lines += [f"On this page: {said}.", ""]
         if elsewhere:
             said = ", ".join(f":py:obj:`{home}`" for home, _ in elsewhere)
             lines += [f"Described elsewhere: {said}.", ""]
