@@ -589,7 +589,6 @@ def resume(
                 raise CheckpointError(held.path, f"does not go on by itself: {error}.") from error
         before = program.execution
         called = with_arguments(fun, args)
-        held.compare_source(identity(fun, getattr(called, "arguments", ())).source)
         program = replace(
             program,
             fun=Objective(
@@ -603,6 +602,7 @@ def resume(
         )
         observers = Observers(trackers, progress=progress)
         found = held.load(program)
+        held.compare_source(identity(fun, getattr(called, "arguments", ())).source)
         old = program.limits
         asked = Limits(
             old.budget if budget is None else budget,
