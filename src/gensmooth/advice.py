@@ -46,7 +46,12 @@ def advice(
             f"A budget of {budget} evaluations is little for {x0.size} parameters: allow at least "
             f"{20 * x0.size}, a few per parameter and scale."
         )
-    elif budget is not None and isinstance(search, Pilot) and search.only_began(state):
+    elif (
+        budget is not None
+        and isinstance(search, Pilot)
+        and search.only_began(state)
+        and state.evaluations + search.next_evaluations(state) > budget  # not `max_steps`
+    ):
         found.append(
             f"A budget of {budget} evaluations is too little for a step: it went into finding out "
             f"whether values are noisy. Allow at least {20 * x0.size}."

@@ -607,12 +607,11 @@ def resume(
                 raise CheckpointError(held.path, f"does not go on by itself: {error}.") from error
         before = program.execution
         called = with_arguments(fun, args)
-        held.compare_source(identity(fun, getattr(called, "arguments", ())).source)
-        called = called if program.tree is None else program.tree.objective(called)
+        of_array = called if program.tree is None else program.tree.objective(called)
         program = replace(
             program,
             fun=Objective(
-                called if program.log_scale is None else program.log_scale.objective(called),
+                of_array if program.log_scale is None else program.log_scale.objective(of_array),
                 program.search.samples is not None,
                 program.vectorized,
                 int(program.noise == RETURNED),
@@ -622,6 +621,7 @@ def resume(
         )
         observers = Observers(trackers, progress=progress)
         found = held.load(program)
+        held.compare_source(identity(fun, getattr(called, "arguments", ())).source)
         old = program.limits
         asked = Limits(
             old.budget if budget is None else budget,

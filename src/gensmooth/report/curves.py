@@ -162,8 +162,9 @@ def _curve(
 def band(rows: Sequence[Sequence[float]]) -> Band:
     """Mean, deviation and number at every round; rows may differ in length.
 
-    >>> band([[1, 2], [3, 4, 9]])
-    Band(mean=array([2., 3., 9.]), sd=array([1.41421356, 1.41421356, nan]), n=array([2, 2, 1]))
+    >>> mean, sd, n, _ = band([[1, 2], [3, 4, 9]])
+    >>> mean, sd.round(2), n
+    (array([2., 3., 9.]), array([1.41, 1.41,  nan]), array([2, 2, 1]))
     """
     length = max(len(row) for row in rows)
     table = np.full((len(rows), length), np.nan)
