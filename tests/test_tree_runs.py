@@ -498,3 +498,21 @@ def test_low_rank_directions_know_the_matrices_of_a_structure():
     family = gs.LowRank(rank=1, shape=tree.shapes)
     res = gs.minimize(bowl, x0, directions=family, budget=600, seed=0)
     assert res.fun < 0.5 * bowl(x0)
+
+
+def test_a_page_has_no_shell_command_for_a_structure(tmp_path: Any):
+    from gensmooth.overview import command_of
+
+    gs.minimize(loss, STARTS["dict"], budget=50, seed=0, checkpoint=tmp_path / "run")
+    gs.minimize(flat_loss, FLAT, budget=50, seed=0, checkpoint=tmp_path / "flat")
+    for name, word in (("run", "gs.resume("), ("flat", "gensmooth minimize")):
+        config = json.loads((tmp_path / name / "config.json").read_text())
+        assert command_of(config, tmp_path / name, tmp_path).startswith(word)
+
+
+def test_comparisons_are_of_arrays():
+    with pytest.raises(TypeError, match=r"tree\.objective"):
+        gs.compare(loss, STARTS["dict"])
+    flat, tree = Tree.of(STARTS["dict"])
+    found = gs.minimize(tree.objective(loss), flat, budget=50, seed=0)
+    same(gs.minimize(loss, STARTS["dict"], budget=50, seed=0), found)

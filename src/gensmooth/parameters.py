@@ -36,6 +36,11 @@ def as_parameters(x0: ArrayLike) -> Array:
     if x.dtype.kind in "iub":
         x = x.astype(np.float64)
     if x.dtype.name not in ("float32", "float64"):
+        if is_tree(x0):
+            raise TypeError(
+                "`x0` must be one array here, but is a structure: start from the array of "
+                "`flat, tree = gs.Tree.of(x0)`, with the function tree.objective(fun)."
+            )
         raise TypeError(f"`x0` must be numbers in float32 or float64, but its dtype is {x.dtype}.")
     if x.size == 0:
         raise ValueError("`x0` must have at least one entry, but is empty.")
