@@ -221,7 +221,7 @@ def test_other_arguments_are_refused(words):
 def test_arguments_that_the_environment_does_not_take():
     with pytest.raises(gs.rl.UnsupportedEnvironmentError, match="unexpected keyword argument 'h'"):
         make("Pendulum-v1(h=1)")
-    with pytest.raises(ValueError, match="`arguments` are for an environment that is given by"):
+    with pytest.raises(ValueError, match="`env_args` are for an environment that is given by"):
         make(gymnasium.make("Pendulum-v1"), env_args={"g": 1.0})
 
 

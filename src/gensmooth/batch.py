@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from gensmooth import streams
 from gensmooth.directions import Draw
-from gensmooth.directions.draw import KernelDraw
+from gensmooth.directions.draw import KernelDraw, ScaledDraw
 from gensmooth.estimators import Plan, Samples
 from gensmooth.parameters import Bounds
 from gensmooth.streams import Purpose
@@ -91,14 +91,18 @@ class Batch:
 
         Points may be kept or changed: memory is used again only when nobody holds it any more.
         """
-        if isinstance(self.draw, KernelDraw):
+        twice = False
+        if isinstance(self.draw, KernelDraw | ScaledDraw):
             self.draw = self.draw.held()
+            twice = isinstance(self.draw, KernelDraw) and self.draw.dear
         if self.tree is not None:
             return map(self.tree.build, self.flat().points())
         number, dim = len(self._spacings), self._x.size
         if number * dim <= _CHUNK:
             return iter(self._rows(0, number)) if self._x.ndim else self._stream(number)
-        return self._stream(max(1, _CHUNK // dim))
+        # A pair's direction is made once for both of its points, if that is worth the memory.
+        least = 2 if twice and number > 1 and len({*self._plan.direction[:2].tolist()}) == 1 else 1
+        return self._stream(max(least, _CHUNK // dim))
 
     def _stream(self, rows: int) -> Iterator[Array]:
         """Points made a few rows at a time, in turn in two buffers.
