@@ -498,6 +498,17 @@ def test_low_rank_directions_know_the_matrices_of_a_structure():
     family = gs.LowRank(rank=1, shape=tree.shapes)
     res = gs.minimize(bowl, x0, directions=family, budget=600, seed=0)
     assert res.fun < 0.5 * bowl(x0)
+    found = gs.minimize(bowl, x0, method="low-rank", budget=600, seed=0)  # told by the structure
+    assert flatten(found.x).tobytes() == flatten(res.x).tobytes()
+    told, given = (
+        gs.gradient(bowl, x0, directions=each, seed=0).gradient for each in (gs.LowRank(), family)
+    )
+    assert np.array_equal(told["w"], given["w"])
+    search = gs.RandomSearch(gs.LowRank(), 4, 0.1)
+    state = search.init(x0, seed=0)
+    batch = search.ask(state)
+    assert np.linalg.matrix_rank(batch.point(1)["w"] - x0["w"], tol=1e-9) == 1
+    search.tell(state, batch, [bowl(point) for point in batch.points()])
 
 
 def test_a_page_has_no_shell_command_for_a_structure(tmp_path: Any):

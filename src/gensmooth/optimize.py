@@ -480,6 +480,7 @@ def minimize(
             )
         number = 4 + int(3 * math.log(x.size)) if num_directions is None else num_directions
         family = choose_directions(method, directions, also=algorithms.names())
+        family = family.shaped(x.shape if tree is None else tree.shapes)
         search = RandomSearch(
             directions=family,
             num_directions=number,
@@ -489,7 +490,7 @@ def minimize(
         )
         limits = _limits(search, asked, x)
         search = search.changed(
-            directions=search.directions.shaped(x.shape).resolve(x.size, number),
+            directions=search.directions.resolve(x.size, number),
             optimizer=_falling(own_rate, search, limits) if given is None else given,
         )
         rate = own_rate if given is None else None
@@ -676,8 +677,9 @@ def gradient(
     if is_tree(x):
         x, tree = Tree.of(x)
         bounds = None if bounds is None else tree.bounds(bounds)
+    family = choose_directions(method, directions)
     search = RandomSearch(
-        directions=choose_directions(method, directions),
+        directions=family if tree is None else family.shaped(tree.shapes),
         num_directions=num_directions,
         spacing=spacing,
         estimator=estimator if estimator is not None else ForwardDifference(),

@@ -339,7 +339,7 @@ class RandomSearch:
             evaluations=0,
             seed=streams.check_seed(seed),
             optimizer=self.optimizer.init(x),
-            directions=self._family(x.shape).init(x.size, x.dtype),
+            directions=self._family(x, tree).init(x.size, x.dtype),
             tree=tree,
         )
 
@@ -348,7 +348,7 @@ class RandomSearch:
         x = state.x
         dim = x.size
         at = Address(state.seed, state.step, self.num_directions, dim, x.dtype)
-        draw = self._family(x.shape).draw(state.directions, at)  # ε_1, …, ε_L
+        draw = self._family(x, state.tree).draw(state.directions, at)  # ε_1, …, ε_L
         if self.threads > 1:
             draw = draw.rescaled(threads=self.threads)
         bounds = None if self.bounds is None else as_bounds(self.bounds, x)
@@ -398,7 +398,7 @@ class RandomSearch:
         move = self._move if norm < _CALM else _quiet(self._move)
         x, optimizer, length, diverged = move(state, downhill, norm)
         dim, directions = x.size, state.directions
-        family = self._family(x.shape)
+        family = self._family(x, state.tree)
         if diverged is None:
             directions = family.observe(family.update(directions, downhill), value)
 
@@ -547,21 +547,21 @@ class RandomSearch:
         return checks.positive("spacing", spacing(step))
 
     @cached_property
-    def _families(self) -> dict[tuple[int, ...], Directions]:
+    def _families(self) -> dict[Any, Directions]:
         return {}
 
-    def _family(self, shape: tuple[int, ...]) -> Directions:
+    def _family(self, x: NDArray[Any], tree: Tree | None = None) -> Directions:
         """The directions with all that depends on x's shape and L filled in, once for all steps."""
+        shape = x.shape if tree is None else tree.shapes
         try:
             return self._families[shape]
         except KeyError:
-            fitting = self.directions.shaped(shape)
-            resolved = fitting.resolve(math.prod(shape), self.num_directions)
+            resolved = self.directions.shaped(shape).resolve(x.size, self.num_directions)
             return self._families.setdefault(shape, resolved)
 
     def shrinkage(self, dim: int) -> float:
         """The shrinkage factor in use at dimension ``dim``."""
-        return self._family((dim,)).shrinkage(dim, self.num_directions)
+        return self._family(np.empty(dim)).shrinkage(dim, self.num_directions)
 
     # --- noise that is known ----------------------------------------------------------------------
 
