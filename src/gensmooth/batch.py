@@ -101,7 +101,8 @@ class Batch:
         if number * dim <= _CHUNK:
             return iter(self._rows(0, number)) if self._x.ndim else self._stream(number)
         # A pair's direction is made once for both of its points, if that is worth the memory.
-        least = 2 if twice and number > 1 and len({*self._plan.direction[:2].tolist()}) == 1 else 1
+        pair = twice and number > 1 and self._spacings[0] == -self._spacings[1] != 0
+        least = 2 if pair else 1
         return self._stream(max(least, _CHUNK // dim))
 
     def _stream(self, rows: int) -> Iterator[Array]:
