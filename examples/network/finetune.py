@@ -3,7 +3,7 @@
 All runs begin with the network as trained on the first task, and see fresh batches of the shifted
 one. A forward pass is one evaluation of the loss on one batch. Backpropagation, for reference,
 counts three for a step: forward, and backward at twice the price. The loss that is recorded is that
-on 1000 further examples of the shifted task; recording it is not counted. Learning rates are chosen
+on further examples of the shifted task; recording it is not counted. Learning rates are chosen
 on some seeds and reported on others, with other examples.
 """
 
@@ -98,7 +98,7 @@ def train(task: Task, start: Mapping[str, Tensor], run: Run, settings: Settings)
     model = task.new()
     model.load_state_dict(dict(start))
     which = 21 if run.seed in settings.tuning_seeds else 20  # rates are chosen on other examples
-    recorder = Recorder(model, task.data(1000, [which], shifted=True), settings)
+    recorder = Recorder(model, task.data(settings.held_out, [which], shifted=True), settings)
     limit = _LOST * recorder.rows[0][1]
     ways = {"gs": _zeroth_order, "bes": _zeroth_order, "pilot": _pilot, "backprop": _backprop}
     facts: dict[str, Any] = {}

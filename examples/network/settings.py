@@ -28,6 +28,7 @@ class Settings:
         backprop_rates: Learning rates that are tried for backpropagation.
         tuning_seeds: On which a learning rate is chosen.
         seeds: On which it is reported.
+        held_out: Further examples, on which a run's loss is recorded.
         records: Points of a reported curve.
         steps: Of the first training, instead of the task's own.
     """
@@ -36,21 +37,22 @@ class Settings:
     num_directions: int = 32
     matrix_directions: int = 120
     spacing: float = 1e-6
-    repetitions: int = 64
-    matrix_repetitions: int = 40
+    repetitions: int = 48
+    matrix_repetitions: int = 24
     spacings: tuple[float, ...] = (1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
     single_spacings: tuple[float, ...] = (1e-7, 1e-6, 1e-5, 1e-4, 1e-3)
-    spacing_repetitions: int = 16
-    noise_repetitions: int = 300
+    spacing_repetitions: int = 12
+    noise_repetitions: int = 160
     batch: int = 8
-    probes: int = 200
-    budget: int = 3000
+    probes: int = 120
+    budget: int = 2400
     tuning_batch: int = 32
-    multiples: tuple[float, ...] = (0.3, 1.0, 3.0, 10.0)
+    multiples: tuple[float, ...] = (1.0, 3.0, 10.0)
     backprop_rates: tuple[float, ...] = (3e-4, 1e-3, 3e-3)
     tuning_seeds: tuple[int, ...] = (100, 101)
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
-    records: int = 15
+    held_out: int = 1000
+    records: int = 12
     steps: int | None = None
 
     def tasks(self) -> list[Task]:
@@ -79,6 +81,7 @@ QUICK = Settings(
     backprop_rates=(1e-3,),
     tuning_seeds=(100,),
     seeds=(0, 1),
+    held_out=20,
     records=2,
     steps=4,
 )

@@ -1,0 +1,140 @@
+"""The example on real networks: its measurements on a tiny one, and a quick run of the whole."""
+
+import csv
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from torch_cases import torch  # skips where there is none
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))
+
+import gensmooth as gs  # noqa: E402
+from examples.network import errors  # noqa: E402
+from examples.network.__main__ import main  # noqa: E402
+from gensmooth import theory  # noqa: E402
+
+D, L = 10, 4
+
+
+@pytest.fixture(scope="module")
+def network():
+    torch.manual_seed(0)
+    layers = (torch.nn.Linear(1, 2), torch.nn.Tanh(), torch.nn.Linear(2, 2))
+    model = torch.nn.Sequential(*layers)
+    parameters = {name: w.detach() for name, w in model.named_parameters()}
+    batch = torch.linspace(-2, 2, 6)[:, None], torch.tensor([0, 1, 1, 0, 1, 1])
+    made = errors.Network(model, parameters, batch)
+    assert made.dim == D
+    return made
+
+
+def squared_errors(network, directions, *, fun=None, repetitions=1200, number=L, samples=None):
+    return errors.squared_errors(
+        fun or network.value,
+        network.x,
+        network.gradient(),
+        directions,
+        num_directions=number,
+        spacing=1e-6,
+        repetitions=repetitions,
+        first_seed=0,
+        samples=samples,
+    )
+
+
+def z_score(found, predicted):
+    return (found.mean() - predicted) / (found.std(ddof=1) / math.sqrt(found.size))
+
+
+CASES = {
+    "gs": theory.iid(D, L, kurtosis=1.0),
+    "bes": theory.iid(D, L, kurtosis=3.0),
+    "gs-shrinkage": theory.iid(D, L, kurtosis=1.0).scaled(
+        theory.optimal_variance(D, L, kurtosis=1.0)
+    ),
+    "orthogonal": theory.sphere(D, L),
+    "low-rank": theory.iid(D, L),
+}
+
+
+@pytest.mark.parametrize("family", CASES)
+def test_errors_on_a_network_are_those_of_the_lemma_and_not_of_a_twin(network, family):
+    directions = errors.families(network)[family]
+    gradient = network.gradient()
+    found = squared_errors(network, directions)
+    assert abs(z_score(found, errors.lemma(network, directions, gradient, L))) < 4
+    wrong = theory.relative_mse(CASES[family]) * float(gradient @ gradient)
+    assert abs(z_score(found, wrong)) > 4.5
+
+
+@pytest.mark.parametrize(("samples", "twin"), [("shared", "paired"), ("paired", "shared")])
+def test_minibatches_add_the_noise_of_their_protocol(network, samples, twin):
+    gradient, N, number = network.gradient(), 2, 8
+    found = squared_errors(
+        network,
+        gs.Bernoulli(),
+        fun=network.noisy(N),
+        repetitions=1200,
+        number=number,
+        samples=samples,
+    )
+    facts = {
+        "gradient_norm2": float(gradient @ gradient),
+        "noise_trace": network.noise_trace(gradient),
+        "num_samples": N,
+    }
+    moments = theory.iid(D, number, kurtosis=1.0)
+    assert abs(z_score(found, theory.mse(moments, **facts, samples=samples))) < 4
+    assert abs(z_score(found, theory.mse(moments, **facts, samples=twin))) > 4.5
+
+
+def test_the_hessian_of_a_network(network):
+    product = network.times_hessian()
+    hessian = np.stack([product(row) for row in np.eye(D)])
+    flat = torch.from_numpy(network.x)
+    exact = torch.autograd.functional.hessian(network._loss, flat).numpy()
+    np.testing.assert_allclose(hessian, exact, atol=1e-12)
+    gradient = network.gradient()
+    found = errors.curvature(network, gradient, 4000)
+    assert abs(found.trace - exact.trace()) < 4 * found.trace_error
+    assert found.frobenius2 == pytest.approx(np.square(exact).sum(), rel=0.1)
+    assert found.diagonal2 == pytest.approx(np.square(exact.diagonal()).sum(), rel=0.1)
+    assert found.along == pytest.approx(gradient @ exact @ gradient)
+
+
+def test_a_quick_run_goes_on_where_it_was(tmp_path):
+    pieces, tables = tmp_path / "pieces", tmp_path / "tables"
+    options = ["--quick", "--out", str(pieces), "--tables", str(tables)]
+    main(options)
+    first = {file.name: file.read_bytes() for file in tables.iterdir()}
+    names = ("errors", "landscape", "runs", "curves")
+    assert set(first) == {f"network-{name}.csv" for name in names}
+    for name in ("errors-convnet-0", "finetune-transformer-pilot-0-0.0-1"):
+        (pieces / f"{name}.json").unlink()
+    kept = {file: file.stat().st_mtime_ns for file in pieces.iterdir()}
+    main(options)
+    assert {file.name: file.read_bytes() for file in tables.iterdir()} == first
+    assert {file: file.stat().st_mtime_ns for file in kept} == kept
+    (pieces / "settings.json").write_text("{}")
+    with pytest.raises(SystemExit, match="begun with other settings"):
+        main(options)
+
+
+def test_rates_are_chosen_on_seeds_that_are_not_reported():
+    runs = list(csv.DictReader((ROOT / "docs" / "results" / "network-runs.csv").open()))
+    seeds = {use: {r["seed"] for r in runs if r["use"] == use} for use in ("tuning", "reporting")}
+    assert seeds["tuning"].isdisjoint(seeds["reporting"])
+    scores: dict[tuple[str, ...], dict[str, list[float]]] = {}
+    for r in runs:
+        if r["use"] == "tuning":
+            arm = scores.setdefault((r["task"], r["method"], r["num_directions"]), {})
+            arm.setdefault(r["rate"], []).append(float(r["score"]))
+    for r in runs:
+        if r["use"] == "reporting" and r["method"] != "pilot":
+            arm = scores[r["task"], r["method"], r["num_directions"]]
+            assert r["rate"] == min(arm, key=lambda rate: sum(arm[rate]))
