@@ -13,9 +13,10 @@ from torch_cases import torch  # skips where there is none
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-import gensmooth as gs  # noqa: E402
 from examples.network import errors  # noqa: E402
 from examples.network.__main__ import main  # noqa: E402
+
+import gensmooth as gs  # noqa: E402
 from gensmooth import theory  # noqa: E402
 
 D, L = 10, 4
@@ -72,25 +73,23 @@ def test_errors_on_a_network_are_those_of_the_lemma_and_not_of_a_twin(network, f
     assert abs(z_score(found, wrong)) > 4.5
 
 
-@pytest.mark.parametrize(("samples", "twin"), [("shared", "paired"), ("paired", "shared")])
-def test_minibatches_add_the_noise_of_their_protocol(network, samples, twin):
+def test_a_minibatch_for_all_points_adds_its_noise_and_not_that_of_one_for_each(network):
     gradient, N, number = network.gradient(), 2, 8
     found = squared_errors(
         network,
         gs.Bernoulli(),
         fun=network.noisy(N),
-        repetitions=1200,
         number=number,
-        samples=samples,
+        samples="shared",
     )
     facts = {
         "gradient_norm2": float(gradient @ gradient),
-        "noise_trace": network.noise_trace(gradient),
+        "noise_trace": np.square(network.noise(gradient)).sum(1).mean(),
         "num_samples": N,
     }
     moments = theory.iid(D, number, kurtosis=1.0)
-    assert abs(z_score(found, theory.mse(moments, **facts, samples=samples))) < 4
-    assert abs(z_score(found, theory.mse(moments, **facts, samples=twin))) > 4.5
+    assert abs(z_score(found, theory.mse(moments, **facts, samples="shared"))) < 4
+    assert abs(z_score(found, theory.mse(moments, **facts, samples="paired"))) > 4.5
 
 
 def test_the_hessian_of_a_network(network):
@@ -100,11 +99,13 @@ def test_the_hessian_of_a_network(network):
     exact = torch.autograd.functional.hessian(network._loss, flat).numpy()
     np.testing.assert_allclose(hessian, exact, atol=1e-12)
     gradient = network.gradient()
-    found = errors.curvature(network, gradient, 4000)
+    noise = network.noise(gradient)
+    found = errors.curvature(network, gradient, noise, 2000)
     assert abs(found.trace - exact.trace()) < 4 * found.trace_error
     assert found.frobenius2 == pytest.approx(np.square(exact).sum(), rel=0.1)
     assert found.diagonal2 == pytest.approx(np.square(exact.diagonal()).sum(), rel=0.1)
     assert found.along == pytest.approx(gradient @ exact @ gradient)
+    assert found.noise_along == pytest.approx(np.trace(exact @ np.cov(noise.T, bias=True)))
 
 
 def test_a_quick_run_goes_on_where_it_was(tmp_path):

@@ -110,7 +110,7 @@ ERRORS = (
 )
 LANDSCAPE = (
     *("task", "step", "shifted", "dim", "loss", "gradient_norm2", "noise_trace"),
-    *("trace", "trace_error", "frobenius2", "diagonal2", "along"),
+    *("trace", "trace_error", "frobenius2", "diagonal2", "along", "noise_along"),
 )
 RUNS = ["use", "task", "method", "num_directions", "rate", "learning_rate", "seed", "score"]
 CURVES = ["task", "method", "num_directions", "seed", "passes", "loss", "accuracy"]

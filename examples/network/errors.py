@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from examples.network.landscape import hessian_squares
 from examples.network.settings import Settings
 from examples.network.tasks import Batch, Task, Tensor, loss_of
 from torch import nn
@@ -83,10 +84,10 @@ class Network:
         flat = torch.from_numpy(self.x).requires_grad_()
         return torch.autograd.grad(self._loss(flat, which), flat)[0].numpy()
 
-    def noise_trace(self, gradient: Array) -> float:
-        """The trace of the variance of one example's gradient."""
-        each = (self.gradient(slice(i, i + 1)) for i in range(len(self.answers)))
-        return float(np.mean([np.square(one - gradient).sum() for one in each]))
+    def noise(self, gradient: Array) -> Array:
+        """The gradient of each example, less that of all."""
+        each = [self.gradient(slice(i, i + 1)) for i in range(len(self.answers))]
+        return np.stack(each) - gradient
 
     def times_hessian(self) -> Callable[[Array], Array]:
         """The map v → Hv, by backpropagation through backpropagation."""
@@ -109,6 +110,7 @@ class Curvature(NamedTuple):
         frobenius2: The mean of ‖Hz‖².
         diagonal2: The product of two independent estimates of the diagonal, z ∘ Hz.
         along: gᵀHg.
+        noise_along: tr(HV), V the variance of one example's gradient.
         dim: d.
     """
 
@@ -117,18 +119,11 @@ class Curvature(NamedTuple):
     frobenius2: float
     diagonal2: float
     along: float
+    noise_along: float
     dim: int
 
-    @property
-    def squares(self) -> dict[str, float]:
-        """As the formulas take them: (tr H)² without the estimate's own, a matrix having them."""
-        trace2 = max(self.trace**2 - self.trace_error**2, 0.0)
-        diagonal2 = max(self.diagonal2, trace2 / self.dim)
-        frobenius2 = max(self.frobenius2, diagonal2)
-        return {"trace2": trace2, "frobenius2": frobenius2, "diagonal2": diagonal2}
 
-
-def curvature(network: Network, gradient: Array, probes: int) -> Curvature:
+def curvature(network: Network, gradient: Array, noise: Array, probes: int) -> Curvature:
     """The Hessian's squares from `probes` products."""
     product, rng = network.times_hessian(), np.random.default_rng(0)
     traces, lengths, halves = [], [], np.zeros((2, network.dim))
@@ -144,6 +139,7 @@ def curvature(network: Network, gradient: Array, probes: int) -> Curvature:
         float(np.mean(lengths)),
         float(halves[0] @ halves[1]),
         float(gradient @ product(gradient)),
+        float(np.mean([each @ product(each) for each in noise])),
         network.dim,
     )
 
@@ -245,8 +241,9 @@ def at_checkpoint(
     whole = Network(model, parameters, batch)
     g = whole.gradient()
     G = float(g @ g)
-    hessian = curvature(whole, g, settings.probes)
-    noise = whole.noise_trace(g)
+    noises = whole.noise(g)
+    noise = float(np.square(noises).sum(1).mean())
+    hessian = curvature(whole, g, noises, settings.probes)
     landscape = {
         "loss": whole.value(whole.x),
         "gradient_norm2": G,
@@ -349,7 +346,7 @@ def _spaced(
             predicted = theory.relative_mse(moments) * G
             if estimator == "forward":
                 predicted += theory.quadratic_spacing_mse(
-                    d, L, spacing=c, **hessian.squares, kurtosis=1.0, sixth=1.0
+                    d, L, spacing=c, **hessian_squares(hessian._asdict()), kurtosis=1.0, sixth=1.0
                 )
             if network is single:
                 noisy = theory.mse_terms(
