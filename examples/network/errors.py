@@ -321,7 +321,7 @@ def _spaced(
     L, d, G = settings.num_directions, double.dim, float(g @ g)
     moments = theory.iid(d, L, kurtosis=1.0)
     rng = np.random.default_rng(1)
-    coins = (rng.choice([-1, 1], d).astype(np.float32) for _ in range(100))
+    coins = (rng.choice([-1, 1], d).astype(np.float32) for _ in range(settings.probes))
     near = [single.x + np.float32(1e-4) * z for z in coins]
     differences = [single.value(x) - double.value(x.astype(np.float64)) for x in near]
     rounding = float(np.var(differences))

@@ -21,7 +21,8 @@ class Settings:
         spacing_repetitions: Estimates for each of them.
         noise_repetitions: Estimates from minibatches.
         batch: N, examples that a noisy estimate sees.
-        probes: Hessian-vector products from which the Hessian's squares are estimated.
+        probes: Products from which the Hessian's squares are estimated, and points from which the
+            rounding of float32 is.
         budget: Forward passes of a fine-tuning.
         tuning_batch: Examples of one forward pass of it.
         multiples: Learning rates that are tried, as multiples of L/(L + d + k − 2).
@@ -47,7 +48,7 @@ class Settings:
     probes: int = 120
     budget: int = 2400
     tuning_batch: int = 32
-    multiples: tuple[float, ...] = (1.0, 3.0, 10.0)
+    multiples: tuple[float, ...] = (0.3, 1.0, 3.0, 10.0)
     backprop_rates: tuple[float, ...] = (3e-4, 1e-3, 3e-3)
     tuning_seeds: tuple[int, ...] = (100, 101)
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
