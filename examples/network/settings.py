@@ -46,14 +46,14 @@ class Settings:
     noise_repetitions: int = 160
     batch: int = 8
     probes: int = 120
-    budget: int = 2400
+    budget: int = 2000
     tuning_batch: int = 32
     multiples: tuple[float, ...] = (0.3, 1.0, 3.0, 10.0)
     backprop_rates: tuple[float, ...] = (3e-4, 1e-3, 3e-3)
     tuning_seeds: tuple[int, ...] = (100, 101)
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
     held_out: int = 1000
-    records: int = 12
+    records: int = 10
     steps: int | None = None
 
     def tasks(self) -> list[Task]:
