@@ -29,7 +29,7 @@ def network():
 
 def squared_errors(network, directions, *, fun=None, repetitions=1200, number=L, samples=None):
     return errors.squared_errors(
-        fun or network.value,
+        fun or network.values,
         network.x,
         network.gradient(),
         directions,

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import nn
-from torch.func import functional_call
+from torch.func import functional_call, vmap
 
 import gensmooth as gs
 from examples.network.landscape import hessian_squares
@@ -64,20 +64,20 @@ class Network:
         scores = functional_call(self.model, self.fixed | moved, (self.inputs[which],))
         return loss_of(scores, self.answers[which])
 
-    def value(self, x: Array) -> float:
-        """The mean loss over the examples."""
+    def values(self, points: Array) -> Array:
+        """The mean loss over the examples at each of several points."""
         with torch.no_grad():
-            return float(self._loss(torch.from_numpy(x).to(self.dtype)))
+            return vmap(self._loss)(torch.from_numpy(points).to(self.dtype)).double().numpy()
 
-    def noisy(self, number: int) -> Callable[[Array, np.random.Generator], float]:
+    def noisy(self, number: int) -> Callable[[Array, list[np.random.Generator]], Array]:
         """The mean loss over `number` examples that a generator draws, with replacement."""
 
-        def value(x: Array, rng: np.random.Generator) -> float:
-            which = torch.from_numpy(rng.integers(0, len(self.answers), number))
+        def values(points: Array, rngs: list[np.random.Generator]) -> Array:
+            drawn = np.stack([rng.integers(0, len(self.answers), number) for rng in rngs])
             with torch.no_grad():
-                return float(self._loss(torch.from_numpy(x), which))
+                return vmap(self._loss)(torch.from_numpy(points), torch.from_numpy(drawn)).numpy()
 
-        return value
+        return values
 
     def gradient(self, which: slice = slice(None)) -> Array:
         """By backpropagation."""
@@ -190,7 +190,7 @@ def lemma(
 
 
 def squared_errors(
-    fun: Callable[..., float],
+    fun: Callable[..., Array],
     x: Array,
     gradient: Array,
     directions: gs.directions.Directions,
@@ -214,6 +214,7 @@ def squared_errors(
             spacing=spacing,
             estimator=chosen,
             samples=samples,
+            vectorized=True,
             seed=first_seed + r,
         )
         found[r] = np.square(estimate.gradient.astype(np.float64) - gradient).sum()
@@ -245,7 +246,7 @@ def at_checkpoint(
     noise = float(np.square(noises).sum(1).mean())
     hessian = curvature(whole, g, noises, settings.probes)
     landscape = {
-        "loss": whole.value(whole.x),
+        "loss": float(whole.values(whole.x[None])[0]),
         "gradient_norm2": G,
         "noise_trace": noise,
         **hessian._asdict(),
@@ -269,7 +270,7 @@ def _limit(
     """Every family at a spacing so small that the Lemma's limit is reached."""
     for i, (name, directions) in enumerate(families(network).items()):
         errors = squared_errors(
-            network.value,
+            network.values,
             network.x,
             g,
             directions,
@@ -321,10 +322,9 @@ def _spaced(
     L, d, G = settings.num_directions, double.dim, float(g @ g)
     moments = theory.iid(d, L, kurtosis=1.0)
     rng = np.random.default_rng(1)
-    coins = (rng.choice([-1, 1], d).astype(np.float32) for _ in range(settings.probes))
-    near = [single.x + np.float32(1e-4) * z for z in coins]
-    differences = [single.value(x) - double.value(x.astype(np.float64)) for x in near]
-    rounding = float(np.var(differences))
+    coins = rng.choice([-1, 1], (settings.probes, d)).astype(np.float32)
+    near = single.x + np.float32(1e-4) * coins
+    rounding = float(np.var(single.values(near) - double.values(near.astype(np.float64))))
     cases = [
         ("forward", double, settings.spacings),
         ("antithetic", double, settings.spacings),
@@ -333,7 +333,7 @@ def _spaced(
     for i, (estimator, network, spacings) in enumerate(cases):
         for j, c in enumerate(spacings):
             errors = squared_errors(
-                network.value,
+                network.values,
                 network.x,
                 g,
                 gs.Bernoulli(),

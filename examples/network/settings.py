@@ -34,21 +34,21 @@ class Settings:
         steps: Of the first training, instead of the task's own.
     """
 
-    examples: int = 32
+    examples: int = 8
     num_directions: int = 32
-    matrix_directions: int = 120
+    matrix_directions: int = 60
     spacing: float = 1e-6
     repetitions: int = 48
     matrix_repetitions: int = 24
-    spacings: tuple[float, ...] = (1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
-    single_spacings: tuple[float, ...] = (1e-7, 1e-6, 1e-5, 1e-4, 1e-3)
-    spacing_repetitions: int = 12
-    noise_repetitions: int = 160
-    batch: int = 8
-    probes: int = 120
-    budget: int = 2000
+    spacings: tuple[float, ...] = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
+    single_spacings: tuple[float, ...] = (1e-7, 1e-6, 1e-5, 1e-3)
+    spacing_repetitions: int = 10
+    noise_repetitions: int = 100
+    batch: int = 4
+    probes: int = 100
+    budget: int = 1200
     tuning_batch: int = 32
-    multiples: tuple[float, ...] = (0.3, 1.0, 3.0, 10.0)
+    multiples: tuple[float, ...] = (0.3, 1.0, 3.0)
     backprop_rates: tuple[float, ...] = (3e-4, 1e-3, 3e-3)
     tuning_seeds: tuple[int, ...] = (100,)
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
