@@ -59,9 +59,11 @@ def errors_table(tables: Path) -> str:
     """Predicted error of each family, and measured over predicted, over all checkpoints."""
     found = only(read(tables, "errors"), what="limit")
     rows: list[list[str]] = []
-    for part, words in (("all", "all parameters, L = 32"), ("head.weight", "the head, L = 120")):
+    for part, words in (("all", "all parameters"), ("head.weight", "the head")):
         for family in FAMILIES:
-            cells = [words, method_title(family) if family != "low-rank" else "low-rank, rank 1"]
+            number = only(found, part=part)[0]["num_directions"]
+            name = method_title(family) if family != "low-rank" else "low-rank, rank 1"
+            cells = [f"{words}, L = {number}", name]
             for task in TASKS:
                 here = only(found, part=part, directions=family, task=task)
                 predicted, ratio = numbers(here, "predicted"), numbers(here, "ratio")

@@ -48,7 +48,7 @@ class Settings:
     probes: int = 100
     budget: int = 1200
     tuning_batch: int = 32
-    multiples: tuple[float, ...] = (0.3, 1.0, 3.0)
+    multiples: tuple[float, ...] = (0.3, 1.0, 3.0, 10.0)
     backprop_rates: tuple[float, ...] = (3e-4, 1e-3, 3e-3)
     tuning_seeds: tuple[int, ...] = (100,)
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
