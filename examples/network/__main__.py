@@ -2,8 +2,8 @@
 
     python -m examples.network [--out out/network] [--quick] [--tables docs/results]
 
-Takes about ten minutes on one core. Each measurement and each run is a file of its own in the folder
-`--out`. Figures and page are made from the tables: python -m examples.network.page.
+Takes about ten minutes on one core. Each measurement and each run is a file of its own in `--out`.
+Figures and page are made from the tables: python -m examples.network.page.
 """
 
 import argparse

@@ -293,6 +293,8 @@ def draw_finetune(tables: Path, axes: Any) -> None:
                 passes, loss.mean(0) - error, loss.mean(0) + error, color=color, alpha=0.12, lw=0
             )
         axis.set(yscale="log", xlabel="forward passes", ylabel="held-out loss", title=task)
+        for which in (axis.yaxis.set_major_formatter, axis.yaxis.set_minor_formatter):
+            which(lambda value, _: f"{value:g}")
 
 
 FIGURES: tuple[tuple[str, Callable[[Path, Any], None], tuple[int, int]], ...] = (
