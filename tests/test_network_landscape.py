@@ -46,6 +46,11 @@ def test_the_greedy_rate_is_that_of_literal_estimates_and_not_of_a_twin(quadrati
     assert abs(z_score(greedy_rate(facts, L, N) * L / (L + 1))) > 6
 
 
+def test_where_the_loss_bends_downwards_no_rate_is_greedy(quadratic):
+    facts = quadratic[3]
+    assert greedy_rate(facts | {"trace": -1e3}, L, N) is None
+
+
 def test_at_the_widest_spacing_a_quadratic_doubles_the_error(quadratic):
     facts = quadratic[3]
     c = widest_spacing(facts, L)

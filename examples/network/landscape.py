@@ -30,7 +30,7 @@ def widest_spacing(facts: Mapping[str, float], num_directions: int) -> float:
     return math.sqrt(lemma / term)
 
 
-def greedy_rate(facts: Mapping[str, float], num_directions: int, batch: int) -> float:
+def greedy_rate(facts: Mapping[str, float], num_directions: int, batch: int) -> float | None:
     r"""The learning rate that lowers the local quadratic most in one step, for normal directions.
 
     A batch of N examples has the gradient :math:`u = g + \nu`, :math:`E\nu\nu^T = V/N`. The
@@ -47,7 +47,11 @@ def greedy_rate(facts: Mapping[str, float], num_directions: int, batch: int) -> 
             ``noise_along`` (tr(HV)).
         num_directions: L.
         batch: N.
+
+    Returns:
+        η*, or None where the quadratic bends downwards and has no least value.
     """
     G, L, N = facts["gradient_norm2"], num_directions, batch
     across = (G + facts["noise_trace"] / N) * facts["trace"]
-    return L * G / (across + (L + 1) * (facts["along"] + facts["noise_along"] / N))
+    curved = across + (L + 1) * (facts["along"] + facts["noise_along"] / N)
+    return L * G / curved if curved > 0 else None

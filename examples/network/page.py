@@ -158,7 +158,7 @@ def finetune_table(tables: Path) -> str:
             rate = (
                 "finds its own" if method == "pilot" else f"{float(ours[0]['learning_rate']):.2g}"
             )
-            greedy = f"{greedy_rate(facts, int(number), BATCH):.2g}" if zeroth else ""
+            greedy = greedy_rate(facts, int(number), BATCH) if zeroth else None
             error = scores.std(ddof=1) / math.sqrt(scores.size)
             rows.append(
                 [
@@ -166,7 +166,7 @@ def finetune_table(tables: Path) -> str:
                     title(method, number),
                     f"{float(ours[0]['rate']):g}" if zeroth else "",
                     rate,
-                    greedy,
+                    f"{greedy:.2g}" if greedy else ("none" if zeroth else ""),
                     f"{scores.mean():.3f} ± {error:.3f}",
                     f"{100 * numbers(ends, 'accuracy').mean():.1f} %",
                 ]
