@@ -61,12 +61,12 @@ def measure(folder: Folder, settings: Settings, progress: Progress) -> None:
     for task in settings.tasks():
         places = [(step, False) for step in task.checkpoints] + [(task.steps, True)]
         parameters: dict[int, Any] = {}
-        for step, shifted in places:
+        for i, (step, shifted) in enumerate(places):
             name = f"errors-{task.name}-{step}{'-shifted' if shifted else ''}"
             if not folder.has(name):
                 parameters = parameters or trained(task)
                 landscape, rows = errors.at_checkpoint(
-                    task, parameters[step], settings, shifted=shifted
+                    task, parameters[step], settings, shifted=shifted, first_seed=100_000 * i
                 )
                 place = {"task": task.name, "step": step, "shifted": shifted}
                 folder.write(name, [place | landscape, [place | found for found in rows]])

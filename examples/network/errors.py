@@ -235,9 +235,17 @@ def row(errors: Array, predicted: float, gradient_norm2: float, **facts: Any) ->
 
 
 def at_checkpoint(
-    task: Task, parameters: Mapping[str, Tensor], settings: Settings, *, shifted: bool
+    task: Task,
+    parameters: Mapping[str, Tensor],
+    settings: Settings,
+    *,
+    shifted: bool,
+    first_seed: int,
 ) -> tuple[Row, Iterator[Row]]:
-    """All measurements at one set of parameters: facts of the landscape, and rows of errors."""
+    """All measurements at one set of parameters: facts of the landscape, and rows of errors.
+
+    Seeds of estimates are counted from `first_seed` on, fewer than 100,000 of them.
+    """
     model, batch = task.new(), task.data(settings.examples, [10], shifted=shifted)
     whole = Network(model, parameters, batch)
     g = whole.gradient()
@@ -253,19 +261,20 @@ def at_checkpoint(
     }
 
     def rows() -> Iterator[Row]:
-        yield from _limit(whole, g, settings.num_directions, settings.repetitions, settings, "all")
+        L, R, seed = settings.num_directions, settings.repetitions, first_seed
+        yield from _limit(whole, g, L, R, settings, "all", seed)
         one = Network(model, parameters, batch, only=task.matrix)
         L, R = settings.matrix_directions, settings.matrix_repetitions
-        yield from _limit(one, one.gradient(), L, R, settings, task.matrix)
-        yield from _noisy(whole, g, noise, settings)
+        yield from _limit(one, one.gradient(), L, R, settings, task.matrix, seed + 10_000)
+        yield from _noisy(whole, g, noise, settings, seed + 20_000)
         single = Network(model, parameters, batch, dtype=torch.float32)
-        yield from _spaced(whole, single, g, hessian, settings)
+        yield from _spaced(whole, single, g, hessian, settings, seed + 30_000)
 
     return landscape, rows()
 
 
 def _limit(
-    network: Network, g: Array, L: int, R: int, settings: Settings, part: str
+    network: Network, g: Array, L: int, R: int, settings: Settings, part: str, first_seed: int
 ) -> Iterator[Row]:
     """Every family at a spacing so small that the Lemma's limit is reached."""
     for i, (name, directions) in enumerate(families(network).items()):
@@ -277,14 +286,16 @@ def _limit(
             num_directions=L,
             spacing=settings.spacing,
             repetitions=R,
-            first_seed=1000 * i,
+            first_seed=first_seed + 1000 * i,
         )
         facts = {"what": "limit", "part": part, "directions": name, "dim": network.dim}
         facts |= {"num_directions": L, "spacing": settings.spacing}
         yield row(errors, lemma(network, directions, g, L), float(g @ g), **facts)
 
 
-def _noisy(network: Network, g: Array, noise: float, settings: Settings) -> Iterator[Row]:
+def _noisy(
+    network: Network, g: Array, noise: float, settings: Settings, first_seed: int
+) -> Iterator[Row]:
     """Coins on minibatches: one for all points of an estimate, or one for each direction."""
     L, G = settings.num_directions, float(g @ g)
     for i, samples in enumerate(("shared", "paired")):
@@ -296,7 +307,7 @@ def _noisy(network: Network, g: Array, noise: float, settings: Settings) -> Iter
             num_directions=L,
             spacing=settings.spacing,
             repetitions=settings.noise_repetitions,
-            first_seed=10_000 + 1000 * i,
+            first_seed=first_seed + 1000 * i,
             samples=samples,
         )
         predicted = theory.mse(
@@ -312,7 +323,12 @@ def _noisy(network: Network, g: Array, noise: float, settings: Settings) -> Iter
 
 
 def _spaced(
-    double: Network, single: Network, g: Array, hessian: Curvature, settings: Settings
+    double: Network,
+    single: Network,
+    g: Array,
+    hessian: Curvature,
+    settings: Settings,
+    first_seed: int,
 ) -> Iterator[Row]:
     """Coins at several spacings: forward and antithetic in float64, forward in float32.
 
@@ -340,7 +356,7 @@ def _spaced(
                 num_directions=L,
                 spacing=c,
                 repetitions=settings.spacing_repetitions,
-                first_seed=20_000 + 1000 * i + 100 * j,
+                first_seed=first_seed + 1000 * i + 100 * j,
                 estimator=estimator,
             )
             predicted = theory.relative_mse(moments) * G

@@ -43,7 +43,7 @@ def numbers(rows: Iterable[Row], key: str) -> np.ndarray:
 
 def place(row: Row) -> str:
     """Where in the training a row was measured."""
-    return "fine-tuning begins" if row["shifted"] == "True" else f"step {row['step']}"
+    return "shifted task" if row["shifted"] == "True" else f"step {row['step']}"
 
 
 def table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
