@@ -293,8 +293,11 @@ def draw_finetune(tables: Path, axes: Any) -> None:
                 passes, loss.mean(0) - error, loss.mean(0) + error, color=color, alpha=0.12, lw=0
             )
         axis.set(yscale="log", xlabel="forward passes", ylabel="held-out loss", title=task)
-        for which in (axis.yaxis.set_major_formatter, axis.yaxis.set_minor_formatter):
-            which(lambda value, _: f"{value:g}")
+        low, high = axis.get_ylim()
+        ticks = [m * 10.0**e for e in range(-3, 3) for m in (1, 2, 5)]
+        shown = [tick for tick in ticks if low <= tick <= high]
+        axis.set_yticks(shown, [f"{tick:g}" for tick in shown])
+        axis.set_yticks([], minor=True)
 
 
 FIGURES: tuple[tuple[str, Callable[[Path, Any], None], tuple[int, int]], ...] = (
