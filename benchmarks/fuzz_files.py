@@ -91,7 +91,15 @@ def _stop_at(step: int) -> Callable[..., None]:
 
 SMALL = {"method": "guided-es", "num_directions": 3, "max_steps": 10, "samples": "paired"}
 LARGE = {"method": "gs", "num_directions": 2, "max_steps": 6, "samples": "independent"}
-TRAIN = {"num_directions": 2, "iterations": 4, "test_every": 2, "test_episodes": 1, "threads": 1}
+# No target: a training that has ended does not write its policies again.
+TRAIN = {
+    "num_directions": 2,
+    "iterations": 4,
+    "test_every": 2,
+    "test_episodes": 1,
+    "threads": 1,
+    "target": None,
+}
 STUDY = Options(
     profile="quick", seeds=1, hyperparameters="paper", methods=("gs", "bes"), objectives=None
 )

@@ -35,7 +35,7 @@ if not hasattr(loop, "torch"):
 
 OURS = ["GensmoothAuto", "GensmoothBES", "GensmoothBESShrinkage"]
 THEIRS = ["SPSA", "TBPSA", "CMA"]
-FUNCTIONS = ["sphere", "ellipsoid", "rosenbrock", "rastrigin"]
+FUNCTIONS = ["sphere", "ellipsoid", "rosenbrock", "rastrigin", "hm"]
 NOISES = [0.0, 1.0]
 PAGE = Path("docs/integrations.md")
 MARKS = ("<!-- nevergrad begin -->\n", "<!-- nevergrad end -->")
@@ -108,8 +108,8 @@ def table(found: dict) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dim", type=int, default=10)
-    parser.add_argument("--budget", type=int, default=300)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--budget", type=int, default=1000)
+    parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--page", type=Path)

@@ -24,6 +24,13 @@ CENTER = np.array([1.0, 2.0, -1.0, 0.5, 0.0, 3.0])
 D = X0.size
 NAMES = algorithms.names()
 POPULATIONS = list(algorithms.POPULATIONS)
+# STARS goes by numbers of the objective, which its user has to know.
+NEEDED = {"stars": {"noise": 0.01, "optimizer": gs.theory.stars_step(D, smoothness=13.0)}}
+
+
+def named(name):
+    """A method, and what it cannot do without."""
+    return {"method": name, **NEEDED.get(name, {})}
 
 
 def bowl(x):
@@ -201,8 +208,8 @@ def test_cma_es_is_the_package_itself():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_ask_and_tell_are_pure_and_equal_minimize(name):
-    result = gs.minimize(bowl, X0, method=name, budget=400, seed=5)
-    search = gs.algorithm(name, X0, budget=400)
+    result = gs.minimize(bowl, X0, **named(name), budget=400, seed=5)
+    search = gs.algorithm(name, X0, budget=400, **NEEDED.get(name, {}))
     state = search.init(X0, seed=5)
     infos = []
     while state.evaluations + search.next_evaluations(state) + 1 <= 400:
@@ -224,7 +231,7 @@ def test_ask_and_tell_are_pure_and_equal_minimize(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_resumed_run_is_the_uninterrupted_one(name, tmp_path):
-    given = {"method": name, "budget": 400, "seed": 5, "bounds": (-2.0, 2.5)}
+    given = {**named(name), "budget": 400, "seed": 5, "bounds": (-2.0, 2.5)}
     whole = gs.minimize(bowl, X0, **given)
     part = gs.minimize(bowl, X0, **given, checkpoint=tmp_path, callback=lambda i, _: i.step == 3)
     assert part.nit == 4 < whole.nit
@@ -240,15 +247,15 @@ def test_a_resumed_run_is_the_uninterrupted_one(name, tmp_path):
 
 def test_workers_change_nothing():
     for name in ("spsa", "snes", "cma-es"):  # a spacing, deviations and points to be sent
-        alone = gs.minimize(bowl, X0, method=name, budget=120, seed=5)
-        both = gs.minimize(bowl, X0, method=name, budget=120, seed=5, workers=2)
+        alone = gs.minimize(bowl, X0, **named(name), budget=120, seed=5)
+        both = gs.minimize(bowl, X0, **named(name), budget=120, seed=5, workers=2)
         assert np.array_equal(alone.x, both.x), name
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_they_find_a_minimum_from_their_own_numbers(name):
     budget = 20_000 if name in ("spsa-1", "openai-es") else 4000
-    result = gs.minimize(lambda x: float(((x - CENTER) ** 2).sum()), X0, method=name,
+    result = gs.minimize(lambda x: float(((x - CENTER) ** 2).sum()), X0, **named(name),
                          budget=budget, seed=2)  # fmt: skip
     start = float(((X0 - CENTER) ** 2).sum())
     assert result.success
@@ -258,20 +265,22 @@ def test_they_find_a_minimum_from_their_own_numbers(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_maximizing_is_minimizing_the_negative(name):
     if name == "spsa-1":
-        one = gs.minimize(bowl, X0, method=name, budget=100, seed=4)
-        other = gs.minimize(lambda x: -bowl(x), X0, method=name, budget=100, seed=4, maximize=True)
+        one = gs.minimize(bowl, X0, **named(name), budget=100, seed=4)
+        other = gs.minimize(
+            lambda x: -bowl(x), X0, **named(name), budget=100, seed=4, maximize=True
+        )
         assert np.array_equal(one.x, other.x)
         return
-    one = gs.minimize(bowl, X0, method=name, budget=200, seed=4)
-    other = gs.minimize(lambda x: -bowl(x), X0, method=name, budget=200, seed=4, maximize=True)
+    one = gs.minimize(bowl, X0, **named(name), budget=200, seed=4)
+    other = gs.minimize(lambda x: -bowl(x), X0, **named(name), budget=200, seed=4, maximize=True)
     assert np.array_equal(one.x, other.x)
     assert one.fun == -other.fun
 
 
 @pytest.mark.parametrize("name", ["ars", "openai-es", *POPULATIONS])
 def test_ranks_and_deviations_do_not_see_the_objectives_units(name):
-    one = gs.minimize(bowl, X0, method=name, budget=200, seed=4)
-    other = gs.minimize(lambda x: 1024 * bowl(x), X0, method=name, budget=200, seed=4)
+    one = gs.minimize(bowl, X0, **named(name), budget=200, seed=4)
+    other = gs.minimize(lambda x: 1024 * bowl(x), X0, **named(name), budget=200, seed=4)
     assert np.array_equal(one.x, other.x)
 
 
@@ -282,7 +291,7 @@ def test_points_and_iterates_stay_inside_bounds(name):
         assert (x <= 1.25).all()
         return bowl(x)
 
-    result = gs.minimize(inside, X0, method=name, budget=400, bounds=(-1, 1.25), seed=0)
+    result = gs.minimize(inside, X0, **named(name), budget=400, bounds=(-1, 1.25), seed=0)
     assert ((result.x >= -1) & (result.x <= 1.25)).all()
 
 
@@ -293,18 +302,18 @@ def test_failures_are_dropped_or_raised(name):
     def sometimes(x):
         return math.nan if next(calls) % 7 == 5 else bowl(x)
 
-    one_direction = name.startswith("spsa")
+    one_direction = name.startswith(("spsa", "stars"))
     number = 6 if one_direction else None
     result = gs.minimize(
-        sometimes, X0, method=name, num_directions=number, budget=300, on_failure="drop",
+        sometimes, X0, **named(name), num_directions=number, budget=300, on_failure="drop",
         min_fraction=0.3, seed=0,
     )  # fmt: skip
     assert result.dropped > 0
     assert np.isfinite(result.x).all()
     with pytest.raises(gs.EvaluationError, match="nan"):
-        gs.minimize(lambda _: math.nan, X0, method=name, seed=0)
+        gs.minimize(lambda _: math.nan, X0, **named(name), seed=0)
     with pytest.raises((ValueError, gs.EvaluationError), match="finite"):
-        gs.minimize(lambda _: math.nan, X0, method=name, on_failure="drop", seed=0)
+        gs.minimize(lambda _: math.nan, X0, **named(name), on_failure="drop", seed=0)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -313,7 +322,7 @@ def test_noisy_objectives_are_sampled(name, samples):
     def noisy(x, rng):
         return bowl(x) + rng.normal()
 
-    given = {"method": name, "samples": samples, "num_samples": 2, "budget": 300, "seed": 1}
+    given = {**named(name), "samples": samples, "num_samples": 2, "budget": 300, "seed": 1}
     one, same = gs.minimize(noisy, X0, **given), gs.minimize(noisy, X0, **given)
     assert np.array_equal(one.x, same.x)
     assert one.nfev <= 300
@@ -322,13 +331,13 @@ def test_noisy_objectives_are_sampled(name, samples):
 @pytest.mark.parametrize("name", POPULATIONS)
 def test_any_shape_dtype_and_size(name):
     x0 = np.full((2, 3), 0.5, np.float32)
-    result = gs.minimize(lambda x: float((x**2).sum()), x0, method=name, budget=500, seed=0)
+    result = gs.minimize(lambda x: float((x**2).sum()), x0, **named(name), budget=500, seed=0)
     assert result.x.shape == (2, 3)
     assert result.x.dtype == np.float32
     assert result.fun < 0.1
-    one = gs.minimize(lambda x: float((x**2).sum()), [3.0], method=name, budget=800, seed=0)
+    one = gs.minimize(lambda x: float((x**2).sum()), [3.0], **named(name), budget=800, seed=0)
     assert abs(one.x[0]) < 0.1
-    flat = gs.minimize(lambda _: 1.0, X0, method=name, budget=300, seed=0)
+    flat = gs.minimize(lambda _: 1.0, X0, **named(name), budget=300, seed=0)
     assert np.array_equal(flat.x, X0) or name == "cma-es"
 
 
@@ -340,7 +349,7 @@ def test_log_scales_and_units(name):
         assert (x > 0).all()
         return float((np.log(x / target) ** 2).sum())
 
-    result = gs.minimize(fun, [1.0, 1.0], method=name, log_scale=True, budget=3000, seed=0)
+    result = gs.minimize(fun, [1.0, 1.0], **named(name), log_scale=True, budget=3000, seed=0)
     assert np.allclose(np.log(result.x / target), 0, atol=0.1)
     units = gs.algorithm(name, X0, x_scale=np.arange(1.0, 7.0), spacing=0.5)
     state = units.init(X0, seed=0)
@@ -464,7 +473,7 @@ def test_what_cannot_be_is_said_at_the_call(given, words):
 @pytest.mark.parametrize("name", ["xnes", "cma-es"])
 def test_too_many_parameters_are_refused_with_what_takes_them(name):
     with pytest.raises(ValueError, match=r"2,000.*2,001.*'snes'"):
-        gs.minimize(bowl, np.zeros(2001), method=name)
+        gs.minimize(bowl, np.zeros(2001), **named(name))
 
 
 def test_a_missing_or_unknown_package_is_said(monkeypatch):

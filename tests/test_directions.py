@@ -687,6 +687,36 @@ def test_guided_directions_that_are_held_are_the_same_and_their_memory_is_used_a
         assert family.draw(state, at._replace(step=2)).held().law.block.ctypes.data == address
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("metric", [False, True])
+def test_normals_that_are_held_are_the_same(dtype, metric):
+    """At d = 2100, L = 3 they are kept for the estimate; at a few entries, or millions, not."""
+    L, d = 3, 2100
+    at = Address(seed=4, step=6, num_directions=L, dim=d, dtype=np.dtype(dtype))
+    made = gs.shrunk(gs.Gaussian(), scale="estimate").resolve(d, L).draw((), at)
+    x = np.linspace(-1, 1, d, dtype=dtype)
+    weights, order, c = np.array([0.5, -2.0, 0.1]), np.array([2, 2, 0]), np.array([0.3, -0.3, 0.1])
+    if metric:
+        made = draws.ScaledDraw(made, np.linspace(0.5, 3, d))
+    held = made.held()
+    assert held is not made
+    assert held.factor == made.factor != 1
+    points = [draw.perturb(x, order, c, np.empty((L, d), dtype)) for draw in (made, held)]
+    assert np.array_equal(*points)
+    assert np.array_equal(made.block(), held.block())
+    for ours, theirs in zip(
+        (*made.estimate(weights, 0.3), *made.combine(weights)),
+        (*held.estimate(weights, 0.3), *held.combine(weights)),
+        strict=True,
+    ):
+        assert np.array_equal(ours, theirs)
+    for few in (at._replace(dim=7), at._replace(dim=2**20)):
+        draw = gs.Gaussian().draw((), few)
+        assert draw.held() is draw
+    coins = gs.Bernoulli().draw((), at)
+    assert coins.held() is coins
+
+
 def test_many_more_directions_than_estimates_are_not_held():
     family = gs.Guided(history=3)
     state = state_of(family, 9, np.float64)

@@ -155,19 +155,19 @@ def test_no_evaluation_leaves_the_bounds(method):
     low, high = np.array([-0.1, -np.inf, 0.2]), np.array([0.1, 0.5, np.inf])
     counted = Counted()
     res = gs.minimize(
-        counted, [0.0, 9.0, 0.0], method=method, bounds=gs.Bounds(low, high), max_steps=60, seed=0
+        counted, [[0.0, 9.0, 0.0]], method=method, bounds=gs.Bounds(low, high), max_steps=60, seed=0
     )
     points = np.array([*counted.points, res.x, res.best_x])
     assert np.all((low <= points) & (points <= high))
     # The projected gradient's rest: 1 is out of reach in the first two, not in the third.
-    np.testing.assert_allclose(res.x[:2], [0.1, 0.5], atol=0.05)
+    np.testing.assert_allclose(res.x[0, :2], [0.1, 0.5], atol=0.05)
 
 
 def test_maximising_is_minimising_the_negative():
     for method in gs.METHODS:
-        up = gs.minimize(lambda x: -f(x), np.zeros(3), method=method, maximize=True, max_steps=15,
-                         seed=0)  # fmt: skip
-        down = gs.minimize(f, np.zeros(3), method=method, max_steps=15, seed=0)
+        up = gs.minimize(lambda x: -f(x), np.zeros((1, 3)), method=method, maximize=True,
+                         max_steps=15, seed=0)  # fmt: skip
+        down = gs.minimize(f, np.zeros((1, 3)), method=method, max_steps=15, seed=0)
         assert np.array_equal(up.x, down.x)
         assert np.array_equal(up.best_x, down.best_x)
         assert (up.fun, up.best_fun) == (-down.fun, -down.best_fun)

@@ -10,8 +10,8 @@ import gensmooth as gs
 from gensmooth import theory
 from torch_cases import torch  # skips where there is none
 
-errors = import_module("examples.network.errors")
-main = import_module("examples.network.__main__").main
+errors = import_module("examples.network_theory.errors")
+main = import_module("examples.network_theory.__main__").main
 D, L = 10, 4
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from examples.network.landscape import greedy_rate, hessian_squares, widest_spacing
+from examples.network_theory.landscape import greedy_rate, hessian_squares, widest_spacing
 
 from gensmooth import theory
 

@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'gensmooth[report]'")
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "docs" / "results"
-from examples.network import page  # noqa: E402
+from examples.network_theory import page  # noqa: E402
 
 
 def test_the_tables_of_the_page_are_those_of_the_results():

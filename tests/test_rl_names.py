@@ -184,13 +184,13 @@ def test_our_own_slow_environments_travel_to_a_fresh_process(tmp_path):
 
 def test_arguments_are_part_of_the_name():
     name = "Pendulum-v1(g=3.0, max_episode_steps=7)"
-    simulator = make("Pendulum-v1", arguments={"max_episode_steps": 7, "g": 3.0})
+    simulator = make("Pendulum-v1", env_args={"max_episode_steps": 7, "g": 3.0})
     assert simulator.info.name == name
     assert simulator.info.horizon == 7
     literal = gymnasium.make("Pendulum-v1", g=3.0, max_episode_steps=7)
     np.testing.assert_array_equal(returns_of(simulator), returns_of(make(literal)))
     np.testing.assert_array_equal(returns_of(simulator), returns_of(make(name)))
-    usual = make("Pendulum-v1", arguments={"max_episode_steps": 7})
+    usual = make("Pendulum-v1", env_args={"max_episode_steps": 7})
     assert (returns_of(simulator) != returns_of(usual)).all()
 
 
@@ -221,13 +221,13 @@ def test_other_arguments_are_refused(words):
 def test_arguments_that_the_environment_does_not_take():
     with pytest.raises(gs.rl.UnsupportedEnvironmentError, match="unexpected keyword argument 'h'"):
         make("Pendulum-v1(h=1)")
-    with pytest.raises(ValueError, match="`arguments` are for an environment that is given by"):
-        make(gymnasium.make("Pendulum-v1"), arguments={"g": 1.0})
+    with pytest.raises(ValueError, match="`env_args` are for an environment that is given by"):
+        make(gymnasium.make("Pendulum-v1"), env_args={"g": 1.0})
 
 
 def test_an_aliased_robot_with_arguments_is_gymnasiums_own():
     pytest.importorskip("mujoco")
-    info = make("Hopper", arguments={"ctrl_cost_weight": 0.5}).info
+    info = make("Hopper", env_args={"ctrl_cost_weight": 0.5}).info
     assert (info.name, info.fast) == ("Hopper-v4(ctrl_cost_weight=0.5)", False)
     ant = make("Ant(ctrl_cost_weight=0.5)").info
     assert ant.observation_size == 111

@@ -84,7 +84,7 @@ def test_stopping_after_every_step_changes_nothing(method, optimizer, in_memory)
     dtype = np.float32 if optimizer == "optax" else np.float64
     for samples in ("shared", "paired", "independent"):
         options = {
-            "x0": np.zeros(DIM, dtype),
+            "x0": np.zeros((DIM, 1), dtype),
             "method": method,
             "num_directions": 4,
             "samples": samples,

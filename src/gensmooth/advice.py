@@ -1,7 +1,9 @@
 """What a run should have been told: plain words on what went wrong without failing."""
 
+import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -46,7 +48,12 @@ def advice(
             f"A budget of {budget} evaluations is little for {x0.size} parameters: allow at least "
             f"{20 * x0.size}, a few per parameter and scale."
         )
-    elif budget is not None and isinstance(search, Pilot) and search.only_began(state):
+    elif (
+        budget is not None
+        and isinstance(search, Pilot)
+        and search.only_began(state)
+        and state.evaluations + search.next_evaluations(state) > budget  # not `max_steps`
+    ):
         found.append(
             f"A budget of {budget} evaluations is too little for a step: it went into finding out "
             f"whether values are noisy. Allow at least {20 * x0.size}."
@@ -131,3 +138,15 @@ def _on_progress(
             "have been as good. A larger `budget`, or `num_samples`, would tell."
         ]
     return []
+
+
+@contextmanager
+def unspoken() -> Generator[None]:
+    """Runs made in here say nothing of themselves: each is one of many, judged by other means."""
+    logger = logging.getLogger("gensmooth")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)

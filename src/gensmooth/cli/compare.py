@@ -2,13 +2,13 @@
 
 import shlex
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from gensmooth.cli.common import Out, running
+from gensmooth.cli.common import JSON, Out, report, running
 from gensmooth.cli.minimize import check_call
 from gensmooth.cli.options import Given, Sets, Shell, command
 from gensmooth.cli.values import (
@@ -20,6 +20,9 @@ from gensmooth.cli.values import (
     read_start,
     read_truths,
 )
+
+if TYPE_CHECKING:
+    from gensmooth.comparisons import Comparison, Sweep
 
 TARGET = "gensmooth.comparisons.comparing:compare"
 
@@ -82,6 +85,7 @@ PROBLEM = {
 
 @command(
     Sets(TARGET),
+    JSON,
     shell=PROBLEM
     | {
         "methods": Shell(
@@ -108,6 +112,16 @@ def compare(given: Given) -> None:
         found = run_comparison(
             arguments.pop("fun"), arguments.pop("x0"), arguments, command=typed()
         )
+    told(found, given, {"standings": found.standings, "pairs": found.pairs})
+
+
+def told(found: "Comparison | Sweep", given: Given, rows: dict[str, Sequence[Any]]) -> None:
+    """Print what came of it: as a terminal shows it, or these rows as JSON."""
+    if given["json"]:
+        where = {"page": str(found.page), "runs": str(found.csv)}
+        words = {name: [each._asdict() for each in every] for name, every in rows.items()}
+        report(words | where, {}, as_json=True)
+        return
     typer.echo(str(found))
     typer.echo(f"\npage: {found.page}\nruns: {found.csv}")
 

@@ -2,12 +2,14 @@
 
 import typer
 
+from gensmooth.cli import common
+from gensmooth.cli.common import JSON
 from gensmooth.cli.options import Given, Sets, Shell, command
 
 TARGET = "gensmooth.overview:overview"
 
 
-@command(Sets(TARGET), shell={"folder": Shell(argument=True)})
+@command(Sets(TARGET), JSON, shell={"folder": Shell(argument=True)})
 def report(given: Given) -> None:
     """Write the page of a run, a training, a comparison, a sweep or a study.
 
@@ -22,4 +24,7 @@ def report(given: Given) -> None:
     from gensmooth.overview import overview
 
     path = overview(**given.arguments(TARGET))
-    typer.echo(f"page: {path}")
+    if given["json"]:
+        common.report({"page": str(path)}, {}, as_json=True)
+    else:
+        typer.echo(f"page: {path}")

@@ -2,9 +2,8 @@
 
 from typing import Any
 
-import typer
-
-from gensmooth.cli.compare import PROBLEM, all_arguments, kept, read_seeds, typed
+from gensmooth.cli.common import JSON
+from gensmooth.cli.compare import PROBLEM, all_arguments, kept, read_seeds, told, typed
 from gensmooth.cli.options import Given, Sets, Shell, command
 from gensmooth.cli.values import method_names
 
@@ -26,6 +25,7 @@ def _read_vary(texts: list[str]) -> dict[str, Any]:
 
 @command(
     Sets(TARGET),
+    JSON,
     shell=PROBLEM
     | {
         "method": Shell(type=str, how="In the shell with commas: bes,gs.", complete=method_names),
@@ -55,5 +55,4 @@ def sweep(given: Given) -> None:
     arguments = all_arguments(given, TARGET)
     with kept():
         found = run_sweep(arguments.pop("fun"), arguments.pop("x0"), arguments, command=typed())
-    typer.echo(str(found))
-    typer.echo(f"\npage: {found.page}\nruns: {found.csv}")
+    told(found, given, {"best": found.best, "cells": found.cells})

@@ -17,6 +17,7 @@ from gensmooth import checks, theory
 from gensmooth.directions.draw import Address, Draw
 
 State = tuple[Any, ...]
+Shape = tuple[int, ...]
 Arrays = dict[str, NDArray[Any]]
 
 
@@ -114,8 +115,13 @@ class Directions(ABC):
         """The family with everything that depends on d and L filled in."""
         return self
 
-    def shaped(self, shape: tuple[int, ...]) -> "Directions":  # noqa: ARG002
-        """The family for parameters of this shape: for one that makes a difference of it."""
+    def shaped(self, shape: Shape | tuple[Shape, ...]) -> "Directions":  # noqa: ARG002
+        """The family for parameters of this shape: for one that makes a difference of it.
+
+        Args:
+            shape: That of x; or the shapes of the arrays whose entries lie one after the other in
+                it, as a policy's layers do.
+        """
         return self
 
     def init(self, dim: int, dtype: np.dtype[Any]) -> State:  # noqa: ARG002

@@ -23,6 +23,7 @@ from gensmooth.streams import TILE, Purpose
 
 Array = NDArray[Any]
 
+_HELD = (2**12, 2**21)  # entries of normals that are kept for the estimate: 16 MB at most
 _WORTH_THREADS = 10_000_000  # entries; below, starting threads costs more than they save
 _CHUNK = 65_536  # entries of each direction that QuantileDraw holds at once; a multiple of the tile
 
@@ -162,15 +163,23 @@ class KernelDraw:
         self.over_tiles(self._kernels.combine, weights, out, squares)
         return out, *self._kernels.totals(*self._passed, weights, out, squares)
 
-    def held(self) -> "KernelDraw":
-        """The same directions in memory, for whoever is about to use all of them.
+    @property
+    def dear(self) -> bool:
+        """Whether its directions are normals, which cost more to make than to read."""
+        return type(self.law) is kernels.on_laws().NormalLaw
 
-        Only a draw that was given room for them keeps them: reading its law costs more than
-        keeping what it says.
+    def held(self) -> "KernelDraw":
+        """The same directions in memory, for whoever is about to use all of them twice.
+
+        A draw that was given room for them keeps them, and one of normals that are not too many,
+        nor so few that it does not matter.
         """
-        if self._room is None:
+        if self._room is not None:
+            block = self._room.take((self.num_directions, self.dim), self.dtype)
+        elif _HELD[0] <= self.num_directions * self.dim <= _HELD[1] and self.dear:
+            block = np.empty((self.num_directions, self.dim), self.dtype)
+        else:
             return self
-        block = self._room.take((self.num_directions, self.dim), self.dtype)
         self.over_tiles(self._kernels.fill, block)
         return dense(block).rescaled(factor=self.factor, threads=self.threads)
 
@@ -348,6 +357,11 @@ class ScaledDraw:
     def estimate(self, delta: NDArray[np.float64], unit: float) -> tuple[Array, float, float]:
         """See :meth:`Draw.estimate`."""
         return dense(self.block()).estimate(delta, unit)
+
+    def held(self) -> "ScaledDraw":
+        """See :meth:`KernelDraw.held`."""
+        base = self.base.held() if isinstance(self.base, KernelDraw) else self.base
+        return self if base is self.base else ScaledDraw(base, self.scale)
 
     def rescaled(
         self, *, length: float = 1.0, factor: float = 1.0, threads: int | None = None

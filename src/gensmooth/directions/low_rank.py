@@ -15,12 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gensmooth import checks, kernels, theory
-from gensmooth.directions.base import Directions, NoClosedForm, State, register
+from gensmooth.directions.base import Directions, NoClosedForm, Shape, State, register
 from gensmooth.directions.draw import Address, normals, signs
 
 Array = NDArray[Any]
 Entries = Literal["bernoulli", "gaussian"]
-Shape = tuple[int, ...]
 _KURTOSIS = {"bernoulli": 1.0, "gaussian": 3.0}
 
 
@@ -60,25 +59,22 @@ class LowRank(Directions):
                 "LowRank must know the shape of the matrix: start from x0 of shape (m, n), or give "
                 "gs.LowRank(shape=(m, n))."
             )
-        return cast(
-            tuple[Shape, ...],
-            self.shape if isinstance(self.shape[0], tuple) else (self.shape,),
-        )
+        return _each(self.shape)
 
-    def shaped(self, shape: Shape) -> "LowRank":
-        """Take the shape of x if none was given.
+    def shaped(self, shape: Shape | tuple[Shape, ...]) -> "LowRank":
+        """Take the shape of x, or of the arrays in it, if none was given.
 
         Raises:
             ValueError: If x is no matrix, or has another number of entries than what was given.
         """
         if self.shape is not None:
-            given, size = sum(map(math.prod, self.shapes)), math.prod(shape)
+            given, size = sum(map(math.prod, self.shapes)), sum(map(math.prod, _each(shape)))
             if given != size:
                 raise ValueError(
                     f"`shape` of LowRank has {given} entries, but x has {size}, shape {shape}."
                 )
             return self
-        if len(shape) != 2:
+        if all(len(part) != 2 for part in _each(shape)):
             raise ValueError(
                 f"Low-rank directions are for matrices, but x has shape {shape}: start from x0 of "
                 "shape (m, n), or say how the entries of x make up matrices, "
@@ -198,6 +194,12 @@ class LowRankDraw:
                 own = rows * rank if rank else columns  # A, or the entries of a vector
                 factors[:, first : first + own] *= self.dtype.type(length)
         return LowRankDraw(factors, self._parts, self.dim, factor=self.factor * factor)
+
+
+def _each(shape: Shape | tuple[Shape, ...]) -> tuple[Shape, ...]:
+    """The shapes of the parts."""
+    several = bool(shape) and isinstance(shape[0], tuple)
+    return cast(tuple[Shape, ...], shape if several else (shape,))
 
 
 def _checked_shape(given: object) -> Shape | tuple[Shape, ...]:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gensmooth import checks, theory
-from gensmooth.directions.base import Arrays, Directions, State, check_directions
+from gensmooth.directions.base import Arrays, Directions, Shape, State, check_directions
 from gensmooth.directions.draw import Address, Draw
 
 Scale = Literal["direction", "estimate"]
@@ -75,7 +75,7 @@ class Shrunk(Directions):
         base = self.base.resolve(dim, num_directions)
         return replace(self, base=base, factor=self.shrinkage(dim, num_directions))
 
-    def shaped(self, shape: tuple[int, ...]) -> "Shrunk":
+    def shaped(self, shape: Shape | tuple[Shape, ...]) -> "Shrunk":
         """That of what is scaled."""
         return replace(self, base=self.base.shaped(shape))
 

@@ -11,12 +11,15 @@ from typing import Any
 
 import numpy as np
 from numba import carray, types  # pyright: ignore[reportPrivateImportUsage]
+from numba.core.errors import TypingError
 from numba.extending import intrinsic, overload
 
 
 @intrinsic
 def _pointer(typing_context, address):  # noqa: ARG001
-    """An address as a pointer."""
+    """An address as a pointer; of anything else, a matrix's row say, it would be a wild one."""
+    if address != types.uint64:
+        raise TypingError(f"An address is a uint64, not {address}.")
 
     def make(context, builder, signature, arguments):  # noqa: ARG001
         return builder.inttoptr(arguments[0], context.get_value_type(types.voidptr))

@@ -83,6 +83,19 @@ class Policy:
             yield layer
             start = layer.stop
 
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """The shapes of the weights and biases that the flat vector is made of.
+
+        >>> Policy((11, 32, 3), biases=True).shapes
+        ((32, 11), (32,), (3, 32), (3,))
+        """
+        return tuple(
+            shape
+            for layer in self.layers()
+            for shape in ((layer.rows, layer.columns), *(((layer.rows,),) if layer.bias else ()))
+        )
+
     def initial(self, seed: int) -> Array:
         r"""The parameters that a search starts from.
 

@@ -228,7 +228,7 @@ def train(
         EvaluationError: When the environment breaks down; its ``result`` holds the training until
             then.
     """
-    simulator = catalogue.make(environment, arguments=env_args)
+    simulator = catalogue.make(environment, env_args=env_args)
     info = simulator.info
     if isinstance(environment, str) and _version(info.name) != _version(environment):
         _log.warning("%s means %s; name another version in full.", environment, info.name)
@@ -280,6 +280,7 @@ def train(
         search = algorithms.make(shape.initial(0), wanted, training=True)
     else:
         chosen = choose_directions(method, directions, also=algorithms.names(training=True))
+        chosen = chosen.shaped(shape.shapes)
         spacing = checks.optional(checks.positive, "spacing", spacing)
         rate = checks.optional(checks.positive, "learning_rate", learning_rate)
         rate = rate if optimizer is None else 0.0  # an optimiser has its own

@@ -177,8 +177,9 @@ class RunFolder:
                 f"holds a {noun} with another configuration: {', '.join(words)}. Choose another "
                 f"folder{f'; to go on with that {noun} under other limits, use {by}' * bool(by)}.",
             )
+        found = self.load(program)
         self.compare_source(now.get(SOURCE))
-        return self.load(program)
+        return found
 
     def compare_source(self, now: str | None) -> None:
         """Say so if what the user wrote for this run is not what it was when the run began.

@@ -1,5 +1,5 @@
 # pyright: basic
-# pyright: reportMissingImports=false, reportOptionalSubscript=false
+# pyright: reportMissingImports=false, reportOptionalSubscript=false, reportIndexIssue=false
 # pyright: reportArgumentType=false, reportGeneralTypeIssues=false
 """The kernels for tensors on a CUDA device: Triton, reading the same random numbers as Numba does.
 

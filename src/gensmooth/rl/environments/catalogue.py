@@ -82,7 +82,7 @@ def make(
     environment: EnvironmentLike,
     *,
     fast: bool = True,
-    arguments: Mapping[str, Any] | None = None,
+    env_args: Mapping[str, Any] | None = None,
 ) -> Simulator:
     """The simulator of an environment.
 
@@ -93,7 +93,7 @@ def make(
             or a function without arguments that makes one; or a simulator, which is returned.
         fast: Whether to use the compiled simulator if there is one. With ``False`` the environment
             runs through the ordinary API, which is what the compiled one is compared with.
-        arguments: Arguments for Gymnasium's environment; they become part of its name. Compiled
+        env_args: Arguments for Gymnasium's environment; they become part of its name. Compiled
             simulators take none, so the environment then runs through the ordinary API.
 
     Raises:
@@ -102,10 +102,10 @@ def make(
         ImportError: When a package is missing, or cannot be used.
     """
     fast = checks.flag("fast", fast)
-    arguments = checks.mapping("arguments", {} if arguments is None else arguments)
+    given = checks.mapping("env_args", {} if env_args is None else env_args)
     if not isinstance(environment, str):
-        if arguments:
-            raise ValueError("`arguments` are for an environment that is given by its name.")
+        if given:
+            raise ValueError("`env_args` are for an environment that is given by its name.")
         return _given(environment)
     if environment.endswith(GIVEN):
         raise UnknownEnvironmentError(
@@ -115,8 +115,8 @@ def make(
         )
     name, own = _full(environment)
     import_module_of(name)
-    if own or arguments:
-        return _gymnasium(join_name(reference(name), {**own, **arguments}))
+    if own or given:
+        return _gymnasium(join_name(reference(name), {**own, **given}))
     entry = _entries.get(name)
     if entry is None:
         return _gymnasium(name)

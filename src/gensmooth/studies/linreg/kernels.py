@@ -205,7 +205,10 @@ def online(blocks, factor, settings, key, step, minimizer, data, state):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def offline(blocks, factor, settings, key, step, dataset, quadratic, data, state):
-    """The same on distinct points of a data set, whose mean loss is ½θᵀHθ − bᵀθ + constant."""
+    """The same on distinct points of a data set, whose mean loss is ½θᵀHθ − bᵀθ + constant.
+
+    H is given by the addresses of its rows, as :func:`dots` wants them.
+    """
     all_x, all_y, order = dataset
     hessian, moment = quadratic
     x, y = data

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from gensmooth import checks, estimators
 from gensmooth.directions import Directions, NoClosedForm
 from gensmooth.directions.draw import stream_key
+from gensmooth.directions.vectors import Vectors
 from gensmooth.streams import Purpose, check_seed
 from gensmooth.studies import protocol
 from gensmooth.studies.linreg.mse import (
@@ -137,8 +138,8 @@ class Offline:
         self._key = stream_key(seed, Purpose.SAMPLE, 0)
         x, y = draw_data(dataset_size, dim=dim, seed=seed)
         self._dataset = (x, y, np.arange(dataset_size))
-        hessian = np.ascontiguousarray(x.T @ x) / dataset_size
-        self._quadratic = (hessian, x.T @ y / dataset_size)
+        self._hessian = Vectors(tuple(np.ascontiguousarray(x.T @ x) / dataset_size))
+        self._quadratic = (self._hessian.addresses, x.T @ y / dataset_size)
         self._data = Data(np.empty((num_samples, dim)), np.empty(num_samples))
 
     def advance(self, blocks: Array, factor: float, step: int, settings: Any, state: Any) -> bool:

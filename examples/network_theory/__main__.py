@@ -1,9 +1,9 @@
 """Measures, fine-tunes, and writes tables; started again, it makes only what is missing.
 
-    python -m examples.network [--out out/network] [--quick] [--tables docs/results]
+    python -m examples.network_theory [--out out/network] [--quick] [--tables docs/results]
 
 Takes about ten minutes on one core. Each measurement and each run is a file of its own in `--out`.
-Figures and page are made from the tables: python -m examples.network.page.
+Figures and page are made from the tables: python -m examples.network_theory.page.
 """
 
 import argparse
@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from examples.network_theory import errors, finetune
+from examples.network_theory.settings import QUICK, Settings
+from examples.network_theory.tasks import Task, pretrain
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-from examples.network import errors, finetune
-from examples.network.settings import QUICK, Settings
-from examples.network.tasks import Task, pretrain
 
 Rows = list[dict[str, Any]]
 
@@ -155,7 +154,7 @@ def _short(value: Any) -> Any:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Make what is missing, then the tables."""
     parser = argparse.ArgumentParser(
-        prog="python -m examples.network",
+        prog="python -m examples.network_theory",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from examples.network_theory.landscape import hessian_squares
+from examples.network_theory.settings import Settings
+from examples.network_theory.tasks import Batch, Task, Tensor, loss_of
 from torch import nn
 from torch.func import functional_call, vmap
 
 import gensmooth as gs
-from examples.network.landscape import hessian_squares
-from examples.network.settings import Settings
-from examples.network.tasks import Batch, Task, Tensor, loss_of
 from gensmooth import theory
 
 Array = np.ndarray

@@ -1,6 +1,6 @@
 """Draws the figures and writes the tables of docs/network.md, from the tables of results.
 
-    python -m examples.network.page [--tables docs/results] [--page docs/network.md] [--check]
+    python -m examples.network_theory.page [--tables FOLDER] [--page FILE] [--check]
 
 Needs Matplotlib, not torch. `--check` only says whether the page's tables are those of the results.
 """
@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from examples.network_theory.landscape import greedy_rate, widest_spacing
 
-from examples.network.landscape import greedy_rate, widest_spacing
 from gensmooth.report.style import drawing, method_style, method_title
 
 Row = dict[str, str]
@@ -340,7 +340,7 @@ def with_tables(text: str, tables: Path) -> str:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Draw and write, or check."""
     parser = argparse.ArgumentParser(
-        prog="python -m examples.network.page",
+        prog="python -m examples.network_theory.page",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from examples.network.tasks import TASKS, Task
+from examples.network_theory.tasks import TASKS, Task
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from examples.network_theory.settings import Settings
+from examples.network_theory.tasks import Batch, Task, Tensor, accuracy_of, batches, loss_of
 from torch import nn
 
 import gensmooth as gs
-from examples.network.settings import Settings
-from examples.network.tasks import Batch, Task, Tensor, accuracy_of, batches, loss_of
 from gensmooth import theory
 
 SPACING = 1e-3

@@ -1,1 +1,0 @@
-"""Programs to read and to change."""
