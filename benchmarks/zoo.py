@@ -45,9 +45,9 @@ PLANS = {
     "inverted-double-pendulum": Plan("InvertedDoublePendulum-v5", 100, 120, 2),
     "mountain-car": Plan("MountainCarContinuous-v0", 100, 200, 2),
     "acrobot": Plan("Acrobot-v1", 100, 100, 1),
-    "hopper": Plan("Hopper-v5", 100, 360, 6),
-    "half-cheetah": Plan("HalfCheetah-v5", 100, 60, 1),
-    "swimmer": Plan("Swimmer-v5", 100, 120, 2),
+    "hopper": Plan("Hopper-v5", 80, 360, 6),
+    "half-cheetah": Plan("HalfCheetah-v5", 60, 60, 1),
+    "swimmer": Plan("Swimmer-v5", 60, 120, 2),
 }
 
 

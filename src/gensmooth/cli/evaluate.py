@@ -7,7 +7,6 @@ from gensmooth.cli.common import REPORT, Out, choose_out, report, running
 from gensmooth.cli.options import Given, Sets, Shell, command
 
 
-
 def _zoo() -> list[str]:
     from gensmooth.rl.zoo_catalogue import PREFIX, zoo
 

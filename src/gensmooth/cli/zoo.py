@@ -28,9 +28,9 @@ def zoo(given: Given) -> None:
     if given["json"]:
         typer.echo(json.dumps([row._asdict() for row in rows], indent=2))
         return
-    lines = [HEAD]
+    lines: list[tuple[str, ...]] = [HEAD]
     for row in rows:
-        found = f"{row.mean_return:.6g} ± {(row.high - row.low) / 2:.2g}"
+        found = f"{row.mean_return:.6g} ± {(row.high - row.low) / 2:.3g}"
         lines.append((row.name, row.environment, found, str(row.num_parameters)))
     widths = [max(len(line[i]) for line in lines) for i in range(len(HEAD))]
     for line in lines:
@@ -39,6 +39,6 @@ def zoo(given: Given) -> None:
     episodes = ", ".join(str(each) for each in sorted({row.episodes for row in rows}))
     level = ", ".join(f"{100 * each:g} %" for each in sorted({row.confidence for row in rows}))
     typer.echo(
-        f"\nOver {episodes} episodes that training has not seen, ± half of the {level} interval. "
+        f"\nOver {episodes} episodes that training has not seen, ± half of the {level} interval."
         "\nRun one: gensmooth evaluate zoo:NAME. How each was trained: --json."
     )
