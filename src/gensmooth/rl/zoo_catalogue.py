@@ -100,7 +100,7 @@ def zoo_file(path: str | os.PathLike[str]) -> Path | None:
     hint = checks.did_you_mean(wanted.lower(), names) if wanted else ""
     raise ValueError(
         f"The zoo has no policy {wanted[:200]!r}.{hint} Known: {', '.join(names)}. A file of that "
-        f"name is './{given[:200]}'."
+        f"name is {f'./{given[:200]}'!r}."
     )
 
 
