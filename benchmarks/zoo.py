@@ -45,8 +45,8 @@ PLANS = {
     "inverted-double-pendulum": Plan("InvertedDoublePendulum-v5", 100, 120, 2),
     "mountain-car": Plan("MountainCarContinuous-v0", 100, 200, 2),
     "acrobot": Plan("Acrobot-v1", 100, 100, 1),
-    "hopper": Plan("Hopper-v5", 80, 360, 6),
-    "half-cheetah": Plan("HalfCheetah-v5", 60, 60, 1),
+    "hopper": Plan("Hopper-v5", 80, 240, 6),
+    "half-cheetah": Plan("HalfCheetah-v5", 60, 40, 1),
     "swimmer": Plan("Swimmer-v5", 60, 120, 2),
 }
 
@@ -101,7 +101,7 @@ def film(name: str, plan: Plan) -> Path:
                 size = (WIDTH, height)
                 frames.append(source.convert("RGB").resize(size, Image.Resampling.BOX))
     for colors in (64, 32, 16, 8):
-        palette = frames[len(frames) // 2].quantize(colors, Image.Quantize.MEDIANCUT)
+        palette = frames[len(frames) // 2].quantize(colors, Image.Quantize.MAXCOVERAGE)
         few = [each.quantize(palette=palette, dither=Image.Dither.NONE) for each in frames]
         hold = round(1000 / made.fps / 10) * 10  # whole hundredths of a second
         few[0].save(path, save_all=True, append_images=few[1:], duration=hold, loop=0)
