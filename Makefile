@@ -4,13 +4,16 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PEERS ?= .venv-peers
 OUT ?= demo
+STUDIES ?= controller,linreg,dfo,timing
+COMMA := ,
 COCO := --workers 2 --out docs/results/coco.json
 
-.PHONY: help demo test lint types check format bench clean
+.PHONY: help demo test lint types check docs format bench clean
 help:
 	@echo "make demo    run the main job and write a report to look at; WORKERS=2 or RAY=local"
 	@echo "make test    run the tests"
 	@echo "make check   tests, lint and types, as CI does"
+	@echo "make docs    build the documentation as a site: docs/_build/html/index.html"
 	@echo "make bench   the benchmark tables (installs the peers it compares with)"
 	@echo "make format  format the code"
 	@echo "make clean   remove what the above made"
@@ -19,11 +22,20 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "gensmooth needs Python 3.11 or newer; $(PYTHON) is `$(PYTHON) --version`. Try: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[all,test,lint]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[all,test,lint,docs]'
 	@touch $@
 
-demo: $(VENV)/installed
-	$(BIN)/gensmooth reproduce all --profile quick --out $(OUT) \
+# The demo needs a tenth of what the tests need; where all of it is there, so is this.
+$(VENV)/demo: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "gensmooth needs Python 3.11 or newer; $(PYTHON) is `$(PYTHON) --version`. Try: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	test -f $(VENV)/installed || $(BIN)/python -m pip install --quiet --constraint constraints.txt \
+		--editable '.[report$(if $(RAY),$(COMMA)ray)]'
+	@touch $@
+
+demo: $(VENV)/demo
+	$(BIN)/gensmooth reproduce $(STUDIES) --profile quick --out $(OUT) \
 		$(if $(WORKERS),--workers $(WORKERS)) $(if $(RAY),--ray $(RAY))
 
 test: $(VENV)/installed
@@ -37,6 +49,10 @@ types: $(VENV)/installed
 	$(BIN)/pyright
 
 check: lint types test
+
+docs: $(VENV)/installed
+	$(BIN)/python -m sphinx -q -W --keep-going -j 2 -b html docs docs/_build/html
+	@echo "docs/_build/html/index.html"
 
 format: $(VENV)/installed
 	$(BIN)/ruff check --fix .
@@ -67,5 +83,5 @@ bench: $(PEERS)/installed
 	-$(PEERS)/bin/python -m benchmarks.coco_page
 
 clean:
-	rm -rf $(VENV) .venv-peers demo .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-peers demo docs/_build docs/api docs/gallery .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

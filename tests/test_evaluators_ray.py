@@ -71,6 +71,18 @@ def test_context_and_extras(pool: Ray) -> None:
     check_context_and_extras(pool)
 
 
+def of_structure(p: Any) -> float:
+    return float(np.square(p["w"]).sum() + np.square(p["deep"][0] - 1))
+
+
+def test_parameters_in_a_structure(pool: Ray) -> None:
+    x0 = {"w": np.ones((2, 3)), "deep": [0.5]}
+    alone = gs.minimize(of_structure, x0, budget=60, seed=0)
+    found = gs.minimize(of_structure, x0, budget=60, seed=0, workers=pool)
+    assert found.x["w"].tobytes() == alone.x["w"].tobytes()
+    assert found.x["deep"] == alone.x["deep"]
+
+
 @pytest.mark.parametrize("method", gs.METHODS)
 def test_bit_identical_with_three(pool: Ray, method: str) -> None:
     for estimator, samples in product(

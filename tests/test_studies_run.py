@@ -20,21 +20,37 @@ from patience import LONG, alive, wait_until
 SMALL = Options(profile="quick", seeds=2, hyperparameters="paper", methods=("gs", "bes"))
 
 
-def test_the_time_left_is_told_from_the_speed_of_workers(monkeypatch):
-    """Ten runs of cost 6, then ten of cost 1; two workers, a second for each unit of cost."""
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_time_left_is_right_from_the_first_line(monkeypatch, workers):
+    """Runs of cost 6, then of cost 1, a second for each unit; the first ones also compile."""
+    now, costs = 0.0, [6.0] * 60 + [1.0] * 60
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    time_left = TimeLeft(sum(costs), workers)
+    assert time_left.left is None
+    for i in range(0, len(costs), workers):
+        compiling = 40.0 if i == 0 else 0.0
+        now += costs[i] + compiling
+        for cost in costs[i : i + workers]:
+            time_left.add(cost, cost + compiling)
+        if i > 0:
+            rest = sum(costs[i + workers :]) / workers
+            assert time_left.left == pytest.approx(rest, rel=0.1), i  # a run more or less
+        else:
+            assert time_left.left is None  # of compiling nothing follows
+
+
+def test_a_run_that_compiles_does_not_become_hours(monkeypatch):
+    """What made "112 min to go" of ten seconds: one run in 400 took a hundred times as long."""
     now = 0.0
     monkeypatch.setattr(progress.time, "monotonic", lambda: now)
-    time_left = TimeLeft(70.0, 2)
-    assert time_left.left is None
-    now = 6.0
-    time_left.add(6.0, 6.0)
-    assert time_left.left == pytest.approx(29.0)  # 35 s in all; from the number it would be 64
-    time_left.add(6.0, 6.0)
-    for done in range(4):
-        now += 6.0
-        time_left.add(6.0, 6.0)
-        time_left.add(6.0, 6.0)
-        assert time_left.left == pytest.approx(70 / 2 - now), done
+    time_left, said = TimeLeft(400.0, 2), []
+    for i in range(400):
+        seconds = 3.0 if i in (0, 1, 3, 6) else 0.03
+        now += seconds / 2
+        time_left.add(1.0, seconds)
+        said.append(time_left.left)
+    assert all(left is None or left < 5 * 400 * 0.03 / 2 for left in said)
+    assert said[200] == pytest.approx(200 * 0.03 / 2, rel=0.1)
 
 
 def test_long_runs_are_made_first(tmp_path, monkeypatch):

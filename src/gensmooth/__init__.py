@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from gensmooth.pilot import Pilot
     from gensmooth.runs import CheckpointError
     from gensmooth.search import GradientEstimate, RandomSearch, SearchState, StepInfo
+    from gensmooth.trees import Tree
 
 _HOME = {
     "gensmooth.algorithms": "CMAES SNES XNES algorithm",
@@ -97,6 +98,7 @@ _HOME = {
     "gensmooth.pilot": "Pilot",
     "gensmooth.runs": "CheckpointError",
     "gensmooth.search": "GradientEstimate RandomSearch SearchState StepInfo",
+    "gensmooth.trees": "Tree",
 }
 _MODULES = (
     "algorithms",
@@ -158,6 +160,7 @@ __all__ = [
     "Stars",
     "StepInfo",
     "Sweep",
+    "Tree",
     "__version__",
     "adam",
     "algorithm",

@@ -13,6 +13,7 @@ from gensmooth.directions.draw import KernelDraw, ScaledDraw
 from gensmooth.estimators import Plan, Samples
 from gensmooth.parameters import Bounds
 from gensmooth.streams import Purpose
+from gensmooth.trees import Tree
 
 Array = NDArray[Any]
 
@@ -24,7 +25,7 @@ class Batch:
     """The evaluations of one step; make the points as you go, in any order, anywhere.
 
     ``len(batch)`` values are expected by :meth:`RandomSearch.tell`, in the order of
-    :meth:`points`.
+    :meth:`points`. Of parameters that came as a structure (:class:`gensmooth.Tree`), so do points.
     """
 
     __slots__ = (
@@ -40,6 +41,7 @@ class Batch:
         "samples",
         "seed",
         "step",
+        "tree",
     )
 
     def __init__(
@@ -56,6 +58,7 @@ class Batch:
         purpose: Purpose = Purpose.SAMPLE,
         context: NDArray[np.float64] | None = None,
         own: bool = True,
+        tree: Tree | None = None,
     ) -> None:
         self._x = x
         self._plan = plan
@@ -69,6 +72,7 @@ class Batch:
         self.purpose = purpose  # of the evaluations' noise
         self.context = context  # numbers that the objective is handed beside each point
         self.own = own  # whether its plan is the one that the search lays out by itself
+        self.tree = tree  # of the parameters; points are built in it
 
     def __len__(self) -> int:
         return len(self._spacings)
@@ -77,11 +81,12 @@ class Batch:
         """Whether the batch was asked at these parameters."""
         return self._x is x or np.array_equal(self._x, x)
 
-    def point(self, index: int) -> Array:
+    def point(self, index: int) -> Any:
         """The point of one evaluation, a new array in the shape of x."""
-        return self._rows(index, index + 1)[0, ...]
+        found = self._rows(index, index + 1)[0, ...]
+        return found if self.tree is None else self.tree.build(found)
 
-    def points(self) -> Iterator[Array]:
+    def points(self) -> Iterator[Any]:
         """The point of each evaluation, in order. With N samples a point comes N times.
 
         Points may be kept or changed: memory is used again only when nobody holds it any more.
@@ -90,11 +95,14 @@ class Batch:
         if isinstance(self.draw, KernelDraw | ScaledDraw):
             self.draw = self.draw.held()
             twice = isinstance(self.draw, KernelDraw) and self.draw.dear
+        if self.tree is not None:
+            return map(self.tree.build, self.flat().points())
         number, dim = len(self._spacings), self._x.size
         if number * dim <= _CHUNK:
             return iter(self._rows(0, number)) if self._x.ndim else self._stream(number)
         # A pair's direction is made once for both of its points, if that is worth the memory.
-        least = 2 if twice and number > 1 and len({*self._plan.direction[:2].tolist()}) == 1 else 1
+        pair = twice and number > 1 and self._spacings[0] == -self._spacings[1] != 0
+        least = 2 if pair else 1
         return self._stream(max(least, _CHUNK // dim))
 
     def _stream(self, rows: int) -> Iterator[Array]:
@@ -115,9 +123,10 @@ class Batch:
             for row in range(stop - start):
                 yield buffers[-1][row].reshape(self._x.shape)
 
-    def block(self, start: int, stop: int) -> Array:
+    def block(self, start: int, stop: int) -> Any:
         """The points of evaluations ``start … stop``, stacked along a first axis."""
-        return self._rows(start, stop)
+        found = self._rows(start, stop)
+        return found if self.tree is None else self.tree.build(found)
 
     @property
     def dim(self) -> int:
@@ -141,7 +150,7 @@ class Batch:
             plan: Which evaluations.
             purpose: What their noise is for: that of tests is never that of a search's samples.
         """
-        return self._changed(plan, purpose, self.context)
+        return self._changed(plan, purpose, self.context, self.tree)
 
     def given(self, context: NDArray[np.float64]) -> "Batch":
         """The same evaluations by an objective that is also handed ``context``.
@@ -149,10 +158,20 @@ class Batch:
         For an objective that depends on more than the point: numbers that are the same for all
         evaluations of a step. They are sent to each worker once per step.
         """
-        return self._changed(self._plan, self.purpose, context)
+        return self._changed(self._plan, self.purpose, context, self.tree)
+
+    def flat(self) -> "Batch":
+        """The same evaluations, at points that are one array each, in the order of the arrays."""
+        if self.tree is None:
+            return self
+        return self._changed(self._plan, self.purpose, self.context, None)
 
     def _changed(
-        self, plan: Plan, purpose: Purpose, context: NDArray[np.float64] | None
+        self,
+        plan: Plan,
+        purpose: Purpose,
+        context: NDArray[np.float64] | None,
+        tree: Tree | None,
     ) -> "Batch":
         return Batch(
             self._x,
@@ -167,11 +186,12 @@ class Batch:
             purpose,
             context,
             self.own and plan is self._plan,
+            tree,
         )
 
-    def shaped(self, vector: Array) -> Array:
-        """A vector of length d in the shape of x."""
-        return vector.reshape(self._x.shape)
+    def shaped(self, vector: Array) -> Any:
+        """A vector of length d in the shape of x, or in its structure."""
+        return vector.reshape(self._x.shape) if self.tree is None else self.tree.build(vector)
 
     def has_center(self) -> bool:
         """Whether some evaluations are at x itself."""

@@ -11,7 +11,7 @@ from os import PathLike
 from typing import Any, ClassVar, Literal, NamedTuple, cast, final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 import gensmooth.algorithms as algorithms
 from gensmooth import checks, optimizers
@@ -48,6 +48,7 @@ from gensmooth.parameters import (
     LogScale,
     as_bounds,
     as_parameters,
+    is_tree,
     with_arguments,
 )
 from gensmooth.pilot import AUTO, Pilot
@@ -82,6 +83,8 @@ from gensmooth.search import (
     StepInfo,
 )
 from gensmooth.streams import check_seed
+from gensmooth.trees import Tree
+from gensmooth.trees import plain as plain_tree
 
 Array = NDArray[Any]
 Callback = Callable[[StepInfo, SearchState], bool | None]
@@ -131,7 +134,7 @@ class Result:
     Attributes:
         x: The point to use. The pilot's: the best one seen if values are exact, the centre of its
             search if they are noisy, because the best of many noisy values is mostly luck. With a
-            method of the paper: the last iterate.
+            method of the paper: the last iterate. An array, or the structure that x0 has.
         fun: The objective there, evaluated once more at the end (N samples if sampled; the mean of
             several values if the pilot found them noisy).
         best_x: The point of the best single value seen: the recommended point of an
@@ -159,9 +162,9 @@ class Result:
             the log too.
     """
 
-    x: Array
+    x: Any
     fun: float
-    best_x: Array
+    best_x: Any
     best_fun: float
     nfev: int
     nit: int
@@ -185,9 +188,10 @@ class Result:
         """All but ``state`` as plain JSON (with infinities), perhaps without the history."""
         names = [each.name for each in fields(self) if each.name not in ("history", "state")]
         found: dict[str, Any] = {name: getattr(self, name) for name in names}
-        found |= {"x": self.x.tolist(), "best_x": self.best_x.tolist()}
+        found |= {"x": plain_tree(self.x), "best_x": plain_tree(self.best_x)}
         found |= {"faults": dict(self.faults), "warnings": list(self.warnings)}
-        found |= result_file.header(self.x)
+        x, tree = Tree.of(self.x) if is_tree(self.x) else (self.x, None)
+        found |= result_file.header(x, None if tree is None else tree.to_json())
         if history:
             *arrays, faults = self.history
             listed = [array.tolist() for array in arrays]
@@ -211,7 +215,9 @@ def load(path: str | PathLike[str]) -> Result:
     """Read a result that :meth:`Result.save` or ``gensmooth minimize`` has written.
 
     Args:
-        path: The file, such as ``"best.json"`` or the ``result.json`` of a run's folder.
+        path: The file, such as ``"best.json"`` or the ``result.json`` of a run's folder. Where x is
+            a dataclass or named tuple, it is a dict here, for ``Params(**res.x)``: reading a file
+            runs nothing.
 
     Raises:
         CheckpointError: When it is no such file: a policy is read by ``gs.rl.load_policy``, and
@@ -278,7 +284,7 @@ def _history_from_json(found: Any) -> History:
 @checks.explains_unknown
 def minimize(
     fun: Callable[..., Any],
-    x0: ArrayLike,
+    x0: Any,
     *,
     args: Any = (),
     method: str | None = None,
@@ -321,7 +327,9 @@ def minimize(
     Args:
         fun: The objective, ``fun(x)``; with ``samples=``, ``fun(x, rng)`` whose noise must come
             from the generator it is handed. It returns a number, or two, see ``noise``.
-        x0: Where to start: any shape, float32 or float64 (integers become float64).
+        x0: Where to start: any shape, float32 or float64 (integers become float64). Or a structure
+            of such arrays (dicts, lists, tuples, dataclasses), which ``fun`` is then called with
+            and ``x`` comes back in; ``x_scale``, ``log_scale`` and ``bounds`` may have it too.
         args: More arguments of ``fun``, after ``x`` and ``rng``: a tuple, or one that is none.
         method: The name of a method; ``"auto"``, the default, is the pilot. With any of the next
             five arguments but ``num_directions``, the default is ``"bes"``. ``"ars"``,
@@ -357,7 +365,8 @@ def minimize(
         maximize: Maximise instead; values keep your sign.
         bounds: Limits of x: ``(lower, upper)``, two numbers for all parameters or two arrays in
             the shape of x0; ``gs.Bounds`` or SciPy's; or a pair for each parameter. With two
-            parameters, write pairs as tuples: ``[(0, 1), (0, 2)]``.
+            parameters, write pairs as tuples: ``[(0, 1), (0, 2)]``. Of a structure, also a dict or
+            dataclass with a pair for each array.
         vectorized: ``fun`` takes points stacked along a first axis; a number says how many.
         on_failure: What to do about NaN, inf, an exception, a time-out or a dead worker:
             ``"raise"``, ``"drop"`` that direction, or ``"retry"`` and then raise.
@@ -395,7 +404,11 @@ def minimize(
     array([3., 3.])
     """
     own_rate, given = _optimizer(optimizer)
-    x = as_parameters(x0)
+    x, tree = Tree.of(x0) if is_tree(x0) else (as_parameters(x0), None)
+    if tree is not None:
+        bounds = None if bounds is None else tree.bounds(bounds)
+        x_scale = None if x_scale is None else tree.like("x_scale", x_scale)
+        log_scale = None if log_scale is None else tree.like("log_scale", log_scale)
     checks.one_of("on_failure", on_failure, ("raise", "drop", "retry"))
     retries = checks.count("retries", retries, 0)
     if on_failure == "retry" and retries == 0:
@@ -467,6 +480,7 @@ def minimize(
             )
         number = 4 + int(3 * math.log(x.size)) if num_directions is None else num_directions
         family = choose_directions(method, directions, also=algorithms.names())
+        family = family.shaped(x.shape if tree is None else tree.shapes)
         search = RandomSearch(
             directions=family,
             num_directions=number,
@@ -476,13 +490,14 @@ def minimize(
         )
         limits = _limits(search, asked, x)
         search = search.changed(
-            directions=search.directions.shaped(x.shape).resolve(x.size, number),
+            directions=search.directions.resolve(x.size, number),
             optimizer=_falling(own_rate, search, limits) if given is None else given,
         )
         rate = own_rate if given is None else None
     folder = checks.optional(checks.path, "checkpoint", checkpoint)
     called = fun if isinstance(args, tuple) and not args else with_arguments(fun, args)
     name, source = identity(fun, getattr(called, "arguments", ()))
+    called = called if tree is None else tree.objective(called)
     called = called if logs is None else logs.objective(called)
     objective = Objective(called, samples is not None, vectorized, int(noise == RETURNED))
     program = Minimization(
@@ -493,6 +508,7 @@ def minimize(
         search=search,
         noise=noise,
         log_scale=logs,
+        tree=tree,
         learning_rate=rate,
         vectorized=objective.vectorized,
         limits=limits,
@@ -513,6 +529,7 @@ def resume(
     fun: Callable[..., Any] | None = None,
     *,
     args: Any = (),
+    x0: Any = None,
     budget: int | None = None,
     max_steps: int | None = None,
     target: float | None = None,
@@ -538,6 +555,8 @@ def resume(
         fun: The objective. With ``trust`` not needed if it has a name, ``module:function``, that
             can be imported from here.
         args: As in :func:`minimize`.
+        x0: Parameters in the structure that the run has, whatever their numbers; needed if they
+            are of a class of your own that has no name.
         budget: Evaluations to spend at most, from the run's beginning. If the optimiser was left
             to :func:`minimize`, its rate falls anew, as half a cosine over this budget does.
         max_steps: Steps to make at most, from the run's beginning.
@@ -571,7 +590,7 @@ def resume(
     >>> gs.resume(folder, fun, budget=1000).x.round(1)
     array([3.])
     """
-    given = {"directions": directions, "estimator": estimator, "optimizer": optimizer}
+    given = {"directions": directions, "estimator": estimator, "optimizer": optimizer, "x0": x0}
     checks.optional(checks.function, "fun", fun)
     trust = checks.flag("trust", trust)
     with RunFolder(checks.path("folder", folder), create=False) as held:
@@ -589,10 +608,11 @@ def resume(
                 raise CheckpointError(held.path, f"does not go on by itself: {error}.") from error
         before = program.execution
         called = with_arguments(fun, args)
+        of_array = called if program.tree is None else program.tree.objective(called)
         program = replace(
             program,
             fun=Objective(
-                called if program.log_scale is None else program.log_scale.objective(called),
+                of_array if program.log_scale is None else program.log_scale.objective(of_array),
                 program.search.samples is not None,
                 program.vectorized,
                 int(program.noise == RETURNED),
@@ -625,7 +645,7 @@ def resume(
 @checks.explains_unknown
 def gradient(
     fun: Callable[..., Any],
-    x: ArrayLike,
+    x: Any,
     *,
     args: Any = (),
     method: str | None = None,
@@ -644,6 +664,8 @@ def gradient(
 ) -> GradientEstimate:
     """Estimate the gradient of a black box at a point. Arguments as in :func:`minimize`.
 
+    At a structure of arrays the estimate has that structure.
+
     >>> import gensmooth as gs
     >>> import numpy as np
     >>> est = gs.gradient(lambda x: x @ x, np.ones(3), method="orthogonal", num_directions=3,
@@ -651,8 +673,13 @@ def gradient(
     >>> est.gradient.round(6), est.evaluations
     (array([2., 2., 2.]), 6)
     """
+    tree = None
+    if is_tree(x):
+        x, tree = Tree.of(x)
+        bounds = None if bounds is None else tree.bounds(bounds)
+    family = choose_directions(method, directions)
     search = RandomSearch(
-        directions=choose_directions(method, directions),
+        directions=family if tree is None else family.shaped(tree.shapes),
         num_directions=num_directions,
         spacing=spacing,
         estimator=estimator if estimator is not None else ForwardDifference(),
@@ -662,7 +689,9 @@ def gradient(
         on_failure=on_failure,
         threads=threads,
     )
-    objective = Objective(with_arguments(fun, args), samples is not None, vectorized)
+    called = with_arguments(checks.function("fun", fun), args)
+    called = called if tree is None else tree.objective(called)
+    objective = Objective(called, samples is not None, vectorized)
     state = search.init(x, seed=seed)
     batch = search.ask(state)
     with as_evaluator(workers).session(search, objective) as session:
@@ -675,7 +704,8 @@ def gradient(
             f"The estimate is not finite: values whose differences are divided by a `spacing` of "
             f"{batch.spacing:g} overflow."
         )
-    return found._replace(gradient=found.gradient.reshape(state.x.shape))
+    estimate = found.gradient.reshape(state.x.shape)
+    return found._replace(gradient=estimate if tree is None else tree.build(estimate))
 
 
 # --- a minimisation as a program -----------------------------------------------------------------
@@ -713,6 +743,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
         vectorized: Whether the objective takes stacked points, or how many.
         noise: What is known of the noise of values.
         log_scale: Which parameters ``x0`` and the state have as logarithms.
+        tree: The structure in which the objective has them; ``x0`` and the state are flat.
         limits: When it stops.
         execution: How it is carried out.
         extensions: The limits that earlier parts of it had, each with the step it went on from.
@@ -737,6 +768,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
     vectorized: bool | int
     noise: Literal["returned"] | float | None = None
     log_scale: LogScale | None = None
+    tree: Tree | None = None
     limits: Limits = field()
     execution: Execution
     extensions: tuple[Mapping[str, Any], ...] = ()
@@ -781,7 +813,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
         if last is not None:
             if last.info.diverged is not None:
                 return End("diverged", last.info.diverged)
-            if self.callback is not None and self.callback(last.info, state.search):
+            if self.callback is not None and self.callback(last.info, self._shown(state)):
                 return End("callback")
             if limits.target is not None and reached(
                 last.info.value, limits.target, search.maximize
@@ -852,6 +884,15 @@ class Minimization(Program[MinimizeState, Record, Result]):
         left = max((budget - state.search.evaluations) // n * n, n)
         return left if end.reason == "budget" else min(finals, left)
 
+    def _shown(self, state: MinimizeState) -> SearchState:
+        """The search's state as users see it, with the structure of the parameters."""
+        return state.search if self.tree is None else state.search._replace(tree=self.tree)
+
+    def _outward(self, x: Array) -> Any:
+        """What the objective has, from what the search has."""
+        found = x.copy() if self.log_scale is None else self.log_scale.outward(x)
+        return found if self.tree is None else self.tree.build(found)
+
     def _recommended(self, state: MinimizeState) -> Array:
         if isinstance(self.search, Pilot):
             return self.search.recommend(state.search)
@@ -889,9 +930,9 @@ class Minimization(Program[MinimizeState, Record, Result]):
             budget=self.limits.budget,
         )
         return Result(
-            x=x.copy() if self.log_scale is None else self.log_scale.outward(x),
+            x=self._outward(x),
             fun=value,
-            best_x=best_x.copy() if self.log_scale is None else self.log_scale.outward(best_x),
+            best_x=self._outward(best_x),
             best_fun=best,
             nfev=evaluations,
             nit=state.search.step,
@@ -902,7 +943,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
             faults=dict(faults),
             seed=state.search.seed,
             history=_history(records),
-            state=state.search,
+            state=self._shown(state),
             error=error,
             noise=noise,
             warnings=tuple(warnings),
@@ -933,6 +974,8 @@ class Minimization(Program[MinimizeState, Record, Result]):
         if self.log_scale is not None:
             mask = self.log_scale.mask.astype(np.float64)
             described["log_scale"] = array_to_json("log_scale", mask, large)
+        if self.tree is not None:
+            described["structure"] = self.tree.to_json()
         limits = describe_parts(self.limits, Limits._fields)
         x0 = array_to_json("x0", self.x0, large)
         if search.bounds is not None:
@@ -995,6 +1038,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
             vectorized=described["vectorized"],
             noise=_noise(described.get("noise")),
             log_scale=_log_scale(described.get("log_scale"), large, x0),
+            tree=_tree(described.get("structure"), given.get("x0"), x0, trust=trust),
             limits=limits,
             execution=execution,
             extensions=tuple(found["extensions"]),
@@ -1093,6 +1137,22 @@ def _log_scale(found: Any, large: Mapping[str, Array], x0: Array) -> LogScale | 
     if mask.shape != x0.shape:
         raise ValueError("`log_scale` does not fit the parameters")
     return LogScale(mask.astype(bool))
+
+
+def _tree(found: Any, given: Any, x0: Array, *, trust: bool) -> Tree | None:
+    """The structure of the parameters, from JSON or from what the caller passed again."""
+    if given is not None and not (found is not None and is_tree(given)):
+        raise ValueError(
+            "`x0` goes on where the run stopped: leave it out, unless it is of a class of yours"
+        )
+    if found is None:
+        return None
+    tree = Tree.from_json(found, trust=trust) if given is None else Tree.of(given)[1]
+    if Tree.of_names(tree.to_json()) != Tree.of_names(found):  # wherever its classes are now
+        raise ValueError("`x0` must have the structure, the shapes and the types of the run's")
+    if x0.shape != (tree.size,):
+        raise ValueError("the structure of `x0` does not fit its numbers")
+    return tree
 
 
 def _spoken(result: Result) -> Result:

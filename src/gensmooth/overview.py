@@ -452,6 +452,8 @@ def _words(config: Mapping[str, Any], where: Path, out: Path) -> list[str] | Non
     search: dict[str, Any] = dict(config["search"])
     if config["objective"] is None or search.pop("bounds", None) is not None:
         return None
+    if "structure" in search:
+        return None
     words = ["gensmooth", "minimize", str(config["objective"])]
     words += ["--x0", _start(config["x0"], where, out)]
     if search.pop("log_scale", None) is not None or config.get("extensions"):

@@ -1,8 +1,8 @@
 """The parameters as users give them: any shape, two dtypes, within bounds, on any scale."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from typing import Any, NamedTuple, cast, final
 
 import numpy as np
@@ -15,6 +15,7 @@ Array = NDArray[Any]
 _OF_BOX = 0.25  # of what the bounds leave
 _TINY = 1e-6  # a start this much smaller than the others is on a scale of its own
 _FEW = 2000  # parameters; of many random ones some are that small by chance
+DEEPEST = 50  # levels of a structure: one that contains itself has no end
 
 
 class Bounds(NamedTuple):
@@ -35,6 +36,11 @@ def as_parameters(x0: ArrayLike) -> Array:
     if x.dtype.kind in "iub":
         x = x.astype(np.float64)
     if x.dtype.name not in ("float32", "float64"):
+        if is_tree(x0):
+            raise TypeError(
+                "`x0` must be one array here, but is a structure: start from the array of "
+                "`flat, tree = gs.Tree.of(x0)`, with the function tree.objective(fun)."
+            )
         raise TypeError(f"`x0` must be numbers in float32 or float64, but its dtype is {x.dtype}.")
     if x.size == 0:
         raise ValueError("`x0` must have at least one entry, but is empty.")
@@ -42,6 +48,62 @@ def as_parameters(x0: ArrayLike) -> Array:
         where = np.argwhere(~np.isfinite(x))[0].tolist()
         raise ValueError(f"`x0` must be finite, but x0[{', '.join(map(str, where))}] is not.")
     return x
+
+
+def is_tree(x0: Any) -> bool:
+    """Whether parameters are a structure (see :mod:`gensmooth.trees`) rather than one array.
+
+    Mappings, dataclasses and named tuples are. A list or tuple is one if it holds any of these, or
+    arrays that do not make one array together: what NumPy makes an array of stays an array.
+
+    >>> is_tree({"w": np.ones(2)}), is_tree([1.0, 2.0]), is_tree([np.ones(3), np.ones((3, 2))])
+    (True, False, True)
+    """
+    if _has_names(x0):
+        return True
+    if not isinstance(x0, list | tuple):
+        return False
+    records, arrays = _held(cast("list[Any]", x0), 0)
+    if records or not arrays:
+        return records
+    try:
+        np.array(cast("Any", x0))
+    except Exception:  # ragged
+        return True
+    return False
+
+
+def is_record(value: Any) -> bool:
+    """Whether something is a dataclass or a named tuple; their classes are not."""
+    if isinstance(value, type):
+        return False
+    named = isinstance(value, tuple) and hasattr(cast("object", value), "_fields")
+    return named or is_dataclass(cast("Any", value))
+
+
+def _has_names(value: Any) -> bool:
+    """Whether it holds things by name, and is no array of its own making."""
+    return (isinstance(value, Mapping) or is_record(value)) and not hasattr(
+        cast("object", value), "__array__"
+    )
+
+
+def _held(items: "list[Any]", depth: int) -> tuple[bool, bool]:
+    """Whether a list has mappings or records in it, and whether it has arrays, at any level."""
+    arrays = False
+    if set(map(type, items)) <= {float, int, bool} or depth > DEEPEST:  # at once, as mostly
+        return False, arrays
+    for item in items:
+        if _has_names(item):
+            return True, arrays
+        if isinstance(item, list | tuple):
+            below = _held(cast("list[Any]", item), depth + 1)
+            if below[0]:
+                return below
+            arrays = arrays or below[1]
+        else:
+            arrays = arrays or (hasattr(item, "__array__") and np.ndim(item) > 0)
+    return False, arrays
 
 
 def as_bounds(bounds: Any, x: Array) -> Bounds:
@@ -229,6 +291,11 @@ def _read(bounds: Any, x: Array) -> tuple[Any, Any]:
     members: list[Any] = []
     with suppress(Exception):  # an object of the user's may raise anything
         members = list(bounds)
+    if _has_names(bounds) or any(map(_has_names, members[:2])):
+        raise ValueError(
+            "`bounds` of a search must be numbers or arrays, but are a structure: "
+            "`flat, tree = gs.Tree.of(x0)` and tree.bounds(bounds) make arrays of them."
+        )
     shapes = [_shape(each) for each in members[: max(2, x.size)]]
     two = len(members) == 2
     if two and () in shapes and all(shape in ((), x.shape) for shape in shapes):

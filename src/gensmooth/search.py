@@ -24,7 +24,8 @@ from gensmooth.estimators import (
     Samples,
 )
 from gensmooth.methods import choose_directions
-from gensmooth.parameters import as_bounds, as_parameters
+from gensmooth.parameters import as_bounds, as_parameters, is_tree
+from gensmooth.trees import Tree
 
 Array = NDArray[Any]
 _P = ParamSpec("_P")
@@ -41,12 +42,13 @@ class SearchState(NamedTuple):
     """What the next step needs.
 
     Attributes:
-        x: The parameters, in the user's shape and dtype.
+        x: The parameters, in the user's shape and dtype; flat if they came as a structure.
         step: Steps made.
         evaluations: Evaluations told.
         seed: The seed of everything random.
         optimizer: The optimiser's state.
         directions: The directions' state.
+        tree: The structure of the parameters, if they came as one: see :class:`gensmooth.Tree`.
     """
 
     x: Array
@@ -55,6 +57,12 @@ class SearchState(NamedTuple):
     seed: int
     optimizer: Any
     directions: tuple[Any, ...]
+    tree: Tree | None = None
+
+    @property
+    def parameters(self) -> Any:
+        """``x`` as it was given: in the structure that it came as, if it came as one."""
+        return self.x if self.tree is None else self.tree.build(self.x)
 
 
 class StepInfo(NamedTuple):
@@ -151,7 +159,7 @@ class Search(Protocol):
         """What is done about a value that is not finite."""
         ...
 
-    def init(self, x0: ArrayLike, *, seed: int | None = None) -> SearchState:
+    def init(self, x0: Any, *, seed: int | None = None) -> SearchState:
         """The state before the first step."""
         ...
 
@@ -313,9 +321,15 @@ class RandomSearch:
 
     # --- a step -----------------------------------------------------------------------------------
 
-    def init(self, x0: ArrayLike, *, seed: int | None = None) -> SearchState:
-        """The state before the first step."""
-        x = as_parameters(x0)
+    def init(self, x0: Any, *, seed: int | None = None) -> SearchState:
+        """The state before the first step.
+
+        Args:
+            x0: Where to start: an array, or a structure of arrays (dicts, lists, tuples,
+                dataclasses), in which case the points of each batch come in that structure.
+            seed: Makes the run repeatable.
+        """
+        x, tree = Tree.of(x0) if is_tree(x0) else (as_parameters(x0), None)
         if self.bounds is not None:
             bounds = as_bounds(self.bounds, x)
             np.clip(x, bounds.lower, bounds.upper, out=x)
@@ -325,7 +339,8 @@ class RandomSearch:
             evaluations=0,
             seed=streams.check_seed(seed),
             optimizer=self.optimizer.init(x),
-            directions=self._family(x.shape).init(x.size, x.dtype),
+            directions=self._family(x, tree).init(x.size, x.dtype),
+            tree=tree,
         )
 
     def ask(self, state: SearchState) -> Batch:
@@ -333,7 +348,7 @@ class RandomSearch:
         x = state.x
         dim = x.size
         at = Address(state.seed, state.step, self.num_directions, dim, x.dtype)
-        draw = self._family(x.shape).draw(state.directions, at)  # ε_1, …, ε_L
+        draw = self._family(x, state.tree).draw(state.directions, at)  # ε_1, …, ε_L
         if self.threads > 1:
             draw = draw.rescaled(threads=self.threads)
         bounds = None if self.bounds is None else as_bounds(self.bounds, x)
@@ -348,6 +363,7 @@ class RandomSearch:
             self._spacings if spacing is self.spacing else self._at(spacing),
             self.samples,
             bounds,
+            tree=state.tree,
         )
 
     def tell(
@@ -382,7 +398,7 @@ class RandomSearch:
         move = self._move if norm < _CALM else _quiet(self._move)
         x, optimizer, length, diverged = move(state, downhill, norm)
         dim, directions = x.size, state.directions
-        family = self._family(x.shape)
+        family = self._family(x, state.tree)
         if diverged is None:
             directions = family.observe(family.update(directions, downhill), value)
 
@@ -400,7 +416,9 @@ class RandomSearch:
             length,
             diverged,
         )
-        after = SearchState(x, state.step + 1, info.evaluations, state.seed, optimizer, directions)
+        after = SearchState(
+            x, state.step + 1, info.evaluations, state.seed, optimizer, directions, state.tree
+        )
         return after, info
 
     def estimate(self, batch: Batch, values: ArrayLike) -> GradientEstimate:
@@ -529,21 +547,21 @@ class RandomSearch:
         return checks.positive("spacing", spacing(step))
 
     @cached_property
-    def _families(self) -> dict[tuple[int, ...], Directions]:
+    def _families(self) -> dict[Any, Directions]:
         return {}
 
-    def _family(self, shape: tuple[int, ...]) -> Directions:
+    def _family(self, x: NDArray[Any], tree: Tree | None = None) -> Directions:
         """The directions with all that depends on x's shape and L filled in, once for all steps."""
+        shape = x.shape if tree is None else tree.shapes
         try:
             return self._families[shape]
         except KeyError:
-            fitting = self.directions.shaped(shape)
-            resolved = fitting.resolve(math.prod(shape), self.num_directions)
+            resolved = self.directions.shaped(shape).resolve(x.size, self.num_directions)
             return self._families.setdefault(shape, resolved)
 
     def shrinkage(self, dim: int) -> float:
         """The shrinkage factor in use at dimension ``dim``."""
-        return self._family((dim,)).shrinkage(dim, self.num_directions)
+        return self._family(np.empty(dim)).shrinkage(dim, self.num_directions)
 
     # --- noise that is known ----------------------------------------------------------------------
 

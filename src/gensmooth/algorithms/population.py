@@ -23,8 +23,9 @@ from gensmooth.directions.base import pack_state, unpack_state
 from gensmooth.directions.draw import Draw
 from gensmooth.estimators import SAMPLE_MODES, Plan, Samples, lay_out
 from gensmooth.optimizers import Optimizer
-from gensmooth.parameters import as_bounds, as_parameters, find_units
+from gensmooth.parameters import as_bounds, as_parameters, find_units, is_tree
 from gensmooth.search import FailurePolicy, SearchState, StepInfo, check_sizes, standard_errors
+from gensmooth.trees import Tree
 
 Array = NDArray[Any]
 
@@ -153,16 +154,16 @@ class Population(ABC):
     # --- a step -----------------------------------------------------------------------------------
 
     @final
-    def init(self, x0: ArrayLike, *, seed: int | None = None) -> SearchState:
-        """The state before the first step."""
-        x = as_parameters(x0)
+    def init(self, x0: Any, *, seed: int | None = None) -> SearchState:
+        """The state before the first step; ``x0`` is an array, or a structure of arrays."""
+        x, tree = Tree.of(x0) if is_tree(x0) else (as_parameters(x0), None)
         self.check_dim(x.size)
         if self.bounds is not None:
             bounds = as_bounds(self.bounds, x)
             np.clip(x, bounds.lower, bounds.upper, out=x)
         seed = streams.check_seed(seed)
         directions, optimizer = self._begin(x, seed)
-        return SearchState(x, 0, 0, seed, optimizer, directions)
+        return SearchState(x, 0, 0, seed, optimizer, directions, tree)
 
     @final
     def ask(self, state: SearchState) -> Batch:
@@ -174,7 +175,18 @@ class Population(ABC):
         if self.threads > 1:
             draw = draw.rescaled(threads=self.threads)
         ones = _ones(len(plan))
-        return Batch(x, state.step, state.seed, draw, plan, 1.0, ones, self.samples, bounds)
+        return Batch(
+            x,
+            state.step,
+            state.seed,
+            draw,
+            plan,
+            1.0,
+            ones,
+            self.samples,
+            bounds,
+            tree=state.tree,
+        )
 
     @final
     def tell(
@@ -206,7 +218,7 @@ class Population(ABC):
         if not math.isfinite(extent):
             kept = np.isfinite(means)
             self._check_failures(batch, raw, kept)
-        moved = self.follow(state, batch, means, kept)
+        moved = self.follow(state, batch.flat(), means, kept)
         return self._after(state, raw, kept, moved, best)
 
     def _after(
@@ -247,7 +259,9 @@ class Population(ABC):
             why,
         )
         x = np.asarray(x, state.x.dtype, order="C")
-        after = SearchState(x, state.step + 1, evaluations, state.seed, optimizer, directions)
+        after = SearchState(
+            x, state.step + 1, evaluations, state.seed, optimizer, directions, state.tree
+        )
         return after, info
 
     def _check_failures(

@@ -7,15 +7,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, final
 
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from gensmooth import checks
 from gensmooth.directions import METHODS
 from gensmooth.estimators import Estimator, Samples
 from gensmooth.methods import predictions
 from gensmooth.optimizers import Optimizer, Schedule
-from gensmooth.parameters import as_parameters
+from gensmooth.parameters import as_parameters, is_tree
 from gensmooth.search import FailurePolicy, Search
+from gensmooth.trees import Tree
 
 Array = NDArray[Any]
 
@@ -210,7 +211,7 @@ def make(x: Array, wanted: Wanted, *, training: bool = False) -> Search:
 
 def algorithm(
     name: str,
-    x0: ArrayLike,
+    x0: Any,
     *,
     num_directions: int | None = None,
     spacing: float | Schedule | None = None,
@@ -290,4 +291,5 @@ def algorithm(
         min_fraction=min_fraction,
         threads=threads,
     )
-    return make(as_parameters(x0), wanted, training=True)
+    x = Tree.of(x0)[0] if is_tree(x0) else as_parameters(x0)
+    return make(x, wanted, training=True)

@@ -67,7 +67,11 @@ def reproduce(given: Given) -> None:
     for row in found.claims:
         if row.verdict != "not run":
             typer.echo(f"{row.verdict:14} {row.claim}")
-    if unjudged := sum(row.verdict == "not run" for row in found.claims):
+    smaller = [outcome for outcome in found.outcomes if outcome.smaller and outcome.claims]
+    for outcome in smaller:
+        typer.echo(f"{'not judged':14} {outcome.title}: {outcome.smaller}, too little to judge by")
+    hidden = {row.id for outcome in smaller for row in outcome.claims}
+    if unjudged := sum(row.verdict == "not run" and row.id not in hidden for row in found.claims):
         typer.echo(f"{'not run':14} {unjudged} more, which need runs that are not there")
     if found.page is not None:
         typer.echo(f"\nreport: {found.page}")

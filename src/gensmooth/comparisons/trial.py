@@ -6,12 +6,11 @@ A method that fails or diverges has that as its result: its final value is +∞.
 """
 
 import json
-import logging
 import math
 import shutil
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, final
@@ -19,6 +18,7 @@ from typing import Any, NamedTuple, Protocol, final
 import numpy as np
 from numpy.typing import NDArray
 
+from gensmooth.advice import unspoken
 from gensmooth.comparisons.choices import Choice
 from gensmooth.comparisons.judged import Judged, Score, judge
 from gensmooth.evaluators import EvaluationError, Objective
@@ -148,7 +148,7 @@ class Minimized:
         arguments |= {"method": choice.method, "budget": budget, "seed": seed, **how}
         if "directions" in choice.options:
             arguments["method"] = None
-        with _quiet():
+        with unspoken():
             return minimize(arguments.pop("fun", self.fun), self.x0, progress=False, **arguments)
 
     def run(self, choice: Choice, budget: int, seed: int, values: int, scratch: Path) -> Outline:
@@ -212,18 +212,6 @@ class Minimized:
                 raise
             shutil.rmtree(folder.parent, ignore_errors=True)
             return self.call(choice, budget, seed, callback=follow)
-
-
-@contextmanager
-def _quiet() -> Generator[None]:
-    """What a run would say of itself is in its record, and not said for every run."""
-    logger = logging.getLogger("gensmooth")
-    before = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(before)
 
 
 class Clock:

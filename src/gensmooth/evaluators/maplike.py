@@ -18,7 +18,7 @@ from gensmooth import checks, streams
 from gensmooth.batch import Batch
 from gensmooth.evaluators.base import Evaluated, Failure, WorkerError
 from gensmooth.evaluators.faults import BatchResults, FaultPolicy, Units
-from gensmooth.evaluators.objective import Objective
+from gensmooth.evaluators.objective import Objective, check_flat
 from gensmooth.evaluators.session import pickled
 from gensmooth.search import Search, SearchState
 from gensmooth.streams import Purpose
@@ -130,6 +130,7 @@ class _Item(NamedTuple):
 
 
 def _item(batch: Batch, start: int, stop: int) -> _Item:
+    check_flat(batch)
     samples = None if batch.samples is None else batch.plan.sample[start:stop]
     return _Item(
         batch.block(start, stop),

@@ -5,7 +5,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 from pathlib import Path
 from typing import Any, NoReturn, Protocol, final
@@ -132,6 +132,9 @@ class Objective:
         An objective may fork. The child's place is inside of the objective: if it comes out, by
         ``return``, ``sys.exit`` or an exception, it ends here, or there would be two optimisers.
         """
+        if isinstance(batch, Batch) and batch.tree is not None:
+            of_arrays = replace(self, fun=batch.tree.objective(self.fun))
+            return of_arrays.values(batch.flat(), start, stop, begin=begin, go_on=go_on)
         pid, forks = os.getpid(), _forks
         values = self.blank(stop - start)
         failures: list[Failure] = []
@@ -257,6 +260,15 @@ def end_fork(error: BaseException | None = None) -> NoReturn:
                 flush=True,
             )
     os._exit(code)
+
+
+def check_flat(batch: Batch) -> None:
+    """Refuse structures where points are made far away: the objective travels there, once."""
+    if batch.tree is not None:
+        raise ValueError(
+            "Workers make points as arrays, but these are structures: start from the array of "
+            "`flat, tree = gs.Tree.of(x0)`, and give the session Objective(tree.objective(fun))."
+        )
 
 
 def _points(batch: Points, start: int, stop: int) -> Iterator[Array]:

@@ -22,7 +22,7 @@ from gensmooth.evaluators.faults import (
     Queue,
     Units,
 )
-from gensmooth.evaluators.objective import Objective
+from gensmooth.evaluators.objective import Objective, check_flat
 from gensmooth.evaluators.worker import Answer, Array, Step
 from gensmooth.search import Search, SearchState
 
@@ -294,6 +294,7 @@ class WorkerSession(Generic[W]):
 
     def _evaluate(self, state: SearchState, batch: Batch) -> Evaluated:
         pool = self._pool
+        check_flat(batch)
         results = BatchResults(self._policy, self._objective, batch)
         queue = Queue(results.units)
         while any(worker.awaited for worker in pool.workers):  # may still read the last step's data

@@ -31,7 +31,7 @@ from gensmooth.directions.base import pack_state, unpack_state
 from gensmooth.directions.draw import Address, Draw, MixedDraw, ScaledDraw, dense, normals, signs
 from gensmooth.estimators import ForwardDifference, Plan, Samples, lay_out
 from gensmooth.optimizers import Optimizer
-from gensmooth.parameters import Bounds, as_bounds, as_parameters, find_units
+from gensmooth.parameters import Bounds, as_bounds, as_parameters, find_units, is_tree
 from gensmooth.pilot import descent, evolution, metric, newton
 from gensmooth.pilot.descent import Descent
 from gensmooth.pilot.evolution import Evolution, square
@@ -44,6 +44,7 @@ from gensmooth.search import (
     check_sizes,
     standard_errors,
 )
+from gensmooth.trees import Tree
 
 Array = NDArray[Any]
 
@@ -252,9 +253,9 @@ class Pilot:
 
     # --- a step -----------------------------------------------------------------------------------
 
-    def init(self, x0: ArrayLike, *, seed: int | None = None) -> SearchState:
-        """The state before the first step."""
-        x = as_parameters(x0)
+    def init(self, x0: Any, *, seed: int | None = None) -> SearchState:
+        """The state before the first step; ``x0`` is an array, or a structure of arrays."""
+        x, tree = Tree.of(x0) if is_tree(x0) else (as_parameters(x0), None)
         if self.bounds is not None:
             bounds = as_bounds(self.bounds, x)
             np.clip(x, bounds.lower, bounds.upper, out=x)
@@ -266,7 +267,7 @@ class Pilot:
             asked = self._ask_pairs(control, x.dtype, 0)
         else:
             asked = _asked(Phase.START, x.dtype)
-        return SearchState(x, 0, 0, streams.check_seed(seed), control, asked)
+        return SearchState(x, 0, 0, streams.check_seed(seed), control, asked, tree)
 
     def ask(self, state: SearchState) -> Batch:
         """The evaluations of the next step: a pure function of the state."""
@@ -283,6 +284,7 @@ class Pilot:
             np.multiply(asked.spacing, plan.side, dtype=np.float64),
             self.samples,
             bounds,
+            tree=state.tree,
         )
 
     def tell(
@@ -306,7 +308,7 @@ class Pilot:
         raw = np.asarray(checks.reals("values", values), np.float64).reshape(-1)
         if len(raw) != len(batch):
             raise ValueError(f"The step needs {len(batch)} values, but `tell` got {len(raw)}.")
-        asked, control = _asked_of(state), _control_of(state)
+        batch, asked, control = batch.flat(), _asked_of(state), _control_of(state)
         known = None
         if errors is not None:
             known = np.square(standard_errors(errors, len(raw)))
@@ -742,6 +744,7 @@ class Pilot:
             state.seed,
             control,
             asked,
+            state.tree,
         )
         return after, info
 

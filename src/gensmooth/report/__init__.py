@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gensmooth.report.page import Section
+    from gensmooth.report.page import Front, Section
 
 __all__ = ["named_extra", "write_report"]
 
@@ -22,6 +22,7 @@ def write_report(
     title: str,
     lede: str,
     command: str,
+    front: "Front | None" = None,
     reload: float | None = None,
 ) -> Path:
     """Write ``report.html``, and its figures and tables as files, into a folder.
@@ -32,6 +33,7 @@ def write_report(
         title: The page's heading.
         lede: A paragraph below it.
         command: What a reader types to repeat it.
+        front: What the page begins with: its message, its best figure, its symbols.
         reload: Seconds after which a browser loads the page again, of a run that goes on.
 
     Returns:
@@ -42,7 +44,15 @@ def write_report(
     """
     with named_extra():
         from gensmooth.report.page import write_page
-    return write_page(sections, Path(out), title=title, lede=lede, command=command, reload=reload)
+    return write_page(
+        sections,
+        Path(out),
+        title=title,
+        lede=lede,
+        command=command,
+        front=front,
+        reload=reload,
+    )
 
 
 @contextmanager

@@ -466,6 +466,36 @@ def last(found: Sequence[Curve], series: str, name: str, words: Callable[[Settin
     )
 
 
+def coinciding(found: Sequence[Curve], series: str, *, within: float = 0.05) -> list[str]:
+    """Which methods' curves lie on each other, in words: a reader sees fewer lines than methods.
+
+    Two curves coincide if their means differ by less than ``within`` of the larger at nine rounds
+    of ten.
+    """
+    together: dict[tuple[str, str], int] = {}
+    settings: dict[tuple[str, str], int] = {}
+    for i, one in enumerate(found):
+        for other in found[i + 1 :]:
+            if (
+                one.setting != other.setting
+                or not {series} <= one.bands.keys() & other.bands.keys()
+            ):
+                continue
+            first, second = one.bands[series].mean, other.bands[series].mean
+            size = min(len(first), len(second))
+            gap = np.abs(first[:size] - second[:size])
+            near = gap <= within * np.maximum(np.abs(first[:size]), np.abs(second[:size]))
+            pair = (one.method, other.method)
+            settings[pair] = settings.get(pair, 0) + 1
+            together[pair] = together.get(pair, 0) + bool(near.mean() >= 0.9)
+    return [
+        f"{method_title(one)} and {method_title(other)} differ by less than {within:.0%} in "
+        f"{count} of {settings[one, other]} panels: one line covers the other there."
+        for (one, other), count in together.items()
+        if count
+    ]
+
+
 def remarks(
     found: Sequence[Curve], words: Callable[[Setting], str], cells: Sequence[Cell]
 ) -> list[str]:

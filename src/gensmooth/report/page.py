@@ -4,7 +4,8 @@ import os
 import platform
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
@@ -20,6 +21,7 @@ from gensmooth.report.tables import (
     Cell,
     Choices,
     ClaimRow,
+    Published,
     Table,
     Verdict,
     choices,
@@ -58,6 +60,8 @@ class Section(NamedTuple):
         searched: Whether these come from a grid search.
         facts: What was run, for the box at the end.
         files: Tables that are written as files only.
+        smaller: How its runs are smaller than those that its claims are about, in words.
+        published: Verdicts of full-size runs, to be shown instead where these are smaller.
     """
 
     name: str
@@ -70,6 +74,22 @@ class Section(NamedTuple):
     searched: bool = True
     facts: Facts = ()
     files: Sequence[Table] = ()
+    smaller: str | None = None
+    published: Published | None = None
+
+
+class Front(NamedTuple):
+    """What a page begins with.
+
+    Attributes:
+        message: What it says, in one sentence.
+        best: The name of the figure that shows it; its first row is drawn again at the top.
+        symbols: Letters that figures and tables use, and what they mean.
+    """
+
+    message: str = ""
+    best: str = ""
+    symbols: Sequence[tuple[str, str]] = ()
 
 
 class FigureView(NamedTuple):
@@ -88,6 +108,10 @@ class SectionView(NamedTuple):
     paragraphs: Sequence[str]
     figures: Sequence[FigureView]
     choices: Choices | None
+    claimed: bool
+    judged: Sequence[ClaimRow]
+    unjudged: Sequence[ClaimRow]
+    curves: Mapping[str, str]
 
 
 def write_page(
@@ -97,6 +121,7 @@ def write_page(
     title: str,
     lede: str,
     command: str,
+    front: Front | None = None,
     reload: float | None = None,
 ) -> Path:
     """Write the report; see :func:`gensmooth.report.write_report`."""
@@ -122,6 +147,9 @@ def write_page(
     page = _render(
         title=title,
         lede=lede,
+        front=front or Front(),
+        best=_best(sections, front.best if front else ""),
+        sizes=_sizes(sections),
         sections=[_section(section) for section in sections],
         summary=_summary(sections),
         command=command,
@@ -160,7 +188,51 @@ def _section(section: Section) -> SectionView:
         paragraphs=[text for part in section.prose.split("\n\n") if (text := part.strip())],
         figures=[_figure(figure) for figure in section.drawn.figures],
         choices=choices(section.cells) if section.cells else None,
+        claimed=bool(section.claims or _shown(section)),
+        judged=[row for row in section.claims if row.verdict != "not run"],
+        unjudged=[] if _shown(section) else _unjudged(section),
+        curves=_curves(section),
     )
+
+
+def _unjudged(section: Section) -> list[ClaimRow]:
+    return [row for row in section.claims if row.verdict == "not run"]
+
+
+def _shown(section: Section) -> Published | None:
+    """The published verdicts, where those of the section's own runs would be of too small ones."""
+    return section.published if section.smaller else None
+
+
+def _curves(section: Section) -> dict[str, str]:
+    """The figure that shows what a claim is about: the one whose name is most like the claim's."""
+    named = [figure.name for figure in section.drawn.figures]
+
+    def alike(name: str, claim: str) -> int:
+        return next((i for i, (a, b) in enumerate(zip(name, claim, strict=False)) if a != b), 99)
+
+    rows = [*section.claims, *(section.published.claims if section.published else ())]
+    return {row.id: max(named, key=partial(alike, claim=row.id)) for row in rows if named}
+
+
+def _best(sections: Sequence[Section], name: str) -> FigureView | None:
+    """The first row of the figure that the page begins with."""
+    for section in sections:
+        for figure in section.drawn.figures:
+            if figure.name == name and figure.panels:
+                row = figure.panels[: figure.columns]
+                return _figure(figure._replace(name=f"{name}-best", panels=row))
+    return None
+
+
+def _sizes(sections: Sequence[Section]) -> list[tuple[str, str, str]]:
+    """How large the runs of each section are: title, how many, and how they are smaller."""
+    facts = [dict(section.facts) for section in sections]
+    return [
+        (section.title, fact.get("reporting runs", ""), section.smaller or "")
+        for section, fact in zip(sections, facts, strict=True)
+        if section.smaller or "reporting runs" in fact
+    ]
 
 
 def _figure(figure: Figure) -> FigureView:
@@ -183,9 +255,15 @@ def _figure(figure: Figure) -> FigureView:
     )
 
 
+def _counted(section: Section) -> Sequence[ClaimRow]:
+    if (shown := _shown(section)) is None:
+        return section.claims
+    return [*shown.claims, *(row for row in section.claims if row.verdict != "not run")]
+
+
 def _summary(sections: Sequence[Section]) -> list[tuple[Verdict, int, str]]:
     """The verdicts, counted; a verdict that nobody got is not shown, but for the first three."""
-    counts = Counter(claim.verdict for section in sections for claim in section.claims)
+    counts = Counter(claim.verdict for section in sections for claim in _counted(section))
     return [
         (verdict, counts[verdict], _COUNTED[verdict][counts[verdict] != 1])
         for verdict in get_args(Verdict)
@@ -213,7 +291,8 @@ def _render(**values: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    filters: dict[str, Any] = {"shown": shown, "slug": _slug, "numeric": numeric, "parted": _parted}
+    filters: dict[str, Any] = {"shown": shown, "slug": _slug, "numeric": numeric}
+    filters |= {"parted": _parted, "place": _place}
     environment.filters.update(filters)
     return environment.get_template("report.html.j2").render(**values)
 
@@ -229,6 +308,27 @@ def _parted(text: str) -> tuple[str, list[str]]:
     head, dot, rest = text.partition(". ")
     items = rest.split("; ")
     return (text, []) if len(text) <= _READABLE or len(items) < 2 else (head + dot.rstrip(), items)
+
+
+def _place(text: str) -> str:
+    """Where the paper says something, without the labels of its source.
+
+    >>> _place("Appendix, fig:linregmse_full, fig:linregloss_full"), _place("Section 5.1, fig:a")
+    ('Appendix, figures', 'Section 5.1, figure')
+    """
+    kinds = {"fig": "figure", "tab": "table", "sec": "", "eq": "equation", "thm": "theorem"}
+    parts: list[str] = []
+    for part in re.split(r",\s*", text):
+        label = re.fullmatch(r"((?:[\w.]+ )*)(fig|tab|sec|eq|thm|lem|cor):[\w.-]+", part)
+        if label is None:
+            parts.append(part)
+            continue
+        kind = label[1] + kinds.get(label[2], "lemma")
+        if parts and parts[-1].rstrip("s") == kind:
+            parts[-1] = f"{kind}s"
+        elif kind.strip():
+            parts.append(kind.strip())
+    return ", ".join(parts)
 
 
 def _slug(text: str) -> str:

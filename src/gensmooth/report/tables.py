@@ -55,6 +55,20 @@ class ClaimRow(NamedTuple):
     verdict: Verdict
 
 
+class Published(NamedTuple):
+    """What full-size runs, made earlier and elsewhere, said of a study's sentences.
+
+    Attributes:
+        claims: The sentences, judged.
+        size: How large these runs were, in words.
+        command: What made them.
+    """
+
+    claims: Sequence[ClaimRow]
+    size: str
+    command: str
+
+
 class Cell(NamedTuple):
     """A tuned hyperparameter choice beside the paper's.
 

@@ -1,6 +1,7 @@
 """A result as a file: plain JSON that a person reads, and that gives every bit back.
 
-``x`` is a list (of lists, as its shape is), with its ``dtype`` and ``shape`` beside it. A float is
+``x`` is a list (of lists, as its shape is), with its ``dtype`` and ``shape`` beside it; or a
+structure of such lists, with the ``structure`` beside it that says which they are. A float is
 written with the fewest digits that give the same float again; infinities and NaN, which JSON has
 not, are words. Reading it makes numbers and text, and runs nothing.
 """
@@ -15,10 +16,12 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from gensmooth import checks
 from gensmooth._version import __version__
 from gensmooth.runs.container import MAGIC
 from gensmooth.runs.files import CheckpointError, open_file, read_json, write_text
 from gensmooth.runs.folder import CONFIG
+from gensmooth.trees import Tree, plain
 
 Array = NDArray[Any]
 
@@ -28,15 +31,21 @@ _ARRAYS = ("x", "best_x")
 _OF_FOLDERS = "is a folder: gs.resume(folder, fun) tells the result of the run that it holds"
 
 
-def header(x: Array) -> dict[str, Any]:
-    """What the file says of itself, and of the arrays ``x`` and ``best_x``."""
-    return {
+def header(x: Array, structure: Any = None) -> dict[str, Any]:
+    """What the file says of itself, and of the arrays ``x`` and ``best_x``.
+
+    Args:
+        x: The array; flat if it has a structure.
+        structure: That, as JSON (:meth:`gensmooth.Tree.to_json`).
+    """
+    found = {
         "kind": KIND,
         "format": FORMAT,
         "gensmooth": __version__,
         "dtype": x.dtype.name,
         "shape": list(x.shape),
     }
+    return found if structure is None else found | {"structure": structure}
 
 
 def write_result(path: Path, found: Mapping[str, Any]) -> None:
@@ -103,6 +112,17 @@ def _checked(found: dict[str, Any]) -> dict[str, Any]:
     dtype, shape = found["dtype"], found["shape"]
     if dtype not in ("float32", "float64"):
         raise ValueError(f"its dtype is {str(dtype)[:40]}")
+    if found.get("structure") is not None:
+        tree = Tree.of_names(found["structure"])
+        if shape != [tree.size]:
+            raise ValueError("its structure does not fit its shape")
+        for name in _ARRAYS:
+            numbers = np.asarray(checks.reals(name, tree.like(name, found[name])), dtype)
+            built = tree.build(np.broadcast_to(numbers, (tree.size,)).copy())
+            if plain(built) != found[name]:
+                raise ValueError(f"`{name}` is not what its structure says")
+            found[name] = built
+        return found
     for name in _ARRAYS:
         array = np.array(found[name])
         if array.dtype.kind not in "iuf" or list(array.shape) != shape:

@@ -50,6 +50,14 @@ class Grid(NamedTuple):
     where: Callable[[Config], str]
     paper: Callable[[Config], Choice | None]
 
+    def smaller(self, options: Options) -> str | None:
+        """How the runs are smaller than the paper's, in words; ``None`` if they are not."""
+        ours, theirs = self.sizes[options.profile].rounds, self.sizes["paper"].rounds
+        seeds, wanted = len(self.seeds(options)), self.sizes["paper"].seeds
+        less = [f"{10 * ours} of {10 * theirs} iterations"] if ours < theirs else []
+        less += [f"{seeds} of {wanted} seeds"] if seeds < wanted else []
+        return ", ".join(less) or None
+
     def tuning_seeds(self, options: Options) -> range:
         """The seeds of the grid search."""
         number = self.sizes[options.profile].tuning_seeds

@@ -9,6 +9,7 @@ from typing import Any, cast
 from gensmooth import report
 from gensmooth.report.tables import Cell, ClaimRow, Table
 from gensmooth.studies import paper
+from gensmooth.studies.published import published
 from gensmooth.studies.registry import find_study
 from gensmooth.studies.spec import Claim, Outcome
 from gensmooth.studies.verdicts import Scores
@@ -30,7 +31,7 @@ def write_report(outcomes: Sequence[Outcome], out: Path, *, command: str) -> Pat
     """
     with report.named_extra():
         from gensmooth.report.curves import Drawn
-        from gensmooth.report.page import Section
+        from gensmooth.report.page import Front, Section
     sections = [
         Section(
             name=outcome.study,
@@ -43,10 +44,29 @@ def write_report(outcomes: Sequence[Outcome], out: Path, *, command: str) -> Pat
             searched=outcome.options.hyperparameters != "paper",
             facts=provenance(outcome),
             files=[*_runs(outcome), *outcome.files],
+            smaller=outcome.smaller,
+            published=published(outcome.study),
         )
         for outcome in outcomes
     ]
-    return report.write_report(sections, out, title=paper.TITLE, lede=paper.LEDE, command=command)
+    return report.write_report(
+        sections,
+        out,
+        title=paper.TITLE,
+        lede=paper.LEDE,
+        command=command,
+        front=Front(_message(outcomes), paper.BEST, paper.SYMBOLS),
+    )
+
+
+def _message(outcomes: Sequence[Outcome]) -> str:
+    """The page in one sentence, if its claims bear it out: its own, or the published ones."""
+    for outcome in outcomes:
+        found = published(outcome.study) if outcome.smaller else None
+        for row in found.claims if found else outcome.claims:
+            if row.id == paper.MESSAGE[0] and row.verdict == "holds":
+                return paper.MESSAGE[1]
+    return ""
 
 
 def _runs(outcome: Outcome) -> list[Table]:

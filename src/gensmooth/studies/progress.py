@@ -1,5 +1,6 @@
 """How far a study is, and how long it will take: one bar, or a line now and then."""
 
+import statistics
 import sys
 import time
 from collections.abc import Callable, Generator
@@ -8,17 +9,19 @@ from contextlib import contextmanager
 Say = Callable[[str], None]
 
 _EVERY = 15.0  # seconds between lines where there is no terminal
-_MANY = 4  # finished runs for each worker
+_MANY = 20  # finished runs for each worker
+_FEW = 5.0  # times the usual: what takes longer has also compiled
 
 
 class TimeLeft:
     """An estimate of the time left, from the speed of the runs that are finished.
 
-    Runs have unequal costs, and of those that are being made nothing is known until they finish.
-    While few have finished, the unfinished ones weigh too much to extrapolate from the time that
-    has passed. The finished ones tell how much cost a worker gets done per second, and hence how
-    long everything will take. Later, the time that has passed is the better guide, since it
-    includes all that goes on between runs.
+    The first run of each worker also loads and compiles, as does the first of each kind: the
+    former is no measure of speed, and the latter are cut to a few times the usual. Runs have
+    unequal costs, and of those that are being made nothing is known until they finish. While few
+    have finished, the unfinished ones weigh too much to extrapolate from the time that has passed:
+    the finished ones tell how much cost a worker gets done per second. Later, the time that the
+    latter half of them took is the better guide, since it includes all that goes on between runs.
 
     Args:
         cost: Of everything that is to be done.
@@ -26,25 +29,32 @@ class TimeLeft:
     """
 
     def __init__(self, cost: float, workers: int) -> None:
-        self._total, self._workers = cost, workers
-        self._runs, self._cost, self._seconds = 0, 0.0, 0.0
-        self._began = time.monotonic()
+        self._left, self._workers = cost, workers
+        self._waiting = workers  # for the first run of each
+        self._done: list[tuple[float, float, float]] = []  # cost, seconds, when
 
     def add(self, cost: float, seconds: float) -> None:
         """Count a finished run, and the seconds that it took a worker."""
-        self._runs += 1
-        self._cost += cost
-        self._seconds += seconds
+        self._left -= cost
+        if self._waiting:
+            self._waiting -= 1
+        else:
+            self._done.append((cost, seconds, time.monotonic()))
 
     @property
     def left(self) -> float | None:
         """Seconds, or ``None`` while nothing is known."""
-        if not self._cost or not self._seconds:
+        if self._left <= 0:
+            return 0.0
+        if not self._done:
             return None
-        passed = time.monotonic() - self._began
-        if self._runs >= _MANY * self._workers:
-            return passed * (self._total - self._cost) / self._cost
-        return max(0.0, self._total * self._seconds / self._cost / self._workers - passed)
+        if len(self._done) >= _MANY * self._workers:
+            latter = self._done[len(self._done) // 2 :]
+            passed = latter[-1][2] - latter[0][2]
+            return passed * self._left / sum(cost for cost, _, _ in latter[1:])
+        usual = statistics.median_low(seconds / cost for cost, seconds, _ in self._done)
+        seconds = sum(min(taken, _FEW * usual * cost) for cost, taken, _ in self._done)
+        return self._left * seconds / sum(cost for cost, _, _ in self._done) / self._workers
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Studies and claims by name: the paper's four, one of ours, and those of other modules."""
+"""Studies and claims by name: the paper's four, two of ours, and those of other modules."""
 
 import re
 from typing import TypeVar
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 STUDIES = {
     name: f"gensmooth.studies.{name}.study:STUDY"
-    for name in ("linreg", "dfo", "rl", "timing", "untuned")
+    for name in ("controller", "linreg", "dfo", "rl", "timing", "untuned")
 }
 
 

@@ -74,8 +74,8 @@ def reproduce(
     other options, are merged by copying their ``runs`` folders together.
 
     Args:
-        study: linreg, dfo, rl, timing, untuned, module:NAME for one of your own, several with
-            commas, or all.
+        study: controller, linreg, dfo, rl, timing, untuned, module:NAME for one of your own,
+            several with commas, or all.
         profile: The size: quick takes about a minute, paper is the paper's own.
         workers: Processes; by default one per core. With Ray, runs at a time.
         out: The folder for runs and report; by default out/PROFILE.
@@ -129,8 +129,9 @@ def reproduce(
         resets=resets,
     )
     folder = Path("out") / profile if out is None else Path(out)
-    concluded = [
-        run_study(
+    outcomes: list[Outcome] = []
+    for number, (name, each) in enumerate(found.items(), 1):
+        outcome = run_study(
             name,
             options,
             folder / each.name,
@@ -141,10 +142,13 @@ def reproduce(
             claims=extra,
             say=_say,
         )
-        for name, each in found.items()
-    ]
+        if outcome is None:
+            continue
+        outcomes.append(outcome)
+        if number < len(found) and not no_run:  # something to look at while the others run
+            page = write_report(outcomes, folder, command=_command(given))
+            _say(f"{each.name} is done ({number} of {len(found)}); to look at: {page}")
     _write_asked(folder, given)
-    outcomes = [outcome for outcome in concluded if outcome is not None]
     rows = [row for outcome in outcomes for row in outcome.claims]
     if not outcomes:  # a piece, of which alone nothing can be said
         return Reproduced(rows, outcomes, None)

@@ -94,6 +94,7 @@ class Outcome:
         claims: The claims, judged.
         facts: What was run, for the provenance box: counts, seconds, versions.
         draw: Draws its figures.
+        smaller: How the runs are smaller than those that its sentences are about.
     """
 
     study: str
@@ -108,6 +109,7 @@ class Outcome:
     claims: Sequence[ClaimRow] = ()
     facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
     draw: "Callable[[Outcome], Drawn] | None" = None
+    smaller: str | None = None
 
 
 class Claim(NamedTuple):
@@ -120,6 +122,13 @@ class Claim(NamedTuple):
 
     study: str
     judge: Callable[[Scores, Sequence[Cell]], ClaimRow]
+
+
+def _unjudged(row: ClaimRow, smaller: str) -> ClaimRow:
+    """A sentence about larger runs than these: no verdict, whatever the numbers say."""
+    if row.verdict == "not run":
+        return row
+    return row._replace(verdict="not run", evidence=f"the runs are smaller: {smaller}")
 
 
 def _nothing(*_: Any) -> list[Any]:
@@ -162,6 +171,8 @@ class Study:
         searched: The profiles in which hyperparameters are searched unless told otherwise; in
             the others the paper's tables are used.
         unavailable: Why it cannot be run with what is installed, or ``None`` if it can.
+        smaller: How its runs are smaller than those that its sentences are about, in words, or
+            ``None`` if they are not. Its sentences are not judged by runs that are.
     """
 
     name: str
@@ -182,12 +193,17 @@ class Study:
     gather: Callable[[Options, Sequence[Cell], Sequence[RunRecord]], list[RunRecord]] | None = None
     searched: tuple[Profile, ...] = ("quick", "paper")
     unavailable: Callable[[], str | None] | None = None
+    smaller: Callable[[Options], str | None] | None = None
 
     def conclude(
         self, options: Options, records: Sequence[RunRecord], cells: Sequence[Cell]
     ) -> Outcome:
         """From the records of the reporting runs to the outcome."""
         scores = self.score(options, records)
+        smaller = self.smaller(options) if self.smaller else None
+        claims = self.judge(scores, cells)
+        if smaller is not None:
+            claims = [_unjudged(row, smaller) for row in claims]
         return Outcome(
             study=self.name,
             title=self.title,
@@ -198,7 +214,8 @@ class Study:
             tables=self.tables(options, records),
             files=self.files(options, records),
             scores=scores,
-            claims=self.judge(scores, cells),
+            claims=claims,
+            smaller=smaller,
             facts=self.facts(options, records),
             draw=self.draw,
         )

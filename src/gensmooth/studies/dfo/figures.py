@@ -8,6 +8,7 @@ from gensmooth.report.curves import (
     Scale,
     Setting,
     View,
+    coinciding,
     curves,
     last,
     legend,
@@ -68,7 +69,7 @@ def draw(outcome: Outcome) -> Drawn:
         columns=len(sizes),
         panels=panels,
         legend=legend(found),
-        remarks=remarks(found, words, outcome.cells),
+        remarks=[*remarks(found, words, outcome.cells), *coinciding(found, "objective")],
         tables=[last(found, "objective", "dfo", words)],
     )
     return Drawn([figure], found, keys)

@@ -121,4 +121,5 @@ STUDY = Study(
     judge=judge,
     draw=_draw,
     facts=_facts,
+    smaller=GRID.smaller,
 )

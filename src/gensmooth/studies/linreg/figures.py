@@ -10,6 +10,7 @@ from gensmooth.report.curves import (
     Scale,
     Setting,
     View,
+    coinciding,
     curves,
     last,
     legend,
@@ -75,7 +76,7 @@ def draw(outcome: Outcome) -> Drawn:
             columns=columns,
             panels=[panel(found, setting, mse, words) for setting in settings],
             legend=legend(found, _THEORY_ITEMS if has_theory else ()),
-            remarks=remarks(found, words, outcome.cells),
+            remarks=[*remarks(found, words, outcome.cells), *coinciding(found, "mse")],
             tables=[
                 last(found, "mse", "linreg-mse", words),
                 *([_ratios(found, words)] if has_theory else []),
@@ -91,7 +92,7 @@ def draw(outcome: Outcome) -> Drawn:
             columns=columns,
             panels=[panel(found, setting, loss, words) for setting in settings],
             legend=legend(found),
-            remarks=remarks(found, words, outcome.cells),
+            remarks=[*remarks(found, words, outcome.cells), *coinciding(found, "loss")],
             tables=[last(found, "loss", "linreg-loss", words)],
         ),
     ]

@@ -118,4 +118,5 @@ STUDY = Study(
     judge=judge,
     draw=_draw,
     facts=_facts,
+    smaller=GRID.smaller,
 )

@@ -163,6 +163,11 @@ def _draw(outcome: Outcome) -> "Drawn":
     return draw(outcome)
 
 
+def _smaller(options: Options) -> str | None:
+    ours, full = _REPEATS[options.profile], _REPEATS["paper"]
+    return f"{ours} of {full} repetitions" if ours < full else None
+
+
 STUDY = Study(
     name="timing",
     title="Time to sample the directions",
@@ -175,4 +180,5 @@ STUDY = Study(
     tables=_tables,
     facts=_facts,
     alone=True,
+    smaller=_smaller,
 )

@@ -106,6 +106,19 @@ def _draw(outcome: Outcome) -> "Drawn":
     return draw(outcome)
 
 
+def _smaller(options: Options) -> str | None:
+    theirs = _as_theirs(options)
+    rounds = [
+        f"{10 * grid.sizes[options.profile].rounds} of {10 * grid.sizes['paper'].rounds} iterations"
+        for grid in _GRIDS
+        if grid.sizes[options.profile].rounds < grid.sizes["paper"].rounds
+    ]
+    seeds, wanted = len(BENCHMARK.seeds(theirs)), BENCHMARK.sizes["paper"].seeds
+    less = [" and ".join(rounds)] if rounds else []
+    less += [f"{seeds} of {wanted} seeds"] if seeds < wanted else []
+    return ", ".join(less) or None
+
+
 STUDY = Study(
     name="untuned",
     title="Untuned: the pilot against best-of-grid",
@@ -119,4 +132,5 @@ STUDY = Study(
     draw=_draw,
     tables=_tables,
     facts=_facts,
+    smaller=_smaller,
 )

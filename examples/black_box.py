@@ -1,0 +1,58 @@
+"""
+A black box with bounds and failures
+====================================
+
+The lightest cantilever beam that still holds its load: five segments, whose heights are between 1
+and 10. The simulator raises an error when the beam breaks, and the best beam is on the brink of
+it. With ``on_failure="drop"`` a point that fails counts as worse than any other.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+import gensmooth as gs
+
+BEST = 1.33996  # the lightest beam, known from the literature
+
+
+class BrokenBeamError(Exception):
+    """The beam bends too far."""
+
+
+def weight(heights):
+    """The weight of a beam, if it holds (Svanberg's problem)."""
+    if (np.array([61, 37, 19, 7, 1]) / heights**3).sum() > 1:
+        raise BrokenBeamError
+    return 0.0624 * heights.sum()
+
+
+tried = []
+
+
+def recorded(heights):
+    try:
+        tried.append(weight(heights))
+    except BrokenBeamError:
+        tried.append(np.nan)
+        raise
+    return tried[-1]
+
+
+start = np.full(5, 9.0)
+res = gs.minimize(recorded, start, bounds=(1, 10), on_failure="drop", budget=3000, seed=0)
+print(f"heights {res.x.round(2)}, weight {res.fun:.4f}; the best is {BEST}")
+print(f"{res.nfev} evaluations, {res.faults['exception']} of them broken beams")
+
+# %%
+# Every beam that held, the lightest so far, and where beams broke.
+
+values = np.array(tried)
+figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
+axes.plot(values, ".", color="C0", alpha=0.25, label="a beam that holds")
+axes.plot(np.fmin.accumulate(values), color="C0", label="the lightest so far")
+broken = np.flatnonzero(np.isnan(values))
+axes.plot(broken, np.full(broken.size, 1.2), "|", color="C3", label="broken")
+axes.axhline(BEST, color="black", linewidth=0.8, linestyle=":", label="the best there is")
+axes.set(xlabel="evaluations", ylabel="weight", ylim=(1.1, 3.2))
+axes.legend(frameon=False)
+plt.show()

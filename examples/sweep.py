@@ -1,0 +1,54 @@
+"""
+Which numbers for my method?
+============================
+
+``gs.sweep`` tries spacings, learning rates or other options of a method on a grid, chooses on
+some seeds and judges the best on fresh ones: what won among many was partly lucky, and the fresh
+seeds say how much.
+"""
+
+import tempfile
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+import gensmooth as gs
+
+
+def loss(x, rng):
+    """A bowl with noise: too small a spacing sees only noise, too large a one only the far side."""
+    return float(((x - 1) ** 2).sum() + 0.1 * rng.standard_normal())
+
+
+spacings, rates = [0.01, 0.1, 1.0], [0.01, 0.1, 1.0]
+with tempfile.TemporaryDirectory() as out:
+    found = gs.sweep(
+        loss,
+        np.zeros(10),
+        method="bes",
+        spacing=spacings,
+        optimizer=rates,
+        seeds=3,
+        fresh_seeds=5,
+        budget=400,
+        samples="independent",
+        score=lambda x: float(((x - 1) ** 2).sum()),
+        out=Path(out),
+    )
+print(found)
+
+# %%
+# The mean final value of each pair; the best is marked.
+
+means = {(cell.values["spacing"], cell.values["optimizer"]): cell.mean for cell in found.cells}
+table = np.array([[means[c, rate] for rate in rates] for c in spacings])
+figure, axes = plt.subplots(figsize=(5, 4), layout="constrained")
+image = axes.imshow(np.log10(table), cmap="viridis_r")
+best = found.best[0].values
+axes.plot(rates.index(best["optimizer"]), spacings.index(best["spacing"]), "r*", markersize=16)
+axes.set(xlabel="learning rate η", ylabel="spacing c")
+axes.set_xticks(range(len(rates)), rates)
+axes.set_yticks(range(len(spacings)), spacings)
+figure.colorbar(image, label="log₁₀ of the final value")
+plt.show()

@@ -1,0 +1,1 @@
+"""A small problem that everybody understands: tuning the controller of a drone."""
