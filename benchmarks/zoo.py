@@ -43,11 +43,9 @@ PLANS = {
     "cart-pole": Plan("CartPole-v1", 100, 250, 5),
     "inverted-pendulum": Plan("InvertedPendulum-v5", 100, 100, 2),
     "inverted-double-pendulum": Plan("InvertedDoublePendulum-v5", 100, 120, 2),
-    "mountain-car": Plan("MountainCarContinuous-v0", 100, 200, 2),
     "acrobot": Plan("Acrobot-v1", 100, 100, 1),
     "hopper": Plan("Hopper-v5", 80, 240, 6),
     "half-cheetah": Plan("HalfCheetah-v5", 60, 40, 1),
-    "swimmer": Plan("Swimmer-v5", 60, 120, 2),
 }
 
 
