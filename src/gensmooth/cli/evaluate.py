@@ -6,7 +6,20 @@ from pathlib import Path
 from gensmooth.cli.common import REPORT, Out, choose_out, report, running
 from gensmooth.cli.options import Given, Sets, Shell, command
 
-RUN = Shell(name="run", how="Such as RUN or RUN/policy-last.", argument=True)
+
+def _zoo() -> list[str]:
+    from gensmooth.rl.zoo_catalogue import PREFIX, zoo
+
+    return [f"{PREFIX}{each.name}" for each in zoo()]
+
+
+RUN = Shell(
+    name="run",
+    type=str,  # a path would forget that ./zoo:hopper is a file
+    how="Such as RUN, RUN/policy-last or zoo:hopper; gensmooth zoo lists the last kind.",
+    argument=True,
+    complete=_zoo,
+)
 
 
 @command(

@@ -22,6 +22,7 @@ from gensmooth.cli.reproduce import reproduce
 from gensmooth.cli.resume import resume
 from gensmooth.cli.sweep import sweep
 from gensmooth.cli.train import train
+from gensmooth.cli.zoo import zoo
 
 app = typer.Typer(
     name="gensmooth",
@@ -74,7 +75,7 @@ def version(given: Given, *, verbose: bool = False) -> None:
 
 for each in (
     *(minimize, compare, sweep, report, train, evaluate, render, resume),
-    *(methods, reproduce, version),
+    *(methods, zoo, reproduce, version),
 ):
     each.add_to(app)
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from gensmooth.rl.policy_file import TrainedPolicy, load_policy
     from gensmooth.rl.rendering import Film, render
     from gensmooth.rl.training import TrainResult, resume, train
+    from gensmooth.rl.zoo_catalogue import ZooPolicy, zoo
 
 _HOME = {
     **dict.fromkeys(("Info", "Simulator"), "environments.base"),
@@ -39,6 +40,7 @@ _HOME = {
     **dict.fromkeys(("TrainedPolicy", "load_policy"), "policy_file"),
     **dict.fromkeys(("Film", "render"), "rendering"),
     **dict.fromkeys(("TrainResult", "resume", "train"), "training"),
+    **dict.fromkeys(("ZooPolicy", "zoo"), "zoo_catalogue"),
 }
 
 __all__ = [
@@ -56,6 +58,7 @@ __all__ = [
     "TrainedPolicy",
     "UnknownEnvironmentError",
     "UnsupportedEnvironmentError",
+    "ZooPolicy",
     "evaluate",
     "load_policy",
     "make",
@@ -63,6 +66,7 @@ __all__ = [
     "render",
     "resume",
     "train",
+    "zoo",
 ]
 
 

@@ -69,7 +69,8 @@ def evaluate(
     """Run a policy from fresh starts, none of which its training or its tests have seen.
 
     Args:
-        policy: A policy, its file, or a training's folder (then the best policy).
+        policy: A policy, its file, or a training's folder (then the best policy); or "zoo:hopper",
+            one of the trained policies that come with the package.
         episodes: How many episodes.
         seed: The seed of the starts.
         confidence: The level of the confidence interval.

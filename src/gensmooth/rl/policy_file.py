@@ -19,6 +19,7 @@ from gensmooth.describe import number, plain, whole
 from gensmooth.rl.environments.catalogue import canonical
 from gensmooth.rl.normalize import Scaling, Statistics, identity
 from gensmooth.rl.policies import Policy
+from gensmooth.rl.zoo_catalogue import zoo_file
 from gensmooth.runs import CheckpointError, container
 
 Array = NDArray[np.float64]
@@ -103,14 +104,16 @@ def load_policy(path: str | PathLike[str], *, environment: str | None = None) ->
     """Read a policy from its file, or from the folder of its training (then the best one).
 
     Args:
-        path: The file, or what was given to :func:`train` as ``out``.
+        path: The file, or what was given to :func:`train` as ``out``; or ``"zoo:hopper"``, one of
+            those that come with the package (:func:`zoo`).
         environment: If given, the environment it must have been trained in.
 
     Raises:
         CheckpointError: When there is none, or it is damaged.
-        ValueError: When it was trained in another environment.
+        ValueError: When it was trained in another environment, or the zoo has no such policy.
     """
-    file = find_policy(checks.path("path", path))
+    given = checks.path("path", path)
+    file = zoo_file(path) or find_policy(given)
 
     def fits(meta: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
         try:
@@ -129,10 +132,11 @@ def load_policy(path: str | PathLike[str], *, environment: str | None = None) ->
 
 
 def as_policy(policy: TrainedPolicy | str | PathLike[str]) -> TrainedPolicy:
-    """A policy that is given as itself, as its file, or as the folder of its training."""
+    """A policy that is given as itself, its file, the folder of its training, or ``"zoo:NAME"``."""
     if isinstance(policy, TrainedPolicy):
         return policy
-    return load_policy(checks.path("policy", policy))
+    checks.path("policy", policy)
+    return load_policy(policy)
 
 
 def find_policy(path: Path) -> Path:

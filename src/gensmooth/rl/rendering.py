@@ -60,7 +60,8 @@ def render(
     Episodes start as those of :func:`evaluate` with the same seed.
 
     Args:
-        policy: A policy, its file, or a training's folder (then the best policy).
+        policy: A policy, its file, or a training's folder (then the best policy); or "zoo:hopper",
+            one of the trained policies that come with the package.
         path: The film.
         episodes: How many episodes.
         seed: The seed of the starts.
