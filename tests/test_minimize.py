@@ -494,3 +494,21 @@ def test_gradient_drops_and_says_so():
     )  # fmt: skip
     assert found.dropped == 2
     assert np.isfinite(found.gradient).all()
+
+
+@pytest.mark.parametrize("method", ["auto", "bes", "cma-es"])
+def test_an_interrupted_result_says_whose_value_it_has(method):
+    calls = iter(range(10**6))
+
+    def interrupted(x):
+        if next(calls) == 200:
+            raise KeyboardInterrupt
+        return f(x)
+
+    res = gs.minimize(interrupted, np.zeros(4), method=method, seed=0, budget=5000)
+    assert res.status == "interrupted"
+    if method == "auto":  # exact: the best point is the one to use, and its value is known
+        assert res.fun == f(res.x) == res.best_fun
+        assert "`fun`" not in res.message
+    else:
+        assert "`fun` is what the last step saw" in res.message

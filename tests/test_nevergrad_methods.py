@@ -7,8 +7,8 @@ from concurrent import futures
 import numpy as np
 import pytest
 
-from gensmooth import Antithetic, Pilot, RandomSearch, methods
-from gensmooth.points import PointByPoint, Ticket, make_search
+from gensmooth import Antithetic, Pilot, RandomSearch
+from gensmooth.points import PointByPoint, Ticket, make_search, usable
 
 ng = pytest.importorskip("nevergrad")
 ours = pytest.importorskip("gensmooth.nevergrad")
@@ -35,10 +35,44 @@ def made(name, budget=200, num_workers=1, parametrization=None):
 
 
 def test_every_method_is_registered():
-    for name in ("auto", *methods.METHODS):
+    for name in usable():
         assert ours.registered_name(name) in registry
     assert registry["GensmoothAuto"].name == "GensmoothAuto"
     assert made("GensmoothBES").name == "GensmoothBES"
+
+
+def test_a_name_in_the_registry_needs_no_more_than_a_number_of_parameters():
+    assert {"auto", "gs", "bes-shrinkage", "lmrs", "ars", "spsa", "snes", "cma-es"} <= set(usable())
+    assert not {"stars", "low-rank", "ars-v2"} & set(usable())  # noise, a matrix, observations
+
+
+@pytest.mark.parametrize("method", ["cma-es", "snes", "spsa"])
+def test_whole_algorithms_run_there_too(method):
+    def failing(x):
+        return np.nan if x[0] > 1.8 else bowl(x)
+
+    optimizer = made(ours.registered_name(method), budget=600)
+    assert bowl(optimizer.minimize(bowl).value) < 0.01 * bowl(np.zeros(3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Nevergrad's, on losses that are no numbers
+        made(ours.registered_name(method), budget=60).minimize(failing)
+        made(ours.registered_name(method), budget=40).minimize(lambda _: np.nan)
+
+
+@pytest.mark.parametrize("method", ["auto", "bes", "snes"])
+def test_what_constraints_forbid_is_not_recommended(method):
+    def right(x):
+        return bool(x[0] >= 1)
+
+    space = ng.p.Array(shape=(2,))
+    space.register_cheap_constraint(right)
+    space.random_state.seed(0)
+    found = registry[ours.registered_name(method)](space, budget=100)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Nevergrad's, on points that it asks for in vain
+        best = found.minimize(lambda x: float((x**2).sum())).value
+    assert best[0] >= 1
+    assert (best**2).sum() < 1.6
 
 
 @pytest.mark.parametrize("name", NAMES)

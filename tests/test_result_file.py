@@ -109,3 +109,9 @@ def test_folders_and_policies_have_their_own_readers(tmp_path):
         gs.load(run / "checkpoint")  # the container that a policy is in, too
     with pytest.raises(ValueError, match="is a folder"):
         gs.minimize(lambda x: (x**2).sum(), [1.0], budget=50, seed=0).save(tmp_path)
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path):
+    res = gs.minimize(lambda x: float((x**2).sum()), [1.0], budget=30, seed=0)
+    with pytest.raises(FileNotFoundError, match=r"no folder .*nowhere to save best\.json"):
+        res.save(tmp_path / "nowhere" / "best.json")

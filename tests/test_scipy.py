@@ -115,3 +115,20 @@ def test_the_name_shadows_nothing():
     assert ours.__name__ == "gensmooth.scipy"
     assert ours.import_module("scipy") is scipy
     assert "scipy" not in vars(optimize)
+
+
+@pytest.mark.parametrize("name", ["cma-es", "snes", "spsa", "ars"])
+def test_whole_algorithms_by_name(name):
+    def bowl(x):
+        return float(((x - 1) ** 2).sum())
+
+    ours = gs.minimize(bowl, np.zeros(3), method=name, budget=200, seed=0)
+    theirs = scipy.optimize.minimize(
+        bowl, np.zeros(3), method=gs.scipy.method(name, seed=0), options={"maxfev": 200}
+    )
+    assert np.array_equal(ours.x, theirs.x)
+
+
+def test_an_unknown_name_is_compared_in_any_case():
+    with pytest.raises(ValueError, match="Did you mean 'cma-es'"):
+        gs.scipy.method("CMA-ES")

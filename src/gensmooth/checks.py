@@ -204,10 +204,12 @@ def did_you_mean(name: object, known: Iterable[str], *, most: int = 1, cutoff: f
 
     >>> did_you_mean("bess", ["gs", "bes"])
     " Did you mean 'bes'?"
-    >>> did_you_mean("newton", ["gs", "bes"])
-    ''
+    >>> did_you_mean("newton", ["gs", "bes"]), did_you_mean("BES", ["gs", "bes"])
+    ('', " Did you mean 'bes'?")
     """
-    near = get_close_matches(str(name), list(known), n=most, cutoff=cutoff)
+    folded = {each.casefold(): each for each in known}
+    found = get_close_matches(str(name).casefold(), list(folded), n=most, cutoff=cutoff)
+    near = [folded[each] for each in found]
     return f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 

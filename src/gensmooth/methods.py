@@ -42,7 +42,7 @@ def _find(name: object, also: Sequence[str] = ()) -> Method:
     if colon:
         naming.load_module(module)
     if own not in METHODS:
-        hint = checks.did_you_mean(own, [*METHODS, *also])
+        hint = checks.did_you_mean(own, ["auto", *METHODS, *also])
         known = ", ".join([*METHODS, *also])
         raise ValueError(f"There is no method {checks.shown(name)}.{hint} Known: {known}.")
     return METHODS[own]

@@ -29,10 +29,9 @@ except ImportError as error:
 import numpy as np
 
 from gensmooth.estimators import Estimator
-from gensmooth.methods import METHODS
 from gensmooth.optimizers import Optimizer
 from gensmooth.pilot import AUTO
-from gensmooth.points import PointByPoint, Ticket, make_search
+from gensmooth.points import PointByPoint, Ticket, make_search, usable
 
 _META = "gensmooth"  # where a candidate keeps which evaluation it is
 _TOO_LARGE = 5e20  # what Nevergrad makes of a loss that is not a number
@@ -70,6 +69,7 @@ class GensmoothOptimizer(base.Optimizer):
             x_scale=scale,
         )
         self._points: PointByPoint | None = None
+        self._feasible: tuple[Any, float] | None = None
 
     @property
     def points(self) -> PointByPoint:
@@ -91,12 +91,28 @@ class GensmoothOptimizer(base.Optimizer):
             ticket = self.points.waited_for()
         if ticket is not None:
             self.points.tell(ticket, loss if loss < _TOO_LARGE else math.nan)
+        better = self._feasible is None or loss < self._feasible[1]
+        if self._constrained and better and candidate.satisfies_constraints():
+            where = candidate.get_standardized_data(reference=self.parametrization)
+            self._feasible = where, loss
 
     def _internal_tell_not_asked(self, candidate: parameter.Parameter, loss: float) -> None:
         """A point that we did not choose is a candidate for the best one, and no more."""
 
+    @property
+    def _constrained(self) -> bool:
+        return bool(self.parametrization._constraint_checkers)
+
     def _internal_provide_recommendation(self) -> Any:
-        return None if self._points is None else self._points.recommend()
+        """The search's point to use; where constraints forbid it, the best one that they allow."""
+        x = None if self._points is None else self._points.recommend()
+        if not self._constrained or self._feasible is None:
+            return x
+        if x is not None:
+            there = self.parametrization.spawn_child().set_standardized_data(x)
+            if there.satisfies_constraints():
+                return x
+        return self._feasible[0]
 
 
 class Gensmooth(base.ConfiguredOptimizer):
@@ -133,10 +149,10 @@ class Gensmooth(base.ConfiguredOptimizer):
 def registered_name(method: str) -> str:
     """What a method is called in Nevergrad's registry.
 
-    >>> registered_name("auto"), registered_name("bes-shrinkage"), registered_name("guided-es")
-    ('GensmoothAuto', 'GensmoothBESShrinkage', 'GensmoothGuidedES')
+    >>> registered_name("auto"), registered_name("bes-shrinkage"), registered_name("cma-es")
+    ('GensmoothAuto', 'GensmoothBESShrinkage', 'GensmoothCMAES')
     """
-    short = ("gs", "bes", "es")
+    short = ("gs", "bes", "es", "ars", "cma", "lmrs", "snes", "spsa", "xnes")
     parts = (part.upper() if part in short else part.title() for part in method.split("-"))
     return "Gensmooth" + "".join(parts)
 
@@ -148,5 +164,5 @@ def register(method: str) -> None:
         Gensmooth(method=method).set_name(name, register=True)
 
 
-for each in (AUTO, *METHODS):
+for each in usable():
     register(each)

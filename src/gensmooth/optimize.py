@@ -91,6 +91,7 @@ Callback = Callable[[StepInfo, SearchState], bool | None]
 
 _RATE = 0.1  # Adam's, when no optimiser is given
 _NO_VALUE = "At the point to use there is no value: the objective failed there."
+_NOT_THERE = "`fun` is what the last step saw: at `x` nothing was evaluated any more."
 RETURNED = "returned"  # noise: the objective returns it
 _SHORT_STEPS = 10  # in a row, and it is the end
 _RETRIES = 2  # under on_failure="retry", when no number is given
@@ -918,6 +919,9 @@ class Minimization(Program[MinimizeState, Record, Result]):
         told = end or End("interrupted")
         lost = end is not None and not math.isfinite(value)  # that of a direction is dropped
         search = self.search
+        unseen = end is None and bool(records)
+        if unseen and isinstance(search, Pilot) and np.array_equal(x, best_x):
+            value, unseen = best, False  # where values are exact, the best one is the point to use
         noise = search.noise(state.search) if isinstance(search, Pilot) else None
         warnings = advice(
             search,
@@ -938,7 +942,9 @@ class Minimization(Program[MinimizeState, Record, Result]):
             nit=state.search.step,
             success=told.reason in SUCCESS and not lost,
             status=cast(Reason, told.reason),
-            message=" ".join([told.message(), *[_NO_VALUE] * lost, *warnings]),
+            message=" ".join(
+                [told.message(), *[_NO_VALUE] * lost, *[_NOT_THERE] * unseen, *warnings]
+            ),
             dropped=sum(record.info.dropped for record in records),
             faults=dict(faults),
             seed=state.search.seed,

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gensmooth import checks, optimizers
+from gensmooth import algorithms, checks, optimizers
 from gensmooth.estimators import Estimator, ForwardDifference
-from gensmooth.methods import choose_directions
+from gensmooth.methods import METHODS, choose_directions
 from gensmooth.optimizers import Optimizer
 from gensmooth.pilot import AUTO, Pilot
-from gensmooth.search import RandomSearch
+from gensmooth.search import RandomSearch, Search
 
 Array = NDArray[Any]
 
@@ -49,7 +49,7 @@ class PointByPoint:
     array([1., 2.])
     """
 
-    def __init__(self, search: RandomSearch | Pilot, x0: Array, *, seed: int) -> None:
+    def __init__(self, search: Search, x0: Array, *, seed: int) -> None:
         self.search = search
         self.state = search.init(x0, seed=seed)
         self._best: tuple[Array, float] | None = None
@@ -101,7 +101,7 @@ class PointByPoint:
             self._best = self._batch.point(index), float(value)
         if self._told.all():
             values = self._values
-            if isinstance(self.search, RandomSearch) and not np.isfinite(values).any():
+            if not isinstance(self.search, Pilot) and not np.isfinite(values).any():
                 values = np.zeros_like(values)  # nothing was learnt: the next step looks elsewhere
             self.state, _ = self.search.tell(self.state, self._batch, values)
             self._begin()
@@ -136,7 +136,7 @@ def make_search(
     x_scale: Any = None,
     bounds: Any = None,
     maximize: bool = False,
-) -> RandomSearch | Pilot:
+) -> Search:
     """The search that :func:`gensmooth.minimize` would make, with batches for all workers.
 
     Args:
@@ -174,12 +174,34 @@ def make_search(
             on_failure="drop",
             min_fraction=_LEAST,
         )
+    if algorithms.find(method) is not None:
+        units = method in algorithms.POPULATIONS
+        if spacing is not None and x_scale is not None and not units:
+            spacing = spacing * float(x_scale)
+        return algorithms.make(
+            np.zeros(dim),
+            algorithms.Wanted(
+                name=method,
+                num_directions=num_directions,
+                spacing=spacing,
+                estimator=estimator,
+                optimizer=optimizer,
+                x_scale=x_scale if units else None,
+                budget=budget,
+                bounds=bounds,
+                maximize=maximize,
+                on_failure="drop",
+                min_fraction=_LEAST,
+            ),
+        )
     number = max(usual, workers - 1) if num_directions is None else num_directions
     if x_scale is not None:
         spacing = (0.1 if spacing is None else spacing) * float(x_scale)
     rate = _RATE if optimizer is None else optimizer
     search = RandomSearch(
-        directions=choose_directions(method, None).resolve(dim, number),
+        directions=choose_directions(method, None, also=algorithms.names())
+        .shaped((dim,))
+        .resolve(dim, number),
         num_directions=number,
         spacing=0.1 if spacing is None else spacing,
         estimator=ForwardDifference() if estimator is None else estimator,
@@ -192,3 +214,15 @@ def make_search(
         steps = max(1, budget // len(search.plan))
         rate = optimizers.adam(optimizers.cosine_decay(rate, steps=steps))
     return search.changed(optimizer=rate)
+
+
+def usable() -> list[str]:
+    """The methods that need no more than a number of parameters: neither a matrix nor a noise."""
+    found: list[str] = []
+    for name in (AUTO, *METHODS, *algorithms.names()):
+        try:
+            make_search(name, 4)
+        except (ValueError, ImportError):
+            continue
+        found.append(name)
+    return found

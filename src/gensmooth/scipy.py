@@ -18,7 +18,7 @@ from typing import Any, final
 
 import numpy as np
 
-from gensmooth import checks, methods
+from gensmooth import algorithms, checks, methods
 from gensmooth.optimize import Result, minimize
 from gensmooth.parameters import LogScale, as_parameters
 from gensmooth.pilot import AUTO
@@ -52,8 +52,9 @@ def method(name: str = "auto", **options: Any) -> "ScipyMethod":
     >>> method("bes-shrinkage", spacing=0.01)
     ScipyMethod(name='bes-shrinkage', options={'spacing': 0.01})
     """
-    if name != AUTO:
-        methods.method(name)  # an unknown one is an error that lists the known ones
+    if name != AUTO and algorithms.find(name) is None:
+        # An unknown one is an error that lists the known ones.
+        methods.choose_directions(name, None, also=algorithms.names())
     return ScipyMethod(name, _understood(options))
 
 

@@ -30,7 +30,8 @@ def make(x: NDArray[Any], wanted: Wanted) -> RandomSearch:
     if isinstance(noise, bool) or not isinstance(noise, int | float) or noise <= 0:
         raise ValueError(
             "method='stars' needs `noise`, the standard deviation of a value, as a positive "
-            f"number, but it is {noise!r}: without noise use 'gs', and 'auto' measures it."
+            f"number, but it is {noise!r}; and its step, `optimizer`. Without noise use 'gs'; "
+            "'auto' measures it."
         )
     if step is None or wanted.own_optimizer() is not None:
         raise ValueError(

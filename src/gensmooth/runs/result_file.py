@@ -52,6 +52,10 @@ def write_result(path: Path, found: Mapping[str, Any]) -> None:
     """Write the file; a reader sees the old one or the new one, complete."""
     if path.is_dir():
         raise ValueError(f"A result is saved to a file such as best.json, but {path} is a folder.")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(
+            f"There is no folder {path.parent} to save {path.name} in: make it."
+        )
     text = json.dumps(words(found), indent=1, allow_nan=False, ensure_ascii=False)
     write_text(path, f"{text}\n")
 
