@@ -28,6 +28,8 @@ def main() -> None:
                     ([2**31 + 3], [1e-3], 1.0, None),
                     ([0, 1, 2], [0.1, -0.02, 0.003], 0.9, None),
                     ([0, 1], [0.1, -0.02], 0.9, SPARSE),
+                    (list(range(9)), [0.3 - 0.07 * i for i in range(9)], 1.0, None),
+                    (list(range(8)), [0.3 - 0.07 * i for i in range(8)], 0.9, SPARSE),
                 ):
                     a, b = torch.empty(size, dtype=dtype), torch.empty(size, dtype=dtype)
                     cpu.move(KEY, law, chosen, w[:size], indices, amounts, keep, a)

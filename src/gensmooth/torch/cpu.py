@@ -109,8 +109,8 @@ def gather_products(left: Tensor, right: Tensor, keep: float, out: Tensor) -> No
 
 
 def memory(tensor: Tensor) -> NDArray[Any]:
-    """The memory of a flat tensor, as kernels take it: bfloat16 is uint16, float16 int16."""
-    flat = tensor.detach()
+    """The memory of a contiguous tensor, as kernels take it: bfloat16 is uint16, float16 int16."""
+    flat = tensor.detach().view(-1)
     if flat.dtype in (torch.bfloat16, torch.float16):
         bits = flat.view(torch.int16).numpy()
         return bits.view(np.uint16) if tensor.dtype == torch.bfloat16 else bits

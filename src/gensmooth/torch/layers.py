@@ -28,6 +28,7 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_iter, tree_map_only
+from torch.utils.hooks import RemovableHandle
 
 Tensor = torch.Tensor
 Fill = Callable[[str, Tensor, Tensor], None]  # name, own values, where the perturbed ones go
@@ -46,6 +47,39 @@ class HookedLayer:
     module: nn.Module
     names: list[str]
     compiled: bool
+    hooks: "Hooks | None" = None
+
+
+@final
+class Hooks:
+    """Two hooks of a module, around all others of it, that come and go with every step.
+
+    They are put where ``register_forward_pre_hook(begin, prepend=True)`` and
+    ``register_forward_hook(end, always_call=True)`` put them: hundreds of those calls would keep a
+    GPU waiting at the beginning of each step.
+    """
+
+    def __init__(
+        self, module: nn.Module, begin: Callable[..., Any], end: Callable[..., Any]
+    ) -> None:
+        self._before: Any = module._forward_pre_hooks  # pyright: ignore[reportPrivateUsage]
+        self._after: Any = module._forward_hooks  # pyright: ignore[reportPrivateUsage]
+        self._always: Any = module._forward_hooks_always_called  # pyright: ignore[reportPrivateUsage]
+        self._begin, self._end = begin, end
+        self._id: int = RemovableHandle(self._before).id
+
+    def attach(self) -> None:
+        """Have the hooks called."""
+        self._before[self._id] = self._begin
+        self._before.move_to_end(self._id, last=False)
+        self._after[self._id] = self._end
+        self._always[self._id] = True
+
+    def remove(self) -> None:
+        """Have them called no more."""
+        self._before.pop(self._id, None)
+        self._after.pop(self._id, None)
+        self._always.pop(self._id, None)
 
 
 class Place(NamedTuple):
@@ -74,6 +108,7 @@ class Buffers:
         default_factory=dict[tuple[torch.device, int], Tensor]
     )
     changes: int = 0  # how often a buffer was made
+    spans: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])  # their addresses
 
     def take(self, parameters: list[Tensor], depth: int) -> list[Tensor]:
         """Room for copies of some parameters, in one buffer per device."""
@@ -89,6 +124,8 @@ class Buffers:
                 self.changes += 1
                 self.slots.pop(at, None)  # first: both together would need more than either
                 self.slots[at] = torch.empty(size, dtype=torch.uint8, device=device)
+                starts = ((each.data_ptr(), each.numel()) for each in self.slots.values())
+                self.spans = [(start, start + length) for start, length in starts]
         views: list[Tensor] = []
         for w, start in zip(parameters, places, strict=True):
             part = self.slots[w.device, depth][start : start + w.numel() * w.element_size()]
@@ -99,8 +136,11 @@ class Buffers:
         """Whether a tensor lies in one of the buffers."""
         if tensor.layout != torch.strided or not tensor.numel():
             return False
-        own = tensor.untyped_storage().data_ptr()
-        return any(own == each.untyped_storage().data_ptr() for each in self.slots.values())
+        address = tensor.data_ptr()
+        for start, end in self.spans:
+            if start <= address < end:
+                return True
+        return False
 
     @property
     def nbytes(self) -> int:
@@ -228,10 +268,10 @@ class Layers:
                 self._run_compiled, layer, call
             )
             return
-        self._handles += [
-            module.register_forward_pre_hook(partial(self._begin, layer), prepend=True),
-            module.register_forward_hook(partial(self._end, layer), always_call=True),
-        ]
+        if layer.hooks is None:
+            layer.hooks = Hooks(module, partial(self._begin, layer), partial(self._end, layer))
+        layer.hooks.attach()
+        self._handles.append(layer.hooks)
 
     def _begin(self, layer: HookedLayer, *_: Any) -> None:
         if self._fill is not None:
@@ -249,6 +289,8 @@ class Layers:
     def _keep(self, module: nn.Module, output: Any) -> Any:
         """What a layer returns, copied where it lies in the buffer, whose turn is over; or None."""
         if not (self._turns and self._turns[-1].owner is module):
+            return None
+        if type(output) is Tensor and not self.scratch.holds(output):  # nearly always
             return None
         if not any(isinstance(t, Tensor) and self.scratch.holds(t) for t in tree_iter(output)):
             return None

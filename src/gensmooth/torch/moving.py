@@ -78,8 +78,8 @@ class Mover:
         )
 
         def put_plain(name: str, w: Tensor, out: Tensor) -> None:  # the same, with less on the way
-            flat = contiguous_copy(w).view(-1)
-            backend(w.device).move(keys[name], code, None, flat, one, scaled, 1.0, out.view(-1))
+            own = w if w.is_contiguous() else w.contiguous()
+            backend(w.device).move(keys[name], code, None, own, one, scaled, 1.0, out)
 
         return put_plain
 

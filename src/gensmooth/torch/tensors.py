@@ -22,7 +22,7 @@ MOST_ENTRIES = 2**34  # of one parameter: a 32-bit counter makes four normals
 
 
 class Backend(Protocol):
-    """The kernels of one kind of device, on flat contiguous tensors.
+    """The kernels of one kind of device, on contiguous tensors, whatever their shape.
 
     ``law`` is 0 for coins and 1 for normals; ``chosen`` says which tiles move (None: all).
     """
