@@ -14,6 +14,7 @@ import platform
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -256,32 +257,19 @@ def steps(record: Record, model: nn.Module, size: str, device: str, repeats: int
     def twice() -> float:
         return closure().item() + closure().item()
 
-    calls: dict[str, Callable[[], Any]] = {"two forwards": twice}
-    for law in ("bes", "gs"):
-        made = gs.torch.ZerothOrder(
-            model, lr=0.0, spacing=1e-3, estimator="antithetic", directions=law, seed=0
+    for law, name in (("bes", "step antithetic L=1"), ("gs", "step antithetic L=1, normal")):
+        made = gs.torch.ZerothOrder(  # a step of full cost that hardly moves anything
+            model, lr=1e-12, spacing=1e-3, estimator="antithetic", directions=law, seed=0
         )
-        # lr = 0 would skip the update: a step of full cost that hardly moves anything
-        made.param_groups[0]["lr"] = 1e-12
-        calls[law] = _stepper(made, closure)
-    times = take_turns(calls, device, repeats)
-    record.add("step antithetic L=1", size=size, **ratios(times, "bes", "two forwards"))
-    found = ratios(times, "gs", "two forwards")
-    record.add("step antithetic L=1, normal", size=size, **found)
+        calls = {"two forwards": twice, "step": partial(made.step, closure)}
+        times = take_turns(calls, device, repeats)
+        record.add(name, size=size, **ratios(times, "step", "two forwards"))
     calls = {
         "two forwards": twice,
         "MeZO": lambda: torch_mezo.step(model, closure, 1, 1e-12, 1e-3),
     }
     times = take_turns(calls, device, repeats)
     record.add("step of MeZO", size=size, **ratios(times, "MeZO", "two forwards"))
-
-
-def _stepper(opt: Any, closure: Callable[[], Any]) -> Callable[[], Any]:
-    def call() -> Any:
-        opt._marks = opt._current_marks()
-        return opt.step(closure)
-
-    return call
 
 
 def drift(record: Record, device: str, evaluations: int) -> None:
@@ -338,8 +326,18 @@ def tune(record: Record, device: str) -> None:
     cases = [
         ("PAIRS", "coin", [1e-3], [{"TILES": n, "num_warps": n} for n in (1, 2, 4, 8)]),
         ("PAIRS", "coin", [1e-3], [{"TILES": 2 * n, "num_warps": n} for n in (2, 4)]),
-        ("COINS", "coin", many, _options("WORDS", (32, 64, 128), (1, 2, 4))),
-        ("NORMALS", "normal", [1e-3], _options("BLOCKS", (4, 8, 16), (2, 4))),
+        ("COINS", "coin", many, [{"WORDS": 32 * n, "num_warps": n} for n in (1, 2, 4)]),
+        (
+            "FOURS",
+            "normal",
+            [1e-3],
+            [
+                {"THREADS": 32 * warps, "ROUNDS": rounds, "num_warps": warps}
+                for warps in (2, 4, 8)
+                for rounds in (1, 4, 8)
+            ],
+        ),
+        ("NORMALS", "normal", many, _options("BLOCKS", (4, 8, 16), (2, 4))),
     ]
     for name, law, amounts, options in cases:
         kept = getattr(gpu, name)

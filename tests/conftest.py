@@ -18,4 +18,5 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 # to test. Everywhere else a missing package is a failure, as it should be.
 collect_ignore_glob = [] if find_spec("mujoco") else ["test_rl_*.py", "test_studies_rl*.py"]
 if not find_spec("triton"):
-    collect_ignore_glob += ["torch_triton.py"]  # it is run by a test, which says that it is missing
+    # they are run by tests, which say that it is missing
+    collect_ignore_glob += ["torch_triton.py", "torch_radii.py"]

@@ -1,8 +1,10 @@
 """gs.torch on a CUDA device: the same bits as on the CPU. Run where there is one."""
 
+import numpy as np
 import pytest
 
 import gensmooth as gs
+from gensmooth.torch import cpu
 from torch_cases import TYPES, bits, decoder, torch
 
 pytestmark = [
@@ -14,17 +16,49 @@ pytestmark = [
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("directions", ["bes", "gs", "low-rank", "sparse"])
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
-def test_steps_give_the_same_bits_on_both_devices(dtype, directions, momentum):
+@pytest.mark.parametrize("number", [1, 3, 11])  # all parameters at once; one by one; with a table
+def test_steps_give_the_same_bits_on_both_devices(dtype, directions, momentum, number):
     found = []
     for device in ("cpu", "cuda"):
         model = decoder(dtype).to(device)
         opt = gs.torch.ZerothOrder(
-            model, lr=0.1, num_directions=3, directions=directions, momentum=momentum, seed=0
+            model, lr=0.1, num_directions=number, directions=directions, momentum=momentum, seed=0
         )
-        for weights in ([1.0, -2.0, 0.5], [0.1, 0.0, -3.0]):
-            opt.apply(weights)
+        for weights in np.random.default_rng(0).normal(size=(3, number)):
+            opt.apply(weights.tolist())
         found.append(bits(model))
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("law", [0, 1])
+def test_where_a_tensor_lies_changes_nothing(dtype, law):
+    """What was compiled for an address that is a multiple of 16 is not used for another."""
+    from gensmooth.torch import gpu
+
+    key, size = (1, 2**32 - 2, 3, 4), 8192
+    before = len(gpu._STARTS)
+    whole = torch.randn(size + 64, generator=torch.Generator().manual_seed(0)).to(dtype)
+    for amounts in ([0.1], [0.1, -0.2], [0.1 * i for i in range(9)]):
+        for offset in (0, 1, 2, 4, 8, 0, 3):
+            w = whole[offset : offset + size]
+            here, there = torch.empty_like(w), torch.zeros(size + 64, dtype=dtype, device="cuda")
+            near = there[offset : offset + size]
+            near.copy_(w)
+            indices = range(len(amounts))
+            cpu.move(key, law, None, w.contiguous(), indices, amounts, 1.0, here)
+            gpu.move(key, law, None, near, indices, amounts, 1.0, near)
+            assert torch.equal(near.cpu(), here)
+            assert not there[:offset].any()
+            assert not there[offset + size :].any()
+    assert len(gpu._STARTS) > before  # what was compiled is started again without Triton
+
+
+def test_radii_are_rounded_correctly_for_every_word():
+    """Divisions and roots by hand against Triton's own, for all 2^32 words."""
+    from torch_radii import count_unequal
+
+    assert count_unequal() == 0
 
 
 @pytest.mark.parametrize("dtype", TYPES)

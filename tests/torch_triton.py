@@ -35,6 +35,14 @@ def main() -> None:
                     cpu.move(KEY, law, chosen, w[:size], indices, amounts, keep, a)
                     gpu.move(KEY, law, chosen, w[:size], indices, amounts, keep, b)
                     same(a, b)
+        many = [torch.randn(n).to(dtype) for n in (4, 5001, 20000, 2)]
+        keys = [(i, 2**32 - 1 - i, *KEY[2:]) for i in range(len(many))]
+        for law in (0, 1):
+            here, there = [w.clone() for w in many], [w.clone() for w in many]
+            cpu.move_many(keys, law, here, 2**31 + 3, 0.01)
+            gpu.move_many(keys, law, there, 2**31 + 3, 0.01)
+            for a, b in zip(here, there, strict=True):
+                same(a, b)
         a, b = torch.ones(5001, dtype=wide), torch.ones(5001, dtype=wide)
         cpu.gather(KEY, 0, SPARSE, [0, 1], [0.5, 2.0], 0.9, a)
         gpu.gather(KEY, 0, SPARSE, [0, 1], [0.5, 2.0], 0.9, b)

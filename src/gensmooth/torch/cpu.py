@@ -55,6 +55,14 @@ def move(
     )
 
 
+def move_many(
+    keys: Sequence[Key], law: int, tensors: Sequence[Tensor], index: int, amount: float
+) -> None:
+    """See :meth:`gensmooth.torch.tensors.Backend.move_many`."""
+    for key, w in zip(keys, tensors, strict=True):
+        move(key, law, None, w, [index], [amount], 1.0, w)
+
+
 def gather(
     key: Key,
     law: int,

@@ -3,6 +3,7 @@
 # pyright: reportArgumentType=false, reportGeneralTypeIssues=false
 """The backend for tensors on a CUDA device: which kernel, on how many programs, and its start."""
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import lru_cache
@@ -20,13 +21,14 @@ Key = tuple[int, int, int, int]
 # What one program makes, and by how many warps: chosen by benchmarks/torch_gpu.py --tune.
 ONE_COIN = {"TILES": 4, "num_warps": 1}  # tiles of 2048 entries
 PAIRS = {"TILES": 4, "num_warps": 4}  # tiles: as many as warps, one word per thread and row
-COINS = {"WORDS": 128, "num_warps": 4}  # words (times 4), of 128 entries
-FOURS = {"THREADS": 128, "num_warps": 4}  # threads, of 16 entries
+COINS = {"WORDS": 32, "num_warps": 1}  # words (times 4), of 128 entries
+FOURS = {"THREADS": 128, "ROUNDS": 4, "num_warps": 4}  # threads, of 16 entries in each round
 NORMALS = {"BLOCKS": 8, "num_warps": 4}  # blocks of 128 entries
 _HALVES = {torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}
 _TABLED = 8  # directions whose sums are in a table
 _LEAST = 1e-20  # of an amount: times a normal, it is not zero
 _FOURS_MOST = 2**32  # entries that are counted in fours by an int32
+_CHUNK = 16  # programs that share a parameter, if many parameters are moved at once
 _ENTRIES = 1024  # of a program of follow
 _ROWS, _COLUMNS = 8, 256  # of a program of add_products
 
@@ -45,6 +47,47 @@ def move(
 ) -> None:
     """See :meth:`gensmooth.torch.tensors.Backend.move`."""
     _launch(key, law, chosen, w, indices, amounts, keep, out, decay=False)
+
+
+def move_many(
+    keys: Sequence[Key], law: int, tensors: Sequence[Tensor], index: int, amount: float
+) -> None:
+    """See :meth:`gensmooth.torch.tensors.Backend.move_many`."""
+    groups: dict[tuple[torch.dtype, torch.device], list[tuple[Key, Tensor]]] = {}
+    for key, w in zip(keys, tensors, strict=True):
+        if w.dtype in _HALVES and _fits(law, w, w.data_ptr(), amount):
+            groups.setdefault((w.dtype, w.device), []).append((key, w))
+        else:
+            move(key, law, None, w, [index], [amount], 1.0, w)
+    for (dtype, device), group in groups.items():
+        *sizes, warps = (PAIRS if law == 0 else FOURS).values()
+        entries = math.prod(sizes) * (2048 if law == 0 else 16)  # of a program
+        rows = tuple((w.data_ptr(), w.numel(), key[0], key[1]) for key, w in group)
+        table, owners, programs = _rows(rows, entries, device)
+        kernel = kernels.move_along_one_coin if law == 0 else kernels.move_along_one_normal
+        numbers = (_signed_word(index), _bits(amount), *map(_signed_word, group[0][0][2:]))
+        constants = (_CHUNK, _HALVES[dtype], *sizes)
+        with _on(device):
+            _start(kernel, programs, (table, owners), None, numbers, constants, warps)
+
+
+@lru_cache(maxsize=16)
+def _rows(
+    rows: tuple[tuple[int, int, int, int], ...], entries: int, device: torch.device
+) -> tuple[Tensor, Tensor, int]:
+    """What :func:`gensmooth.torch.gpu_kernels._row` reads, and the number of programs."""
+    chunks = [-(-n // (entries * _CHUNK)) for _, n, _, _ in rows]
+    firsts = np.concatenate([[0], np.cumsum(chunks)])
+    table = [
+        (address, n, int(first) * _CHUNK, _signed_word(k0), _signed_word(k1))
+        for (address, n, k0, k1), first in zip(rows, firsts[:-1], strict=True)
+    ]
+    owners = np.repeat(np.arange(len(rows), dtype=np.int32), chunks)
+    return (
+        torch.tensor(table, dtype=torch.int64).to(device),
+        torch.from_numpy(owners).to(device),
+        int(firsts[-1]) * _CHUNK,
+    )
 
 
 def gather(
@@ -73,9 +116,9 @@ def _launch(
     decay: bool,
 ) -> None:
     with _on(w.device):
-        if len(indices) == 1 and chosen is None and keep == 1.0 and not decay:
-            if _launch_one(key, law, w, indices[0], amounts[0], out):
-                return
+        plain = len(indices) == 1 and chosen is None and keep == 1.0 and not decay
+        if plain and _launch_one(key, law, w, indices[0], amounts[0], out):
+            return
         n, dtype, words = w.numel(), _sum_type(w), tuple(map(_signed_word, key))
         numbers = _on_device((*amounts, keep), dtype, w.device)
         listed = _on_device(tuple(map(_signed_word, indices)), torch.int32, w.device)
@@ -112,28 +155,35 @@ def _launch_one(key: Key, law: int, w: Tensor, index: int, amount: float, out: T
     n, dtype, half = w.numel(), w.dtype, _HALVES.get(w.dtype)
     if dtype == torch.float64:
         return False
-    joined = half is not None and _joins_halves(w.device)
-    address = w.data_ptr() | out.data_ptr()
+    joined = half is not None and _fits(law, w, w.data_ptr() | out.data_ptr(), amount)
     given = (_signed_word(index), _bits(amount), *map(_signed_word, key))
-    if law == 0 and joined and not (n % 2 or address % 4):
-        size, warps = PAIRS.values()
-        programs = -(-n // (size * 2048))
-        _start(kernels.add_one_coin_in_pairs, programs, (w, out), n // 2, given, (half, size), warps,
-               as_type=torch.int32)  # fmt: skip
-        return True
+    if law == 0 and joined:
+        tiles, warps = PAIRS.values()
+        kernel, size, together, constants = kernels.add_one_coin_in_pairs, 2048 * tiles, 2, (tiles,)
+    elif law == 0:
+        tiles, warps = ONE_COIN.values()
+        kernel, size, together = kernels.add_one_coin, 2048 * tiles, 1
+        constants = (tiles, n % size == 0)
+    elif joined:
+        threads, rounds, warps = FOURS.values()
+        kernel, size, together = kernels.add_one_normal_in_fours, 16 * threads * rounds, 4
+        constants = (threads, rounds, n % size == 0)
+    else:
+        return False
+    constants = (half, *constants) if joined else constants
+    as_type = {1: None, 2: torch.int32, 4: torch.int64}[together]
+    _start(kernel, -(-n // size), (w, out), n // together, given, constants, warps, as_type)
+    return True
+
+
+def _fits(law: int, w: Tensor, address: int, amount: float) -> bool:
+    """Whether entries of half precision can be taken in pairs (coins) or in fours (normals)."""
+    n = w.numel()
     if law == 0:
-        size, warps = ONE_COIN.values()
-        programs = -(-n // (size * 2048))
-        _start(kernels.add_one_coin, programs, (w, out), n, given, (size, n % (size * 2048) == 0),
-               warps)  # fmt: skip
-        return True
-    if joined and not (n % 4 or address % 8) and n < _FOURS_MOST and abs(amount) >= _LEAST:
-        size, warps = FOURS.values()
-        programs = -(-n // (size * 16))
-        _start(kernels.add_one_normal_in_fours, programs, (w, out), n // 4, given, (half, size),
-               warps, as_type=torch.int64)  # fmt: skip
-        return True
-    return False
+        fits = not (n % 2 or address % 4)
+    else:
+        fits = not (n % 4 or address % 8) and n < _FOURS_MOST and abs(amount) >= _LEAST
+    return fits and _joins_halves(w.device)
 
 
 @lru_cache(maxsize=16)
@@ -158,7 +208,7 @@ def _start(
     kernel: Any,
     programs: int,
     tensors: Sequence[Tensor],
-    n: int,
+    n: int | None,
     numbers: tuple[int, ...],
     constants: tuple[Any, ...],
     warps: int,
@@ -173,15 +223,16 @@ def _start(
     addresses = [each.data_ptr() for each in tensors]
     w = tensors[0]
     aligned = tuple(address % 16 == 0 for address in addresses)
+    size = () if n is None else (n,)
     known = (kernel.__name__, programs, n, w.dtype, w.device, aligned, constants, warps)
     start = _STARTS.get(known)
     if start is not None:
-        start(*addresses, n, *numbers, *constants)
+        start(*addresses, *size, *numbers, *constants)
         return
     if as_type is not None:
         tensors = [each.view(-1).view(as_type) for each in tensors]
     how = {"num_warps": warps, **_PLAIN}
-    compiled = kernel[(programs,)](*tensors, n, *numbers, *constants, **how)
+    compiled = kernel[(programs,)](*tensors, *size, *numbers, *constants, **how)
     if compiled is not None:  # None: it was interpreted
         if len(_STARTS) >= _STARTS_MOST:
             _STARTS.clear()

@@ -85,7 +85,7 @@ def _reciprocal_root(x):
 
 @triton.jit
 def _remainder(c, a, b):
-    """c − a·b, rounded once; a minus in front of an operand costs nothing, Triton's own does."""
+    """C − a·b, rounded once; a minus in front of an operand costs nothing, Triton's own does."""
     return tl.inline_asm_elementwise(
         "{.reg .f32 t; neg.f32 t, $2; fma.rn.f32 $0, t, $3, $1;}",
         "=f,f,f,f",
@@ -150,16 +150,16 @@ def add_one_coin(w, out, n, index, amount, k0, k1, c2, c3, TILES: tl.constexpr, 
         _set(out, at + 192, n, x3 + _flip(words, 28 - j, amount), EVEN)
 
 
-@triton.jit(do_not_specialize=["index", "amount", "k0", "k1", "c2", "c3"])
-def add_one_coin_in_pairs(
-    w, out, n, index, amount, k0, k1, c2, c3, HALF: tl.constexpr, TILES: tl.constexpr
+@triton.jit
+def _one_coin_in_pairs(
+    w, out, n, program, index, amount, k0, k1, c2, c3, HALF: tl.constexpr, TILES: tl.constexpr
 ):
     """As :func:`add_one_coin`; an int32 is two entries of half precision, n counts those.
 
     With one int32 per thread and row, what a thread computes is what it loads and stores: nothing
     is handed over.
     """
-    tile = tl.program_id(0) * TILES + tl.arange(0, TILES)[:, None]
+    tile = program * TILES + tl.arange(0, TILES)[:, None]
     k = 2 * tl.arange(0, 32)[None, :]
     counter = (tile * 16 + (k & 15)).to(tl.uint32)
     part = k >> 4
@@ -188,6 +188,51 @@ def add_one_coin_in_pairs(
         tl.store(out + at + 224, _both(x7, even, odd, 24 - j, amount, HALF), mask=at + 224 < n)
 
 
+@triton.jit(do_not_specialize=["index", "amount", "k0", "k1", "c2", "c3"])
+def add_one_coin_in_pairs(
+    w, out, n, index, amount, k0, k1, c2, c3, HALF: tl.constexpr, TILES: tl.constexpr
+):
+    """``out = round(w + amount · ε)``, half precision, in pairs."""
+    program = tl.program_id(0)
+    _one_coin_in_pairs(w, out, n, program, index, amount, k0, k1, c2, c3, HALF, TILES)
+
+
+@triton.jit(do_not_specialize=["index", "amount", "c2", "c3"])
+def move_along_one_coin(
+    rows,
+    owners,
+    index,
+    amount,
+    c2,
+    c3,
+    CHUNK: tl.constexpr,
+    HALF: tl.constexpr,
+    TILES: tl.constexpr,
+):
+    """``w = round(w + amount · ε)`` for many parameters at once; see :func:`_row`."""
+    address, n, program, k0, k1 = _row(rows, owners, CHUNK)
+    w = address.to(tl.pointer_type(tl.int32))
+    _one_coin_in_pairs(w, w, n // 2, program, index, amount, k0, k1, c2, c3, HALF, TILES)
+
+
+@triton.jit
+def _row(rows, owners, CHUNK: tl.constexpr):
+    """Which part of which parameter a program has.
+
+    A row of ``rows``, int64, is the address, the size, the first program and the key's two words of
+    a parameter; ``owners`` has the row of every CHUNK of programs.
+    """
+    row = rows + 5 * tl.load(owners + tl.program_id(0) // CHUNK)
+    program = tl.program_id(0) - tl.load(row + 2).to(tl.int32)
+    return (
+        tl.load(row),
+        tl.load(row + 1),
+        program,
+        tl.load(row + 3).to(tl.int32),
+        tl.load(row + 4).to(tl.int32),
+    )
+
+
 @triton.jit
 def _both(x, even, odd, shift: tl.constexpr, amount, HALF: tl.constexpr):
     """Two entries of half precision in one word, each moved."""
@@ -199,7 +244,7 @@ def _both(x, even, odd, shift: tl.constexpr, amount, HALF: tl.constexpr):
 @triton.jit
 def _halves(word, HALF: tl.constexpr):
     """Two entries of half precision in one word, each in float32."""
-    if HALF == tl.bfloat16:  # the first half of a float32
+    if tl.bfloat16 == HALF:  # the first half of a float32
         low = (word << 16).to(tl.float32, bitcast=True)
         high = (word & 0xFFFF0000).to(tl.float32, bitcast=True)
     else:
@@ -211,7 +256,7 @@ def _halves(word, HALF: tl.constexpr):
 @triton.jit
 def _in_one(low, high, HALF: tl.constexpr):
     """Two numbers rounded to half precision, in one word."""
-    if PTX and HALF == tl.bfloat16:
+    if PTX and tl.bfloat16 == HALF:
         word = tl.inline_asm_elementwise(
             "cvt.rn.bf16x2.f32 $0, $2, $1;",
             "=r,f,f",
@@ -356,8 +401,9 @@ def add_coins(
 def radius(word, BY_HAND: tl.constexpr):
     """√(−2 log u), u = word · 2^-32, rounded as in kernels/tiles.py at every step.
 
-    By hand, a quotient and a root are rounded correctly by what is left over of a first guess, as
-    Markstein does: without the branches for numbers that are not met here.
+    By hand, a quotient and a root are corrected by what is left over of a first guess, as Markstein
+    does: without the branches for numbers that are not met here. That both are then rounded
+    correctly, whatever the word, tests/test_torch_gpu.py finds by trying all words on a card.
     """
     bits = tl.maximum(word.to(tl.float32), 0.5).to(tl.int32, bitcast=True)
     # e·2^23, where u is a mantissa from [√½, √2) times 2^e
@@ -367,7 +413,6 @@ def radius(word, BY_HAND: tl.constexpr):
     under = 2.0 + f
     if BY_HAND:
         inverse = _reciprocal(under)
-        inverse = tl.fma(_remainder(1.0, under, inverse), inverse, inverse)
         guess = f * inverse
         s = tl.fma(_remainder(f, under, guess), inverse, guess)
     else:
@@ -411,29 +456,112 @@ def _four(counter, index, k0, k1, c2, c3):
     return z0, z1, z2, z3
 
 
-@triton.jit(do_not_specialize=["index", "amount", "k0", "k1", "c2", "c3"])
-def add_one_normal_in_fours(
-    w, out, n, index, amount, k0, k1, c2, c3, HALF: tl.constexpr, THREADS: tl.constexpr
+@triton.jit
+def _one_normal_in_fours(
+    w,
+    out,
+    n,
+    program,
+    index,
+    amount,
+    k0,
+    k1,
+    c2,
+    c3,
+    HALF: tl.constexpr,
+    THREADS: tl.constexpr,
+    ROUNDS: tl.constexpr,
+    EVEN: tl.constexpr,
 ):
-    """``out = round(w + amount · ε)``; an int64 is four entries of half precision, n counts those.
+    """Along a normal; an int64 is four entries of half precision, n counts those.
 
     A thread makes what four neighbouring counters give: four times four neighbouring entries.
     """
-    thread = tl.program_id(0) * THREADS + tl.arange(0, THREADS)
-    counter = 4 * thread
-    at = (thread >> 3) * 32 + (thread & 7)
-    x0 = tl.load(w + at, mask=at < n, other=0)
-    x1 = tl.load(w + at + 8, mask=at + 8 < n, other=0)
-    x2 = tl.load(w + at + 16, mask=at + 16 < n, other=0)
-    x3 = tl.load(w + at + 24, mask=at + 24 < n, other=0)
-    a0, a1, a2, a3 = _four(counter, index, k0, k1, c2, c3)
-    b0, b1, b2, b3 = _four(counter + 1, index, k0, k1, c2, c3)
-    d0, d1, d2, d3 = _four(counter + 2, index, k0, k1, c2, c3)
-    e0, e1, e2, e3 = _four(counter + 3, index, k0, k1, c2, c3)
-    tl.store(out + at, _moved(x0, a0, b0, d0, e0, amount, HALF), mask=at < n)
-    tl.store(out + at + 8, _moved(x1, a1, b1, d1, e1, amount, HALF), mask=at + 8 < n)
-    tl.store(out + at + 16, _moved(x2, a2, b2, d2, e2, amount, HALF), mask=at + 16 < n)
-    tl.store(out + at + 24, _moved(x3, a3, b3, d3, e3, amount, HALF), mask=at + 24 < n)
+    for again in tl.range(0, ROUNDS, loop_unroll_factor=1):
+        thread = (program * ROUNDS + again) * THREADS + tl.arange(0, THREADS)
+        counter = 4 * thread
+        at = (thread >> 3) * 32 + (thread & 7)
+        x0 = _get_four(w, at, n, EVEN)
+        x1 = _get_four(w, at + 8, n, EVEN)
+        x2 = _get_four(w, at + 16, n, EVEN)
+        x3 = _get_four(w, at + 24, n, EVEN)
+        a0, a1, a2, a3 = _four(counter, index, k0, k1, c2, c3)
+        b0, b1, b2, b3 = _four(counter + 1, index, k0, k1, c2, c3)
+        d0, d1, d2, d3 = _four(counter + 2, index, k0, k1, c2, c3)
+        e0, e1, e2, e3 = _four(counter + 3, index, k0, k1, c2, c3)
+        _set_four(out, at, n, _moved(x0, a0, b0, d0, e0, amount, HALF), EVEN)
+        _set_four(out, at + 8, n, _moved(x1, a1, b1, d1, e1, amount, HALF), EVEN)
+        _set_four(out, at + 16, n, _moved(x2, a2, b2, d2, e2, amount, HALF), EVEN)
+        _set_four(out, at + 24, n, _moved(x3, a3, b3, d3, e3, amount, HALF), EVEN)
+
+
+@triton.jit
+def _get_four(w, at, n, EVEN: tl.constexpr):
+    return tl.load(w + at) if EVEN else tl.load(w + at, mask=at < n, other=0)
+
+
+@triton.jit
+def _set_four(out, at, n, x, EVEN: tl.constexpr):
+    if EVEN:
+        tl.store(out + at, x)
+    else:
+        tl.store(out + at, x, mask=at < n)
+
+
+@triton.jit(do_not_specialize=["index", "amount", "k0", "k1", "c2", "c3"])
+def add_one_normal_in_fours(
+    w,
+    out,
+    n,
+    index,
+    amount,
+    k0,
+    k1,
+    c2,
+    c3,
+    HALF: tl.constexpr,
+    THREADS: tl.constexpr,
+    ROUNDS: tl.constexpr,
+    EVEN: tl.constexpr,
+):
+    """``out = round(w + amount · ε)``, half precision, in fours."""
+    _one_normal_in_fours(
+        w, out, n, tl.program_id(0), index, amount, k0, k1, c2, c3, HALF, THREADS, ROUNDS, EVEN
+    )
+
+
+@triton.jit(do_not_specialize=["index", "amount", "c2", "c3"])
+def move_along_one_normal(
+    rows,
+    owners,
+    index,
+    amount,
+    c2,
+    c3,
+    CHUNK: tl.constexpr,
+    HALF: tl.constexpr,
+    THREADS: tl.constexpr,
+    ROUNDS: tl.constexpr,
+):
+    """``w = round(w + amount · ε)`` for many parameters at once; see :func:`_row`."""
+    address, n, program, k0, k1 = _row(rows, owners, CHUNK)
+    w = address.to(tl.pointer_type(tl.int64))
+    _one_normal_in_fours(
+        w,
+        w,
+        (n // 4).to(tl.int32),
+        program,
+        index,
+        amount,
+        k0,
+        k1,
+        c2,
+        c3,
+        HALF,
+        THREADS,
+        ROUNDS,
+        False,
+    )
 
 
 @triton.jit

@@ -137,10 +137,7 @@ class Buffers:
         if tensor.layout != torch.strided or not tensor.numel():
             return False
         address = tensor.data_ptr()
-        for start, end in self.spans:
-            if start <= address < end:
-                return True
-        return False
+        return any(start <= address < end for start, end in self.spans)
 
     @property
     def nbytes(self) -> int:

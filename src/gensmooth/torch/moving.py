@@ -9,6 +9,7 @@ from torch import nn
 
 from gensmooth import streams
 from gensmooth.models import Law, Stream
+from gensmooth.streams import Purpose
 from gensmooth.torch.tensors import (
     Chosen,
     backend,
@@ -22,6 +23,7 @@ from gensmooth.torch.tensors import (
 
 Tensor = torch.Tensor
 
+_PURPOSE = Purpose.DIRECTION
 _PIECE = 2**26  # bytes that are hashed at a time
 
 
@@ -47,22 +49,20 @@ class Mover:
         self._groups = [dict(group) for group in groups]
         self._law = law
         self._momentum = momentum
-        self._key_step = -1
-        self._keys: dict[str, tuple[int, int, int, int]] = {}
         self._chosen = Chosen()
         self._streams = {
             name: Stream(streams.named_seed(seed, name), law)
             for group in self._groups
             for name in group
         }
+        # The words of a key that are a parameter's own; the others are a step's.
+        self._own_words = {name: stream.key(0)[:2] for name, stream in self._streams.items()}
         self.velocities: dict[str, Tensor] = {}
 
     def fill(
         self, step: int, direction: int, amount: float
     ) -> Callable[[str, Tensor, Tensor], None]:
         """A function that puts ``w + amount · ε`` of a named parameter into a buffer."""
-        if step != self._key_step:
-            self._key_step, self._keys = step, {n: s.key(step) for n, s in self._streams.items()}
         law = self._law
         if law.rank or law.density < 1:
 
@@ -70,16 +70,13 @@ class Mover:
                 self._perturb(name, contiguous_copy(w), out, step, [direction], [amount], 1.0)
 
             return put
-        keys, code, one, scaled = (
-            self._keys,
-            law_code(law.entries),
-            [direction],
-            [law.scale * amount],
-        )
+        own_words, step_words = self._own_words, streams.key_and_counter(0, _PURPOSE, step)[2:]
+        code, one, scaled = law_code(law.entries), [direction], [law.scale * amount]
 
         def put_plain(name: str, w: Tensor, out: Tensor) -> None:  # the same, with less on the way
             own = w if w.is_contiguous() else w.contiguous()
-            backend(w.device).move(keys[name], code, None, own, one, scaled, 1.0, out)
+            key = own_words[name] + step_words
+            backend(w.device).move(key, code, None, own, one, scaled, 1.0, out)
 
         return put_plain
 
@@ -140,10 +137,38 @@ class Mover:
             along, keep = amounts(g)
             if keep == 1.0 and not any(along):
                 continue
-            for name, w in group.items():
+            rest = dict(group)
+            if (
+                keep == 1.0
+                and len(directions) == 1
+                and self._law.rank == 0
+                and self._law.density == 1
+            ):
+                self._move_many(group, step, directions[0], self._law.scale * along[0])
+                rest = {name: w for name, w in group.items() if not w.is_contiguous()}
+            for name, w in rest.items():
                 own = contiguous_copy(w.data)
                 self._perturb(name, own, own, step, directions, along, keep)
                 _put_back(w, own)
+
+    def _move_many(
+        self, group: Mapping[str, nn.Parameter], step: int, direction: int, amount: float
+    ) -> None:
+        """Move what is contiguous along one direction, with one start for each device."""
+        code, step_words = (
+            law_code(self._law.entries),
+            streams.key_and_counter(0, _PURPOSE, step)[2:],
+        )
+        places: dict[torch.device, list[str]] = {}
+        for name, w in group.items():
+            if w.is_contiguous():
+                places.setdefault(w.device, []).append(name)
+        for device, names in places.items():
+            tensors = [group[name].data for name in names]
+            keys = [self._own_words[name] + step_words for name in names]
+            backend(device).move_many(keys, code, tensors, direction, amount)
+            for name in names:
+                torch.autograd.graph.increment_version(group[name])
 
     def _perturb(
         self,

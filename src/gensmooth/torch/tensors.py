@@ -41,6 +41,17 @@ class Backend(Protocol):
         """``out = round(keep · w + Σ_l amounts[l] ε_{indices[l]})``."""
         ...
 
+    def move_many(
+        self,
+        keys: Sequence[tuple[int, int, int, int]],
+        law: int,
+        tensors: Sequence[Tensor],
+        index: int,
+        amount: float,
+    ) -> None:
+        """``w = round(w + amount · ε_index)`` for many parameters, all at the same step."""
+        ...
+
     def gather(
         self,
         key: tuple[int, int, int, int],

@@ -11,12 +11,12 @@ import math
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, nullcontext
 from itertools import chain
+from operator import attrgetter
 from typing import Any, Literal, NamedTuple, cast, get_args
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
 from torch.optim import Optimizer
 
 from gensmooth import checks, streams
@@ -34,14 +34,19 @@ Closure = Callable[[], Any]
 Mode = Literal["layers", "copy", "in-place"]
 
 
-class Mark(NamedTuple):
-    """By what a parameter is known again: whoever else writes to it changes one of these."""
+class Marks(NamedTuple):
+    """By what parameters are known again: whoever else writes to one changes something here.
 
-    address: int
-    version: int
-    shape: tuple[int, ...]
-    dtype: torch.dtype
-    trainable: bool
+    Lists of all of them, as each step looks at them before a GPU has anything to do.
+    """
+
+    addresses: list[int]
+    others: list[tuple[Any, ...]]  # as _OTHER_MARKS has them
+
+
+_OTHER_MARKS = ("_version", "shape", "dtype", "requires_grad")
+_other_marks = attrgetter(*_OTHER_MARKS)
+_gradient = attrgetter("grad")
 
 
 class ZerothOrder(Optimizer):
@@ -78,7 +83,7 @@ class ZerothOrder(Optimizer):
         group: Of ``torch.distributed``; by default all processes.
         allow_unused: Whether an evaluation may leave out some of the parameters.
 
-    >>> model = nn.Linear(3, 1)
+    >>> model = torch.nn.Linear(3, 1)
     >>> opt = ZerothOrder(model, lr=0.05, num_directions=8, seed=0)
     >>> x = torch.eye(3)
     >>> losses = [opt.step(lambda: ((model(x) - 1) ** 2).mean()) for _ in range(200)]
@@ -293,7 +298,7 @@ class ZerothOrder(Optimizer):
         """The loss at each point of the step that this process evaluates."""
         found: list[Any] = []
         mine: list[int] = []
-        before = [(w, w.grad, _version(w.grad)) for w in self._parameters.values()]
+        before = self._gradients()
         attached = self._layers.attached() if self._layers is not None else nullcontext()
         devices = sorted({w.device for w in self._parameters.values() if w.is_cuda}, key=str)
         generators = _generators(devices) if self._samples is not None else []
@@ -308,7 +313,7 @@ class ZerothOrder(Optimizer):
                 with self._at(step, direction, side):
                     loss = _call(closure)
                     ran = side == 0 or self._layers is None or self._layers.seen
-                _check_gradients(before)
+                self._check_gradients(before)
                 found.append(_as_loss(loss))
                 if not ran:
                     raise ValueError(
@@ -320,6 +325,21 @@ class ZerothOrder(Optimizer):
         values[mine] = _as_floats(found)
         self._check_values(values)
         return values
+
+    def _gradients(self) -> list[tuple[Tensor | None, int]]:
+        """The gradients that there are, which is none as a rule, and their versions."""
+        return [
+            (None, -1) if grad is None else (grad, grad._version)
+            for grad in map(_gradient, self._parameters.values())
+        ]
+
+    def _check_gradients(self, before: list[tuple[Tensor | None, int]]) -> None:
+        """Refuse a closure that computed gradients after all."""
+        pairs = zip(self._gradients(), before, strict=True)
+        if any(new[0] is not old[0] or new[1] != old[1] for new, old in pairs):
+            for w, (grad, _) in zip(self._parameters.values(), before, strict=True):
+                w.grad = grad
+            raise ValueError(_BACKWARD)
 
     @contextmanager
     def _at(self, step: int, direction: int, side: int) -> Generator[None]:
@@ -425,21 +445,25 @@ class ZerothOrder(Optimizer):
             )
         if self._inside:
             raise RuntimeError("The parameters are perturbed already: leave that context first.")
-        for name, mark in self._current_marks().items():
-            known = self._marks[name]
-            if mark != known:
-                differing = next(f for f in Mark._fields if getattr(mark, f) != getattr(known, f))
-                raise RuntimeError(
-                    f"The parameter {name!r} was changed since the last step, by something else "
-                    f"(its {differing} is another). Make a new optimiser for the new parameters, "
-                    "or say opt.accept_changes() to go on with them."
-                )
+        marks, known = self._current_marks(), self._marks
+        if marks != known:
+            i = next(
+                i for i, pair in enumerate(zip(*marks, strict=True)) if pair != _mark(known, i)
+            )
+            one, other = _mark(marks, i), _mark(known, i)
+            what = "address"
+            if one[0] == other[0]:
+                pairs = zip(_OTHER_MARKS, one[1], other[1], strict=True)
+                what = next(name for name, a, b in pairs if a != b)
+            raise RuntimeError(
+                f"The parameter {list(self._parameters)[i]!r} was changed since the last step, by "
+                f"something else (its {what.strip('_')} is another). Make a new optimiser for the "
+                "new parameters, or say opt.accept_changes() to go on with them."
+            )
 
-    def _current_marks(self) -> dict[str, Mark]:
-        return {
-            name: Mark(w.data_ptr(), w._version, tuple(w.shape), w.dtype, w.requires_grad)
-            for name, w in self._parameters.items()
-        }
+    def _current_marks(self) -> Marks:
+        parameters = self._parameters.values()
+        return Marks(list(map(Tensor.data_ptr, parameters)), list(map(_other_marks, parameters)))
 
     # --- logs and ranks --------------------------------------------------------------------------
 
@@ -535,6 +559,10 @@ class ZerothOrder(Optimizer):
         self._moving = False
 
 
+def _mark(marks: Marks, i: int) -> tuple[int, tuple[Any, ...]]:
+    return marks.addresses[i], marks.others[i]
+
+
 def check_header(found: dict[str, Any], ours: dict[str, Any], path: str) -> None:
     """Refuse a log of another model, or one that was written another way."""
     theirs: list[Any] = list(chain(*found["groups"]))
@@ -611,18 +639,6 @@ _BACKWARD = (
     "The closure calls backward, but there are no gradients here: it must compute the loss and "
     "return it, nothing else. Nothing moved."
 )
-
-
-def _check_gradients(before: list[tuple[nn.Parameter, Tensor | None, int]]) -> None:
-    """Refuse a closure that computed gradients after all."""
-    if any(w.grad is not grad or _version(grad) != version for w, grad, version in before):
-        for w, grad, _ in before:
-            w.grad = grad
-        raise ValueError(_BACKWARD)
-
-
-def _version(grad: Tensor | None) -> int:
-    return -1 if grad is None else grad._version
 
 
 def _as_loss(loss: Any) -> Any:
