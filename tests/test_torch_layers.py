@@ -186,6 +186,45 @@ def test_parameters_that_are_not_contiguous():
     assert torch.equal(model.weight, twin.weight)
 
 
+def test_what_lies_in_memory_otherwise_moves_like_the_rest():
+    """One direction moves all contiguous parameters at once, and the others one by one."""
+    found = []
+    for transposed in (False, True):
+        model = perceptron()
+        weight = model[0].weight
+        if transposed:
+            weight.data = weight.data.T.contiguous().T
+        assert weight.is_contiguous() != transposed
+        opt = optimizer(model, num_directions=1)
+        for amount in (0.3, -0.1):
+            opt.apply([amount])
+        found.append([w.detach().clone() for w in model.parameters()])
+    assert all(map(torch.equal, *found))
+    assert not torch.equal(found[0][0], perceptron()[0].weight)
+
+
+def test_hooks_of_others_see_perturbed_values_and_ours_do_not_stay():
+    """Before a layer's own hooks its parameters are perturbed; when all have run, they are not."""
+    layer, seen = nn.Linear(3, 3), {}
+
+    def note(when):
+        return lambda module, *_: seen.setdefault(when, []).append(module.weight.detach().clone())
+
+    before = layer.register_forward_pre_hook(note("before"))
+    after = layer.register_forward_hook(note("after"))
+    own, opt = layer.weight.detach().clone(), optimizer(layer)
+    moved = own + torch.tensor(0.01) * opt.direction("weight", 1)
+    for _ in range(3):
+        with opt.perturbed(direction=1), torch.no_grad():
+            layer(torch.ones(1, 3))
+        assert torch.equal(layer.weight, own)
+        assert list(layer._forward_pre_hooks) == [before.id]
+        assert list(layer._forward_hooks) == [after.id]
+        assert not layer._forward_hooks_always_called
+    assert all(torch.equal(found, moved) for when in seen.values() for found in when)
+    assert [len(when) for when in seen.values()] == [3, 3]
+
+
 def test_a_parameter_that_nothing_uses_is_noticed():
     class Model(nn.Module):
         def __init__(self):
