@@ -225,21 +225,26 @@ def _start(
     aligned = tuple(address % 16 == 0 for address in addresses)
     size = () if n is None else (n,)
     known = (kernel.__name__, programs, n, w.dtype, w.device, aligned, constants, warps)
-    start = _STARTS.get(known)
-    if start is not None:
-        start(*addresses, *size, *numbers, *constants)
-        return
+    start = _STARTS.get(known, _UNKNOWN)
+    if callable(start):
+        try:
+            start(*addresses, *size, *numbers, *constants)
+        except TypeError:  # a Triton whose compiled kernels want other arguments; nothing started
+            _STARTS[known] = None
+        else:
+            return
     if as_type is not None:
         tensors = [each.view(-1).view(as_type) for each in tensors]
     how = {"num_warps": warps, **_PLAIN}
     compiled = kernel[(programs,)](*tensors, *size, *numbers, *constants, **how)
-    if compiled is not None:  # None: it was interpreted
+    if start is _UNKNOWN and compiled is not None:  # None: it was interpreted
         if len(_STARTS) >= _STARTS_MOST:
             _STARTS.clear()
         _STARTS[known] = compiled[(programs, 1, 1)]
 
 
-_STARTS: dict[tuple[Any, ...], Callable[..., None]] = {}
+_STARTS: dict[tuple[Any, ...], Callable[..., None] | None] = {}  # None: by Triton every time
+_UNKNOWN: Any = object()
 _STARTS_MOST = 10_000
 
 
