@@ -90,11 +90,12 @@ LAYERS = [
         "at a time",
     ),
     ("runs", "programs, the one loop, the run folder, checkpoints, metrics, interrupts"),
-    ("checkpoint evaluators", "an old name of `runs`; calling the objective anywhere"),
+    ("evaluators", "calling the objective anywhere"),
     ("optimize", "`minimize`, `gradient`, `resume`: minimising as a program"),
     (
-        "jax torch",
-        "zeroth-order training of pytrees and of torch modules; need the extras of their names",
+        "checkpoint jax torch",
+        "the files of a run by their old names; zeroth-order training of pytrees and of torch "
+        "modules, which need the extras of their names",
     ),
     ("nevergrad optuna scipy", "our methods as those libraries want them"),
     ("rl", "policy search: training as a program, environments, policies"),

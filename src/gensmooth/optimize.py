@@ -492,7 +492,7 @@ def minimize(
         limits = _limits(search, asked, x)
         search = search.changed(
             directions=search.directions.resolve(x.size, number),
-            optimizer=_falling(own_rate, search, limits) if given is None else given,
+            optimizer=falling(own_rate, search, limits) if given is None else given,
         )
         rate = own_rate if given is None else None
     folder = checks.optional(checks.path, "checkpoint", checkpoint)
@@ -1057,7 +1057,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
         if isinstance(search, Pilot):
             search = replace(search, budget=limits.budget or 0)
         elif self.learning_rate is not None and isinstance(search, RandomSearch):
-            search = search.changed(optimizer=_falling(self.learning_rate, search, limits))
+            search = search.changed(optimizer=falling(self.learning_rate, search, limits))
         return replace(self, limits=limits, search=search, extensions=(*self.extensions, before))
 
     def pack(self, state: MinimizeState) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -1239,7 +1239,7 @@ def _search_from_json(
         threads=execution.threads,
     )
     if rate is not None:
-        search = search.changed(optimizer=_falling(rate, search, limits))
+        search = search.changed(optimizer=falling(rate, search, limits))
     return rate, search
 
 
@@ -1256,13 +1256,17 @@ def _check_left_to_pilot(chosen: Sequence[Any]) -> None:
 
 def _limits(search: Search, asked: Limits, x: Array) -> Limits:
     """Limits from a user, checked."""
-    first = search.next_evaluations(search.init(x, seed=0))
-    least = first + search.num_samples
+    return check_limits(asked, search.next_evaluations(search.init(x, seed=0)), search.num_samples)
+
+
+def check_limits(asked: Limits, first: int, num_samples: int) -> Limits:
+    """Limits from a user, checked: they allow a first step and the values at the end."""
+    least = first + num_samples
     budget = _count("budget", asked.budget)
     if budget < least:
         raise ValueError(
             f"`budget` is {budget}, but one step takes {first} evaluations and the "
-            f"final value {search.num_samples}: allow at least {least}, or lower `num_directions`."
+            f"final value {num_samples}: allow at least {least}, or lower `num_directions`."
         )
     target = checks.optional(checks.number, "target", asked.target)
     tolerance = checks.optional(checks.nonnegative, "tolerance", asked.tolerance)
@@ -1283,7 +1287,7 @@ def _count(name: str, value: object) -> int:
     return checks.count(name, value, 0)
 
 
-def _falling(rate: float, search: RandomSearch, limits: Limits) -> Optimizer:
+def falling(rate: float, search: RandomSearch, limits: Limits) -> Optimizer:
     """Adam whose rate falls from ``rate`` to 0 over the steps that the limits allow."""
     assert limits.budget is not None
     steps = max(1, limits.budget // len(search.plan))
