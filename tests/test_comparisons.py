@@ -192,6 +192,40 @@ def test_a_method_that_fails_or_diverges_is_shown_and_ranks_last(tmp_path):
     assert {row["status"] for row in rows} == {"failed"}
 
 
+def unlicensed(x):
+    if x.any():
+        raise RuntimeError("the solver has no licence")
+    return 1.0
+
+
+def test_where_every_run_fails_the_terminal_says_why(tmp_path):
+    start, methods = np.zeros(3), ["auto", "bes"]
+    text = str(gs.compare(unlicensed, start, methods=methods, seeds=2, budget=99, out=tmp_path))
+    table, reasons, verdicts = text.split("\n\n")
+    assert table.count("2 of 2 runs failed") == 2
+    for line, label in zip(reasons.splitlines(), methods, strict=True):
+        assert line.startswith(f"{label}: all 2 runs failed or diverged (The objective raised ")
+        assert "RuntimeError: the solver has no licence, at evaluation" in line
+    assert verdicts == "auto failed in all 2 runs; bes failed in all 2 runs."
+    swept = gs.sweep(
+        unlicensed, start, spacing=[0.1, 1.0], seeds=1, budget=99, out=tmp_path / "sweep"
+    )
+    none, reason = str(swept).split("\n\n")
+    assert none == "Every cell failed on some seed: there is no best one."
+    assert "its one run failed or diverged (The objective raised RuntimeError: the solver" in reason
+
+
+def test_one_method_or_one_seed_prints_no_empty_paragraph(tmp_path):
+    for methods, seeds in [(["gs"], 2), (["gs"], 1), (["gs", "bes"], 1)]:
+        how = {"methods": methods, "seeds": seeds, "budget": 99, "out": tmp_path}
+        found = gs.compare(bowl, np.zeros(3), **how)
+        assert all(str(found).split("\n\n")), str(found)
+        assert str(found) == str(found).strip()
+        page = found.page.read_text()
+        assert f"{len(methods)} method{'s' * (len(methods) > 1)} on test_comparisons:bowl" in page
+        assert f"and {seeds} seed{'s' * (seeds > 1)}." in page
+
+
 def test_divergence_is_a_failure(tmp_path):
     found = gs.compare(
         bowl,

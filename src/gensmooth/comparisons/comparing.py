@@ -148,7 +148,8 @@ def run_comparison(fun: Any, x0: Any, given: Mapping[str, Any], *, command: str)
         say=say,
     )
     asked.write(out)
-    records = maker.complete(asked.specs(), f"{problem.name}: {len(choices)} methods").records
+    told = f"{problem.name}: {page.how_many(len(choices), 'method')}"
+    records = maker.complete(asked.specs(), told).records
     found = page.conclude(asked, records)
     where = page.write_comparison(found, out)
     return Comparison(
