@@ -77,7 +77,11 @@ LAYERS = [
     ("kernels", "Numba: tiles of directions; perturb, combine, orthogonalise"),
     ("directions estimators optimizers parameters", "the three choices; x as users give it"),
     ("trees", "x as a structure of the user's: dicts, lists, tuples and dataclasses of arrays"),
-    ("batch methods", "the evaluations of a step; methods by name"),
+    (
+        "batch coordinates methods",
+        "the evaluations of a step; what the objective has and what the search has; methods by "
+        "name",
+    ),
     ("models", "directions of a model's named parameters"),
     ("search pure describe", "`init`, `ask`, `tell`; the copy to read; choices as JSON"),
     (

@@ -22,6 +22,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 from numpy.typing import NDArray
 
+from gensmooth.coordinates import Held
 from gensmooth.naming import find_function, name_of
 from gensmooth.optimize import Minimization, check_limits, falling
 from gensmooth.parameters import LogScale
@@ -85,6 +86,7 @@ class RunConfig:
         extensions: The limits that earlier parts of it had, each with the step it went on from.
         noise: What is known of the noise of values.
         log_scale: Which parameters are on a log scale.
+        held: Which bounds hold.
         tree: The structure in which the objective has them.
         source: The hash of the objective's source when the run began, if it was known.
     """
@@ -101,6 +103,7 @@ class RunConfig:
     extensions: tuple[Mapping[str, Any], ...] = ()
     noise: Literal["returned"] | float | None = None
     log_scale: LogScale | None = None
+    held: Held | None = None
     tree: Tree | None = None
     source: str | None = None
 

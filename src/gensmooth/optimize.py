@@ -17,6 +17,7 @@ import gensmooth.algorithms as algorithms
 from gensmooth import checks, optimizers
 from gensmooth.advice import advice
 from gensmooth.batch import Batch
+from gensmooth.coordinates import Coordinates, Held, inward
 from gensmooth.describe import (
     agree,
     describe,
@@ -153,8 +154,8 @@ class Result:
         seed: The seed, drawn for you if you gave none: with it the run repeats exactly.
         history: One entry per step.
         state: The state after the last step: the search's ``ask`` goes on from it. Of parameters on
-            a log scale it has the logarithms. A result that was loaded from a file has none: to go
-            on with a run later, give it a ``checkpoint``.
+            a log scale it has the logarithms, and none that bounds hold. A result that was loaded
+            from a file has none: to go on with a run later, give it a ``checkpoint``.
         error: The standard error of ``fun`` under noise: from several values there, and where the
             budget allows few of them also from the noise that was measured before.
         noise: The standard deviation of one value, as the pilot measured it: 0 if values are
@@ -367,7 +368,8 @@ def minimize(
         bounds: Limits of x: ``(lower, upper)``, two numbers for all parameters or two arrays in
             the shape of x0; ``gs.Bounds`` or SciPy's; or a pair for each parameter. With two
             parameters, write pairs as tuples: ``[(0, 1), (0, 2)]``. Of a structure, also a dict or
-            dataclass with a pair for each array.
+            dataclass with a pair for each array. A parameter whose two limits are equal is held
+            there, and the search has the others alone.
         vectorized: ``fun`` takes points stacked along a first axis; a number says how many.
         on_failure: What to do about NaN, inf, an exception, a time-out or a dead worker:
             ``"raise"``, ``"drop"`` that direction, or ``"retry"`` and then raise.
@@ -405,11 +407,13 @@ def minimize(
     array([3., 3.])
     """
     own_rate, given = _optimizer(optimizer)
-    x, tree = Tree.of(x0) if is_tree(x0) else (as_parameters(x0), None)
-    if tree is not None:
-        bounds = None if bounds is None else tree.bounds(bounds)
-        x_scale = None if x_scale is None else tree.like("x_scale", x_scale)
-        log_scale = None if log_scale is None else tree.like("log_scale", log_scale)
+    coordinates = Coordinates()
+    if bounds is None and log_scale is None and not is_tree(x0):
+        x = as_parameters(x0)
+    else:  # what the search has is something else than what the objective has
+        found = inward(x0, bounds=bounds, x_scale=x_scale, log_scale=log_scale)
+        coordinates, x, bounds, x_scale = found
+    tree, held, logs = coordinates.tree, coordinates.held, coordinates.log_scale
     checks.one_of("on_failure", on_failure, ("raise", "drop", "retry"))
     retries = checks.count("retries", retries, 0)
     if on_failure == "retry" and retries == 0:
@@ -423,10 +427,6 @@ def minimize(
     noise = _noise(noise)
     if checkpoint is None and every is not None:
         raise ValueError("`every` is how often a checkpoint is written: give `checkpoint` too.")
-    limited = None if bounds is None else as_bounds(bounds, x)
-    if (logs := LogScale.of(log_scale, x)) is not None:
-        x = logs.inward(x)
-        bounds = None if limited is None else logs.bounds(limited)
     shared: dict[str, Any] = {
         "samples": samples,
         "num_samples": num_samples,
@@ -481,7 +481,7 @@ def minimize(
             )
         number = 4 + int(3 * math.log(x.size)) if num_directions is None else num_directions
         family = choose_directions(method, directions, also=algorithms.names())
-        family = family.shaped(x.shape if tree is None else tree.shapes)
+        family = family.shaped(x.shape if tree is None or held is not None else tree.shapes)
         search = RandomSearch(
             directions=family,
             num_directions=number,
@@ -498,8 +498,8 @@ def minimize(
     folder = checks.optional(checks.path, "checkpoint", checkpoint)
     called = fun if isinstance(args, tuple) and not args else with_arguments(fun, args)
     name, source = identity(fun, getattr(called, "arguments", ()))
-    called = called if tree is None else tree.objective(called)
-    called = called if logs is None else logs.objective(called)
+    if coordinates != Coordinates():
+        called = coordinates.objective(called)
     objective = Objective(called, samples is not None, vectorized, int(noise == RETURNED))
     program = Minimization(
         objective=name,
@@ -509,6 +509,7 @@ def minimize(
         search=search,
         noise=noise,
         log_scale=logs,
+        held=held,
         tree=tree,
         learning_rate=rate,
         vectorized=objective.vectorized,
@@ -609,11 +610,10 @@ def resume(
                 raise CheckpointError(held.path, f"does not go on by itself: {error}.") from error
         before = program.execution
         called = with_arguments(fun, args)
-        of_array = called if program.tree is None else program.tree.objective(called)
         program = replace(
             program,
             fun=Objective(
-                of_array if program.log_scale is None else program.log_scale.objective(of_array),
+                program.coordinates.objective(called),
                 program.search.samples is not None,
                 program.vectorized,
                 int(program.noise == RETURNED),
@@ -744,6 +744,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
         vectorized: Whether the objective takes stacked points, or how many.
         noise: What is known of the noise of values.
         log_scale: Which parameters ``x0`` and the state have as logarithms.
+        held: Which parameters ``x0`` and the state do not have, because bounds hold them.
         tree: The structure in which the objective has them; ``x0`` and the state are flat.
         limits: When it stops.
         execution: How it is carried out.
@@ -769,6 +770,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
     vectorized: bool | int
     noise: Literal["returned"] | float | None = None
     log_scale: LogScale | None = None
+    held: Held | None = None
     tree: Tree | None = None
     limits: Limits = field()
     execution: Execution
@@ -887,12 +889,14 @@ class Minimization(Program[MinimizeState, Record, Result]):
 
     def _shown(self, state: MinimizeState) -> SearchState:
         """The search's state as users see it, with the structure of the parameters."""
-        return state.search if self.tree is None else state.search._replace(tree=self.tree)
+        if self.tree is None or self.held is not None:
+            return state.search
+        return state.search._replace(tree=self.tree)
 
-    def _outward(self, x: Array) -> Any:
-        """What the objective has, from what the search has."""
-        found = x.copy() if self.log_scale is None else self.log_scale.outward(x)
-        return found if self.tree is None else self.tree.build(found)
+    @property
+    def coordinates(self) -> Coordinates:
+        """The way from what the search has to what the objective has."""
+        return Coordinates(self.tree, self.held, self.log_scale)
 
     def _recommended(self, state: MinimizeState) -> Array:
         if isinstance(self.search, Pilot):
@@ -934,9 +938,9 @@ class Minimization(Program[MinimizeState, Record, Result]):
             budget=self.limits.budget,
         )
         return Result(
-            x=self._outward(x),
+            x=self.coordinates.outward(x),
             fun=value,
-            best_x=self._outward(best_x),
+            best_x=self.coordinates.outward(best_x),
             best_fun=best,
             nfev=evaluations,
             nit=state.search.step,
@@ -980,6 +984,12 @@ class Minimization(Program[MinimizeState, Record, Result]):
         if self.log_scale is not None:
             mask = self.log_scale.mask.astype(np.float64)
             described["log_scale"] = array_to_json("log_scale", mask, large)
+        if self.held is not None:
+            free = self.held.free.astype(np.float64)
+            described["held"] = {
+                "free": array_to_json("free", free, large),
+                "values": array_to_json("held", self.held.values, large),
+            }
         if self.tree is not None:
             described["structure"] = self.tree.to_json()
         limits = describe_parts(self.limits, Limits._fields)
@@ -1034,6 +1044,8 @@ class Minimization(Program[MinimizeState, Record, Result]):
         if not isinstance(described["vectorized"], int):
             raise TypeError(f"`vectorized` is {str(described['vectorized'])[:80]}")
         search.init(x0, seed=found["seed"])  # complains about what does not fit together
+        held = _held(described.get("held"), large, x0)
+        size = x0.shape if held is None else held.free.shape
         return cls(
             objective=None if found["objective"] is None else str(found["objective"]),
             source=None if found.get(SOURCE) is None else str(found[SOURCE])[:64],
@@ -1044,7 +1056,8 @@ class Minimization(Program[MinimizeState, Record, Result]):
             vectorized=described["vectorized"],
             noise=_noise(described.get("noise")),
             log_scale=_log_scale(described.get("log_scale"), large, x0),
-            tree=_tree(described.get("structure"), given.get("x0"), x0, trust=trust),
+            held=held,
+            tree=_tree(described.get("structure"), given.get("x0"), size, trust=trust),
             limits=limits,
             execution=execution,
             extensions=tuple(found["extensions"]),
@@ -1145,7 +1158,20 @@ def _log_scale(found: Any, large: Mapping[str, Array], x0: Array) -> LogScale | 
     return LogScale(mask.astype(bool))
 
 
-def _tree(found: Any, given: Any, x0: Array, *, trust: bool) -> Tree | None:
+def _held(found: Any, large: Mapping[str, Array], x0: Array) -> Held | None:
+    """Which parameters are held, from JSON."""
+    if found is None:
+        return None
+    free, values = (array_from_json(found[name], large) for name in ("free", "values"))
+    held = Held(free.astype(bool), values.astype(x0.dtype))
+    if free.shape != values.shape or x0.shape != (int(held.free.sum()),):
+        raise ValueError("the parameters that are held do not fit the others")
+    if not np.isfinite(values).all():
+        raise ValueError("a parameter that is held is not finite")
+    return held
+
+
+def _tree(found: Any, given: Any, shape: tuple[int, ...], *, trust: bool) -> Tree | None:
     """The structure of the parameters, from JSON or from what the caller passed again."""
     if given is not None and not (found is not None and is_tree(given)):
         raise ValueError(
@@ -1156,7 +1182,7 @@ def _tree(found: Any, given: Any, x0: Array, *, trust: bool) -> Tree | None:
     tree = Tree.from_json(found, trust=trust) if given is None else Tree.of(given)[1]
     if Tree.of_names(tree.to_json()) != Tree.of_names(found):  # wherever its classes are now
         raise ValueError("`x0` must have the structure, the shapes and the types of the run's")
-    if x0.shape != (tree.size,):
+    if shape != (tree.size,):
         raise ValueError("the structure of `x0` does not fit its numbers")
     return tree
 

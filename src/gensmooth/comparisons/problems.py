@@ -114,7 +114,7 @@ def _of_user(
 ) -> CommonProblem:
     maximize = bool(how.get("maximize", False))
     if how.get("bounds") is not None:
-        how["bounds"] = as_bounds(how["bounds"], x0)
+        how["bounds"] = as_bounds(how["bounds"], x0, equal=True)
     named = identity(fun)
     found = {
         "objective": named,
@@ -145,9 +145,9 @@ def _start(
     if spread:
         away = streams.generator(seed, Purpose.START).standard_normal(x0.shape)
         x = (x0 + spread * away).astype(x0.dtype)
-        bounds = how.get("bounds")
-        if bounds is not None:
-            x = np.clip(x, bounds.lower, bounds.upper).astype(x0.dtype)
+    bounds = how.get("bounds")
+    if bounds is not None:
+        x = np.clip(x, bounds.lower, bounds.upper).astype(x0.dtype)
     return Minimized(fun, x, how, score)
 
 

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from gensmooth.advice import unspoken
 from gensmooth.comparisons.choices import Choice
 from gensmooth.comparisons.judged import Judged, Score, judge
+from gensmooth.coordinates import inward
 from gensmooth.evaluators import EvaluationError, Objective
 from gensmooth.optimize import RETURNED, History, Result, minimize
 from gensmooth.pilot import AUTO, Pilot
@@ -247,8 +248,8 @@ class _Scores:
     def __init__(self, task: Minimized, choice: Choice, budget: int, scratch: Path) -> None:
         self._score, self._budget = task.score, budget
         self._pilot = Pilot(budget=budget) if choice.method == AUTO else None
-        self._logs = task.how.get("log_scale")
-        self._shape = task.x0
+        how = {name: task.how.get(name) for name in ("bounds", "log_scale")}
+        self._coordinates = inward(task.x0, **how).coordinates
         self._file = scratch / "scores.jsonl"
         self._seen: dict[int, tuple[int, float]] = {}
         with suppress(OSError, ValueError, TypeError):
@@ -263,15 +264,9 @@ class _Scores:
             return
         assert self._score is not None
         x = state.x if self._pilot is None else self._pilot.recommend(state)
-        self._seen[part] = (info.evaluations, float(self._score(self._outward(x))))
+        self._seen[part] = (info.evaluations, float(self._score(self._coordinates.outward(x))))
         with suppress(OSError), self._file.open("a") as file:
             file.write(json.dumps([part, *map(_plain, self._seen[part])]) + "\n")
-
-    def _outward(self, x: Array) -> Array:
-        from gensmooth.parameters import LogScale
-
-        logs = LogScale.of(self._logs, self._shape)
-        return x if logs is None else logs.outward(x)
 
     def series(self, start: float, final: Judged | None) -> list[float]:
         """The score after each part of the budget: that of the last point known then."""
