@@ -76,6 +76,59 @@ def test_a_run_is_minimize_itself(tmp_path):
             )
 
 
+def structured(p, rng):
+    assert set(p) == {"w", "b"}
+    assert p["w"].shape == (2, 2)
+    return float(((p["w"] - 1) ** 2).sum() + (p["b"] - 2) ** 2 + 0.1 * rng.standard_normal())
+
+
+def worth(p):
+    return float(((p["w"] - 1) ** 2).sum() + (p["b"] - 2) ** 2)
+
+
+def test_a_structure_is_compared_as_minimize_takes_it(tmp_path):
+    start = {"w": np.full((2, 2), 0.5), "b": np.array(1.0)}
+    problem = {
+        "bounds": {"w": (0.1, 1.5), "b": (0, 0)},
+        "log_scale": {"w": True, "b": False},
+        "samples": "independent",
+        "budget": 300,
+    }
+    methods = ["auto", "low-rank(num_directions=4)", "bes"]
+    found = gs.compare(
+        *(structured, start),
+        methods=methods,
+        score=worth,
+        seeds=2,
+        start_spread=0.1,
+        out=tmp_path,
+        **problem,
+    )
+    for label in methods:
+        how = {"method": label.partition("(")[0]}
+        how |= {"num_directions": 4} if "(" in label else {}
+        for seed, run in enumerate(found.runs[label]):
+            away = 0.1 * gs.streams.generator(seed, gs.streams.Purpose.START).standard_normal(5)
+            flat, tree = gs.Tree.of(start)
+            moved = tree.build(flat + away)
+            res = gs.minimize(structured, moved, seed=seed, **how, **problem)
+            assert run.more["x"] == gs.Tree.of(res.x)[0].tolist()
+            assert res.x["b"] == 0
+            assert run.final == worth(res.x)
+            assert run.series["score"][-1] == run.final
+    again = gs.compare(
+        *(structured, start),
+        methods=methods,
+        score=worth,
+        seeds=2,
+        start_spread=0.1,
+        out=tmp_path,
+        workers=2,
+        **problem,
+    )
+    assert again.standings == found.standings
+
+
 def test_what_is_finished_is_not_run_again_and_a_larger_comparison_takes_it_over(tmp_path):
     how = {"budget": 200, "out": tmp_path}
     first = gs.compare(bowl, np.zeros(3), methods=["bes", "gs"], seeds=2, **how)

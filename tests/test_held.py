@@ -175,6 +175,24 @@ def test_what_cannot_be_held_is_refused():
         gs.RandomSearch(gs.Gaussian(), 4, 0.1, bounds=(LOWER, UPPER)).init(np.zeros(4), seed=0)
 
 
+def test_of_a_structure_whole_arrays_keep_their_shapes():
+    start = {"w": np.ones((2, 3)), "b": np.ones(2), "v": np.ones((2, 2))}
+    limits = gs.Bounds({"w": 0, "b": 1, "v": [[0, 1], [0, 0]]}, {"w": 9, "b": 1, "v": 1})
+    found = inward(start, bounds=limits)
+    assert found.coordinates.tree.shapes == ((2, 3), (2,), (2, 2))
+    assert found.coordinates.shapes(found.x) == ((2, 3), (3,))
+    res = gs.minimize(
+        lambda p: float(((p["w"] - 3) ** 2).sum() + p["b"].sum() + p["v"].sum()),
+        start,
+        method="low-rank",
+        bounds=limits,
+        budget=2000,
+        seed=0,
+    )
+    np.testing.assert_allclose(res.x["w"], 3, atol=0.2)
+    assert res.x["v"][0, 1] == 1
+
+
 def test_there_and_back():
     found = inward(
         np.arange(4.0).reshape(2, 2), bounds=gs.Bounds([[0, 9], [0, 9]], [[9, 9], [9, 9]])

@@ -13,6 +13,7 @@ are left out (:class:`Held`), those on a log scale are logarithms
 {'a': 2.0, 'b': 4.0, 'c': 1.0}
 """
 
+import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -99,6 +100,18 @@ class Coordinates:
     tree: Tree | None = None
     held: Held | None = None
     log_scale: LogScale | None = None
+
+    def shapes(self, x: Array) -> tuple[int, ...] | tuple[tuple[int, ...], ...]:
+        """The shape of what the search has, or those of the arrays in it.
+
+        An array of a structure of which some is held is a vector of the rest.
+        """
+        if self.tree is None or self.held is None:
+            return x.shape if self.tree is None else self.tree.shapes
+        sizes = [math.prod(shape) for shape in self.tree.shapes]
+        free = [int(part.sum()) for part in np.split(self.held.free, np.cumsum(sizes)[:-1])]
+        every = zip(self.tree.shapes, sizes, free, strict=True)
+        return tuple(shape if left == size else (left,) for shape, size, left in every if left)
 
     def outward(self, x: Array) -> Any:
         """What the objective has, from what the search has."""

@@ -481,7 +481,7 @@ def minimize(
             )
         number = 4 + int(3 * math.log(x.size)) if num_directions is None else num_directions
         family = choose_directions(method, directions, also=algorithms.names())
-        family = family.shaped(x.shape if tree is None or held is not None else tree.shapes)
+        family = family.shaped(x.shape if tree is None else coordinates.shapes(x))
         search = RandomSearch(
             directions=family,
             num_directions=number,
