@@ -371,8 +371,8 @@ def _corners(grid: Sequence[Choice], methods: Sequence[str]) -> list[Choice]:
     for method in methods:
         seen: set[tuple[str, float]] = set()
         for choice in grid:
-            news = {item for item in choice.options.items() if choice.method == method} - seen
-            if news:
-                seen |= news
+            added = {item for item in choice.options.items() if choice.method == method} - seen
+            if added:
+                seen |= added
                 found[choice.label] = choice
     return list(found.values())
