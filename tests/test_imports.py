@@ -94,7 +94,8 @@ LAYERS = [
         "at a time",
     ),
     ("runs", "programs, the one loop, the run folder, checkpoints, metrics, interrupts"),
-    ("evaluators", "calling the objective anywhere"),
+    ("evaluators results", "calling the objective anywhere; what a run gives"),
+    ("resuming", "what a run that goes on is made of, from its `config.json`"),
     ("optimize", "`minimize`, `gradient`, `resume`: minimising as a program"),
     (
         "checkpoint jax torch",

@@ -24,8 +24,9 @@ from numpy.typing import NDArray
 
 from gensmooth.coordinates import Held
 from gensmooth.naming import find_function, name_of
-from gensmooth.optimize import Minimization, check_limits, falling
+from gensmooth.optimize import Minimization, check_limits
 from gensmooth.parameters import LogScale
+from gensmooth.resuming import falling
 from gensmooth.runs import (
     CheckpointError,
     End,

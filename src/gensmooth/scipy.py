@@ -20,8 +20,9 @@ import numpy as np
 
 from gensmooth import algorithms, checks, methods
 from gensmooth.coordinates import Coordinates, inward
-from gensmooth.optimize import Result, minimize
+from gensmooth.optimize import minimize
 from gensmooth.pilot import AUTO
+from gensmooth.results import Result
 from gensmooth.search import SearchState, StepInfo
 
 # SciPy's words for options that are ours.

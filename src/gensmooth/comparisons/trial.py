@@ -23,8 +23,9 @@ from gensmooth.comparisons.choices import Choice
 from gensmooth.comparisons.judged import Judged, Score, judge
 from gensmooth.coordinates import inward
 from gensmooth.evaluators import EvaluationError, Objective
-from gensmooth.optimize import RETURNED, History, Result, minimize
+from gensmooth.optimize import RETURNED, minimize
 from gensmooth.pilot import AUTO, Pilot
+from gensmooth.results import History, Result
 from gensmooth.runs import CheckpointError
 from gensmooth.search import SearchState, StepInfo
 from gensmooth.studies.spec import RunRecord
