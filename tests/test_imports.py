@@ -82,7 +82,7 @@ LAYERS = [
         "the evaluations of a step; what the objective has and what the search has; methods by "
         "name",
     ),
-    ("models", "directions of a model's named parameters"),
+    ("models searches", "directions of a model's named parameters; what every search is"),
     ("search pure describe", "`init`, `ask`, `tell`; the copy to read; choices as JSON"),
     (
         "pilot algorithms",
