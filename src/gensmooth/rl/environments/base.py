@@ -46,6 +46,7 @@ class Info:
         discrete: Whether the action space is discrete.
         fast: Whether trajectories run compiled, outside the interpreter's lock.
         goal: Whether episodes can succeed (Meta-World).
+        device: Where trajectories run: ``"cpu"``, or a GPU such as ``"cuda"``.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Info:
     discrete: bool = False
     fast: bool = False
     goal: bool = False
+    device: str = "cpu"
 
 
 class Episodes(NamedTuple):
