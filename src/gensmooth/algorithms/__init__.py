@@ -12,6 +12,7 @@ from gensmooth.algorithms import ars, openai_es, spsa, stars
 from gensmooth.algorithms.cma import CMAES
 from gensmooth.algorithms.population import Population
 from gensmooth.algorithms.snes import SNES
+from gensmooth.algorithms.strides import Strides
 from gensmooth.algorithms.table import (
     ALGORITHMS,
     Algorithm,
@@ -24,7 +25,12 @@ from gensmooth.algorithms.table import (
 )
 from gensmooth.algorithms.xnes import XNES
 
-POPULATIONS: dict[str, type[Population]] = {"cma-es": CMAES, "snes": SNES, "xnes": XNES}
+POPULATIONS: dict[str, type[Population]] = {
+    "cma-es": CMAES,
+    "snes": SNES,
+    "strides": Strides,
+    "xnes": XNES,
+}
 
 __all__ = [
     "ALGORITHMS",
@@ -34,6 +40,7 @@ __all__ = [
     "XNES",
     "Algorithm",
     "Population",
+    "Strides",
     "Wanted",
     "algorithm",
     "ars",
