@@ -13,17 +13,18 @@ import numpy as np
 
 from gensmooth.rl.environments.compiled import CompiledEnvironment
 from gensmooth.rl.environments.physics import Physics, call, load_mujoco
+from gensmooth.rl.environments.rebuilt import rebuilt
 from gensmooth.rl.environments.symbols import (
     Place,
     TraceError,
-    Writer,
+    as_symbols,
     explore,
     place,
     places,
-    rebuilt,
     same,
     symbols,
 )
+from gensmooth.rl.environments.written import Writer
 
 # What a start sets; all else in MuJoCo's data follows from it.
 PRIMARY = ("qpos", "qvel", "act", "ctrl")
@@ -71,6 +72,7 @@ class _Data:
     def __init__(self, real: Any) -> None:
         self._real = real
         self.arrays: dict[str, np.ndarray] = {}
+        self.moved: set[str] = set()  # those that the physics has moved
 
     def __getattr__(self, name: str) -> np.ndarray:
         if name not in DATA:
@@ -85,6 +87,7 @@ class _Data:
             if name in self.arrays:
                 array = self.arrays[name]
                 array[...] = symbols(name, array.shape, moved=True)
+                self.moved.add(name)
 
 
 class _Simulation:
@@ -99,14 +102,19 @@ class _Simulation:
         physics = Physics(0, 0, *("step", "forward", "reset", "forces"), np.zeros(0))  # type: ignore[arg-type]
         state = environment.state(model, self.data, physics)
         own: list[np.ndarray] = []
+        self.initial: list[float] = []
         for name, value in state._asdict().items():
             if isinstance(value, np.ndarray) and not any(
                 np.shares_memory(value, array) for array in self.data.arrays.values()
             ):
-                first = sum(array.size for array in own)
-                filled = np.empty(value.shape, object)
-                for index in range(filled.size):
-                    filled.reshape(-1)[index] = place("memory", first + index)
+                if value.dtype.kind in "iub":  # numbers of bodies and joints, which stay
+                    fixed = value.copy()
+                    fixed.setflags(write=False)
+                    state = state._replace(**{name: fixed})
+                    continue
+                first = len(self.initial)
+                self.initial += value.reshape(-1).tolist()
+                filled = symbols("memory", value.shape, first=first)
                 own.append(filled)
                 state = state._replace(**{name: filled})
         self.memory, self.state = own, state
@@ -117,7 +125,9 @@ class _Simulation:
         if what == "step":
             if self.controls is None:
                 self.controls = list(self.data.arrays["ctrl"].reshape(-1))
-                self._check_unchanged("qpos", "qvel", "act")
+                self._check_unchanged(*(set(self.data.arrays) - {"ctrl"}))
+            else:
+                self._check_unchanged(*self.data.arrays)
             self.data.refresh()
         elif what == "forces":
             self.data.refresh("cfrc_ext")
@@ -127,8 +137,7 @@ class _Simulation:
         found: dict[Place, Any] = {}
         for name, array in self.data.arrays.items():
             for index, value in enumerate(array.reshape(-1)):
-                usual = (place(name, index), place(name, index, moved=True))
-                if not any(same(value, each) for each in usual):
+                if not same(value, place(name, index, moved=name in self.data.moved)):
                     found[Place(name, index, False)] = value
         return found | self.remembered()
 
@@ -148,7 +157,10 @@ class _Simulation:
     def _check_unchanged(self, *names: str) -> None:
         for key in self.written():
             if key.array in names:
-                raise TraceError(f"a step sets {key.array}[{key.index}] itself")
+                raise TraceError(
+                    f"a step sets {key.array}[{key.index}] itself (it may set the controls, before "
+                    "the physics moves for the first time)"
+                )
 
 
 def trace(environment: CompiledEnvironment, model: Any) -> Traced:
@@ -171,14 +183,9 @@ def trace(environment: CompiledEnvironment, model: Any) -> Traced:
         moves.append((simulation.calls, simulation.controls or []))
         return found
 
-    try:
-        begin = explore(lambda: _begin(environment, fresh(), start_size))
-        observe = explore(lambda: _observe(environment, fresh()))
-        steps = explore(step)
-    except TraceError:
-        raise
-    except (TypeError, ValueError, AttributeError, NotImplementedError) as error:
-        raise TraceError(f"it did not run on symbols ({type(error).__name__}: {error})") from error
+    begin = explore(lambda: _begin(environment, fresh(), start_size))
+    observe = explore(lambda: _observe(environment, fresh()))
+    steps = explore(step)
     calls, controls = moves[0]
     for other, others in moves[1:]:
         if other != calls or not all(map(same, others, controls)):
@@ -186,23 +193,31 @@ def trace(environment: CompiledEnvironment, model: Any) -> Traced:
     read = [p for p in places(steps.values()) if not p.moved and p.array in DATA]
     early = [*places(observe.values()), *places(controls), *read]
     seen = dict.fromkeys(Place(p.array, p.index, False) for p in early if p.array in DERIVED)
-    memory = sum(array.size for array in fresh().memory)
+    memory = fresh().initial
+    # What begin does not set begins as the state was made.
+    begin = {p: memory[p.index] for p in _placed("memory", memory)} | begin
     wanted = _placed("ctrl", controls)
-    return Traced(begin, observe, wanted, calls, steps, list(seen), read, memory)
+    return Traced(begin, observe, wanted, calls, steps, list(seen), read, len(memory))
 
 
 def _begin(
     environment: CompiledEnvironment, simulation: _Simulation, start_size: int
 ) -> dict[Place, Any]:
-    begin = rebuilt(environment.begin, {call: simulation.call})
+    def only_forward(what: str, _: Any) -> None:
+        if what != "forward":
+            raise TraceError("it moves the robot before the episode begins")
+
+    begin = rebuilt(environment.begin, {call: only_forward})
     begin(simulation.state, symbols("start", (start_size,)))
-    if set(simulation.calls) - {"forward"}:
-        raise TraceError("it moves the robot before the episode begins")
-    return simulation.written()
+    found = simulation.written()
+    for key in (*found, *places(found.values())):
+        if key.array in DERIVED:
+            raise TraceError(f"the start of an episode depends on `{key.array}`, which follows it")
+    return found
 
 
 def _observe(environment: CompiledEnvironment, simulation: _Simulation) -> dict[Place, Any]:
-    out = np.zeros(environment.info.observation_size, object)
+    out = as_symbols(np.zeros(environment.info.observation_size))
     rebuilt(environment.observe, {call: simulation.call})(simulation.state, out)
     if simulation.calls or simulation.written():
         raise TraceError("looking at the robot changes it")
@@ -213,6 +228,8 @@ def _step(environment: CompiledEnvironment, simulation: _Simulation) -> dict[Pla
     action = symbols("action", (environment.info.action_size,))
     paid = rebuilt(environment.step, {call: simulation.call})(simulation.state, action)
     simulation.check_untouched()
+    if set(simulation.calls) - {"step", "forces"} or "step" not in simulation.calls:
+        raise TraceError("a step must move the physics, by `step` and `forces` alone")
     return _placed("paid", paid) | simulation.remembered()
 
 

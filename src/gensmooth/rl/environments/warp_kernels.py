@@ -169,7 +169,7 @@ def law_kernels(source: Source) -> LawKernels:
         bonus = s.bonus[world] + wp.float64(s.paid[s.worlds + world])
         success = wp.max(s.success[world], s.paid[3 * s.worlds + world])
         length = s.length[world] + 1
-        broken = int(0)
+        broken = int(0)  # noqa: RUF046, UP018 (a variable for Warp, not a constant)
         for i in range(s.positions):
             if not (wp.abs(s.qpos[world * s.positions + i]) < _TOO_LARGE):
                 broken = 1
@@ -272,7 +272,7 @@ def layer(
     trial = s.trial[world]
     if trial < 0:
         return
-    total = float(0.0)
+    total = float(0.0)  # noqa: UP018 (a variable for Warp, not a constant)
     for i in range(columns):
         weight = s.parameters[(start + row * columns + i) * s.capacity + trial]
         total = total + weight * inputs[i * s.worlds + world]
