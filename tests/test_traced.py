@@ -8,6 +8,7 @@ finite, which the real physics would seldom reach.
 import ctypes
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -504,3 +505,14 @@ def test_the_law_as_c_reads_and_writes_what_it_should():
         text = source(law, rows, forces_at_start=forces)
         line = next(each for each in text.look.splitlines() if "start_seen.data[0 " in each)
         assert line.endswith(f"= {start_value};")
+
+
+# --- without Warp -------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(find_spec("mujoco_warp") is not None, reason="Warp is installed here")
+def test_without_warp_the_extra_is_named():
+    with pytest.raises(ImportError, match=r"gensmooth\[gpu\].* environment of its own"):
+        gs.rl.make("Hopper-v5", device="cuda")
+    with pytest.raises(ValueError, match="`device` must be 'cpu', 'cuda'"):
+        gs.rl.make("Hopper-v5", device="gpu")

@@ -138,11 +138,13 @@ def _on_device(
     """The simulator of an environment on a GPU."""
     warp = _module("warp")
     name = warp.check_device(device)
-    found = make(environment)
-    if env_args or not fast or not hasattr(found, "on_device"):
+    arm = isinstance(environment, str) and canonical(environment).startswith("ML1-")
+    found = None if arm else make(environment)
+    if found is None or env_args or not fast or not hasattr(found, "on_device"):
+        shown = environment if found is None else found.info.name
         raise UnsupportedEnvironmentError(
-            f"{found.info.name} runs through Gymnasium's ordinary API, on the CPU alone: on a GPU "
-            f"run {', '.join(n for n in names() if not n.startswith('ML1'))}, and robots that "
+            f"{shown} runs through {'Meta-World' if arm else 'Gymnasium'}, on the CPU alone: on a "
+            f"GPU run {', '.join(n for n in names() if not n.startswith('ML1'))}, and robots that "
             "gs.rl.register_robot has made known."
         )
     return cast(Any, found).on_device(name)

@@ -9,11 +9,13 @@ Where an episode runs, and beside which others, is no part of its result.
 """
 
 import math
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -78,8 +80,8 @@ def modules() -> tuple[Any, Any]:
     """Warp and MuJoCo Warp, or an error that says what to install."""
     try:
         wp: Any = import_module("warp")
-        wp.config.quiet = True
-        wp.config.verbose = False
+        if wp.config.log_level == wp.LOG_INFO:  # as it comes: a line for every kernel
+            wp.config.log_level = wp.LOG_WARNING
         return wp, import_module("mujoco_warp")
     except ImportError as error:
         raise ImportError(
@@ -93,13 +95,13 @@ def modules() -> tuple[Any, Any]:
 def check_device(device: object) -> str:
     """The name of a device that is there: ``"cuda"``, ``"cuda:1"``, or ``"warp-cpu"``."""
     name = checks.text("device", device)
-    wp, _ = modules()
-    if name == "warp-cpu":
-        return name
-    if name.split(":")[0] != "cuda":
+    if name != "warp-cpu" and name.split(":")[0] != "cuda":
         raise ValueError(
             f"`device` must be 'cpu', 'cuda', 'cuda:1' and so on, or 'warp-cpu', but is {name!r}."
         )
+    wp, _ = modules()
+    if name == "warp-cpu":
+        return name
     found = [str(each) for each in wp.get_cuda_devices()]
     if not found:
         raise ValueError(
@@ -323,6 +325,7 @@ class _Batch:
             contacts, constraints = owner._room
             self._data = mjw.make_data(model, nworld=worlds, nconmax=contacts, njmax=constraints)
             self._kernels, self._shared = _kernels(self._law, self._rows(), self._model)
+            _announce_compilation(self._kernels, owner.info.name)
             self._s = self._allocate(owner._start_size)
             self._qpos0 = wp.array(model.qpos0.astype(np.float32), dtype=wp.float32)
 
@@ -339,7 +342,7 @@ class _Batch:
         w, c, g, n = self.worlds, self.capacity, self.groups, self._size
         s.worlds, s.capacity, s.groups, s.horizon = w, c, g, self._horizon
         rows = self._rows()
-        s.positions, s.velocities = rows["qpos"], rows["qvel"]
+        s.positions, s.velocities, s.controls = rows["qpos"], rows["qvel"], rows["ctrl"]
         for name in DATA:
             array = getattr(self._data, name)
             count = max(rows[name] * w, 1)
@@ -534,8 +537,23 @@ def _compiled(written: Any) -> Any:
     return shared.law_kernels(written)
 
 
+def _announce_compilation(kernels: Any, name: str) -> None:
+    """On a terminal, say so if the next seconds go into compiling."""
+    if not getattr(sys.stderr, "isatty", bool)():
+        return
+    wp, _ = modules()
+    folder = Path(wp.config.kernel_cache_dir)
+    if not any(folder.glob(f"wp_{kernels.after.module.name}_*")):
+        print(
+            f"gensmooth: compiling {name} for {wp.get_device()}, once on this machine, up to two "
+            "minutes…",
+            file=sys.stderr,
+        )
+
+
 def _fill(target: Any, rows: NDArray[Any], stride: int, dtype: Any = np.float32) -> None:
     """Put rows on the device, entry by entry: entry ``e`` of row ``r`` at ``e * stride + r``."""
     padded = np.zeros((rows.shape[1], stride), dtype)
-    padded[:, : len(rows)] = rows.T
+    with np.errstate(over="ignore"):  # beyond float32 is infinite, and breaks its episode
+        padded[:, : len(rows)] = rows.T
     target.assign(padded.reshape(-1))

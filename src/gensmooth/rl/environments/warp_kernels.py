@@ -31,6 +31,7 @@ class Worlds:
     horizon: int
     positions: int
     velocities: int
+    controls: int
     qpos: wp.array(dtype=wp.float32)
     qvel: wp.array(dtype=wp.float32)
     act: wp.array(dtype=wp.float32)
@@ -175,6 +176,9 @@ def law_kernels(source: Source) -> LawKernels:
                 broken = 1
         for i in range(s.velocities):
             if not (wp.abs(s.qvel[world * s.velocities + i]) < _TOO_LARGE):
+                broken = 1
+        for i in range(s.controls):
+            if not (wp.abs(s.ctrl[world * s.controls + i]) < _TOO_LARGE):
                 broken = 1
         if not wp.isfinite(total):
             broken = 1
