@@ -6,6 +6,7 @@ kernels are compiled once (half a minute), and simulators are shared, with short
 
 import json
 import pickle
+import re
 import shutil
 import subprocess
 import sys
@@ -468,6 +469,18 @@ def test_a_first_compilation_is_announced_on_a_terminal(monkeypatch: Any, capsys
     engine._announce_compilation(law._kernels, "Cart")
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("gensmooth: compiling Cart for ")
+
+
+def test_the_page_runs(tmp_path: Path, monkeypatch: Any):
+    """The robot of docs/gpu.md, as a module: made on this device, and the same on both."""
+    text = (Path(__file__).parent.parent / "docs" / "gpu.md").read_text()
+    (block,) = re.findall(r"^```python\n(.*?)^```", text, flags=re.S | re.M)
+    (tmp_path / "stick.py").write_text(block)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert gs.rl.make("stick:Stick", device="warp-cpu").info.observation_size == 3
+    asked = request("stick:Stick", 4, scale=1.0)
+    found = simulator("stick:Stick").rollout(*asked)
+    np.testing.assert_allclose(found.returns, by_mujoco("stick:Stick", asked).returns, atol=1e-5)
 
 
 @pytest.mark.gpu
