@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, Protocol, final
 import numpy as np
 from numpy.typing import NDArray
 
-from gensmooth.rl.environments.base import Episodes, Info
-from gensmooth.rl.normalize import EpisodeMoments, Scaling
+from gensmooth.rl.environments.base import Episodes, Info, split
+from gensmooth.rl.normalize import Scaling
 from gensmooth.rl.policies import Policy
 
 Array = NDArray[np.float64]
@@ -156,7 +156,7 @@ class Gathering:
             try:
                 with _DEVICE:
                     found = self._simulator.rollout_grouped(policy, _together(alike), observe=True)
-                parts = _apart(found, [len(each.x) for each in alike])
+                parts = split(found, [len(each.x) for each in alike])
             except BaseException as error:
                 with self._changed:
                     for each in alike:
@@ -176,28 +176,6 @@ def _together(requests: Sequence[_Request]) -> Grouped:
         [each.scaling for each in requests],
         np.repeat(np.arange(len(requests)), [len(each.x) for each in requests]),
     )
-
-
-def _apart(found: Episodes, sizes: Sequence[int]) -> list[Episodes]:
-    parts: list[Episodes] = []
-    first = 0
-    for size in sizes:
-        these = slice(first, first + size)
-        moments = found.moments
-        if moments is not None:
-            moments = EpisodeMoments(*(array[these] for array in moments))
-        parts.append(
-            Episodes(
-                found.returns[these],
-                found.bonuses[these],
-                found.lengths[these],
-                moments,
-                None if found.successes is None else found.successes[these],
-                found.failure,
-            )
-        )
-        first += size
-    return parts
 
 
 _shared: dict[Hashable, Gathering] = {}
