@@ -68,7 +68,7 @@ from gensmooth.streams import check_seed
 Array = NDArray[Any]
 Callback = Callable[[Iteration, Test | None, TrainState], bool | None]
 
-ON_GPU = "strides"  # the method of a training on a GPU, where nothing is chosen
+ON_GPU = "islands"  # the method of a training on a GPU, where nothing is chosen
 THRESHOLD = "threshold"  # the target that is Gymnasium's
 POLICY_BEST, POLICY_LAST = "policy-best", "policy-last"
 
@@ -183,7 +183,7 @@ def train(
             a simulator. A name without a version is the paper's: ``"Hopper"`` is Hopper-v4.
         env_args: Arguments for an environment that is given by its name.
         method: The name of a method; ``"auto"``, the default, is the pilot; on a GPU the default is
-            ``"strides"``, which makes use of thousands of episodes per iteration. With any of the
+            ``"islands"``, which makes use of thousands of episodes per iteration. With any of the
             other choices the default is ``"bes"``. ``"ars-v1"``, ``"ars-v1-t"``, ``"ars-v2"`` and
             ``"ars-v2-t"`` (or ``"ars"``) are ARS as published, ``"openai-es"``, ``"snes"``,
             ``"cma-es"`` and others as in :func:`~gensmooth.optimize.minimize`: with numbers of

@@ -65,9 +65,7 @@ def here(jobs: Sequence[Job]) -> Generator[Finished]:
         yield job.spec, execute(job)
 
 
-def side_by_side(
-    jobs: Sequence[Job], at_a_time: int | None
-) -> tuple[int, Generator[Finished]]:
+def side_by_side(jobs: Sequence[Job], at_a_time: int | None) -> tuple[int, Generator[Finished]]:
     """Runs as they finish, in threads that share a device, and how many are made at a time.
 
     When the caller stops asking, each run in flight keeps what it has, and ends.

@@ -265,9 +265,7 @@ def explore(run: Callable[[], dict[Place, Any]]) -> dict[Place, Any]:
     return follow(())
 
 
-def _either(
-    condition: Symbol, yes: dict[Place, Any], no: dict[Place, Any]
-) -> dict[Place, Any]:
+def _either(condition: Symbol, yes: dict[Place, Any], no: dict[Place, Any]) -> dict[Place, Any]:
     found: dict[Place, Any] = {}
     for key in yes | no:
         usual = Symbol("place", key)

@@ -185,9 +185,7 @@ class WarpSimulator:
         threads: int | None = None,  # noqa: ARG002
     ) -> Episodes:
         """Run one episode from each start; see :class:`~.base.Simulator`."""
-        x, scaling, begin = check(
-            self.info, self._start_size, policy, parameters, scaling, starts
-        )
+        x, scaling, begin = check(self.info, self._start_size, policy, parameters, scaling, starts)
         groups = np.zeros(len(x), np.int64)
         return self.rollout_grouped(policy, Grouped(x, begin, [scaling], groups), observe=observe)
 
@@ -308,9 +306,7 @@ class _Batch:
                 self._model.opt.deterministic = mjw.DeterminismType.ALL
             self._model.opt.warn_overflow = 0  # we look
             contacts, constraints = owner._room
-            self._data = mjw.make_data(
-                model, nworld=worlds, nconmax=contacts, njmax=constraints
-            )
+            self._data = mjw.make_data(model, nworld=worlds, nconmax=contacts, njmax=constraints)
             self._kernels, self._shared = _kernels(self._law, self._rows(), self._model)
             self._s = self._allocate(owner._start_size)
             self._qpos0 = wp.array(model.qpos0.astype(np.float32), dtype=wp.float32)
