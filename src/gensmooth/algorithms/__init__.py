@@ -12,7 +12,7 @@ from gensmooth.algorithms import ars, openai_es, spsa, stars
 from gensmooth.algorithms.cma import CMAES
 from gensmooth.algorithms.population import Population
 from gensmooth.algorithms.snes import SNES
-from gensmooth.algorithms.strides import Strides
+from gensmooth.algorithms.islands import Islands
 from gensmooth.algorithms.table import (
     ALGORITHMS,
     Algorithm,
@@ -27,8 +27,8 @@ from gensmooth.algorithms.xnes import XNES
 
 POPULATIONS: dict[str, type[Population]] = {
     "cma-es": CMAES,
+    "islands": Islands,
     "snes": SNES,
-    "strides": Strides,
     "xnes": XNES,
 }
 
@@ -39,8 +39,8 @@ __all__ = [
     "SNES",
     "XNES",
     "Algorithm",
+    "Islands",
     "Population",
-    "Strides",
     "Wanted",
     "algorithm",
     "ars",

@@ -36,7 +36,7 @@ from gensmooth.rl.environments.base import EnvironmentLike, Info, Simulator
 from gensmooth.rl.normalize import Statistics
 from gensmooth.rl.policies import MLP, Linear, Policy, architecture
 from gensmooth.rl.policy_file import TrainedPolicy
-from gensmooth.rl.rollouts import Local, Rollouts, distributed
+from gensmooth.rl.rollouts import Local, Rollouts, SideBySide, distributed
 from gensmooth.rl.trainer import (
     Iteration,
     Test,
@@ -68,6 +68,7 @@ from gensmooth.streams import check_seed
 Array = NDArray[Any]
 Callback = Callable[[Iteration, Test | None, TrainState], bool | None]
 
+ON_GPU = "islands"  # the method of a training on a GPU, where nothing is chosen
 THRESHOLD = "threshold"  # the target that is Gymnasium's
 POLICY_BEST, POLICY_LAST = "policy-best", "policy-last"
 
@@ -181,8 +182,9 @@ def train(
             ``"Pendulum-v1(g=5.0)"``; or a Gymnasium environment; or a function that makes one; or
             a simulator. A name without a version is the paper's: ``"Hopper"`` is Hopper-v4.
         env_args: Arguments for an environment that is given by its name.
-        method: The name of a method; ``"auto"``, the default, is the pilot. With any of the other
-            choices the default is ``"bes"``. ``"ars-v1"``, ``"ars-v1-t"``, ``"ars-v2"`` and
+        method: The name of a method; ``"auto"``, the default, is the pilot; on a GPU the default is
+            ``"islands"``, which makes use of thousands of episodes per iteration. With any of the
+            other choices the default is ``"bes"``. ``"ars-v1"``, ``"ars-v1-t"``, ``"ars-v2"`` and
             ``"ars-v2-t"`` (or ``"ars"``) are ARS as published, ``"openai-es"``, ``"snes"``,
             ``"cma-es"`` and others as in :func:`~gensmooth.optimize.minimize`: with numbers of
             their own for all that follows, which yours override.
@@ -267,6 +269,8 @@ def train(
     samples: Samples = "paired" if checks.flag("paired_resets", paired_resets) else "independent"
     rest = (directions, spacing, learning_rate, optimizer, estimator)
     search: Search
+    if on_gpu and method is None and all(choice is None for choice in rest):
+        method = ON_GPU
     entry = None if method is None else algorithms.find(method)
     standardize = _standardize(standardize, method, entry)
     named = isinstance(method, str) and method == AUTO
@@ -802,6 +806,8 @@ def _rollouts(
     trainer: Trainer, simulator: Simulator, evaluator: Evaluator | None, threads: int | None
 ) -> AbstractContextManager[Rollouts]:
     """Who runs the episodes: this process and its threads, or the workers of an evaluator."""
+    if simulator.info.device != "cpu":
+        return nullcontext(SideBySide(simulator, trainer.policy, trainer.search))
     if evaluator is None:
         return nullcontext(Local(simulator, trainer.policy, threads))
     return distributed(evaluator, simulator, trainer.policy, trainer.search)

@@ -87,6 +87,29 @@ class Episodes(NamedTuple):
     failure: BaseException | None = None
 
 
+def split(found: Episodes, sizes: Sequence[int]) -> list[Episodes]:
+    """A batch as several, of so many episodes each."""
+    parts: list[Episodes] = []
+    first = 0
+    for size in sizes:
+        these = slice(first, first + size)
+        moments = found.moments
+        if moments is not None:
+            moments = EpisodeMoments(*(array[these] for array in moments))
+        parts.append(
+            Episodes(
+                found.returns[these],
+                found.bonuses[these],
+                found.lengths[these],
+                moments,
+                None if found.successes is None else found.successes[these],
+                found.failure,
+            )
+        )
+        first += size
+    return parts
+
+
 class Simulator(Protocol):
     """Runs batches of trajectories of one environment. Simulators can be pickled."""
 

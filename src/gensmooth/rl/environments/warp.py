@@ -29,6 +29,7 @@ from gensmooth.rl.environments.base import (
     check,
 )
 from gensmooth.rl.environments.compiled import CompiledEnvironment
+from gensmooth.rl.environments.gathering import Grouped
 from gensmooth.rl.environments.physics import quiet
 from gensmooth.rl.environments.symbols import TraceError
 from gensmooth.rl.environments.traced import DATA, Traced, source, trace
@@ -57,22 +58,6 @@ class Usage(NamedTuple):
     live: int = 0
     simulated: int = 0
     seconds: float = 0.0
-
-
-class Grouped(NamedTuple):
-    """Episodes of policies of one shape whose observations are scaled differently.
-
-    Attributes:
-        parameters: Shape (B, P).
-        starts: Shape (B, S).
-        scalings: One for each group.
-        groups: The group of each episode, shape (B,).
-    """
-
-    parameters: Array
-    starts: Array
-    scalings: Sequence[Scaling]
-    groups: NDArray[np.int64]
 
 
 @cache
