@@ -17,7 +17,7 @@ import numpy as np
 from gensmooth.rl.environments import catalogue
 from gensmooth.rl.environments.compiled import CompiledSimulator
 from gensmooth.rl.environments.physics import load_mujoco
-from gensmooth.rl.environments.warp import Options, WarpSimulator, check_device
+from gensmooth.rl.environments.warp import WarpOptions, WarpSimulator, check_device
 from gensmooth.rl.normalize import identity
 from gensmooth.rl.policies import Linear
 
@@ -40,7 +40,9 @@ def differences(name: str, device: str, steps: int, episodes: int, scale: float)
     asked = (policy, x, identity(info.observation_size), starts)
     mujoco = CompiledSimulator(environment, (int, ()))
     cpu = mujoco.rollout(*asked)
-    gpu = WarpSimulator(environment, device, (int, ()), Options(worlds=episodes)).rollout(*asked)
+    gpu = WarpSimulator(environment, device, (int, ()), WarpOptions(worlds=episodes)).rollout(
+        *asked
+    )
     once = mujoco.rollout(policy, x.astype(np.float32), asked[2], starts.astype(np.float32))
     by_warp, by_rounding = (np.abs(cpu.returns - each.returns) for each in (gpu, once))
     return by_warp, by_rounding, (cpu.lengths == gpu.lengths).mean()

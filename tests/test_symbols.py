@@ -20,13 +20,13 @@ from gensmooth.rl.environments.rebuilt import rebuilt
 from gensmooth.rl.environments.symbols import (
     MOST_WAYS,
     VALUES,
-    Place,
+    Slot,
     Symbol,
     TraceError,
     explore,
-    place,
-    places,
     same,
+    slot,
+    slots,
     symbols,
     value_of,
 )
@@ -42,16 +42,16 @@ def traced(function: Any, outputs: int = 1) -> list[Any]:
     """The expressions of a function of an array of four numbers."""
     new = rebuilt(function, {})
 
-    def run() -> dict[Place, Any]:
+    def run() -> dict[Slot, Any]:
         found = new(symbols("x", (SIZE,)))
         found = (found,) if outputs == 1 else found
-        return {Place("out", i, False): value for i, value in enumerate(found)}
+        return {Slot("out", i, False): value for i, value in enumerate(found)}
 
     return list(explore(run).values())
 
 
 def at(expression: Any, x: Any) -> Any:
-    return value_of(expression, lambda key: float(x[key.index]))
+    return value_of(expression, lambda key: float(x[key.entry]))
 
 
 # --- laws, each in a form that somebody might write ---------------------------------------------
@@ -225,8 +225,8 @@ def test_several_results_each_choose_their_way():
 def test_what_only_some_ways_set_keeps_its_value_on_the_others():
     x = symbols("x", (1,))
 
-    def run() -> dict[Place, Any]:
-        return {Place("memory", 0, False): 3.0} if x[0] > 0.0 else {}
+    def run() -> dict[Slot, Any]:
+        return {Slot("memory", 0, False): 3.0} if x[0] > 0.0 else {}
 
     (found,) = explore(run).values()
 
@@ -241,8 +241,8 @@ def test_what_only_some_ways_set_keeps_its_value_on_the_others():
 
 
 def test_the_same_expression_is_the_same_object():
-    a, b = place("x", 0), place("x", 1)
-    assert a + b is place("x", 0) + place("x", 1)
+    a, b = slot("x", 0), slot("x", 1)
+    assert a + b is slot("x", 0) + slot("x", 1)
     assert a + b is not b + a
     assert a * 1 is not a * 1.0
     assert a * 0.0 is not a * -0.0
@@ -254,21 +254,21 @@ def test_the_same_expression_is_the_same_object():
 
 def test_places_are_met_once_in_order():
     x = symbols("x", (3,))
-    found = places([x[1] * x[0] + x[1], 3.0, x[2]])
-    assert [key.index for key in found] == [1, 0, 2]
+    found = slots([x[1] * x[0] + x[1], 3.0, x[2]])
+    assert [key.entry for key in found] == [1, 0, 2]
 
 
 def test_long_and_shared_expressions_cost_no_more_than_their_operations():
     """A sum of 5000 terms, and a thousand squares of squares: neither recursion nor repetition."""
     total: Any = 0.0
     for _ in range(5000):
-        total = total + place("x", 0)
+        total = total + slot("x", 0)
     assert at(total, [0.5]) == 2500.0
-    deep: Any = place("x", 0)
+    deep: Any = slot("x", 0)
     for _ in range(1000):
         deep = deep * deep
     assert at(deep, [1.0]) == 1.0
-    writer = Writer(lambda key: f"x[{key.index}]")
+    writer = Writer(lambda key: f"x[{key.entry}]")
     writer.write(deep)
     assert len(writer.lines) == 1001
 
@@ -331,7 +331,7 @@ def test_what_cannot_be_traced_is_said_plainly(law: Any, words: str):
 
 def test_a_decision_outside_of_a_trace_is_an_error():
     with pytest.raises(IndexError):
-        bool(place("x", 0) > 0)
+        bool(slot("x", 0) > 0)
 
 
 # --- as C ---------------------------------------------------------------------------------------
@@ -349,7 +349,7 @@ COMPILER = shutil.which("c++") or shutil.which("g++")
 
 def as_c(law: Any) -> str:
     (found,) = traced(law)
-    text = Writer(lambda key: f"x[{key.index}]")
+    text = Writer(lambda key: f"x[{key.entry}]")
     name = text.write(found)
     body = "\n".join((*text.lines, f"return (float)({name});"))
     return f'extern "C" float law_{law.__name__}(const float* x) {{\n{body}\n}}\n'
@@ -405,7 +405,7 @@ def test_numbers_are_written_as_floats(value: Any, text: str):
 
 
 def test_every_operation_has_a_value_and_a_text():
-    x, y = place("x", 0), place("x", 1)
+    x, y = slot("x", 0), slot("x", 1)
     for operation in VALUES:
         given = {"?": (x > 0, x, y), "!": (x > 0,)}.get(operation)
         if given is None:

@@ -25,7 +25,7 @@ from gensmooth.rl.environments.compiled import CompiledEnvironment
 from gensmooth.rl.environments.physics import call, load_mujoco, physics
 from gensmooth.rl.environments.robots import legged
 from gensmooth.rl.environments.robots.hopper import hopper
-from gensmooth.rl.environments.symbols import Place, TraceError, value_of
+from gensmooth.rl.environments.symbols import Slot, TraceError, value_of
 from gensmooth.rl.environments.traced import DATA, Traced, source, trace
 
 catalogue.names()  # every robot's file has been imported
@@ -120,7 +120,7 @@ def _compare_one(
     kept = before["memory"].copy()
     for key, value in law.step.items():
         if key.array == "memory":
-            kept[key.index] = value_of(value, read)
+            kept[key.entry] = value_of(value, read)
     return Errors(
         difference(evaluated(law.observe, "observation", read), seen),
         difference(evaluated(law.step, "paid", read), paid),
@@ -130,19 +130,19 @@ def _compare_one(
     )
 
 
-def reader(before: Any, after: Any, action: Any) -> Callable[[Place], float]:
+def reader(before: Any, after: Any, action: Any) -> Callable[[Slot], float]:
     """What a place holds in a step."""
 
-    def read(key: Place) -> float:
+    def read(key: Slot) -> float:
         if key.array == "action":
-            return float(action[key.index])
-        return float((after if key.moved else before)[key.array][key.index])
+            return float(action[key.entry])
+        return float((after if key.moved else before)[key.array][key.entry])
 
     return read
 
 
-def evaluated(found: dict[Place, Any], array: str, read: Callable[[Place], float]) -> list[Any]:
-    chosen = {key.index: value for key, value in found.items() if key.array == array}
+def evaluated(found: dict[Slot, Any], array: str, read: Callable[[Slot], float]) -> list[Any]:
+    chosen = {key.entry: value for key, value in found.items() if key.array == array}
     return [value_of(chosen[index], read) for index in range(len(chosen))]
 
 
@@ -205,11 +205,11 @@ def test_an_episode_begins_as_the_function_says(name: str):
     bench.environment.begin(bench.real, start)
     wanted = bench.numbers()
     for key, value in law.begin.items():
-        got = value_of(value, lambda place: float(start[place.index]))
-        assert got == wanted[key.array][key.index]
+        got = value_of(value, lambda place: float(start[place.entry]))
+        assert got == wanted[key.array][key.entry]
     for name in ("qpos", "qvel", "act", "ctrl", "memory"):
         for index in range(len(wanted[name])):
-            if Place(name, index, False) not in law.begin:
+            if Slot(name, index, False) not in law.begin:
                 assert wanted[name][index] == default[name][index]
 
 
@@ -246,7 +246,7 @@ def test_what_is_kept_from_before_and_what_mujoco_is_asked():
     hopper = environment_of("Hopper-v5")
     law = trace(hopper, hopper.model())
     assert law.calls == ["step"] * 4
-    assert law.saved == [Place("qpos", 0, False)]
+    assert law.saved == [Slot("qpos", 0, False)]
     assert law.seen == []
 
 
@@ -349,7 +349,7 @@ def test_gains_memory_and_numbers_of_bodies_in_a_state_of_ones_own():
     bench = Bench(own())
     law = trace(bench.environment, bench.model)
     assert law.memory == 3
-    begun = {key.index: value for key, value in law.begin.items() if key.array == "memory"}
+    begun = {key.entry: value for key, value in law.begin.items() if key.array == "memory"}
     assert begun == {0: 0.5, 1: -0.25, 2: 0.0}  # begin does not set them: they are as made
     # The bodies' numbers are no memory, so that the bench's own count differs by one.
     bench.memory = lambda: [bench.state.gains, bench.state.previous]  # type: ignore[method-assign]
@@ -482,7 +482,7 @@ def test_a_robot_that_is_registered_is_exact():
     found = compare(law, bench)
     assert max(found[:4]) <= 1e-12
     assert 0 < found.ends < 40
-    assert law.saved == [Place("qpos", 0, False)]
+    assert law.saved == [Slot("qpos", 0, False)]
 
 
 # --- as C ---------------------------------------------------------------------------------------

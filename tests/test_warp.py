@@ -30,7 +30,7 @@ from gensmooth.rl.environments.base import Episodes, UnsupportedEnvironmentError
 from gensmooth.rl.environments.compiled import CompiledEnvironment
 from gensmooth.rl.environments.physics import load_mujoco, physics
 from gensmooth.rl.environments.robots.hopper import hopper
-from gensmooth.rl.environments.warp import Grouped, Options, WarpSimulator
+from gensmooth.rl.environments.warp import Grouped, WarpOptions, WarpSimulator
 from gensmooth.rl.normalize import EpisodeMoments, Scaling, identity
 from gensmooth.rl.policies import MLP, Linear, Policy
 
@@ -89,7 +89,7 @@ def environment_of(name: str) -> CompiledEnvironment:
 
 @cache
 def simulator(name: str, device: str = "warp-cpu", worlds: int = 16) -> WarpSimulator:
-    return WarpSimulator(environment_of(name), device, (int, ()), Options(worlds=worlds))
+    return WarpSimulator(environment_of(name), device, (int, ()), WarpOptions(worlds=worlds))
 
 
 class Request(NamedTuple):
@@ -183,7 +183,7 @@ def costly(state, action):
 
 def test_another_law_is_noticed():
     wrong = replace(environment_of("Hopper-v5"), step=costly)
-    twin = WarpSimulator(wrong, "warp-cpu", (int, ()), Options(worlds=8))
+    twin = WarpSimulator(wrong, "warp-cpu", (int, ()), WarpOptions(worlds=8))
     asked = request("Hopper-v5")
     found = twin.rollout(*asked).returns - by_mujoco("Hopper-v5", asked).returns
     assert np.abs(found).max() > 10 * TOLERANCE["Hopper-v5"]
@@ -231,7 +231,7 @@ def test_worlds_that_are_refilled_give_the_same_bits():
 def test_what_is_seen_at_the_start_is_known_to_worlds_that_are_refilled():
     """Ant sees forces and its torso's place from before: a new episode has its own."""
     asked = request(ELLIPTIC, 3)
-    few = WarpSimulator(environment_of(ELLIPTIC), "warp-cpu", (int, ()), Options(worlds=2))
+    few = WarpSimulator(environment_of(ELLIPTIC), "warp-cpu", (int, ()), WarpOptions(worlds=2))
     one = few.rollout(*asked, observe=True)
     assert_same_bits(one, simulator(ELLIPTIC).rollout(*asked, observe=True))
 
@@ -269,7 +269,7 @@ def test_no_episodes_are_no_episodes():
 def test_too_little_room_for_contacts_is_doubled_until_it_suffices(device: str):
     asked = request("Hopper-v5", 4)
     asked.starts[:, 1] -= 0.08  # it stands on the floor, or in it
-    tight = WarpSimulator(environment_of("Hopper-v5"), device, (int, ()), Options(worlds=4))
+    tight = WarpSimulator(environment_of("Hopper-v5"), device, (int, ()), WarpOptions(worlds=4))
     tight._room = (1, 2)
     found = tight.rollout(*asked)
     assert tight._room[0] > 1
@@ -461,7 +461,9 @@ def test_the_command_line_takes_a_device_and_warp_prints_nothing_of_its_own(tmp_
 
 
 def test_a_first_compilation_is_announced_on_a_terminal(monkeypatch: Any, capsys: Any):
-    law = next(iter(simulator("own_robot:Cart")._batches.values()))
+    shared = simulator("own_robot:Cart")
+    shared.rollout(*request("own_robot:Cart"))
+    law = next(iter(shared._batches.values()))
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     engine._announce_compilation(law._kernels, "Cart")
     assert capsys.readouterr().err == ""  # they are in the cache

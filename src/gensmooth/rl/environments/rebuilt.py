@@ -1,3 +1,5 @@
+# pyright: reportUnknownLambdaType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
 """Functions rebuilt on globals that understand symbols.
 
 An environment's functions need not know of symbols: NumPy, :mod:`math`, ``min``, ``max``, ``all``

@@ -1,3 +1,5 @@
+# pyright: reportUnknownLambdaType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
 """Numbers that are not known yet: every operation on a symbol is written down.
 
 An environment says what it observes and pays in Python functions that Numba compiles for the CPU.
@@ -31,29 +33,29 @@ class TraceError(ValueError):
     """A function does something that cannot be written down as expressions."""
 
 
-class Place(NamedTuple):
+class Slot(NamedTuple):
     """A number that is there when the code runs.
 
     Attributes:
         array: The name of the array that it is in.
-        index: Where, counted through the whole array.
+        entry: Where, counted through the whole array.
         moved: Whether it is read after the physics has moved.
     """
 
     array: str
-    index: int
+    entry: int
     moved: bool
 
 
 @final
 class Symbol:
-    """A number that is not known yet: a place, or an operation on other numbers.
+    """A number that is not known yet: a slot, or an operation on other numbers.
 
     Two that are written the same way are the same object.
 
     Args:
-        operation: ``"place"``, an operator, or the name of a function.
-        operands: A :class:`Place`, or symbols and numbers.
+        operation: ``"slot"``, an operator, or the name of a function.
+        operands: A :class:`Slot`, or symbols and numbers.
     """
 
     __slots__ = ("__weakref__", "operands", "operation")
@@ -72,9 +74,9 @@ class Symbol:
         return found
 
     def __repr__(self) -> str:
-        if self.operation == "place":
-            place = self.operands[0]
-            return f"{place.array}[{place.index}]"
+        if self.operation == "slot":
+            found = self.operands[0]
+            return f"{found.array}[{found.entry}]"
         return f"{self.operation}({', '.join(map(repr, self.operands))})"
 
     def __add__(self, other: Any) -> Any:
@@ -211,9 +213,9 @@ def _remainder(left: Any, right: Any) -> Any:
     return whole if whole is NotImplemented else left - right * whole
 
 
-def place(array: str, index: int, *, moved: bool = False) -> Symbol:
+def slot(array: str, index: int, *, moved: bool = False) -> Symbol:
     """The symbol of a number in an array."""
-    return Symbol("place", Place(array, index, moved))
+    return Symbol("slot", Slot(array, index, moved))
 
 
 def same(left: Any, right: Any) -> bool:
@@ -337,7 +339,7 @@ def symbols(array: str, shape: tuple[int, ...], *, first: int = 0, moved: bool =
     filled = np.empty(shape, object)
     flat = filled.reshape(-1)
     for index in range(flat.size):
-        flat[index] = place(array, first + index, moved=moved)
+        flat[index] = slot(array, first + index, moved=moved)
     return filled.view(Symbols)
 
 
@@ -369,7 +371,7 @@ class _Decisions:
 _deciding: list[_Decisions] = []
 
 
-def explore(run: Callable[[], dict[Place, Any]]) -> dict[Place, Any]:
+def explore(run: Callable[[], dict[Slot, Any]]) -> dict[Slot, Any]:
     """What ``run`` computes, by where it goes, whichever way it takes.
 
     What only some ways set keeps its value on the others.
@@ -379,7 +381,7 @@ def explore(run: Callable[[], dict[Place, Any]]) -> dict[Place, Any]:
     """
     ways = 0
 
-    def follow(answers: Sequence[bool]) -> dict[Place, Any]:
+    def follow(answers: Sequence[bool]) -> dict[Slot, Any]:
         nonlocal ways
         ways += 1
         if ways > MOST_WAYS:
@@ -408,18 +410,18 @@ def explore(run: Callable[[], dict[Place, Any]]) -> dict[Place, Any]:
     return follow(())
 
 
-def _either(condition: Symbol, yes: dict[Place, Any], no: dict[Place, Any]) -> dict[Place, Any]:
-    found: dict[Place, Any] = {}
+def _either(condition: Symbol, yes: dict[Slot, Any], no: dict[Slot, Any]) -> dict[Slot, Any]:
+    found: dict[Slot, Any] = {}
     for key in yes | no:
-        usual = Symbol("place", key)
+        usual = Symbol("slot", key)
         a, b = yes.get(key, usual), no.get(key, usual)
         found[key] = a if same(a, b) else Symbol("?", condition, a, b)
     return found
 
 
-def places(expressions: Iterable[Any]) -> dict[Place, None]:
-    """The places that expressions read, each once, in the order in which they are met."""
-    found: dict[Place, None] = {}
+def slots(expressions: Iterable[Any]) -> dict[Slot, None]:
+    """The slots that expressions read, each once, in the order in which they are met."""
+    found: dict[Slot, None] = {}
     seen: set[Symbol] = set()
     todo = list(expressions)[::-1]
     while todo:
@@ -427,7 +429,7 @@ def places(expressions: Iterable[Any]) -> dict[Place, None]:
         if not isinstance(each, Symbol) or each in seen:
             continue
         seen.add(each)
-        if each.operation == "place":
+        if each.operation == "slot":
             found[each.operands[0]] = None
         else:
             todo += each.operands[::-1]
@@ -437,11 +439,11 @@ def places(expressions: Iterable[Any]) -> dict[Place, None]:
 # --- as numbers -------------------------------------------------------------------------------
 
 
-def value_of(expression: Any, read: Callable[[Place], float]) -> Any:
-    """What an expression is when each place has the value that ``read`` says."""
+def value_of(expression: Any, read: Callable[[Slot], float]) -> Any:
+    """What an expression is when each slot has the value that ``read`` says."""
     values: dict[Symbol, Any] = {}
     for each in in_order(expression, values):
-        if each.operation == "place":
+        if each.operation == "slot":
             values[each] = read(each.operands[0])
         else:
             operands = [values[o] if isinstance(o, Symbol) else o for o in each.operands]
@@ -458,7 +460,7 @@ def in_order(expression: Any, known: Container[Symbol]) -> Iterator[Symbol]:
         if not isinstance(each, Symbol) or each in known:
             todo.pop()
             continue
-        needed = () if each.operation == "place" else each.operands
+        needed = () if each.operation == "slot" else each.operands
         missing = [o for o in needed if isinstance(o, Symbol) and o not in known]
         todo += missing[::-1]
         if not missing:
@@ -474,24 +476,24 @@ def _quotient(a: float, b: float) -> float:
 
 
 VALUES: dict[str, Callable[..., Any]] = {
-    "+": lambda a, b: a + b,
-    "-": lambda a, b: a - b,
-    "*": lambda a, b: a * b,
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
     "/": _quotient,
     "pow": _power,
-    "neg": lambda a: -a,
+    "neg": operator.neg,
     "abs": abs,
     "min": builtins.min,
     "max": builtins.max,
-    "<": lambda a, b: a < b,
-    "<=": lambda a, b: a <= b,
-    ">": lambda a, b: a > b,
-    ">=": lambda a, b: a >= b,
-    "==": lambda a, b: a == b,
-    "!=": lambda a, b: a != b,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
     "&&": lambda a, b: bool(a) and bool(b),
     "||": lambda a, b: bool(a) or bool(b),
-    "!": lambda a: not a,
+    "!": operator.not_,
     "?": lambda a, b, c: b if a else c,
     "isfinite": math.isfinite,
     "arctan2": math.atan2,

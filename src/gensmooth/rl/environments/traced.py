@@ -1,3 +1,5 @@
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownMemberType=false
 """The law of an environment, traced: what it begins with, sees, pays and ends on, as expressions.
 
 A :class:`~gensmooth.rl.environments.compiled.CompiledEnvironment` has three functions on one
@@ -15,13 +17,13 @@ from gensmooth.rl.environments.compiled import CompiledEnvironment
 from gensmooth.rl.environments.physics import Physics, call, load_mujoco
 from gensmooth.rl.environments.rebuilt import rebuilt
 from gensmooth.rl.environments.symbols import (
-    Place,
+    Slot,
     TraceError,
     as_symbols,
     explore,
-    place,
-    places,
     same,
+    slot,
+    slots,
     symbols,
 )
 from gensmooth.rl.environments.written import Writer
@@ -44,9 +46,9 @@ class Traced(NamedTuple):
     """The law of an environment: what is computed, by where it goes.
 
     Attributes:
-        begin: What a start sets; from places of ``start``.
+        begin: What a start sets; from slots of ``start``.
         observe: The entries of an observation.
-        controls: The controls; from places of ``action``.
+        controls: The controls; from slots of ``action``.
         calls: What MuJoCo is asked for in a step: ``"step"`` and ``"forces"``, in order.
         step: What is ``paid`` (reward, survival bonus, whether the episode ended, whether the goal
             was reached), and what the environment remembers.
@@ -56,13 +58,13 @@ class Traced(NamedTuple):
         memory: How many numbers the environment itself remembers.
     """
 
-    begin: dict[Place, Any]
-    observe: dict[Place, Any]
-    controls: dict[Place, Any]
+    begin: dict[Slot, Any]
+    observe: dict[Slot, Any]
+    controls: dict[Slot, Any]
     calls: list[str]
-    step: dict[Place, Any]
-    seen: list[Place]
-    saved: list[Place]
+    step: dict[Slot, Any]
+    seen: list[Slot]
+    saved: list[Slot]
     memory: int
 
 
@@ -90,7 +92,7 @@ class _Data:
                 self.moved.add(name)
 
 
-class _Simulation:
+class _SymbolicSimulation:
     """One simulation on symbols: its data, its state, and what was asked of MuJoCo."""
 
     def __init__(self, environment: CompiledEnvironment, model: Any, real: Any) -> None:
@@ -132,22 +134,22 @@ class _Simulation:
         elif what == "forces":
             self.data.refresh("cfrc_ext")
 
-    def written(self) -> dict[Place, Any]:
-        """What has been set in the data and in the environment's own memory, by place."""
-        found: dict[Place, Any] = {}
+    def written(self) -> dict[Slot, Any]:
+        """What has been set in the data and in the environment's own memory, by slot."""
+        found: dict[Slot, Any] = {}
         for name, array in self.data.arrays.items():
             for index, value in enumerate(array.reshape(-1)):
-                if not same(value, place(name, index, moved=name in self.data.moved)):
-                    found[Place(name, index, False)] = value
+                if not same(value, slot(name, index, moved=name in self.data.moved)):
+                    found[Slot(name, index, False)] = value
         return found | self.remembered()
 
-    def remembered(self) -> dict[Place, Any]:
-        """What has been set in the environment's own memory, by place."""
+    def remembered(self) -> dict[Slot, Any]:
+        """What has been set in the environment's own memory, by slot."""
         flat = [value for array in self.memory for value in array.reshape(-1)]
         return {
-            Place("memory", index, False): value
+            Slot("memory", index, False): value
             for index, value in enumerate(flat)
-            if not same(value, place("memory", index))
+            if not same(value, slot("memory", index))
         }
 
     def check_untouched(self) -> None:
@@ -158,7 +160,7 @@ class _Simulation:
         for key in self.written():
             if key.array in names:
                 raise TraceError(
-                    f"a step sets {key.array}[{key.index}] itself (it may set the controls, before "
+                    f"a step sets {key.array}[{key.entry}] itself (it may set the controls, before "
                     "the physics moves for the first time)"
                 )
 
@@ -171,13 +173,13 @@ def trace(environment: CompiledEnvironment, model: Any) -> Traced:
     """
     real = load_mujoco().MjData(model)
 
-    def fresh() -> _Simulation:
-        return _Simulation(environment, model, real)
+    def fresh() -> _SymbolicSimulation:
+        return _SymbolicSimulation(environment, model, real)
 
     start_size = len(environment.start(model, np.random.default_rng(0)))
     moves: list[tuple[list[str], list[Any]]] = []
 
-    def step() -> dict[Place, Any]:
+    def step() -> dict[Slot, Any]:
         simulation = fresh()
         found = _step(environment, simulation)
         moves.append((simulation.calls, simulation.controls or []))
@@ -190,19 +192,19 @@ def trace(environment: CompiledEnvironment, model: Any) -> Traced:
     for other, others in moves[1:]:
         if other != calls or not all(map(same, others, controls)):
             raise TraceError("whether the physics moves, or how, depends on the robot's state")
-    read = [p for p in places(steps.values()) if not p.moved and p.array in DATA]
-    early = [*places(observe.values()), *places(controls), *read]
-    seen = dict.fromkeys(Place(p.array, p.index, False) for p in early if p.array in DERIVED)
+    read = [p for p in slots(steps.values()) if not p.moved and p.array in DATA]
+    early = [*slots(observe.values()), *slots(controls), *read]
+    seen = dict.fromkeys(Slot(p.array, p.entry, False) for p in early if p.array in DERIVED)
     memory = fresh().initial
     # What begin does not set begins as the state was made.
-    begin = {p: memory[p.index] for p in _placed("memory", memory)} | begin
-    wanted = _placed("ctrl", controls)
+    begin = {p: memory[p.entry] for p in _by_slot("memory", memory)} | begin
+    wanted = _by_slot("ctrl", controls)
     return Traced(begin, observe, wanted, calls, steps, list(seen), read, len(memory))
 
 
 def _begin(
-    environment: CompiledEnvironment, simulation: _Simulation, start_size: int
-) -> dict[Place, Any]:
+    environment: CompiledEnvironment, simulation: _SymbolicSimulation, start_size: int
+) -> dict[Slot, Any]:
     def only_forward(what: str, _: Any) -> None:
         if what != "forward":
             raise TraceError("it moves the robot before the episode begins")
@@ -210,31 +212,31 @@ def _begin(
     begin = rebuilt(environment.begin, {call: only_forward})
     begin(simulation.state, symbols("start", (start_size,)))
     found = simulation.written()
-    for key in (*found, *places(found.values())):
+    for key in (*found, *slots(found.values())):
         if key.array in DERIVED:
             raise TraceError(f"the start of an episode depends on `{key.array}`, which follows it")
     return found
 
 
-def _observe(environment: CompiledEnvironment, simulation: _Simulation) -> dict[Place, Any]:
+def _observe(environment: CompiledEnvironment, simulation: _SymbolicSimulation) -> dict[Slot, Any]:
     out = as_symbols(np.zeros(environment.info.observation_size))
     rebuilt(environment.observe, {call: simulation.call})(simulation.state, out)
     if simulation.calls or simulation.written():
         raise TraceError("looking at the robot changes it")
-    return _placed("observation", out)
+    return _by_slot("observation", out)
 
 
-def _step(environment: CompiledEnvironment, simulation: _Simulation) -> dict[Place, Any]:
+def _step(environment: CompiledEnvironment, simulation: _SymbolicSimulation) -> dict[Slot, Any]:
     action = symbols("action", (environment.info.action_size,))
     paid = rebuilt(environment.step, {call: simulation.call})(simulation.state, action)
     simulation.check_untouched()
     if set(simulation.calls) - {"step", "forces"} or "step" not in simulation.calls:
         raise TraceError("a step must move the physics, by `step` and `forces` alone")
-    return _placed("paid", paid) | simulation.remembered()
+    return _by_slot("paid", paid) | simulation.remembered()
 
 
-def _placed(array: str, values: Iterable[Any]) -> dict[Place, Any]:
-    return {Place(array, index, False): value for index, value in enumerate(values)}
+def _by_slot(array: str, values: Iterable[Any]) -> dict[Slot, Any]:
+    return {Slot(array, index, False): value for index, value in enumerate(values)}
 
 
 # --- as C ---------------------------------------------------------------------------------------
@@ -244,7 +246,7 @@ def _placed(array: str, values: Iterable[Any]) -> dict[Place, Any]:
 # MuJoCo's data have a row per world.
 
 
-class Source(NamedTuple):
+class LawSource(NamedTuple):
     """The law as bodies of C functions of ``(Worlds s, int world)`` or ``(…, int trial)``.
 
     Attributes:
@@ -264,7 +266,7 @@ class Source(NamedTuple):
     after: str
 
 
-def source(traced: Traced, rows: dict[str, int], *, forces_at_start: bool) -> Source:
+def source(traced: Traced, rows: dict[str, int], *, forces_at_start: bool) -> LawSource:
     """The law as C.
 
     Args:
@@ -275,21 +277,21 @@ def source(traced: Traced, rows: dict[str, int], *, forces_at_start: bool) -> So
     seen = {key: number for number, key in enumerate(traced.seen)}
     saved = {key: number for number, key in enumerate(traced.saved)}
 
-    def now(key: Place) -> str:
+    def now(key: Slot) -> str:
         """A number as the last step, or the start, left it."""
         if key.array in DERIVED:
-            return f"s.seen.data[{seen[Place(key.array, key.index, False)]} * s.worlds + world]"
+            return f"s.seen.data[{seen[Slot(key.array, key.entry, False)]} * s.worlds + world]"
         return direct(key)
 
-    def direct(key: Place) -> str:
+    def direct(key: Slot) -> str:
         """A number where it lies."""
         if key.array in DATA:
-            return f"s.{key.array}.data[world * {rows[key.array]} + {key.index}]"
+            return f"s.{key.array}.data[world * {rows[key.array]} + {key.entry}]"
         if key.array == "start":
-            return f"s.starts.data[{key.index} * s.capacity + trial]"
-        return f"s.{key.array}.data[{key.index} * s.worlds + world]"
+            return f"s.starts.data[{key.entry} * s.capacity + trial]"
+        return f"s.{key.array}.data[{key.entry} * s.worlds + world]"
 
-    def later(key: Place) -> str:
+    def later(key: Slot) -> str:
         """A number after the physics has moved."""
         if key in saved:
             return f"s.saved.data[{saved[key]} * s.worlds + world]"
@@ -315,11 +317,11 @@ def source(traced: Traced, rows: dict[str, int], *, forces_at_start: bool) -> So
     _store(begin, traced.begin, direct)
     _store(observe, traced.observe, direct)
     bodies = (begin, look, again, observe, before, after)
-    return Source(*("\n".join(writer.lines) for writer in bodies))
+    return LawSource(*("\n".join(writer.lines) for writer in bodies))
 
 
-def _store(to: Writer, found: dict[Place, Any], where: Callable[[Place], str]) -> None:
-    """Set places to expressions: all are computed first."""
+def _store(to: Writer, found: dict[Slot, Any], where: Callable[[Slot], str]) -> None:
+    """Set slots to expressions: all are computed first."""
     names = [(where(key), to.write(value)) for key, value in found.items()]
     for target, name in names:
         to.add(f"{target} = (float)({name});")

@@ -1,6 +1,7 @@
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
 # pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
 # pyright: reportUnknownMemberType=false, reportMissingTypeStubs=false
+# pyright: reportPrivateUsage=false
 """A simulator on a GPU: thousands of worlds of MuJoCo Warp, and the environment's law beside them.
 
 A step of all worlds (refill, observation, policy, physics, reward, end) is one CUDA graph. Physics
@@ -100,7 +101,7 @@ def check_device(device: object) -> str:
 
 @final
 @dataclass(frozen=True)
-class Options:
+class WarpOptions:
     """How physics on a GPU is computed.
 
     Attributes:
@@ -141,10 +142,10 @@ class WarpSimulator:
         environment: CompiledEnvironment,
         device: str,
         remake: tuple[Callable[..., Any], tuple[Any, ...]],
-        options: Options | None = None,
+        options: WarpOptions | None = None,
     ) -> None:
         self._device = "cpu" if device == "warp-cpu" else device
-        self._options = Options() if options is None else options
+        self._options = WarpOptions() if options is None else options
         self._environment = environment
         self._remake = remake
         self._model = environment.model()

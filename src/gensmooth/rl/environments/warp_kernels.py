@@ -3,7 +3,7 @@
 # pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
 # pyright: reportMissingTypeStubs=false, reportInvalidTypeForm=false, reportGeneralTypeIssues=false
 # pyright: reportCallIssue=false, reportAttributeAccessIssue=false, reportIndexIssue=false
-# pyright: reportPrivateImportUsage=false, reportUnusedFunction=false
+# pyright: reportPrivateImportUsage=false, reportUnusedFunction=false, reportUntypedClassDecorator=false
 """What runs on the GPU beside the physics: refill, observe, act, pay; one thread per world.
 
 Numbers of our own lie one after the other by world (``entry * worlds + world``) or by trial
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import warp as wp
 
-from gensmooth.rl.environments.traced import Source
+from gensmooth.rl.environments.traced import LawSource
 
 _TOO_LARGE = 1e10  # MuJoCo's mjMAXVAL: beyond it a simulation has broken down
 
@@ -93,7 +93,7 @@ class LawKernels(NamedTuple):
     after: Any
 
 
-def law_kernels(source: Source) -> LawKernels:
+def law_kernels(source: LawSource) -> LawKernels:
     """The kernels of an environment, from its law as C."""
 
     @wp.func_native(source.begin)

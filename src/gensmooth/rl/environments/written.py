@@ -7,7 +7,7 @@ from typing import Any, final
 
 import numpy as np
 
-from gensmooth.rl.environments.symbols import FUNCTIONS, INVERSE, Place, Symbol, in_order
+from gensmooth.rl.environments.symbols import FUNCTIONS, INVERSE, Slot, Symbol, in_order
 
 _COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 _C_NAMES = {
@@ -23,11 +23,11 @@ class Writer:
     """Writes expressions as C, each operation once.
 
     Attributes:
-        read: The C of a place.
+        read: The C of a slot.
         lines: What has been written.
     """
 
-    read: Callable[[Place], str]
+    read: Callable[[Slot], str]
     lines: list[str] = field(default_factory=list[str])
     _known: dict[Symbol, str] = field(default_factory=dict[Symbol, str])
 
@@ -35,7 +35,7 @@ class Writer:
         """Write an expression; returns the name, or the number, that stands for it."""
         for each in in_order(expression, self._known):
             operation = each.operation
-            if operation == "place":
+            if operation == "slot":
                 kind, text = "float", self.read(each.operands[0])
             else:
                 truth = operation in (*_COMPARISONS, "&&", "||", "!", "isfinite")
@@ -72,6 +72,8 @@ def _c(operation: str, *given: str) -> str:
             return f"({given[1]} > {given[0]}) ? {given[1]} : {given[0]}"
         case "?":
             return f"{given[0]} ? {given[1]} : {given[2]}"
+        case _:
+            pass
     if operation in _C_NAMES:
         return f"{_C_NAMES[operation]}({', '.join(given)})"
     return f"{given[0]} {operation} {given[1]}"
