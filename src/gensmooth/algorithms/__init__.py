@@ -10,9 +10,9 @@ distribution are searches of their own
 
 from gensmooth.algorithms import ars, openai_es, spsa, stars
 from gensmooth.algorithms.cma import CMAES
+from gensmooth.algorithms.islands import Islands
 from gensmooth.algorithms.population import Population
 from gensmooth.algorithms.snes import SNES
-from gensmooth.algorithms.islands import Islands
 from gensmooth.algorithms.table import (
     ALGORITHMS,
     Algorithm,

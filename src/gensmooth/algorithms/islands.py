@@ -34,8 +34,8 @@ from gensmooth.streams import Purpose
 
 Array = NDArray[Any]
 
-POINTS = 4032  # λ; a GPU evaluates 4096 at once, and those that are left are for tests
 ISLANDS = 8
+_LARGEST = 200_000_000  # numbers that the points of a step may be, all of them in memory
 _SPACINGS = (0.5, 1.0, 1.0, 2.0)  # over the search's, at first: one island after the other
 _STRIDES = (0.7, 2.0)
 _LOOKS = 20  # one point in this many is at the island's own place
@@ -53,25 +53,25 @@ class Places(NamedTuple):
         x: A row of parameters for each.
         spacings: Of each, in units.
         strides: Of each.
+        units: Of the parameters.
     """
 
     x: Array
     spacings: NDArray[np.float64]
     strides: NDArray[np.float64]
+    units: NDArray[np.float64]
 
 
-class Standing(NamedTuple):
+class IslandScores(NamedTuple):
     """How good the islands are.
 
     Attributes:
         scores: The decaying mean of the values at their places, the smaller the better.
         variances: The squared standard error of each score.
-        units: Of the parameters.
     """
 
     scores: NDArray[np.float64]
     variances: NDArray[np.float64]
-    units: NDArray[np.float64]
 
 
 @final
@@ -80,7 +80,8 @@ class Islands(Population):
     """Several searches, of which the better ones spread.
 
     Args:
-        num_directions: λ, points per step, over all islands.
+        num_directions: λ, points per step, over all islands; by default 8 + 2⌊3 ln d⌋ for each,
+            and at least 16.
         spacing: c in the middle, in units of ``x_scale``; islands begin with half to four times it.
         x_scale: As in :class:`~gensmooth.algorithms.population.Population`, as all that follows.
         samples: Likewise.
@@ -118,7 +119,12 @@ class Islands(Population):
         checks.settle(self, islands=islands)
 
     def check_dim(self, dim: int) -> None:
-        """Points lie in memory: policies are small."""
+        """Points lie in memory, so there is a limit."""
+        if dim * self.number(dim) > _LARGEST:
+            raise ValueError(
+                f"method='islands' keeps its {self.number(dim)} points in memory, which is too "
+                f"much with {dim:,} parameters: 'snes' and 'auto' are for any number of them."
+            )
 
     def begin(
         self,
@@ -130,18 +136,23 @@ class Islands(Population):
         n = self.islands
         factors = [_SPACINGS[(i // len(_STRIDES)) % len(_SPACINGS)] for i in range(n)]
         strides = [_STRIDES[i % len(_STRIDES)] for i in range(n)]
-        places = Places(np.tile(x, (n, 1)), self.spacing * np.array(factors), np.array(strides))
+        places = Places(
+            np.tile(x, (n, 1)),
+            self.spacing * np.array(factors),
+            np.array(strides),
+            np.array(units, np.float64),
+        )
         unknown = np.full(n, np.nan)
-        return places, Standing(unknown, unknown.copy(), np.array(units, np.float64))
+        return places, IslandScores(unknown, unknown.copy())
 
     def draw(self, state: SearchState) -> Draw:
         """From x to the points of all islands: those at the place itself, then pairs."""
-        places, units = _places(state), _standing(state).units
+        places = _places(state)
         x = state.x.reshape(-1)
         rows = np.empty((self.number(x.size), x.size), x.dtype)
         for island, (first, looks, pairs) in enumerate(self._shares(x.size)):
             here = places.x[island] - x
-            step = self._coins(state, island, pairs) * (places.spacings[island] * units)
+            step = self._coins(state, island, pairs) * (places.spacings[island] * places.units)
             begin = first + looks
             rows[first:begin] = here
             rows[begin : begin + 2 * pairs : 2] = here + step
@@ -168,7 +179,7 @@ class Islands(Population):
             sizes[island] = math.sqrt(float(np.square(found).sum()))
             if sizes[island] > 0:
                 length = places.strides[island] * places.spacings[island] * math.sqrt(found.size)
-                x[island] += (length / sizes[island] * standing.units * found).astype(x.dtype)
+                x[island] += (length / sizes[island] * places.units * found).astype(x.dtype)
         known = np.isfinite(standing.scores) & np.isfinite(means)
         kept_share = np.where(known, _MEMORY, 0.0)
         old = np.where(known, standing.scores, 0.0)
@@ -177,24 +188,27 @@ class Islands(Population):
         errors += (1 - kept_share) ** 2 * variances
         best = int(np.argmin(means))
         after = places.x[best].copy()
-        moved = Places(x, places.spacings.copy(), places.strides.copy())
+        moved = Places(x, places.spacings.copy(), places.strides.copy(), places.units)
         if (state.step + 1) % _EVERY == 0:
             self._exchange(state, moved, scores, errors)
         finite = bool(np.isfinite(moved.x).all())
-        told = Standing(scores, errors, standing.units)
+        told = IslandScores(scores, errors)
         return Moved(after, moved, told, float(sizes[best]), finite)
 
     def fits(self, directions: tuple[Any, ...], dim: int, dtype: np.dtype[Any]) -> bool:
-        """One place, spacing and stride for each island, all of them finite."""
+        """One place, spacing and stride for each island, and units, all of them finite."""
         places = Places(*directions)
         n = self.islands
         right = places.x.shape == (n, dim) and places.x.dtype == dtype
         right = right and places.spacings.shape == places.strides.shape == (n,)
+        right = right and places.units.shape == (dim,)
         return right and all(bool(np.isfinite(each).all()) for each in places)
 
-    def number(self, dim: int) -> int:  # noqa: ARG002
+    def number(self, dim: int) -> int:
         """λ."""
-        return POINTS if self.num_directions is None else self.num_directions
+        if self.num_directions is not None:
+            return self.num_directions
+        return self.islands * max(16, 2 * (4 + int(3 * math.log(dim))))
 
     def _exchange(
         self,
@@ -229,7 +243,7 @@ class Islands(Population):
         return found
 
     def _coins(self, state: SearchState, island: int, pairs: int) -> Array:
-        """ε, a row for each pair."""  # noqa: D403
+        """ε, a row for each pair."""
         x = state.x
         first = self._shares(x.size)[island][0]
         drawn = signs(Address(state.seed, state.step, first + pairs, x.size, x.dtype))
@@ -241,8 +255,8 @@ def _places(state: SearchState) -> Places:
     return state.directions
 
 
-def _standing(state: SearchState) -> Standing:
-    assert isinstance(state.optimizer, Standing), "the state is of another search"
+def _standing(state: SearchState) -> IslandScores:
+    assert isinstance(state.optimizer, IslandScores), "the state is of another search"
     return state.optimizer
 
 
@@ -269,7 +283,7 @@ def _weigh(plus: NDArray[np.float64], minus: NDArray[np.float64]) -> NDArray[np.
 
 
 def make(x: Array, wanted: Wanted) -> Population:
-    """Islands, for training."""
+    """Islands."""
     wanted.refuse("optimizer", why="each of its islands has a step of its own.")
     return make_population(Islands, x, wanted)
 
@@ -279,5 +293,5 @@ ALGORITHMS["islands"] = Algorithm(
     "Islands",
     "coins, on islands of which the better ones spread",
     "this package, after Jaderberg et al. (2017)",
-    train_only="it is for policies, thousands of which run side by side.",
+    train_only="its steps do not shrink, so it finds no minimum to many digits.",
 )

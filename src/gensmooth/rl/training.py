@@ -26,6 +26,7 @@ from gensmooth.optimizers import Optimizer
 from gensmooth.pilot import AUTO, Pilot
 from gensmooth.rl.defaults import (
     GPU_DIRECTIONS,
+    GPU_POINTS,
     NUM_DIRECTIONS,
     PILOT_SCALE,
     default_iterations,
@@ -270,7 +271,7 @@ def train(
     rest = (directions, spacing, learning_rate, optimizer, estimator)
     search: Search
     if on_gpu and method is None and all(choice is None for choice in rest):
-        method = ON_GPU
+        method, asked = ON_GPU, GPU_POINTS if asked is None else asked
     entry = None if method is None else algorithms.find(method)
     standardize = _standardize(standardize, method, entry)
     named = isinstance(method, str) and method == AUTO
