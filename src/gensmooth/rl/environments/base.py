@@ -95,7 +95,8 @@ def split(found: Episodes, sizes: Sequence[int]) -> list[Episodes]:
         these = slice(first, first + size)
         moments = found.moments
         if moments is not None:
-            moments = EpisodeMoments(*(array[these] for array in moments))
+            counts, means, m2 = moments
+            moments = EpisodeMoments(counts[these], means[these], m2[these])
         parts.append(
             Episodes(
                 found.returns[these],
