@@ -17,7 +17,7 @@ def bowl(x):
 
 
 def make(**given):
-    return Islands(**{"num_directions": 96, "x_scale": 0.5, **given})
+    return Islands(**{"num_directions": 96, "islands": 8, "x_scale": 0.5, **given})
 
 
 def run(search, number, fun=bowl, seed=3):
@@ -135,9 +135,18 @@ def test_a_damaged_state_is_refused():
                 search.directions.unpack({**arrays, key: wrong}, D, X0.dtype)
 
 
+def test_islands_are_as_many_as_have_enough_points():
+    numbers = {4032: 32, 1024: 8, 100: 4, 100_000: 64}
+    assert {n: Islands(num_directions=n).count(D) for n in numbers} == numbers
+    assert Islands(num_directions=100, islands=5).count(D) == 5
+    assert Islands().number(D) == 4 * 16
+
+
 def test_bad_numbers():
     with pytest.raises(ValueError, match="at least 32"):
-        Islands(num_directions=20)
+        Islands(num_directions=20, islands=8)
+    with pytest.raises(ValueError, match="at least 16"):
+        Islands(num_directions=15)
     with pytest.raises(ValueError, match="islands"):
         Islands(islands=0)
     with pytest.raises(ValueError, match="in memory"):

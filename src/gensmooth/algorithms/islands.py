@@ -34,7 +34,8 @@ from gensmooth.streams import Purpose
 
 Array = NDArray[Any]
 
-ISLANDS = 8
+_FEWEST, _MOST = 4, 64  # islands
+_SHARE = 126  # points of an island, where their number is not given: see docs/gpu.md
 _LARGEST = 200_000_000  # numbers that the points of a step may be, all of them in memory
 _SPACINGS = (0.5, 1.0, 1.0, 2.0)  # over the search's, at first: one island after the other
 _STRIDES = (0.7, 2.0)
@@ -80,8 +81,8 @@ class Islands(Population):
     """Several searches, of which the better ones spread.
 
     Args:
-        num_directions: λ, points per step, over all islands; by default 8 + 2⌊3 ln d⌋ for each,
-            and at least 16.
+        num_directions: λ, points per step, over all islands; by default 8 + 2⌊3 ln d⌋ for each
+            of four islands, and at least 16.
         spacing: c in the middle, in units of ``x_scale``; islands begin with half to four times it.
         x_scale: As in :class:`~gensmooth.algorithms.population.Population`, as all that follows.
         samples: Likewise.
@@ -91,7 +92,7 @@ class Islands(Population):
         on_failure: Likewise; a pair of which a value is dropped is left out.
         min_fraction: Likewise.
         threads: Likewise.
-        islands: How many.
+        islands: How many; by default one for 126 points, and 4 to 64.
 
     >>> search = Islands(num_directions=256, x_scale=1.0)
     >>> state = search.init([5.0, 5.0], seed=0)
@@ -106,17 +107,17 @@ class Islands(Population):
     method: ClassVar[str] = "islands"
     least: ClassVar[int] = 8
 
-    islands: int = ISLANDS
+    islands: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        islands = checks.count("islands", self.islands)
-        if self.num_directions is not None and self.num_directions < 4 * islands:
+        checks.settle(self, islands=checks.optional(checks.count, "islands", self.islands))
+        least = 4 * self.count(1)
+        if self.num_directions is not None and self.num_directions < least:
             raise ValueError(
-                f"`num_directions` is {self.num_directions}, but {islands} islands need 4 points "
-                f"each: at least {4 * islands}."
+                f"`num_directions` is {self.num_directions}, but {self.count(1)} islands need 4 "
+                f"points each: at least {least}."
             )
-        checks.settle(self, islands=islands)
 
     def check_dim(self, dim: int) -> None:
         """Points lie in memory, so there is a limit."""
@@ -133,7 +134,7 @@ class Islands(Population):
         seed: int,  # noqa: ARG002
     ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         """All islands at one place, each with a spacing and a stride of its own."""
-        n = self.islands
+        n = self.count(x.size)
         factors = [_SPACINGS[(i // len(_STRIDES)) % len(_SPACINGS)] for i in range(n)]
         strides = [_STRIDES[i % len(_STRIDES)] for i in range(n)]
         places = Places(
@@ -169,7 +170,7 @@ class Islands(Population):
         """See the equations above."""
         places, standing = _places(state), _standing(state)
         values = values if kept is None else np.where(kept, values, np.nan)
-        x, n = np.array(places.x), self.islands
+        x, n = np.array(places.x), len(places.x)
         means, variances, sizes = np.full(n, np.inf), np.zeros(n), np.zeros(n)
         for island, (first, looks, pairs) in enumerate(self._shares(x.shape[1])):
             begin = first + looks
@@ -198,7 +199,7 @@ class Islands(Population):
     def fits(self, directions: tuple[Any, ...], dim: int, dtype: np.dtype[Any]) -> bool:
         """One place, spacing and stride for each island, and units, all of them finite."""
         places = Places(*directions)
-        n = self.islands
+        n = self.count(dim)
         right = places.x.shape == (n, dim) and places.x.dtype == dtype
         right = right and places.spacings.shape == places.strides.shape == (n,)
         right = right and places.units.shape == (dim,)
@@ -208,7 +209,13 @@ class Islands(Population):
         """λ."""
         if self.num_directions is not None:
             return self.num_directions
-        return self.islands * max(16, 2 * (4 + int(3 * math.log(dim))))
+        return (self.islands or _FEWEST) * max(16, 2 * (4 + int(3 * math.log(dim))))
+
+    def count(self, dim: int) -> int:
+        """How many islands there are."""
+        if self.islands is not None:
+            return self.islands
+        return max(_FEWEST, min(self.number(dim) // _SHARE, _MOST))
 
     def _exchange(
         self,
@@ -220,7 +227,9 @@ class Islands(Population):
         """Let the worst islands become copies of the best."""
         order = np.argsort(scores, kind="stable")
         rng = streams.generator(state.seed, Purpose.START, step=state.step)
-        for good, bad in zip(order, order[::-1][: max(1, self.islands // _REPLACED)], strict=False):
+        for good, bad in zip(
+            order, order[::-1][: max(1, len(places.x) // _REPLACED)], strict=False
+        ):
             ahead = scores[bad] - scores[good]
             changes = rng.choice((-_CHANGE, _CHANGE), 2)
             if not ahead > _ERRORS * math.sqrt(errors[good] + errors[bad]):
@@ -233,9 +242,9 @@ class Islands(Population):
     def _shares(self, dim: int) -> list[tuple[int, int, int]]:
         """The points of each island: the first of them, how many are at its place, and pairs."""
         found: list[tuple[int, int, int]] = []
-        total, first = self.number(dim), 0
-        for island in range(self.islands):
-            number = total // self.islands + (island < total % self.islands)
+        total, first, islands = self.number(dim), 0, self.count(dim)
+        for island in range(islands):
+            number = total // islands + (island < total % islands)
             looks = max(2, number // _LOOKS)
             looks += (number - looks) % 2
             found.append((first, looks, (number - looks) // 2))
