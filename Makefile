@@ -3,15 +3,17 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PEERS ?= .venv-peers
+GPU ?= .venv-gpu
 OUT ?= demo
 STUDIES ?= controller,linreg,dfo,timing
 COMMA := ,
 COCO := --workers 2 --out docs/results/coco.json
 
-.PHONY: help demo test lint types check docs format bench clean
+.PHONY: help demo test test-gpu lint types check docs format bench clean
 help:
 	@echo "make demo    run the main job and write a report to look at; WORKERS=2 or RAY=local"
 	@echo "make test    run the tests"
+	@echo "make test-gpu  the tests of training on a GPU, in an environment of their own (no GPU needed)"
 	@echo "make check   tests, lint and types, as CI does"
 	@echo "make docs    build the documentation as a site: docs/_build/html/index.html"
 	@echo "make bench   the benchmark tables (installs the peers it compares with)"
@@ -40,6 +42,15 @@ demo: $(VENV)/demo
 
 test: $(VENV)/installed
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+# MuJoCo Warp needs a newer MuJoCo than Meta-World can use. Its kernels are compiled once, and kept.
+$(GPU)/installed: pyproject.toml constraints-gpu.txt
+	$(PYTHON) -m venv $(GPU)
+	$(GPU)/bin/python -m pip install --quiet --constraint constraints-gpu.txt --editable '.[test-gpu]'
+	@touch $@
+
+test-gpu: $(GPU)/installed
+	WARP_CACHE_PATH=$(CURDIR)/$(GPU)/kernels $(GPU)/bin/python -m pytest tests/test_warp.py
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check .
@@ -83,5 +94,5 @@ bench: $(PEERS)/installed
 	-$(PEERS)/bin/python -m benchmarks.coco_page
 
 clean:
-	rm -rf $(VENV) .venv-peers demo docs/_build docs/api docs/gallery .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-peers $(GPU) demo docs/_build docs/api docs/gallery .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

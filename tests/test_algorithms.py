@@ -23,7 +23,7 @@ X0 = np.array([0.5, -1.0, 2.0, 0.25, 1.5, -0.75])
 CENTER = np.array([1.0, 2.0, -1.0, 0.5, 0.0, 3.0])
 D = X0.size
 NAMES = algorithms.names()
-POPULATIONS = list(algorithms.POPULATIONS)
+POPULATIONS = [n for n in algorithms.POPULATIONS if not algorithms.ALGORITHMS[n].train_only]
 # STARS goes by numbers of the objective, which its user has to know.
 NEEDED = {"stars": {"noise": 0.01, "optimizer": gs.theory.stars_step(D, smoothness=13.0)}}
 

@@ -76,6 +76,59 @@ def test_a_run_is_minimize_itself(tmp_path):
             )
 
 
+def structured(p, rng):
+    assert set(p) == {"w", "b"}
+    assert p["w"].shape == (2, 2)
+    return float(((p["w"] - 1) ** 2).sum() + (p["b"] - 2) ** 2 + 0.1 * rng.standard_normal())
+
+
+def worth(p):
+    return float(((p["w"] - 1) ** 2).sum() + (p["b"] - 2) ** 2)
+
+
+def test_a_structure_is_compared_as_minimize_takes_it(tmp_path):
+    start = {"w": np.full((2, 2), 0.5), "b": np.array(1.0)}
+    problem = {
+        "bounds": {"w": (0.1, 1.5), "b": (0, 0)},
+        "log_scale": {"w": True, "b": False},
+        "samples": "independent",
+        "budget": 300,
+    }
+    methods = ["auto", "low-rank(num_directions=4)", "bes"]
+    found = gs.compare(
+        *(structured, start),
+        methods=methods,
+        score=worth,
+        seeds=2,
+        start_spread=0.1,
+        out=tmp_path,
+        **problem,
+    )
+    for label in methods:
+        how = {"method": label.partition("(")[0]}
+        how |= {"num_directions": 4} if "(" in label else {}
+        for seed, run in enumerate(found.runs[label]):
+            away = 0.1 * gs.streams.generator(seed, gs.streams.Purpose.START).standard_normal(5)
+            flat, tree = gs.Tree.of(start)
+            moved = tree.build(flat + away)
+            res = gs.minimize(structured, moved, seed=seed, **how, **problem)
+            assert run.more["x"] == gs.Tree.of(res.x)[0].tolist()
+            assert res.x["b"] == 0
+            assert run.final == worth(res.x)
+            assert run.series["score"][-1] == run.final
+    again = gs.compare(
+        *(structured, start),
+        methods=methods,
+        score=worth,
+        seeds=2,
+        start_spread=0.1,
+        out=tmp_path,
+        workers=2,
+        **problem,
+    )
+    assert again.standings == found.standings
+
+
 def test_what_is_finished_is_not_run_again_and_a_larger_comparison_takes_it_over(tmp_path):
     how = {"budget": 200, "out": tmp_path}
     first = gs.compare(bowl, np.zeros(3), methods=["bes", "gs"], seeds=2, **how)
@@ -190,6 +243,40 @@ def test_a_method_that_fails_or_diverges_is_shown_and_ranks_last(tmp_path):
     rows = [row for row in _rows(found.csv) if row["method"].startswith("gs")]
     assert {row["final"] for row in rows} == {"inf"}
     assert {row["status"] for row in rows} == {"failed"}
+
+
+def unlicensed(x):
+    if x.any():
+        raise RuntimeError("the solver has no licence")
+    return 1.0
+
+
+def test_where_every_run_fails_the_terminal_says_why(tmp_path):
+    start, methods = np.zeros(3), ["auto", "bes"]
+    text = str(gs.compare(unlicensed, start, methods=methods, seeds=2, budget=99, out=tmp_path))
+    table, reasons, verdicts = text.split("\n\n")
+    assert table.count("2 of 2 runs failed") == 2
+    for line, label in zip(reasons.splitlines(), methods, strict=True):
+        assert line.startswith(f"{label}: all 2 runs failed or diverged (The objective raised ")
+        assert "RuntimeError: the solver has no licence, at evaluation" in line
+    assert verdicts == "auto failed in all 2 runs; bes failed in all 2 runs."
+    swept = gs.sweep(
+        unlicensed, start, spacing=[0.1, 1.0], seeds=1, budget=99, out=tmp_path / "sweep"
+    )
+    none, reason = str(swept).split("\n\n")
+    assert none == "Every cell failed on some seed: there is no best one."
+    assert "its one run failed or diverged (The objective raised RuntimeError: the solver" in reason
+
+
+def test_one_method_or_one_seed_prints_no_empty_paragraph(tmp_path):
+    for methods, seeds in [(["gs"], 2), (["gs"], 1), (["gs", "bes"], 1)]:
+        how = {"methods": methods, "seeds": seeds, "budget": 99, "out": tmp_path}
+        found = gs.compare(bowl, np.zeros(3), **how)
+        assert all(str(found).split("\n\n")), str(found)
+        assert str(found) == str(found).strip()
+        page = found.page.read_text()
+        assert f"{len(methods)} method{'s' * (len(methods) > 1)} on test_comparisons:bowl" in page
+        assert f"and {seeds} seed{'s' * (seeds > 1)}." in page
 
 
 def test_divergence_is_a_failure(tmp_path):

@@ -26,6 +26,7 @@ ELSEWHERE = {
     "docs/rl.md": "test_rl_cli.py",
     "docs/environments.md": "test_rl_legged.py",
     "docs/environments-metaworld.md": "test_rl_metaworld.py",
+    "docs/gpu.md": "test_warp.py",
 }
 NEEDS = {
     "docs/from-scipy.md": "scipy",

@@ -175,7 +175,6 @@ ARGUMENTS = [
         ValueError,
         "every lower limit below its upper limit, but one pair is (1.0, 0.0)",
     ),
-    ({"bounds": (0, 0)}, ValueError, "every lower limit below its upper limit"),
     ({"bounds": (0, math.nan)}, ValueError, "every lower limit below its upper limit"),
     (
         {"bounds": [(0, 1)] * 3},

@@ -77,8 +77,12 @@ LAYERS = [
     ("kernels", "Numba: tiles of directions; perturb, combine, orthogonalise"),
     ("directions estimators optimizers parameters", "the three choices; x as users give it"),
     ("trees", "x as a structure of the user's: dicts, lists, tuples and dataclasses of arrays"),
-    ("batch methods", "the evaluations of a step; methods by name"),
-    ("models", "directions of a model's named parameters"),
+    (
+        "batch coordinates methods",
+        "the evaluations of a step; what the objective has and what the search has; methods by "
+        "name",
+    ),
+    ("models searches", "directions of a model's named parameters; what every search is"),
     ("search pure describe", "`init`, `ask`, `tell`; the copy to read; choices as JSON"),
     (
         "pilot algorithms",
@@ -90,11 +94,13 @@ LAYERS = [
         "at a time",
     ),
     ("runs", "programs, the one loop, the run folder, checkpoints, metrics, interrupts"),
-    ("checkpoint evaluators", "an old name of `runs`; calling the objective anywhere"),
+    ("evaluators results", "calling the objective anywhere; what a run gives"),
+    ("resuming", "what a run that goes on is made of, from its `config.json`"),
     ("optimize", "`minimize`, `gradient`, `resume`: minimising as a program"),
     (
-        "jax torch",
-        "zeroth-order training of pytrees and of torch modules; need the extras of their names",
+        "checkpoint jax torch",
+        "the files of a run by their old names; zeroth-order training of pytrees and of torch "
+        "modules, which need the extras of their names",
     ),
     ("nevergrad optuna scipy", "our methods as those libraries want them"),
     ("rl", "policy search: training as a program, environments, policies"),

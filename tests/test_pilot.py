@@ -15,7 +15,7 @@ import scipy.stats
 import gensmooth as gs
 import theory_literal as literal
 from gensmooth.evaluators import Processes, Threads
-from gensmooth.pilot import Asked, Control, Phase, evolution
+from gensmooth.pilot import Asked, Control, Phase, descent, evolution
 
 
 def valley(x, rng=None) -> float:
@@ -699,6 +699,40 @@ def test_a_larger_budget_lets_it_go_on(tmp_path: Path):
 def test_descent_ends_below_where_it_began(samples):
     res = gs.minimize(valley, np.zeros(4), samples=samples, budget=3000, seed=0)
     assert valley(res.x) < valley(np.zeros(4))
+
+
+@pytest.mark.parametrize("samples", ["shared", "paired"])
+@pytest.mark.parametrize("seed", range(200, 205))
+def test_few_evaluations_are_enough_for_descent_to_arrive(samples, seed):
+    def shaken(x, rng):
+        return ((x - 3 - 0.3 * rng.standard_normal(6)) ** 2).sum()
+
+    res = gs.minimize(shaken, np.zeros(6), samples=samples, num_samples=2, budget=400, seed=seed)
+    assert ((res.x - 3) ** 2).sum() < 1  # from 54
+
+
+@pytest.mark.parametrize("samples", ["shared", "paired"])
+def test_descent_takes_fewer_directions_for_the_sake_of_more_steps(samples):
+    def steps(budget, **more):
+        pilot = gs.Pilot(budget=budget, samples=samples, num_samples=5, **more)
+        return budget / pilot.next_evaluations(pilot.init(np.zeros(100), seed=0))
+
+    assert 24 < steps(2500) < 40  # the first step has no probe
+    assert steps(2500, num_directions=17) == 2500 / (5 * (18 if samples == "shared" else 34))
+    assert steps(500_000) == 500_000 / (5 * (18 if samples == "shared" else 34))
+
+
+def test_descent_that_is_wrong_about_what_is_usual_goes_on():
+    """A first estimate that is nearly zero by chance must not make all others mistakes."""
+    now = descent.begin(4, np.dtype(float))
+    slopes = np.ones(4)
+    now, change = descent.follow(now, 1e-6 * slopes, 1e-6 * slopes, None)
+    now, back = descent.follow(now, slopes, slopes, None)
+    assert np.array_equal(back, -change)
+    now, on = descent.follow(now, slopes, slopes, None)
+    np.testing.assert_allclose(on, -0.1 * slopes)  # as a first step is
+    _, on = descent.follow(now, slopes, slopes, None)
+    assert (on < 0).all()
 
 
 def test_the_scale_is_part_of_the_run(tmp_path: Path):

@@ -521,9 +521,7 @@ def test_a_page_has_no_shell_command_for_a_structure(tmp_path: Any):
         assert command_of(config, tmp_path / name, tmp_path).startswith(word)
 
 
-def test_comparisons_are_of_arrays():
-    with pytest.raises(TypeError, match=r"tree\.objective"):
-        gs.compare(loss, STARTS["dict"])
+def test_a_function_may_be_flattened_by_hand():
     flat, tree = Tree.of(STARTS["dict"])
     found = gs.minimize(tree.objective(loss), flat, budget=50, seed=0)
     same(gs.minimize(loss, STARTS["dict"], budget=50, seed=0), found)

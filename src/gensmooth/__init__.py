@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     )
     from gensmooth.evaluators import EvaluationError
     from gensmooth.methods import METHODS, method
-    from gensmooth.optimize import Result, gradient, load, minimize, resume
+    from gensmooth.optimize import gradient, minimize, resume
     from gensmooth.optimizers import (
         Optimizer,
         adam,
@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     )
     from gensmooth.parameters import Bounds
     from gensmooth.pilot import Pilot
+    from gensmooth.results import Result, load
     from gensmooth.runs import CheckpointError
     from gensmooth.search import GradientEstimate, RandomSearch, SearchState, StepInfo
     from gensmooth.trees import Tree
@@ -89,13 +90,14 @@ _HOME = {
     ),
     "gensmooth.evaluators": "EvaluationError",
     "gensmooth.methods": "METHODS method",
-    "gensmooth.optimize": "Result gradient load minimize resume",
+    "gensmooth.optimize": "gradient minimize resume",
     "gensmooth.optimizers": (
         "Optimizer adam cosine_decay exponential_decay greedy inverse_decay momentum sgd spall "
         "weight_decay"
     ),
     "gensmooth.parameters": "Bounds",
     "gensmooth.pilot": "Pilot",
+    "gensmooth.results": "Result load",
     "gensmooth.runs": "CheckpointError",
     "gensmooth.search": "GradientEstimate RandomSearch SearchState StepInfo",
     "gensmooth.trees": "Tree",

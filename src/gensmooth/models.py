@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, final, get_args
 import numpy as np
 
 from gensmooth import checks, streams
-from gensmooth.directions import Directions, LowRank
+from gensmooth.directions import Directions
 from gensmooth.directions.draw import Address, KernelDraw
 from gensmooth.methods import method
 from gensmooth.streams import Purpose
@@ -94,19 +94,16 @@ def choose_law(directions: object, dim: int, num_directions: int) -> Law:
     if isinstance(directions, str):
         checks.one_of("directions", directions, NAMES)
         directions = SparseTiles() if directions == "sparse" else method(directions)
-    if isinstance(directions, LowRank):
-        if directions.shape is not None:
-            raise ValueError("`shape` of LowRank is that of each parameter here: leave it out.")
-        kinds: dict[str, Entries] = {"bernoulli": "coin", "gaussian": "normal"}
-        return Law(kinds[directions.entries], rank=directions.rank)
     if isinstance(directions, SparseTiles):
         return Law(directions.entries, density=directions.density)
     if not isinstance(directions, Directions):
         known = ", ".join(map(repr, NAMES))
         raise TypeError(
             f"`directions` must be one of {known}, or directions such as gs.Bernoulli() or "
-            f"gs.models.LowRank(rank=4), but is {checks.shown(directions)}."
+            f"gs.LowRank(rank=4), but is {checks.shown(directions)}."
         )
+    if (factors := directions.factors) is not None:
+        return Law(factors.entries, rank=factors.rank)
     return _independent(directions, dim, num_directions)
 
 

@@ -5,8 +5,8 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, fields, replace
-from numbers import Integral, Real
+from dataclasses import dataclass, field, replace
+from numbers import Real
 from os import PathLike
 from typing import Any, ClassVar, Literal, NamedTuple, cast, final
 
@@ -17,14 +17,11 @@ import gensmooth.algorithms as algorithms
 from gensmooth import checks, optimizers
 from gensmooth.advice import advice
 from gensmooth.batch import Batch
+from gensmooth.coordinates import Coordinates, Held, inward
 from gensmooth.describe import (
-    agree,
-    describe,
     describe_parts,
-    is_given,
     number,
     plain,
-    rebuild,
     whole,
 )
 from gensmooth.directions import Directions
@@ -36,7 +33,6 @@ from gensmooth.evaluators import (
     Objective,
     Session,
     as_evaluator,
-    cores,
 )
 from gensmooth.evaluators.base import tell
 from gensmooth.methods import choose_directions
@@ -44,7 +40,6 @@ from gensmooth.naming import find_objective, identity, name_of
 from gensmooth.observe import Observers, Seen, Start, Tracker
 from gensmooth.optimizers import Optimizer
 from gensmooth.parameters import (
-    Bounds,
     LogScale,
     as_bounds,
     as_parameters,
@@ -52,6 +47,20 @@ from gensmooth.parameters import (
     with_arguments,
 )
 from gensmooth.pilot import AUTO, Pilot
+from gensmooth.results import History, Result, history_of, load
+from gensmooth.resuming import (
+    CHOICES,
+    NUMBERS,
+    PILOT,
+    PLAIN,
+    POPULATION,
+    evaluator_again,
+    falling,
+    held_from_json,
+    log_scale_from_json,
+    search_from_json,
+    tree_from_json,
+)
 from gensmooth.runs import (
     MESSAGES,
     SOURCE,
@@ -69,7 +78,6 @@ from gensmooth.runs import (
     array_from_json,
     array_to_json,
     reached,
-    result_file,
     run,
     seed_in,
     states,
@@ -84,7 +92,22 @@ from gensmooth.search import (
 )
 from gensmooth.streams import check_seed
 from gensmooth.trees import Tree
-from gensmooth.trees import plain as plain_tree
+
+__all__ = [
+    "RETURNED",
+    "History",
+    "Minimization",
+    "MinimizeState",
+    "Reason",
+    "Result",
+    "check_limits",
+    "evaluator_again",
+    "falling",
+    "gradient",
+    "load",
+    "minimize",
+    "resume",
+]
 
 Array = NDArray[Any]
 Callback = Callable[[StepInfo, SearchState], bool | None]
@@ -95,188 +118,7 @@ _NOT_THERE = "`fun` is what the last step saw: at `x` nothing was evaluated any 
 RETURNED = "returned"  # noise: the objective returns it
 _SHORT_STEPS = 10  # in a row, and it is the end
 _RETRIES = 2  # under on_failure="retry", when no number is given
-_CHOICES = {"directions": Directions, "estimator": Estimator, "optimizer": Optimizer}
-_NUMBERS = ("num_directions", "spacing", "num_samples", "min_fraction")
-_PLAIN = ("samples", "maximize", "on_failure")
-_PILOT = ("num_directions", "num_samples", "min_fraction", *_PLAIN)
-_POPULATION = ("num_directions", "spacing", "num_samples", "min_fraction", *_PLAIN)
 _log = logging.getLogger("gensmooth")
-
-
-# --- what a run gives ----------------------------------------------------------------------------
-
-
-class History(NamedTuple):
-    """One entry per step.
-
-    Attributes:
-        evaluations: Evaluations so far.
-        value: The objective as each step saw it.
-        gradient_norm: ‖estimate‖.
-        standard_error: NaN where there is none.
-        step_size: ‖change of x‖.
-        best_value: The best single value of each step.
-        faults: Events of each kind, such as ``{"timeout": 1}``; mostly empty.
-    """
-
-    evaluations: NDArray[np.int64]
-    value: NDArray[np.float64]
-    gradient_norm: NDArray[np.float64]
-    standard_error: NDArray[np.float64]
-    step_size: NDArray[np.float64]
-    best_value: NDArray[np.float64]
-    faults: Sequence[Mapping[str, int]]
-
-
-@dataclass(frozen=True)
-class Result:
-    """What a run found; SciPy's names where SciPy has one.
-
-    Attributes:
-        x: The point to use. The pilot's: the best one seen if values are exact, the centre of its
-            search if they are noisy, because the best of many noisy values is mostly luck. With a
-            method of the paper: the last iterate. An array, or the structure that x0 has.
-        fun: The objective there, evaluated once more at the end (N samples if sampled; the mean of
-            several values if the pilot found them noisy).
-        best_x: The point of the best single value seen: the recommended point of an
-            objective without noise.
-        best_fun: That value; under noise it is too good to be true.
-        nfev: Evaluations made.
-        nit: Steps made.
-        success: Whether the run ended as planned (budget, steps, target or tolerance), and found
-            any value at all.
-        status: The reason it ended.
-        message: The reason in words.
-        dropped: Directions left out because a value was not finite.
-        faults: What went wrong on the way, by kind (``exception``, ``non-finite``, ``timeout``,
-            ``died``), whether it was retried, dropped or the end.
-        seed: The seed, drawn for you if you gave none: with it the run repeats exactly.
-        history: One entry per step.
-        state: The state after the last step: the search's ``ask`` goes on from it. Of parameters on
-            a log scale it has the logarithms. A result that was loaded from a file has none: to go
-            on with a run later, give it a ``checkpoint``.
-        error: The standard error of ``fun`` under noise: from several values there, and where the
-            budget allows few of them also from the noise that was measured before.
-        noise: The standard deviation of one value, as the pilot measured it: 0 if values are
-            exact, ``None`` where it was not measured.
-        warnings: What went wrong without failing, and what to do about it; in ``message`` and in
-            the log too.
-    """
-
-    x: Any
-    fun: float
-    best_x: Any
-    best_fun: float
-    nfev: int
-    nit: int
-    success: bool
-    status: Reason
-    message: str
-    dropped: int
-    faults: Mapping[str, int]
-    seed: int
-    history: History = field(repr=False)
-    state: SearchState | None = field(repr=False)
-    error: float | None = None
-    noise: float | None = None
-    warnings: tuple[str, ...] = ()
-
-    def __getitem__(self, name: str) -> Any:
-        """``res["x"]``, as SciPy's result allows."""
-        return getattr(self, name)
-
-    def as_json(self, *, history: bool = False) -> dict[str, Any]:
-        """All but ``state`` as plain JSON (with infinities), perhaps without the history."""
-        names = [each.name for each in fields(self) if each.name not in ("history", "state")]
-        found: dict[str, Any] = {name: getattr(self, name) for name in names}
-        found |= {"x": plain_tree(self.x), "best_x": plain_tree(self.best_x)}
-        found |= {"faults": dict(self.faults), "warnings": list(self.warnings)}
-        x, tree = Tree.of(self.x) if is_tree(self.x) else (self.x, None)
-        found |= result_file.header(x, None if tree is None else tree.to_json())
-        if history:
-            *arrays, faults = self.history
-            listed = [array.tolist() for array in arrays]
-            told = {str(i): dict(each) for i, each in enumerate(faults) if each}
-            found["history"] = dict(zip(History._fields, [*listed, told], strict=True))
-        return found
-
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the result to a JSON file that :func:`load` reads; ``state`` is left out.
-
-        >>> import gensmooth as gs
-        >>> res = gs.minimize(lambda x: (x**2).sum(), [1.0, 2.0], budget=100, seed=0)
-        >>> res.save(getfixture("tmp_path") / "best.json")
-        >>> bool((gs.load(getfixture("tmp_path") / "best.json").x == res.x).all())
-        True
-        """
-        result_file.write_result(checks.path("path", path), self.as_json(history=True))
-
-
-def load(path: str | PathLike[str]) -> Result:
-    """Read a result that :meth:`Result.save` or ``gensmooth minimize`` has written.
-
-    Args:
-        path: The file, such as ``"best.json"`` or the ``result.json`` of a run's folder. Where x is
-            a dataclass or named tuple, it is a dict here, for ``Params(**res.x)``: reading a file
-            runs nothing.
-
-    Raises:
-        CheckpointError: When it is no such file: a policy is read by ``gs.rl.load_policy``, and
-            the run of a folder is told again by :func:`resume`.
-    """
-    file = checks.path("path", path)
-    found = result_file.read_result(file)
-    try:
-        return _result_from_json(found)
-    except (ValueError, TypeError, LookupError, AttributeError) as error:
-        raise CheckpointError(file, f"is not a result: {error}.") from error
-
-
-def _result_from_json(found: Mapping[str, Any]) -> Result:
-    def maybe(name: str) -> float | None:
-        return None if found[name] is None else number(found[name])
-
-    if found["status"] not in MESSAGES or not isinstance(found["success"], bool):
-        raise ValueError(f"its status is {str(found['status'])[:80]!r}")
-    warnings: Any = found["warnings"]
-    if not all(isinstance(each, str) for each in [found["message"], *warnings]):
-        raise TypeError("its message or its warnings are not text")
-    return Result(
-        x=found["x"],
-        fun=number(found["fun"]),
-        best_x=found["best_x"],
-        best_fun=number(found["best_fun"]),
-        nfev=whole(found["nfev"]),
-        nit=whole(found["nit"]),
-        success=found["success"],
-        status=found["status"],
-        message=found["message"],
-        dropped=whole(found["dropped"]),
-        faults=states.faults_from_json(found["faults"]),
-        seed=check_seed(found["seed"]),
-        history=_history_from_json(found.get("history")),
-        state=None,
-        error=maybe("error"),
-        noise=maybe("noise"),
-        warnings=tuple(warnings),
-    )
-
-
-def _history_from_json(found: Any) -> History:
-    """The history of a file; without one (the command writes none), no steps."""
-    if found is None:
-        return _history(())
-    *names, last = History._fields
-    columns = [[number(value) for value in found[name]] for name in names]
-    steps = len(columns[0])
-    if any(len(column) != steps for column in columns):
-        raise ValueError("the columns of its history differ in length")
-    told = {int(step): states.faults_from_json(each) for step, each in found[last].items()}
-    return History(
-        np.array([whole(int(value)) for value in columns[0]], np.int64),
-        *(np.array(column, np.float64) for column in columns[1:]),
-        faults=tuple(told.get(step, {}) for step in range(steps)),
-    )
 
 
 # --- what a user calls ---------------------------------------------------------------------------
@@ -367,7 +209,8 @@ def minimize(
         bounds: Limits of x: ``(lower, upper)``, two numbers for all parameters or two arrays in
             the shape of x0; ``gs.Bounds`` or SciPy's; or a pair for each parameter. With two
             parameters, write pairs as tuples: ``[(0, 1), (0, 2)]``. Of a structure, also a dict or
-            dataclass with a pair for each array.
+            dataclass with a pair for each array. A parameter whose two limits are equal is held
+            there, and the search has the others alone.
         vectorized: ``fun`` takes points stacked along a first axis; a number says how many.
         on_failure: What to do about NaN, inf, an exception, a time-out or a dead worker:
             ``"raise"``, ``"drop"`` that direction, or ``"retry"`` and then raise.
@@ -405,11 +248,13 @@ def minimize(
     array([3., 3.])
     """
     own_rate, given = _optimizer(optimizer)
-    x, tree = Tree.of(x0) if is_tree(x0) else (as_parameters(x0), None)
-    if tree is not None:
-        bounds = None if bounds is None else tree.bounds(bounds)
-        x_scale = None if x_scale is None else tree.like("x_scale", x_scale)
-        log_scale = None if log_scale is None else tree.like("log_scale", log_scale)
+    coordinates = Coordinates()
+    if bounds is None and log_scale is None and not is_tree(x0):
+        x = as_parameters(x0)
+    else:  # what the search has is something else than what the objective has
+        found = inward(x0, bounds=bounds, x_scale=x_scale, log_scale=log_scale)
+        coordinates, x, bounds, x_scale = found
+    tree, held, logs = coordinates.tree, coordinates.held, coordinates.log_scale
     checks.one_of("on_failure", on_failure, ("raise", "drop", "retry"))
     retries = checks.count("retries", retries, 0)
     if on_failure == "retry" and retries == 0:
@@ -423,10 +268,6 @@ def minimize(
     noise = _noise(noise)
     if checkpoint is None and every is not None:
         raise ValueError("`every` is how often a checkpoint is written: give `checkpoint` too.")
-    limited = None if bounds is None else as_bounds(bounds, x)
-    if (logs := LogScale.of(log_scale, x)) is not None:
-        x = logs.inward(x)
-        bounds = None if limited is None else logs.bounds(limited)
     shared: dict[str, Any] = {
         "samples": samples,
         "num_samples": num_samples,
@@ -481,7 +322,7 @@ def minimize(
             )
         number = 4 + int(3 * math.log(x.size)) if num_directions is None else num_directions
         family = choose_directions(method, directions, also=algorithms.names())
-        family = family.shaped(x.shape if tree is None else tree.shapes)
+        family = family.shaped(x.shape if tree is None else coordinates.shapes(x))
         search = RandomSearch(
             directions=family,
             num_directions=number,
@@ -492,14 +333,14 @@ def minimize(
         limits = _limits(search, asked, x)
         search = search.changed(
             directions=search.directions.resolve(x.size, number),
-            optimizer=_falling(own_rate, search, limits) if given is None else given,
+            optimizer=falling(own_rate, search, limits) if given is None else given,
         )
         rate = own_rate if given is None else None
     folder = checks.optional(checks.path, "checkpoint", checkpoint)
     called = fun if isinstance(args, tuple) and not args else with_arguments(fun, args)
     name, source = identity(fun, getattr(called, "arguments", ()))
-    called = called if tree is None else tree.objective(called)
-    called = called if logs is None else logs.objective(called)
+    if coordinates != Coordinates():
+        called = coordinates.objective(called)
     objective = Objective(called, samples is not None, vectorized, int(noise == RETURNED))
     program = Minimization(
         objective=name,
@@ -509,6 +350,7 @@ def minimize(
         search=search,
         noise=noise,
         log_scale=logs,
+        held=held,
         tree=tree,
         learning_rate=rate,
         vectorized=objective.vectorized,
@@ -609,11 +451,10 @@ def resume(
                 raise CheckpointError(held.path, f"does not go on by itself: {error}.") from error
         before = program.execution
         called = with_arguments(fun, args)
-        of_array = called if program.tree is None else program.tree.objective(called)
         program = replace(
             program,
             fun=Objective(
-                of_array if program.log_scale is None else program.log_scale.objective(of_array),
+                program.coordinates.objective(called),
                 program.search.samples is not None,
                 program.vectorized,
                 int(program.noise == RETURNED),
@@ -744,6 +585,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
         vectorized: Whether the objective takes stacked points, or how many.
         noise: What is known of the noise of values.
         log_scale: Which parameters ``x0`` and the state have as logarithms.
+        held: Which parameters ``x0`` and the state do not have, because bounds hold them.
         tree: The structure in which the objective has them; ``x0`` and the state are flat.
         limits: When it stops.
         execution: How it is carried out.
@@ -769,6 +611,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
     vectorized: bool | int
     noise: Literal["returned"] | float | None = None
     log_scale: LogScale | None = None
+    held: Held | None = None
     tree: Tree | None = None
     limits: Limits = field()
     execution: Execution
@@ -887,12 +730,14 @@ class Minimization(Program[MinimizeState, Record, Result]):
 
     def _shown(self, state: MinimizeState) -> SearchState:
         """The search's state as users see it, with the structure of the parameters."""
-        return state.search if self.tree is None else state.search._replace(tree=self.tree)
+        if self.tree is None or self.held is not None:
+            return state.search
+        return state.search._replace(tree=self.tree)
 
-    def _outward(self, x: Array) -> Any:
-        """What the objective has, from what the search has."""
-        found = x.copy() if self.log_scale is None else self.log_scale.outward(x)
-        return found if self.tree is None else self.tree.build(found)
+    @property
+    def coordinates(self) -> Coordinates:
+        """The way from what the search has to what the objective has."""
+        return Coordinates(self.tree, self.held, self.log_scale)
 
     def _recommended(self, state: MinimizeState) -> Array:
         if isinstance(self.search, Pilot):
@@ -934,9 +779,9 @@ class Minimization(Program[MinimizeState, Record, Result]):
             budget=self.limits.budget,
         )
         return Result(
-            x=self._outward(x),
+            x=self.coordinates.outward(x),
             fun=value,
-            best_x=self._outward(best_x),
+            best_x=self.coordinates.outward(best_x),
             best_fun=best,
             nfev=evaluations,
             nit=state.search.step,
@@ -948,7 +793,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
             dropped=sum(record.info.dropped for record in records),
             faults=dict(faults),
             seed=state.search.seed,
-            history=_history(records),
+            history=history_of(records),
             state=self._shown(state),
             error=error,
             noise=noise,
@@ -959,20 +804,20 @@ class Minimization(Program[MinimizeState, Record, Result]):
         """See :class:`~gensmooth.runs.Program`."""
         search, bounds, execution = self.search, None, self.execution.to_json()
         if isinstance(search, Pilot):
-            described = {"method": AUTO, **describe_parts(search, _PILOT)}
+            described = {"method": AUTO, **describe_parts(search, PILOT)}
             scale = search.x_scale
             if scale is not None:
                 scale = array_to_json("x_scale", np.asarray(scale, np.float64), large)
             described["x_scale"] = scale
         elif isinstance(search, algorithms.Population):
-            described = {"method": search.method, **describe_parts(search, _POPULATION)}
+            described = {"method": search.method, **describe_parts(search, POPULATION)}
             described |= describe_parts(search, search.rates())
             described["x_scale"] = None
             if search.x_scale is not None:
                 scale = np.asarray(search.x_scale, np.float64)
                 described["x_scale"] = array_to_json("x_scale", scale, large)
         else:
-            described = describe_parts(search, (*_CHOICES, *_NUMBERS, *_PLAIN))
+            described = describe_parts(search, (*CHOICES, *NUMBERS, *PLAIN))
         if self.learning_rate is not None:
             described["optimizer"] = {"learning_rate": self.learning_rate}
         if self.noise is not None:
@@ -980,6 +825,12 @@ class Minimization(Program[MinimizeState, Record, Result]):
         if self.log_scale is not None:
             mask = self.log_scale.mask.astype(np.float64)
             described["log_scale"] = array_to_json("log_scale", mask, large)
+        if self.held is not None:
+            free = self.held.free.astype(np.float64)
+            described["held"] = {
+                "free": array_to_json("free", free, large),
+                "values": array_to_json("held", self.held.values, large),
+            }
         if self.tree is not None:
             described["structure"] = self.tree.to_json()
         limits = describe_parts(self.limits, Limits._fields)
@@ -1019,21 +870,14 @@ class Minimization(Program[MinimizeState, Record, Result]):
         described: dict[str, Any] = dict(found["search"])
         execution = Execution.from_json(found["execution"])
         limits = Limits.from_json(found["limits"])
-        bounds = described["bounds"]
-        if bounds is not None:
-            bounds = Bounds(*(array_from_json(bounds[name], large) for name in Bounds._fields))
-        search: Search
-        if described.get("method") == AUTO:
-            rate, search = None, _pilot_from_json(described, large, limits, bounds, execution)
-        elif "method" in described:
-            rate, search = None, _population_from_json(described, large, bounds, execution)
-        else:
-            rate, search = _search_from_json(
-                described, given, limits, bounds, execution, x0=x0, trust=trust
-            )
+        rate, search = search_from_json(
+            described, large, given, limits, execution, x0=x0, trust=trust
+        )
         if not isinstance(described["vectorized"], int):
             raise TypeError(f"`vectorized` is {str(described['vectorized'])[:80]}")
         search.init(x0, seed=found["seed"])  # complains about what does not fit together
+        held = held_from_json(described.get("held"), large, x0)
+        size = x0.shape if held is None else held.free.shape
         return cls(
             objective=None if found["objective"] is None else str(found["objective"]),
             source=None if found.get(SOURCE) is None else str(found[SOURCE])[:64],
@@ -1043,8 +887,9 @@ class Minimization(Program[MinimizeState, Record, Result]):
             learning_rate=rate,
             vectorized=described["vectorized"],
             noise=_noise(described.get("noise")),
-            log_scale=_log_scale(described.get("log_scale"), large, x0),
-            tree=_tree(described.get("structure"), given.get("x0"), x0, trust=trust),
+            log_scale=log_scale_from_json(described.get("log_scale"), large, x0),
+            held=held,
+            tree=tree_from_json(described.get("structure"), given.get("x0"), size, trust=trust),
             limits=limits,
             execution=execution,
             extensions=tuple(found["extensions"]),
@@ -1057,7 +902,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
         if isinstance(search, Pilot):
             search = replace(search, budget=limits.budget or 0)
         elif self.learning_rate is not None and isinstance(search, RandomSearch):
-            search = search.changed(optimizer=_falling(self.learning_rate, search, limits))
+            search = search.changed(optimizer=falling(self.learning_rate, search, limits))
         return replace(self, limits=limits, search=search, extensions=(*self.extensions, before))
 
     def pack(self, state: MinimizeState) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -1135,112 +980,11 @@ def _noise(given: object) -> Literal["returned"] | float | None:
     return float(checks.nonnegative("noise", given))
 
 
-def _log_scale(found: Any, large: Mapping[str, Array], x0: Array) -> LogScale | None:
-    """Which parameters are on a log scale, from JSON."""
-    if found is None:
-        return None
-    mask = array_from_json(found, large)
-    if mask.shape != x0.shape:
-        raise ValueError("`log_scale` does not fit the parameters")
-    return LogScale(mask.astype(bool))
-
-
-def _tree(found: Any, given: Any, x0: Array, *, trust: bool) -> Tree | None:
-    """The structure of the parameters, from JSON or from what the caller passed again."""
-    if given is not None and not (found is not None and is_tree(given)):
-        raise ValueError(
-            "`x0` goes on where the run stopped: leave it out, unless it is of a class of yours"
-        )
-    if found is None:
-        return None
-    tree = Tree.from_json(found, trust=trust) if given is None else Tree.of(given)[1]
-    if Tree.of_names(tree.to_json()) != Tree.of_names(found):  # wherever its classes are now
-        raise ValueError("`x0` must have the structure, the shapes and the types of the run's")
-    if x0.shape != (tree.size,):
-        raise ValueError("the structure of `x0` does not fit its numbers")
-    return tree
-
-
 def _spoken(result: Result) -> Result:
     """Log what went wrong without failing."""
     for warning in result.warnings:
         _log.warning("%s", warning)
     return result
-
-
-def _pilot_from_json(
-    described: Mapping[str, Any],
-    large: Mapping[str, Array],
-    limits: Limits,
-    bounds: Bounds | None,
-    execution: Execution,
-) -> Pilot:
-    """The pilot of a ``config.json``."""
-    scale, number_of = described["x_scale"], described["num_directions"]
-    return Pilot(
-        budget=limits.budget or 0,
-        num_directions=None if number_of is None else whole(number_of),
-        x_scale=None if scale is None else array_from_json(scale, large),
-        **{name: rebuild(described[name]) for name in _PILOT[1:]},
-        bounds=bounds,
-        threads=execution.threads,
-    )
-
-
-def _population_from_json(
-    described: Mapping[str, Any],
-    large: Mapping[str, Array],
-    bounds: Bounds | None,
-    execution: Execution,
-) -> algorithms.Population:
-    """The search by a distribution of a ``config.json``."""
-    kind = algorithms.POPULATIONS.get(str(described["method"]))
-    if kind is None:
-        raise ValueError(f"there is no search {str(described['method'])[:80]!r}")
-    scale = described["x_scale"]
-    return kind(
-        **{name: rebuild(described[name]) for name in (*_POPULATION, *kind.rates())},
-        x_scale=None if scale is None else array_from_json(scale, large),
-        bounds=bounds,
-        threads=execution.threads,
-    )
-
-
-def _search_from_json(
-    described: dict[str, Any],
-    given: Mapping[str, Any],
-    limits: Limits,
-    bounds: Bounds | None,
-    execution: Execution,
-    *,
-    x0: Array,
-    trust: bool,
-) -> tuple[float | None, RandomSearch]:
-    """The search of a ``config.json``, and its learning rate where it was left to us."""
-    if is_given(described["spacing"]):
-        raise ValueError(
-            "`spacing` of this run is a function of yours, which cannot be written down: start it "
-            "with a schedule such as gs.inverse_decay(0.1)"
-        )
-    rate = _learning_rate(described["optimizer"])
-    if rate is not None and given.get("optimizer") is None:
-        described["optimizer"] = describe(optimizers.adam(rate))  # until the plan is known
-    if isinstance(family := given.get("directions"), Directions):
-        resolved = family.shaped(x0.shape).resolve(x0.size, whole(described["num_directions"]))
-        given = {**given, "directions": resolved}
-    choices = {
-        name: _choice(name, kind, described[name], given.get(name), trust)
-        for name, kind in _CHOICES.items()
-    }
-    search = RandomSearch(
-        **choices,
-        **{name: rebuild(described[name]) for name in (*_NUMBERS, *_PLAIN)},
-        bounds=bounds,
-        threads=execution.threads,
-    )
-    if rate is not None:
-        search = search.changed(optimizer=_falling(rate, search, limits))
-    return rate, search
 
 
 def _check_left_to_pilot(chosen: Sequence[Any]) -> None:
@@ -1256,13 +1000,17 @@ def _check_left_to_pilot(chosen: Sequence[Any]) -> None:
 
 def _limits(search: Search, asked: Limits, x: Array) -> Limits:
     """Limits from a user, checked."""
-    first = search.next_evaluations(search.init(x, seed=0))
-    least = first + search.num_samples
+    return check_limits(asked, search.next_evaluations(search.init(x, seed=0)), search.num_samples)
+
+
+def check_limits(asked: Limits, first: int, num_samples: int) -> Limits:
+    """Limits from a user, checked: they allow a first step and the values at the end."""
+    least = first + num_samples
     budget = _count("budget", asked.budget)
     if budget < least:
         raise ValueError(
             f"`budget` is {budget}, but one step takes {first} evaluations and the "
-            f"final value {search.num_samples}: allow at least {least}, or lower `num_directions`."
+            f"final value {num_samples}: allow at least {least}, or lower `num_directions`."
         )
     target = checks.optional(checks.number, "target", asked.target)
     tolerance = checks.optional(checks.nonnegative, "tolerance", asked.tolerance)
@@ -1281,15 +1029,6 @@ def _count(name: str, value: object) -> int:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return checks.count(name, value, 0)
-
-
-def _falling(rate: float, search: RandomSearch, limits: Limits) -> Optimizer:
-    """Adam whose rate falls from ``rate`` to 0 over the steps that the limits allow."""
-    assert limits.budget is not None
-    steps = max(1, limits.budget // len(search.plan))
-    if limits.max_steps is not None:
-        steps = min(steps, limits.max_steps)
-    return optimizers.adam(optimizers.cosine_decay(rate, steps=steps))
 
 
 def _optimizer(given: object) -> tuple[float, Optimizer | None]:
@@ -1321,32 +1060,6 @@ def _check_finite(batch: Batch, values: NDArray[np.float64]) -> None:
     )
 
 
-def evaluator_again(
-    workers: Any, timeout: float | None, retries: int | None, before: Execution
-) -> Evaluator:
-    """Who evaluates a run that goes on: what is given now, or else what the run had.
-
-    What the run had is what a file says, which may be another machine's or a stranger's: it starts
-    at most one worker per core.
-    """
-    if hasattr(workers, "session"):
-        return as_evaluator(workers, timeout=timeout, retries=retries or 0)
-    chosen = (before.workers or 1) if workers is None else workers
-    most = cores()
-    if workers is None and chosen > most:
-        told = (
-            "The run had %d workers, and goes on with %d, one per core. For more, pass `workers`."
-        )
-        _log.warning(told, min(chosen, 10**15), most)
-        chosen = most
-    limit = before.timeout if timeout is None else timeout
-    if timeout is None and (callable(chosen) or (isinstance(chosen, Integral) and chosen == 1)):
-        limit = None  # the run's processes had one, this one has nothing to stop
-    return as_evaluator(
-        chosen, timeout=limit, retries=before.retries if retries is None else retries
-    )
-
-
 def _say_what_changes(program: Minimization, fun: Callable[..., Any], workers: Any) -> None:
     """Log what goes on otherwise than it began, where nobody may have meant it."""
     name = name_of(fun)
@@ -1360,48 +1073,7 @@ def _say_what_changes(program: Minimization, fun: Callable[..., Any], workers: A
         )
 
 
-def _choice(name: str, kind: type, description: Any, given: Any, trust: bool) -> Any:
-    """A choice that was written down, or that must be passed again."""
-    if given is not None:
-        if not agree(describe(given), description):
-            raise ValueError(
-                f"`{name}` of this run is {str(description)[:200]} and cannot become "
-                f"{str(describe(given))[:200]}: start a new run from its x instead"
-            )
-        return given
-    if is_given(description):
-        raise ValueError(
-            f"`{name}` of this run is a {description['given']}, which cannot be written down: "
-            f"pass it again, gs.resume(folder, fun, {name}=...)"
-        )
-    made = rebuild(description, trust=trust)
-    if not isinstance(made, kind):
-        raise TypeError(f"`{name}` is {str(description)[:200]}")
-    return made
-
-
-def _learning_rate(description: Any) -> float | None:
-    if isinstance(description, dict) and set(cast(dict[str, Any], description)) == {
-        "learning_rate"
-    }:
-        return number(description["learning_rate"])
-    return None
-
-
 def _one(limit: Array) -> Array:
     """One number for limits that are all the same; they are broadcast when they are used."""
     flat = limit.reshape(-1)
     return flat[0].reshape(()) if (flat == flat[0]).all() else limit
-
-
-def _history(records: Sequence[Record]) -> History:
-    infos = [record.info for record in records]
-    return History(
-        np.array([info.evaluations for info in infos], np.int64),
-        np.array([info.value for info in infos], np.float64),
-        np.array([info.gradient_norm for info in infos], np.float64),
-        np.array([info.standard_error for info in infos], np.float64),
-        np.array([info.step_size for info in infos], np.float64),
-        np.array([info.best_value for info in infos], np.float64),
-        tuple(record.faults for record in records),
-    )

@@ -106,7 +106,7 @@ def _held(items: "list[Any]", depth: int) -> tuple[bool, bool]:
     return False, arrays
 
 
-def as_bounds(bounds: Any, x: Array) -> Bounds:
+def as_bounds(bounds: Any, x: Array, *, equal: bool = False) -> Bounds:
     """Limits in the shape of x, from any of these forms.
 
     - ``(lower, upper)``, two numbers (or ``None``) for all parameters, or two arrays in the shape
@@ -117,6 +117,8 @@ def as_bounds(bounds: Any, x: Array) -> Bounds:
     With two parameters, ``[[a, b], [c, d]]`` may be two arrays or two pairs. Tuples inside are
     pairs, and two NumPy arrays in a tuple are lower and upper limits; where neither is the case,
     and each reading has every lower limit below its upper limit, it is an error.
+
+    With ``equal``, a lower limit may be its upper limit: such a parameter is held.
     """
     if hasattr(bounds, "lb") and hasattr(bounds, "ub"):
         low, high = bounds.lb, bounds.ub
@@ -133,11 +135,13 @@ def as_bounds(bounds: Any, x: Array) -> Bounds:
             f"`bounds` must fit the shape {x.shape} of x0, but have shapes {low.shape} and "
             f"{high.shape}."
         ) from None
-    if not (low < high).all():
-        where = tuple(np.argwhere(~(low < high))[0])
+    fits = low <= high if equal else low < high
+    if not fits.all():
+        where = tuple(np.argwhere(~fits)[0])
+        hint = " Only gs.minimize holds such a parameter." if low[where] == high[where] else ""
         raise ValueError(
             "`bounds` must have every lower limit below its upper limit, but one pair is "
-            f"({low[where]}, {high[where]})."
+            f"({low[where]}, {high[where]}).{hint}"
         )
     return Bounds(low, high)
 

@@ -19,9 +19,10 @@ from typing import Any, final
 import numpy as np
 
 from gensmooth import algorithms, checks, methods
-from gensmooth.optimize import Result, minimize
-from gensmooth.parameters import LogScale, as_parameters
+from gensmooth.coordinates import Coordinates, inward
+from gensmooth.optimize import minimize
 from gensmooth.pilot import AUTO
+from gensmooth.results import Result
 from gensmooth.search import SearchState, StepInfo
 
 # SciPy's words for options that are ours.
@@ -92,8 +93,8 @@ class ScipyMethod:
         given = {**self.options, **_understood(options)}
         told = None
         if callback is not None:
-            logs = LogScale.of(given.get("log_scale"), as_parameters(x0))
-            told = _Callback(callback, optimize.OptimizeResult, logs)
+            start = inward(x0, bounds=bounds, log_scale=given.get("log_scale"))
+            told = _Callback(callback, optimize.OptimizeResult, start.coordinates)
         found = minimize(
             fun,
             x0,
@@ -123,10 +124,10 @@ def _understood(options: Mapping[str, Any]) -> dict[str, Any]:
 class _Callback:
     """The user's callback, called as SciPy calls it: ``(xk)`` or ``(intermediate_result=...)``."""
 
-    def __init__(self, callback: Callable[..., Any], result: Any, logs: LogScale | None) -> None:
+    def __init__(self, callback: Callable[..., Any], result: Any, coordinates: Coordinates) -> None:
         self._callback = checks.function("callback", callback)
         self._result = result
-        self._logs = logs  # of which the search's state has the logarithms
+        self._coordinates = coordinates  # of what the search's state has
         try:
             names = set(inspect.signature(callback).parameters)
         except (TypeError, ValueError):  # built in
@@ -135,7 +136,7 @@ class _Callback:
 
     def __call__(self, info: StepInfo, state: SearchState) -> bool:
         """Whether to stop: it raises ``StopIteration`` then, or returns True."""
-        x = state.x.copy() if self._logs is None else self._logs.outward(state.x)
+        x = self._coordinates.outward(state.x)
         try:
             if self._wants_result:
                 now = self._result(x=x, fun=info.value, nit=state.step, nfev=info.evaluations)

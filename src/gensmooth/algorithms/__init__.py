@@ -10,6 +10,7 @@ distribution are searches of their own
 
 from gensmooth.algorithms import ars, openai_es, spsa, stars
 from gensmooth.algorithms.cma import CMAES
+from gensmooth.algorithms.islands import Islands
 from gensmooth.algorithms.population import Population
 from gensmooth.algorithms.snes import SNES
 from gensmooth.algorithms.table import (
@@ -24,7 +25,12 @@ from gensmooth.algorithms.table import (
 )
 from gensmooth.algorithms.xnes import XNES
 
-POPULATIONS: dict[str, type[Population]] = {"cma-es": CMAES, "snes": SNES, "xnes": XNES}
+POPULATIONS: dict[str, type[Population]] = {
+    "cma-es": CMAES,
+    "islands": Islands,
+    "snes": SNES,
+    "xnes": XNES,
+}
 
 __all__ = [
     "ALGORITHMS",
@@ -33,6 +39,7 @@ __all__ = [
     "SNES",
     "XNES",
     "Algorithm",
+    "Islands",
     "Population",
     "Wanted",
     "algorithm",

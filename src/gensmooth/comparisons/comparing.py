@@ -8,8 +8,6 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from numpy.typing import ArrayLike
-
 from gensmooth import checks
 from gensmooth.comparisons import page
 from gensmooth.comparisons.choices import PROBLEM, Choice, read_choices
@@ -53,7 +51,7 @@ class Comparison:
 
 def compare(
     fun: Callable[..., Any] | str,
-    x0: ArrayLike | None = None,
+    x0: Any = None,
     *,
     methods: Sequence[str] | Mapping[str, Any] = METHODS,
     seeds: int | Sequence[int] = 10,
@@ -83,7 +81,8 @@ def compare(
     Args:
         fun: The objective, as in :func:`gensmooth.minimize`; or a built-in problem:
             ``"noisy:sphere:100"``, ``"regression:6,15"``, ``"bbob:f8:20"``, ``"gym:Hopper-v5"``.
-        x0: Where every method starts; built-in problems have starts of their own.
+        x0: Where every method starts, an array or a structure of arrays; built-in problems have
+            starts of their own.
         methods: Names of methods, perhaps with options of their own:
             ``["auto", "bes(spacing=0.01, optimizer=0.1)"]``, or a mapping from labels to options.
         seeds: How many seeds (0, 1, …), or which.
@@ -148,7 +147,8 @@ def run_comparison(fun: Any, x0: Any, given: Mapping[str, Any], *, command: str)
         say=say,
     )
     asked.write(out)
-    records = maker.complete(asked.specs(), f"{problem.name}: {len(choices)} methods").records
+    told = f"{problem.name}: {page.how_many(len(choices), 'method')}"
+    records = maker.complete(asked.specs(), told).records
     found = page.conclude(asked, records)
     where = page.write_comparison(found, out)
     return Comparison(

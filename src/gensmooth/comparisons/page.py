@@ -92,7 +92,9 @@ def summary(found: Concluded) -> str:
     lines = [
         f"{each.label:{width}}  {_mean(each)}{_failed(each, found)}" for each in found.standings
     ]
-    return "\n".join([*lines, "", *(pair.words for pair in _best(found))])
+    verdicts = [pair.words for pair in _best(found)]
+    paragraphs = [lines, why_failed(found.records), verdicts]
+    return "\n\n".join("\n".join(each) for each in paragraphs if each)
 
 
 def runs_table(records: Mapping[str, Sequence[RunRecord]], name: str = "runs") -> Table:
@@ -162,15 +164,24 @@ def _prose(found: Concluded) -> str:
     done = len(next(iter(found.records.values()), ()))
     missing = len(asked.seeds) - done
     said = [
-        f"{len(found.records)} methods on {asked.problem}, each with {asked.budget} {asked.unit} "
-        f"and {done} seeds. A seed is the same start and the same samples for every method, so "
-        "methods are compared seed by seed.",
+        f"{how_many(len(found.records), 'method')} on {asked.problem}, each with {asked.budget} "
+        f"{asked.unit} and {how_many(done, 'seed')}. A seed is the same start and the same samples "
+        "for every method, so methods are compared seed by seed.",
         judged_in_words(asked),
         *(pair.words for pair in _best(found)),
     ]
     if missing:
         said.insert(1, f"{missing} of {len(asked.seeds)} seeds are not complete, and left out.")
     return "\n\n".join(said)
+
+
+def how_many(count: int, noun: str) -> str:
+    """A number of things, in words.
+
+    >>> how_many(1, "seed"), how_many(3, "seed")
+    ('1 seed', '3 seeds')
+    """
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _mean(each: Standing) -> str:
@@ -379,7 +390,7 @@ def _drawn(found: Concluded) -> Any:
             ),
         ],
         legend=[*legend, LegendItem("quartiles", "area")],
-        remarks=_remarks(found),
+        remarks=why_failed(found.records),
     )
     return Drawn([figure], curves, [])
 
@@ -425,14 +436,16 @@ def _is_ratio(found: Concluded) -> bool:
     return bool(found.pairs) and found.pairs[0].ratio
 
 
-def _remarks(found: Concluded) -> list[str]:
+def why_failed(records: Mapping[str, Sequence[RunRecord]]) -> list[str]:
+    """Of each method with runs that failed or diverged, how many, and the first reason."""
     lines: list[str] = []
-    for label, each in found.records.items():
+    for label, each in records.items():
         lost = [r for r in each if r.diverged]
         if lost:
-            many = "all" if len(lost) == len(each) else f"{len(lost)} of"
+            of = "all" if len(lost) == len(each) else f"{len(lost)} of"
+            many = "its one run" if len(each) == 1 else f"{of} {len(each)} runs"
             why = _cut(str(lost[0].more.get("failure", "")))
-            lines.append(f"{label}: {many} {len(each)} runs failed or diverged ({why})")
+            lines.append(f"{label}: {many} failed or diverged ({why})")
     return lines
 
 

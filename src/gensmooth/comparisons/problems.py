@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
@@ -16,10 +16,11 @@ from gensmooth.comparisons.choices import Choice, option_names
 from gensmooth.comparisons.identity import described, identity
 from gensmooth.comparisons.judged import Judged, Score
 from gensmooth.comparisons.trial import POINTS, Clock, Minimized, Outline, Task
-from gensmooth.parameters import as_bounds, as_parameters
+from gensmooth.parameters import Bounds, as_bounds, as_parameters, is_tree
 from gensmooth.problems import noisy, regression
 from gensmooth.streams import Purpose
 from gensmooth.studies import protocol
+from gensmooth.trees import Tree
 
 Array = NDArray[Any]
 
@@ -87,7 +88,7 @@ def find_problem(
         raise ValueError("`x0` must be given: where every method starts, such as np.zeros(12).")
     return _of_user(
         cast(Callable[..., Any], fun),
-        as_parameters(cast(Any, x0)),
+        x0,
         checks.nonnegative("start_spread", start_spread),
         None if score is None else checks.function("score", score),
         told,
@@ -110,45 +111,44 @@ def _function(name: str) -> Callable[..., Any]:
 
 
 def _of_user(
-    fun: Callable[..., Any], x0: Array, spread: float, score: Score | None, how: dict[str, Any]
+    fun: Callable[..., Any], x0: Any, spread: float, score: Score | None, how: dict[str, Any]
 ) -> CommonProblem:
-    maximize = bool(how.get("maximize", False))
-    if how.get("bounds") is not None:
-        how["bounds"] = as_bounds(how["bounds"], x0)
+    flat, tree = Tree.of(x0) if is_tree(x0) else (as_parameters(x0), None)
+    told, limits, logs = dict(how), how.get("bounds"), how.get("log_scale")
+    if limits is not None:
+        limits = as_bounds(limits if tree is None else tree.bounds(limits), flat, equal=True)
+        how["bounds"] = limits if tree is None else Bounds(*map(tree.build, limits))
+        told["bounds"] = limits
+    if tree is not None and logs is not None:
+        told["log_scale"] = np.asarray(tree.like("log_scale", logs))
     named = identity(fun)
+    structure = {} if tree is None else {"structure": tree.to_json()}
     found = {
         "objective": named,
-        "x0": described(x0) | {"dtype": x0.dtype.name},
+        "x0": described(flat) | {"dtype": flat.dtype.name} | structure,
         "start_spread": float(spread),
         "score": None if score is None else identity(score),
-        "how": {name: described(value) for name, value in sorted(how.items())},
+        "how": {name: described(value) for name, value in sorted(told.items())},
     }
     scored = "" if score is None else f"by the score {getattr(score, '__name__', 'given')}"
     return CommonProblem(
         str(named["name"]),
         found,
-        partial(_start, fun, x0, float(spread), score, how),
-        maximize=maximize,
+        partial(_start, Minimized(fun, flat, how, score, tree=tree), float(spread), limits),
+        maximize=bool(how.get("maximize", False)),
         scored=scored,
     )
 
 
-def _start(
-    fun: Callable[..., Any],
-    x0: Array,
-    spread: float,
-    score: Score | None,
-    how: Mapping[str, Any],
-    seed: int,
-) -> Minimized:
-    x = x0
+def _start(task: Minimized, spread: float, limits: Bounds | None, seed: int) -> Minimized:
+    """The problem with a start of a seed's own, within the bounds."""
+    x, dtype = task.x0, task.x0.dtype
     if spread:
-        away = streams.generator(seed, Purpose.START).standard_normal(x0.shape)
-        x = (x0 + spread * away).astype(x0.dtype)
-        bounds = how.get("bounds")
-        if bounds is not None:
-            x = np.clip(x, bounds.lower, bounds.upper).astype(x0.dtype)
-    return Minimized(fun, x, how, score)
+        away = streams.generator(seed, Purpose.START).standard_normal(x.shape)
+        x = (x + spread * away).astype(dtype)
+    if limits is not None:
+        x = np.clip(x, limits.lower, limits.upper).astype(dtype)
+    return replace(task, x0=x)
 
 
 # --- built in ------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gensmooth import report
-from gensmooth.comparisons.page import final, judged_in_words, runs_table
+from gensmooth.comparisons.page import final, judged_in_words, runs_table, why_failed
 from gensmooth.comparisons.plan import Order, store_of
 from gensmooth.comparisons.ranking import Versus, pairs, shown, standings
 from gensmooth.report.style import MUTED
@@ -184,7 +184,8 @@ def write_sweep(found: Swept, out: Path, *, reload: float | None = None) -> Path
 def summary(found: Swept) -> str:
     """What a terminal shows."""
     if not found.best:
-        return "Every cell failed on some seed: there is no best one."
+        none = "Every cell failed on some seed: there is no best one."
+        return "\n\n".join([none, *why_failed(found.records)[:1]])
     lines = [
         f"{each.label}: {_mean(each)} on {each.seeds} fresh seeds "
         f"(chosen by {shown(each.chosen_by)} on {len(found.order.seeds)} others)"

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from gensmooth import checks
 from gensmooth.comparisons import sweep_page
@@ -70,7 +69,7 @@ class Sweep:
 
 def sweep(
     fun: Callable[..., Any] | str,
-    x0: ArrayLike | None = None,
+    x0: Any = None,
     *,
     method: str | Sequence[str] = "bes",
     spacing: Values = None,
@@ -372,8 +371,8 @@ def _corners(grid: Sequence[Choice], methods: Sequence[str]) -> list[Choice]:
     for method in methods:
         seen: set[tuple[str, float]] = set()
         for choice in grid:
-            news = {item for item in choice.options.items() if choice.method == method} - seen
-            if news:
-                seen |= news
+            added = {item for item in choice.options.items() if choice.method == method} - seen
+            if added:
+                seen |= added
                 found[choice.label] = choice
     return list(found.values())

@@ -21,12 +21,15 @@ from numpy.typing import NDArray
 from gensmooth.advice import unspoken
 from gensmooth.comparisons.choices import Choice
 from gensmooth.comparisons.judged import Judged, Score, judge
+from gensmooth.coordinates import inward
 from gensmooth.evaluators import EvaluationError, Objective
-from gensmooth.optimize import RETURNED, History, Result, minimize
+from gensmooth.optimize import RETURNED, minimize
 from gensmooth.pilot import AUTO, Pilot
+from gensmooth.results import History, Result
 from gensmooth.runs import CheckpointError
 from gensmooth.search import SearchState, StepInfo
 from gensmooth.studies.spec import RunRecord
+from gensmooth.trees import Tree
 
 Array = NDArray[Any]
 Follow = Callable[[StepInfo, SearchState], None]
@@ -113,11 +116,12 @@ class Minimized:
 
     Attributes:
         fun: The function.
-        x0: Where every method starts.
+        x0: Where every method starts; flat, if it is a structure.
         how: What :func:`~gensmooth.minimize` is told of the problem.
         score: What a point is worth without noise, if that can be told.
         workers: Who evaluates it.
         named: Options of the methods that are named, where the problem has some: not the default's.
+        tree: The structure in which the function has its parameters, if it is one.
     """
 
     fun: Callable[..., Any]
@@ -126,20 +130,29 @@ class Minimized:
     score: Score | None = None
     workers: Any = 1
     named: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    tree: Tree | None = None
+
+    @property
+    def start(self) -> Any:
+        """Where every method starts, as the function has it."""
+        return self.x0 if self.tree is None else self.tree.build(self.x0)
 
     @property
     def objective(self) -> Objective:
-        """The function, and how it is called."""
+        """The function of a flat array, and how it is called."""
         return Objective(
-            self.fun,
+            self.fun if self.tree is None else self.tree.objective(self.fun),
             self.how.get("samples") is not None,
             self.how.get("vectorized", False),
             int(self.how.get("noise") == RETURNED),
         )
 
     def judge(self, x: Array, seed: int, values: int) -> Judged:
-        """What a point is worth."""
-        return judge(self.objective, x, seed=seed, values=values, score=self.score)
+        """What a point is worth; of a structure it is flat."""
+        score = self.score
+        if score is not None and self.tree is not None:
+            score = self.tree.objective(score)
+        return judge(self.objective, x, seed=seed, values=values, score=score)
 
     def call(self, choice: Choice, budget: int, seed: int, **how: Any) -> Result:
         """Run a method on it."""
@@ -149,7 +162,7 @@ class Minimized:
         if "directions" in choice.options:
             arguments["method"] = None
         with unspoken():
-            return minimize(arguments.pop("fun", self.fun), self.x0, progress=False, **arguments)
+            return minimize(arguments.pop("fun", self.fun), self.start, progress=False, **arguments)
 
     def run(self, choice: Choice, budget: int, seed: int, values: int, scratch: Path) -> Outline:
         """See :class:`Task`."""
@@ -174,9 +187,10 @@ class Minimized:
         if result.status == "diverged":
             failure = result.message
         judged = None
+        x = result.x if self.tree is None else Tree.of(result.x)[0]
         if not failure:
             try:
-                judged = self.judge(result.x, seed, values)
+                judged = self.judge(x, seed, values)
             except ValueError as error:
                 failure = str(error)
         maximize = bool(self.how.get("maximize", False))
@@ -196,8 +210,8 @@ class Minimized:
         }
         if failure:
             more["failure"] = failure
-        if result.x.size <= _KEPT:
-            more |= {"x": result.x.reshape(-1).tolist()}
+        if x.size <= _KEPT:
+            more |= {"x": x.reshape(-1).tolist()}
         return Outline(series, start, judged, more)
 
     def _kept(self, choice: Choice, budget: int, seed: int, folder: Path, follow: Follow) -> Result:
@@ -247,8 +261,8 @@ class _Scores:
     def __init__(self, task: Minimized, choice: Choice, budget: int, scratch: Path) -> None:
         self._score, self._budget = task.score, budget
         self._pilot = Pilot(budget=budget) if choice.method == AUTO else None
-        self._logs = task.how.get("log_scale")
-        self._shape = task.x0
+        how = {name: task.how.get(name) for name in ("bounds", "log_scale")}
+        self._coordinates = inward(task.start, **how).coordinates
         self._file = scratch / "scores.jsonl"
         self._seen: dict[int, tuple[int, float]] = {}
         with suppress(OSError, ValueError, TypeError):
@@ -263,15 +277,9 @@ class _Scores:
             return
         assert self._score is not None
         x = state.x if self._pilot is None else self._pilot.recommend(state)
-        self._seen[part] = (info.evaluations, float(self._score(self._outward(x))))
+        self._seen[part] = (info.evaluations, float(self._score(self._coordinates.outward(x))))
         with suppress(OSError), self._file.open("a") as file:
             file.write(json.dumps([part, *map(_plain, self._seen[part])]) + "\n")
-
-    def _outward(self, x: Array) -> Array:
-        from gensmooth.parameters import LogScale
-
-        logs = LogScale.of(self._logs, self._shape)
-        return x if logs is None else logs.outward(x)
 
     def series(self, start: float, final: Judged | None) -> list[float]:
         """The score after each part of the budget: that of the last point known then."""

@@ -8,7 +8,7 @@ program knows which family is in use; it asks the family.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass, replace
-from typing import Any, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,18 @@ from gensmooth.directions.draw import Address, Draw
 State = tuple[Any, ...]
 Shape = tuple[int, ...]
 Arrays = dict[str, NDArray[Any]]
+
+
+class Factors(NamedTuple):
+    """What low-rank directions are products of.
+
+    Attributes:
+        entries: Of the factors, ``"coin"`` or ``"normal"``.
+        rank: Their columns.
+    """
+
+    entries: Literal["coin", "normal"]
+    rank: int
 
 
 class NoClosedForm(ValueError):  # noqa: N818 (it is a statement, raised as one)
@@ -108,6 +120,14 @@ class Directions(ABC):
         Then compiled loops draw many steps at once. Never needed, only faster.
         """
         return False
+
+    @property
+    def factors(self) -> Factors | None:
+        """Of low-rank matrices, what they are products of: models make theirs from it.
+
+        ``None`` of every other family.
+        """
+        return None
 
     # --- state: what the family remembers from step to step --------------------------------------
 

@@ -15,7 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gensmooth import checks, kernels, theory
-from gensmooth.directions.base import Directions, NoClosedForm, Shape, State, register
+from gensmooth.directions.base import (
+    Directions,
+    Factors,
+    NoClosedForm,
+    Shape,
+    State,
+    register,
+)
 from gensmooth.directions.draw import Address, normals, signs
 
 Array = NDArray[Any]
@@ -60,6 +67,13 @@ class LowRank(Directions):
                 "gs.LowRank(shape=(m, n))."
             )
         return _each(self.shape)
+
+    @property
+    def factors(self) -> Factors:
+        """See :attr:`Directions.factors`."""
+        if self.shape is not None:
+            raise ValueError("`shape` of LowRank is that of each parameter here: leave it out.")
+        return Factors("coin" if self.entries == "bernoulli" else "normal", self.rank)
 
     def shaped(self, shape: Shape | tuple[Shape, ...]) -> "LowRank":
         """Take the shape of x, or of the arrays in it, if none was given.

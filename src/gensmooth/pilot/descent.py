@@ -12,6 +12,9 @@ of past estimates, scaled to the length of a coin direction, and sets
 Without any correlation between p and the gradient, the ratio has mean 0 and variance about 1: that
 direction is then like any other. The estimate's own component along p is replaced by the measured
 one, which is free of the L directions' error.
+
+Where the budget allows few steps, there is no time for the rate to find itself at that speed: a
+then begins at 0.3 and falls as 2 over the step's number, until it is what it always is.
 """
 
 import math
@@ -27,6 +30,7 @@ Array = NDArray[Any]
 SPACING = 0.01  # in units
 _FIRST = 0.1  # the first step's length, over that of one unit in every parameter
 _SPEED = 0.05  # a
+_HURRY = (0.3, 2.0)  # a where steps are few: at most, and over the step's number
 _CLIP = 1.5
 _MEMORY = 0.1  # of the mean of past estimates
 _SIZE_MEMORY = 0.05
@@ -66,7 +70,12 @@ def guide(now: Descent) -> Array:
 
 
 def follow(
-    now: Descent, estimate: Array, derivatives: NDArray[np.float64], along: float | None
+    now: Descent,
+    estimate: Array,
+    derivatives: NDArray[np.float64],
+    along: float | None,
+    *,
+    few: bool = False,
 ) -> tuple[Descent, Array]:
     """The state after a step, and the change of x in units.
 
@@ -75,22 +84,28 @@ def follow(
         estimate: Of the gradient, per unit, from the L directions.
         derivatives: Along each of them.
         along: The derivative along :func:`guide`, if there is one.
+        few: Whether few steps are to be made.
     """
     d = estimate.size
-    rate = now.log_rate
+    rate, speed = now.log_rate, _SPEED
+    if few:
+        speed = max(speed, min(_HURRY[0], _HURRY[1] / (now.steps + 1)))
     if along is not None:
         usual = math.sqrt(float(np.square(derivatives).mean()))
         if usual > 0:
-            rate += _SPEED * min(max(along / usual, -_CLIP), _CLIP)
+            rate += speed * min(max(along / usual, -_CLIP), _CLIP)
         p = guide(now)
         estimate = estimate + p * ((along - float((estimate * p).sum())) / d)
     size2 = square(estimate)
     if size2 == 0:
         return now._replace(steps=now.steps + 1), np.zeros_like(estimate)
-    if now.steps == 0 or now.size2 == 0:
+    first = now.steps == 0 or now.size2 == 0
+    if not first and size2 > _MISTAKE**2 * now.size2:
+        if now.last.any():
+            return _taken_back(now)
+        now, first = now._replace(size2=size2), True  # nothing to take back: the usual was wrong
+    if first:
         rate = math.log(_FIRST * math.sqrt(d / size2))
-    elif size2 > _MISTAKE**2 * now.size2:
-        return _taken_back(now)
     new = max(1 / (now.steps + 1), _SIZE_MEMORY)
     longest2 = _LONGEST**2 * now.size2 or math.inf
     usual2 = (1 - new) * now.size2 + new * min(size2, longest2)

@@ -62,6 +62,8 @@ _FINAL_SHARE = 200  # at most one evaluation in this many is spent on the final 
 _FINALS = 30  # and at most this many
 _FEW_FINALS = 5  # values whose own scatter says enough of their noise
 _FEW_FINALS_SHARE = 20  # up to these, one evaluation in this many
+_FEW_STEPS = 100  # of descent in the budget: with fewer its rate must be found sooner
+_LEAST_STEPS = 25  # directions are left out until so many fit
 _FORWARD = ForwardDifference()
 
 
@@ -183,8 +185,9 @@ class Pilot:
     Args:
         budget: Evaluations that it can count on; how it divides them depends on it.
         num_directions: Directions per step of descent, pairs per step of the evolution strategy;
-            by default 4 + ⌊3 ln d⌋, and half of that. The evolution strategy begins with them,
-            and takes more as noise asks for them.
+            by default 4 + ⌊3 ln d⌋, and half of that. Descent takes fewer if they leave it fewer
+            than 25 steps; the evolution strategy begins with them, and takes more as noise asks
+            for them.
         most_directions: It never takes more than these.
         x_scale: How far apart interesting values of a parameter are: a number, or one for each. By
             default it is found: a quarter of what the bounds leave, or else the size of x0.
@@ -692,7 +695,9 @@ class Pilot:
         estimate, _ = draw.combine(np.where(kept, own, 0.0) / used)
         if along is not None and not math.isfinite(along):
             along = None
-        after, change = descent.follow(control.descent, estimate, own[kept], along)
+        after, change = descent.follow(
+            control.descent, estimate, own[kept], along, few=self._has_few_steps(estimate.size)
+        )
         scale = asked.scale if asked.scale.size else float(control.units[0])
         x = state.x.reshape(-1)
         x = self._clipped(x + (scale * change).astype(x.dtype), state.x)
@@ -817,7 +822,21 @@ class Pilot:
         return pairs if self.most_directions is None else min(pairs, self.most_directions)
 
     def _number(self, dim: int) -> int:
+        """Directions per step of descent: fewer than usual if few steps would fit the budget."""
+        number = self._usual_number(dim)
+        if self.num_directions is not None:
+            return number
+        points = self.budget / self.num_samples / _LEAST_STEPS  # of a step: L, the probe, centres
+        fits = points - 2 if self.samples == "shared" else points / 2 - 1
+        return min(number, max(int(fits), 2))
+
+    def _usual_number(self, dim: int) -> int:
         return 4 + int(3 * math.log(dim)) if self.num_directions is None else self.num_directions
+
+    def _has_few_steps(self, dim: int) -> bool:
+        """Whether the budget allows few steps of descent."""
+        each = len(_FORWARD.points(self._usual_number(dim) + 1, self.samples))
+        return self.budget < _FEW_STEPS * self.num_samples * each
 
     def _limits(self, x: Array) -> Bounds | None:
         """The bounds, as flat as the parameters are here."""

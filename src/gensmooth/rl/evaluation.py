@@ -63,6 +63,7 @@ def evaluate(
     confidence: float = 0.95,
     environment: EnvironmentLike | None = None,
     on_failure: Literal["raise", "drop"] = "raise",
+    device: str = "cpu",
     threads: int | None = None,
     trust: bool = False,
 ) -> Evaluation:
@@ -78,6 +79,8 @@ def evaluate(
             It must be the one that the policy was trained in.
         on_failure: Whether an episode that breaks down is an error (``"raise"``), or is left out
             (``"drop"``).
+        device: Where episodes run: ``"cpu"``, or a GPU such as ``"cuda"``, whichever it was trained
+            on.
         threads: Threads of a fast simulator; by default one per core.
         trust: Whether a module may be imported because the policy's file names it, as the
             environment ``"module:Name"`` does. One that you name or import yourself needs no
@@ -93,7 +96,7 @@ def evaluate(
     trust = checks.flag("trust", trust)
     seed = check_seed(seed)
     given = as_policy(policy)
-    simulator = simulator_of(given, environment, trust=trust)
+    simulator = simulator_of(given, environment, trust=trust, device=device)
     parameters = np.broadcast_to(given.parameters, (episodes, given.parameters.size))
     starts = simulator.starts(test_rngs(seed, 0, episodes))  # training's tests have step > 0
     found = simulator.rollout(given.policy, parameters, given.scaling, starts, threads=threads)
@@ -127,15 +130,19 @@ def evaluate(
 
 
 def simulator_of(
-    policy: TrainedPolicy, given: EnvironmentLike | None = None, *, trust: bool = False
+    policy: TrainedPolicy,
+    given: EnvironmentLike | None = None,
+    *,
+    trust: bool = False,
+    device: str = "cpu",
 ) -> Simulator:
     """The simulator of a policy's environment; another one is refused."""
     if given is None:
         catalogue.check_trusted(policy.environment, trust=trust)
-        return catalogue.make(policy.environment)
+        return catalogue.make(policy.environment, device=device)
     if isinstance(given, str):
         policy.check_environment(given)  # before anything is imported or made
-    simulator = catalogue.make(given)
+    simulator = catalogue.make(given, device=device)
     policy.check_environment(simulator.info.name)
     return simulator
 

@@ -17,7 +17,7 @@ from gensmooth import checks, streams
 from gensmooth.batch import Batch
 from gensmooth.estimators import Plan
 from gensmooth.evaluators import Evaluated, Evaluator, Objective, Session
-from gensmooth.rl.environments.base import Episodes, Simulator
+from gensmooth.rl.environments.base import Episodes, Simulator, split
 from gensmooth.rl.normalize import EpisodeMoments, Scaling
 from gensmooth.rl.policies import Policy
 from gensmooth.search import Search, SearchState
@@ -98,9 +98,67 @@ class Local:
             observe=observe,
             threads=self._threads,
         )
-        failed = int(np.count_nonzero(~np.isfinite(found.returns)))
-        self.faults = {"non-finite": failed} if failed else {}
+        self.faults = _broken(found)
         return found
+
+
+@final
+class SideBySide:
+    """Runs episodes on a GPU, where a test costs nothing beside an iteration.
+
+    The next iteration's episodes are known when a test is asked for (:meth:`Search.ask` is a pure
+    function of the state), and have the same scaling. So they run together, and the iteration
+    finds its own made.
+
+    Args:
+        simulator: The simulator.
+        policy: The shape of the policy.
+        search: The search.
+    """
+
+    workers = 1
+
+    def __init__(self, simulator: Simulator, policy: Policy, search: Search) -> None:
+        self._local = Local(simulator, policy)
+        self._simulator, self._policy, self._search = simulator, policy, search
+        self._ahead: tuple[SearchState, Scaling, Episodes] | None = None
+        self.faults: Mapping[str, int] = {}
+
+    def train(self, state: SearchState, batch: Batch, scaling: Scaling) -> Episodes:
+        """See :class:`Rollouts`."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and ahead[0] is state and _equal(ahead[1], scaling):
+            found = ahead[2]
+        else:
+            found = self._local.train(state, batch, scaling)
+        self.faults = _broken(found)
+        return found
+
+    def test(self, state: SearchState, scaling: Scaling, episodes: int) -> Episodes:
+        """See :class:`Rollouts`."""
+        batch = self._search.ask(state)
+        here = np.broadcast_to(state.x, (episodes, state.x.size))
+        rngs = [*test_rngs(state.seed, state.step, episodes), *batch.rngs()]
+        found = self._simulator.rollout(
+            self._policy,
+            np.concatenate((here, batch.block(0, len(batch)))),
+            scaling,
+            self._simulator.starts(rngs),
+            observe=True,
+        )
+        tested, trained = split(found, [episodes, len(batch)])
+        self._ahead = (state, scaling, trained)
+        self.faults = _broken(tested)
+        return tested._replace(moments=None)
+
+
+def _equal(one: Scaling, other: Scaling) -> bool:
+    return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+def _broken(found: Episodes) -> dict[str, int]:
+    failed = int(np.count_nonzero(~np.isfinite(found.returns)))
+    return {"non-finite": failed} if failed else {}
 
 
 def test_rngs(seed: int, step: int, episodes: int) -> list[np.random.Generator]:

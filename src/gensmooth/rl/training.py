@@ -24,13 +24,20 @@ from gensmooth.observe import Observers, Seen, Start, Tracker
 from gensmooth.optimize import evaluator_again
 from gensmooth.optimizers import Optimizer
 from gensmooth.pilot import AUTO, Pilot
-from gensmooth.rl.defaults import NUM_DIRECTIONS, PILOT_SCALE, default_iterations, defaults
+from gensmooth.rl.defaults import (
+    GPU_DIRECTIONS,
+    GPU_POINTS,
+    NUM_DIRECTIONS,
+    PILOT_SCALE,
+    default_iterations,
+    defaults,
+)
 from gensmooth.rl.environments import catalogue
 from gensmooth.rl.environments.base import EnvironmentLike, Info, Simulator
 from gensmooth.rl.normalize import Statistics
 from gensmooth.rl.policies import MLP, Linear, Policy, architecture
 from gensmooth.rl.policy_file import TrainedPolicy
-from gensmooth.rl.rollouts import Local, Rollouts, distributed
+from gensmooth.rl.rollouts import Local, Rollouts, SideBySide, distributed
 from gensmooth.rl.trainer import (
     Iteration,
     Test,
@@ -62,6 +69,7 @@ from gensmooth.streams import check_seed
 Array = NDArray[Any]
 Callback = Callable[[Iteration, Test | None, TrainState], bool | None]
 
+ON_GPU = "islands"  # the method of a training on a GPU, where nothing is chosen
 THRESHOLD = "threshold"  # the target that is Gymnasium's
 POLICY_BEST, POLICY_LAST = "policy-best", "policy-last"
 
@@ -151,6 +159,7 @@ def train(
     target: float | Literal["threshold"] | None = "threshold",
     on_failure: Literal["raise", "drop"] = "raise",
     min_fraction: float = 0.5,
+    device: str = "cpu",
     threads: int | None = None,
     workers: Any = 1,
     timeout: float | None = None,
@@ -174,13 +183,14 @@ def train(
             ``"Pendulum-v1(g=5.0)"``; or a Gymnasium environment; or a function that makes one; or
             a simulator. A name without a version is the paper's: ``"Hopper"`` is Hopper-v4.
         env_args: Arguments for an environment that is given by its name.
-        method: The name of a method; ``"auto"``, the default, is the pilot. With any of the other
-            choices the default is ``"bes"``. ``"ars-v1"``, ``"ars-v1-t"``, ``"ars-v2"`` and
+        method: The name of a method; ``"auto"``, the default, is the pilot; on a GPU the default is
+            ``"islands"``, which makes use of thousands of episodes per iteration. With any of the
+            other choices the default is ``"bes"``. ``"ars-v1"``, ``"ars-v1-t"``, ``"ars-v2"`` and
             ``"ars-v2-t"`` (or ``"ars"``) are ARS as published, ``"openai-es"``, ``"snes"``,
             ``"cma-es"`` and others as in :func:`~gensmooth.optimize.minimize`: with numbers of
             their own for all that follows, which yours override.
         directions: Directions of your own choice, instead of a method.
-        num_directions: L, directions per iteration, which runs 2L episodes, 20 by default. The
+        num_directions: L, directions per iteration, which runs 2L episodes; by default 20. The
             pilot takes more as noise asks for them, unless you give their number; to measure the
             noise it repeats one episode in 30.
         spacing: c; by default chosen for the environment, see :mod:`gensmooth.rl.defaults`.
@@ -204,6 +214,10 @@ def train(
         on_failure: What to do about an episode in which the environment raises or something is
             not finite: ``"raise"``, or ``"drop"`` its direction.
         min_fraction: The smallest share of directions that makes a step under ``"drop"``.
+        device: Where episodes run: ``"cpu"``, or a GPU, ``"cuda"`` or ``"cuda:1"``, on which all
+            episodes of an iteration run side by side; then an iteration has more directions by
+            default (:data:`gensmooth.rl.defaults.GPU_DIRECTIONS`). It takes
+            ``pip install 'gensmooth[gpu]'``.
         threads: Threads of a fast simulator in this process; by default one per core. The result
             does not depend on it.
         workers: 1 runs episodes here, n in n processes, −1 in one per core; or a map-like
@@ -228,8 +242,14 @@ def train(
         EvaluationError: When the environment breaks down; its ``result`` holds the training until
             then.
     """
-    simulator = catalogue.make(environment, env_args=env_args)
+    simulator = catalogue.make(environment, env_args=env_args, device=device)
     info = simulator.info
+    on_gpu = info.device != "cpu"
+    if on_gpu and not (_is_one(workers) and timeout is None):
+        raise ValueError(
+            f"`device` is {device!r}, where all episodes run side by side: leave `workers` and "
+            "`timeout` out."
+        )
     if isinstance(environment, str) and _version(info.name) != _version(environment):
         _log.warning("%s means %s; name another version in full.", environment, info.name)
     if hidden is not None and not (isinstance(policy, str) and policy == "mlp"):
@@ -245,10 +265,13 @@ def train(
     shape = architecture(policy, sizes).policy(info.observation_size, info.action_size)
     dim = shape.num_parameters
     asked = checks.optional(checks.count, "num_directions", num_directions)
-    num_directions = NUM_DIRECTIONS if asked is None else asked
+    usual_number = GPU_DIRECTIONS if on_gpu else NUM_DIRECTIONS
+    num_directions = usual_number if asked is None else asked
     samples: Samples = "paired" if checks.flag("paired_resets", paired_resets) else "independent"
     rest = (directions, spacing, learning_rate, optimizer, estimator)
     search: Search
+    if on_gpu and method is None and all(choice is None for choice in rest):
+        method, asked = ON_GPU, GPU_POINTS if asked is None else asked
     entry = None if method is None else algorithms.find(method)
     standardize = _standardize(standardize, method, entry)
     named = isinstance(method, str) and method == AUTO
@@ -369,7 +392,7 @@ def resume(
         trainer, before = program.trainer, program.execution
         info = trainer.info
         catalogue.check_trusted(info.name, trust=trust)
-        simulator = catalogue.make(info.name, fast=info.fast)
+        simulator = catalogue.make(info.name, fast=info.fast, device=info.device)
         if simulator.info != info:
             raise CheckpointError(
                 held.path,
@@ -549,7 +572,7 @@ class Training(Program[TrainState, Line, TrainResult]):
         """See :class:`~gensmooth.runs.Program`."""
         trainer, execution = self.trainer, self.execution.to_json()
         return {
-            "environment": asdict(trainer.info),
+            "environment": _info_to_json(trainer.info),
             "policy": {"sizes": list(trainer.policy.sizes), "biases": trainer.policy.biases},
             "standardize": trainer.standardize,
             "method": self.method,
@@ -702,6 +725,14 @@ class Training(Program[TrainState, Line, TrainResult]):
         )
 
 
+def _info_to_json(info: Info) -> dict[str, Any]:
+    """What is known of an environment; of the CPU, where there was nothing else once, nothing."""
+    found = asdict(info)
+    if info.device == "cpu":
+        del found["device"]
+    return found
+
+
 def _schedule(
     iterations: int, test_every: int, test_episodes: int, target: float | None
 ) -> Schedule:
@@ -776,6 +807,8 @@ def _rollouts(
     trainer: Trainer, simulator: Simulator, evaluator: Evaluator | None, threads: int | None
 ) -> AbstractContextManager[Rollouts]:
     """Who runs the episodes: this process and its threads, or the workers of an evaluator."""
+    if simulator.info.device != "cpu":
+        return nullcontext(SideBySide(simulator, trainer.policy, trainer.search))
     if evaluator is None:
         return nullcontext(Local(simulator, trainer.policy, threads))
     return distributed(evaluator, simulator, trainer.policy, trainer.search)

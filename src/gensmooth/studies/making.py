@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from gensmooth.studies.progress import Say, TimeLeft, progress
 from gensmooth.studies.spec import RunRecord, RunSpec
 from gensmooth.studies.store import Loaded, StudyStore
-from gensmooth.studies.workers import Finished, Job, here, over_processes, over_ray
+from gensmooth.studies.workers import Finished, Job, here, over_processes, over_ray, side_by_side
 
 Cost = Callable[[Mapping[str, Any]], float] | None
 
@@ -41,6 +41,8 @@ class Maker(NamedTuple):
         piece: ``(i, n)``: only the i-th of n equal parts of the runs.
         make: Whether to make what is missing.
         others: Where runs are that belong to other studies.
+        together: Whether runs are made in the threads of this process, for a device that they
+            share.
     """
 
     study: str
@@ -54,6 +56,7 @@ class Maker(NamedTuple):
     piece: tuple[int, int] | None = None
     make: bool = True
     others: dict[str, StudyStore] | None = None
+    together: bool = False
 
     def complete(self, specs: Sequence[RunSpec], title: str) -> Completed:
         """The records of some runs, in their order."""
@@ -102,7 +105,10 @@ class Maker(NamedTuple):
     def _made(self, missing: Sequence[RunSpec], title: str, total: int) -> Generator[Finished]:
         costs = {spec.key: _cost(self.cost, spec) for spec in missing}
         jobs = [self._job(spec) for spec in missing]
-        at_a_time, runs = _start(jobs, self.workers, self.ray)
+        if self.together:
+            at_a_time, runs = side_by_side(jobs, self.workers)
+        else:
+            at_a_time, runs = _start(jobs, self.workers, self.ray)
         hours = sum(costs.values()) / at_a_time / 3600
         if self.cost and hours > _LONG:
             self.say(

@@ -61,6 +61,7 @@ def reproduce(
     iterations: int | None = None,
     test_trials: int | None = None,
     resets: Literal["independent", "paired"] | None = None,
+    device: str | None = None,
     ray: str | None = None,
     piece: str | None = None,
     claims: Sequence[str] | None = None,
@@ -92,6 +93,9 @@ def reproduce(
         test_trials: rl: test episodes per round, instead of 1000.
         resets: rl: a start and goal for each trajectory of training, or one for the two of a
             direction; by default independent.
+        device: rl: run the episodes of all runs side by side on a GPU, such as "cuda"; `workers` is
+            then how many runs are made at a time, by default all. These are runs of their own:
+            physics on a GPU is in single precision.
         ray: Run on Ray: a cluster's address, "auto", or "local" to start one.
         piece: I/N: make only every N-th run, from the I-th on, as one of N machines.
         claims: Claims of your own, each as module:NAME.
@@ -112,8 +116,6 @@ def reproduce(
     if judge is not None:
         rows = [row for name in names for row in judge_again(name, Path(judge), extra)]
         return Reproduced(rows, [], None)
-    if not no_run:
-        found = _available(found, all_of_them=study == "all")
     options = Options(
         profile=profile,
         seeds=seeds,
@@ -127,7 +129,12 @@ def reproduce(
         iterations=iterations,
         test_trials=test_trials,
         resets=resets,
+        device=None if device == "cpu" else checks.optional(checks.text, "device", device),
     )
+    if options.device is not None and (ray is not None or [*found] != ["rl"]):
+        raise ValueError("`device` is for the study rl alone, and not with `ray`.")
+    if not no_run:
+        found = _available(found, options, all_of_them=study == "all")
     folder = Path("out") / profile if out is None else Path(out)
     outcomes: list[Outcome] = []
     for number, (name, each) in enumerate(found.items(), 1):
@@ -135,7 +142,7 @@ def reproduce(
             name,
             options,
             folder / each.name,
-            workers=cores() if workers is None and ray is None else workers,
+            workers=cores() if workers is None and ray is None and device is None else workers,
             ray=ray,
             piece=_piece(piece),
             make=not no_run,
@@ -198,11 +205,13 @@ def _write_asked(folder: Path, given: Mapping[str, Any]) -> None:
         write_text(folder / ASKED, f"{json.dumps(kept)}\n")
 
 
-def _available(found: Mapping[str, Study], *, all_of_them: bool) -> dict[str, Study]:
+def _available(
+    found: Mapping[str, Study], options: Options, *, all_of_them: bool
+) -> dict[str, Study]:
     """Without the studies that cannot be run with what is installed, if all were asked for."""
     kept: dict[str, Study] = {}
     for name, study in found.items():
-        why = study.unavailable() if study.unavailable is not None else None
+        why = study.unavailable(options) if study.unavailable is not None else None
         if why is None:
             kept[name] = study
         elif all_of_them:
@@ -300,6 +309,7 @@ def run_study(
         piece=piece,
         make=make,
         others={},
+        together=options.device is not None,
     )
     began = time.time()
     tuning = study.tuning(options)
@@ -319,7 +329,7 @@ def run_study(
         "runs made now": first.made + second.made,
         "seconds of computing": round(sum(r.seconds for r in (*first.records, *second.records)), 1),
         "seconds of this call": round(time.time() - began, 1),
-        "workers": "Ray" if ray else workers,
+        "workers": "Ray" if ray else options.device or workers,
     }
     own = [c.judge(outcome.scores, cells) for c in claims if c.study == study.name]
     return replace(outcome, claims=[*outcome.claims, *own], facts={**outcome.facts, **facts})

@@ -75,6 +75,7 @@ class Options:
     iterations: int | None = None
     test_trials: int | None = None
     resets: Literal["independent", "paired"] | None = None
+    device: str | None = None
 
 
 @dataclass(frozen=True)
@@ -170,7 +171,7 @@ class Study:
             ``None`` for a study that is reported complete or not at all.
         searched: The profiles in which hyperparameters are searched unless told otherwise; in
             the others the paper's tables are used.
-        unavailable: Why it cannot be run with what is installed, or ``None`` if it can.
+        unavailable: Why it cannot be run as asked with what is installed, or ``None`` if it can.
         smaller: How its runs are smaller than those that its sentences are about, in words, or
             ``None`` if they are not. Its sentences are not judged by runs that are.
     """
@@ -192,7 +193,7 @@ class Study:
     cost: Callable[[Mapping[str, Any]], float] | None = None
     gather: Callable[[Options, Sequence[Cell], Sequence[RunRecord]], list[RunRecord]] | None = None
     searched: tuple[Profile, ...] = ("quick", "paper")
-    unavailable: Callable[[], str | None] | None = None
+    unavailable: Callable[[Options], str | None] | None = None
     smaller: Callable[[Options], str | None] | None = None
 
     def conclude(

@@ -7,7 +7,13 @@ import tempfile
 import threading
 import time
 from collections.abc import Generator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+    wait,
+)
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -24,6 +30,7 @@ Finished = tuple[RunSpec, RunRecord]
 
 _IN_FLIGHT = 3  # runs handed to each process ahead of time
 _LAST_CHECKPOINT = 10.0  # seconds that a worker has to write one when its parent is gone
+_MOST_THREADS = 256  # runs that share a device at a time
 _IN_FLIGHT_RAY = 2  # tasks handed to the cluster for each that can run
 _TRIES = 5  # a run whose node or worker is lost is made again, elsewhere, so many times
 
@@ -56,6 +63,30 @@ def here(jobs: Sequence[Job]) -> Generator[Finished]:
     """Runs one after the other, in this process."""
     for job in jobs:
         yield job.spec, execute(job)
+
+
+def side_by_side(jobs: Sequence[Job], at_a_time: int | None) -> tuple[int, Generator[Finished]]:
+    """Runs as they finish, in threads that share a device, and how many are made at a time.
+
+    When the caller stops asking, each run in flight keeps what it has, and ends.
+    """
+    number = min(at_a_time or _MOST_THREADS, len(jobs))
+    return number, _thread_runs(jobs, number)
+
+
+def _thread_runs(jobs: Sequence[Job], number: int) -> Generator[Finished]:
+    from gensmooth.rl.environments.gathering import stop_all
+
+    pool = ThreadPoolExecutor(number)
+    try:
+        running = {pool.submit(execute, job): job.spec for job in jobs}
+        while running:
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                yield running.pop(future), future.result()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+        stop_all()
+        pool.shutdown(wait=True)
 
 
 def over_processes(jobs: Sequence[Job], workers: int) -> Generator[Finished]:

@@ -46,6 +46,7 @@ class Info:
         discrete: Whether the action space is discrete.
         fast: Whether trajectories run compiled, outside the interpreter's lock.
         goal: Whether episodes can succeed (Meta-World).
+        device: Where trajectories run: ``"cpu"``, or a GPU such as ``"cuda"``.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Info:
     discrete: bool = False
     fast: bool = False
     goal: bool = False
+    device: str = "cpu"
 
 
 class Episodes(NamedTuple):
@@ -83,6 +85,30 @@ class Episodes(NamedTuple):
     moments: EpisodeMoments | None = None
     successes: Array | None = None
     failure: BaseException | None = None
+
+
+def split(found: Episodes, sizes: Sequence[int]) -> list[Episodes]:
+    """A batch as several, of so many episodes each."""
+    parts: list[Episodes] = []
+    first = 0
+    for size in sizes:
+        these = slice(first, first + size)
+        moments = found.moments
+        if moments is not None:
+            counts, means, m2 = moments
+            moments = EpisodeMoments(counts[these], means[these], m2[these])
+        parts.append(
+            Episodes(
+                found.returns[these],
+                found.bonuses[these],
+                found.lengths[these],
+                moments,
+                None if found.successes is None else found.successes[these],
+                found.failure,
+            )
+        )
+        first += size
+    return parts
 
 
 class Simulator(Protocol):

@@ -17,6 +17,7 @@ from gensmooth.rl.environments.base import (
     EnvironmentLike,
     Simulator,
     UnknownEnvironmentError,
+    UnsupportedEnvironmentError,
     missing_extra,
 )
 
@@ -83,6 +84,7 @@ def make(
     *,
     fast: bool = True,
     env_args: Mapping[str, Any] | None = None,
+    device: str = "cpu",
 ) -> Simulator:
     """The simulator of an environment.
 
@@ -95,6 +97,9 @@ def make(
             runs through the ordinary API, which is what the compiled one is compared with.
         env_args: Arguments for Gymnasium's environment; they become part of its name. Compiled
             simulators take none, so the environment then runs through the ordinary API.
+        device: Where trajectories run. ``"cuda"`` (or ``"cuda:1"``) is a GPU, for environments
+            that are compiled: a robot with a file in ``robots``, or registered by
+            :func:`register_robot`. ``"warp-cpu"`` is the same on Warp's own CPU device, for tests.
 
     Raises:
         UnknownEnvironmentError: When there is no such environment; near matches are named.
@@ -102,6 +107,8 @@ def make(
         ImportError: When a package is missing, or cannot be used.
     """
     fast = checks.flag("fast", fast)
+    if not (isinstance(device, str) and device == "cpu"):  # pyright: ignore[reportUnnecessaryIsInstance]
+        return _on_device(environment, fast, env_args, device)
     given = checks.mapping("env_args", {} if env_args is None else env_args)
     if not isinstance(environment, str):
         if given:
@@ -123,6 +130,24 @@ def make(
     if fast:
         return entry.make()
     return _module("gymnasium").GymnasiumSimulator(reference(name), raw_actions=True)
+
+
+def _on_device(
+    environment: EnvironmentLike, fast: bool, env_args: object, device: object
+) -> Simulator:
+    """The simulator of an environment on a GPU."""
+    warp = _module("warp")
+    name = warp.check_device(device)
+    arm = isinstance(environment, str) and canonical(environment).startswith("ML1-")
+    found = None if arm else make(environment)
+    if found is None or env_args or not fast or not hasattr(found, "on_device"):
+        shown = environment if found is None else found.info.name
+        raise UnsupportedEnvironmentError(
+            f"{shown} runs through {'Meta-World' if arm else 'Gymnasium'}, on the CPU alone: on a "
+            f"GPU run {', '.join(n for n in names() if not n.startswith('ML1'))}, and robots that "
+            "gs.rl.register_robot has made known."
+        )
+    return cast(Any, found).on_device(name)
 
 
 def names() -> list[str]:

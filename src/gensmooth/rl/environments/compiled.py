@@ -4,6 +4,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
@@ -113,6 +114,12 @@ class CompiledSimulator:
     def model(self) -> Any:
         """The ``MjModel``; do not change it."""
         return self._model
+
+    def on_device(self, device: str) -> Any:
+        """The simulator of the same environment on a GPU (or on ``"warp-cpu"``)."""
+        warp: Any = import_module("gensmooth.rl.environments.warp")
+        remake = (_remake_on_device, (*self._remake, device))
+        return warp.WarpSimulator(self._environment, device, remake)
 
     def starts(self, rngs: Sequence[np.random.Generator]) -> Array:
         """Draw a start from each generator, shape (B, S)."""
@@ -224,6 +231,10 @@ class CompiledSimulator:
                 f"gensmooth: compiling {self.info.name}, once on this machine, some seconds…",
                 file=sys.stderr,
             )
+
+
+def _remake_on_device(make: Callable[..., Any], arguments: tuple[Any, ...], device: str) -> Any:
+    return make(*arguments).on_device(device)
 
 
 def _run_threads(calls: list[Callable[[], None]], queue: NDArray[np.int64], stop: int) -> None:

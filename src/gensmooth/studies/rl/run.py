@@ -8,6 +8,7 @@ import json
 import math
 import time
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
@@ -116,11 +117,13 @@ class LongRun(Program[LongRunState, Mapping[str, Any], LongRunState | None]):
 def execute(config: Mapping[str, Any], scratch: Path) -> RunRecord:
     """Make a run, or the rest of it."""
     began = time.perf_counter()
-    program = LongRun(config, *prepare(config), began)
+    trainer, rollouts, member = prepare(config)
+    program = LongRun(config, trainer, rollouts, began)
     folder = Scratch(scratch)
-    progress = Run(
-        program, folder.load(program), folder=folder, every=Every(seconds=_EVERY)
-    ).execute()
+    with member:
+        progress = Run(
+            program, folder.load(program), folder=folder, every=Every(seconds=_EVERY)
+        ).execute()
     if progress is None:
         raise KeyboardInterrupt
     last = progress.series.get("return", [])
@@ -128,19 +131,31 @@ def execute(config: Mapping[str, Any], scratch: Path) -> RunRecord:
     return RunRecord(config, progress.series, final, progress.diverged, progress.seconds)
 
 
-def prepare(config: Mapping[str, Any]) -> tuple["Trainer", "Rollouts"]:
-    """The training of a run, and who runs its episodes: one thread, since runs are many."""
+def prepare(
+    config: Mapping[str, Any],
+) -> tuple["Trainer", "Rollouts", AbstractContextManager[None]]:
+    """The training of a run, who runs its episodes, and what to be in meanwhile.
+
+    On the CPU that is one thread, since runs are many; on a GPU all runs of the process together.
+    """
     from gensmooth.estimators import Antithetic, ForwardDifference
     from gensmooth.methods import method
     from gensmooth.optimizers import sgd
     from gensmooth.rl.environments.catalogue import make
+    from gensmooth.rl.environments.gathering import gathering
     from gensmooth.rl.policies import architecture
     from gensmooth.rl.rollouts import Local
     from gensmooth.rl.trainer import Trainer
     from gensmooth.search import RandomSearch
     from gensmooth.studies.paper import RL_HIDDEN
 
-    simulator = make(config["environment"])
+    device, member = config.get("device"), nullcontext()
+    if device is None:
+        simulator = make(config["environment"])
+    else:
+        name = config["environment"]
+        simulator = gathering((name, device), lambda: make(name, device=device))
+        member = simulator.member()
     info = simulator.info
     policy = architecture(config["policy"], (RL_HIDDEN,)).policy(
         info.observation_size, info.action_size
@@ -158,7 +173,7 @@ def prepare(config: Mapping[str, Any]) -> tuple["Trainer", "Rollouts"]:
         on_failure="drop",
         min_fraction=1 / number,
     )
-    return Trainer(info, policy, search), Local(simulator, policy, threads=1)
+    return Trainer(info, policy, search), Local(simulator, policy, threads=1), member
 
 
 def advance(

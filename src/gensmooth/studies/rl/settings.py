@@ -204,6 +204,7 @@ def config_of(options: Options, setting: Setting, method: str) -> dict[str, Any]
     """A run's configuration, without spacing, learning rate and seed."""
     scale = scale_of(options, setting)
     known = ENVIRONMENTS.get(setting.environment)
+    on_device = {} if options.device is None else {"device": options.device.split(":")[0]}
     return {
         "environment": known.name if known else setting.environment,
         **PARTS[setting.part],
@@ -214,6 +215,7 @@ def config_of(options: Options, setting: Setting, method: str) -> dict[str, Any]
         "iterations": scale.iterations,
         "test_every": 1,
         "test_trials": scale.test_trials,
+        **on_device,
     }
 
 

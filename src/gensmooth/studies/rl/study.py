@@ -16,6 +16,7 @@ from gensmooth.studies.rl.settings import (
     choice_of,
     config_of,
     cost,
+    named,
     scale_of,
     setting_of,
     settings_of,
@@ -168,12 +169,14 @@ def _span(values: Sequence[int]) -> str:
     return str(values[0]) if len(values) == 1 else f"{values[0]} to {values[-1]}"
 
 
-def _unavailable() -> str | None:
+def _unavailable(options: Options) -> str | None:
     from gensmooth.rl.environments.catalogue import make
 
+    asked = [named(name) for name in options.environments or ENVIRONMENTS]
+    known = [ENVIRONMENTS[name] for name in asked if name in ENVIRONMENTS]
     try:
-        for environment in ENVIRONMENTS.values():
-            make(environment.name)
+        for environment in known:
+            make(environment.name, device=options.device or "cpu")
     except ImportError as error:
         return str(error)
     return None

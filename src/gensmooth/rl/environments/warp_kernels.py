@@ -1,0 +1,298 @@
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
+# pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
+# pyright: reportMissingTypeStubs=false, reportInvalidTypeForm=false, reportGeneralTypeIssues=false
+# pyright: reportCallIssue=false, reportAttributeAccessIssue=false, reportIndexIssue=false
+# pyright: reportPrivateImportUsage=false, reportUnusedFunction=false, reportUntypedClassDecorator=false
+"""What runs on the GPU beside the physics: refill, observe, act, pay; one thread per world.
+
+Numbers of our own lie one after the other by world (``entry * worlds + world``) or by trial
+(``entry * capacity + trial``), so that neighbouring threads read neighbouring addresses. A trial is
+an episode that is to be run; a world is where it runs. A world whose episode has ended takes the
+next trial that no world has had, in the order of the worlds.
+"""
+
+from typing import Any, NamedTuple
+
+import warp as wp
+
+from gensmooth.rl.environments.traced import LawSource
+
+_TOO_LARGE = 1e10  # MuJoCo's mjMAXVAL: beyond it a simulation has broken down
+
+
+@wp.struct
+class Worlds:
+    """All that kernels see; arrays of MuJoCo's data are flat here, a row per world."""
+
+    worlds: int
+    capacity: int
+    groups: int
+    horizon: int
+    positions: int
+    velocities: int
+    controls: int
+    qpos: wp.array(dtype=wp.float32)
+    qvel: wp.array(dtype=wp.float32)
+    act: wp.array(dtype=wp.float32)
+    ctrl: wp.array(dtype=wp.float32)
+    sensordata: wp.array(dtype=wp.float32)
+    xpos: wp.array(dtype=wp.float32)
+    xquat: wp.array(dtype=wp.float32)
+    site_xpos: wp.array(dtype=wp.float32)
+    geom_xpos: wp.array(dtype=wp.float32)
+    subtree_com: wp.array(dtype=wp.float32)
+    cfrc_ext: wp.array(dtype=wp.float32)
+    # per world
+    trial: wp.array(dtype=wp.int32)  # the episode that runs there; -1: none is left
+    done: wp.array(dtype=wp.int32)  # 1 if it has ended
+    order: wp.array(dtype=wp.int32)  # how many worlds before this one are done
+    length: wp.array(dtype=wp.int32)
+    total: wp.array(dtype=wp.float64)
+    bonus: wp.array(dtype=wp.float64)
+    success: wp.array(dtype=wp.float32)
+    memory: wp.array(dtype=wp.float32)
+    saved: wp.array(dtype=wp.float32)
+    seen: wp.array(dtype=wp.float32)
+    observation: wp.array(dtype=wp.float32)
+    standard: wp.array(dtype=wp.float32)
+    action: wp.array(dtype=wp.float32)
+    paid: wp.array(dtype=wp.float32)
+    mean: wp.array(dtype=wp.float64)
+    m2: wp.array(dtype=wp.float64)
+    # of all
+    first: wp.array(dtype=wp.int32)  # the next trial, as this step began
+    cursor: wp.array(dtype=wp.int32)  # the next trial
+    trials: wp.array(dtype=wp.int32)
+    finished: wp.array(dtype=wp.int32)
+    # per trial
+    parameters: wp.array(dtype=wp.float32)
+    starts: wp.array(dtype=wp.float32)
+    start_seen: wp.array(dtype=wp.float32)
+    group: wp.array(dtype=wp.int32)
+    returns: wp.array(dtype=wp.float64)
+    bonuses: wp.array(dtype=wp.float64)
+    lengths: wp.array(dtype=wp.int32)
+    successes: wp.array(dtype=wp.float32)
+    broken: wp.array(dtype=wp.int32)
+    means: wp.array(dtype=wp.float64)
+    m2s: wp.array(dtype=wp.float64)
+    # per group of trials with the same scaling
+    scale_mean: wp.array(dtype=wp.float32)
+    scale_inverse: wp.array(dtype=wp.float32)
+
+
+class LawKernels(NamedTuple):
+    """The kernels that know the environment."""
+
+    place: Any
+    look: Any
+    refill: Any
+    observe: Any
+    before: Any
+    after: Any
+
+
+def law_kernels(source: LawSource) -> LawKernels:
+    """The kernels of an environment, from its law as C."""
+
+    @wp.func_native(source.begin)
+    def begin(s: Worlds, world: int, trial: int): ...
+
+    @wp.func_native(source.look or ";")
+    def see(s: Worlds, world: int, trial: int): ...
+
+    @wp.func_native(source.again or ";")
+    def see_again(s: Worlds, world: int, trial: int): ...
+
+    @wp.func_native(source.observe)
+    def fill_in(s: Worlds, world: int): ...
+
+    @wp.func_native(source.before)
+    def prepare(s: Worlds, world: int): ...
+
+    @wp.func_native(source.after)
+    def pay(s: Worlds, world: int): ...
+
+    @wp.kernel(module="unique", enable_backward=False)
+    def place(s: Worlds, first: int):
+        world = wp.tid()
+        trial = first + world
+        if trial < s.trials[0]:
+            begin(s, world, trial)
+
+    @wp.kernel(module="unique", enable_backward=False)
+    def look(s: Worlds, first: int):
+        world = wp.tid()
+        trial = first + world
+        if trial < s.trials[0]:
+            see(s, world, trial)
+
+    @wp.kernel(module="unique", enable_backward=False)
+    def refill(s: Worlds):
+        world = wp.tid()
+        if s.done[world] == 0:
+            return
+        s.done[world] = 0
+        trial = s.first[0] + s.order[world]
+        if trial >= s.trials[0]:
+            s.trial[world] = -1
+            return
+        s.trial[world] = trial
+        s.length[world] = 0
+        s.total[world] = wp.float64(0.0)
+        s.bonus[world] = wp.float64(0.0)
+        s.success[world] = 0.0
+        begin(s, world, trial)
+        see_again(s, world, trial)
+
+    @wp.kernel(module="unique", enable_backward=False)
+    def observe(s: Worlds):
+        world = wp.tid()
+        if s.trial[world] >= 0:
+            fill_in(s, world)
+
+    @wp.kernel(module="unique", enable_backward=False)
+    def before(s: Worlds):
+        world = wp.tid()
+        if s.trial[world] >= 0:
+            prepare(s, world)
+
+    @wp.kernel(module="unique", enable_backward=False)
+    def after(s: Worlds):
+        world = wp.tid()
+        trial = s.trial[world]
+        if trial < 0:
+            return
+        pay(s, world)
+        reward = wp.float64(s.paid[world])
+        total = s.total[world] + reward
+        bonus = s.bonus[world] + wp.float64(s.paid[s.worlds + world])
+        success = wp.max(s.success[world], s.paid[3 * s.worlds + world])
+        length = s.length[world] + 1
+        broken = int(0)  # noqa: RUF046, UP018 (a variable for Warp, not a constant)
+        for i in range(s.positions):
+            if not (wp.abs(s.qpos[world * s.positions + i]) < _TOO_LARGE):
+                broken = 1
+        for i in range(s.velocities):
+            if not (wp.abs(s.qvel[world * s.velocities + i]) < _TOO_LARGE):
+                broken = 1
+        for i in range(s.controls):
+            if not (wp.abs(s.ctrl[world * s.controls + i]) < _TOO_LARGE):
+                broken = 1
+        if not wp.isfinite(total):
+            broken = 1
+        s.total[world] = total
+        s.bonus[world] = bonus
+        s.success[world] = success
+        s.length[world] = length
+        if broken != 0 or s.paid[2 * s.worlds + world] != 0.0 or length >= s.horizon:
+            s.returns[trial] = total
+            s.bonuses[trial] = bonus
+            s.lengths[trial] = length
+            s.successes[trial] = success
+            s.broken[trial] = broken
+            s.done[world] = 1
+            wp.atomic_add(s.finished, 0, 1)
+
+    return LawKernels(place, look, refill, observe, before, after)
+
+
+# --- what every environment shares --------------------------------------------------------------
+
+
+@wp.kernel(enable_backward=False)
+def clear(
+    s: Worlds,
+    everything: int,
+    qpos0: wp.array(dtype=wp.float32),
+    qpos: wp.array2d(dtype=wp.float32),
+    qvel: wp.array2d(dtype=wp.float32),
+    act: wp.array2d(dtype=wp.float32),
+    ctrl: wp.array2d(dtype=wp.float32),
+    warmstart: wp.array2d(dtype=wp.float32),
+    time: wp.array(dtype=wp.float32),
+):
+    """Put worlds that are done, or have no trial, where the model starts, at rest."""
+    world = wp.tid()
+    if everything == 0 and s.done[world] == 0 and s.trial[world] >= 0:
+        return
+    for i in range(qpos.shape[1]):
+        qpos[world, i] = qpos0[i]
+    for i in range(qvel.shape[1]):
+        qvel[world, i] = 0.0
+        warmstart[world, i] = 0.0
+    for i in range(act.shape[1]):
+        act[world, i] = 0.0
+    for i in range(ctrl.shape[1]):
+        ctrl[world, i] = 0.0
+    time[world] = 0.0
+
+
+@wp.kernel(enable_backward=False)
+def count(s: Worlds):
+    """How far the queue of trials is now; ``order`` has how many were done before each world."""
+    last = s.worlds - 1
+    s.first[0] = s.cursor[0]
+    s.cursor[0] = s.cursor[0] + s.order[last] + s.done[last]
+
+
+@wp.kernel(enable_backward=False)
+def standardize(s: Worlds):
+    """Standardise an observation, and add it to the episode's moments (Welford, 1962)."""
+    entry, world = wp.tid()
+    trial = s.trial[world]
+    if trial < 0:
+        return
+    here = entry * s.worlds + world
+    value = s.observation[here]
+    wide = wp.float64(value)
+    length = s.length[world]
+    if length == 0:
+        s.mean[here] = wide
+        s.m2[here] = wp.float64(0.0)
+    else:
+        mean = s.mean[here]
+        delta = wide - mean
+        mean = mean + delta / wp.float64(length + 1)
+        s.mean[here] = mean
+        s.m2[here] = s.m2[here] + delta * (wide - mean)
+    scale = entry * s.groups + s.group[trial]
+    s.standard[here] = (value - s.scale_mean[scale]) * s.scale_inverse[scale]
+
+
+@wp.kernel(enable_backward=False)
+def layer(
+    s: Worlds,
+    inputs: wp.array(dtype=wp.float32),
+    outputs: wp.array(dtype=wp.float32),
+    start: int,
+    columns: int,
+    bias: int,
+    hidden: int,
+):
+    """One output of a layer of the policy."""
+    row, world = wp.tid()
+    trial = s.trial[world]
+    if trial < 0:
+        return
+    total = float(0.0)  # noqa: UP018 (a variable for Warp, not a constant)
+    for i in range(columns):
+        weight = s.parameters[(start + row * columns + i) * s.capacity + trial]
+        total = total + weight * inputs[i * s.worlds + world]
+    if bias >= 0:
+        total = total + s.parameters[(bias + row) * s.capacity + trial]
+    if hidden != 0:
+        total = wp.tanh(total)
+    outputs[row * s.worlds + world] = total
+
+
+@wp.kernel(enable_backward=False)
+def collect(s: Worlds):
+    """The moments of an episode that has ended."""
+    entry, world = wp.tid()
+    trial = s.trial[world]
+    if trial >= 0 and s.done[world] != 0:
+        here = entry * s.worlds + world
+        s.means[entry * s.capacity + trial] = s.mean[here]
+        s.m2s[entry * s.capacity + trial] = s.m2[here]

@@ -1,0 +1,92 @@
+"""Expressions written as C."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, final
+
+import numpy as np
+
+from gensmooth.rl.environments.symbols import FUNCTIONS, INVERSE, Slot, Symbol, in_order
+
+_COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
+_C_NAMES = {
+    **{name: f"wp::{name}" for name in FUNCTIONS},
+    **{name: f"wp::{short}" for name, short in INVERSE.items()},
+    "arctan2": "wp::atan2",
+}
+
+
+@final
+@dataclass
+class Writer:
+    """Writes expressions as C, each operation once.
+
+    Attributes:
+        read: The C of a slot.
+        lines: What has been written.
+    """
+
+    read: Callable[[Slot], str]
+    lines: list[str] = field(default_factory=list[str])
+    _known: dict[Symbol, str] = field(default_factory=dict[Symbol, str])
+
+    def write(self, expression: Any) -> str:
+        """Write an expression; returns the name, or the number, that stands for it."""
+        for each in in_order(expression, self._known):
+            operation = each.operation
+            if operation == "slot":
+                kind, text = "float", self.read(each.operands[0])
+            else:
+                truth = operation in (*_COMPARISONS, "&&", "||", "!", "isfinite")
+                kind = "bool" if truth else "float"
+                text = _c(operation, *map(self._name, each.operands))
+            name = f"v{len(self._known)}"
+            self.add(f"{kind} {name} = {text};")
+            self._known[each] = name
+        return self._name(expression)
+
+    def _name(self, operand: Any) -> str:
+        return self._known[operand] if isinstance(operand, Symbol) else _number(operand)
+
+    def add(self, line: str) -> None:
+        """Write a line."""
+        self.lines.append(line)
+
+
+def _c(operation: str, *given: str) -> str:
+    match operation:
+        case "neg":
+            return f"-{given[0]}"
+        case "!":
+            return f"!{given[0]}"
+        case "abs":
+            return f"wp::abs({given[0]})"
+        case "isfinite":
+            return f"wp::isfinite({given[0]})"
+        case "pow":
+            return f"wp::pow({given[0]}, {given[1]})"
+        case "min":  # as Python's: the first, unless the second is smaller
+            return f"({given[1]} < {given[0]}) ? {given[1]} : {given[0]}"
+        case "max":
+            return f"({given[1]} > {given[0]}) ? {given[1]} : {given[0]}"
+        case "?":
+            return f"{given[0]} ? {given[1]} : {given[2]}"
+        case _:
+            pass
+    if operation in _C_NAMES:
+        return f"{_C_NAMES[operation]}({', '.join(given)})"
+    return f"{given[0]} {operation} {given[1]}"
+
+
+def _number(value: Any) -> str:
+    """A number as C writes a float."""
+    if isinstance(value, bool | np.bool_):
+        return "true" if value else "false"
+    with np.errstate(over="ignore"):
+        number = float(np.float32(value))
+    if math.isnan(number):
+        return "((1e38f * 10.0f) - (1e38f * 10.0f))"
+    if math.isinf(number):
+        return f"({'-' if number < 0 else ''}1e38f * 10.0f)"
+    return f"({number!r}f)" if number < 0 else f"{number!r}f"

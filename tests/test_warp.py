@@ -1,0 +1,500 @@
+"""MuJoCo Warp as an engine: what it computes is what MuJoCo computes, as far as float32 goes.
+
+All of it runs on Warp's own CPU device; where there is a GPU, the comparisons run there too. Warp's
+kernels are compiled once (half a minute), and simulators are shared, with short episodes.
+"""
+
+import json
+import pickle
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+pytest.importorskip("mujoco_warp", reason="needs the extra gpu (docs/gpu.md): make test-gpu")
+
+import warp
+
+import gensmooth as gs
+from gensmooth.rl.defaults import GPU_DIRECTIONS, NUM_DIRECTIONS
+from gensmooth.rl.environments import catalogue
+from gensmooth.rl.environments import warp as engine
+from gensmooth.rl.environments.base import Episodes, UnsupportedEnvironmentError
+from gensmooth.rl.environments.compiled import CompiledEnvironment
+from gensmooth.rl.environments.physics import load_mujoco, physics
+from gensmooth.rl.environments.robots.hopper import hopper
+from gensmooth.rl.environments.warp import Grouped, WarpOptions, WarpSimulator
+from gensmooth.rl.normalize import EpisodeMoments, Scaling, identity
+from gensmooth.rl.policies import MLP, Linear, Policy
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
+import own_robot
+
+if not warp.get_cuda_devices():
+    warp.config.optimization_level = 0  # half the time of compiling
+mujoco: Any = load_mujoco()
+HORIZON = 12
+CUDA = bool(warp.get_cuda_devices())
+DEVICES = [
+    "warp-cpu",
+    pytest.param(
+        "cuda",
+        marks=[
+            pytest.mark.gpu,
+            pytest.mark.skipif(not CUDA, reason="there is no CUDA device here"),
+        ],
+    ),
+]
+SHORT = gs.rl.register_robot(
+    "own_robot:Short",
+    own_robot.MODEL,
+    observation=own_robot.observation,
+    reward=own_robot.reward,
+    terminated=own_robot.terminated,
+    frame_skip=2,
+    horizon=HORIZON,
+)
+ELLIPTIC = "Ant-v5, elliptic"
+# Steps, and how much returns and moments may differ: ten times the largest difference measured for
+# float32 physics (docs/gpu.md). Cheetah and ant double it with every step, so they take few.
+AGREEMENT = {
+    "own_robot:Cart": (HORIZON, 5e-6),
+    "Hopper-v5": (HORIZON, 1e-4),
+    "HalfCheetahRandVel": (5, 3e-3),
+    ELLIPTIC: (5, 4e-3),
+}
+TOLERANCE = {name: tolerance for name, (_, tolerance) in AGREEMENT.items()}
+
+
+# --- simulators, and what they are compared with ------------------------------------------------
+
+
+@cache
+def environment_of(name: str) -> CompiledEnvironment:
+    """An environment whose episodes are short."""
+    found = catalogue.make(name.partition(",")[0])._environment  # type: ignore[attr-defined]
+    model = found.model()
+    if name == ELLIPTIC:
+        model.opt.cone = mujoco.mjtCone.mjCONE_ELLIPTIC
+    steps = AGREEMENT.get(name, (HORIZON,))[0]
+    return replace(found, info=replace(found.info, horizon=steps), model=lambda: model)
+
+
+@cache
+def simulator(name: str, device: str = "warp-cpu", worlds: int = 16) -> WarpSimulator:
+    return WarpSimulator(environment_of(name), device, (int, ()), WarpOptions(worlds=worlds))
+
+
+class Request(NamedTuple):
+    """The arguments of a rollout."""
+
+    policy: Policy
+    parameters: np.ndarray
+    scaling: Scaling
+    starts: np.ndarray
+
+
+def request(name: str, trials: int = 8, *, scale: float = 0.1, shape: Any = None) -> Request:
+    environment = environment_of(name)
+    info, rng = environment.info, np.random.default_rng(1)
+    policy = (shape or Linear()).policy(info.observation_size, info.action_size)
+    scaling = Scaling(
+        rng.normal(0, 0.1, info.observation_size), rng.uniform(0.5, 1.5, info.observation_size)
+    )
+    model = environment.model()
+    starts = [environment.start(model, np.random.default_rng(i)) for i in range(trials)]
+    parameters = scale * rng.standard_normal((trials, policy.num_parameters))
+    return Request(policy, parameters, scaling, np.array(starts))
+
+
+def by_mujoco(name: str, asked: Request) -> Episodes:
+    """The same episodes by MuJoCo and the plain functions, one step at a time."""
+    environment = environment_of(name)
+    model = environment.model()
+    data = mujoco.MjData(model)
+    state = environment.state(model, data, physics(model, data))
+    every = []
+    for parameters, start in zip(asked.parameters, asked.starts, strict=True):
+        mujoco.mj_resetData(model, data)
+        environment.begin(state, start)
+        seen, rewards, bonuses = np.empty(environment.info.observation_size), [], []
+        observations = []
+        for _ in range(environment.info.horizon):
+            environment.observe(state, seen)
+            observations.append(seen.copy())
+            action = asked.policy.act(parameters, asked.scaling(seen))
+            reward, bonus, ended, _ = environment.step(state, action)
+            rewards.append(reward)
+            bonuses.append(bonus)
+            if ended:
+                break
+        each = np.array(observations)
+        m2 = ((each - each.mean(axis=0)) ** 2).sum(axis=0)
+        every.append((sum(rewards), sum(bonuses), len(rewards), each.mean(axis=0), m2))
+    returns, bonuses, lengths, means, m2s = (
+        np.array(column) for column in zip(*every, strict=True)
+    )
+    moments = EpisodeMoments(lengths, means, m2s)
+    return Episodes(returns, bonuses, lengths, moments)
+
+
+def assert_same_bits(one: Episodes, two: Episodes) -> None:
+    for a, b in zip(one[:3], two[:3], strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert (one.moments is None) == (two.moments is None)
+    for a, b in zip(one.moments or (), two.moments or (), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+# --- the engines agree --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", AGREEMENT)
+def test_episodes_are_those_of_mujoco_as_far_as_float32_goes(name: str, device: str):
+    asked = request(name)
+    found = simulator(name, device).rollout(*asked, observe=True)
+    wanted = by_mujoco(name, asked)
+    np.testing.assert_array_equal(found.lengths, wanted.lengths)
+    np.testing.assert_array_equal(found.bonuses, wanted.bonuses)
+    assert np.abs(found.returns - wanted.returns).max() < TOLERANCE[name]
+    assert found.moments is not None
+    assert wanted.moments is not None
+    np.testing.assert_array_equal(found.moments.counts, wanted.moments.counts)
+    np.testing.assert_allclose(found.moments.means, wanted.moments.means, atol=TOLERANCE[name])
+    deviations = np.sqrt(found.moments.m2), np.sqrt(wanted.moments.m2)
+    np.testing.assert_allclose(*deviations, atol=TOLERANCE[name])
+
+
+def costly(state, action):
+    """Hopper's step at twice the cost of controls."""
+    reward, *rest = hopper(state, action)
+    for i in range(len(action)):
+        reward -= 1e-3 * action[i] * action[i]
+    return reward, *rest
+
+
+def test_another_law_is_noticed():
+    wrong = replace(environment_of("Hopper-v5"), step=costly)
+    twin = WarpSimulator(wrong, "warp-cpu", (int, ()), WarpOptions(worlds=8))
+    asked = request("Hopper-v5")
+    found = twin.rollout(*asked).returns - by_mujoco("Hopper-v5", asked).returns
+    assert np.abs(found).max() > 10 * TOLERANCE["Hopper-v5"]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("shape", [MLP((8,)), MLP((5, 3), biases=False)], ids=str)
+def test_policies_with_hidden_layers_act_as_in_numpy(shape: Any, device: str):
+    asked = request("own_robot:Cart", scale=1.0, shape=shape)
+    found = simulator("own_robot:Cart", device).rollout(*asked)
+    wanted = by_mujoco("own_robot:Cart", asked)
+    np.testing.assert_array_equal(found.lengths, wanted.lengths)
+    assert np.abs(found.returns - wanted.returns).max() < TOLERANCE["own_robot:Cart"]
+
+
+# --- where an episode runs is no part of its result ---------------------------------------------
+
+
+def ragged(name: str = "own_robot:Cart", trials: int = 23) -> Request:
+    """Episodes of different lengths: some carts begin so fast that they soon reach the end."""
+    asked = request(name, trials, scale=1.0)
+    asked.starts[:, 2] = np.linspace(0.0, 40.0, trials)
+    return asked
+
+
+def test_worlds_that_are_refilled_give_the_same_bits():
+    """More episodes than worlds, as many, and in another order."""
+    asked = ragged()
+    few = simulator("own_robot:Cart", worlds=4)
+    one = few.rollout(*asked, observe=True)
+    assert len(set(one.lengths)) > 3
+    two = simulator("own_robot:Cart", worlds=32).rollout(*asked, observe=True)
+    assert_same_bits(one, two)
+    wanted = by_mujoco("own_robot:Cart", asked)
+    np.testing.assert_array_equal(one.lengths, wanted.lengths)
+    assert few.usage.simulated < 4 * 23 * HORIZON  # worlds do not wait for the longest
+    assert few.usage.live == one.lengths.sum()
+    order = np.random.default_rng(0).permutation(23)
+    mixed = few.rollout(
+        asked.policy, asked.parameters[order], asked.scaling, asked.starts[order], observe=True
+    )
+    np.testing.assert_array_equal(mixed.returns, one.returns[order])
+
+
+def test_what_is_seen_at_the_start_is_known_to_worlds_that_are_refilled():
+    """Ant sees forces and its torso's place from before: a new episode has its own."""
+    asked = request(ELLIPTIC, 3)
+    few = WarpSimulator(environment_of(ELLIPTIC), "warp-cpu", (int, ()), WarpOptions(worlds=2))
+    one = few.rollout(*asked, observe=True)
+    assert_same_bits(one, simulator(ELLIPTIC).rollout(*asked, observe=True))
+
+
+def test_groups_with_scalings_of_their_own_run_side_by_side():
+    asked = ragged(trials=12)
+    scalings = [asked.scaling, identity(4), Scaling(np.full(4, 0.1), np.full(4, 2.0))]
+    groups = np.arange(12) % 3
+    engine = simulator("own_robot:Cart")
+    together = engine.rollout_grouped(
+        asked.policy, Grouped(asked.parameters, asked.starts, scalings, groups), observe=True
+    )
+    for group, scaling in enumerate(scalings):
+        rows = groups == group
+        alone = engine.rollout(
+            asked.policy, asked.parameters[rows], scaling, asked.starts[rows], observe=True
+        )
+        np.testing.assert_array_equal(together.returns[rows], alone.returns)
+        assert together.moments is not None
+        assert alone.moments is not None
+        np.testing.assert_array_equal(together.moments.m2[rows], alone.moments.m2)
+
+
+def test_no_episodes_are_no_episodes():
+    asked = request("own_robot:Cart", 1)
+    none = simulator("own_robot:Cart").rollout(
+        asked.policy, asked.parameters[:0], asked.scaling, asked.starts[:0], observe=True
+    )
+    assert none.returns.shape == (0,)
+    assert none.moments is not None
+    assert none.moments.means.shape == (0, 4)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_too_little_room_for_contacts_is_doubled_until_it_suffices(device: str):
+    asked = request("Hopper-v5", 4)
+    asked.starts[:, 1] -= 0.08  # it stands on the floor, or in it
+    tight = WarpSimulator(environment_of("Hopper-v5"), device, (int, ()), WarpOptions(worlds=4))
+    tight._room = (1, 2)
+    found = tight.rollout(*asked)
+    assert tight._room[0] > 1
+    np.testing.assert_allclose(
+        found.returns, by_mujoco("Hopper-v5", asked).returns, atol=10 * TOLERANCE["Hopper-v5"]
+    )
+
+
+# --- faults -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", ["own_robot:Cart", "Hopper-v5"])
+def test_a_world_that_breaks_down_is_nan_and_disturbs_no_other(name: str, device: str):
+    """Cart's reward does not see the action, and its motor clips it: NaN must not pass."""
+    asked = request(name, 9)
+    asked.parameters[2] = np.nan
+    asked.parameters[3] = 1e30
+    asked.parameters[4] = 1e300  # beyond float32
+    asked.starts[5, 1] = np.nan
+    asked.starts[6, 1] = 1e12
+    engine = simulator(name, device, 4)
+    found = engine.rollout(*asked, observe=True)
+    broken = [2, 3, 4, 5, 6]
+    assert np.isnan(found.returns[broken]).all()
+    assert np.isnan(found.bonuses[broken]).all()
+    assert found.moments is not None
+    assert (found.moments.counts[broken] == 0).all()
+    whole = [0, 1, 7, 8]
+    assert np.isfinite(found.returns[whole]).all()
+    clean = engine.rollout(
+        asked.policy, asked.parameters[whole], asked.scaling, asked.starts[whole], observe=True
+    )
+    if device == "warp-cpu":
+        np.testing.assert_array_equal(clean.returns, found.returns[whole])
+
+
+# --- training -----------------------------------------------------------------------------------
+
+OPTIONS: dict[str, Any] = {
+    "device": "warp-cpu",
+    "num_directions": 3,
+    "method": "bes",
+    "iterations": 4,
+    "test_every": 2,
+    "test_episodes": 3,
+    "seed": 5,
+}
+
+
+def same(one: Any, other: Any) -> None:
+    """Whether two trainings are the same to the last bit."""
+    a, b = one.state, other.state
+    assert a.search.x.tobytes() == b.search.x.tobytes()
+    assert a.statistics.m2.tobytes() == b.statistics.m2.tobytes()
+    assert a.env_steps == b.env_steps
+    assert one.history == other.history
+    assert one.tests == other.tests
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    folder = tmp_path_factory.mktemp("warp") / "run"
+    return gs.rl.train(SHORT, **OPTIONS, out=folder), folder
+
+
+def test_a_training_that_was_stopped_goes_on_to_the_same_bits(trained: Any, tmp_path: Path):
+    whole, _ = trained
+
+    def stop(iteration: Any, *_: Any) -> None:
+        if iteration.info.step == 2:
+            raise KeyboardInterrupt
+
+    gs.rl.train(SHORT, **OPTIONS, out=tmp_path / "run", callback=stop)
+    same(gs.rl.resume(tmp_path / "run"), whole)
+
+
+def test_the_folder_knows_its_device(trained: Any):
+    _, folder = trained
+    config = json.loads((folder / "config.json").read_text())
+    assert config["environment"]["device"] == "warp-cpu"
+
+
+def test_on_the_cpu_the_directions_are_the_same_and_the_folder_says_nothing(
+    trained: Any, tmp_path: Path
+):
+    """One step from the same directions, whose returns differ by float32 alone."""
+    whole, _ = trained
+    cpu = gs.rl.train(SHORT, **{**OPTIONS, "device": "cpu"}, out=tmp_path / "run")
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert "device" not in config["environment"]  # as folders were before there were devices
+    np.testing.assert_allclose(cpu.state.search.x, whole.state.search.x, rtol=1e-2, atol=1e-3)
+    assert cpu.state.env_steps == whole.state.env_steps
+
+
+def test_evaluations_on_both_devices_agree(trained: Any):
+    _, folder = trained
+    here, there = (
+        gs.rl.evaluate(folder, episodes=5, seed=1, device=device, trust=True)
+        for device in ("cpu", "warp-cpu")
+    )
+    np.testing.assert_allclose(there.returns, here.returns, atol=TOLERANCE["own_robot:Cart"])
+    np.testing.assert_array_equal(there.lengths, here.lengths)
+
+
+def test_an_iteration_has_more_directions_by_default(tmp_path: Path):
+    for device in ("cpu", "warp-cpu"):
+        gs.rl.train(SHORT, device=device, method="bes", iterations=0, out=tmp_path / device)
+    numbers = [
+        json.loads((tmp_path / device / "config.json").read_text())["search"]["num_directions"]
+        for device in ("cpu", "warp-cpu")
+    ]
+    assert numbers == [NUM_DIRECTIONS, GPU_DIRECTIONS]
+    assert GPU_DIRECTIONS > NUM_DIRECTIONS
+
+
+# --- names, errors, processes -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "device", "options", "error", "words"),
+    [
+        (SHORT, "gpu", {}, ValueError, "'cpu', 'cuda', 'cuda:1' and so on"),
+        (SHORT, 3, {}, ValueError, "`device` must be a name, but is 3"),
+        (SHORT, "cuda:99", {}, ValueError, "no CUDA device|here are only"),
+        ("ML1-Reach", "warp-cpu", {}, UnsupportedEnvironmentError, "Meta-World, on the CPU alone"),
+        ("CartPole-v1", "warp-cpu", {}, UnsupportedEnvironmentError, "on the CPU alone"),
+        (
+            "Hopper-v5",
+            "warp-cpu",
+            {"env_args": {"frame_skip": 2}},
+            UnsupportedEnvironmentError,
+            "on the CPU alone",
+        ),
+        (SHORT, "warp-cpu", {"workers": 2}, ValueError, "leave `workers` and `timeout` out"),
+        (SHORT, "warp-cpu", {"timeout": 3.0}, ValueError, "leave `workers` and `timeout` out"),
+    ],
+)
+def test_bad_devices_are_refused(
+    name: str, device: Any, options: dict[str, Any], error: Any, words: str
+):
+    with pytest.raises(error, match=words):
+        gs.rl.train(name, device=device, iterations=1, **options)
+
+
+@pytest.mark.skipif(CUDA, reason="there is a CUDA device here")
+def test_where_there_is_no_cuda_device_that_is_said():
+    with pytest.raises(ValueError, match="there is no CUDA device here"):
+        gs.rl.make("Hopper-v5", device="cuda")
+
+
+def counted(robot: Any, action: Any) -> float:
+    return float(int(robot.qpos[0])) + 0.0 * action[0]
+
+
+def test_a_robot_that_cannot_be_traced_is_refused_by_name():
+    name = gs.rl.register_robot(
+        "Counted", own_robot.MODEL, observation=own_robot.observation, reward=counted
+    )
+    with pytest.raises(UnsupportedEnvironmentError, match=r"Counted cannot run on a GPU: .*int\("):
+        gs.rl.make(name, device="warp-cpu")
+
+
+def test_simulators_travel_to_other_processes():
+    made: Any = gs.rl.make(SHORT, device="warp-cpu")
+    again = pickle.loads(pickle.dumps(made))
+    assert again.info == made.info
+    assert again.info.device == "warp-cpu"
+    asked = request("own_robot:Cart", 3)
+    np.testing.assert_array_equal(again.rollout(*asked).returns, made.rollout(*asked).returns)
+
+
+def test_the_command_line_takes_a_device_and_warp_prints_nothing_of_its_own(tmp_path: Path):
+    shutil.copy(own_robot.__file__, tmp_path)
+    line = [sys.executable, "-m", "gensmooth", "train", "own_robot:Cart", "--device", "warp-cpu"]
+    done = subprocess.run(
+        [*line, "--iterations", "0", "--test-episodes", "2", "--seed", "0", "--out", "cart"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "own_robot:Cart" in done.stdout
+    assert "Warp 1" not in done.stdout + done.stderr  # its banner
+    assert "Module" not in done.stdout + done.stderr  # a line for every kernel
+    config = json.loads((tmp_path / "cart" / "config.json").read_text())
+    assert config["environment"]["device"] == "warp-cpu"
+
+
+def test_a_first_compilation_is_announced_on_a_terminal(monkeypatch: Any, capsys: Any):
+    shared = simulator("own_robot:Cart")
+    shared.rollout(*request("own_robot:Cart"))
+    law = next(iter(shared._batches.values()))
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    engine._announce_compilation(law._kernels, "Cart")
+    assert capsys.readouterr().err == ""  # they are in the cache
+    monkeypatch.setattr(warp.config, "kernel_cache_dir", "/nowhere")
+    engine._announce_compilation(law._kernels, "Cart")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("gensmooth: compiling Cart for ")
+
+
+def test_the_page_runs(tmp_path: Path, monkeypatch: Any):
+    """The robot of docs/gpu.md, as a module: made on this device, and the same on both."""
+    text = (Path(__file__).parent.parent / "docs" / "gpu.md").read_text()
+    (block,) = re.findall(r"^```python\n(.*?)^```", text, flags=re.S | re.M)
+    (tmp_path / "stick.py").write_text(block)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert gs.rl.make("stick:Stick", device="warp-cpu").info.observation_size == 3
+    asked = request("stick:Stick", 4, scale=1.0)
+    found = simulator("stick:Stick").rollout(*asked)
+    np.testing.assert_allclose(found.returns, by_mujoco("stick:Stick", asked).returns, atol=1e-5)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not CUDA, reason="there is no CUDA device here")
+def test_a_step_is_one_graph_and_repeats_on_cuda():
+    asked = ragged(trials=64)
+    engine = simulator("own_robot:Cart", "cuda", 16)
+    one = engine.rollout(*asked, observe=True)
+    (batch,) = engine._batches.values()
+    assert batch._graph is not None
+    two = engine.rollout(*asked, observe=True)
+    np.testing.assert_array_equal(one.lengths, two.lengths)
+    np.testing.assert_allclose(one.returns, two.returns, atol=TOLERANCE["own_robot:Cart"])
+    wanted = by_mujoco("own_robot:Cart", asked)
+    np.testing.assert_array_equal(one.lengths, wanted.lengths)
