@@ -300,7 +300,7 @@ def make(x: Array, wanted: Wanted) -> Population:
 ALGORITHMS["islands"] = Algorithm(
     make,
     "Islands",
-    "coins, on islands of which the better ones spread",
-    "this package, after Jaderberg et al. (2017)",
+    "±1, on several islands",
+    "Jaderberg et al. (2017)",
     train_only="its steps do not shrink, so it finds no minimum to many digits.",
 )
