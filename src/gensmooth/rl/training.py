@@ -807,7 +807,7 @@ def _rollouts(
     trainer: Trainer, simulator: Simulator, evaluator: Evaluator | None, threads: int | None
 ) -> AbstractContextManager[Rollouts]:
     """Who runs the episodes: this process and its threads, or the workers of an evaluator."""
-    if simulator.info.device != "cpu":
+    if trainer.info.device != "cpu":
         return nullcontext(SideBySide(simulator, trainer.policy, trainer.search))
     if evaluator is None:
         return nullcontext(Local(simulator, trainer.policy, threads))
