@@ -1,6 +1,7 @@
 """The verdicts that docs/results publishes, judged again from the numbers that it publishes."""
 
 import csv
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -75,8 +76,15 @@ def test_the_summaries_of_a_run_are_those_of_its_returns():
         for row in read(RESULTS / "rl-paired" / "runs-rl.csv")
         if row["environment"] == "Hopper"
     }
-    for row in read(RESULTS / "rl-paired" / "returns-rl-Hopper.csv"):
-        made = rows[row["num_directions"], row["part"], row["method"], row["seed"]]
+    returns = read(RESULTS / "rl-paired" / "returns-rl-Hopper.csv")
+    seeds = Counter((row["num_directions"], row["part"], row["method"]) for row in returns)
+    assert rows
+    for row in returns:
+        where = row["num_directions"], row["part"], row["method"]
+        if seeds[where] < 5:  # not all seeds are there yet: nothing is judged by them
+            assert (*where, row["seed"]) not in rows
+            continue
+        made = rows[*where, row["seed"]]
         tests = [float(value) for name, value in row.items() if name.startswith("test ")]
         assert float(made["end"]) == pytest.approx(sum(tests[-10:]) / 10, rel=1e-5)
         assert float(made["whole"]) == pytest.approx(sum(tests) / 100, rel=1e-5)
