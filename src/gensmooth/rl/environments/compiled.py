@@ -50,6 +50,13 @@ class CompiledEnvironment:
     observe: Function
     step: Function
 
+    def starts(self, model: Any, rngs: Sequence[np.random.Generator], size: int) -> Array:
+        """A start of ``size`` numbers from each generator, shape (B, size)."""
+        starts = np.empty((len(rngs), size))
+        for row, rng in zip(starts, rngs, strict=True):
+            row[:] = self.start(model, rng)
+        return starts
+
 
 class Trace(NamedTuple):
     """The first steps of a batch of episodes, all written down; NaN beyond an episode's length.
@@ -123,10 +130,7 @@ class CompiledSimulator:
 
     def starts(self, rngs: Sequence[np.random.Generator]) -> Array:
         """Draw a start from each generator, shape (B, S)."""
-        starts = np.empty((len(rngs), self._start_size))
-        for row, rng in zip(starts, rngs, strict=True):
-            row[:] = self._environment.start(self._model, rng)
-        return starts
+        return self._environment.starts(self._model, rngs, self._start_size)
 
     def rollout(
         self,

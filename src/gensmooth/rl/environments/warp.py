@@ -172,10 +172,7 @@ class WarpSimulator:
 
     def starts(self, rngs: Sequence[np.random.Generator]) -> Array:
         """Draw a start from each generator, shape (B, S)."""
-        starts = np.empty((len(rngs), self._start_size))
-        for row, rng in zip(starts, rngs, strict=True):
-            row[:] = self._environment.start(self._model, rng)
-        return starts
+        return self._environment.starts(self._model, rngs, self._start_size)
 
     def rollout(
         self,
