@@ -241,9 +241,14 @@ def _by_slot(array: str, values: Iterable[Any]) -> dict[Slot, Any]:
 
 # --- as C ---------------------------------------------------------------------------------------
 #
-# Numbers of our own lie one after the other by world (``entry * worlds + world``) or by trial
-# (``entry * capacity + trial``), so that neighbouring threads read neighbouring addresses;
-# MuJoCo's data have a row per world.
+# Numbers lie one after the other by world (``entry * worlds + world``) or by trial
+# (``entry * capacity + trial``), so that neighbouring threads read neighbouring addresses.
+
+
+def reads(traced: Traced) -> list[Slot]:
+    """What of MuJoCo's data the law reads that follows from the state."""
+    read = [p for part in (traced.observe, traced.controls, traced.step) for p in slots(part.values())]
+    return [Slot(p.array, p.entry, False) for p in read if p.array in DERIVED]
 
 
 class LawSource(NamedTuple):
@@ -266,12 +271,11 @@ class LawSource(NamedTuple):
     after: str
 
 
-def source(traced: Traced, rows: dict[str, int], *, forces_at_start: bool) -> LawSource:
+def source(traced: Traced, *, forces_at_start: bool) -> LawSource:
     """The law as C.
 
     Args:
         traced: The law.
-        rows: How many numbers a world has in each of MuJoCo's arrays, gaps included.
         forces_at_start: Whether ``cfrc_ext`` is known at the start; else it is zero there.
     """
     seen = {key: number for number, key in enumerate(traced.seen)}
@@ -285,8 +289,6 @@ def source(traced: Traced, rows: dict[str, int], *, forces_at_start: bool) -> La
 
     def direct(key: Slot) -> str:
         """A number where it lies."""
-        if key.array in DATA:
-            return f"s.{key.array}.data[world * {rows[key.array]} + {key.entry}]"
         if key.array == "start":
             return f"s.starts.data[{key.entry} * s.capacity + trial]"
         return f"s.{key.array}.data[{key.entry} * s.worlds + world]"
@@ -300,7 +302,7 @@ def source(traced: Traced, rows: dict[str, int], *, forces_at_start: bool) -> La
     look, again = Writer(direct), Writer(direct)
     for key, number in seen.items():
         zero = key.array == "cfrc_ext" and not forces_at_start
-        value = "0.0f" if zero else direct(key)
+        value = "0.0" if zero else direct(key)
         look.add(f"s.start_seen.data[{number} * s.capacity + trial] = {value};")
         again.add(
             f"s.seen.data[{number} * s.worlds + world] = "
@@ -324,4 +326,4 @@ def _store(to: Writer, found: dict[Slot, Any], where: Callable[[Slot], str]) -> 
     """Set slots to expressions: all are computed first."""
     names = [(where(key), to.write(value)) for key, value in found.items()]
     for target, name in names:
-        to.add(f"{target} = (float)({name});")
+        to.add(f"{target} = {name};")

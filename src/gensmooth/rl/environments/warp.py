@@ -30,10 +30,21 @@ from gensmooth.rl.environments.base import (
     check,
 )
 from gensmooth.rl.environments.compiled import CompiledEnvironment
+from gensmooth.rl.environments.engines import (
+    DevicePhysics,
+    FusedPhysics,
+    MujocoWarpPhysics,
+    Room,
+    load_warp,
+    qpos0,
+    sizes,
+    write_fused,
+)
+from gensmooth.rl.environments.fused import FusedSource
 from gensmooth.rl.environments.gathering import Grouped
-from gensmooth.rl.environments.physics import quiet
+from gensmooth.rl.environments.mechanics import UnsupportedMechanismError
 from gensmooth.rl.environments.symbols import TraceError
-from gensmooth.rl.environments.traced import DATA, Traced, source, trace
+from gensmooth.rl.environments.traced import Traced, source, trace
 from gensmooth.rl.normalize import EpisodeMoments, Scaling
 from gensmooth.rl.policies import Policy
 
@@ -41,7 +52,6 @@ Array = NDArray[np.float64]
 
 MOST_WORLDS = 8192  # at a time; more episodes wait for a world
 _LEAST_WORLDS = 64
-_CONTACTS, _CONSTRAINTS = 24, 96  # per world at first; doubled when they do not suffice
 _CHECK_EVERY = 20  # steps between looking whether all episodes have ended
 _FREE = 10_000  # a step of this many worlds takes about twice as long as one of none
 _WORTH = 0.8  # another number of worlds must save a fifth: setting one up takes seconds
@@ -61,23 +71,6 @@ class Usage(NamedTuple):
     seconds: float = 0.0
 
 
-@cache
-def modules() -> tuple[Any, Any]:
-    """Warp and MuJoCo Warp, or an error that says what to install."""
-    try:
-        wp: Any = import_module("warp")
-        if wp.config.log_level == wp.LOG_INFO:  # as it comes: a line for every kernel
-            wp.config.log_level = wp.LOG_WARNING
-        return wp, import_module("mujoco_warp")
-    except ImportError as error:
-        raise ImportError(
-            f"Training on a GPU needs {error.name}: pip install 'gensmooth[gpu]', in an "
-            "environment of its own, because MuJoCo Warp needs a newer MuJoCo than Meta-World can "
-            "use.",
-            name=error.name,
-        ) from None
-
-
 def check_device(device: object) -> str:
     """The name of a device that is there: ``"cuda"``, ``"cuda:1"``, or ``"warp-cpu"``."""
     name = checks.text("device", device)
@@ -85,7 +78,7 @@ def check_device(device: object) -> str:
         raise ValueError(
             f"`device` must be 'cpu', 'cuda', 'cuda:1' and so on, or 'warp-cpu', but is {name!r}."
         )
-    wp, _ = modules()
+    wp = load_warp()
     if name == "warp-cpu":
         return name
     found = [str(each) for each in wp.get_cuda_devices()]
@@ -106,18 +99,23 @@ class WarpOptions:
 
     Attributes:
         worlds: At most this many worlds at a time.
+        physics: ``"fused"``, ``"mujoco-warp"``, or ``None``: fused where the robot allows it.
         deterministic: Whether MuJoCo Warp puts contacts and constraints in a fixed order and takes
             sums in a fixed order. On an H200 that takes ten times as long and still is not the
             same to the bit from run to run (docs/gpu.md).
     """
 
     worlds: int = MOST_WORLDS
+    physics: str | None = None
     deterministic: bool = False
 
     def __post_init__(self) -> None:
         checks.settle(
             self,
             worlds=checks.count("worlds", self.worlds),
+            physics=checks.optional(
+                checks.one_of, "physics", self.physics, options=("fused", "mujoco-warp")
+            ),
             deterministic=checks.flag("deterministic", self.deterministic),
         )
 
@@ -157,13 +155,27 @@ class WarpSimulator:
             raise UnsupportedEnvironmentError(
                 f"{self.info.name} cannot run on a GPU: {error}. device='cpu' can."
             ) from error
-        self._room = (_CONTACTS, _CONSTRAINTS)
+        self._room = Room()
+        self.fused: FusedSource | None = self._write_fused()
         self._batches: dict[Any, _Batch] = {}
         self._lengths: tuple[float, float] | None = None  # mean and maximum, last time
         self.usage = Usage()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return self._remake
+
+    def _write_fused(self) -> FusedSource | None:
+        """The physics as one function, if it can be written and is not declined."""
+        if self._options.physics == "mujoco-warp":
+            return None
+        try:
+            return write_fused(self._model, self._law)
+        except UnsupportedMechanismError as error:
+            if self._options.physics == "fused":
+                raise UnsupportedEnvironmentError(
+                    f"{self.info.name} has {error}: only physics='mujoco-warp' can compute that."
+                ) from error
+            return None
 
     @property
     def model(self) -> Any:
@@ -199,7 +211,7 @@ class WarpSimulator:
             if found is not None:
                 break
             # A contact or a constraint was left out for want of room: all again, with more.
-            self._room = (2 * self._room[0], 2 * self._room[1])
+            self._room.double()
             self._batches.clear()
         self.usage = Usage(
             self.usage.live + int(found.lengths.sum()),
@@ -292,82 +304,74 @@ class _Batch:
     def __init__(
         self, owner: WarpSimulator, policy: Policy, worlds: int, capacity: int, groups: int
     ) -> None:
-        wp, mjw = modules()
+        wp = load_warp()
         self.worlds, self.capacity, self.groups = worlds, capacity, groups
         self.made, self.seconds = 0, 0.0
         self._device, self._policy = owner._device, policy
         self._size, self._horizon = owner.info.observation_size, owner.info.horizon
         self._law: Traced = owner._law
         self._graph: Any = None
-        model = owner.model
-        with wp.ScopedDevice(self._device), quiet():
-            self._model = mjw.put_model(model)
-            if owner._options.deterministic:
-                self._model.opt.deterministic = mjw.DeterminismType.ALL
-            self._model.opt.warn_overflow = 0  # we look
-            contacts, constraints = owner._room
-            self._data = mjw.make_data(model, nworld=worlds, nconmax=contacts, njmax=constraints)
-            self._kernels, self._shared = _kernels(self._law, self._rows(), self._model)
+        self._activations = int(owner.model.na)
+        self._shared: Any = import_module("gensmooth.rl.environments.warp_kernels")
+        with wp.ScopedDevice(self._device):
+            self._s = self._allocate(owner._start_size, sizes(owner.model))
+            self._qpos0 = qpos0(owner.model)
+            self.physics: DevicePhysics = (
+                MujocoWarpPhysics(
+                    owner.model, self._law, self._s, owner._room, owner._options.deterministic
+                )
+                if owner.fused is None
+                else FusedPhysics(owner.fused, self._s)
+            )
+            self._kernels = _compiled(
+                source(self._law, forces_at_start=self.physics.forces_at_start)
+            )
             _announce_compilation(self._kernels, owner.info.name)
-            self._s = self._allocate(owner._start_size)
-            self._qpos0 = wp.array(model.qpos0.astype(np.float32), dtype=wp.float32)
 
     # --- memory ---------------------------------------------------------------------------------
 
-    def _rows(self) -> dict[str, int]:
-        """How many numbers a world has in each array of MuJoCo's data."""
-        return {name: getattr(self._data, name).strides[0] // 4 for name in DATA}
-
-    def _allocate(self, start_size: int) -> Any:
-        wp, _ = modules()
-        kernels = self._shared
-        s = kernels.Worlds()
+    def _allocate(self, start_size: int, data: dict[str, int]) -> Any:
+        wp = load_warp()
+        s = self._shared.Worlds()
         w, c, g, n = self.worlds, self.capacity, self.groups, self._size
         s.worlds, s.capacity, s.groups, s.horizon = w, c, g, self._horizon
-        rows = self._rows()
-        s.positions, s.velocities, s.controls = rows["qpos"], rows["qvel"], rows["ctrl"]
-        for name in DATA:
-            array = getattr(self._data, name)
-            count = max(rows[name] * w, 1)
-            flat = wp.array(ptr=array.ptr, dtype=wp.float32, shape=(count,), device=array.device)
-            setattr(s, name, flat)
-        widths = [max(self._policy.sizes[1:-1], default=1)] * 2
-        self._hidden = [wp.zeros(width * w, dtype=wp.float32) for width in widths]
-        law, whole, single, double = self._law, wp.int32, wp.float32, wp.float64
-        for kind, count, names in (
-            (whole, w, ("trial", "done", "order", "length")),
-            (double, w, ("total", "bonus")),
-            (single, w, ("success",)),
-            (single, w * n, ("observation", "standard")),
-            (double, w * n, ("mean", "m2")),
-            (whole, 1, ("first", "cursor", "trials", "finished")),
-            (whole, c, ("group", "lengths", "broken")),
-            (double, c, ("returns", "bonuses")),
-            (single, c, ("successes",)),
-            (double, c * n, ("means", "m2s")),
+        s.positions, s.velocities, s.controls = data["qpos"], data["qvel"], data["ctrl"]
+        law, policy = self._law, self._policy
+        widths = [max(policy.sizes[1:-1], default=1)] * 2
+        self._hidden = [wp.zeros(width * w, dtype=wp.float64) for width in widths]
+        for count, names in (
+            (w, ("trial", "done", "order", "length")),
+            (1, ("first", "cursor", "trials", "finished")),
+            (c, ("group", "lengths", "broken")),
         ):
             for name in names:
-                setattr(s, name, wp.zeros(count, dtype=kind))
-        for name, count in (
-            ("memory", w * max(law.memory, 1)),
-            ("saved", w * max(len(law.saved), 1)),
-            ("seen", w * max(len(law.seen), 1)),
-            ("action", w * self._policy.sizes[-1]),
-            ("paid", w * 4),
-            ("parameters", c * self._policy.num_parameters),
-            ("starts", c * start_size),
-            ("start_seen", c * max(len(law.seen), 1)),
-            ("scale_mean", g * n),
-            ("scale_inverse", g * n),
-        ):
-            setattr(s, name, wp.zeros(count, dtype=single))
+                setattr(s, name, wp.zeros(count, dtype=wp.int32))
+        numbers = {name: w * max(size, 1) for name, size in data.items()}
+        numbers |= dict.fromkeys(("total", "bonus", "success"), w)
+        numbers |= dict.fromkeys(("observation", "standard", "mean", "m2"), w * n)
+        numbers |= dict.fromkeys(("returns", "bonuses", "successes"), c)
+        numbers |= dict.fromkeys(("means", "m2s"), c * n)
+        numbers |= dict.fromkeys(("scale_mean", "scale_inverse"), g * n)
+        numbers |= {
+            "warm": w * data["qvel"],
+            "memory": w * max(law.memory, 1),
+            "saved": w * max(len(law.saved), 1),
+            "seen": w * max(len(law.seen), 1),
+            "action": w * policy.sizes[-1],
+            "paid": w * 4,
+            "parameters": c * policy.num_parameters,
+            "starts": c * start_size,
+            "start_seen": c * max(len(law.seen), 1),
+        }
+        for name, count in numbers.items():
+            setattr(s, name, wp.zeros(count, dtype=wp.float64))
         return s
 
     # --- a rollout ------------------------------------------------------------------------------
 
     def run(self, given: Grouped) -> _Results | None:
         """All episodes; ``None`` if there was no room for a contact or a constraint."""
-        wp, _ = modules()
+        wp = load_warp()
         with wp.ScopedDevice(self._device):
             self._upload(given)
             self._look_at_starts(len(given.parameters))
@@ -375,7 +379,7 @@ class _Batch:
             began = time.perf_counter()
             self._steps(len(given.parameters))
             self.seconds = time.perf_counter() - began
-            if self._data.overflow.numpy().any():
+            if not self.physics.complete():
                 return None
             return self._download(len(given.parameters))
 
@@ -389,16 +393,16 @@ class _Batch:
 
     def _look_at_starts(self, trials: int) -> None:
         """What is seen of a world before its first step follows from where it starts."""
-        wp, mjw = modules()
+        wp = load_warp()
         s, kernels = self._s, self._kernels
         s.trials.fill_(trials)
-        self._data.overflow.zero_()
+        self.physics.begin()
         if not self._law.seen:
             return
         for first in range(0, trials, self.worlds):
             self._clear(everything=True)
             wp.launch(kernels.place, dim=self.worlds, inputs=[s, first])
-            mjw.forward(self._model, self._data)
+            self.physics.look()
             wp.launch(kernels.look, dim=self.worlds, inputs=[s, first])
 
     def _prepare_queue(self, trials: int) -> None:
@@ -411,7 +415,7 @@ class _Batch:
 
     def _steps(self, trials: int) -> None:
         """Step until every episode has ended."""
-        wp, _ = modules()
+        wp = load_warp()
         s, self.made = self._s, 0
         cuda = wp.get_device(self._device).is_cuda
         most = math.ceil(trials / self.worlds) * self._horizon
@@ -429,14 +433,14 @@ class _Batch:
         wp.synchronize_device()
 
     def _capture(self) -> None:
-        wp, _ = modules()
+        wp = load_warp()
         with wp.ScopedCapture() as capture:
             self._step()
         self._graph = capture.graph
 
     def _step(self) -> None:
         """One step of every world."""
-        wp, _ = modules()
+        wp = load_warp()
         s, kernels, shared = self._s, self._kernels, self._shared
         wp.utils.array_scan(s.done, s.order, inclusive=False)
         wp.launch(shared.count, dim=1, inputs=[s])
@@ -463,32 +467,14 @@ class _Batch:
             )
             inputs = outputs
         wp.launch(kernels.before, dim=self.worlds, inputs=[s])
-        self.physics()
+        self.physics.step()
         wp.launch(kernels.after, dim=self.worlds, inputs=[s])
         wp.launch(shared.collect, dim=(self._size, self.worlds), inputs=[s])
 
-    def physics(self) -> None:
-        """What MuJoCo does in a step of the environment."""
-        _, mjw = modules()
-        for what in self._law.calls:
-            if what == "step":
-                mjw.step(self._model, self._data)
-            else:
-                mjw.rne_postconstraint(self._model, self._data)
-
     def _clear(self, *, everything: bool) -> None:
-        wp, _ = modules()
-        d = self._data
-        wp.launch(
-            self._shared.clear,
-            dim=self.worlds,
-            inputs=[
-                self._s,
-                int(everything),
-                self._qpos0,
-                *(d.qpos, d.qvel, d.act, d.ctrl, d.qacc_warmstart, d.time),
-            ],
-        )
+        wp = load_warp()
+        inputs = [self._s, int(everything), self._activations, self._qpos0]
+        wp.launch(self._shared.clear, dim=self.worlds, inputs=inputs)
 
     def _download(self, trials: int) -> _Results:
         s, n, c = self._s, self._size, self.capacity
@@ -500,18 +486,11 @@ class _Batch:
             s.returns.numpy()[:trials],
             s.bonuses.numpy()[:trials],
             s.lengths.numpy()[:trials].astype(np.int64),
-            s.successes.numpy()[:trials].astype(np.float64),
+            s.successes.numpy()[:trials],
             s.broken.numpy()[:trials] != 0,
             rows(s.means),
             rows(s.m2s),
         )
-
-
-def _kernels(law: Traced, rows: dict[str, int], model: Any) -> tuple[Any, Any]:
-    """The kernels of the environment, and those that all share."""
-    shared: Any = import_module("gensmooth.rl.environments.warp_kernels")
-    written = source(law, rows, forces_at_start=bool(model.sensor_rne_postconstraint))
-    return _compiled(written), shared
 
 
 @cache
@@ -524,7 +503,7 @@ def _announce_compilation(kernels: Any, name: str) -> None:
     """On a terminal, say so if the next seconds go into compiling."""
     if not getattr(sys.stderr, "isatty", bool)():
         return
-    wp, _ = modules()
+    wp = load_warp()
     folder = Path(wp.config.kernel_cache_dir)
     if not any(folder.glob(f"wp_{kernels.after.module.name}_*")):
         print(
@@ -534,9 +513,8 @@ def _announce_compilation(kernels: Any, name: str) -> None:
         )
 
 
-def _fill(target: Any, rows: NDArray[Any], stride: int, dtype: Any = np.float32) -> None:
+def _fill(target: Any, rows: NDArray[Any], stride: int, dtype: Any = np.float64) -> None:
     """Put rows on the device, entry by entry: entry ``e`` of row ``r`` at ``e * stride + r``."""
     padded = np.zeros((rows.shape[1], stride), dtype)
-    with np.errstate(over="ignore"):  # beyond float32 is infinite, and breaks its episode
-        padded[:, : len(rows)] = rows.T
+    padded[:, : len(rows)] = rows.T
     target.assign(padded.reshape(-1))

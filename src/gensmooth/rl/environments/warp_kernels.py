@@ -6,7 +6,7 @@
 # pyright: reportPrivateImportUsage=false, reportUnusedFunction=false, reportUntypedClassDecorator=false
 """What runs on the GPU beside the physics: refill, observe, act, pay; one thread per world.
 
-Numbers of our own lie one after the other by world (``entry * worlds + world``) or by trial
+Numbers lie one after the other by world (``entry * worlds + world``) or by trial
 (``entry * capacity + trial``), so that neighbouring threads read neighbouring addresses. A trial is
 an episode that is to be run; a world is where it runs. A world whose episode has ended takes the
 next trial that no world has had, in the order of the worlds.
@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import warp as wp
 
+from gensmooth.rl.environments.fused import FusedSource
 from gensmooth.rl.environments.traced import LawSource
 
 _TOO_LARGE = 1e10  # MuJoCo's mjMAXVAL: beyond it a simulation has broken down
@@ -23,7 +24,7 @@ _TOO_LARGE = 1e10  # MuJoCo's mjMAXVAL: beyond it a simulation has broken down
 
 @wp.struct
 class Worlds:
-    """All that kernels see; arrays of MuJoCo's data are flat here, a row per world."""
+    """All that kernels see. Arrays of MuJoCo's data have its names."""
 
     worlds: int
     capacity: int
@@ -32,17 +33,18 @@ class Worlds:
     positions: int
     velocities: int
     controls: int
-    qpos: wp.array(dtype=wp.float32)
-    qvel: wp.array(dtype=wp.float32)
-    act: wp.array(dtype=wp.float32)
-    ctrl: wp.array(dtype=wp.float32)
-    sensordata: wp.array(dtype=wp.float32)
-    xpos: wp.array(dtype=wp.float32)
-    xquat: wp.array(dtype=wp.float32)
-    site_xpos: wp.array(dtype=wp.float32)
-    geom_xpos: wp.array(dtype=wp.float32)
-    subtree_com: wp.array(dtype=wp.float32)
-    cfrc_ext: wp.array(dtype=wp.float32)
+    qpos: wp.array(dtype=wp.float64)
+    qvel: wp.array(dtype=wp.float64)
+    act: wp.array(dtype=wp.float64)
+    ctrl: wp.array(dtype=wp.float64)
+    warm: wp.array(dtype=wp.float64)  # the accelerations of the last step
+    sensordata: wp.array(dtype=wp.float64)
+    xpos: wp.array(dtype=wp.float64)
+    xquat: wp.array(dtype=wp.float64)
+    site_xpos: wp.array(dtype=wp.float64)
+    geom_xpos: wp.array(dtype=wp.float64)
+    subtree_com: wp.array(dtype=wp.float64)
+    cfrc_ext: wp.array(dtype=wp.float64)
     # per world
     trial: wp.array(dtype=wp.int32)  # the episode that runs there; -1: none is left
     done: wp.array(dtype=wp.int32)  # 1 if it has ended
@@ -50,14 +52,14 @@ class Worlds:
     length: wp.array(dtype=wp.int32)
     total: wp.array(dtype=wp.float64)
     bonus: wp.array(dtype=wp.float64)
-    success: wp.array(dtype=wp.float32)
-    memory: wp.array(dtype=wp.float32)
-    saved: wp.array(dtype=wp.float32)
-    seen: wp.array(dtype=wp.float32)
-    observation: wp.array(dtype=wp.float32)
-    standard: wp.array(dtype=wp.float32)
-    action: wp.array(dtype=wp.float32)
-    paid: wp.array(dtype=wp.float32)
+    success: wp.array(dtype=wp.float64)
+    memory: wp.array(dtype=wp.float64)
+    saved: wp.array(dtype=wp.float64)
+    seen: wp.array(dtype=wp.float64)
+    observation: wp.array(dtype=wp.float64)
+    standard: wp.array(dtype=wp.float64)
+    action: wp.array(dtype=wp.float64)
+    paid: wp.array(dtype=wp.float64)
     mean: wp.array(dtype=wp.float64)
     m2: wp.array(dtype=wp.float64)
     # of all
@@ -66,20 +68,20 @@ class Worlds:
     trials: wp.array(dtype=wp.int32)
     finished: wp.array(dtype=wp.int32)
     # per trial
-    parameters: wp.array(dtype=wp.float32)
-    starts: wp.array(dtype=wp.float32)
-    start_seen: wp.array(dtype=wp.float32)
+    parameters: wp.array(dtype=wp.float64)
+    starts: wp.array(dtype=wp.float64)
+    start_seen: wp.array(dtype=wp.float64)
     group: wp.array(dtype=wp.int32)
     returns: wp.array(dtype=wp.float64)
     bonuses: wp.array(dtype=wp.float64)
     lengths: wp.array(dtype=wp.int32)
-    successes: wp.array(dtype=wp.float32)
+    successes: wp.array(dtype=wp.float64)
     broken: wp.array(dtype=wp.int32)
     means: wp.array(dtype=wp.float64)
     m2s: wp.array(dtype=wp.float64)
     # per group of trials with the same scaling
-    scale_mean: wp.array(dtype=wp.float32)
-    scale_inverse: wp.array(dtype=wp.float32)
+    scale_mean: wp.array(dtype=wp.float64)
+    scale_inverse: wp.array(dtype=wp.float64)
 
 
 class LawKernels(NamedTuple):
@@ -142,7 +144,7 @@ def law_kernels(source: LawSource) -> LawKernels:
         s.length[world] = 0
         s.total[world] = wp.float64(0.0)
         s.bonus[world] = wp.float64(0.0)
-        s.success[world] = 0.0
+        s.success[world] = wp.float64(0.0)
         begin(s, world, trial)
         see_again(s, world, trial)
 
@@ -165,20 +167,20 @@ def law_kernels(source: LawSource) -> LawKernels:
         if trial < 0:
             return
         pay(s, world)
-        reward = wp.float64(s.paid[world])
-        total = s.total[world] + reward
-        bonus = s.bonus[world] + wp.float64(s.paid[s.worlds + world])
+        total = s.total[world] + s.paid[world]
+        bonus = s.bonus[world] + s.paid[s.worlds + world]
         success = wp.max(s.success[world], s.paid[3 * s.worlds + world])
         length = s.length[world] + 1
+        limit = wp.float64(_TOO_LARGE)
         broken = int(0)  # noqa: RUF046, UP018 (a variable for Warp, not a constant)
         for i in range(s.positions):
-            if not (wp.abs(s.qpos[world * s.positions + i]) < _TOO_LARGE):
+            if not (wp.abs(s.qpos[i * s.worlds + world]) < limit):
                 broken = 1
         for i in range(s.velocities):
-            if not (wp.abs(s.qvel[world * s.velocities + i]) < _TOO_LARGE):
+            if not (wp.abs(s.qvel[i * s.worlds + world]) < limit):
                 broken = 1
         for i in range(s.controls):
-            if not (wp.abs(s.ctrl[world * s.controls + i]) < _TOO_LARGE):
+            if not (wp.abs(s.ctrl[i * s.worlds + world]) < limit):
                 broken = 1
         if not wp.isfinite(total):
             broken = 1
@@ -186,7 +188,7 @@ def law_kernels(source: LawSource) -> LawKernels:
         s.bonus[world] = bonus
         s.success[world] = success
         s.length[world] = length
-        if broken != 0 or s.paid[2 * s.worlds + world] != 0.0 or length >= s.horizon:
+        if broken != 0 or s.paid[2 * s.worlds + world] != wp.float64(0.0) or length >= s.horizon:
             s.returns[trial] = total
             s.bonuses[trial] = bonus
             s.lengths[trial] = length
@@ -198,35 +200,71 @@ def law_kernels(source: LawSource) -> LawKernels:
     return LawKernels(place, look, refill, observe, before, after)
 
 
+class PhysicsKernels(NamedTuple):
+    """Physics that one thread computes for one world."""
+
+    step: Any
+    look: Any
+
+
+def physics_kernels(source: FusedSource) -> PhysicsKernels:
+    """The kernels of a robot's physics, from its C."""
+
+    @wp.func_native(source.step)
+    def move(s: Worlds, world: int): ...
+
+    @wp.func_native(source.look)
+    def see(s: Worlds, world: int): ...
+
+    @wp.kernel(module="unique", enable_backward=False)
+    def step(s: Worlds):
+        world = wp.tid()
+        if s.trial[world] >= 0:
+            move(s, world)
+
+    @wp.kernel(module="unique", enable_backward=False)
+    def look(s: Worlds):
+        see(s, wp.tid())
+
+    return PhysicsKernels(step, look)
+
+
+@wp.kernel(enable_backward=False)
+def spread(wide: wp.array(dtype=wp.float64), rows: wp.array(dtype=wp.float32), width: int):
+    """Numbers that lie by entry, into the rows of an array of MuJoCo Warp's."""
+    entry, world = wp.tid()
+    worlds = wide.shape[0] // width
+    stride = rows.shape[0] // worlds
+    rows[world * stride + entry] = wp.float32(wide[entry * worlds + world])
+
+
+@wp.kernel(enable_backward=False)
+def gather(wide: wp.array(dtype=wp.float64), rows: wp.array(dtype=wp.float32), width: int):
+    """And back."""
+    entry, world = wp.tid()
+    worlds = wide.shape[0] // width
+    stride = rows.shape[0] // worlds
+    wide[entry * worlds + world] = wp.float64(rows[world * stride + entry])
+
+
 # --- what every environment shares --------------------------------------------------------------
 
 
 @wp.kernel(enable_backward=False)
-def clear(
-    s: Worlds,
-    everything: int,
-    qpos0: wp.array(dtype=wp.float32),
-    qpos: wp.array2d(dtype=wp.float32),
-    qvel: wp.array2d(dtype=wp.float32),
-    act: wp.array2d(dtype=wp.float32),
-    ctrl: wp.array2d(dtype=wp.float32),
-    warmstart: wp.array2d(dtype=wp.float32),
-    time: wp.array(dtype=wp.float32),
-):
+def clear(s: Worlds, everything: int, activations: int, qpos0: wp.array(dtype=wp.float64)):
     """Put worlds that are done, or have no trial, where the model starts, at rest."""
     world = wp.tid()
     if everything == 0 and s.done[world] == 0 and s.trial[world] >= 0:
         return
-    for i in range(qpos.shape[1]):
-        qpos[world, i] = qpos0[i]
-    for i in range(qvel.shape[1]):
-        qvel[world, i] = 0.0
-        warmstart[world, i] = 0.0
-    for i in range(act.shape[1]):
-        act[world, i] = 0.0
-    for i in range(ctrl.shape[1]):
-        ctrl[world, i] = 0.0
-    time[world] = 0.0
+    for i in range(s.positions):
+        s.qpos[i * s.worlds + world] = qpos0[i]
+    for i in range(s.velocities):
+        s.qvel[i * s.worlds + world] = wp.float64(0.0)
+        s.warm[i * s.worlds + world] = wp.float64(0.0)
+    for i in range(activations):
+        s.act[i * s.worlds + world] = wp.float64(0.0)
+    for i in range(s.controls):
+        s.ctrl[i * s.worlds + world] = wp.float64(0.0)
 
 
 @wp.kernel(enable_backward=False)
@@ -246,17 +284,16 @@ def standardize(s: Worlds):
         return
     here = entry * s.worlds + world
     value = s.observation[here]
-    wide = wp.float64(value)
     length = s.length[world]
     if length == 0:
-        s.mean[here] = wide
+        s.mean[here] = value
         s.m2[here] = wp.float64(0.0)
     else:
         mean = s.mean[here]
-        delta = wide - mean
+        delta = value - mean
         mean = mean + delta / wp.float64(length + 1)
         s.mean[here] = mean
-        s.m2[here] = s.m2[here] + delta * (wide - mean)
+        s.m2[here] = s.m2[here] + delta * (value - mean)
     scale = entry * s.groups + s.group[trial]
     s.standard[here] = (value - s.scale_mean[scale]) * s.scale_inverse[scale]
 
@@ -264,8 +301,8 @@ def standardize(s: Worlds):
 @wp.kernel(enable_backward=False)
 def layer(
     s: Worlds,
-    inputs: wp.array(dtype=wp.float32),
-    outputs: wp.array(dtype=wp.float32),
+    inputs: wp.array(dtype=wp.float64),
+    outputs: wp.array(dtype=wp.float64),
     start: int,
     columns: int,
     bias: int,
@@ -276,7 +313,7 @@ def layer(
     trial = s.trial[world]
     if trial < 0:
         return
-    total = float(0.0)  # noqa: UP018 (a variable for Warp, not a constant)
+    total = wp.float64(0.0)
     for i in range(columns):
         weight = s.parameters[(start + row * columns + i) * s.capacity + trial]
         total = total + weight * inputs[i * s.worlds + world]

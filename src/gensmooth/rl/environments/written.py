@@ -1,7 +1,8 @@
 """Expressions written as C."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, final
 
@@ -30,18 +31,20 @@ class Writer:
     read: Callable[[Slot], str]
     lines: list[str] = field(default_factory=list[str])
     _known: dict[Symbol, str] = field(default_factory=dict[Symbol, str])
+    _count: int = 0
 
     def write(self, expression: Any) -> str:
         """Write an expression; returns the name, or the number, that stands for it."""
         for each in in_order(expression, self._known):
             operation = each.operation
             if operation == "slot":
-                kind, text = "float", self.read(each.operands[0])
+                kind, text = "double", self.read(each.operands[0])
             else:
                 truth = operation in (*_COMPARISONS, "&&", "||", "!", "isfinite")
-                kind = "bool" if truth else "float"
+                kind = "bool" if truth else "double"
                 text = _c(operation, *map(self._name, each.operands))
-            name = f"v{len(self._known)}"
+            name = f"x{self._count}"
+            self._count += 1
             self.add(f"{kind} {name} = {text};")
             self._known[each] = name
         return self._name(expression)
@@ -52,6 +55,15 @@ class Writer:
     def add(self, line: str) -> None:
         """Write a line."""
         self.lines.append(line)
+
+    @contextmanager
+    def block(self, opening: str) -> Generator[None]:
+        """Lines between braces; what is computed there is not known after it."""
+        self.add(f"{opening} {{")
+        before = dict(self._known)
+        yield
+        self._known = before
+        self.add("}")
 
 
 def _c(operation: str, *given: str) -> str:
@@ -80,13 +92,12 @@ def _c(operation: str, *given: str) -> str:
 
 
 def _number(value: Any) -> str:
-    """A number as C writes a float."""
+    """A number as C writes a double."""
     if isinstance(value, bool | np.bool_):
         return "true" if value else "false"
-    with np.errstate(over="ignore"):
-        number = float(np.float32(value))
+    number = float(value)
     if math.isnan(number):
-        return "((1e38f * 10.0f) - (1e38f * 10.0f))"
+        return "((1e300 * 1e10) - (1e300 * 1e10))"
     if math.isinf(number):
-        return f"({'-' if number < 0 else ''}1e38f * 10.0f)"
-    return f"({number!r}f)" if number < 0 else f"{number!r}f"
+        return f"({'-' if number < 0 else ''}1e300 * 1e10)"
+    return f"({number!r})" if number < 0 else repr(number)

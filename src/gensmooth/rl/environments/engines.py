@@ -1,0 +1,226 @@
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
+# pyright: reportUnknownMemberType=false, reportMissingTypeStubs=false
+"""What computes the physics on a GPU: one function per robot, or MuJoCo Warp.
+
+Both move worlds whose numbers lie in :class:`~.warp_kernels.Worlds`. :class:`FusedPhysics` is exact
+in float64, needs Warp alone, and is many times faster, for robots of hinges, slides, planes, spheres
+and capsules; :class:`MujocoWarpPhysics` computes in float32 whatever MuJoCo Warp can.
+"""
+
+from functools import cache
+from importlib import import_module
+from typing import Any, Protocol, final
+
+import numpy as np
+
+from gensmooth.rl.environments.fused import FUSED_DATA, FusedSource, fused
+from gensmooth.rl.environments.mechanics import Mechanism, UnsupportedMechanismError
+from gensmooth.rl.environments.physics import quiet
+from gensmooth.rl.environments.traced import DATA, DERIVED, PRIMARY, Traced, reads
+
+_CONTACTS, _CONSTRAINTS = 24, 96  # per world at first; doubled when they do not suffice
+
+
+@cache
+def load_warp() -> Any:
+    """Warp, or an error that says what to install."""
+    return _load("warp")
+
+
+@cache
+def load_mujoco_warp() -> Any:
+    """MuJoCo Warp, or an error that says what to install."""
+    return _load("mujoco_warp")
+
+
+def _load(name: str) -> Any:
+    try:
+        found: Any = import_module(name)
+    except ImportError as error:
+        raise ImportError(
+            f"Training on a GPU needs {error.name}: pip install 'gensmooth[gpu]', in an "
+            "environment of its own, because MuJoCo Warp needs a newer MuJoCo than Meta-World can "
+            "use.",
+            name=error.name,
+        ) from None
+    if name == "warp" and found.config.log_level == found.LOG_INFO:  # a line for every kernel
+        found.config.log_level = found.LOG_WARNING
+    return found
+
+
+def sizes(model: Any) -> dict[str, int]:
+    """How many numbers a world has in each array of MuJoCo's data."""
+    known = {
+        "qpos": model.nq,
+        "qvel": model.nv,
+        "act": model.na,
+        "ctrl": model.nu,
+        "sensordata": model.nsensordata,
+        "xpos": 3 * model.nbody,
+        "xquat": 4 * model.nbody,
+        "site_xpos": 3 * model.nsite,
+        "geom_xpos": 3 * model.ngeom,
+        "subtree_com": 3 * model.nbody,
+        "cfrc_ext": 6 * model.nbody,
+    }
+    return {name: int(known[name]) for name in DATA}
+
+
+class DevicePhysics(Protocol):
+    """Moves worlds.
+
+    Attributes:
+        forces_at_start: Whether :meth:`look` computes ``cfrc_ext``; MuJoCo does if a sensor asks.
+    """
+
+    forces_at_start: bool
+
+    def step(self) -> None:
+        """Move all worlds that have a trial, as far as the environment moves them in a step."""
+        ...
+
+    def look(self) -> None:
+        """Compute what follows from where worlds have been put."""
+        ...
+
+    def complete(self) -> bool:
+        """Whether no contact was left out for want of room since :meth:`begin`."""
+        ...
+
+    def begin(self) -> None:
+        """Episodes begin."""
+        ...
+
+
+@final
+class FusedPhysics:
+    """One thread per world, in float64.
+
+    Args:
+        source: The physics as C.
+        worlds: The worlds, a :class:`~.warp_kernels.Worlds`.
+    """
+
+    def __init__(self, source: FusedSource, worlds: Any) -> None:
+        self.forces_at_start = False
+        self._s, self._wp = worlds, load_warp()
+        self._kernels = _compiled(source)
+
+    def step(self) -> None:
+        self._wp.launch(self._kernels.step, dim=self._s.worlds, inputs=[self._s], block_dim=BLOCK)
+
+    def look(self) -> None:
+        self._wp.launch(self._kernels.look, dim=self._s.worlds, inputs=[self._s])
+
+    def begin(self) -> None:
+        pass
+
+    def complete(self) -> bool:
+        return True
+
+
+BLOCK = 32  # threads: few, so that worlds spread over all of the GPU
+
+
+@cache
+def _compiled(source: FusedSource) -> Any:
+    shared: Any = import_module("gensmooth.rl.environments.warp_kernels")
+    return shared.physics_kernels(source)
+
+
+def write_fused(model: Any, law: Traced) -> FusedSource:
+    """The physics of a robot as C.
+
+    Raises:
+        UnsupportedMechanismError: When its model or its law has something that is not written down.
+    """
+    read = reads(law)
+    for key in read:
+        if key.array not in FUSED_DATA:
+            raise UnsupportedMechanismError(f"an environment that reads `{key.array}`")
+        if key.array == "cfrc_ext" and model.nsensor:
+            raise UnsupportedMechanismError("contact forces beside sensors")
+    return fused(Mechanism(model), law.calls, read)
+
+
+class Room:
+    """How many contacts and constraints each world of MuJoCo Warp has room for."""
+
+    def __init__(self) -> None:
+        self.contacts, self.constraints = _CONTACTS, _CONSTRAINTS
+
+    def double(self) -> None:
+        """Make more."""
+        self.contacts *= 2
+        self.constraints *= 2
+
+
+@final
+class MujocoWarpPhysics:
+    """MuJoCo Warp, in float32.
+
+    Args:
+        model: The ``MjModel``.
+        law: What the environment asks for.
+        worlds: The worlds, a :class:`~.warp_kernels.Worlds`.
+        room: For contacts and constraints.
+        deterministic: Whether sums are taken in a fixed order.
+    """
+
+    def __init__(self, model: Any, law: Traced, worlds: Any, room: Room, deterministic: bool) -> None:
+        self._s, self._wp, self._mjw = worlds, load_warp(), load_mujoco_warp()
+        self._calls = law.calls
+        with quiet():
+            self._model = self._mjw.put_model(model)
+            if deterministic:
+                self._model.opt.deterministic = self._mjw.DeterminismType.ALL
+            self._model.opt.warn_overflow = 0  # we look
+            self._data = self._mjw.make_data(
+                model, nworld=worlds.worlds, nconmax=room.contacts, njmax=room.constraints
+            )
+        self.forces_at_start = bool(self._model.sensor_rne_postconstraint)
+        self._shared: Any = import_module("gensmooth.rl.environments.warp_kernels")
+        width, read = sizes(model), {key.array for key in reads(law)}
+        self._in = [(name, width[name], name) for name in PRIMARY if width[name]]
+        self._in.append(("warm", width["qvel"], "qacc_warmstart"))
+        derived = [(name, width[name], name) for name in DERIVED if name in read and width[name]]
+        self._out = [each for each in self._in if each[0] != "ctrl"] + derived
+        self._derived = derived
+
+    def step(self) -> None:
+        self._copy(self._shared.spread, self._in)
+        for what in self._calls:
+            if what == "step":
+                self._mjw.step(self._model, self._data)
+            else:
+                self._mjw.rne_postconstraint(self._model, self._data)
+        self._copy(self._shared.gather, self._out)
+
+    def look(self) -> None:
+        self._copy(self._shared.spread, self._in)
+        self._mjw.forward(self._model, self._data)
+        self._copy(self._shared.gather, self._derived)
+
+    def begin(self) -> None:
+        self._data.overflow.zero_()
+
+    def complete(self) -> bool:
+        return not self._data.overflow.numpy().any()
+
+    def _copy(self, kernel: Any, arrays: list[tuple[str, int, str]]) -> None:
+        for ours, width, theirs in arrays:
+            array = getattr(self._data, theirs)
+            count = array.strides[0] // 4 * self._s.worlds
+            flat = self._wp.array(
+                ptr=array.ptr, dtype=self._wp.float32, shape=(count,), device=array.device
+            )
+            self._wp.launch(
+                kernel, dim=(width, self._s.worlds), inputs=[getattr(self._s, ours), flat, width]
+            )
+
+
+def qpos0(model: Any) -> Any:
+    """Where a model starts, on the device."""
+    wp = load_warp()
+    return wp.array(np.asarray(model.qpos0, np.float64), dtype=wp.float64)
