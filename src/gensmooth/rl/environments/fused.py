@@ -143,7 +143,7 @@ class _Step:
             for i in range(size):
                 to.add(f"{name}[{i}] = {_in_world(array, i)};")
         if stages == 4:
-            to.add(f"double q0[{m.nq}], v0[{m.nv}], dq[{m.nv}], dv[{m.nv}];")
+            to.add(f"double q0[{m.nq}], v0[{m.nv}], dq[{m.nv}], dv[{m.nv}], rate[{m.nv}];")
         to.add("#pragma unroll 1")
         with to.block(f"for (int part = 0; part < {stages * self._skip}; ++part)"):
             if stages == 4:
@@ -417,14 +417,33 @@ class _Step:
                 to.add(f"q0[{i}] = q[{i}];")
             for i in range(nv):
                 to.add(f"v0[{i}] = v[{i}]; dq[{i}] = 0.0; dv[{i}] = 0.0;")
+        self._rates()
         for i in range(nv):
-            to.add(f"dq[{i}] += share * v[{i}]; dv[{i}] += share * a[{i}];")
-        to.add("double by[%d];" % nv)
+            to.add(f"dq[{i}] += share * rate[{i}]; dv[{i}] += share * a[{i}];")
+        to.add(f"double by[{nv}];")
         to.add(f"const double step = stage < 2 ? {0.5 * h!r} : {h!r};")
         for i in range(nv):
-            to.add(f"by[{i}] = stage == 3 ? dq[{i}] : v[{i}];")
+            to.add(f"by[{i}] = stage == 3 ? dq[{i}] : rate[{i}];")
             to.add(f"v[{i}] = v0[{i}] + step * (stage == 3 ? dv[{i}] : a[{i}]);")
         self._integrate("q", "q0", "by", "step")
+
+    def _rates(self) -> None:
+        """How positions change in this stage: rotations by the rate of their rotation vector."""
+        m, to = self._m, self._to
+        spins = [
+            int(m.model.jnt_dofadr[j]) + 3
+            for j in range(m.model.njnt)
+            if m.corrected and m.model.jnt_type[j] == FREE
+        ]
+        for first in spins:
+            values = {f"R{k}": f"rate[{first + k}]" for k in range(3)}
+            values |= {f"V{k}": f"v[{first + k}]" for k in range(3)}
+            h = m.timestep
+            step = f"(stage == 0 ? 0.0 : stage == 3 ? {h!r} : {0.5 * h!r})"
+            to.add(_RATE.format(step=step, **values))
+        for i in range(m.nv):
+            if not any(first <= i < first + 3 for first in spins):
+                to.add(f"rate[{i}] = v[{i}];")
 
     def _integrate(self, target: str, origin: str, velocity: str, step: str) -> None:
         """Positions after some time at a velocity."""
@@ -482,6 +501,8 @@ class _Step:
                 first, second = contact.bodies
                 here = add(self._placed.root_origin(second), point)
                 for body, sign in ((first, -1.0), (second, 1.0)):
+                    if not body:  # MuJoCo leaves the world out
+                        continue
                     centre = self._placed.centre(int(m.body_rootid[body]))
                     arm = subtract(here, centre)
                     both = [*scale(cross(arm, force), sign), *scale(force, sign)]
@@ -519,6 +540,22 @@ if (ya < 0.0) { slope += k * ya * pa; bend += k * pa * pa; }
 if (yb < 0.0) { slope += k * yb * pb; bend += k * pb * pb; }
 if (yc < 0.0) { slope += k * yc * pc; bend += k * pc * pc; }
 if (yd < 0.0) { slope += k * yd * pd; bend += k * pd * pd; }"""
+
+# The rate of the rotation vector φ at an angular velocity ω in the body's own frame (Munthe-Kaas):
+# ω + φ × ω / 2 + (1 / |φ|² - (1 + cos |φ|) / (2 |φ| sin |φ|)) φ × (φ × ω).
+_RATE = """\
+{{
+  const double h = {step};
+  const double a0 = h == 0.0 ? 0.0 : h * {R0}, a1 = h == 0.0 ? 0.0 : h * {R1};
+  const double a2 = h == 0.0 ? 0.0 : h * {R2};
+  const double square = a0 * a0 + a1 * a1 + a2 * a2, size = wp::sqrt(square);
+  const double k = square < 1e-6 ? 1.0 / 12.0 + square / 720.0
+      : 1.0 / square - (1.0 + wp::cos(size)) / (2.0 * size * wp::sin(size));
+  const double b0 = a1 * {V2} - a2 * {V1}, b1 = a2 * {V0} - a0 * {V2}, b2 = a0 * {V1} - a1 * {V0};
+  {R0} = {V0} + 0.5 * b0 + k * (a1 * b2 - a2 * b1);
+  {R1} = {V1} + 0.5 * b1 + k * (a2 * b0 - a0 * b2);
+  {R2} = {V2} + 0.5 * b2 + k * (a0 * b1 - a1 * b0);
+}}"""
 
 # A quaternion after some time at an angular velocity in its own frame.
 _TURN = """\
