@@ -8,6 +8,7 @@ in float64, needs Warp alone, and is many times faster, for robots of hinges, sl
 and capsules; :class:`MujocoWarpPhysics` computes in float32 whatever MuJoCo Warp can.
 """
 
+import math
 from functools import cache
 from importlib import import_module
 from typing import Any, Protocol, final
@@ -19,6 +20,7 @@ from gensmooth.rl.environments.mechanics import Mechanism, UnsupportedMechanismE
 from gensmooth.rl.environments.physics import quiet
 from gensmooth.rl.environments.traced import DATA, DERIVED, PRIMARY, Traced, reads
 
+_GROUPS = 8  # of 32 threads, at a time on each of the GPU's multiprocessors
 _CONTACTS, _CONSTRAINTS = 24, 96  # per world at first; doubled when they do not suffice
 
 
@@ -107,8 +109,18 @@ class FusedPhysics:
         self._s, self._wp = worlds, load_warp()
         self._kernels = _compiled(source)
 
+        # Threads of a group of 32 wait for each other wherever worlds take different ways, so where
+        # there is room, a group has fewer worlds.
+        device, number = self._wp.get_device(), worlds.worlds
+        groups = device.sm_count * _GROUPS if device.is_cuda else 1
+        self._lanes = min(32, 1 << max(math.ceil(number / groups) - 1, 0).bit_length())
+        self._threads = math.ceil(number / self._lanes) * 32
+
     def step(self) -> None:
-        self._wp.launch(self._kernels.step, dim=self._s.worlds, inputs=[self._s], block_dim=BLOCK)
+        """See :class:`DevicePhysics`."""
+        self._wp.launch(
+            self._kernels.step, dim=self._threads, inputs=[self._s, self._lanes], block_dim=32
+        )
 
     def look(self) -> None:
         self._wp.launch(self._kernels.look, dim=self._s.worlds, inputs=[self._s])
@@ -118,9 +130,6 @@ class FusedPhysics:
 
     def complete(self) -> bool:
         return True
-
-
-BLOCK = 32  # threads: few, so that worlds spread over all of the GPU
 
 
 @cache
@@ -168,7 +177,9 @@ class MujocoWarpPhysics:
         deterministic: Whether sums are taken in a fixed order.
     """
 
-    def __init__(self, model: Any, law: Traced, worlds: Any, room: Room, deterministic: bool) -> None:
+    def __init__(
+        self, model: Any, law: Traced, worlds: Any, room: Room, deterministic: bool
+    ) -> None:
         self._s, self._wp, self._mjw = worlds, load_warp(), load_mujoco_warp()
         self._calls = law.calls
         with quiet():

@@ -12,6 +12,7 @@ quadratic, so the step after which the set stays as it was is the last, and exac
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from gensmooth.rl.environments.mechanics import (
@@ -20,14 +21,10 @@ from gensmooth.rl.environments.mechanics import (
     Contact,
     Mechanism,
     Placed,
-    add,
-    cross,
-    dot,
-    scale,
-    subtract,
-    total,
+    Touch,
+    apply,
 )
-from gensmooth.rl.environments.symbols import Slot, Symbol, slot, symbols
+from gensmooth.rl.environments.symbols import Slot, Symbol, choose, same, slot, symbols
 from gensmooth.rl.environments.written import Writer
 
 _ITERATIONS = 50  # Newton's steps; two or three are usual
@@ -71,8 +68,6 @@ def _arrays(mechanism: Mechanism) -> tuple[list[Symbol], ...]:
 
 
 def _local(key: Slot) -> str:
-    if key.array in ("where", "strength"):
-        return f"{key.array}_{key.entry}"
     return f"{key.array}[{key.entry}]"
 
 
@@ -118,12 +113,13 @@ class _Step:
         self._inertia = self._placed.mass_matrix()
         self._contacts = self._placed.contacts()
         self._pattern = self._coupled()
+        self._w = self._placed.along_roots(self._v)
 
     def _coupled(self) -> set[tuple[int, int]]:
         """Which entries (i, j), j <= i, of M + JᵀDJ can be other than 0, after elimination too."""
         found = set(self._inertia) | {(i, i) for i in range(self._m.nv)}
         for contact in self._contacts:
-            moved = sorted(self._m.dofs_between(*contact.bodies))
+            moved = sorted(set.union(*self._placed.moving(contact)))
             found |= {(i, j) for i in moved for j in moved if j <= i}
         for last in reversed(range(self._m.nv)):
             before = [j for j in range(last) if (last, j) in found]
@@ -162,19 +158,38 @@ class _Step:
     # --- accelerations ----------------------------------------------------------------------------
 
     def _evaluate(self) -> None:
-        m, to, nv = self._m, self._to, self._m.nv
-        to.add(f"double M[{_packed(nv, 0)}], f[{nv}];")
+        """Accelerations ``a`` at positions ``q`` and velocities ``v``.
+
+        Between, ``w`` and ``a`` are along the roots' axes (see :meth:`Placed.along_roots`).
+        """
+        to, nv = self._to, self._m.nv
+        to.add(f"double M[{_packed(nv, 0)}], f[{nv}], w[{nv}];")
+        for i, value in enumerate(self._w):
+            to.add(f"w[{i}] = {to.write(value)};")
+        self._turn("a", self._placed.along_roots)
         for i in range(nv):
             for j in range(i + 1):
                 if (i, j) in self._pattern:
                     value = to.write(self._inertia.get((i, j), 0.0))
                     to.add(f"M[{_packed(i, j)}] = {value};")
-        for i, force in enumerate(self._placed.smooth_force(self._q, self._v, self._u)):
+        for i, force in enumerate(self._placed.smooth_force(self._q, self._w, self._u)):
             to.add(f"f[{i}] = {to.write(force)};")
         self._limits()
         self._touching()
         self._solve()
         self._outputs()
+        if self._m.integrator == RUNGE_KUTTA or not any(self._m.damping):
+            self._turn("a", self._placed.along_world)
+
+    def _turn(self, name: str, how: Callable[[Sequence[Any]], list[Any]]) -> None:
+        """Change the basis of an array of accelerations."""
+        to = self._to
+        with to.block(""):
+            values = how(list(symbols(name, (self._m.nv,))))
+            dofs = [first + k for first, _ in self._m.free_translations() for k in range(3)]
+            names = [(i, to.write(values[i])) for i in dofs]
+            for i, value in names:
+                to.add(f"{name}[{i}] = {value};")
 
     def _limits(self) -> None:
         """For each joint with limits: D (0 where none acts), the sign, and the residual."""
@@ -184,54 +199,121 @@ class _Step:
         for k, limit in enumerate(m.limits):
             q, i = self._q[limit.position], limit.velocity
             to.add(f"ld[{k}] = 0.0; ls[{k}] = 0.0; lr[{k}] = 0.0;")
-            for distance, sign in ((q - limit.low, 1.0), (limit.high - q, -1.0)):
-                with to.block(f"if ({to.write(distance)} < {limit.law.margin!r})"):
-                    stiffness, pull = limit.law.pull(distance)
-                    to.add(f"ld[{k}] = {to.write(stiffness)}; ls[{k}] = {sign!r};")
-                    moving = f"a[{i}] + {limit.law.damping!r} * v[{i}]"
-                    to.add(f"lr[{k}] = {sign!r} * ({moving}) + {to.write(pull)};")
+            low, high = q - limit.low, limit.high - q
+            nearer = low < high  # at most one of the two acts
+            distance, sign = choose(nearer, low, high), choose(nearer, 1.0, -1.0)
+            with to.block(f"if ({to.write(distance)} < {limit.law.margin!r})"):
+                stiffness, pull = limit.law.pull(distance)
+                side = to.write(sign)
+                to.add(f"ld[{k}] = {to.write(stiffness)}; ls[{k}] = {side};")
+                moving = f"a[{i}] + {limit.law.damping!r} * w[{i}]"
+                to.add(f"lr[{k}] = {side} * ({moving}) + {to.write(pull)};")
 
     def _touching(self) -> None:
         """For each contact: its Jacobian, D, friction, and the residuals along its three axes."""
-        m, to, nv = self._m, self._to, self._m.nv
+        to, nv = self._to, self._m.nv
         most = max(len(self._contacts), 1)
         to.add(f"double J[{most * 3 * nv}], cd[{most}], cm[{most}], cr[{most * 3}];")
         to.add("int nc = 0;")
         if self._forces:
-            to.add(f"double where[{most * 12}]; int which[{most}];")
-        for k, contact in enumerate(self._contacts):
-            if self._forces:
-                to.add(f"which[{k}] = -1;")
-            with to.block(f"if ({to.write(contact.distance)} < {contact.margin!r})"):
-                self._touch(k, contact)
+            to.add(f"double where[{most * 12}]; int one[{most}], two[{most}];")
+        for contacts in self._alike():
+            with to.block(""):
+                self._touch(contacts)
 
-    def _touch(self, k: int, contact: Contact) -> None:
-        to, nv = self._to, self._m.nv
-        touch = contact.details()
-        stiffness, pull = contact.law.pull(contact.distance)
-        rows = 3 if contact.friction else 1
-        to.add(f"double* n = J + nc * {3 * nv};")
-        to.add(f"cm[nc] = {contact.friction!r};")
-        # Without friction the four edges of the pyramid are one: a quarter of D for each.
-        share = "" if contact.friction else " * 0.25"
-        to.add(f"cd[nc] = {to.write(stiffness)}{share};")
-        for row in range(3):
-            parts: list[str] = []
-            for i in range(nv):
-                value = touch.jacobian[row][i] if row < rows else 0.0
-                name = to.write(value)
-                to.add(f"n[{row * nv + i}] = {name};")
-                if isinstance(value, Symbol) or value != 0.0:
-                    parts.append(f"{name} * (a[{i}] + {contact.law.damping!r} * v[{i}])")
-            if row == 0:
-                parts.append(to.write(pull))
-            to.add(f"cr[nc * 3 + {row}] = {' + '.join(parts) or '0.0'};")
+    def _alike(self) -> list[list[Contact]]:
+        """Contacts that differ in numbers only, so that one piece of code serves them all."""
+        found: dict[Any, list[Contact]] = {}
+        for contact in self._contacts:
+            law = replace(contact.law, inertia=1.0, factor=1.0)
+            key = (law, contact.friction > 0.0, contact.root, contact.touch().along is None)
+            found.setdefault(key, []).append(contact)
+        return list(found.values())
+
+    def _touch(self, contacts: Sequence[Contact]) -> None:
+        """Find out which of these touch; then, for each that does, what follows."""
+        to, nv, placed = self._to, self._m.nv, self._placed
+        touches = [contact.touch() for contact in contacts]
+        general = contacts[0]
+        columns = [
+            [contact.distance for contact in contacts],
+            *zip(*(_numbers(touch) for touch in touches), strict=True),
+            [contact.law.inertia for contact in contacts],
+            [contact.law.factor for contact in contacts],
+            [contact.friction for contact in contacts],
+        ]
+        # What is the same for all is used as it is; what differs is kept in a row for each.
+        differ = [k for k, column in enumerate(columns) if not _all_same(column)]
+        values = [column[0] for column in columns]
+        for number, k in enumerate(differ):
+            values[k] = slot("here", number)
+        width = max(len(differ), 1)
+        most = len(contacts)
+        to.add(f"double kept[{most * width}]; unsigned long long mine[{most}], yours[{most}];")
         if self._forces:
-            with to.block("if (last)"):
-                for i, value in enumerate([*touch.point, *sum(touch.axes, [])]):
-                    to.add(f"where[nc * 12 + {i}] = {to.write(value)};")
-                to.add(f"which[{k}] = nc;")
-        to.add("++nc;")
+            to.add(f"int first[{most}], second[{most}];")
+        to.add("int n = 0;")
+        for k, contact in enumerate(contacts):
+            margin = contact.law.margin
+            with to.block(f"if ({to.write(contact.distance)} < {margin!r})"):
+                for number, column in enumerate(differ):
+                    to.add(f"kept[n * {width} + {number}] = {to.write(columns[column][k])};")
+                one, two = placed.moving(contact)
+                to.add(f"mine[n] = {_bits(one)}ull; yours[n] = {_bits(two)}ull;")
+                if self._forces:
+                    to.add(f"first[n] = {contact.bodies[0]}; second[n] = {contact.bodies[1]};")
+                to.add("++n;")
+        to.add("#pragma unroll 1")
+        with to.block("for (int c = 0; c < n; ++c, ++nc)"):
+            to.add(f"const double* here = kept + c * {width};")
+            distance, point, normal = values[0], values[1:4], values[4:7]
+            along = None if touches[0].along is None else values[7:10]
+            law = replace(general.law, inertia=values[-3], factor=values[-2])
+            friction = values[-1]
+            axes = placed.axes(general, Touch(point, normal, along))
+            stiffness, pull = law.pull(distance)
+            # Without friction the four edges of the pyramid are one: a quarter of D for each.
+            quarter = "" if general.friction else " * 0.25"
+            to.add(f"cd[nc] = {to.write(stiffness)}{quarter};")
+            to.add(f"cm[nc] = {to.write(friction)};")
+            to.add(f"double r0 = {to.write(pull)}, r1 = 0.0, r2 = 0.0;")
+            self._jacobian(contacts, point, axes if general.friction else axes[:1])
+            to.add("cr[nc * 3] = r0; cr[nc * 3 + 1] = r1; cr[nc * 3 + 2] = r2;")
+            if self._forces:
+                with to.block("if (last)"):
+                    turn = placed.root(general.root).matrix
+                    numbers = placed.in_world(general.root, point)
+                    numbers += sum((apply(turn, axis) for axis in axes), [])
+                    for k, value in enumerate(numbers):
+                        to.add(f"where[nc * 12 + {k}] = {to.write(value)};")
+                    to.add("one[nc] = first[c]; two[nc] = second[c];")
+
+    def _jacobian(
+        self, contacts: Sequence[Contact], point: list[Any], axes: Sequence[list[Any]]
+    ) -> None:
+        """The rows of J, and the residuals J (a + B w) that they add to."""
+        to, nv, placed = self._to, self._m.nv, self._placed
+        moving = [placed.moving(contact) for contact in contacts]
+        damping = contacts[0].law.damping
+        to.add(f"double* row = J + nc * {3 * nv};")
+        for i in range(nv):
+            firsts, seconds = (sum(i in each[k] for each in moving) for k in range(2))
+            if not firsts + seconds:
+                for k in range(3):
+                    to.add(f"row[{k * nv + i}] = 0.0;")
+                continue
+            values = placed.jacobian(contacts[0], point, list(axes), i)
+            names = [to.write(value) for value in values]
+            sign = "1.0" if seconds == len(contacts) else f"(double)((yours[c] >> {i}) & 1)"
+            if firsts:
+                sign = f"((double)((yours[c] >> {i}) & 1) - (double)((mine[c] >> {i}) & 1))"
+            with to.block(""):
+                to.add(f"const double on = {sign}, by = on * (a[{i}] + {damping!r} * w[{i}]);")
+                for k in range(3):
+                    zero = k >= len(values) or names[k] in ("0.0", "(-0.0)")
+                    to.add(f"row[{k * nv + i}] = {'0.0' if zero else f'on * {names[k]}'};")
+                    if not zero:
+                        to.add(f"r{k} += by * {names[k]};")
 
     def _solve(self) -> None:
         """Newton's method; ``a``, ``lr`` and ``cr`` are where it ends."""
@@ -275,7 +357,9 @@ class _Step:
                 to.add(f"const double* n = J + c * {3 * nv};")
                 to.add("const double k = cd[c];")
                 to.add("const double s1 = m * (double)(e0 - e1), s2 = m * (double)(e2 - e3);")
-                to.add("const double m1 = m * m * (double)(e0 + e1), m2 = m * m * (double)(e2 + e3);")
+                to.add(
+                    "const double m1 = m * m * (double)(e0 + e1), m2 = m * m * (double)(e2 + e3);"
+                )
                 to.add("const double all = (double)(e0 + e1 + e2 + e3);")
                 to.add("const double gn = k * (all * r0 + s1 * r1 + s2 * r2);")
                 to.add("const double g1 = k * (s1 * r0 + m1 * r1), g2 = k * (s2 * r0 + m2 * r2);")
@@ -330,9 +414,7 @@ class _Step:
             to.add("if (!(wp::abs(slope) > 1e-12 * wp::abs(s0))) break;")
             to.add("if (slope < 0.0) low = x; else high = x;")
             to.add("double next = x - slope / bend;")
-            to.add(
-                "if (high >= 0.0 && !(next > low && next < high)) next = 0.5 * (low + high);"
-            )
+            to.add("if (high >= 0.0 && !(next > low && next < high)) next = 0.5 * (low + high);")
             to.add("if (next == x) break;")
             to.add("x = next;")
         for i in range(nv):
@@ -403,6 +485,8 @@ class _Step:
             with to.block(""):
                 self._eliminate("M")
             self._back("M", "b")
+            self._turn("b", self._placed.along_world)
+            self._turn("a", self._placed.along_world)
         for i in range(nv):
             to.add(f"v[{i}] += {h!r} * {acceleration}[{i}];")
         self._integrate("q", "q", "v", repr(h))
@@ -481,33 +565,51 @@ class _Step:
     def _contact_forces(self) -> None:
         """MuJoCo's ``cfrc_ext``: forces of contacts on each body, at its tree's centre."""
         m, to = self._m.model, self._to
-        to.add(f"double cf[{6 * m.nbody}];")
-        for i in range(6 * m.nbody):
-            to.add(f"cf[{i}] = 0.0;")
-        for k, contact in enumerate(self._contacts):
-            with to.block(f"if (which[{k}] >= 0)"):
-                to.add(f"const int c = which[{k}];")
-                to.add(_EDGES)
-                to.add("const double k = -cd[c];")
-                to.add(_FORCES)
-                values = symbols("where", (12,))
-                point, axes = list(values[:3]), [list(values[3 + 3 * i : 6 + 3 * i]) for i in range(3)]
-                strengths = list(symbols("strength", (3,)))
-                for i in range(12):
-                    to.add(f"const double where_{i} = where[c * 12 + {i}];")
-                force = [
-                    total(strengths[r] * axes[r][i] for r in range(3)) for i in range(3)
-                ]
-                first, second = contact.bodies
-                here = add(self._placed.root_origin(second), point)
-                for body, sign in ((first, -1.0), (second, 1.0)):
-                    if not body:  # MuJoCo leaves the world out
-                        continue
-                    centre = self._placed.centre(int(m.body_rootid[body]))
-                    arm = subtract(here, centre)
-                    both = [*scale(cross(arm, force), sign), *scale(force, sign)]
-                    for i, value in enumerate(both):
-                        to.add(f"cf[{6 * body + i}] += {to.write(value)};")
+        trees = sorted({int(each) for each in m.body_rootid[1:]})
+        to.add(f"double cf[{6 * m.nbody}], centre[{3 * len(trees)}];")
+        numbers = [trees.index(int(each)) if k else 0 for k, each in enumerate(m.body_rootid)]
+        to.add(f"const int tree[] = {{{', '.join(map(str, numbers))}}};")
+        to.add(f"for (int i = 0; i < {6 * m.nbody}; ++i) cf[i] = 0.0;")
+        for k, body in enumerate(trees):
+            for i, value in enumerate(self._placed.centre(body)):
+                to.add(f"centre[{3 * k + i}] = {to.write(value)};")
+        to.add("#pragma unroll 1")
+        with to.block("for (int c = 0; c < nc; ++c)"):
+            to.add(_EDGES)
+            to.add(_FORCES)
+            to.add("#pragma unroll 1")
+            with to.block("for (int side = 0; side < 2; ++side)"):
+                to.add("const int body = side ? two[c] : one[c];")
+                to.add("if (body == 0) continue;  // MuJoCo leaves the world out")
+                to.add("const double sign = side ? 1.0 : -1.0;")
+                to.add(
+                    "const double* at = where + c * 12; const double* o = centre + 3 * tree[body];"
+                )
+                to.add("const double ax = at[0] - o[0], ay = at[1] - o[1], az = at[2] - o[2];")
+                to.add("double* to_body = cf + 6 * body;")
+                for i, value in enumerate(
+                    (
+                        "ay * fz - az * fy",
+                        "az * fx - ax * fz",
+                        "ax * fy - ay * fx",
+                        "fx",
+                        "fy",
+                        "fz",
+                    )
+                ):
+                    to.add(f"to_body[{i}] += sign * ({value});")
+
+
+def _numbers(touch: Touch) -> list[Any]:
+    return [*touch.point, *touch.normal, *(touch.along or ())]
+
+
+def _all_same(values: Sequence[Any]) -> bool:
+    return all(same(value, values[0]) for value in values)
+
+
+def _bits(dofs: Iterable[int]) -> int:
+    return sum(1 << dof for dof in dofs)
 
 
 def _packed(i: int, j: int) -> int:
@@ -521,11 +623,16 @@ const double m = cm[c], r0 = cr[c * 3], r1 = cr[c * 3 + 1], r2 = cr[c * 3 + 2];
 const int e0 = r0 + m * r1 < 0.0, e1 = r0 - m * r1 < 0.0;
 const int e2 = r0 + m * r2 < 0.0, e3 = r0 - m * r2 < 0.0;"""
 
+# The force of contact c, in the world.
 _FORCES = """\
+const double k = -cd[c];
 const double f0 = e0 ? k * (r0 + m * r1) : 0.0, f1 = e1 ? k * (r0 - m * r1) : 0.0;
 const double f2 = e2 ? k * (r0 + m * r2) : 0.0, f3 = e3 ? k * (r0 - m * r2) : 0.0;
-const double strength_0 = f0 + f1 + f2 + f3;
-const double strength_1 = m * (f0 - f1), strength_2 = m * (f2 - f3);"""
+const double fn = f0 + f1 + f2 + f3, ft = m * (f0 - f1), fw = m * (f2 - f3);
+const double* axis = where + c * 12 + 3;
+const double fx = fn * axis[0] + ft * axis[3] + fw * axis[6];
+const double fy = fn * axis[1] + ft * axis[4] + fw * axis[7];
+const double fz = fn * axis[2] + ft * axis[5] + fw * axis[8];"""
 
 _ALONG = """\
 const double m = cm[c], k = cd[c];

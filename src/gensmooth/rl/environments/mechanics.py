@@ -161,11 +161,15 @@ def _turn(axis: Sequence[float], angle: Number) -> Matrix:
         mixed = times(a * b, rest)
         return plus(plus(mixed, c if same else 0.0), times(signed, s))
 
-    return [
-        [entry(x, x, 0.0, True), entry(x, y, -z, False), entry(x, z, y, False)],
-        [entry(x, y, z, False), entry(y, y, 0.0, True), entry(y, z, -x, False)],
-        [entry(x, z, -y, False), entry(y, z, x, False), entry(z, z, 0.0, True)],
-    ] if _is_general(x, y, z) else _plain_turn((x, y, z), c, s)
+    return (
+        [
+            [entry(x, x, 0.0, True), entry(x, y, -z, False), entry(x, z, y, False)],
+            [entry(x, y, z, False), entry(y, y, 0.0, True), entry(y, z, -x, False)],
+            [entry(x, z, -y, False), entry(y, z, x, False), entry(z, z, 0.0, True)],
+        ]
+        if _is_general(x, y, z)
+        else _plain_turn((x, y, z), c, s)
+    )
 
 
 def _is_general(*axis: float) -> bool:
@@ -324,11 +328,42 @@ class _Place(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """Where a part is: its root part, its origin from the root's, and its axes as columns."""
+    """Where a part is: its root part, its origin from the root's, and its axes as columns.
+
+    Both along the axes of the root: the world's, or, if the root moves freely, its own.
+    """
 
     root: int
     position: Vector
     matrix: Matrix
+
+
+class Root(NamedTuple):
+    """Where the first part of a tree is in the world: its origin, its axes, and a quaternion.
+
+    The axes are the world's unless the part moves freely.
+    """
+
+    origin: Vector
+    matrix: Matrix
+    spin: Vector
+
+
+_WORLD = Root([0.0] * 3, [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]], [1.0, 0.0, 0.0, 0.0])
+
+
+class Touch(NamedTuple):
+    """Where two things touch, from the root of the contact: a point, the normal, a tangent.
+
+    Attributes:
+        point: Half way between them.
+        normal: From the first to the second.
+        along: The first tangent, as far as it is tangential; ``None``: MuJoCo's choice.
+    """
+
+    point: Vector
+    normal: Vector
+    along: Vector | None
 
 
 class Contact(NamedTuple):
@@ -336,30 +371,21 @@ class Contact(NamedTuple):
 
     Attributes:
         distance: Between them, negative where they overlap.
-        margin: They push each other when the distance is smaller.
         bodies: The two.
+        parts: Their parts.
+        root: The part from whose origin, along whose axes, the contact is described.
         friction: 0 without friction.
-        law: The distance at which it acts, and how stiffly.
-        details: What is only needed if they touch: where (from the first part's root, then the
-            second's), the normal from the first to the second, and two tangents.
-        rows: What the velocities of the joints do to the contact's velocity along the normal and
-            the tangents, by joint: found from the details.
+        law: How it gives way, and at which distance.
+        touch: What is only needed if they touch.
     """
 
     distance: Number
-    margin: float
     bodies: tuple[int, int]
+    parts: tuple[int, int]
+    root: int
     friction: float
     law: "Softness"
-    details: Callable[[], "Touch"]
-
-
-class Touch(NamedTuple):
-    """A contact's place, from the root of the second body, its axes and Jacobian (3, nv)."""
-
-    point: Vector
-    axes: Matrix
-    jacobian: Matrix
+    touch: Callable[[], Touch]
 
 
 @final
@@ -459,11 +485,6 @@ class Mechanism:
             part = self._parts[part].parent
         return found
 
-    def dofs_between(self, first: int, second: int) -> set[int]:
-        """The velocities that move one of two bodies against the other."""
-        one, two = (set(self.dofs_of(self._part_of(body))) for body in (first, second))
-        return one ^ two
-
     def _limits(self) -> list[Limit]:
         m, found = self.model, list[Limit]()
         for j in range(m.njnt):
@@ -505,80 +526,81 @@ class Mechanism:
         """Where all parts are, and how each velocity moves what hangs on it."""
         m = self.model
         frames: list[Frame] = []
-        origins: dict[int, Vector] = {}
+        roots: dict[int, Root] = {}
         motions: list[Spatial] = [ZERO] * self.nv
         quaternions: list[Vector] = []
         for index, part in enumerate(self._parts):
-            body, parent = part.body, part.parent
-            here = [float(each) for each in m.body_pos[body]]
-            turned = _constant_matrix(m.body_quat[body])
-            spin: Vector = [float(each) for each in m.body_quat[body]]
+            fixed = self._fixed[int(m.body_parentid[part.body])]
+            own = [float(each) for each in m.body_pos[part.body]]
+            position = add(fixed.position, apply(fixed.matrix, own))
+            matrix = product(fixed.matrix, _constant_matrix(m.body_quat[part.body]))
+            spin = fixed_quaternion(matrix)
             root = index
-            if parent >= 0:
-                fixed = self._fixed[int(m.body_parentid[body])]
-                here = add(fixed.position, apply(fixed.matrix, here))
-                turned = product(fixed.matrix, turned)
-                spin = quaternion_product(self._spin_in_part(int(m.body_parentid[body])), spin)
-                above = frames[parent]
+            if part.parent >= 0:
+                above = frames[part.parent]
                 root = above.root
-                position = add(above.position, apply(above.matrix, here))
-                matrix = product(above.matrix, turned)
-                spin = quaternion_product(quaternions[parent], spin)
-            else:
-                fixed = self._static(int(m.body_parentid[body]))
-                position = add(fixed.position, apply(fixed.matrix, here))
-                matrix = product(fixed.matrix, turned)
-                spin = quaternion_product(fixed_quaternion(fixed.matrix), spin)
-            moves: list[tuple[int, Vector | None, Vector]] = []  # dof, anchor, axis
+                position = add(above.position, apply(above.matrix, position))
+                matrix = product(above.matrix, matrix)
+                spin = quaternion_product(quaternions[part.parent], spin)
+            moves: list[tuple[int, Vector | None, Vector]] = []  # velocity, anchor, axis
             for j in part.joints:
                 kind, at, dof = int(m.jnt_type[j]), int(m.jnt_qposadr[j]), int(m.jnt_dofadr[j])
                 if kind == FREE:
-                    position = list(q[at : at + 3])
-                    spin = _normalized(q[at + 3 : at + 7], (1.0, 0.0, 0.0, 0.0))
-                    matrix = _matrix(spin)
-                    units = [[float(i == k) for i in range(3)] for k in range(3)]
-                    moves += [(dof + k, None, unit) for k, unit in enumerate(units)]
-                    moves += [(dof + 3 + k, position, column(matrix, k)) for k in range(3)]
+                    turn = _normalized(q[at + 3 : at + 7], (1.0, 0.0, 0.0, 0.0))
+                    roots[index] = Root(list(q[at : at + 3]), _matrix(turn), turn)
+                    position, matrix, spin = [0.0] * 3, identity(), [1.0, 0.0, 0.0, 0.0]
+                    moves += [(dof + k, None, unit) for k, unit in enumerate(identity())]
+                    moves += [(dof + 3 + k, position, unit) for k, unit in enumerate(identity())]
                     continue
                 value = minus(q[at], float(m.qpos0[at]))
-                own = [_round(float(each)) for each in m.jnt_axis[j]]
-                axis = apply(matrix, own)
+                along = [_round(float(each)) for each in m.jnt_axis[j]]
+                axis = apply(matrix, along)
                 if kind == _SLIDE:
                     position = add(position, scale(axis, value))
                     moves.append((dof, None, axis))
                     continue
                 offset = [float(each) for each in m.jnt_pos[j]]
                 anchor = add(position, apply(matrix, offset))
-                matrix = product(matrix, _turn(own, value))
+                matrix = product(matrix, _turn(along, value))
                 half = times(0.5, value)
                 sine = ENTRYWISE["sin"](half)
-                spin = quaternion_product(
-                    spin, [ENTRYWISE["cos"](half), *(times(each, sine) for each in own)]
-                )
+                imaginary = [times(each, sine) for each in along]
+                spin = quaternion_product(spin, [ENTRYWISE["cos"](half), *imaginary])
                 position = subtract(anchor, apply(matrix, offset))
                 moves.append((dof, anchor, axis))
-            if root == index:
-                origins[index] = position
             reference = position if root == index else [0.0] * 3
+            if root == index:
+                roots.setdefault(index, Root(position, identity(), [1.0, 0.0, 0.0, 0.0]))
             for dof, anchor, axis in moves:
-                if anchor is None:
-                    motions[dof] = Spatial([0.0] * 3, list(axis))
-                else:
-                    motions[dof] = Spatial(list(axis), cross(subtract(anchor, reference), axis))
-            frames.append(Frame(root, [0.0] * 3 if root == index else position, matrix))
+                turning = anchor is not None
+                sweep = cross(subtract(anchor, reference), axis) if turning else list(axis)
+                motions[dof] = Spatial(list(axis) if turning else [0.0] * 3, sweep)
+            frames.append(Frame(root, subtract(position, reference), matrix))
             quaternions.append(spin)
-        return Placed(self, frames, origins, motions, quaternions)
+        return Placed(self, frames, roots, motions, quaternions)
 
-    def _static(self, body: int) -> _Place:
-        """A body that never moves, in the world's frame."""
-        return self._fixed[body]
-
-    def _spin_in_part(self, body: int) -> Vector:
-        return fixed_quaternion(self._fixed[body].matrix)
+    def free_translations(self) -> list[tuple[int, int]]:
+        """The first velocity of each free joint, and its part."""
+        m = self.model
+        return [
+            (int(m.jnt_dofadr[j]), self._part_of(int(m.jnt_bodyid[j])))
+            for j in range(m.njnt)
+            if m.jnt_type[j] == FREE
+        ]
 
     def dof_part(self, dof: int) -> int:
         """The part that a velocity moves first."""
         return self._dof_part[dof]
+
+
+def identity() -> Matrix:
+    """The rotation by nothing."""
+    return [[float(i == j) for j in range(3)] for i in range(3)]
+
+
+def transposed(matrix: Sequence[Sequence[Number]]) -> Matrix:
+    """A matrix with rows for columns: of a rotation, its inverse."""
+    return [list(each) for each in zip(*matrix, strict=True)]
 
 
 def fixed_quaternion(matrix: Matrix) -> Vector:
@@ -619,9 +641,9 @@ def _rotations_are_corrected() -> bool:
     """
     mujoco = load_mujoco()
     model = mujoco.MjModel.from_xml_string(
-        '''<mujoco><option integrator="RK4" timestep="0.1" gravity="0 0 0"/><worldbody>
+        """<mujoco><option integrator="RK4" timestep="0.1" gravity="0 0 0"/><worldbody>
         <body><freejoint/><inertial pos="0 0 0" mass="1" diaginertia="2 3 4"/></body>
-        </worldbody></mujoco>'''
+        </worldbody></mujoco>"""
     )
     data = mujoco.MjData(model)
     inertia, begin, h = np.array([2.0, 3.0, 4.0]), np.array([1.0, 2.0, 3.0]), 0.1
@@ -655,7 +677,8 @@ def _refuse(m: Any) -> None:
     unless(m.opt.integrator in (EULER, RUNGE_KUTTA), "an implicit integrator")
     unless(m.opt.cone == 0, "elliptic friction cones")
     flags = int(m.opt.disableflags)
-    for name in ("constraint", "limit", "contact", "gravity", "clampctrl", "actuation", "eulerdamp"):
+    needed = ("constraint", "limit", "contact", "gravity", "clampctrl", "actuation", "eulerdamp")
+    for name in needed:
         unless(not flags & _flag(name), f"physics without {name}")
     unless(int(m.opt.enableflags) == 0, "an option of mjtEnableBit")
     unless(m.nv > 0, "nothing that moves")
@@ -703,15 +726,14 @@ def _parts(m: Any) -> tuple[list[_Part], list[_Place]]:
     fixed: list[_Place] = []
     bodies: list[list[int]] = []
     parents: list[int] = []
-    identity = [[float(i == j) for j in range(3)] for i in range(3)]
     for body in range(m.nbody):
         parent = int(m.body_parentid[body])
         if body == 0:
-            fixed.append(_Place(-1, [0.0] * 3, identity))
+            fixed.append(_Place(-1, [0.0] * 3, identity()))
         elif m.body_jntnum[body]:
             parents.append(fixed[parent].part)
             bodies.append([body])
-            fixed.append(_Place(len(bodies) - 1, [0.0] * 3, identity))
+            fixed.append(_Place(len(bodies) - 1, [0.0] * 3, identity()))
         else:
             above = fixed[parent]
             own = [float(each) for each in m.body_pos[body]]
@@ -793,26 +815,48 @@ class Placed:
     Args:
         mechanism: The mechanism.
         frames: Of the parts.
-        origins: Where each root's origin is in the world.
-        motions: What each velocity is, as a spatial velocity at its root's origin.
-        quaternions: Of the parts.
+        roots: Where each tree's first part is, by its number.
+        motions: What each velocity is, as a spatial velocity at its root's origin, along its root's
+            axes; those of a free joint's translation stand for velocities along these axes, see
+            :meth:`along_roots`.
+        quaternions: Of the parts, from the root's axes.
     """
 
     def __init__(
         self,
         mechanism: Mechanism,
         frames: list[Frame],
-        origins: dict[int, Vector],
+        roots: dict[int, Root],
         motions: list[Spatial],
         quaternions: list[Vector],
     ) -> None:
         self._mechanism = mechanism
-        self._frames, self._origins, self.motions = frames, origins, motions
+        self._frames, self._roots, self.motions = frames, roots, motions
         self._quaternions = quaternions
         self._inertias = [self._inertia(k) for k in range(len(frames))]
 
+    def along_roots(self, v: Sequence[Number]) -> Vector:
+        """Velocities or accelerations with each free translation along the root's own axes.
+
+        M, forces and Jacobians are with respect to these: so they do not depend on how a robot
+        that moves freely is turned. A change of basis like any other, which the inverse,
+        :meth:`along_world`, undoes.
+        """
+        return self._turned(v, transposed)
+
+    def along_world(self, v: Sequence[Number]) -> Vector:
+        """The inverse of :meth:`along_roots`."""
+        return self._turned(v, list)
+
+    def _turned(self, v: Sequence[Number], how: Callable[[Matrix], Matrix]) -> Vector:
+        found = list(v)
+        for first, part in self._mechanism.free_translations():
+            turn = how(self._roots[part].matrix)
+            found[first : first + 3] = apply(turn, found[first : first + 3])
+        return found
+
     def _inertia(self, index: int) -> Inertia:
-        """Of a part, at its root's origin, along the world's axes."""
+        """Of a part, at its root's origin, along its root's axes."""
         part, frame = self._mechanism._parts[index], self._frames[index]
         matrix = frame.matrix
         centre = add(frame.position, apply(matrix, part.centre))
@@ -855,10 +899,13 @@ class Placed:
         """The velocity of each part, and its acceleration when no joint accelerates."""
         mechanism = self._mechanism
         m, found, drift = mechanism.model, list[Spatial](), list[Spatial]()
-        gravity = Spatial([0.0] * 3, [-float(each) for each in m.opt.gravity])
-        for part in mechanism._parts:
-            velocity = found[part.parent] if part.parent >= 0 else ZERO
-            change = drift[part.parent] if part.parent >= 0 else gravity
+        upwards = [-float(each) for each in m.opt.gravity]
+        for index, part in enumerate(mechanism._parts):
+            if part.parent >= 0:
+                velocity, change = found[part.parent], drift[part.parent]
+            else:
+                turn = transposed(self._roots[index].matrix)
+                velocity, change = ZERO, Spatial([0.0] * 3, apply(turn, upwards))
             for j in part.joints:
                 dof, free = int(m.jnt_dofadr[j]), m.jnt_type[j] == FREE
                 if free:
@@ -874,7 +921,7 @@ class Placed:
         return found, drift
 
     def smooth_force(self, q: Sequence[Number], v: Sequence[Number], u: Sequence[Number]) -> Vector:
-        """τ - c: gravity, Coriolis, springs, dampers, fluid and actuators."""
+        """τ - c: gravity, Coriolis, springs, dampers, fluid and actuators; ``v`` along roots."""
         mechanism = self._mechanism
         m = mechanism.model
         velocities, drifts = self.velocities(v)
@@ -907,7 +954,8 @@ class Placed:
         found: Vector = [0.0] * mechanism.nv
         for i in range(m.nu):
             j = int(m.actuator_trnid[i, 0])
-            at, dof, gear = int(m.jnt_qposadr[j]), int(m.jnt_dofadr[j]), float(m.actuator_gear[i, 0])
+            at, dof = int(m.jnt_qposadr[j]), int(m.jnt_dofadr[j])
+            gear = float(m.actuator_gear[i, 0])
             control = u[i]
             if m.actuator_ctrllimited[i]:
                 control = _clip(control, *map(float, m.actuator_ctrlrange[i]))
@@ -979,7 +1027,7 @@ class Placed:
         return [each for pair in self._mechanism.pairs for each in self._contacts_of(pair)]
 
     def _geom(self, geom: int) -> tuple[int, Vector, Matrix]:
-        """A geom's part, its centre from the root's origin, and its axes."""
+        """A geom's part, its centre and its axes, from its root; in the world for -1."""
         m = self._mechanism.model
         place = self._mechanism._fixed[int(m.geom_bodyid[geom])]
         own = [float(each) for each in m.geom_pos[geom]]
@@ -991,33 +1039,47 @@ class Placed:
         position = add(frame.position, apply(frame.matrix, inside))
         return place.part, position, product(frame.matrix, turned)
 
-    def _origin(self, part: int) -> Vector:
-        return [0.0] * 3 if part < 0 else self._origins[self._frames[part].root]
+    def _root_of(self, part: int) -> int:
+        return -1 if part < 0 else self._frames[part].root
+
+    def root(self, index: int) -> Root:
+        """The root with a number; -1 is the world."""
+        return _WORLD if index < 0 else self._roots[index]
+
+    def _seen_from(
+        self, root: int, other: int, position: Vector, axes: Matrix
+    ) -> tuple[Vector, Matrix]:
+        """A place and axes from another root (or the world) as they are from this one."""
+        if root == other:
+            return position, axes
+        here, there = self.root(root), self.root(other)
+        back = transposed(here.matrix)
+        in_world = add(there.origin, apply(there.matrix, position))
+        return (
+            apply(back, subtract(in_world, here.origin)),
+            product(back, product(there.matrix, axes)),
+        )
 
     def _contacts_of(self, pair: _Pair) -> list[Contact]:
         m = self._mechanism.model
         first, second = pair
         part1, at1, axes1 = self._geom(first)
         part2, at2, axes2 = self._geom(second)
+        root = self._root_of(part2 if part2 >= 0 else part1)
+        plane = at1, column(axes1, 2)  # if it is one: in the world
+        at1, axes1 = self._seen_from(root, self._root_of(part1), at1, axes1)
+        at2, axes2 = self._seen_from(root, self._root_of(part2), at2, axes2)
         radius1, radius2 = (float(m.geom_size[g, 0]) for g in pair)
         half1, half2 = (float(m.geom_size[g, 1]) for g in pair)
-        law, friction, margin = self._contact_law(pair)
-        shift = [0.0] * 3  # of the first's origin, seen from the second's
-        if part1 < 0 or part2 < 0 or self._frames[part1].root != self._frames[part2].root:
-            shift = subtract(self._origin(part1), self._origin(part2))
-        at1 = add(shift, at1)
+        law, friction = self._contact_law(pair)
         bodies = int(m.geom_bodyid[first]), int(m.geom_bodyid[second])
 
-        def contact(distance: Number, where: Callable[[], tuple[Vector, Vector, Any]]) -> Contact:
-            def details() -> Touch:
-                point, normal, along = where()
-                axes = _axes(normal, along)
-                return Touch(point, axes, self._jacobian(part1, part2, point, shift, axes))
-
-            return Contact(distance, margin, bodies, friction, law, details)
+        def contact(distance: Number, touch: Callable[[], Touch]) -> Contact:
+            return Contact(distance, bodies, (part1, part2), root, friction, law, touch)
 
         if m.geom_type[first] == _PLANE:
-            normal = column(axes1, 2)
+            normal, (point, upwards) = column(axes1, 2), plane
+            height = dot(subtract(self.root(root).origin, point), upwards)
             ends: list[tuple[Vector, Any]] = [(at2, None)]
             if m.geom_type[second] == _CAPSULE:
                 axis = column(axes2, 2)
@@ -1025,13 +1087,11 @@ class Placed:
                 ends = [(add(at2, segment), axis), (subtract(at2, segment), axis)]
             found: list[Contact] = []
             for end, along in ends:
-                distance = minus(dot(subtract(end, at1), normal), radius2)
+                distance = minus(plus(dot(end, normal), height), radius2)
 
-                def where(
-                    end: Vector = end, along: Any = along, distance: Number = distance
-                ) -> tuple[Vector, Vector, Any]:
-                    depth = plus(radius2, times(0.5, distance))
-                    return subtract(end, scale(normal, depth)), normal, along
+                def where(end: Vector = end, along: Any = along, d: Number = distance) -> Touch:
+                    depth = plus(radius2, times(0.5, d))
+                    return Touch(subtract(end, scale(normal, depth)), normal, along)
 
                 found.append(contact(distance, where))
             return found
@@ -1042,17 +1102,44 @@ class Placed:
         else:
             point1, point2 = _nearest_of_two(at1, segment1, at2, segment2)
         apart = subtract(point2, point1)
-        length = _root(dot(apart, apart))
-        distance = minus(length, radius1 + radius2)
+        distance = minus(_root(dot(apart, apart)), radius1 + radius2)
 
-        def between() -> tuple[Vector, Vector, Any]:
+        def between() -> Touch:
             normal = _normalized(apart, (1.0, 0.0, 0.0))
             depth = plus(radius1, times(0.5, distance))
-            return add(point1, scale(normal, depth)), normal, None
+            return Touch(add(point1, scale(normal, depth)), normal, None)
 
         return [contact(distance, between)]
 
-    def _contact_law(self, pair: _Pair) -> tuple[Softness, float, float]:
+    def axes(self, contact: Contact, touch: Touch) -> Matrix:
+        """A contact's axes, from its root: the normal and two tangents."""
+        normal, along = touch.normal, touch.along
+        if along is None:  # the world's y axis, or its z axis where y is near to the normal
+            turn = self.root(contact.root).matrix
+            upright: Any = abs(apply(turn, normal)[1]) < 0.5
+            along = apply(
+                transposed(turn), [0.0, choose(upright, 1.0, 0.0), choose(upright, 0.0, 1.0)]
+            )
+        flat = subtract(along, scale(normal, dot(normal, along)))
+        first = _normalized(flat, (1.0, 0.0, 0.0))
+        return [normal, first, cross(normal, first)]
+
+    def moving(self, contact: Contact) -> tuple[set[int], set[int]]:
+        """The velocities that move only the first thing, and only the second."""
+        one, two = (set(self._mechanism.dofs_of(part)) for part in contact.parts)
+        return one - two, two - one
+
+    def jacobian(self, contact: Contact, point: Vector, axes: Matrix, dof: int) -> Vector:
+        """What a velocity does to the velocity at a contact, along its axes.
+
+        The sign is for the second thing; for the first it is the opposite.
+        """
+        root = self._root_of(self._mechanism.dof_part(dof))
+        at, columns = self._seen_from(root, contact.root, point, transposed(axes))
+        moved = self.motions[dof].at(at)
+        return [dot(axis, moved) for axis in transposed(columns)]
+
+    def _contact_law(self, pair: _Pair) -> tuple[Softness, float]:
         """MuJoCo's ``mj_contactParam``, and what it makes of it in ``mj_makeImpedance``."""
         m = self._mechanism.model
         a, b = pair
@@ -1087,22 +1174,7 @@ class Placed:
             inertia *= 1.0 + friction**2
             factor = 2.0 * friction**2 / max(_TINY, float(m.opt.impratio))
         law = self._mechanism._softness(reference, impedance, inertia, factor, margin)
-        return law, friction, margin
-
-    def _jacobian(
-        self, part1: int, part2: int, point: Vector, shift: Vector, axes: Matrix
-    ) -> Matrix:
-        """What each velocity does to the second's velocity minus the first's, along the axes."""
-        mechanism = self._mechanism
-        one, two = (set(mechanism.dofs_of(part)) for part in (part1, part2))
-        rows: Matrix = [[0.0] * mechanism.nv for _ in axes]
-        for dof in sorted(one ^ two):
-            here = point if dof in two else subtract(point, shift)
-            moved = self.motions[dof].at(here)
-            for row, axis in zip(rows, axes, strict=True):
-                value = dot(axis, moved)
-                row[dof] = value if dof in two else minus(0.0, value)
-        return rows
+        return law, friction
 
     # --- what an environment reads ----------------------------------------------------------------
 
@@ -1114,12 +1186,20 @@ class Placed:
         """MuJoCo's ``xquat``."""
         place = self._mechanism._fixed[body]
         own = fixed_quaternion(place.matrix)
-        return own if place.part < 0 else quaternion_product(self._quaternions[place.part], own)
+        if place.part < 0:
+            return own
+        above = self._roots[self._frames[place.part].root].spin
+        return quaternion_product(quaternion_product(above, self._quaternions[place.part]), own)
 
     def geom_position(self, geom: int) -> Vector:
         """MuJoCo's ``geom_xpos``."""
         part, position, _ = self._geom(geom)
-        return add(self._origin(part), position)
+        return self.in_world(self._root_of(part), position)
+
+    def in_world(self, root: int, position: Vector) -> Vector:
+        """A place from a root, in the world."""
+        found = self.root(root)
+        return add(found.origin, apply(found.matrix, position))
 
     def site_position(self, site: int) -> Vector:
         """MuJoCo's ``site_xpos``."""
@@ -1133,11 +1213,8 @@ class Placed:
         if place.part < 0:
             return place.position
         frame = self._frames[place.part]
-        return add(self._origin(place.part), self._on(frame, place.position))
-
-    @staticmethod
-    def _on(frame: Frame, position: Vector) -> Vector:
-        return add(frame.position, apply(frame.matrix, position))
+        position = add(frame.position, apply(frame.matrix, place.position))
+        return self.in_world(frame.root, position)
 
     def centre(self, body: int) -> Vector:
         """MuJoCo's ``subtree_com``: the centre of a body and of all that hangs on it."""
@@ -1157,20 +1234,6 @@ class Placed:
             where = self._in_world(_Place(place.part, inside, place.matrix))
             found = add(found, scale(where, float(m.body_mass[each]) / mass))
         return found
-
-    def root_origin(self, body: int) -> Vector:
-        """The point that a contact on this body is given from."""
-        return self._origin(self._mechanism._part_of(body))
-
-
-def _axes(normal: Vector, along: Vector | None) -> Matrix:
-    """A contact's axes: the normal and two tangents, the first as near to ``along`` as can be."""
-    if along is None:
-        upright: Any = abs(normal[1]) < 0.5
-        along = [0.0, choose(upright, 1.0, 0.0), choose(upright, 0.0, 1.0)]
-    flat = subtract(along, scale(normal, dot(normal, along)))
-    first = _normalized(flat, (1.0, 0.0, 0.0))
-    return [normal, first, cross(normal, first)]
 
 
 def _nearest(point: Vector, centre: Vector, segment: Vector) -> Vector:

@@ -217,10 +217,13 @@ def physics_kernels(source: FusedSource) -> PhysicsKernels:
     def see(s: Worlds, world: int): ...
 
     @wp.kernel(module="unique", enable_backward=False)
-    def step(s: Worlds):
-        world = wp.tid()
-        if s.trial[world] >= 0:
-            move(s, world)
+    def step(s: Worlds, lanes: int):
+        thread = wp.tid()
+        lane = thread % 32
+        world = thread // 32 * lanes + lane
+        if lane < lanes and world < s.worlds:
+            if s.trial[world] >= 0:
+                move(s, world)
 
     @wp.kernel(module="unique", enable_backward=False)
     def look(s: Worlds):
