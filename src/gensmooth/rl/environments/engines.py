@@ -3,9 +3,10 @@
 # pyright: reportUnknownMemberType=false, reportMissingTypeStubs=false
 """What computes the physics on a GPU: one function per robot, or MuJoCo Warp.
 
-Both move worlds whose numbers lie in :class:`~.warp_kernels.Worlds`. :class:`FusedPhysics` is exact
-in float64, needs Warp alone, and is many times faster, for robots of hinges, slides, planes, spheres
-and capsules; :class:`MujocoWarpPhysics` computes in float32 whatever MuJoCo Warp can.
+Both move worlds whose numbers lie in :class:`~.warp_kernels.Worlds`. :class:`FusedPhysics` computes
+in float64, needs Warp alone and is many times faster, for robots of hinges, slides and free joints
+that touch by planes, spheres and capsules; :class:`MujocoWarpPhysics` computes in float32 whatever
+MuJoCo Warp can.
 """
 
 import math
@@ -123,12 +124,14 @@ class FusedPhysics:
         )
 
     def look(self) -> None:
+        """See :class:`DevicePhysics`."""
         self._wp.launch(self._kernels.look, dim=self._s.worlds, inputs=[self._s])
 
     def begin(self) -> None:
-        pass
+        """See :class:`DevicePhysics`."""
 
     def complete(self) -> bool:
+        """See :class:`DevicePhysics`."""
         return True
 
 
@@ -200,6 +203,7 @@ class MujocoWarpPhysics:
         self._derived = derived
 
     def step(self) -> None:
+        """See :class:`DevicePhysics`."""
         self._copy(self._shared.spread, self._in)
         for what in self._calls:
             if what == "step":
@@ -209,14 +213,17 @@ class MujocoWarpPhysics:
         self._copy(self._shared.gather, self._out)
 
     def look(self) -> None:
+        """See :class:`DevicePhysics`."""
         self._copy(self._shared.spread, self._in)
         self._mjw.forward(self._model, self._data)
         self._copy(self._shared.gather, self._derived)
 
     def begin(self) -> None:
+        """See :class:`DevicePhysics`."""
         self._data.overflow.zero_()
 
     def complete(self) -> bool:
+        """See :class:`DevicePhysics`."""
         return not self._data.overflow.numpy().any()
 
     def _copy(self, kernel: Any, arrays: list[tuple[str, int, str]]) -> None:

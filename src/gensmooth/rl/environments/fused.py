@@ -283,7 +283,7 @@ class _Step:
                 with to.block("if (last)"):
                     turn = placed.root(general.root).matrix
                     numbers = placed.in_world(general.root, point)
-                    numbers += sum((apply(turn, axis) for axis in axes), [])
+                    numbers += [each for axis in axes for each in apply(turn, axis)]
                     for k, value in enumerate(numbers):
                         to.add(f"where[nc * 12 + {k}] = {to.write(value)};")
                     to.add("one[nc] = first[c]; two[nc] = second[c];")

@@ -431,7 +431,7 @@ class Softness:
 
 
 class Limit(NamedTuple):
-    """A joint's range: the joint's number in qpos and among the velocities, and how it gives way."""
+    """A joint's range: its numbers in qpos and among the velocities, and how it gives way."""
 
     position: int
     velocity: int

@@ -221,9 +221,10 @@ def physics_kernels(source: FusedSource) -> PhysicsKernels:
         thread = wp.tid()
         lane = thread % 32
         world = thread // 32 * lanes + lane
-        if lane < lanes and world < s.worlds:
-            if s.trial[world] >= 0:
-                move(s, world)
+        if lane >= lanes or world >= s.worlds:
+            return
+        if s.trial[world] >= 0:
+            move(s, world)
 
     @wp.kernel(module="unique", enable_backward=False)
     def look(s: Worlds):
