@@ -4,8 +4,8 @@
 """What computes the physics on a GPU: one function per robot, or MuJoCo Warp.
 
 Both move worlds whose numbers lie in :class:`~.warp_kernels.Worlds`. :class:`FusedPhysics` is exact
-in float64, needs Warp alone, and is many times faster, for robots of hinges, slides, planes, spheres
-and capsules; :class:`MujocoWarpPhysics` computes in float32 whatever MuJoCo Warp can.
+in float64, needs Warp alone, and is many times faster, for robots of hinges, slides, planes,
+spheres and capsules; :class:`MujocoWarpPhysics` computes in float32 whatever MuJoCo Warp can.
 """
 
 from functools import cache
@@ -108,15 +108,18 @@ class FusedPhysics:
         self._kernels = _compiled(source)
 
     def step(self) -> None:
+        """Move all worlds that have a trial by one step of the environment."""
         self._wp.launch(self._kernels.step, dim=self._s.worlds, inputs=[self._s], block_dim=BLOCK)
 
     def look(self) -> None:
+        """Compute what follows from where worlds have been put."""
         self._wp.launch(self._kernels.look, dim=self._s.worlds, inputs=[self._s])
 
     def begin(self) -> None:
-        pass
+        """Episodes begin: nothing is to be done."""
 
     def complete(self) -> bool:
+        """There is room for every contact."""
         return True
 
 
@@ -168,7 +171,9 @@ class MujocoWarpPhysics:
         deterministic: Whether sums are taken in a fixed order.
     """
 
-    def __init__(self, model: Any, law: Traced, worlds: Any, room: Room, deterministic: bool) -> None:
+    def __init__(
+        self, model: Any, law: Traced, worlds: Any, room: Room, deterministic: bool
+    ) -> None:
         self._s, self._wp, self._mjw = worlds, load_warp(), load_mujoco_warp()
         self._calls = law.calls
         with quiet():
@@ -189,6 +194,7 @@ class MujocoWarpPhysics:
         self._derived = derived
 
     def step(self) -> None:
+        """Move all worlds that have a trial by one step of the environment."""
         self._copy(self._shared.spread, self._in)
         for what in self._calls:
             if what == "step":
@@ -198,14 +204,17 @@ class MujocoWarpPhysics:
         self._copy(self._shared.gather, self._out)
 
     def look(self) -> None:
+        """Compute what follows from where worlds have been put."""
         self._copy(self._shared.spread, self._in)
         self._mjw.forward(self._model, self._data)
         self._copy(self._shared.gather, self._derived)
 
     def begin(self) -> None:
+        """Episodes begin."""
         self._data.overflow.zero_()
 
     def complete(self) -> bool:
+        """Whether no contact was left out for want of room."""
         return not self._data.overflow.numpy().any()
 
     def _copy(self, kernel: Any, arrays: list[tuple[str, int, str]]) -> None:

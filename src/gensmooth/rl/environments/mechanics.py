@@ -161,11 +161,15 @@ def _turn(axis: Sequence[float], angle: Number) -> Matrix:
         mixed = times(a * b, rest)
         return plus(plus(mixed, c if same else 0.0), times(signed, s))
 
-    return [
-        [entry(x, x, 0.0, True), entry(x, y, -z, False), entry(x, z, y, False)],
-        [entry(x, y, z, False), entry(y, y, 0.0, True), entry(y, z, -x, False)],
-        [entry(x, z, -y, False), entry(y, z, x, False), entry(z, z, 0.0, True)],
-    ] if _is_general(x, y, z) else _plain_turn((x, y, z), c, s)
+    return (
+        [
+            [entry(x, x, 0.0, True), entry(x, y, -z, False), entry(x, z, y, False)],
+            [entry(x, y, z, False), entry(y, y, 0.0, True), entry(y, z, -x, False)],
+            [entry(x, z, -y, False), entry(y, z, x, False), entry(z, z, 0.0, True)],
+        ]
+        if _is_general(x, y, z)
+        else _plain_turn((x, y, z), c, s)
+    )
 
 
 def _is_general(*axis: float) -> bool:
@@ -405,7 +409,7 @@ class Softness:
 
 
 class Limit(NamedTuple):
-    """A joint's range: the joint's number in qpos and among the velocities, and how it gives way."""
+    """A joint's range: its number in qpos and among the velocities, and how it gives way."""
 
     position: int
     velocity: int
@@ -437,6 +441,23 @@ class Mechanism:
         self.limits = self._limits()
         self.pairs = _pairs(model)
         self.corrected = self.integrator == RUNGE_KUTTA and _rotations_are_corrected()
+        self._refuse_parallel_capsules()
+
+    def _refuse_parallel_capsules(self) -> None:
+        """Parallel capsules touch in two points: those that are never otherwise are left to MuJoCo.
+
+        Others are parallel for a moment only, if at all, and then touch in one point here.
+        """
+        kinds = self.model.geom_type
+        both = [pair for pair in self.pairs if all(kinds[g] == _CAPSULE for g in pair)]
+        if not both:
+            return
+        rng = np.random.default_rng(0)
+        placed = self.place((self.model.qpos0 + rng.uniform(-1.0, 1.0, self.nq)).tolist())
+        for pair in both:
+            axes = (np.array(placed._geom(g)[2], float)[:, 2] for g in pair)
+            if np.linalg.norm(np.cross(*axes)) < 1e-9:
+                raise UnsupportedMechanismError("capsules that stay parallel and may touch")
 
     def _part_of(self, body: int) -> int:
         return self._fixed[body].part
@@ -595,7 +616,8 @@ def fixed_quaternion(matrix: Matrix) -> Vector:
 
 
 def _flag(name: str) -> int:
-    return int(getattr(load_mujoco().mjtDisableBit, f"mjDSBL_{name.upper()}"))
+    """A bit of ``mjtDisableBit``; 0 where this version of MuJoCo does not have it."""
+    return int(getattr(load_mujoco().mjtDisableBit, f"mjDSBL_{name.upper()}", 0))
 
 
 @cache
@@ -619,9 +641,9 @@ def _rotations_are_corrected() -> bool:
     """
     mujoco = load_mujoco()
     model = mujoco.MjModel.from_xml_string(
-        '''<mujoco><option integrator="RK4" timestep="0.1" gravity="0 0 0"/><worldbody>
+        """<mujoco><option integrator="RK4" timestep="0.1" gravity="0 0 0"/><worldbody>
         <body><freejoint/><inertial pos="0 0 0" mass="1" diaginertia="2 3 4"/></body>
-        </worldbody></mujoco>'''
+        </worldbody></mujoco>"""
     )
     data = mujoco.MjData(model)
     inertia, begin, h = np.array([2.0, 3.0, 4.0]), np.array([1.0, 2.0, 3.0]), 0.1
@@ -645,6 +667,21 @@ def _rotations_are_corrected() -> bool:
     return other < plain
 
 
+# What a model may not switch off. Dampers and springs were one bit, later two.
+_NEEDED = (
+    "constraint",
+    "limit",
+    "contact",
+    "gravity",
+    "clampctrl",
+    "actuation",
+    "eulerdamp",
+    "passive",
+    "spring",
+    "damper",
+)
+
+
 def _refuse(m: Any) -> None:
     """Say what of a model is not written down here."""
 
@@ -655,9 +692,11 @@ def _refuse(m: Any) -> None:
     unless(m.opt.integrator in (EULER, RUNGE_KUTTA), "an implicit integrator")
     unless(m.opt.cone == 0, "elliptic friction cones")
     flags = int(m.opt.disableflags)
-    for name in ("constraint", "limit", "contact", "gravity", "clampctrl", "actuation", "eulerdamp"):
+    for name in _NEEDED:
         unless(not flags & _flag(name), f"physics without {name}")
     unless(int(m.opt.enableflags) == 0, "an option of mjtEnableBit")
+    unless(m.opt.noslip_iterations == 0, "friction without slip (noslip_iterations)")
+    unless(m.opt.disableactuator == 0, "actuators that are switched off")
     unless(m.nv > 0, "nothing that moves")
     for name, what in (
         ("neq", "equality constraints"),
@@ -690,12 +729,6 @@ def _refuse(m: Any) -> None:
         unless(m.actuator_biastype[i] in (0, 1), "muscles and other biases")
     for name in ("actuator_delay", "actuator_dampratio", "actuator_damping"):
         unless(not np.any(getattr(m, name, 0)), "actuators with delay or damping")
-    for body in range(m.nbody):
-        parent = int(m.body_parentid[body])
-        moves = m.body_weldid[parent] != 0
-        joints = range(m.body_jntadr[body], m.body_jntadr[body] + m.body_jntnum[body])
-        for j in joints:
-            unless(not (m.jnt_type[j] == FREE and moves), "a free joint on a body that moves")
 
 
 def _parts(m: Any) -> tuple[list[_Part], list[_Place]]:
@@ -775,8 +808,6 @@ def _pairs(m: Any) -> list[_Pair]:
                 raise UnsupportedMechanismError(
                     "things that touch and are no plane, sphere or capsule"
                 )
-            if shapes[0] == _PLANE and weld[int(m.geom_bodyid[a])]:
-                raise UnsupportedMechanismError("a plane that moves")
             if max(int(m.geom_condim[a]), int(m.geom_condim[b])) not in (1, 3):
                 raise UnsupportedMechanismError("friction that resists rolling or spinning")
             found.append(_Pair(a, b))
@@ -907,7 +938,8 @@ class Placed:
         found: Vector = [0.0] * mechanism.nv
         for i in range(m.nu):
             j = int(m.actuator_trnid[i, 0])
-            at, dof, gear = int(m.jnt_qposadr[j]), int(m.jnt_dofadr[j]), float(m.actuator_gear[i, 0])
+            at, dof = int(m.jnt_qposadr[j]), int(m.jnt_dofadr[j])
+            gear = float(m.actuator_gear[i, 0])
             control = u[i]
             if m.actuator_ctrllimited[i]:
                 control = _clip(control, *map(float, m.actuator_ctrlrange[i]))
