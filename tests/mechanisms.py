@@ -86,7 +86,42 @@ HEAP = """
   </worldbody>
 </mujoco>
 """
-OWN = {"workshop": WORKSHOP, "heap": HEAP}
+# It tumbles fast, by Runge-Kutta's method, whose stages must know that rotations do not add up.
+TUMBLER = """
+<mujoco>
+  <option timestep="0.02" integrator="RK4"/>
+  <worldbody>
+    <geom type="plane" size="3 3 1"/>
+    <body pos="0 0 0.3">
+      <joint type="free" damping="0.1"/>
+      <inertial pos="0.02 0.01 0" mass="1" diaginertia="0.02 0.03 0.045"/>
+      <geom type="capsule" size="0.05 0.2"/>
+      <body pos="0.1 0 0">
+        <joint axis="0 1 0" damping="0.2" range="-60 60" limited="true"/>
+        <geom size="0.06" pos="0.1 0 0"/>
+      </body>
+    </body>
+  </worldbody>
+</mujoco>
+"""
+# A raft that falls flat: more points touch at once than it has freedom to move.
+RAFT = """
+<mujoco>
+  <worldbody>
+    <geom type="plane" size="3 3 1"/>
+    <body pos="0 0 0.05">
+      <freejoint/>
+      <geom type="capsule" fromto="-0.3 -0.2 0 0.3 -0.2 0" size="0.05"/>
+      <geom type="capsule" fromto="-0.3 -0.1 0 0.3 -0.1 0" size="0.05"/>
+      <geom type="capsule" fromto="-0.3 0.1 0 0.3 0.1 0" size="0.05"/>
+      <geom type="capsule" fromto="-0.3 0.2 0 0.3 0.2 0" size="0.05"/>
+    </body>
+    <body pos="0 0.1 0.148"><freejoint/><geom size="0.05"/></body>
+    <body pos="0.02 0.1 0.24"><freejoint/><geom size="0.05"/></body>
+  </worldbody>
+</mujoco>
+"""
+OWN = {"workshop": WORKSHOP, "heap": HEAP, "tumbler": TUMBLER, "raft": RAFT}
 GYMNASIUM = ("hopper", "walker2d_v5", "half_cheetah", "ant", "swimmer", "humanoid")
 MODELS = (*GYMNASIUM, *OWN)
 

@@ -1,4 +1,4 @@
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportPrivateUsage=false
 # pyright: reportUnknownArgumentType=false
 """The equations of motion of jointed bodies, as expressions.
 
@@ -455,8 +455,8 @@ class Mechanism:
         rng = np.random.default_rng(0)
         placed = self.place((self.model.qpos0 + rng.uniform(-1.0, 1.0, self.nq)).tolist())
         for pair in both:
-            axes = (np.array(placed._geom(g)[2], float)[:, 2] for g in pair)
-            if np.linalg.norm(np.cross(*axes)) < 1e-9:
+            one, two = (np.array(placed._geom(g)[2], float)[:, 2] for g in pair)
+            if np.linalg.norm(np.cross(one, two)) < 1e-9:
                 raise UnsupportedMechanismError("capsules that stay parallel and may touch")
 
     def _part_of(self, body: int) -> int:
@@ -758,7 +758,8 @@ def _parts(m: Any) -> tuple[list[_Part], list[_Place]]:
         mass = float(sum(m.body_mass[b] for b in members))
         turns = {b: np.array(fixed[b].matrix) for b in members}
         centres = {b: turns[b] @ m.body_ipos[b] + fixed[b].position for b in members}
-        centre = sum(m.body_mass[b] * centres[b] for b in members) / max(mass, _TINY)
+        weighted: Any = sum(m.body_mass[b] * centres[b] for b in members)
+        centre = weighted / max(mass, _TINY)
         inertia = np.zeros((3, 3))
         for b in members:
             axes = turns[b] @ np.array(_constant_matrix(m.body_iquat[b]))
