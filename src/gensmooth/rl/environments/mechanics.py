@@ -1,4 +1,4 @@
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportPrivateUsage=false
 # pyright: reportUnknownArgumentType=false
 """The equations of motion of jointed bodies, as expressions.
 
@@ -463,6 +463,23 @@ class Mechanism:
         self.limits = self._limits()
         self.pairs = _pairs(model)
         self.corrected = self.integrator == RUNGE_KUTTA and _rotations_are_corrected()
+        self._refuse_parallel_capsules()
+
+    def _refuse_parallel_capsules(self) -> None:
+        """Parallel capsules touch in two points: those that are never otherwise are left to MuJoCo.
+
+        Others are parallel for a moment only, if at all, and then touch in one point here.
+        """
+        kinds = self.model.geom_type
+        both = [pair for pair in self.pairs if all(kinds[g] == _CAPSULE for g in pair)]
+        if not both:
+            return
+        rng = np.random.default_rng(0)
+        placed = self.place((self.model.qpos0 + rng.uniform(-1.0, 1.0, self.nq)).tolist())
+        for pair in both:
+            one, two = (np.array(placed._geom(g)[2], float)[:, 2] for g in pair)
+            if np.linalg.norm(np.cross(one, two)) < 1e-9:
+                raise UnsupportedMechanismError("capsules that stay parallel and may touch")
 
     def _part_of(self, body: int) -> int:
         return self._fixed[body].part
@@ -617,7 +634,8 @@ def fixed_quaternion(matrix: Matrix) -> Vector:
 
 
 def _flag(name: str) -> int:
-    return int(getattr(load_mujoco().mjtDisableBit, f"mjDSBL_{name.upper()}"))
+    """A bit of ``mjtDisableBit``; 0 where this version of MuJoCo does not have it."""
+    return int(getattr(load_mujoco().mjtDisableBit, f"mjDSBL_{name.upper()}", 0))
 
 
 @cache
@@ -667,6 +685,21 @@ def _rotations_are_corrected() -> bool:
     return other < plain
 
 
+# What a model may not switch off. Dampers and springs were one bit, later two.
+_NEEDED = (
+    "constraint",
+    "limit",
+    "contact",
+    "gravity",
+    "clampctrl",
+    "actuation",
+    "eulerdamp",
+    "passive",
+    "spring",
+    "damper",
+)
+
+
 def _refuse(m: Any) -> None:
     """Say what of a model is not written down here."""
 
@@ -677,10 +710,11 @@ def _refuse(m: Any) -> None:
     unless(m.opt.integrator in (EULER, RUNGE_KUTTA), "an implicit integrator")
     unless(m.opt.cone == 0, "elliptic friction cones")
     flags = int(m.opt.disableflags)
-    needed = ("constraint", "limit", "contact", "gravity", "clampctrl", "actuation", "eulerdamp")
-    for name in needed:
+    for name in _NEEDED:
         unless(not flags & _flag(name), f"physics without {name}")
     unless(int(m.opt.enableflags) == 0, "an option of mjtEnableBit")
+    unless(m.opt.noslip_iterations == 0, "friction without slip (noslip_iterations)")
+    unless(m.opt.disableactuator == 0, "actuators that are switched off")
     unless(m.nv > 0, "nothing that moves")
     for name, what in (
         ("neq", "equality constraints"),
@@ -713,12 +747,6 @@ def _refuse(m: Any) -> None:
         unless(m.actuator_biastype[i] in (0, 1), "muscles and other biases")
     for name in ("actuator_delay", "actuator_dampratio", "actuator_damping"):
         unless(not np.any(getattr(m, name, 0)), "actuators with delay or damping")
-    for body in range(m.nbody):
-        parent = int(m.body_parentid[body])
-        moves = m.body_weldid[parent] != 0
-        joints = range(m.body_jntadr[body], m.body_jntadr[body] + m.body_jntnum[body])
-        for j in joints:
-            unless(not (m.jnt_type[j] == FREE and moves), "a free joint on a body that moves")
 
 
 def _parts(m: Any) -> tuple[list[_Part], list[_Place]]:
@@ -747,7 +775,8 @@ def _parts(m: Any) -> tuple[list[_Part], list[_Place]]:
         mass = float(sum(m.body_mass[b] for b in members))
         turns = {b: np.array(fixed[b].matrix) for b in members}
         centres = {b: turns[b] @ m.body_ipos[b] + fixed[b].position for b in members}
-        centre = sum(m.body_mass[b] * centres[b] for b in members) / max(mass, _TINY)
+        weighted: Any = sum(m.body_mass[b] * centres[b] for b in members)
+        centre = weighted / max(mass, _TINY)
         inertia = np.zeros((3, 3))
         for b in members:
             axes = turns[b] @ np.array(_constant_matrix(m.body_iquat[b]))
@@ -797,8 +826,6 @@ def _pairs(m: Any) -> list[_Pair]:
                 raise UnsupportedMechanismError(
                     "things that touch and are no plane, sphere or capsule"
                 )
-            if shapes[0] == _PLANE and weld[int(m.geom_bodyid[a])]:
-                raise UnsupportedMechanismError("a plane that moves")
             if max(int(m.geom_condim[a]), int(m.geom_condim[b])) not in (1, 3):
                 raise UnsupportedMechanismError("friction that resists rolling or spinning")
             found.append(_Pair(a, b))

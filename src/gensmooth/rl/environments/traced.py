@@ -247,9 +247,8 @@ def _by_slot(array: str, values: Iterable[Any]) -> dict[Slot, Any]:
 
 def reads(traced: Traced) -> list[Slot]:
     """What of MuJoCo's data the law reads that follows from the state."""
-    read = [
-        p for part in (traced.observe, traced.controls, traced.step) for p in slots(part.values())
-    ]
+    parts = (traced.observe, traced.controls, traced.step)
+    read = [p for part in parts for p in slots(part.values())]
     return [Slot(p.array, p.entry, False) for p in read if p.array in DERIVED]
 
 

@@ -4,6 +4,7 @@
 # pyright: reportMissingTypeStubs=false, reportMissingImports=false, reportInvalidTypeForm=false, reportGeneralTypeIssues=false
 # pyright: reportCallIssue=false, reportAttributeAccessIssue=false, reportIndexIssue=false
 # pyright: reportPrivateImportUsage=false, reportUnusedFunction=false, reportUntypedClassDecorator=false
+# pyright: reportOperatorIssue=false, reportAssignmentType=false
 """What runs on the GPU beside the physics: refill, observe, act, pay; one thread per world.
 
 Numbers lie one after the other by world (``entry * worlds + world``) or by trial

@@ -1,0 +1,349 @@
+"""Physics as one function: a step of it is MuJoCo's step, to rounding, for every world by itself.
+
+It runs on Warp's own CPU device, and where there is a GPU, there too.
+"""
+
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+pytest.importorskip("warp", reason="needs Warp (docs/gpu.md): make test-gpu")
+pytest.importorskip("gymnasium")
+
+import warp
+
+import mechanisms
+from gensmooth.rl.environments import warp_kernels
+from gensmooth.rl.environments.engines import load_warp, sizes
+from gensmooth.rl.environments.fused import FUSED_DATA, FusedSource, fused
+from gensmooth.rl.environments.mechanics import Mechanism
+from gensmooth.rl.environments.symbols import Slot, symbols
+from gensmooth.rl.environments.written import Writer
+from mechanisms import MODELS, State, mechanism_of, mujoco, states
+
+CUDA = bool(load_warp().get_cuda_devices())
+if not CUDA:
+    warp.config.optimization_level = 0  # half the time of compiling
+DEVICES = [
+    "cpu",
+    pytest.param(
+        "cuda",
+        marks=[
+            pytest.mark.gpu,
+            pytest.mark.skipif(not CUDA, reason="there is no CUDA device here"),
+        ],
+    ),
+]
+Arrays = dict[str, np.ndarray]
+SEEN = ("qpos", "qvel", *FUSED_DATA)
+
+
+# --- worlds ---------------------------------------------------------------------------------------
+
+
+def source_of(mechanism: Mechanism) -> FusedSource:
+    """A step, and everything that can be read of it."""
+    width = sizes(mechanism.model)
+    read = [Slot(name, entry, False) for name in FUSED_DATA for entry in range(width[name])]
+    return fused(mechanism, ["step", "forces"], read)
+
+
+class Physics(NamedTuple):
+    """The kernels of a model, and how many numbers its worlds have."""
+
+    kernels: Any
+    widths: dict[str, int]
+
+    def run(self, given: list[State], steps: int = 1, device: str = "cpu") -> Arrays:
+        """What worlds are after some steps: arrays of MuJoCo's data, a row for each world."""
+        number = len(given)
+        wp = load_warp()
+        with wp.ScopedDevice(device):
+            s = warp_kernels.Worlds()
+            s.worlds, s.trial = number, wp.zeros(number, dtype=wp.int32)
+            for name, width in self.widths.items():
+                setattr(s, name, wp.zeros(number * max(width, 1), dtype=wp.float64))
+            for name, column in zip(
+                ("qpos", "qvel", "ctrl"), zip(*given, strict=True), strict=True
+            ):
+                if self.widths[name]:
+                    getattr(s, name).assign(np.ascontiguousarray(np.array(column).T).reshape(-1))
+            for _ in range(steps):
+                wp.launch(self.kernels.step, dim=number, inputs=[s])
+            return {
+                name: getattr(s, name).numpy()[: width * number].reshape(width, number).T
+                for name, width in self.widths.items()
+            }
+
+
+def physics(mechanism: Mechanism) -> Physics:
+    kernels = warp_kernels.physics_kernels(source_of(mechanism))
+    return Physics(kernels, {**sizes(mechanism.model), "warm": mechanism.nv})
+
+
+@cache
+def physics_of(name: str) -> Physics:
+    return physics(mechanism_of(name))
+
+
+def by_mujoco(model: Any, state: State, steps: int = 1) -> Arrays:
+    """The same by MuJoCo."""
+    data = mujoco.MjData(model)
+    data.qpos[:], data.qvel[:], data.ctrl[:] = state
+    for _ in range(steps):
+        mujoco.mj_step(model, data)
+    mujoco.mj_rnePostConstraint(model, data)
+    found = {
+        name: np.array(getattr(data, name)).reshape(-1) for name in ("qpos", "qvel", *FUSED_DATA)
+    }
+    return found | {"ncon": np.array([data.ncon])}
+
+
+def apart(
+    found: dict[str, np.ndarray], world: int, wanted: dict[str, np.ndarray]
+) -> dict[str, float]:
+    """How far a world is from MuJoCo's, relative to the size of each array."""
+    gaps: dict[str, float] = {}
+    for name in SEEN:
+        one, two = found[name][world], wanted[name]
+        if name == "xquat":  # q and -q are one rotation
+            one = (
+                one.reshape(-1, 4) * np.sign((one * two).reshape(-1, 4).sum(axis=1))[:, None]
+            ).reshape(-1)
+        if two.size:
+            gaps[name] = float(np.abs(one - two).max() / max(1.0, np.abs(two).max()))
+    return gaps
+
+
+def worst(
+    name: str, given: list[State], steps: int, device: str = "cpu"
+) -> tuple[dict[str, float], int]:
+    found = physics_of(name).run(given, steps, device)
+    model, gaps, contacts = mechanism_of(name).model, [], 0
+    for world, state in enumerate(given):
+        wanted = by_mujoco(model, state, steps)
+        gaps.append(apart(found, world, wanted))
+        contacts += int(wanted["ncon"][0])
+    return {key: max(each[key] for each in gaps) for key in gaps[0]}, contacts
+
+
+# --- a step is MuJoCo's ---------------------------------------------------------------------------
+
+EXACT = 1e-11  # relative; most are a hundred times nearer
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", MODELS)
+def test_steps_are_those_of_mujoco(name: str, device: str):
+    """Positions, velocities, and all that may be read, after one step and after four."""
+    given = states(name, 16)
+    for steps in (1, 4):
+        gaps, contacts = worst(name, given, steps, device)
+        assert {key: gap for key, gap in gaps.items() if not gap < EXACT} == {}
+        assert contacts > 0 or name == "swimmer"
+
+
+@pytest.mark.parametrize("name", ["half_cheetah", "ant", "tumbler"])
+def test_a_second_of_motion_stays_with_mujoco(name: str):
+    """Falling, from rest, until it lies: half_cheetah by Euler's method, the others by RK4."""
+    model = mechanism_of(name).model
+    rng = np.random.default_rng(3)
+    given = [
+        State(model.qpos0, np.zeros(model.nv), rng.uniform(-0.3, 0.3, model.nu)) for _ in range(4)
+    ]
+    gaps, contacts = worst(name, given, int(1.0 / model.opt.timestep))
+    assert contacts > 0
+    assert max(gaps["qpos"], gaps["qvel"]) < 1e-7  # what rounding has grown to
+
+
+def test_what_is_seen_before_the_first_step_is_mujocos():
+    name = "workshop"
+    model, (state,) = mechanism_of(name).model, states(name, 1)
+    wp, found = load_warp(), physics_of(name)
+    with wp.ScopedDevice("cpu"):
+        s = warp_kernels.Worlds()
+        s.worlds = 1
+        for array, width in found.widths.items():
+            setattr(s, array, wp.zeros(max(width, 1), dtype=wp.float64))
+        s.qpos.assign(state.q)
+        wp.launch(found.kernels.look, dim=1, inputs=[s])
+    data = mechanisms.data_at(model, state)
+    for array in ("xpos", "geom_xpos", "site_xpos", "subtree_com"):
+        np.testing.assert_allclose(
+            getattr(s, array).numpy(), getattr(data, array).reshape(-1), atol=1e-14
+        )
+    assert not s.cfrc_ext.numpy().any()  # MuJoCo computes it when it is asked for
+
+
+# --- another law is noticed -----------------------------------------------------------------------
+
+
+def with_explicit_damping(mechanism: Mechanism) -> FusedSource:
+    """Dampers act on the velocity before the step, not on that after it."""
+    found = source_of(mechanism)
+    h = mechanism.timestep
+    text = found.step
+    for damping in {each for each in mechanism.damping if each}:
+        assert f"+= {h * damping!r};" in text
+        text = text.replace(f"+= {h * damping!r};", "+= 0.0;")
+    return found._replace(step=text)
+
+
+def with_other_rotations(mechanism: Mechanism) -> FusedSource:
+    """Rotation vectors add up, where MuJoCo knows that they do not; or the other way round."""
+    mechanism.corrected = not mechanism.corrected
+    return source_of(mechanism)
+
+
+def with_another_centre(mechanism: Mechanism) -> FusedSource:
+    """The body's own centre for its tree's is a mistake that positions and velocities hide."""
+    found = source_of(mechanism)
+    mechanism.model.body_rootid[:] = np.arange(mechanism.model.nbody)
+    return found._replace(step=source_of(mechanism).step)
+
+
+def without_armature(mechanism: Mechanism) -> FusedSource:
+    mechanism.model.dof_armature[:] = 0.0
+    return source_of(mechanism)
+
+
+@pytest.mark.parametrize(
+    ("name", "what", "change"),
+    [
+        ("half_cheetah", "qvel", with_explicit_damping),
+        ("tumbler", "qpos", with_other_rotations),
+        ("tumbler", "cfrc_ext", with_another_centre),
+        ("workshop", "qvel", without_armature),
+    ],
+)
+def test_another_law_is_noticed(name: str, what: str, change: Any):
+    mechanism = Mechanism(mechanisms.model_of(name))
+    twin = Physics(
+        warp_kernels.physics_kernels(change(mechanism)),
+        {**sizes(mechanism.model), "warm": mechanism.nv},
+    )
+    given = states(name, 16)
+    found = twin.run(given)
+    right = mechanism_of(name).model
+    gaps = [apart(found, k, by_mujoco(right, state))[what] for k, state in enumerate(given)]
+    assert max(gaps) > 1e4 * EXACT
+
+
+# --- the solver -----------------------------------------------------------------------------------
+
+
+def imbalance(name: str, state: State, acceleration: np.ndarray) -> float:
+    """The slope of the cost at an acceleration, relative to the forces that balance there."""
+    mechanism = mechanism_of(name)
+    q, v, u = (each.tolist() for each in state)
+    placed = mechanism.place(q)
+    inertia = np.zeros((mechanism.nv, mechanism.nv))
+    for (i, j), value in placed.mass_matrix().items():
+        inertia[i, j] = inertia[j, i] = value
+    force = np.array(placed.smooth_force(q, v, u), float)
+    rows, _ = mechanisms.rows_of(mechanism, placed, state)
+    slope = mechanisms.gradient(inertia, force, rows, acceleration)
+    short = np.minimum(rows.jacobian @ acceleration - rows.reference, 0.0)
+    terms = np.abs(inertia) @ np.abs(acceleration) + np.abs(force)
+    terms = terms + np.abs(rows.jacobian.T) @ np.abs(rows.stiffness * short)
+    return float(np.abs(slope).max() / terms.max())
+
+
+def flat(number: int) -> list[State]:
+    """The raft, flat on the floor and in it, with balls on top; some fall fast."""
+    model, rng = mechanism_of("raft").model, np.random.default_rng(2)
+    found: list[State] = []
+    for k in range(number):
+        q, v = model.qpos0.copy(), np.zeros(model.nv)
+        q[2] -= 0.002 * k
+        v[2] = -0.1 * 4.0**k
+        v[6:] = rng.standard_normal(model.nv - 6) * k
+        found.append(State(q, v, np.zeros(0)))
+    return found
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_body_that_falls_flat_is_solved_exactly(device: str):
+    given = flat(8)
+    model = mechanism_of("raft").model
+    assert mechanisms.data_at(model, given[1]).ncon >= 9
+    found = physics_of("raft").run(given, 1, device)
+    assert max(imbalance("raft", s, a) for s, a in zip(given, found["warm"], strict=True)) < 1e-12
+
+
+@pytest.mark.parametrize("wildness", [10.0, 1e3, 1e5])
+@pytest.mark.parametrize("name", ["workshop", "heap", "half_cheetah", "raft"])
+def test_wild_velocities_are_solved_exactly(name: str, wildness: float):
+    given = [State(s.q, wildness * s.v, s.u) for s in states(name, 24, seed=4)]
+    found = physics_of(name).run(given)
+    assert max(imbalance(name, s, a) for s, a in zip(given, found["warm"], strict=True)) < 1e-12
+
+
+def test_an_acceleration_that_is_not_the_best_is_noticed():
+    given = states("heap", 8)
+    found = physics_of("heap").run(given)["warm"] * (1.0 + 1e-6)
+    assert max(imbalance("heap", s, a) for s, a in zip(given, found, strict=True)) > 1e-8
+
+
+# --- worlds know nothing of each other ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", ["ant", "heap"])
+def test_a_world_has_the_same_bits_in_any_company(name: str, device: str):
+    given = states(name, 50)
+    together = physics_of(name).run(given, 3, device)
+    again = physics_of(name).run(given, 3, device)
+    order = np.random.default_rng(0).permutation(50)
+    mixed = physics_of(name).run([given[k] for k in order], 3, device)
+    alone = physics_of(name).run([given[7]], 3, device)
+    for array in (*SEEN, "warm"):
+        np.testing.assert_array_equal(together[array], again[array])
+        np.testing.assert_array_equal(together[array][order], mixed[array])
+        np.testing.assert_array_equal(together[array][7:8], alone[array])
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", ["ant", "workshop"])
+def test_worlds_that_break_down_disturb_no_other(name: str, device: str):
+    given = states(name, 12)
+    clean = physics_of(name).run(given, 2, device)
+    given[1].q[:] = np.nan
+    given[3].v[2] = np.inf
+    given[4].v[:] = 1e200
+    given[6].u[0] = np.nan
+    given[9].q[-1] = 1e300
+    found = physics_of(name).run(given, 2, device)
+    whole = [0, 2, 5, 7, 8, 10, 11]
+    for array in (*SEEN, "warm"):
+        np.testing.assert_array_equal(found[array][whole], clean[array][whole])
+    for world in (1, 3, 4):
+        rest = np.concatenate([found["qpos"][world], found["qvel"][world]])
+        assert not (np.abs(rest) < 1e10).all()  # which ends an episode
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+def test_what_a_block_computes_is_forgotten_after_it():
+    x, y = symbols("q", (2,))
+    shared, inner = x * y, x + y
+    to = Writer(lambda key: f"q[{key.entry}]")
+    outside = to.write(shared)
+    with to.block("if (true)"):
+        assert to.write(shared) == outside  # it is known here
+        name = to.write(inner)
+        assert to.write(inner) == name  # and written once
+    assert to.write(shared) == outside
+    assert to.write(inner) != name  # C has forgotten it at the brace
+    assert [line.strip() for line in to.lines].count("}") == 1
+
+
+def test_what_nobody_reads_is_not_computed():
+    mechanism = mechanism_of("ant")
+    bare, full = fused(mechanism, ["step"], []), source_of(mechanism)
+    assert "cfrc_ext" in full.step
+    assert "xpos" not in bare.step
+    assert len(bare.step) < 0.9 * len(full.step)
