@@ -6,7 +6,7 @@ and sends back for each episode its numbers and the moments of its observations.
 by the training, in the order of the batch.
 """
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Protocol, final
 
@@ -74,27 +74,23 @@ class Local:
 
     def train(self, state: SearchState, batch: Batch, scaling: Scaling) -> Episodes:  # noqa: ARG002
         """See :class:`Rollouts`."""
-        return self._run(batch.block(0, len(batch)), list(batch.rngs()), scaling, observe=True)
+        starts = batch_starts(self._simulator, batch)
+        return self._run(batch.block(0, len(batch)), starts, scaling, observe=True)
 
     def test(self, state: SearchState, scaling: Scaling, episodes: int) -> Episodes:
         """See :class:`Rollouts`."""
         parameters = np.broadcast_to(state.x, (episodes, state.x.size))
-        rngs = test_rngs(state.seed, state.step, episodes)
-        return self._run(parameters, rngs, scaling, observe=False)
+        starts = self._simulator.starts(test_rngs(state.seed, state.step, episodes))
+        return self._run(parameters, starts, scaling, observe=False)
 
     def _run(
-        self,
-        parameters: Array,
-        rngs: Sequence[np.random.Generator],
-        scaling: Scaling,
-        *,
-        observe: bool,
+        self, parameters: Array, starts: Array, scaling: Scaling, *, observe: bool
     ) -> Episodes:
         found = self._simulator.rollout(
             self._policy,
             parameters,
             scaling,
-            self._simulator.starts(rngs),
+            starts,
             observe=observe,
             threads=self._threads,
         )
@@ -138,12 +134,12 @@ class SideBySide:
         """See :class:`Rollouts`."""
         batch = self._search.ask(state)
         here = np.broadcast_to(state.x, (episodes, state.x.size))
-        rngs = [*test_rngs(state.seed, state.step, episodes), *batch.rngs()]
+        fresh = self._simulator.starts(test_rngs(state.seed, state.step, episodes))
         found = self._simulator.rollout(
             self._policy,
             np.concatenate((here, batch.block(0, len(batch)))),
             scaling,
-            self._simulator.starts(rngs),
+            np.concatenate((fresh, batch_starts(self._simulator, batch))),
             observe=True,
         )
         tested, trained = split(found, [episodes, len(batch)])
@@ -159,6 +155,20 @@ def _equal(one: Scaling, other: Scaling) -> bool:
 def _broken(found: Episodes) -> dict[str, int]:
     failed = int(np.count_nonzero(~np.isfinite(found.returns)))
     return {"non-finite": failed} if failed else {}
+
+
+def batch_starts(simulator: Simulator, batch: Batch) -> Array:
+    """Where the episodes of a batch start, shape (B, S): those of one sample in one place."""
+    rows: dict[int, int] = {}
+    rngs: list[np.random.Generator] = []
+    which: list[int] = []
+    for index, sample in enumerate(batch.plan.sample.tolist()):
+        if sample not in rows:
+            rows[sample] = len(rows)
+            rngs.append(batch.rng(index))
+        which.append(rows[sample])
+    starts = simulator.starts(rngs)
+    return starts if len(rows) == len(which) else starts[which]
 
 
 def test_rngs(seed: int, step: int, episodes: int) -> list[np.random.Generator]:
