@@ -98,11 +98,12 @@ def generator(seed: int, purpose: Purpose, *, step: int = 0, index: int = 0) -> 
     True
     """
     counter = np.array([0, index, step, 0], dtype=np.uint64)
-    return np.random.Generator(np.random.Philox(_Address(seed, purpose, step, index), counter))
+    key: Any = _PhiloxKey(seed, purpose, step, index)
+    return np.random.Generator(np.random.Philox(key, counter))
 
 
 @final
-class _Address(ISpawnableSeedSequence):
+class _PhiloxKey(ISpawnableSeedSequence):
     """The key of a generator, in the form that NumPy takes it in at once.
 
     Given as ``key=``, NumPy first asks the operating system for 128 bits that it does not use,

@@ -8,7 +8,7 @@ by the training, in the order of the batch.
 
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from typing import Protocol, final
+from typing import NamedTuple, Protocol, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from gensmooth.batch import Batch
 from gensmooth.estimators import Plan
 from gensmooth.evaluators import Evaluated, Evaluator, Objective, Session
 from gensmooth.rl.environments.base import Episodes, Simulator, split
+from gensmooth.rl.environments.gathering import Gathering
 from gensmooth.rl.normalize import EpisodeMoments, Scaling
 from gensmooth.rl.policies import Policy
 from gensmooth.search import Search, SearchState
@@ -80,7 +81,7 @@ class Local:
     def test(self, state: SearchState, scaling: Scaling, episodes: int) -> Episodes:
         """See :class:`Rollouts`."""
         parameters = np.broadcast_to(state.x, (episodes, state.x.size))
-        starts = self._simulator.starts(test_rngs(state.seed, state.step, episodes))
+        starts = test_starts(self._simulator, state, episodes)
         return self._run(parameters, starts, scaling, observe=False)
 
     def _run(
@@ -134,7 +135,7 @@ class SideBySide:
         """See :class:`Rollouts`."""
         batch = self._search.ask(state)
         here = np.broadcast_to(state.x, (episodes, state.x.size))
-        fresh = self._simulator.starts(test_rngs(state.seed, state.step, episodes))
+        fresh = test_starts(self._simulator, state, episodes)
         found = self._simulator.rollout(
             self._policy,
             np.concatenate((here, batch.block(0, len(batch)))),
@@ -158,17 +159,37 @@ def _broken(found: Episodes) -> dict[str, int]:
 
 
 def batch_starts(simulator: Simulator, batch: Batch) -> Array:
-    """Where the episodes of a batch start, shape (B, S): those of one sample in one place."""
-    rows: dict[int, int] = {}
-    rngs: list[np.random.Generator] = []
-    which: list[int] = []
-    for index, sample in enumerate(batch.plan.sample.tolist()):
-        if sample not in rows:
-            rows[sample] = len(rows)
-            rngs.append(batch.rng(index))
-        which.append(rows[sample])
-    starts = simulator.starts(rngs)
-    return starts if len(rows) == len(which) else starts[which]
+    """Where the episodes of a batch start, shape (B, S)."""
+    samples = tuple(batch.plan.sample.tolist())
+    return _starts(simulator, _Drawn(batch.seed, batch.purpose, batch.step, samples))
+
+
+def test_starts(simulator: Simulator, state: SearchState, episodes: int) -> Array:
+    """Where test episodes start, shape (B, S)."""
+    samples = tuple(range(episodes))
+    return _starts(simulator, _Drawn(state.seed, Purpose.TEST, state.step, samples))
+
+
+class _Drawn(NamedTuple):
+    """Of starts: what they are a function of, for one environment."""
+
+    seed: int
+    purpose: Purpose
+    step: int
+    samples: tuple[int, ...]
+
+
+def _starts(simulator: Simulator, at: _Drawn) -> Array:
+    """A start for each sample, the same one for the same."""
+
+    def draw() -> Array:
+        rows = {sample: row for row, sample in enumerate(dict.fromkeys(at.samples))}
+        starts = simulator.starts([streams.generator(*at[:2], step=at.step, index=i) for i in rows])
+        if len(rows) == len(at.samples):
+            return starts
+        return starts[[rows[sample] for sample in at.samples]]
+
+    return simulator.remembered(at, draw) if isinstance(simulator, Gathering) else draw()
 
 
 def test_rngs(seed: int, step: int, episodes: int) -> list[np.random.Generator]:

@@ -20,6 +20,9 @@ from gensmooth.rl.policies import Policy
 
 Array = NDArray[np.float64]
 
+_REMEMBERED = 512  # iterations and tests whose starts are kept, over all seeds
+
+
 class Grouped(NamedTuple):
     """Episodes of policies of one shape whose observations are scaled differently.
 
@@ -147,6 +150,7 @@ class Gathering:
         self._lock = threading.Lock()
         self._waiting: list[_Request] = []
         self._members: set[int] = set()  # threads
+        self._starts: dict[Hashable, Array] = {}
         self._stopped = False
 
     @property
@@ -157,6 +161,16 @@ class Gathering:
     def starts(self, rngs: Sequence[np.random.Generator]) -> Array:
         """See :class:`~gensmooth.rl.environments.base.Simulator`."""
         return self._simulator.starts(rngs)
+
+    def remembered(self, address: Hashable, draw: Callable[[], Array]) -> Array:
+        """The starts of an address, drawn once: trainings of one seed start in the same places."""
+        found = self._starts.get(address)
+        if found is None:
+            if len(self._starts) >= _REMEMBERED:
+                self._starts.clear()
+            found = self._starts[address] = draw()
+            found.flags.writeable = False
+        return found
 
     @contextmanager
     def member(self) -> Generator[None]:
