@@ -2,7 +2,8 @@
 
 A GPU takes as long for a dozen episodes as for a thousand. Trainings of one environment, each in a
 thread of its own, are *members* of a :class:`Gathering`; when all of them wait for their episodes,
-these run as one batch. No training knows of the others.
+these run as one batch. No training knows of the others. Between batches they run one after another
+(:class:`Turns`), since threads that compete for the interpreter's lock are slower than one.
 """
 
 import threading
