@@ -28,28 +28,30 @@ _CONTACTS, _CONSTRAINTS = 24, 96  # per world at first; doubled when they do not
 @cache
 def load_warp() -> Any:
     """Warp, or an error that says what to install."""
-    return _load("warp")
+    found = _load("warp", "pip install 'gensmooth[rl,cuda]'.")
+    if found.config.log_level == found.LOG_INFO:  # a line for every kernel
+        found.config.log_level = found.LOG_WARNING
+    return found
 
 
 @cache
 def load_mujoco_warp() -> Any:
     """MuJoCo Warp, or an error that says what to install."""
-    return _load("mujoco_warp")
+    return _load(
+        "mujoco_warp",
+        "pip install 'gensmooth[gpu]', in an environment of its own, because it needs a newer "
+        "MuJoCo than Meta-World can use.",
+    )
 
 
-def _load(name: str) -> Any:
+def _load(name: str, remedy: str) -> Any:
     try:
-        found: Any = import_module(name)
+        return import_module(name)
     except ImportError as error:
+        missing = error.name or name
         raise ImportError(
-            f"Training on a GPU needs {error.name}: pip install 'gensmooth[gpu]', in an "
-            "environment of its own, because MuJoCo Warp needs a newer MuJoCo than Meta-World can "
-            "use.",
-            name=error.name,
+            f"This training on a GPU needs {missing}: {remedy}", name=missing
         ) from None
-    if name == "warp" and found.config.log_level == found.LOG_INFO:  # a line for every kernel
-        found.config.log_level = found.LOG_WARNING
-    return found
 
 
 def sizes(model: Any) -> dict[str, int]:
