@@ -249,11 +249,13 @@ class WarpSimulator:
     def _choose(self, policy: Policy, trials: int) -> int:
         """How many worlds: as few as keep busy, if what episodes lasted before is a guide.
 
+        Fused physics takes as long for one world as for thousands: there, one for each episode.
+
         With m the mean and M the largest length, T episodes in W < T worlds take about
         T m / W + M - m steps, and in W >= T worlds M steps; a step takes a time of a + b W.
         """
         most = max(min(_power(trials), _power(self._options.worlds)), 1)
-        if self._lengths is None or most <= _LEAST_WORLDS:
+        if self.fused is not None or self._lengths is None or most <= _LEAST_WORLDS:
             return most
         mean, longest = self._lengths
 
