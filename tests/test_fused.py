@@ -229,16 +229,10 @@ def test_another_law_is_noticed(name: str, what: str, change: Any):
 def imbalance(name: str, state: State, acceleration: np.ndarray) -> float:
     """The slope of the cost at an acceleration, relative to the forces that balance there."""
     mechanism = mechanism_of(name)
-    q, v, u = (each.tolist() for each in state)
-    placed = mechanism.place(q)
-    inertia = np.zeros((mechanism.nv, mechanism.nv))
-    for (i, j), value in placed.mass_matrix().items():
-        inertia[i, j] = inertia[j, i] = value
-    force = np.array(placed.smooth_force(q, v, u), float)
-    rows, _ = mechanisms.rows_of(mechanism, placed, state)
-    slope = mechanisms.gradient(inertia, force, rows, acceleration)
+    system = mechanisms.system_of(mechanism, mechanism.place(state.q.tolist()), state)
+    rows, slope = system.rows, mechanisms.gradient(system, acceleration)
     short = np.minimum(rows.jacobian @ acceleration - rows.reference, 0.0)
-    terms = np.abs(inertia) @ np.abs(acceleration) + np.abs(force)
+    terms = np.abs(system.inertia) @ np.abs(acceleration) + np.abs(system.force)
     terms = terms + np.abs(rows.jacobian.T) @ np.abs(rows.stiffness * short)
     return float(np.abs(slope).max() / terms.max())
 
