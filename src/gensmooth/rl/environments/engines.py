@@ -158,7 +158,7 @@ def write_fused(model: Any, law: Traced) -> FusedSource:
     return fused(Mechanism(model), law.calls, read)
 
 
-class Room:
+class ContactRoom:
     """How many contacts and constraints each world of MuJoCo Warp has room for."""
 
     def __init__(self) -> None:
@@ -183,7 +183,7 @@ class MujocoWarpPhysics:
     """
 
     def __init__(
-        self, model: Any, law: Traced, worlds: Any, room: Room, deterministic: bool
+        self, model: Any, law: Traced, worlds: Any, room: ContactRoom, deterministic: bool
     ) -> None:
         self._s, self._wp, self._mjw = worlds, load_warp(), load_mujoco_warp()
         self._calls = law.calls

@@ -35,7 +35,7 @@ from gensmooth.rl.environments.engines import (
     DevicePhysics,
     FusedPhysics,
     MujocoWarpPhysics,
-    Room,
+    ContactRoom,
     load_mujoco_warp,
     load_warp,
     qpos0,
@@ -157,7 +157,7 @@ class WarpSimulator:
             raise UnsupportedEnvironmentError(
                 f"{self.info.name} cannot run on a GPU: {error}. device='cpu' can."
             ) from error
-        self._room = Room()
+        self._room = ContactRoom()
         self.fused: FusedSource | None = self._write_fused()
         self._batches: dict[Any, _Batch] = {}
         self._lengths: tuple[float, float] | None = None  # mean and maximum, last time
