@@ -21,7 +21,7 @@ from gensmooth.rl.environments.mechanics import Mechanism, UnsupportedMechanismE
 from gensmooth.rl.environments.physics import quiet
 from gensmooth.rl.environments.traced import DATA, DERIVED, PRIMARY, Traced, reads
 
-_GROUPS = 8  # of 32 threads, at a time on each of the GPU's multiprocessors
+_GROUPS = 1  # of 32 threads, at a time on each of the GPU's multiprocessors: more share its cache
 _CONTACTS, _CONSTRAINTS = 24, 96  # per world at first; doubled when they do not suffice
 
 
