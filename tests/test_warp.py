@@ -342,7 +342,7 @@ def test_too_little_room_for_contacts_is_doubled_until_it_suffices(device: str):
     asked.starts[:, 1] -= 0.08  # it stands on the floor, or in it
     options = WarpOptions(worlds=4, physics="mujoco-warp")
     tight = WarpSimulator(environment_of("Hopper-v5"), device, (int, ()), options)
-    tight._room.contacts, tight._room.constraints = 1, 2
+    tight._room.contacts, tight._room.constraints = 1, 8
     found = tight.rollout(*asked)
     assert tight._room.contacts > 1
     _, tolerance = AGREEMENT["Hopper-v5", "mujoco-warp"]
