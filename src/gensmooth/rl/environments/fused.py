@@ -7,8 +7,8 @@ one thread computes a whole step of one world, from the expressions of
 has the same bits in whatever company, from run to run.
 
 The constrained accelerations are found by Newton's method on the cost that mechanics.py states,
-with an exact search along each direction. Between changes of the set of active constraints the cost is
-quadratic, so the step after which the set stays as it was is the last, and exact.
+with an exact search along each direction. Between changes of the set of active constraints the cost
+is quadratic, so the step after which the set stays as it was is the last, and exact.
 """
 
 from collections.abc import Callable, Iterable, Sequence
