@@ -6,9 +6,9 @@ finite, which the real physics would seldom reach.
 """
 
 import ctypes
+import sys
 from collections.abc import Callable
 from dataclasses import replace
-from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +19,7 @@ pytest.importorskip("mujoco", reason="needs the extra rl")
 from numba.extending import register_jitable
 
 import gensmooth as gs
-from gensmooth.rl.environments import catalogue
+from gensmooth.rl.environments import catalogue, engines
 from gensmooth.rl.environments.base import Info
 from gensmooth.rl.environments.compiled import CompiledEnvironment
 from gensmooth.rl.environments.physics import call, load_mujoco, physics
@@ -491,18 +491,18 @@ def test_a_robot_that_is_registered_is_exact():
 def test_the_law_as_c_reads_and_writes_what_it_should():
     hopper = environment_of("Hopper-v5")
     model = hopper.model()
-    rows = dict.fromkeys(DATA, 8)
-    text = source(trace(hopper, model), rows, forces_at_start=False)
+    text = source(trace(hopper, model), forces_at_start=False)
     assert "s.starts.data[11 * s.capacity + trial]" in text.begin
-    assert "s.qpos.data[world * 8 + 5]" in text.begin
-    assert "s.saved.data[0 * s.worlds + world] = s.qpos.data[world * 8 + 0];" in text.before
+    assert "s.qpos.data[5 * s.worlds + world]" in text.begin
+    assert "s.saved.data[0 * s.worlds + world] = s.qpos.data[0 * s.worlds + world];" in text.before
     assert text.before.count("s.ctrl.data") == 3
     assert text.after.count("s.paid.data") == 4
     assert text.look == text.again == ""
     ant = environment_of("Ant-v5")
     law = trace(ant, ant.model())
-    for forces, start_value in ((False, "0.0f"), (True, "s.cfrc_ext.data[world * 8 + 6]")):
-        text = source(law, rows, forces_at_start=forces)
+    known = "s.cfrc_ext.data[6 * s.worlds + world]"
+    for forces, start_value in ((False, "0.0"), (True, known)):
+        text = source(law, forces_at_start=forces)
         line = next(each for each in text.look.splitlines() if "start_seen.data[0 " in each)
         assert line.endswith(f"= {start_value};")
 
@@ -510,9 +510,10 @@ def test_the_law_as_c_reads_and_writes_what_it_should():
 # --- without Warp -------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(find_spec("mujoco_warp") is not None, reason="Warp is installed here")
-def test_without_warp_the_extra_is_named():
-    with pytest.raises(ImportError, match=r"gensmooth\[gpu\].* environment of its own"):
+def test_without_warp_the_extra_is_named(monkeypatch: pytest.MonkeyPatch):
+    engines.load_warp.cache_clear()
+    monkeypatch.setitem(sys.modules, "warp", None)
+    with pytest.raises(ImportError, match=r"needs warp: pip install 'gensmooth\[rl,cuda\]'"):
         gs.rl.make("Hopper-v5", device="cuda")
     with pytest.raises(ValueError, match="`device` must be 'cpu', 'cuda'"):
         gs.rl.make("Hopper-v5", device="gpu")

@@ -230,6 +230,33 @@ def test_what_cannot_be_one_function_is_said():
         simulator(ELLIPTIC)
 
 
+SENSED = own_robot.MODEL.replace(
+    "</mujoco>", '<sensor><jointpos name="angle" joint="hinge"/></sensor></mujoco>'
+)
+
+
+def sensed(robot: Any) -> Any:
+    return np.concatenate((robot.qpos, robot.sensordata))
+
+
+def pushed(robot: Any) -> Any:
+    return np.concatenate((robot.qpos, robot.cfrc_ext[1]))
+
+
+@pytest.mark.parametrize(
+    ("name", "observation", "words"),
+    [
+        ("Sensed", sensed, "an environment that reads `sensordata`"),
+        ("Pushed", pushed, "contact forces beside sensors"),
+    ],
+)
+def test_sensors_are_left_to_mujoco_warp(name: str, observation: Any, words: str):
+    """MuJoCo computes contact forces with sensors at other times than without."""
+    full = gs.rl.register_robot(name, SENSED, observation=observation, reward=own_robot.reward)
+    with pytest.raises(UnsupportedEnvironmentError, match=f"{name} has {words}: only physics="):
+        simulator(full)
+
+
 def test_what_only_mujoco_warp_computes_asks_for_it(monkeypatch: pytest.MonkeyPatch):
     """When the simulator is made, not when the first episode runs; with the reason."""
     engines.load_mujoco_warp.cache_clear()
@@ -342,7 +369,7 @@ def test_too_little_room_for_contacts_is_doubled_until_it_suffices(device: str):
     asked.starts[:, 1] -= 0.08  # it stands on the floor, or in it
     options = WarpOptions(worlds=4, physics="mujoco-warp")
     tight = WarpSimulator(environment_of("Hopper-v5"), device, (int, ()), options)
-    tight._room.contacts, tight._room.constraints = 1, 2
+    tight._room.contacts, tight._room.constraints = 1, 8
     found = tight.rollout(*asked)
     assert tight._room.contacts > 1
     _, tolerance = AGREEMENT["Hopper-v5", "mujoco-warp"]

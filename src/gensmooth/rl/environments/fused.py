@@ -6,9 +6,9 @@ one thread computes a whole step of one world, from the expressions of
 :mod:`gensmooth.rl.environments.mechanics`, in float64. Worlds know nothing of each other, so a step
 has the same bits in whatever company, from run to run.
 
-The constrained accelerations are found by Newton's method on the cost that mechanics.py states, with
-an exact search along each direction. Between changes of the set of active constraints the cost is
-quadratic, so the step after which the set stays as it was is the last, and exact.
+The constrained accelerations are found by Newton's method on the cost that mechanics.py states,
+with an exact search along each direction. Between changes of the set of active constraints the cost
+is quadratic, so the step after which the set stays as it was is the last, and exact.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -119,7 +119,8 @@ class _Step:
         """Which entries (i, j), j <= i, of M + JᵀDJ can be other than 0, after elimination too."""
         found = set(self._inertia) | {(i, i) for i in range(self._m.nv)}
         for contact in self._contacts:
-            moved = sorted(set.union(*self._placed.moving(contact)))
+            one, two = self._placed.moving(contact)
+            moved = sorted(one | two)
             found |= {(i, j) for i in moved for j in moved if j <= i}
         for last in reversed(range(self._m.nv)):
             before = [j for j in range(last) if (last, j) in found]
@@ -232,7 +233,7 @@ class _Step:
 
     def _touch(self, contacts: Sequence[Contact]) -> None:
         """Find out which of these touch; then, for each that does, what follows."""
-        to, nv, placed = self._to, self._m.nv, self._placed
+        to, placed = self._to, self._placed
         touches = [contact.touch() for contact in contacts]
         general = contacts[0]
         columns = [

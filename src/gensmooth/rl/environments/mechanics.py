@@ -589,9 +589,10 @@ class Mechanism:
             if root == index:
                 roots.setdefault(index, Root(position, identity(), [1.0, 0.0, 0.0, 0.0]))
             for dof, anchor, axis in moves:
-                turning = anchor is not None
-                sweep = cross(subtract(anchor, reference), axis) if turning else list(axis)
-                motions[dof] = Spatial(list(axis) if turning else [0.0] * 3, sweep)
+                if anchor is None:
+                    motions[dof] = Spatial([0.0] * 3, list(axis))
+                else:
+                    motions[dof] = Spatial(list(axis), cross(subtract(anchor, reference), axis))
             frames.append(Frame(root, subtract(position, reference), matrix))
             quaternions.append(spin)
         return Placed(self, frames, roots, motions, quaternions)

@@ -32,10 +32,10 @@ from gensmooth.rl.environments.base import (
 )
 from gensmooth.rl.environments.compiled import CompiledEnvironment
 from gensmooth.rl.environments.engines import (
+    ContactRoom,
     DevicePhysics,
     FusedPhysics,
     MujocoWarpPhysics,
-    ContactRoom,
     load_mujoco_warp,
     load_warp,
     qpos0,
