@@ -47,7 +47,10 @@ AGREEMENT = {
     "InvertedPendulum-v5": (60, 1e-10),
     "InvertedDoublePendulum-v4": (40, 1e-9),
     "InvertedDoublePendulum-v5": (40, 1e-9),
+    "Humanoid-v4": (20, 1e-9),
+    "Humanoid-v5": (20, 1e-9),
 }
+SCALE = {"Humanoid": 0.003}  # of a policy: it observes inertias and forces of hundreds
 
 
 @cache
@@ -75,10 +78,14 @@ def request(environment: CompiledEnvironment, trials: int = 8) -> Request:
     scaling = Scaling(rng.normal(0, 0.1, size), rng.uniform(0.5, 1.5, size))
     model = environment.model()
     starts = [environment.start(model, np.random.default_rng(i)) for i in range(trials)]
-    parameters = 0.3 * rng.standard_normal((trials, policy.num_parameters))
+    scale = SCALE.get(info.name[:-3], 0.3)
+    parameters = scale * rng.standard_normal((trials, policy.num_parameters))
     starts = np.array(starts)
     if info.name.startswith("Inverted"):  # some carts begin at the end of their rail
         starts[::2, 0] = np.linspace(-1.001, 1.001, len(starts[::2]))
+    if info.name.startswith("Humanoid"):  # it stands on the floor, or in it, and some fall fast
+        starts[:, 2] -= np.linspace(0.1, 0.2, trials)
+        starts[::4, -21] = -10.0
     return Request(policy, parameters, scaling, starts)
 
 

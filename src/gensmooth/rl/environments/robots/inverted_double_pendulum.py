@@ -4,8 +4,8 @@
 """InvertedDoublePendulum: a pole on a pole on a cart, to be balanced.
 
 * **Observation**: the cart's place, the sines and the cosines of the two angles, qvel (3) clipped
-  to ±10, and the force of the rail's ends on the cart (``qfrc_constraint``) clipped to ±10: 9 entries.
-  v4 has the forces of constraints along the poles' joints too, which have no limits: 11 entries.
+  to ±10, and the force of the rail's ends on the cart (``qfrc_constraint``) clipped to ±10: 9.
+  v4 has the forces of constraints along the poles' joints too, which have no limits: 11.
 * **Reward**: 10 − 0.01 x² − (y − 2)² − 0.001 ω₁² − 0.005 ω₂², with the place (x, y) of the tip and
   the angular velocities ω of the joints. Without the 10 it would pay to fall, so training counts
   them: they are no survival bonus.
