@@ -124,6 +124,21 @@ def test_episodes_are_those_of_mujoco(name: str, device: str):
     assert ended != name.startswith("Swimmer")
 
 
+@pytest.mark.parametrize("name", ["InvertedDoublePendulum-v5", "Humanoid-v5"])
+def test_mujoco_warp_reads_the_same_numbers(name: str):
+    """Constraint forces; inertias, velocities, motor forces: as far as float32 goes, in 3 steps."""
+    pytest.importorskip("mujoco_warp", reason="needs the extra gpu (docs/gpu.md): make test-gpu")
+    usual = environment_of(name)
+    environment = replace(usual, info=replace(usual.info, horizon=3))
+    asked = request(environment)
+    options = WarpOptions(worlds=8, physics="mujoco-warp")
+    found = WarpSimulator(environment, "warp-cpu", (int, ()), options).rollout(*asked, observe=True)
+    wanted = CompiledSimulator(environment, (int, ())).rollout(*asked, observe=True)
+    gaps = differences(found, wanted)
+    assert gaps["lengths"] == gaps["bonuses"] == 0
+    assert max(gaps.values()) < 1e-3
+
+
 @register_jitable
 def without_the_rail(state, out):
     """As the double pendulum's, but the cart does not feel the ends of its rail."""
