@@ -50,7 +50,8 @@ $(GPU)/installed: pyproject.toml constraints-gpu.txt
 	@touch $@
 
 test-gpu: $(GPU)/installed
-	WARP_CACHE_PATH=$(CURDIR)/$(GPU)/kernels $(GPU)/bin/python -m pytest tests/test_warp.py
+	WARP_CACHE_PATH=$(CURDIR)/$(GPU)/kernels $(GPU)/bin/python -m pytest tests/test_warp.py \
+		tests/test_fused.py tests/test_mechanics.py
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check .

@@ -1,89 +1,95 @@
-"""Training on a GPU: how much of the bare physics is left, and how long a robot takes to learn.
+"""Training on a GPU: how many steps a second, what physics is of them, how fast a robot learns.
 
-    python -m benchmarks.gpu speed Hopper-v5 2048 [Ant-v5 8192 ...]
+    python -m benchmarks.gpu speed Hopper-v5 2048 [Ant-v5 8192 ...] [--physics mujoco-warp]
     python -m benchmarks.gpu train HalfCheetah-v5 --target 3000 --seconds 90 [--seed 0]
 
 ``speed`` steps a batch of worlds, once whole (refill, observation, policy, physics, reward), once
-the physics alone with the same controls. ``train`` trains with no option and tests each iteration
+the physics alone, from states on the way. Worlds whose episode ends get another, as in a training;
+how many had one to the end is said. ``train`` trains with no option and tests each iteration
 on 64 episodes; it says when a test first reaches the target, and when five in a row have (the
 plateau); time counts from the first iteration's end if kernels had to be compiled, which is said.
-Needs the extra ``gpu``; ``--device warp-cpu`` tries it without a GPU.
+Needs the extra ``cuda`` or ``gpu``; ``--device warp-cpu`` tries it without a GPU.
 """
 
 import argparse
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 import gensmooth as gs
 from gensmooth.rl.environments import catalogue
+from gensmooth.rl.environments.engines import load_warp
 from gensmooth.rl.environments.gathering import Grouped
-from gensmooth.rl.environments.warp import modules
+from gensmooth.rl.environments.warp import WarpOptions, WarpSimulator, _Batch, check_device
 from gensmooth.rl.normalize import identity
 from gensmooth.rl.policies import Linear
 
 PLATEAU = 5  # tests in a row
+EPISODES = 8  # for each world
+PIECE = 10  # steps of bare physics from one state on the way
+STATE = ("qpos", "qvel", "ctrl", "warm")
 
 
-def speed(name: str, worlds: int, device: str, steps: int) -> str:
+def speed(name: str, worlds: int, device: str, steps: int, physics: str | None) -> str:
     """The whole step and the bare physics of so many worlds."""
-    wp, _ = modules()
-    simulator: Any = catalogue.make(name, device=device)
-    info = simulator.info
+    wp = load_warp()
+    made: Any = catalogue.make(name)
+    options = WarpOptions(worlds=worlds, physics=physics)
+    simulator = WarpSimulator(made._environment, check_device(device), (int, ()), options)
+    info, trials = simulator.info, EPISODES * worlds
     policy = Linear().policy(info.observation_size, info.action_size)
-    x = 0.02 * np.random.default_rng(0).standard_normal((worlds, policy.num_parameters))
-    starts = simulator.starts([np.random.default_rng(i) for i in range(worlds)])
-    scalings = [identity(info.observation_size)]
-    given = Grouped(x, starts, scalings, np.zeros(worlds, np.int64))
-    batch = simulator._batch(policy, given)
-    batch._s.horizon = 10**6
+    x = 0.02 * np.random.default_rng(0).standard_normal((trials, policy.num_parameters))
+    starts = simulator.starts([np.random.default_rng(i) for i in range(trials)])
+    given = Grouped(x, starts, [identity(info.observation_size)], np.zeros(trials, np.int64))
+    batch = _Batch(simulator, policy, worlds, trials, 1)
+    s = batch._s
 
     def reset() -> None:
         batch._upload(given)
-        batch._look_at_starts(worlds)
-        batch._prepare_queue(worlds)
+        batch._look_at_starts(trials)
+        batch._prepare_queue(trials)
+
+    def seconds(what: Callable[[], Any], times: int) -> float:
+        wp.synchronize_device()
+        began = time.perf_counter()
+        for _ in range(times):
+            what()
+        wp.synchronize_device()
+        return time.perf_counter() - began
 
     with wp.ScopedDevice(batch._device):
-        cuda = wp.get_device().is_cuda
         reset()
         batch._step()  # loads every kernel
-        whole, bare = batch._step, batch.physics
-        if cuda:
+        whole, bare = batch._step, batch.physics.step
+        if wp.get_device().is_cuda:
             batch._capture()
             with wp.ScopedCapture() as capture:
-                batch.physics()
-            whole, bare = (
-                lambda graph=graph: wp.capture_launch(graph)
-                for graph in (batch._graph, capture.graph)
-            )
+                batch.physics.step()
+            graphs = batch._graph, capture.graph
+            whole, bare = (lambda graph=graph: wp.capture_launch(graph) for graph in graphs)
         reset()
-        controls = []
-        for _ in range(steps):
+        states: list[dict[str, Any]] = []
+        for step in range(steps):
             whole()
-            controls.append(wp.clone(batch._data.ctrl))
-        best = {"whole": np.inf, "bare": np.inf}
+            if step % PIECE == 0:
+                states.append({each: wp.clone(getattr(s, each)) for each in STATE})
+        live = (s.trial.numpy() >= 0).mean()
+        everything, alone = np.inf, np.inf
         for _ in range(3):
             reset()
-            wp.synchronize_device()
-            began = time.perf_counter()
-            for _ in range(steps):
-                whole()
-            wp.synchronize_device()
-            best["whole"] = min(best["whole"], time.perf_counter() - began)
-            reset()
-            batch._clear(everything=True)
-            wp.launch(batch._kernels.place, dim=worlds, inputs=[batch._s, 0])
-            wp.synchronize_device()
-            began = time.perf_counter()
-            for given_controls in controls:
-                wp.copy(batch._data.ctrl, given_controls)
-                bare()
-            wp.synchronize_device()
-            best["bare"] = min(best["bare"], time.perf_counter() - began)
+            everything = min(everything, seconds(whole, steps))
+            parts = 0.0
+            for state in states:
+                for each, values in state.items():
+                    wp.copy(getattr(s, each), values)
+                parts += seconds(bare, PIECE)
+            alone = min(alone, parts * steps / (PIECE * len(states)))
+    engine = "MuJoCo Warp" if simulator.fused is None else "fused"
     return (
-        f"| {name} | {worlds} | {1e3 * best['whole'] / steps:.2f} ms | "
-        f"{worlds * steps / best['whole']:,.0f} | {best['bare'] / best['whole']:.3f} |"
+        f"| {name} | {engine} | {worlds} | {1e3 * everything / steps:.2f} ms | "
+        f"{worlds * steps / everything:,.0f} | {alone / everything:.2f} | {live:.0%} |"
     )
 
 
@@ -125,6 +131,7 @@ def main() -> None:
     fast = commands.add_parser("speed")
     fast.add_argument("what", nargs="+", help="environments, each with a number of worlds")
     fast.add_argument("--steps", type=int, default=100)
+    fast.add_argument("--physics", choices=["fused", "mujoco-warp"])
     learn = commands.add_parser("train")
     learn.add_argument("environment")
     learn.add_argument("--target", type=float, required=True)
@@ -136,10 +143,10 @@ def main() -> None:
     if given.command == "train":
         train(given.environment, given.target, given.seconds, given.seed, given.device)
         return
-    print("| environment | worlds | a step | env steps/s | of the bare physics |")
-    print("|---|---|---|---|---|")
+    print("| environment | physics | worlds | a step | env steps/s | physics' share | live |")
+    print("|---|---|---|---|---|---|---|")
     for name, worlds in zip(given.what[0::2], given.what[1::2], strict=True):
-        print(speed(name, int(worlds), given.device, given.steps), flush=True)
+        print(speed(name, int(worlds), given.device, given.steps, given.physics), flush=True)
 
 
 if __name__ == "__main__":

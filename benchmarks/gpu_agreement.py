@@ -1,15 +1,17 @@
-"""How far MuJoCo Warp's float32 physics stays with MuJoCo's: returns of the same episodes.
+"""How far physics on a GPU stays with MuJoCo's: returns of the same episodes, by each engine.
 
     python -m benchmarks.gpu_agreement [--device cuda]
 
 Random linear policies, the same starts, episodes cut off after some steps; |Δ| is the difference of
-returns. Beside it stands what MuJoCo itself makes of starts and policies that are rounded to
-float32 once: that much is chaos. ``Ant-v5, elliptic`` is Ant-v5 with elliptic friction cones. Needs
-the extra ``gpu``.
+returns. Beside it stands what MuJoCo itself makes of starts and policies that are rounded once, to
+float32 or, for fused physics, in the last digit of float64: that much is chaos. ``Ant-v5,
+elliptic`` is Ant-v5 with elliptic friction cones. Needs the extra ``cuda``; rows of MuJoCo Warp are
+left out where the extra ``gpu`` is not installed.
 """
 
 import argparse
 from dataclasses import replace
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -24,7 +26,9 @@ from gensmooth.rl.policies import Linear
 NAMES = ("Hopper-v5", "Walker2d-v5", "HalfCheetah-v5", "Ant-v5", "Ant-v5, elliptic")
 
 
-def differences(name: str, device: str, steps: int, episodes: int, scale: float) -> Any:
+def differences(
+    name: str, physics: str, device: str, *, steps: int, episodes: int, scale: float
+) -> Any:
     """|Δ| of each episode by Warp and by rounding alone, and how many last equally long by Warp."""
     found: Any = catalogue.make(name.partition(",")[0])
     model = found.model
@@ -40,12 +44,16 @@ def differences(name: str, device: str, steps: int, episodes: int, scale: float)
     asked = (policy, x, identity(info.observation_size), starts)
     mujoco = CompiledSimulator(environment, (int, ()))
     cpu = mujoco.rollout(*asked)
-    gpu = WarpSimulator(environment, device, (int, ()), WarpOptions(worlds=episodes)).rollout(
-        *asked
-    )
-    once = mujoco.rollout(policy, x.astype(np.float32), asked[2], starts.astype(np.float32))
+    options = WarpOptions(worlds=episodes, physics=physics)
+    gpu = WarpSimulator(environment, device, (int, ()), options).rollout(*asked)
+    once = mujoco.rollout(policy, rounded(x, physics), asked[2], rounded(starts, physics))
     by_warp, by_rounding = (np.abs(cpu.returns - each.returns) for each in (gpu, once))
     return by_warp, by_rounding, (cpu.lengths == gpu.lengths).mean()
+
+
+def rounded(values: Any, physics: str) -> Any:
+    """As float32, or the next number in float64."""
+    return np.nextafter(values, np.inf) if physics == "fused" else values.astype(np.float32)
 
 
 def main() -> None:
@@ -56,15 +64,24 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=0.1)
     given = parser.parse_args()
     device = check_device(given.device)
-    print(
-        "| environment | steps | median | largest | by rounding: median | largest | same length |"
-    )
-    print("|---|---|---|---|---|---|---|")
+    head = ("environment", "physics", "steps", "median", "largest", "by rounding: median")
+    print("|", " | ".join([*head, "largest", "same length"]), "|")
+    print("|---|---|---|---|---|---|---|---|")
+    engines = ["fused", *(["mujoco-warp"] if find_spec("mujoco_warp") else [])]
     for name in NAMES:
-        for steps in given.steps:
-            *found, equal = differences(name, device, steps, given.episodes, given.scale)
-            numbers = [f"{of(each):.0e}" for each in found for of in (np.median, np.max)]
-            print("|", " | ".join([name, str(steps), *numbers, f"{equal:.0%}"]), "|", flush=True)
+        for physics in engines:
+            if physics == "fused" and name.endswith("elliptic"):
+                continue
+            for steps in given.steps:
+                *found, equal = differences(
+                    *(name, physics, device),
+                    steps=steps,
+                    episodes=given.episodes,
+                    scale=given.scale,
+                )
+                numbers = [f"{of(each):.0e}" for each in found for of in (np.median, np.max)]
+                row = [name, physics, str(steps), *numbers, f"{equal:.0%}"]
+                print("|", " | ".join(row), "|", flush=True)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ MODEL = """
     <geom type="plane" size="5 1 0.1" rgba=".8 .9 .8 1"/>
     <body name="cart" pos="0 0 0.5">
       <joint name="slide" type="slide" axis="1 0 0" range="-2 2" limited="true" damping="0.05"/>
-      <geom type="box" size="0.15 0.1 0.06" mass="1"/>
+      <geom type="box" size="0.15 0.1 0.06" mass="1" contype="0" conaffinity="0"/>
       <body name="pole">
         <joint name="hinge" type="hinge" axis="0 1 0" damping="0.005"/>
         <geom type="capsule" fromto="0 0 0 0 0 0.6" size="0.03" mass="0.2"/>

@@ -203,8 +203,27 @@ class Rows(NamedTuple):
     reference: np.ndarray
 
 
-def rows_of(mechanism: Mechanism, placed: Placed, state: State) -> tuple[Rows, int]:
-    """The constraints that act, as :mod:`mechanics` has them, and how many contacts there are."""
+class System(NamedTuple):
+    """What an acceleration must fit: M, the forces without constraints, and the constraints.
+
+    ``touching`` is the number of contacts.
+    """
+
+    inertia: np.ndarray
+    force: np.ndarray
+    rows: Rows
+    touching: int
+
+
+def system_of(mechanism: Mechanism, placed: Placed, state: State) -> System:
+    """As :mod:`mechanics` has it, but with all velocities along the world's axes, as MuJoCo has."""
+    nv = mechanism.nv
+    turn = np.array([placed.along_roots(unit) for unit in np.eye(nv).tolist()], float).T
+    v = turn @ state.v
+    inertia = np.zeros((nv, nv))
+    for (i, j), value in placed.mass_matrix().items():
+        inertia[i, j] = inertia[j, i] = value
+    force = np.array(placed.smooth_force(state.q.tolist(), v.tolist(), state.u.tolist()), float)
     jacobian, stiffness, reference = [], [], []
     touching = 0
 
@@ -212,25 +231,28 @@ def rows_of(mechanism: Mechanism, placed: Placed, state: State) -> tuple[Rows, i
         strength, pull = law.pull(distance)
         jacobian.append(row)
         stiffness.append(strength)
-        reference.append(-law.damping * float(row @ state.v) - pull)
+        reference.append(-law.damping * float(row @ v) - pull)
 
     for limit in mechanism.limits:
         q = float(state.q[limit.position])
         for distance, sign in ((q - limit.low, 1.0), (limit.high - q, -1.0)):
             if distance < limit.law.margin:
-                keep(sign * np.eye(mechanism.nv)[limit.velocity], limit.law, distance)
+                keep(sign * np.eye(nv)[limit.velocity], limit.law, distance)
     for contact in placed.contacts():
-        if contact.distance >= contact.margin:
+        if contact.distance >= contact.law.margin:
             continue
         touching += 1
-        normal, *tangents = np.array(contact.details().jacobian, float)
+        touch = contact.touch()
+        axes, slopes = placed.axes(contact, touch), np.zeros((3, nv))
+        for moved, sign in zip(placed.moving(contact), (-1.0, 1.0), strict=True):
+            for dof in moved:
+                slopes[:, dof] = sign * np.array(placed.jacobian(contact, touch.point, axes, dof))
+        normal, *tangents = slopes
         slides = [sign * contact.friction * t for t in tangents for sign in (1.0, -1.0)]
         for slide in slides if contact.friction else [0.0]:
             keep(normal + slide, contact.law, contact.distance)
-    width = mechanism.nv
-    return Rows(
-        np.array(jacobian).reshape(-1, width), *map(np.array, (stiffness, reference))
-    ), touching
+    rows = Rows(np.array(jacobian).reshape(-1, nv) @ turn, np.array(stiffness), np.array(reference))
+    return System(turn.T @ inertia @ turn, turn.T @ force, rows, touching)
 
 
 def rows_by_mujoco(model: Any, data: Any) -> Rows:
@@ -258,9 +280,9 @@ def mismatch(one: Rows, two: Rows) -> float:
     return worst
 
 
-def best_acceleration(inertia: np.ndarray, force: np.ndarray, rows: Rows, start: np.ndarray) -> Any:
+def best_acceleration(system: System, start: np.ndarray) -> np.ndarray:
     """The minimiser of the cost that mechanics.py states, by Newton's method with halving."""
-    jacobian, stiffness, reference = rows
+    inertia, force, (jacobian, stiffness, reference), _ = system
 
     def cost(a: np.ndarray) -> float:
         short = np.minimum(jacobian @ a - reference, 0.0)
@@ -268,11 +290,9 @@ def best_acceleration(inertia: np.ndarray, force: np.ndarray, rows: Rows, start:
 
     a = start
     for _ in range(200):
-        residual = jacobian @ a - reference
-        active = residual < 0
-        slope = gradient(inertia, force, rows, a)
+        active = jacobian @ a < reference
         bend = inertia + (jacobian[active].T * stiffness[active]) @ jacobian[active]
-        step, length = -np.linalg.solve(bend, slope), 1.0
+        step, length = -np.linalg.solve(bend, gradient(system, a)), 1.0
         while cost(a + length * step) > cost(a) and length > 1e-12:
             length /= 2
         a = a + length * step
@@ -281,7 +301,8 @@ def best_acceleration(inertia: np.ndarray, force: np.ndarray, rows: Rows, start:
     return a
 
 
-def gradient(inertia: np.ndarray, force: np.ndarray, rows: Rows, a: np.ndarray) -> np.ndarray:
+def gradient(system: System, a: np.ndarray) -> np.ndarray:
     """Of the cost, at an acceleration: zero at the one that MuJoCo's law asks for."""
+    rows = system.rows
     short = np.minimum(rows.jacobian @ a - rows.reference, 0.0)
-    return inertia @ a - force + rows.jacobian.T @ (rows.stiffness * short)
+    return system.inertia @ a - system.force + rows.jacobian.T @ (rows.stiffness * short)

@@ -14,6 +14,10 @@ from gensmooth.rl.environments.base import Episodes
 from gensmooth.rl.environments.gathering import Gathering
 from gensmooth.rl.normalize import EpisodeMoments, Scaling
 from gensmooth.rl.policies import Policy
+from gensmooth.rl.rollouts import batch_starts
+from gensmooth.rl.rollouts import test_rngs as rngs_of
+from gensmooth.rl.rollouts import test_starts as starts_of
+from gensmooth.search import RandomSearch
 
 pytest.importorskip("mujoco")
 
@@ -125,6 +129,80 @@ def test_one_that_waits_is_interrupted():
         thread.join(30)
     assert seen == ["interrupted"]
     assert simulator.batches == []
+
+
+def test_members_take_turns():
+    """After its first episodes a member runs alone, and each gets as many turns as it asks for."""
+    simulator = Grouping()
+    shared, inside, most = Gathering(simulator), [], []
+    asked = [request(simulator, s) for s in range(4)]
+    ready = threading.Barrier(4)
+
+    def work(index):
+        with shared.member():
+            ready.wait()
+            for _ in range(5):
+                shared.rollout(*asked[index], observe=True)
+                inside.append(index)
+                most.append(len(inside))
+                time.sleep(0.002)  # lets go of the interpreter: others would run now
+                inside.remove(index)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    assert most == [1] * 20
+    assert simulator.batches == [4] * 5
+
+
+def test_who_is_no_member_keeps_no_turn():
+    simulator = Grouping()
+    shared, given = Gathering(simulator), request(simulator, 0)
+    shared.rollout(*given)
+    assert not gathering._TURNS.mine()
+    together(simulator, [given, given], rounds=1)  # others have theirs
+
+
+def test_one_that_gives_up_waiting_is_not_waited_for():
+    turns = gathering.Turns()
+    turns.take()
+    gone, granted, last = gathering.closed(), gathering.closed(), gathering.closed()
+    for gate in (gone, granted, last):
+        turns.admit(gate)
+    turns.withdraw(gone)  # before its turn
+    turns.give()
+    assert not granted.locked()
+    turns.withdraw(granted)  # in its turn, which goes on to the next
+    assert not last.locked()
+    turns.wait(last)
+    assert turns.mine()
+    turns.give()
+    assert not turns.mine()
+
+
+@pytest.mark.parametrize("samples", ["paired", "independent", "shared"])
+def test_starts_are_those_of_each_evaluations_own_generator(samples):
+    """Trainings of one seed share them, and pairs their one start, to the bit."""
+    simulator = Grouping()
+    shared = Gathering(simulator)
+    searches = [
+        RandomSearch(method=method, num_directions=3, spacing=0.1, samples=samples)
+        for method in ("gs", "bes")
+    ]
+    for seed in (0, 1):
+        states = [each.init(np.zeros(5), seed=seed) for each in searches]
+        for search, state in zip(searches, states, strict=True):
+            batch = search.ask(state)
+            expected = simulator.starts(list(batch.rngs()))
+            assert np.array_equal(batch_starts(simulator, batch), expected)
+            assert np.array_equal(batch_starts(shared, batch), expected)
+            tests = simulator.starts(rngs_of(seed, 0, 4))
+            assert np.array_equal(starts_of(shared, state, 4), tests)
+            assert not np.array_equal(starts_of(shared, state, 4)[:3], expected[:3])
+    assert len(shared._starts) == 4  # two seeds, an iteration and a test of each
 
 
 @pytest.fixture

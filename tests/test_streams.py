@@ -1,5 +1,7 @@
 """Addresses: distinct ones never meet, and a number depends on its address alone."""
 
+import pickle
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -102,3 +104,12 @@ def test_what_is_no_integer_is_refused_as_a_seed(seed):
 def test_seeds_outside_64_bits_are_refused(seed):
     with pytest.raises(ValueError, match=rf"\[0, 2\*\*64\), but is {seed}"):
         streams.check_seed(seed)
+
+
+def test_a_generator_travels_and_its_children_have_its_address():
+    ours, same = (generator(5, Purpose.SAMPLE, step=2, index=3) for _ in range(2))
+    assert pickle.loads(pickle.dumps(ours)).random() == same.random()
+    children = [child.random() for child in ours.spawn(2) + ours.spawn(1)]
+    assert children == [child.random() for child in same.spawn(3)]
+    other = generator(5, Purpose.SAMPLE, step=2, index=4)
+    assert len({*children, *(child.random() for child in other.spawn(3))}) == 6

@@ -302,6 +302,93 @@ def test_reporting_on_what_is_there(tmp_path):
         run_study("linreg", PAPER, tmp_path / "linreg", make=False)
 
 
+def test_a_setting_is_of_one_device(tmp_path):
+    """The CPU's where complete; else the GPU's where complete; never some of both."""
+    both, slow, fast = (Setting("HalfCheetahRandVel", number) for number in (2, 6, 20))
+    gpu_only, more_on_gpu, more_on_cpu = (Setting("Ant", number) for number in (2, 6, 20))
+    store = StudyStore(tmp_path / "rl", "rl")
+    cpu, gpu = PAPER, replace(PAPER, device="cuda:1", test_trials=20)
+    for options, level, settings, seeds in (
+        (cpu, 1, [both], 5),
+        (gpu, 2, [both, slow, gpu_only], 5),
+        (cpu, 1, [slow], 4),  # most of its runs are there, but not all
+        (cpu, 1, [more_on_cpu, fast], 3),
+        (gpu, 2, [more_on_cpu], 2),
+        (cpu, 1, [more_on_gpu], 1),
+        (gpu, 2, [more_on_gpu], 3),
+    ):
+        levels = dict.fromkeys(settings, level)
+        made_up = study(
+            lambda s, _m, at=levels: at[s], settings=settings, seeds=seeds, options=options
+        )
+        for made in made_up:
+            store.save(RunSpec("rl", made.config), made)
+    outcome = run_study("rl", PAPER, store.folder, make=False)
+    found = {
+        setting: {rl_settings.device_of(r.config) for r in records}
+        for (setting, _), records in scores.cells(outcome.records).items()
+    }
+    assert found == {
+        both: {"cpu"},
+        slow: {"cuda"},
+        fast: {"cpu"},
+        gpu_only: {"cuda"},
+        more_on_gpu: {"cuda"},
+        more_on_cpu: {"cpu"},
+    }
+    seeds = {where: len(records) for where, records in scores.cells(outcome.records).items()}
+    assert seeds[more_on_gpu, "gs"] == seeds[more_on_cpu, "gs"] == 3
+    judged = {(r["environment"], r["num_directions"]): r["device"] for r in outcome.scores.rows}
+    assert judged == {
+        ("HalfCheetahRandVel", 2): "cpu",
+        ("HalfCheetahRandVel", 6): "cuda",
+        ("Ant", 2): "cuda",
+    }
+    cuda = run_study("rl", replace(PAPER, device="cuda"), store.folder, make=False)
+    assert {rl_settings.device_of(r.config) for r in cuda.records} == {"cuda"}
+    assert len(cuda.records) == (3 * 5 + 2 + 3) * 6
+    plain = run_study("rl", replace(PAPER, device="cpu"), store.folder, make=False)
+    assert {rl_settings.device_of(r.config) for r in plain.records} == {"cpu"}
+    assert len(plain.records) == (5 + 4 + 3 + 3 + 1) * 6
+
+
+def test_a_report_says_what_was_made_on_which_device(tmp_path):
+    from gensmooth.studies import write_report
+
+    here, there = Setting("HalfCheetahRandVel", 2), Setting("Ant", 2)
+    on_cpu = study(lambda _s, _m: 5.0, settings=[here])
+    on_gpu = study(lambda _s, _m: 5.0, settings=[there], options=replace(PAPER, device="cuda"))
+    cells = STUDY.select(PAPER, [])
+
+    def written(records, name):
+        outcome = STUDY.conclude(PAPER, records, cells)
+        page = write_report([outcome], tmp_path / name, command="x").read_text()
+        tables = tmp_path / name / "tables"
+        return outcome, page, tables
+
+    outcome, page, tables = written([*on_cpu, *on_gpu], "both")
+    said = "Runs made with --device cuda: Ant, L=2."
+    assert page.count(said) == 2  # what was done, and the caption
+    assert outcome.facts["made on"] == "cpu, cuda"
+    rows = {row[0]: row for row in coverage([*on_cpu, *on_gpu]).rows}
+    assert (rows[here.words][-1], rows[there.words][-1]) == ("cpu", "cuda")
+    assert rows["Ant, L=6"][-1] == ""
+    for name in ("runs-rl", "returns-rl-Ant", "returns-rl-HalfCheetahRandVel"):
+        head, first = (tables / f"{name}.csv").read_text().splitlines()[:2]
+        assert head.split(",")[0] == "device"
+        assert first.split(",")[0] == ("cuda" if "Ant" in name else "cpu")
+    # Verdicts from the tables are those of the page.
+    from gensmooth.studies import reproduce
+
+    again = reproduce("rl", judge=tables)
+    assert [c.verdict for c in again.claims] == [c.verdict for c in outcome.claims]
+    _, page, _ = written(on_gpu, "gpu")
+    assert page.count("All runs were made with --device cuda.") == 2
+    _, page, tables = written(on_cpu, "cpu")
+    assert "--device" not in page
+    assert "device" not in (tables / "runs-rl.csv").read_text()
+
+
 # --- the report ----------------------------------------------------------------------------------
 
 

@@ -75,9 +75,10 @@ class Statistics(NamedTuple):
         :math:`M = 0` exactly. Rows of no observations are ignored, whatever they hold.
         """
         count = np.concatenate(([self.seen], moments.counts))
-        mean = np.vstack((self.mean, moments.means))[count > 0]
-        m2 = np.vstack((self.m2, moments.m2))[count > 0]
-        count = count[count > 0]
+        mean = np.concatenate((self.mean[None], moments.means))
+        m2 = np.concatenate((self.m2[None], moments.m2))
+        if not (some := count > 0).all():
+            count, mean, m2 = count[some], mean[some], m2[some]
         if not len(count):
             return self
         total = int(count.sum())

@@ -6,9 +6,9 @@ and sends back for each episode its numbers and the moments of its observations.
 by the training, in the order of the batch.
 """
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from typing import Protocol, final
+from typing import NamedTuple, Protocol, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from gensmooth.batch import Batch
 from gensmooth.estimators import Plan
 from gensmooth.evaluators import Evaluated, Evaluator, Objective, Session
 from gensmooth.rl.environments.base import Episodes, Simulator, split
+from gensmooth.rl.environments.gathering import Gathering
 from gensmooth.rl.normalize import EpisodeMoments, Scaling
 from gensmooth.rl.policies import Policy
 from gensmooth.search import Search, SearchState
@@ -74,27 +75,23 @@ class Local:
 
     def train(self, state: SearchState, batch: Batch, scaling: Scaling) -> Episodes:  # noqa: ARG002
         """See :class:`Rollouts`."""
-        return self._run(batch.block(0, len(batch)), list(batch.rngs()), scaling, observe=True)
+        starts = batch_starts(self._simulator, batch)
+        return self._run(batch.block(0, len(batch)), starts, scaling, observe=True)
 
     def test(self, state: SearchState, scaling: Scaling, episodes: int) -> Episodes:
         """See :class:`Rollouts`."""
         parameters = np.broadcast_to(state.x, (episodes, state.x.size))
-        rngs = test_rngs(state.seed, state.step, episodes)
-        return self._run(parameters, rngs, scaling, observe=False)
+        starts = test_starts(self._simulator, state, episodes)
+        return self._run(parameters, starts, scaling, observe=False)
 
     def _run(
-        self,
-        parameters: Array,
-        rngs: Sequence[np.random.Generator],
-        scaling: Scaling,
-        *,
-        observe: bool,
+        self, parameters: Array, starts: Array, scaling: Scaling, *, observe: bool
     ) -> Episodes:
         found = self._simulator.rollout(
             self._policy,
             parameters,
             scaling,
-            self._simulator.starts(rngs),
+            starts,
             observe=observe,
             threads=self._threads,
         )
@@ -138,12 +135,12 @@ class SideBySide:
         """See :class:`Rollouts`."""
         batch = self._search.ask(state)
         here = np.broadcast_to(state.x, (episodes, state.x.size))
-        rngs = [*test_rngs(state.seed, state.step, episodes), *batch.rngs()]
+        fresh = test_starts(self._simulator, state, episodes)
         found = self._simulator.rollout(
             self._policy,
             np.concatenate((here, batch.block(0, len(batch)))),
             scaling,
-            self._simulator.starts(rngs),
+            np.concatenate((fresh, batch_starts(self._simulator, batch))),
             observe=True,
         )
         tested, trained = split(found, [episodes, len(batch)])
@@ -159,6 +156,40 @@ def _equal(one: Scaling, other: Scaling) -> bool:
 def _broken(found: Episodes) -> dict[str, int]:
     failed = int(np.count_nonzero(~np.isfinite(found.returns)))
     return {"non-finite": failed} if failed else {}
+
+
+def batch_starts(simulator: Simulator, batch: Batch) -> Array:
+    """Where the episodes of a batch start, shape (B, S)."""
+    samples = tuple(batch.plan.sample.tolist())
+    return _starts(simulator, _Drawn(batch.seed, batch.purpose, batch.step, samples))
+
+
+def test_starts(simulator: Simulator, state: SearchState, episodes: int) -> Array:
+    """Where test episodes start, shape (B, S)."""
+    samples = tuple(range(episodes))
+    return _starts(simulator, _Drawn(state.seed, Purpose.TEST, state.step, samples))
+
+
+class _Drawn(NamedTuple):
+    """Of starts: what they are a function of, for one environment."""
+
+    seed: int
+    purpose: Purpose
+    step: int
+    samples: tuple[int, ...]
+
+
+def _starts(simulator: Simulator, at: _Drawn) -> Array:
+    """A start for each sample, the same one for the same."""
+
+    def draw() -> Array:
+        rows = {sample: row for row, sample in enumerate(dict.fromkeys(at.samples))}
+        starts = simulator.starts([streams.generator(*at[:2], step=at.step, index=i) for i in rows])
+        if len(rows) == len(at.samples):
+            return starts
+        return starts[[rows[sample] for sample in at.samples]]
+
+    return simulator.remembered(at, draw) if isinstance(simulator, Gathering) else draw()
 
 
 def test_rngs(seed: int, step: int, episodes: int) -> list[np.random.Generator]:

@@ -195,7 +195,9 @@ def reward_deviation(rewards: Array) -> float:
     Dividing by the deviation of rewards that differ by rounding alone would blow that up. Rewards
     of episodes that broke down do not count.
     """
-    finite = rewards[np.isfinite(rewards)]
+    finite = rewards
+    if not (kept := np.isfinite(rewards)).all():
+        finite = rewards[kept]
     if not len(finite):
         return 1.0
     deviation = float(finite.std())

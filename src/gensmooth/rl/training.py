@@ -217,7 +217,7 @@ def train(
         device: Where episodes run: ``"cpu"``, or a GPU, ``"cuda"`` or ``"cuda:1"``, on which all
             episodes of an iteration run side by side; then an iteration has more directions by
             default (:data:`gensmooth.rl.defaults.GPU_DIRECTIONS`). It takes
-            ``pip install 'gensmooth[gpu]'``.
+            ``pip install 'gensmooth[rl,cuda]'``.
         threads: Threads of a fast simulator in this process; by default one per core. The result
             does not depend on it.
         workers: 1 runs episodes here, n in n processes, −1 in one per core; or a map-like

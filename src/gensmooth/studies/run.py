@@ -94,8 +94,10 @@ def reproduce(
         resets: rl: a start and goal for each trajectory of training, or one for the two of a
             direction; by default independent.
         device: rl: run the episodes of all runs side by side on a GPU, such as "cuda"; `workers` is
-            then how many runs are made at a time, by default all. These are runs of their own:
-            physics on a GPU is in single precision.
+            then how many runs are made at a time, by default all. These are runs of their own,
+            never mixed with the CPU's in one setting. With `no_run`, the runs of this device alone
+            are reported ("cpu" too); by default a setting's are of the device that has most of
+            them, the CPU if that is as good as any.
         ray: Run on Ray: a cluster's address, "auto", or "local" to start one.
         piece: I/N: make only every N-th run, from the I-th on, as one of N machines.
         claims: Claims of your own, each as module:NAME.
@@ -129,9 +131,11 @@ def reproduce(
         iterations=iterations,
         test_trials=test_trials,
         resets=resets,
-        device=None if device == "cpu" else checks.optional(checks.text, "device", device),
+        device=None
+        if device == "cpu" and not no_run
+        else checks.optional(checks.text, "device", device),
     )
-    if options.device is not None and (ray is not None or [*found] != ["rl"]):
+    if options.device not in (None, "cpu") and (ray is not None or [*found] != ["rl"]):
         raise ValueError("`device` is for the study rl alone, and not with `ray`.")
     if not no_run:
         found = _available(found, options, all_of_them=study == "all")

@@ -21,35 +21,37 @@ from gensmooth.rl.environments.mechanics import Mechanism, UnsupportedMechanismE
 from gensmooth.rl.environments.physics import quiet
 from gensmooth.rl.environments.traced import DATA, DERIVED, PRIMARY, Traced, reads
 
-_GROUPS = 8  # of 32 threads, at a time on each of the GPU's multiprocessors
+_GROUPS = 1  # of 32 threads, at a time on each of the GPU's multiprocessors: more share its cache
 _CONTACTS, _CONSTRAINTS = 24, 96  # per world at first; doubled when they do not suffice
 
 
 @cache
 def load_warp() -> Any:
     """Warp, or an error that says what to install."""
-    return _load("warp")
+    found = _load("warp", "pip install 'gensmooth[rl,cuda]'.")
+    if found.config.log_level == found.LOG_INFO:  # a line for every kernel
+        found.config.log_level = found.LOG_WARNING
+    return found
 
 
 @cache
 def load_mujoco_warp() -> Any:
     """MuJoCo Warp, or an error that says what to install."""
-    return _load("mujoco_warp")
+    return _load(
+        "mujoco_warp",
+        "pip install 'gensmooth[gpu]', in an environment of its own, because it needs a newer "
+        "MuJoCo than Meta-World can use.",
+    )
 
 
-def _load(name: str) -> Any:
+def _load(name: str, remedy: str) -> Any:
     try:
-        found: Any = import_module(name)
+        return import_module(name)
     except ImportError as error:
+        missing = error.name or name
         raise ImportError(
-            f"Training on a GPU needs {error.name}: pip install 'gensmooth[gpu]', in an "
-            "environment of its own, because MuJoCo Warp needs a newer MuJoCo than Meta-World can "
-            "use.",
-            name=error.name,
+            f"This training on a GPU needs {missing}: {remedy}", name=missing
         ) from None
-    if name == "warp" and found.config.log_level == found.LOG_INFO:  # a line for every kernel
-        found.config.log_level = found.LOG_WARNING
-    return found
 
 
 def sizes(model: Any) -> dict[str, int]:
@@ -160,7 +162,7 @@ def write_fused(model: Any, law: Traced) -> FusedSource:
     return fused(Mechanism(model), law.calls, read)
 
 
-class Room:
+class ContactRoom:
     """How many contacts and constraints each world of MuJoCo Warp has room for."""
 
     def __init__(self) -> None:
@@ -185,7 +187,7 @@ class MujocoWarpPhysics:
     """
 
     def __init__(
-        self, model: Any, law: Traced, worlds: Any, room: Room, deterministic: bool
+        self, model: Any, law: Traced, worlds: Any, room: ContactRoom, deterministic: bool
     ) -> None:
         self._s, self._wp, self._mjw = worlds, load_warp(), load_mujoco_warp()
         self._calls = law.calls

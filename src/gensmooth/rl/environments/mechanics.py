@@ -477,7 +477,7 @@ class Mechanism:
         rng = np.random.default_rng(0)
         placed = self.place((self.model.qpos0 + rng.uniform(-1.0, 1.0, self.nq)).tolist())
         for pair in both:
-            one, two = (np.array(placed._geom(g)[2], float)[:, 2] for g in pair)
+            one, two = (np.array(placed.geom_axis(g), float) for g in pair)
             if np.linalg.norm(np.cross(one, two)) < 1e-9:
                 raise UnsupportedMechanismError("capsules that stay parallel and may touch")
 
@@ -1223,6 +1223,11 @@ class Placed:
         """MuJoCo's ``geom_xpos``."""
         part, position, _ = self._geom(geom)
         return self.in_world(self._root_of(part), position)
+
+    def geom_axis(self, geom: int) -> Vector:
+        """A geom's own z axis, in the world."""
+        part, _, axes = self._geom(geom)
+        return apply(self.root(self._root_of(part)).matrix, column(axes, 2))
 
     def in_world(self, root: int, position: Vector) -> Vector:
         """A place from a root, in the world."""

@@ -2,11 +2,12 @@
 # pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
 # pyright: reportUnknownMemberType=false, reportMissingTypeStubs=false
 # pyright: reportPrivateUsage=false
-"""A simulator on a GPU: thousands of worlds of MuJoCo Warp, and the environment's law beside them.
+"""A simulator on a GPU: thousands of worlds, their physics and the environment's law beside it.
 
-A step of all worlds (refill, observation, policy, physics, reward, end) is one CUDA graph. Physics
-and policy are computed in float32; returns and the moments of observations are summed in float64.
-Where an episode runs, and beside which others, is no part of its result.
+A step of all worlds (refill, observation, policy, physics, reward, end) is one CUDA graph. All is
+computed in float64, but for the physics of robots that only MuJoCo Warp computes
+(:mod:`gensmooth.rl.environments.engines`). Where an episode runs, and beside which others, is no
+part of its result.
 """
 
 import math
@@ -34,7 +35,8 @@ from gensmooth.rl.environments.engines import (
     DevicePhysics,
     FusedPhysics,
     MujocoWarpPhysics,
-    Room,
+    ContactRoom,
+    load_mujoco_warp,
     load_warp,
     qpos0,
     sizes,
@@ -102,7 +104,7 @@ class WarpOptions:
         physics: ``"fused"``, ``"mujoco-warp"``, or ``None``: fused where the robot allows it.
         deterministic: Whether MuJoCo Warp puts contacts and constraints in a fixed order and takes
             sums in a fixed order. On an H200 that takes ten times as long and still is not the
-            same to the bit from run to run (docs/gpu.md).
+            same to the bit from run to run (docs/gpu.md). Fused physics always is.
     """
 
     worlds: int = MOST_WORLDS
@@ -155,7 +157,7 @@ class WarpSimulator:
             raise UnsupportedEnvironmentError(
                 f"{self.info.name} cannot run on a GPU: {error}. device='cpu' can."
             ) from error
-        self._room = Room()
+        self._room = ContactRoom()
         self.fused: FusedSource | None = self._write_fused()
         self._batches: dict[Any, _Batch] = {}
         self._lengths: tuple[float, float] | None = None  # mean and maximum, last time
@@ -167,6 +169,7 @@ class WarpSimulator:
     def _write_fused(self) -> FusedSource | None:
         """The physics as one function, if it can be written and is not declined."""
         if self._options.physics == "mujoco-warp":
+            load_mujoco_warp()
             return None
         try:
             return write_fused(self._model, self._law)
@@ -175,6 +178,13 @@ class WarpSimulator:
                 raise UnsupportedEnvironmentError(
                     f"{self.info.name} has {error}: only physics='mujoco-warp' can compute that."
                 ) from error
+            try:
+                load_mujoco_warp()
+            except ImportError as missing:
+                raise ImportError(
+                    f"{self.info.name} has {error}, which MuJoCo Warp alone computes. {missing}",
+                    name=missing.name,
+                ) from None
             return None
 
     @property
@@ -239,11 +249,13 @@ class WarpSimulator:
     def _choose(self, policy: Policy, trials: int) -> int:
         """How many worlds: as few as keep busy, if what episodes lasted before is a guide.
 
+        Fused physics takes as long for one world as for thousands: there, one for each episode.
+
         With m the mean and M the largest length, T episodes in W < T worlds take about
         T m / W + M - m steps, and in W >= T worlds M steps; a step takes a time of a + b W.
         """
         most = max(min(_power(trials), _power(self._options.worlds)), 1)
-        if self._lengths is None or most <= _LEAST_WORLDS:
+        if self.fused is not None or self._lengths is None or most <= _LEAST_WORLDS:
             return most
         mean, longest = self._lengths
 

@@ -19,6 +19,7 @@ from gensmooth.report.curves import (
 )
 from gensmooth.report.figure import Figure, Panel
 from gensmooth.report.tables import Cell
+from gensmooth.studies.rl.scores import made_on_words
 from gensmooth.studies.rl.settings import ENVIRONMENTS, setting_of, title
 from gensmooth.studies.rl.settings import Setting as Described
 from gensmooth.studies.spec import Outcome
@@ -71,9 +72,8 @@ def _figures(settings: Sequence[Setting]) -> list[_Figure]:
 def _figure(figure: _Figure, found: Sequence[Curve], outcome: Outcome) -> Figure:
     here = [curve for curve in found if curve.setting in figure.settings]
     numbers = {s[-1] for s in figure.settings}
-    trials = sorted(
-        {r.config["test_trials"] for r in outcome.records if _setting(r.config) in figure.settings}
-    )
+    runs = [record for record in outcome.records if _setting(record.config) in figure.settings]
+    trials = sorted({record.config["test_trials"] for record in runs})
     tested = f"{trials[0]}" if len(trials) == 1 else f"{trials[0]} to {trials[-1]}"
     return Figure(
         name=figure.name,
@@ -81,7 +81,7 @@ def _figure(figure: _Figure, found: Sequence[Curve], outcome: Outcome) -> Figure
         heading=figure.heading,
         caption=f"Mean return of the policy over {tested} test episodes after each round, survival "
         "bonus counted, against the trajectories made in training (tests not counted); higher is "
-        f"better. Each panel has its own vertical axis. {means(here)}",
+        f"better. Each panel has its own vertical axis. {made_on_words(runs)}{means(here)}",
         columns=max(len(numbers), min(2, len(figure.settings))),
         panels=[_panel(here, setting) for setting in _in_order(figure.settings)],
         legend=legend(here),

@@ -17,7 +17,7 @@ import numpy as np
 from gensmooth.methods import METHODS
 from gensmooth.report.tables import Table
 from gensmooth.studies import paper
-from gensmooth.studies.rl.settings import PAPER, SIZES, Setting, setting_of
+from gensmooth.studies.rl.settings import CPU, PAPER, SIZES, Setting, device_of, setting_of
 from gensmooth.studies.spec import RunRecord
 from gensmooth.studies.verdicts import Scores
 
@@ -57,9 +57,39 @@ def complete(records: Iterable[RunRecord], seeds: Iterable[int]) -> list[RunReco
     ]
 
 
+def made_on(records: Iterable[RunRecord]) -> dict[str, list[Setting]]:
+    """The settings that were run on each device, in the order of the records."""
+    found: dict[str, dict[Setting, None]] = {}
+    for record in records:
+        found.setdefault(device_of(record.config), {})[setting_of(record.config)] = None
+    return {device: list(settings) for device, settings in found.items()}
+
+
+def made_on_words(records: Iterable[RunRecord]) -> str:
+    """Which settings were not run on the CPU, as a sentence; nothing if all were.
+
+    All runs of a setting are of one device.
+    """
+    found = made_on(records)
+    others = {device: settings for device, settings in found.items() if device != CPU}
+    if len(found) == 1 and others:
+        return f"All runs were made with --device {next(iter(others))}. "
+    return "".join(
+        f"Runs made with --device {device}: {'; '.join(each.words for each in settings)}. "
+        for device, settings in others.items()
+    )
+
+
 def score(records: Sequence[RunRecord]) -> Scores:
     """What the claims use of each run; a run that diverged has the worst of everything."""
-    return Scores([_row(record) for record in records])
+    return Scores(_rows(records))
+
+
+def _rows(records: Sequence[RunRecord]) -> list[dict[str, Any]]:
+    """One row per run, with its device where not all are of the CPU."""
+    if set(made_on(records)) <= {CPU}:
+        return [_row(record) for record in records]
+    return [{"device": device_of(record.config), **_row(record)} for record in records]
 
 
 def _row(record: RunRecord) -> dict[str, Any]:
@@ -91,16 +121,17 @@ def _row(record: RunRecord) -> dict[str, Any]:
 def returns(records: Sequence[RunRecord]) -> list[Table]:
     """The test returns of every run, one file per environment, one column per test."""
     found: dict[str, list[list[Any]]] = {}
-    for record in records:
-        row = _row(record)
-        head = [row[name] for name in _HEAD]
+    rows = _rows(records)
+    names = ["device", *_HEAD] if rows and "device" in rows[0] else _HEAD
+    for record, row in zip(records, rows, strict=True):
+        head = [row[name] for name in names]
         tests = [f"{value:.7g}" for value in record.series.get("return", ())]
         found.setdefault(row["environment"], []).append([*head, *tests])
     tables: list[Table] = []
-    for environment, rows in found.items():
-        length = max(map(len, rows))
-        columns = [*_HEAD, *(f"test {i + 1}" for i in range(length - len(_HEAD)))]
-        padded = [[*row, *[""] * (length - len(row))] for row in rows]
+    for environment, these in found.items():
+        length = max(map(len, these))
+        columns = [*names, *(f"test {i + 1}" for i in range(length - len(names)))]
+        padded = [[*row, *[""] * (length - len(row))] for row in these]
         name = f"returns-rl-{environment}"
         tables.append(Table(name, f"Test returns, {environment}", columns, padded))
     return tables
@@ -115,6 +146,7 @@ def coverage(records: Sequence[RunRecord]) -> Table:
     seeds = SIZES["paper"].seeds
     settings = list(dict.fromkeys((*PAPER, *(setting for setting, _ in found))))
     methods = list(dict.fromkeys((*paper.METHODS, *(method for _, method in found))))
+    apart = not set(made_on(records)) <= {CPU}
     rows: list[list[Any]] = []
     for setting in settings:
         here = {method: found.get((setting, method), []) for method in methods}
@@ -125,6 +157,7 @@ def coverage(records: Sequence[RunRecord]) -> Table:
                 *(f"{len(here[m])} of {seeds}" if here[m] else "" for m in methods),
                 _span({_iterations(record) for record in runs}, ITERATIONS),
                 _span({record.config["test_trials"] for record in runs}, paper.RL_TEST_TRIALS),
+                *([", ".join(made_on(runs))] if apart else []),
             ]
         )
     whole = sum(
@@ -140,6 +173,7 @@ def coverage(records: Sequence[RunRecord]) -> Table:
             *(METHODS[method].title for method in methods),
             "iterations",
             "test trials",
+            *(["device"] if apart else []),
         ],
         rows,
         f"Seeds that are finished, of the paper's {seeds}; an empty field has not been run. "

@@ -22,6 +22,7 @@ PARTS: Mapping[str, Mapping[str, str]] = {
 _ABLATED = ("Ant", 20)
 # Whether the two trajectories of a direction have starts (and hidden goals) of their own.
 DEFAULT_RESETS = "independent"
+CPU = "cpu"  # the device of runs that name none
 
 
 class Environment(NamedTuple):
@@ -204,7 +205,8 @@ def config_of(options: Options, setting: Setting, method: str) -> dict[str, Any]
     """A run's configuration, without spacing, learning rate and seed."""
     scale = scale_of(options, setting)
     known = ENVIRONMENTS.get(setting.environment)
-    on_device = {} if options.device is None else {"device": options.device.split(":")[0]}
+    device = (options.device or CPU).split(":")[0]
+    on_device = {} if device == CPU else {"device": device}
     return {
         "environment": known.name if known else setting.environment,
         **PARTS[setting.part],
@@ -217,6 +219,11 @@ def config_of(options: Options, setting: Setting, method: str) -> dict[str, Any]
         "test_trials": scale.test_trials,
         **on_device,
     }
+
+
+def device_of(config: Mapping[str, Any]) -> str:
+    """What a run was made on: ``"cpu"``, ``"cuda"``, or ``"warp-cpu"``."""
+    return config.get("device", CPU)
 
 
 def setting_of(config: Mapping[str, Any]) -> Setting:

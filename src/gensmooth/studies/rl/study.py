@@ -8,14 +8,17 @@ from gensmooth.studies import paper
 from gensmooth.studies.grid import Grid, choose
 from gensmooth.studies.rl.claims import judge
 from gensmooth.studies.rl.run import execute
-from gensmooth.studies.rl.scores import complete, coverage, returns, score
+from gensmooth.studies.rl.scores import complete, coverage, made_on, made_on_words, returns, score
 from gensmooth.studies.rl.settings import (
+    CPU,
     DEFAULT_RESETS,
     ENVIRONMENTS,
     SIZES,
+    Setting,
     choice_of,
     config_of,
     cost,
+    device_of,
     named,
     scale_of,
     setting_of,
@@ -82,25 +85,33 @@ def _gather(
 ) -> list[RunRecord]:
     """The runs that are there of those asked for, whatever their number of test trials.
 
-    Where a run is there with several, the one with the most counts.
+    Where a run is there with several, the one with the most counts. Runs of one setting are all of
+    one device: the one asked for or, if none is, the one that has made most of them; the CPU if
+    that is as good as any.
     """
+    asked = None if options.device is None else options.device.split(":")[0]
     specs = [spec.config for spec in GRID.reporting(options, cells)]
-    wanted = {_but_trials(config): number for number, config in enumerate(specs)}
-    found: dict[int, RunRecord] = {}
+    wanted = {_identity(config): number for number, config in enumerate(specs)}
+    found: dict[Setting, dict[str, dict[int, RunRecord]]] = {}
     for record in records:
-        number = wanted.get(_but_trials(record.config))
-        if number is None or (
-            options.test_trials is not None and record.config["test_trials"] != options.test_trials
-        ):
+        number, device = wanted.get(_identity(record.config)), device_of(record.config)
+        if number is None or asked not in (None, device):
             continue
-        before = found.get(number)
+        if options.test_trials not in (None, record.config["test_trials"]):
+            continue
+        here = found.setdefault(setting_of(record.config), {}).setdefault(device, {})
+        before = here.get(number)
         if before is None or before.config["test_trials"] < record.config["test_trials"]:
-            found[number] = record
-    return [found[number] for number in sorted(found)]
+            here[number] = record
+    chosen: dict[int, RunRecord] = {}
+    for devices in found.values():
+        chosen |= devices[min(devices, key=lambda name: (-len(devices[name]), name != CPU, name))]
+    return [chosen[number] for number in sorted(chosen)]
 
 
-def _but_trials(config: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
-    return tuple(sorted((key, value) for key, value in config.items() if key != "test_trials"))
+def _identity(config: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    """What is run, but for the number of test trials and what it is made on."""
+    return tuple(sorted((k, v) for k, v in config.items() if k not in ("test_trials", "device")))
 
 
 def _score(options: Options, records: Sequence[RunRecord]) -> Scores:
@@ -125,6 +136,7 @@ def _facts(options: Options, records: Sequence[RunRecord]) -> dict[str, Any]:
             {(setting_of(r.config), r.config["method"]) for r in judged}
         ),
         "resets": options.resets or DEFAULT_RESETS,
+        "made on": ", ".join(made_on(records)) or "nothing",
         "reporting seeds": list(GRID.seeds(options)),
     }
 
@@ -144,6 +156,7 @@ def _prose(options: Options, records: Sequence[RunRecord]) -> str:
         if records
         else "Nothing of it has been run here. "
     )
+    size += made_on_words(records)
     if options.profile == "quick":
         size += (
             "The quick profile shows that all six environments run; it is far too short to learn "
