@@ -15,8 +15,8 @@
 * **Reset**: initial qpos and qvel plus U(−0.01, 0.01) in every entry.
 
 Gymnasium's ``humanoid_v4.py`` and ``humanoid_v5.py``; v5 pays no survival bonus in the step that
-falls. The centre of mass is MuJoCo's ``subtree_com``, which is Gymnasium's sum over the bodies up to
-rounding.
+falls. The centre of mass is MuJoCo's ``subtree_com``, which is Gymnasium's sum over the bodies up
+to rounding.
 """
 
 from dataclasses import replace
@@ -70,12 +70,11 @@ def observe(state, out):
 
 
 @register_jitable
-def humanoid_v4(state, action):
+def walk(state, action):
     """1.25 forward velocity + survival − 0.1 ‖a‖²; falls when the torso leaves (1, 2)."""
     before = state.centre[0]
     square = advance(state, action)
     forward = (state.centre[0] - before) / state.dt
-    call(state.physics.forces, state.physics)
     healthy = 1.0 < state.qpos[2] < 2.0
     for i in range(2):  # the loop over steps checks the others, which are observed
         if not np.isfinite(state.qpos[i]):
@@ -85,9 +84,18 @@ def humanoid_v4(state, action):
 
 
 @register_jitable
+def humanoid_v4(state, action):
+    """That, and the external forces, which are observed."""
+    paid = walk(state, action)
+    call(state.physics.forces, state.physics)
+    return paid
+
+
+@register_jitable
 def humanoid(state, action):
     """The same less 5e-7 ‖external forces‖², at most 10."""
-    reward, bonus, ended, success = humanoid_v4(state, action)
+    reward, bonus, ended, success = walk(state, action)
+    call(state.physics.forces, state.physics)
     square = 0.0
     for body in range(len(state.forces)):
         for i in range(6):
