@@ -43,6 +43,7 @@ PLANS = {
     "cart-pole": Plan("CartPole-v1", 100, 250, 5),
     "inverted-pendulum": Plan("InvertedPendulum-v5", 100, 100, 2),
     "inverted-double-pendulum": Plan("InvertedDoublePendulum-v5", 100, 120, 2),
+    "swimmer": Plan("Swimmer-v5", 100, 200, 4),
     "acrobot": Plan("Acrobot-v1", 100, 100, 1),
     "hopper": Plan("Hopper-v5", 80, 240, 6),
     "half-cheetah": Plan("HalfCheetah-v5", 60, 40, 1),

@@ -37,6 +37,9 @@ from gensmooth.streams import Purpose, generator  # noqa: E402
 catalogue.names()  # every robot's file has been imported
 NAMES = list(legged.ROBOTS)
 FALLING = [name for name in NAMES if legged.ROBOTS[name].bonus]
+ENDLESS = ("HalfCheetah", "Swimmer")  # their episodes end at the horizon only
+SCALE = {"Humanoid": 0.003}  # it observes inertias and forces of hundreds
+LAST_BIT = {"InvertedDoublePendulum": 2.0**-53}  # of a sine, by NumPy and by the C library
 STEPS = 50
 
 
@@ -67,9 +70,9 @@ class Comparison(NamedTuple):
     ends: int
 
 
-def compare_with_gymnasium(simulator, name, *, seeds=20, steps=STEPS):
+def compare_with_gymnasium(simulator, name, *, seeds=20, steps=STEPS, scale=0.3):
     """Step by step; an assertion fails when one says that the episode ended and the other not."""
-    policy, parameters = policies_of(simulator, seeds)
+    policy, parameters = policies_of(simulator, seeds, scale=scale)
     scaling, starts = scaling_of(simulator), starts_of(simulator, seeds)
     trace = simulator.trace(policy, parameters, scaling, starts, steps=steps)
     environment = make_environment(catalogue.reference(name))
@@ -92,10 +95,10 @@ def compare_with_gymnasium(simulator, name, *, seeds=20, steps=STEPS):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_steps_equal_gymnasiums(name):
-    found = compare_with_gymnasium(make(name), name)
-    assert found.observation == 0  # the same physics, in every bit
+    found = compare_with_gymnasium(make(name), name, scale=SCALE.get(name[:-3], 0.3))
+    assert found.observation <= LAST_BIT.get(name[:-3], 0)  # the same physics, in every bit
     assert found.reward <= 1e-12  # the order of a sum may be another
-    assert (found.ends > 0) == (name in FALLING)  # falls are among what was compared
+    assert (found.ends > 0) != name.startswith(ENDLESS)  # falls are among what was compared
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -110,7 +113,25 @@ def test_starts_equal_gymnasiums_reset_with_the_same_generator(name):
         )
 
 
-@pytest.mark.parametrize("name", ["Hopper-v4", "Hopper-v5", "Walker2d-v5", "Ant", "Ant-v5"])
+def test_a_cart_that_runs_against_the_end_of_its_rail_feels_it_as_in_gymnasium():
+    name = "InvertedDoublePendulum-v5"
+    simulator = make(name)
+    policy, parameters = policies_of(simulator, 20, scale=30)
+    scaling, starts = scaling_of(simulator), starts_of(simulator, 20)
+    trace = simulator.trace(policy, parameters, scaling, starts, steps=STEPS)
+    assert np.nanmax(np.abs(trace.observations[:, :, 8])) == 10
+    found = compare_with_gymnasium(simulator, name, scale=30)
+    assert max(found.observation, found.reward) <= 1e-12
+
+
+WHOLE = (
+    *("Hopper-v4", "Hopper-v5", "Walker2d-v5", "Ant", "Ant-v5", "Humanoid-v4", "Humanoid-v5"),
+    *("InvertedPendulum-v4", "InvertedPendulum-v5"),
+    *("InvertedDoublePendulum-v4", "InvertedDoublePendulum-v5"),
+)
+
+
+@pytest.mark.parametrize("name", WHOLE)
 def test_whole_episodes_equal_the_slow_path(name):
     fast, slow = make(name), make(name, fast=False)
     assert (fast.info.fast, slow.info.fast) == (True, False)
@@ -139,7 +160,8 @@ def test_the_survival_bonus_counts_the_step_of_the_fall_in_v4_alone(name):
     fell = episodes.lengths < 1000
     assert fell.any()
     last = 1 if name.endswith("v5") else 0
-    np.testing.assert_array_equal(episodes.bonuses, episodes.lengths - last * fell)
+    bonus = simulator.info.survival_bonus
+    np.testing.assert_array_equal(episodes.bonuses, bonus * (episodes.lengths - last * fell))
 
 
 def test_without_survival_there_is_no_bonus_and_no_early_end():

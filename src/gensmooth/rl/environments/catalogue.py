@@ -1,7 +1,7 @@
 """From names to simulators.
 
-The paper's environments have fast, exact simulators (:mod:`gensmooth.rl.environments.robots`);
-every other Gymnasium id works through the ordinary API.
+The paper's environments and more of Gymnasium's robots have fast, exact simulators
+(:mod:`gensmooth.rl.environments.robots`); every other Gymnasium id works through the ordinary API.
 """
 
 import ast

@@ -67,6 +67,10 @@ def sizes(model: Any) -> dict[str, int]:
         "site_xpos": 3 * model.nsite,
         "geom_xpos": 3 * model.ngeom,
         "subtree_com": 3 * model.nbody,
+        "cinert": 10 * model.nbody,
+        "cvel": 6 * model.nbody,
+        "qfrc_actuator": model.nv,
+        "qfrc_constraint": model.nv,
         "cfrc_ext": 6 * model.nbody,
     }
     return {name: int(known[name]) for name in DATA}

@@ -13,6 +13,7 @@ is quadratic, so the step after which the set stays as it was is the last, and e
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any, NamedTuple
 
 from gensmooth.rl.environments.mechanics import (
@@ -59,7 +60,12 @@ def fused(mechanism: Mechanism, calls: Sequence[str], read: Iterable[Slot]) -> F
     )
 
 
-FUSED_DATA = ("xpos", "xquat", "site_xpos", "geom_xpos", "subtree_com", "cfrc_ext")
+_SOLVED = ("qfrc_constraint", "cfrc_ext")  # what is known when the constraints have been solved
+FUSED_DATA = (
+    *("xpos", "xquat", "site_xpos", "geom_xpos", "subtree_com"),
+    *("cinert", "cvel", "qfrc_actuator"),
+    *_SOLVED,
+)
 
 
 def _arrays(mechanism: Mechanism) -> tuple[list[Symbol], ...]:
@@ -75,25 +81,42 @@ def _in_world(array: str, entry: int) -> str:
     return f"s.{array}.data[{entry} * s.worlds + world]"
 
 
-def _derived(placed: Placed, key: Slot) -> Any:
-    """The expression of a number of MuJoCo's data, contact forces apart."""
+def _derived(
+    placed: Placed, q: Sequence[Any], v: Sequence[Any], u: Sequence[Any]
+) -> Callable[[Slot], Any]:
+    """The expressions of numbers of MuJoCo's data, but those of ``_SOLVED``."""
+    w = placed.along_roots(v)
     functions: dict[str, tuple[Callable[[int], list[Any]], int]] = {
         "xpos": (placed.body_position, 3),
         "xquat": (placed.body_quaternion, 4),
         "site_xpos": (placed.site_position, 3),
         "geom_xpos": (placed.geom_position, 3),
         "subtree_com": (placed.centre, 3),
+        "cinert": (placed.body_inertia, 10),
+        "cvel": (lambda body: placed.body_velocity(body, w), 6),
+        "qfrc_actuator": (lambda _: placed.actuation(q, w, u), len(w)),
     }
-    function, size = functions[key.array]
-    return function(key.entry // size)[key.entry % size]
+
+    @cache
+    def row(array: str, number: int) -> list[Any]:
+        return functions[array][0](number)
+
+    def entry(key: Slot) -> Any:
+        size = functions[key.array][1]
+        return row(key.array, key.entry // size)[key.entry % size]
+
+    return entry
 
 
 def _look(mechanism: Mechanism, wanted: Sequence[Slot]) -> str:
-    q, _, _ = _arrays(mechanism)
-    placed = mechanism.place(q)
-    to = Writer(lambda key: _in_world("qpos", key.entry))
+    if any(key.array == "qfrc_constraint" for key in wanted):
+        return _Step(mechanism, 0, wanted, False).looked()
+    arrays = _arrays(mechanism)
+    derived = _derived(mechanism.place(arrays[0]), *arrays)
+    ours = {"q": "qpos", "v": "qvel", "u": "ctrl"}
+    to = Writer(lambda key: _in_world(ours[key.array], key.entry))
     for key in wanted:
-        value = "0.0" if key.array == "cfrc_ext" else to.write(_derived(placed, key))
+        value = "0.0" if key.array == "cfrc_ext" else to.write(derived(key))
         to.add(f"{_in_world(key.array, key.entry)} = {value};")
     return "\n".join(to.lines) or ";"
 
@@ -154,6 +177,21 @@ class _Step:
         for name, array, size in (("q", "qpos", m.nq), ("v", "qvel", m.nv), ("a", "warm", m.nv)):
             for i in range(size):
                 to.add(f"{_in_world(array, i)} = {name}[{i}];")
+        return "\n".join(to.lines)
+
+    def looked(self) -> str:
+        """What is read of a world that has not moved yet, where constraints must be solved."""
+        m, to = self._m, self._to
+        to.add(f"double q[{m.nq}], v[{m.nv}], a[{m.nv}], u[{max(m.nu, 1)}];")
+        for name, array, size in (("q", "qpos", m.nq), ("v", "qvel", m.nv), ("u", "ctrl", m.nu)):
+            for i in range(size):
+                to.add(f"{name}[{i}] = {_in_world(array, i)};")
+        to.add(f"for (int i = 0; i < {m.nv}; ++i) a[i] = 0.0;")
+        to.add("const bool last = true;")
+        self._evaluate()
+        for key in self._wanted:
+            if key.array == "cfrc_ext":  # nobody has asked for it yet
+                to.add(f"{_in_world(key.array, key.entry)} = 0.0;")
         return "\n".join(to.lines)
 
     # --- accelerations ----------------------------------------------------------------------------
@@ -556,12 +594,36 @@ class _Step:
         with to.block("if (last)"):
             if self._forces:
                 self._contact_forces()
+            if any(key.array == "qfrc_constraint" for key in self._wanted):
+                self._constraint_forces()
+            derived = _derived(self._placed, self._q, self._v, self._u)
             for key in self._wanted:
                 target = _in_world(key.array, key.entry)
-                if key.array != "cfrc_ext":
-                    to.add(f"{target} = {to.write(_derived(self._placed, key))};")
+                if key.array not in _SOLVED:
+                    to.add(f"{target} = {to.write(derived(key))};")
+                elif key.array == "qfrc_constraint":
+                    to.add(f"{target} = qc[{key.entry}];")
                 elif self._forces:
                     to.add(f"{target} = cf[{key.entry}];")
+
+    def _constraint_forces(self) -> None:
+        """MuJoCo's ``qfrc_constraint``, Jᵀf."""
+        to, nv = self._to, self._m.nv
+        to.add(f"double qc[{nv}];")
+        to.add(f"for (int i = 0; i < {nv}; ++i) qc[i] = 0.0;")
+        for k, limit in enumerate(self._m.limits):
+            to.add(f"if (lr[{k}] < 0.0) qc[{limit.velocity}] -= ls[{k}] * ld[{k}] * lr[{k}];")
+        if self._contacts:
+            to.add("#pragma unroll 1")
+            with to.block("for (int c = 0; c < nc; ++c)"):
+                to.add(_EDGES)
+                to.add(_ALONG_AXES)
+                to.add(f"const double* n = J + c * {3 * nv};")
+                to.add(
+                    f"for (int i = 0; i < {nv}; ++i) "
+                    f"qc[i] += fn * n[i] + ft * n[{nv} + i] + fw * n[{2 * nv} + i];"
+                )
+        self._turn("qc", self._placed.along_world)
 
     def _contact_forces(self) -> None:
         """MuJoCo's ``cfrc_ext``: forces of contacts on each body, at its tree's centre."""
@@ -577,6 +639,7 @@ class _Step:
         to.add("#pragma unroll 1")
         with to.block("for (int c = 0; c < nc; ++c)"):
             to.add(_EDGES)
+            to.add(_ALONG_AXES)
             to.add(_FORCES)
             to.add("#pragma unroll 1")
             with to.block("for (int side = 0; side < 2; ++side)"):
@@ -624,12 +687,13 @@ const double m = cm[c], r0 = cr[c * 3], r1 = cr[c * 3 + 1], r2 = cr[c * 3 + 2];
 const int e0 = r0 + m * r1 < 0.0, e1 = r0 - m * r1 < 0.0;
 const int e2 = r0 + m * r2 < 0.0, e3 = r0 - m * r2 < 0.0;"""
 
-# The force of contact c, in the world.
-_FORCES = """\
+# The force of contact c along its axes, and in the world.
+_ALONG_AXES = """\
 const double k = -cd[c];
 const double f0 = e0 ? k * (r0 + m * r1) : 0.0, f1 = e1 ? k * (r0 - m * r1) : 0.0;
 const double f2 = e2 ? k * (r0 + m * r2) : 0.0, f3 = e3 ? k * (r0 - m * r2) : 0.0;
-const double fn = f0 + f1 + f2 + f3, ft = m * (f0 - f1), fw = m * (f2 - f3);
+const double fn = f0 + f1 + f2 + f3, ft = m * (f0 - f1), fw = m * (f2 - f3);"""
+_FORCES = """\
 const double* axis = where + c * 12 + 3;
 const double fx = fn * axis[0] + ft * axis[3] + fw * axis[6];
 const double fy = fn * axis[1] + ft * axis[4] + fw * axis[7];

@@ -71,7 +71,8 @@ class GymnasiumSimulator:
         size = _observation_size(name, environment.observation_space)
         self._actions = read_actions(name, environment.action_space, raw_actions)
         self._logged: set[str] = set()
-        bonus = getattr(environment.unwrapped, "_healthy_reward", 0.0)
+        own = environment.unwrapped
+        bonus = getattr(own, "_healthy_reward", 0.0) if _tells_bonus(own) else 0.0
         self.info = Info(
             name=name,
             observation_size=size,
@@ -136,7 +137,7 @@ class GymnasiumSimulator:
         observe: bool,
     ) -> "_Outcome":
         size = self.info.observation_size
-        surviving = hasattr(type(environment.unwrapped), "healthy_reward")
+        surviving = _tells_bonus(environment.unwrapped)
         reward = bonus = 0.0
         mean, m2 = np.zeros(size), np.zeros(size)
         step = 0
@@ -332,6 +333,11 @@ def _is_id(name: str) -> bool:
 
 def _remake(source: Any, horizon: int | None, raw_actions: bool) -> GymnasiumSimulator:
     return GymnasiumSimulator(source, horizon=horizon, raw_actions=raw_actions)
+
+
+def _tells_bonus(environment: Any) -> bool:
+    """Whether an environment says of each step what it paid for survival."""
+    return hasattr(type(environment), "healthy_reward")
 
 
 def _observation_size(name: str, space: Any) -> int:

@@ -973,10 +973,11 @@ class Placed:
                 at, dof = int(m.jnt_qposadr[j]), int(m.jnt_dofadr[j])
                 stretch = minus(q[at], float(m.qpos_spring[at]))
                 found[dof] = minus(found[dof], times(float(m.jnt_stiffness[j]), stretch))
-        driven = self._actuation(q, v, u)
+        driven = self.actuation(q, v, u)
         return add(found, driven)
 
-    def _actuation(self, q: Sequence[Number], v: Sequence[Number], u: Sequence[Number]) -> Vector:
+    def actuation(self, q: Sequence[Number], v: Sequence[Number], u: Sequence[Number]) -> Vector:
+        """MuJoCo's ``qfrc_actuator``."""
         mechanism = self._mechanism
         m = mechanism.model
         found: Vector = [0.0] * mechanism.nv
@@ -1267,6 +1268,44 @@ class Placed:
             where = self._in_world(_Place(place.part, inside, place.matrix))
             found = add(found, scale(where, float(m.body_mass[each]) / mass))
         return found
+
+    def body_inertia(self, body: int) -> Vector:
+        """MuJoCo's ``cinert``: moments, mass times place and mass, at the centre of its tree.
+
+        The moments are those about x, y and z, then the products xy, xz and yz.
+        """
+        if body == 0:
+            return [0.0] * 10
+        m = self._mechanism.model
+        place, mass = self._mechanism._fixed[body], float(m.body_mass[body])
+        ipos = [float(each) for each in m.body_ipos[body]]
+        inside = add(place.position, apply(place.matrix, ipos))
+        at = self._in_world(_Place(place.part, inside, place.matrix))
+        away = subtract(at, self.centre(int(m.body_rootid[body])))
+        own = product(place.matrix, _constant_matrix(m.body_iquat[body]))
+        if place.part >= 0:
+            frame = self._frames[place.part]
+            own = product(product(self._roots[frame.root].matrix, frame.matrix), own)
+        weighted = [list(map(times, map(float, m.body_inertia[body]), row)) for row in own]
+        found: Vector = []
+        for i, j in ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2)):
+            value = minus(dot(weighted[i], own[j]), times(mass, times(away[i], away[j])))
+            if i == j:
+                value = plus(value, times(mass, dot(away, away)))
+            found.append(value)
+        return [*found, *scale(away, mass), mass]
+
+    def body_velocity(self, body: int, v: Sequence[Number]) -> Vector:
+        """MuJoCo's ``cvel``: angular and linear, at the centre of its tree; ``v`` along roots."""
+        part = self._mechanism._part_of(body)
+        if part < 0:
+            return [0.0] * 6
+        root = self._roots[self._frames[part].root]
+        motion = self.velocities(v)[0][part]
+        centre = self.centre(int(self._mechanism.model.body_rootid[body]))
+        angular = apply(root.matrix, motion.angular)
+        moved = cross(angular, subtract(centre, root.origin))
+        return [*angular, *add(apply(root.matrix, motion.linear), moved)]
 
 
 def _nearest(point: Vector, centre: Vector, segment: Vector) -> Vector:

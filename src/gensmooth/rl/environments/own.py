@@ -50,6 +50,10 @@ class Robot(NamedTuple):
         site_xpos: Positions of the sites.
         geom_xpos: Positions of the geoms.
         subtree_com: The centre of mass of each body with all that hangs on it.
+        cinert: The inertia of each body at the centre of mass of its tree, one row of ten.
+        cvel: The velocity of each body there, angular and linear, one row of six.
+        qfrc_actuator: The forces of the actuators along each joint.
+        qfrc_constraint: The forces of limits and contacts along each joint.
         cfrc_ext: External forces on the bodies, one row of six for each.
         dt: Seconds per step of the environment.
         frames: Steps of the physics per step of the environment.
@@ -67,6 +71,10 @@ class Robot(NamedTuple):
     site_xpos: np.ndarray
     geom_xpos: np.ndarray
     subtree_com: np.ndarray
+    cinert: np.ndarray
+    cvel: np.ndarray
+    qfrc_actuator: np.ndarray
+    qfrc_constraint: np.ndarray
     cfrc_ext: np.ndarray
     dt: float
     frames: int
@@ -114,6 +122,10 @@ class RobotDefinition:
             data.site_xpos,
             data.geom_xpos,
             data.subtree_com,
+            data.cinert,
+            data.cvel,
+            data.qfrc_actuator,
+            data.qfrc_constraint,
             data.cfrc_ext,
             self.frame_skip * float(model.opt.timestep),
             self.frame_skip,

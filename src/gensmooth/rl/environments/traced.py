@@ -37,6 +37,10 @@ DERIVED = (
     "site_xpos",
     "geom_xpos",
     "subtree_com",
+    "cinert",
+    "cvel",
+    "qfrc_actuator",
+    "qfrc_constraint",
     "cfrc_ext",
 )
 DATA = PRIMARY + DERIVED

@@ -45,6 +45,10 @@ class Worlds:
     site_xpos: wp.array(dtype=wp.float64)
     geom_xpos: wp.array(dtype=wp.float64)
     subtree_com: wp.array(dtype=wp.float64)
+    cinert: wp.array(dtype=wp.float64)
+    cvel: wp.array(dtype=wp.float64)
+    qfrc_actuator: wp.array(dtype=wp.float64)
+    qfrc_constraint: wp.array(dtype=wp.float64)
     cfrc_ext: wp.array(dtype=wp.float64)
     # per world
     trial: wp.array(dtype=wp.int32)  # the episode that runs there; -1: none is left

@@ -1,7 +1,7 @@
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
 # pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
 # pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
-"""What Gymnasium's legged robots share: their model files, resets, positions and velocities.
+"""What Gymnasium's robots share: their model files, resets, positions and velocities.
 
 A robot's own file has its law (observation, reward, termination) as compiled functions. What each
 function must equal, up to rounding, is the method of the same meaning in Gymnasium's environment;
@@ -39,10 +39,16 @@ class LeggedState(NamedTuple):
         ctrl: Controls.
         frames: Steps of the physics per step of the environment (the frame skip).
         dt: Seconds per step of the environment.
-        falling: The survival bonus of the step in which the robot falls.
+        falling: What the step in which the robot falls pays for survival.
         goal: One entry, the velocity that is wanted (HalfCheetahRandVel).
-        torso: The torso's position in space. MuJoCo computes it at the beginning of a physics
-            step, so it lags one such step behind ``qpos``.
+        torso: The first body's position in space. MuJoCo computes it, and all that follows here,
+            at the beginning of a physics step, so it lags one such step behind ``qpos``.
+        sites: The positions of the model's sites, one row of three each.
+        centre: The robot's centre of mass.
+        inertias: The inertia of all bodies (``cinert``), one row of ten per body.
+        velocities: Their velocities (``cvel``), one row of six per body.
+        motor_forces: The forces of the actuators along each joint (``qfrc_actuator``).
+        constraint_forces: The forces of limits and contacts along each (``qfrc_constraint``).
         forces: The external forces on all bodies, one row of six per body.
         observed_forces: The rows of ``forces`` that are observed.
     """
@@ -56,6 +62,12 @@ class LeggedState(NamedTuple):
     falling: float
     goal: np.ndarray
     torso: np.ndarray
+    sites: np.ndarray
+    centre: np.ndarray
+    inertias: np.ndarray
+    velocities: np.ndarray
+    motor_forces: np.ndarray
+    constraint_forces: np.ndarray
     forces: np.ndarray
     observed_forces: np.ndarray
 
@@ -63,10 +75,13 @@ class LeggedState(NamedTuple):
 # --- resets -------------------------------------------------------------------------------------
 
 
-def start_uniform(model: Any, rng: np.random.Generator) -> Array:
-    """Initial positions and velocities plus U(−0.005, 0.005) in every entry."""
+def start_uniform(model: Any, rng: np.random.Generator, *, spread: float = 5e-3) -> Array:
+    """Initial positions and velocities plus U(−spread, spread) in every entry."""
     return np.concatenate(
-        (model.qpos0 + rng.uniform(-5e-3, 5e-3, model.nq), rng.uniform(-5e-3, 5e-3, model.nv))
+        (
+            model.qpos0 + rng.uniform(-spread, spread, model.nq),
+            rng.uniform(-spread, spread, model.nv),
+        )
     )
 
 
@@ -153,8 +168,10 @@ class LeggedRobot:
         step: Likewise.
         begin: Likewise.
         horizon: Steps per episode.
-        bonus: The survival bonus per step; 0 for a robot that cannot fall.
-        falling: The survival bonus of the step in which it falls: 1 in Gymnasium's v4, 0 in v5.
+        bonus: The survival bonus per step; 0 for a robot that cannot fall, and for one that has
+            nothing to learn but not to fall.
+        falling: What the step in which it falls pays for survival: in Gymnasium's v4 as much as
+            any other, in v5 nothing.
         unobserved_forces: How many rows of contact forces, from the first, are not observed.
     """
 
@@ -206,7 +223,13 @@ class LeggedRobot:
             self.frames * model.opt.timestep,
             self.falling,
             np.zeros(1),
-            data.xpos[model.body("torso").id],
+            data.xpos[1],
+            data.site_xpos,
+            data.subtree_com[1],
+            data.cinert,
+            data.cvel,
+            data.qfrc_actuator,
+            data.qfrc_constraint,
             data.cfrc_ext,
             data.cfrc_ext[self.unobserved_forces :],
         )
