@@ -7,7 +7,11 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 
-from gensmooth.rl.environments.mechanics import FREE, Mechanism, Placed
+from gensmooth.rl.environments.mechanics.contacts import axes_of, contacts_of, moving
+from gensmooth.rl.environments.mechanics.contacts import jacobian as rows_of
+from gensmooth.rl.environments.mechanics.mechanism import Mechanism
+from gensmooth.rl.environments.mechanics.models import FREE
+from gensmooth.rl.environments.mechanics.placed import Placed
 from gensmooth.rl.environments.physics import load_mujoco
 
 mujoco: Any = load_mujoco()
@@ -238,15 +242,15 @@ def system_of(mechanism: Mechanism, placed: Placed, state: State) -> System:
         for distance, sign in ((q - limit.low, 1.0), (limit.high - q, -1.0)):
             if distance < limit.law.margin:
                 keep(sign * np.eye(nv)[limit.velocity], limit.law, distance)
-    for contact in placed.contacts():
+    for contact in contacts_of(placed):
         if contact.distance >= contact.law.margin:
             continue
         touching += 1
         touch = contact.touch()
-        axes, slopes = placed.axes(contact, touch), np.zeros((3, nv))
-        for moved, sign in zip(placed.moving(contact), (-1.0, 1.0), strict=True):
+        axes, slopes = axes_of(placed, contact, touch), np.zeros((3, nv))
+        for moved, sign in zip(moving(placed, contact), (-1.0, 1.0), strict=True):
             for dof in moved:
-                slopes[:, dof] = sign * np.array(placed.jacobian(contact, touch.point, axes, dof))
+                slopes[:, dof] = sign * np.array(rows_of(placed, contact, touch.point, axes, dof))
         normal, *tangents = slopes
         slides = [sign * contact.friction * t for t in tangents for sign in (1.0, -1.0)]
         for slide in slides if contact.friction else [0.0]:

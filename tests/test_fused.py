@@ -18,7 +18,8 @@ import mechanisms
 from gensmooth.rl.environments import warp_kernels
 from gensmooth.rl.environments.engines import FusedPhysics, load_warp, sizes
 from gensmooth.rl.environments.fused import FUSED_DATA, FusedSource, fused
-from gensmooth.rl.environments.mechanics import Mechanism
+from gensmooth.rl.environments.mechanics.mechanism import Mechanism
+from gensmooth.rl.environments.mechanics.placed import place
 from gensmooth.rl.environments.symbols import Slot, symbols
 from gensmooth.rl.environments.written import Writer
 from mechanisms import MODELS, State, mechanism_of, mujoco, states
@@ -241,7 +242,7 @@ def test_another_law_is_noticed(name: str, what: str, change: Any):
 def imbalance(name: str, state: State, acceleration: np.ndarray) -> float:
     """The slope of the cost at an acceleration, relative to the forces that balance there."""
     mechanism = mechanism_of(name)
-    system = mechanisms.system_of(mechanism, mechanism.place(state.q.tolist()), state)
+    system = mechanisms.system_of(mechanism, place(mechanism, state.q.tolist()), state)
     rows, slope = system.rows, mechanisms.gradient(system, acceleration)
     short = np.minimum(rows.jacobian @ acceleration - rows.reference, 0.0)
     terms = np.abs(system.inertia) @ np.abs(acceleration) + np.abs(system.force)

@@ -11,13 +11,13 @@ pytest.importorskip("mujoco")
 pytest.importorskip("gymnasium")
 
 import mechanisms
-from gensmooth.rl.environments import mechanics
-from gensmooth.rl.environments.mechanics import (
-    Mechanism,
-    Spatial,
-    UnsupportedMechanismError,
-    fixed_quaternion,
-)
+from gensmooth.rl.environments.mechanics import softness
+from gensmooth.rl.environments.mechanics.algebra import fixed_quaternion
+from gensmooth.rl.environments.mechanics.contacts import axes_of
+from gensmooth.rl.environments.mechanics.mechanism import Mechanism
+from gensmooth.rl.environments.mechanics.models import UnsupportedMechanismError, margins_add
+from gensmooth.rl.environments.mechanics.placed import Placed, place
+from gensmooth.rl.environments.mechanics.spatial import ZERO, Spatial
 from mechanisms import MODELS, State, mechanism_of, mujoco, states
 
 EXACT = 1e-12  # relative, for what is a formula
@@ -32,7 +32,7 @@ def relative(found: Any, wanted: Any) -> float:
 def differences(mechanism: Mechanism, model: Any, state: State) -> dict[str, float]:
     """How far a mechanism is from what MuJoCo computes for a model, by what is computed."""
     data = mechanisms.data_at(model, state)
-    placed = mechanism.place(state.q.tolist())
+    placed = place(mechanism, state.q.tolist())
     system = mechanisms.system_of(mechanism, placed, state)
     bodies = range(model.nbody)
     spins = np.array([placed.body_quaternion(b) for b in bodies], float)
@@ -112,13 +112,10 @@ def no_fluid(_: Any) -> Mechanism:
     return Mechanism(other)
 
 
-axes_of_contact = mechanics.Placed.axes
-
-
 def other_axes(placed: Any, contact: Any, touch: Any) -> Any:
     """Tangents that do not follow a capsule's axis, and do otherwise."""
     along = None if touch.along else [1.0, 0.0, 0.0]
-    return axes_of_contact(placed, contact, touch._replace(along=along))
+    return axes_of(placed, contact, touch._replace(along=along))
 
 
 TWINS: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
@@ -127,12 +124,12 @@ TWINS: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
     "axes do not turn": (
         "force",
         "workshop",
-        patched(Spatial, "of_motion", lambda *_: mechanics.ZERO),
+        patched(Spatial, "of_motion", lambda *_: ZERO),
     ),
     "momentum does not turn": (
         "force",
         "workshop",
-        patched(Spatial, "of_force", lambda *_: mechanics.ZERO),
+        patched(Spatial, "of_force", lambda *_: ZERO),
     ),
     "no dampers": ("force", "workshop", without("dof_damping")),
     "springs at rest elsewhere": ("force", "workshop", without("qpos_spring")),
@@ -147,7 +144,7 @@ TWINS: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
     "the other rule for margins": (
         "touching",
         "workshop",
-        patched(mechanics, "_margins_add", lambda: not mechanics_margins_add()),
+        patched(softness, "margins_add", lambda: not margins_add()),
     ),
     "no priority": ("rows", "workshop", without("geom_priority", 0)),
     "equal shares": ("rows", "workshop", without("geom_solmix", 1.0)),
@@ -159,12 +156,11 @@ TWINS: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
     "free bodies do not turn": (
         "force",
         "heap",
-        patched(mechanics.Placed, "along_roots", lambda _, v: list(v), "heap"),
+        patched(Placed, "along_roots", lambda _, v: list(v), "heap"),
     ),
-    "other tangents": ("rows", "heap", patched(mechanics.Placed, "axes", other_axes, "heap")),
+    "other tangents": ("rows", "heap", patched(mechanisms, "axes_of", other_axes, "heap")),
     "lighter bodies": ("rows", "workshop", without("body_invweight0", 1.0)),
 }
-mechanics_margins_add = mechanics._margins_add
 
 
 @pytest.mark.parametrize("name", TWINS)

@@ -17,7 +17,8 @@ from typing import Any, Protocol, final
 import numpy as np
 
 from gensmooth.rl.environments.fused import FUSED_DATA, FusedSource, fused
-from gensmooth.rl.environments.mechanics import Mechanism, UnsupportedMechanismError
+from gensmooth.rl.environments.mechanics.mechanism import Mechanism
+from gensmooth.rl.environments.mechanics.models import UnsupportedMechanismError
 from gensmooth.rl.environments.physics import quiet
 from gensmooth.rl.environments.traced import DATA, DERIVED, PRIMARY, Traced, reads
 

@@ -6,7 +6,8 @@ one thread computes a whole step of one world, from the expressions of
 :mod:`gensmooth.rl.environments.mechanics`, in float64. Worlds know nothing of each other, so a step
 has the same bits in whatever company, from run to run.
 
-The constrained accelerations are found by Newton's method on the cost that mechanics.py states,
+The constrained accelerations are found by Newton's method on the cost that
+:mod:`.mechanics` states,
 with an exact search along each direction. Between changes of the set of active constraints the cost
 is quadratic, so the step after which the set stays as it was is the last, and exact.
 """
@@ -16,15 +17,18 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple
 
-from gensmooth.rl.environments.mechanics import (
-    FREE,
-    RUNGE_KUTTA,
+from gensmooth.rl.environments.mechanics.algebra import apply
+from gensmooth.rl.environments.mechanics.contacts import (
     Contact,
-    Mechanism,
-    Placed,
     Touch,
-    apply,
+    axes_of,
+    contacts_of,
+    jacobian,
+    moving,
 )
+from gensmooth.rl.environments.mechanics.mechanism import Mechanism
+from gensmooth.rl.environments.mechanics.models import FREE, RUNGE_KUTTA
+from gensmooth.rl.environments.mechanics.placed import Placed, place
 from gensmooth.rl.environments.symbols import Slot, Symbol, choose, same, slot, symbols
 from gensmooth.rl.environments.written import Writer
 
@@ -112,7 +116,7 @@ def _look(mechanism: Mechanism, wanted: Sequence[Slot]) -> str:
     if any(key.array == "qfrc_constraint" for key in wanted):
         return _Step(mechanism, 0, wanted, False).looked()
     arrays = _arrays(mechanism)
-    derived = _derived(mechanism.place(arrays[0]), *arrays)
+    derived = _derived(place(mechanism, arrays[0]), *arrays)
     ours = {"q": "qpos", "v": "qvel", "u": "ctrl"}
     to = Writer(lambda key: _in_world(ours[key.array], key.entry))
     for key in wanted:
@@ -132,9 +136,9 @@ class _Step:
         self._forces = forces and any(key.array == "cfrc_ext" for key in wanted)
         self._to = Writer(_local)
         self._q, self._v, self._u = _arrays(mechanism)
-        self._placed = mechanism.place(self._q)
+        self._placed = place(mechanism, self._q)
         self._inertia = self._placed.mass_matrix()
-        self._contacts = self._placed.contacts()
+        self._contacts = contacts_of(self._placed)
         self._pattern = self._coupled()
         self._w = self._placed.along_roots(self._v)
 
@@ -142,7 +146,7 @@ class _Step:
         """Which entries (i, j), j <= i, of M + JᵀDJ can be other than 0, after elimination too."""
         found = set(self._inertia) | {(i, i) for i in range(self._m.nv)}
         for contact in self._contacts:
-            one, two = self._placed.moving(contact)
+            one, two = moving(self._placed, contact)
             moved = sorted(one | two)
             found |= {(i, j) for i in moved for j in moved if j <= i}
         for last in reversed(range(self._m.nv)):
@@ -297,7 +301,7 @@ class _Step:
             with to.block(f"if ({to.write(contact.distance)} < {margin!r})"):
                 for number, column in enumerate(differ):
                     to.add(f"kept[n * {width} + {number}] = {to.write(columns[column][k])};")
-                one, two = placed.moving(contact)
+                one, two = moving(placed, contact)
                 to.add(f"mine[n] = {_bits(one)}ull; yours[n] = {_bits(two)}ull;")
                 if self._forces:
                     to.add(f"first[n] = {contact.bodies[0]}; second[n] = {contact.bodies[1]};")
@@ -309,7 +313,7 @@ class _Step:
             along = None if touches[0].along is None else values[7:10]
             law = replace(general.law, inertia=values[-3], factor=values[-2])
             friction = values[-1]
-            axes = placed.axes(general, Touch(point, normal, along))
+            axes = axes_of(placed, general, Touch(point, normal, along))
             stiffness, pull = law.pull(distance)
             # Without friction the four edges of the pyramid are one: a quarter of D for each.
             quarter = "" if general.friction else " * 0.25"
@@ -332,16 +336,16 @@ class _Step:
     ) -> None:
         """The rows of J, and the residuals J (a + B w) that they add to."""
         to, nv, placed = self._to, self._m.nv, self._placed
-        moving = [placed.moving(contact) for contact in contacts]
+        moved = [moving(placed, contact) for contact in contacts]
         damping = contacts[0].law.damping
         to.add(f"double* row = J + nc * {3 * nv};")
         for i in range(nv):
-            firsts, seconds = (sum(i in each[k] for each in moving) for k in range(2))
+            firsts, seconds = (sum(i in each[k] for each in moved) for k in range(2))
             if not firsts + seconds:
                 for k in range(3):
                     to.add(f"row[{k * nv + i}] = 0.0;")
                 continue
-            values = placed.jacobian(contacts[0], point, list(axes), i)
+            values = jacobian(placed, contacts[0], point, list(axes), i)
             names = [to.write(value) for value in values]
             sign = "1.0" if seconds == len(contacts) else f"(double)((yours[c] >> {i}) & 1)"
             if firsts:

@@ -44,7 +44,7 @@ from gensmooth.rl.environments.engines import (
 )
 from gensmooth.rl.environments.fused import FusedSource
 from gensmooth.rl.environments.gathering import Grouped
-from gensmooth.rl.environments.mechanics import UnsupportedMechanismError
+from gensmooth.rl.environments.mechanics.models import UnsupportedMechanismError
 from gensmooth.rl.environments.symbols import TraceError
 from gensmooth.rl.environments.traced import Traced, source, trace
 from gensmooth.rl.normalize import EpisodeMoments, Scaling

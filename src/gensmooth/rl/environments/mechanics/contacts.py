@@ -1,0 +1,198 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
+"""What touches, where, and which velocities move it."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from gensmooth.rl.environments.mechanics.algebra import (
+    TINY,
+    Matrix,
+    Number,
+    Vector,
+    add,
+    apply,
+    clipped,
+    column,
+    cross,
+    dot,
+    minus,
+    normalized,
+    plus,
+    product,
+    scale,
+    square_root,
+    subtract,
+    times,
+    transposed,
+)
+from gensmooth.rl.environments.mechanics.models import CAPSULE, PLANE, SPHERE, Pair
+from gensmooth.rl.environments.mechanics.placed import Placed
+from gensmooth.rl.environments.mechanics.softness import Softness, contact_law
+from gensmooth.rl.environments.symbols import choose
+
+
+class Touch(NamedTuple):
+    """Where two things touch, from the root of the contact: a point, the normal, a tangent.
+
+    Attributes:
+        point: Half way between them.
+        normal: From the first to the second.
+        along: The first tangent, as far as it is tangential; ``None``: MuJoCo's choice.
+    """
+
+    point: Vector
+    normal: Vector
+    along: Vector | None
+
+
+class Contact(NamedTuple):
+    """Two things that may touch.
+
+    Attributes:
+        distance: Between them, negative where they overlap.
+        bodies: The two.
+        parts: Their parts.
+        root: The part from whose origin, along whose axes, the contact is described.
+        friction: 0 without friction.
+        law: How it gives way, and at which distance.
+        touch: What is only needed if they touch.
+    """
+
+    distance: Number
+    bodies: tuple[int, int]
+    parts: tuple[int, int]
+    root: int
+    friction: float
+    law: "Softness"
+    touch: Callable[[], Touch]
+
+
+def contacts_of(placed: Placed) -> list[Contact]:
+    """All that may touch."""
+    return [each for pair in placed.mechanism.pairs for each in _contacts_of_pair(placed, pair)]
+
+
+def _contacts_of_pair(placed: Placed, pair: Pair) -> list[Contact]:
+    m = placed.mechanism.model
+    first, second = pair
+    part1, at1, axes1 = placed.geom(first)
+    part2, at2, axes2 = placed.geom(second)
+    root = placed.root_of(part2 if part2 >= 0 else part1)
+    plane = at1, column(axes1, 2)  # if it is one: in the world
+    at1, axes1 = _seen_from(placed, root, placed.root_of(part1), at1, axes1)
+    at2, axes2 = _seen_from(placed, root, placed.root_of(part2), at2, axes2)
+    radius1, radius2 = (float(m.geom_size[g, 0]) for g in pair)
+    half1, half2 = (float(m.geom_size[g, 1]) for g in pair)
+    law, friction = contact_law(m, pair)
+    bodies = int(m.geom_bodyid[first]), int(m.geom_bodyid[second])
+
+    def contact(distance: Number, touch: Callable[[], Touch]) -> Contact:
+        return Contact(distance, bodies, (part1, part2), root, friction, law, touch)
+
+    if m.geom_type[first] == PLANE:
+        normal, (point, upwards) = column(axes1, 2), plane
+        height = dot(subtract(placed.root(root).origin, point), upwards)
+        ends: list[tuple[Vector, Any]] = [(at2, None)]
+        if m.geom_type[second] == CAPSULE:
+            axis = column(axes2, 2)
+            segment = scale(axis, half2)
+            ends = [(add(at2, segment), axis), (subtract(at2, segment), axis)]
+        found: list[Contact] = []
+        for end, along in ends:
+            distance = minus(plus(dot(end, normal), height), radius2)
+
+            def where(end: Vector = end, along: Any = along, d: Number = distance) -> Touch:
+                depth = plus(radius2, times(0.5, d))
+                return Touch(subtract(end, scale(normal, depth)), normal, along)
+
+            found.append(contact(distance, where))
+        return found
+    segment1, segment2 = scale(column(axes1, 2), half1), scale(column(axes2, 2), half2)
+    if m.geom_type[first] == SPHERE:
+        point1 = at1
+        point2 = at2 if m.geom_type[second] == SPHERE else _nearest(at1, at2, segment2)
+    else:
+        point1, point2 = _nearest_of_two(at1, segment1, at2, segment2)
+    apart = subtract(point2, point1)
+    distance = minus(square_root(dot(apart, apart)), radius1 + radius2)
+
+    def between() -> Touch:
+        normal = normalized(apart, (1.0, 0.0, 0.0))
+        depth = plus(radius1, times(0.5, distance))
+        return Touch(add(point1, scale(normal, depth)), normal, None)
+
+    return [contact(distance, between)]
+
+
+def axes_of(placed: Placed, contact: Contact, touch: Touch) -> Matrix:
+    """A contact's axes, from its root: the normal and two tangents."""
+    normal, along = touch.normal, touch.along
+    if along is None:  # the world's y axis, or its z axis where y is near to the normal
+        turn = placed.root(contact.root).matrix
+        upright: Any = abs(apply(turn, normal)[1]) < 0.5
+        along = apply(transposed(turn), [0.0, choose(upright, 1.0, 0.0), choose(upright, 0.0, 1.0)])
+    flat = subtract(along, scale(normal, dot(normal, along)))
+    first = normalized(flat, (1.0, 0.0, 0.0))
+    return [normal, first, cross(normal, first)]
+
+
+def moving(placed: Placed, contact: Contact) -> tuple[set[int], set[int]]:
+    """The velocities that move only the first thing, and only the second."""
+    one, two = (set(placed.mechanism.dofs_of(part)) for part in contact.parts)
+    return one - two, two - one
+
+
+def jacobian(placed: Placed, contact: Contact, point: Vector, axes: Matrix, dof: int) -> Vector:
+    """What a velocity does to the velocity at a contact, along its axes.
+
+    The sign is for the second thing; for the first it is the opposite.
+    """
+    root = placed.root_of(placed.mechanism.dof_part(dof))
+    at, columns = _seen_from(placed, root, contact.root, point, transposed(axes))
+    moved = placed.motions[dof].at(at)
+    return [dot(axis, moved) for axis in transposed(columns)]
+
+
+def _seen_from(
+    placed: Placed, root: int, other: int, position: Vector, axes: Matrix
+) -> tuple[Vector, Matrix]:
+    """A place and axes from another root (or the world) as they are from this one."""
+    if root == other:
+        return position, axes
+    here, there = placed.root(root), placed.root(other)
+    back = transposed(here.matrix)
+    in_world = add(there.origin, apply(there.matrix, position))
+    return (
+        apply(back, subtract(in_world, here.origin)),
+        product(back, product(there.matrix, axes)),
+    )
+
+
+def _nearest(point: Vector, centre: Vector, segment: Vector) -> Vector:
+    """The point of a segment that is nearest to another."""
+    length = dot(segment, segment)
+    share = clipped(dot(segment, subtract(point, centre)) / length, -1.0, 1.0)
+    return add(centre, scale(segment, share))
+
+
+def _nearest_of_two(
+    centre1: Vector, segment1: Vector, centre2: Vector, segment2: Vector
+) -> tuple[Vector, Vector]:
+    """The points of two segments that are nearest to each other."""
+    apart = subtract(centre1, centre2)
+    a, b, c = dot(segment1, segment1), -dot(segment1, segment2), dot(segment2, segment2)
+    u, v = -dot(segment1, apart), dot(segment2, apart)
+    area = a * c - b * b
+    flat = abs(area) < TINY
+    inverse = 1.0 / choose(flat, 1.0, area)
+    x = choose(flat, 0.0, (c * u - b * v) * inverse)
+    y = choose(flat, v / c, (a * v - b * u) * inverse)
+    above, below = x > 1.0, x < -1.0
+    y = choose(above, (v - b) / c, choose(below, (v + b) / c, y))
+    x = clipped(x, -1.0, 1.0)
+    above, below = y > 1.0, y < -1.0
+    high, low = clipped((u - b) / a, -1.0, 1.0), clipped((u + b) / a, -1.0, 1.0)
+    x = choose(above, high, choose(below, low, x))
+    y = clipped(y, -1.0, 1.0)
+    return add(centre1, scale(segment1, x)), add(centre2, scale(segment2, y))

@@ -1,0 +1,275 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
+"""What is read from a MuJoCo model: parts, pairs that may touch, and what is refused."""
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gensmooth.rl.environments.mechanics.algebra import (
+    TINY,
+    Matrix,
+    Vector,
+    add,
+    apply,
+    constant_rotation,
+    identity,
+    product,
+)
+from gensmooth.rl.environments.physics import load_mujoco
+
+# mjtGeom, mjtJoint and so on: MuJoCo's own numbers.
+PLANE, SPHERE, CAPSULE = 0, 2, 3
+FREE, BALL, SLIDE, HINGE = 0, 1, 2, 3
+EULER, RUNGE_KUTTA = 0, 1
+
+
+class UnsupportedMechanismError(ValueError):
+    """A model has something that is not written down here."""
+
+
+def disabling(name: str) -> int:
+    """A bit of ``mjtDisableBit``; 0 where this version of MuJoCo does not have it."""
+    return int(getattr(load_mujoco().mjtDisableBit, f"mjDSBL_{name.upper()}", 0))
+
+
+@cache
+def margins_add() -> bool:
+    """Whether two margins add up (later versions of MuJoCo) or the larger counts: we look."""
+    ball = '<body pos="{} 0 0"><freejoint/><geom size="0.1" margin="0.1"/></body>'
+    mujoco = load_mujoco()
+    model = mujoco.MjModel.from_xml_string(
+        f"<mujoco><worldbody>{ball.format(0)}{ball.format(0.35)}</worldbody></mujoco>"
+    )
+    data = mujoco.MjData(model)
+    mujoco.mj_forward(model, data)
+    return bool(data.ncon)
+
+
+@cache
+def rotations_are_corrected() -> bool:
+    """Whether Runge-Kutta's stages know that rotations do not add up (later versions of MuJoCo).
+
+    We look: a body that tumbles freely turns a little otherwise.
+    """
+    mujoco = load_mujoco()
+    model = mujoco.MjModel.from_xml_string(
+        """<mujoco><option integrator="RK4" timestep="0.1" gravity="0 0 0"/><worldbody>
+        <body><freejoint/><inertial pos="0 0 0" mass="1" diaginertia="2 3 4"/></body>
+        </worldbody></mujoco>"""
+    )
+    data = mujoco.MjData(model)
+    inertia, begin, h = np.array([2.0, 3.0, 4.0]), np.array([1.0, 2.0, 3.0]), 0.1
+    data.qvel[3:] = begin
+    mujoco.mj_step(model, data)
+
+    def turned(corrected: bool) -> np.ndarray:
+        spin, rate, whole = begin, begin, np.zeros(3)
+        for share, step in ((1 / 6, h / 2), (1 / 3, h / 2), (1 / 3, h), (1 / 6, 0.0)):
+            whole = whole + share * rate
+            change = -np.cross(spin, inertia * spin) / inertia
+            spin, angle = begin + step * change, step * rate
+            rate = spin
+            if corrected:  # to the second order, which is enough to tell
+                twist = np.cross(angle, spin)
+                rate = spin + twist / 2 + np.cross(angle, twist) / 12
+        angle = h * float(np.linalg.norm(whole))
+        return np.array([np.cos(angle / 2), *(np.sin(angle / 2) / angle * h * whole)])
+
+    plain, other = (float(np.abs(turned(each) - data.qpos[3:]).max()) for each in (False, True))
+    return other < plain
+
+
+# What a model may not switch off. Dampers and springs were one bit, later two.
+_NEEDED = (
+    "constraint",
+    "limit",
+    "contact",
+    "gravity",
+    "clampctrl",
+    "actuation",
+    "eulerdamp",
+    "passive",
+    "spring",
+    "damper",
+)
+
+
+def refuse(m: Any) -> None:
+    """Say what of a model is not written down here."""
+
+    def unless(fine: Any, what: str) -> None:
+        if not fine:
+            raise UnsupportedMechanismError(what)
+
+    unless(m.opt.integrator in (EULER, RUNGE_KUTTA), "an implicit integrator")
+    unless(m.opt.cone == 0, "elliptic friction cones")
+    flags = int(m.opt.disableflags)
+    for name in _NEEDED:
+        unless(not flags & disabling(name), f"physics without {name}")
+    unless(int(m.opt.enableflags) == 0, "an option of mjtEnableBit")
+    unless(m.opt.noslip_iterations == 0, "friction without slip (noslip_iterations)")
+    unless(m.opt.disableactuator == 0, "actuators that are switched off")
+    unless(m.nv > 0, "nothing that moves")
+    for name, what in (
+        ("neq", "equality constraints"),
+        ("npair", "contact pairs of its own"),
+        ("nmocap", "mocap bodies"),
+        ("nflex", "flexible bodies"),
+        ("na", "actuators with a state"),
+        ("nplugin", "plugins"),
+    ):
+        unless(not getattr(m, name, 0), what)
+    for name in ("limited", "stiffness", "damping", "frictionloss", "armature", "actfrclimited"):
+        unless(not np.any(getattr(m, f"tendon_{name}", 0)), "tendons that pull")
+    unless(not np.any(m.geom_gap), "gaps between things that touch")
+    unless(not np.any(m.jnt_type == BALL), "ball joints")
+    unless(not np.any(m.dof_frictionloss), "friction in joints")
+    unless(not np.any(m.body_gravcomp), "gravity compensation")
+    unless(not np.any(m.opt.wind), "wind")
+    unless(not np.any(m.geom_fluid[:, 0]), "the ellipsoid model of fluids")
+    free = m.jnt_type == FREE
+    unless(not np.any(m.jnt_stiffness[free]), "a spring at a free joint")
+    unless(not np.any(m.jnt_limited[free]), "a limit of a free joint")
+    for name in ("jnt_stiffnesspoly", "dof_dampingpoly"):
+        unless(not np.any(getattr(m, name, 0)), "springs or dampers that are not linear")
+    for i in range(m.nu):
+        unless(m.actuator_trntype[i] == 0, "actuators that do not act on a joint")
+        kind = m.jnt_type[int(m.actuator_trnid[i, 0])]
+        unless(kind in (SLIDE, HINGE), "an actuator at a free joint")
+        unless(m.actuator_dyntype[i] == 0, "actuators with dynamics")
+        unless(m.actuator_gaintype[i] in (0, 1), "muscles and other gains")
+        unless(m.actuator_biastype[i] in (0, 1), "muscles and other biases")
+    for name in ("actuator_delay", "actuator_dampratio", "actuator_damping"):
+        unless(not np.any(getattr(m, name, 0)), "actuators with delay or damping")
+
+
+class Part(NamedTuple):
+    """Bodies without joints between them, which move as one.
+
+    Attributes:
+        body: The first of them, whose frame is the part's.
+        parent: The part that it hangs on; -1 for the world itself.
+        joints: The joints of the first body.
+        mass: The mass of all.
+        centre: Where it is, in the part's frame.
+        inertia: About the centre, in the part's frame.
+    """
+
+    body: int
+    parent: int
+    joints: tuple[int, ...]
+    mass: float
+    centre: tuple[float, ...]
+    inertia: Matrix
+
+
+class Place(NamedTuple):
+    """Where something is fixed on a part: the part, a position and an orientation in its frame."""
+
+    part: int
+    position: Vector
+    matrix: Matrix
+
+
+def parts(m: Any) -> tuple[list[Part], list[Place]]:
+    """The parts of a model, and where each body is fixed on its part (-1: on the world)."""
+    fixed: list[Place] = []
+    bodies: list[list[int]] = []
+    parents: list[int] = []
+    for body in range(m.nbody):
+        parent = int(m.body_parentid[body])
+        if body == 0:
+            fixed.append(Place(-1, [0.0] * 3, identity()))
+        elif m.body_jntnum[body]:
+            parents.append(fixed[parent].part)
+            bodies.append([body])
+            fixed.append(Place(len(bodies) - 1, [0.0] * 3, identity()))
+        else:
+            above = fixed[parent]
+            own = [float(each) for each in m.body_pos[body]]
+            position = add(above.position, apply(above.matrix, own))
+            matrix = product(above.matrix, constant_rotation(m.body_quat[body]))
+            fixed.append(Place(above.part, position, matrix))
+            if above.part >= 0:
+                bodies[above.part].append(body)
+    parts: list[Part] = []
+    for members, parent in zip(bodies, parents, strict=True):
+        mass = float(sum(m.body_mass[b] for b in members))
+        turns = {b: np.array(fixed[b].matrix) for b in members}
+        centres = {b: turns[b] @ m.body_ipos[b] + fixed[b].position for b in members}
+        weighted: Any = sum(m.body_mass[b] * centres[b] for b in members)
+        centre = weighted / max(mass, TINY)
+        inertia = np.zeros((3, 3))
+        for b in members:
+            axes = turns[b] @ np.array(constant_rotation(m.body_iquat[b]))
+            away = centres[b] - centre
+            inertia += axes @ np.diag(m.body_inertia[b]) @ axes.T
+            inertia += m.body_mass[b] * (away @ away * np.eye(3) - np.outer(away, away))
+        inertia[np.abs(inertia) < 1e-15 * np.abs(inertia).max()] = 0.0
+        first = members[0]
+        joints = range(m.body_jntadr[first], m.body_jntadr[first] + m.body_jntnum[first])
+        parts.append(
+            Part(first, parent, tuple(joints), mass, tuple(centre.tolist()), inertia.tolist())
+        )
+    return parts, fixed
+
+
+class Pair(NamedTuple):
+    """Two geoms that may touch, by number; the first has the simpler shape."""
+
+    first: int
+    second: int
+
+
+def pairs(m: Any) -> list[Pair]:
+    """The geoms that MuJoCo would look at."""
+    found: list[Pair] = []
+    excluded = {int(each) for each in m.exclude_signature}
+    weld = [int(each) for each in m.body_weldid]
+    above = [weld[int(m.body_parentid[w])] for w in weld]
+    filtered = not int(m.opt.disableflags) & disabling("filterparent")
+    for one in range(m.ngeom):
+        for two in range(one + 1, m.ngeom):
+            a, b = sorted((one, two), key=lambda g: (int(m.geom_type[g]), g))
+            first, second = (int(m.geom_bodyid[g]) for g in (one, two))
+            wanted = (m.geom_contype[a] & m.geom_conaffinity[b]) or (
+                m.geom_contype[b] & m.geom_conaffinity[a]
+            )
+            if not wanted or weld[first] == weld[second]:
+                continue
+            low, high = sorted((first, second))
+            if (low << 16) + high in excluded:
+                continue
+            related = above[first] == weld[second] or above[second] == weld[first]
+            if filtered and related and weld[first] and weld[second]:
+                continue
+            shapes = int(m.geom_type[a]), int(m.geom_type[b])
+            if not set(shapes) <= {PLANE, SPHERE, CAPSULE}:
+                raise UnsupportedMechanismError(
+                    "things that touch and are no plane, sphere or capsule"
+                )
+            if max(int(m.geom_condim[a]), int(m.geom_condim[b])) not in (1, 3):
+                raise UnsupportedMechanismError("friction that resists rolling or spinning")
+            found.append(Pair(a, b))
+    return found
+
+
+def refuse_parallel_capsules(m: Any, touching: Sequence[Pair]) -> None:
+    """Parallel capsules touch in two points: those that are never otherwise are left to MuJoCo.
+
+    Others are parallel for a moment only, if at all, and then touch in one point here.
+    """
+    both = [pair for pair in touching if all(m.geom_type[geom] == CAPSULE for geom in pair)]
+    if not both:
+        return
+    mujoco = load_mujoco()
+    data = mujoco.MjData(m)
+    data.qpos[:] = m.qpos0 + np.random.default_rng(0).uniform(-1.0, 1.0, m.nq)
+    mujoco.mj_kinematics(m, data)
+    for pair in both:
+        one, two = (data.geom_xmat[geom].reshape(3, 3)[:, 2] for geom in pair)
+        if np.linalg.norm(np.cross(one, two)) < 1e-9:
+            raise UnsupportedMechanismError("capsules that stay parallel and may touch")
