@@ -198,7 +198,7 @@ def add_one_coin_in_pairs(
 
 
 @triton.jit(do_not_specialize=["index", "amount", "c2", "c3"])
-def move_along_one_coin(
+def add_one_coin_to_many(
     rows,
     owners,
     index,
@@ -209,27 +209,29 @@ def move_along_one_coin(
     HALF: tl.constexpr,
     TILES: tl.constexpr,
 ):
-    """``w = round(w + amount · ε)`` for many parameters at once; see :func:`_row`."""
-    address, n, program, k0, k1 = _row(rows, owners, CHUNK)
-    w = address.to(tl.pointer_type(tl.int32))
-    _one_coin_in_pairs(w, w, n // 2, program, index, amount, k0, k1, c2, c3, HALF, TILES)
+    """``out = round(w + amount · ε)`` for many parameters at once; see :func:`_row`."""
+    source, target, n, program, k0, k1 = _row(rows, owners, CHUNK)
+    w = source.to(tl.pointer_type(tl.int32))
+    out = target.to(tl.pointer_type(tl.int32))
+    _one_coin_in_pairs(w, out, n // 2, program, index, amount, k0, k1, c2, c3, HALF, TILES)
 
 
 @triton.jit
 def _row(rows, owners, CHUNK: tl.constexpr):
     """Which part of which parameter a program has.
 
-    A row of ``rows``, int64, is the address, the size, the first program and the key's two words of
-    a parameter; ``owners`` has the row of every CHUNK of programs.
+    A row of ``rows``, int64, is the address of a parameter, where it goes, its size, its first
+    program and the key's two words; ``owners`` has the row of every CHUNK of programs.
     """
-    row = rows + 5 * tl.load(owners + tl.program_id(0) // CHUNK)
-    program = tl.program_id(0) - tl.load(row + 2).to(tl.int32)
+    row = rows + 6 * tl.load(owners + tl.program_id(0) // CHUNK)
+    program = tl.program_id(0) - tl.load(row + 3).to(tl.int32)
     return (
         tl.load(row),
         tl.load(row + 1),
+        tl.load(row + 2),
         program,
-        tl.load(row + 3).to(tl.int32),
         tl.load(row + 4).to(tl.int32),
+        tl.load(row + 5).to(tl.int32),
     )
 
 
@@ -531,7 +533,7 @@ def add_one_normal_in_fours(
 
 
 @triton.jit(do_not_specialize=["index", "amount", "c2", "c3"])
-def move_along_one_normal(
+def add_one_normal_to_many(
     rows,
     owners,
     index,
@@ -543,12 +545,13 @@ def move_along_one_normal(
     THREADS: tl.constexpr,
     ROUNDS: tl.constexpr,
 ):
-    """``w = round(w + amount · ε)`` for many parameters at once; see :func:`_row`."""
-    address, n, program, k0, k1 = _row(rows, owners, CHUNK)
-    w = address.to(tl.pointer_type(tl.int64))
+    """``out = round(w + amount · ε)`` for many parameters at once; see :func:`_row`."""
+    source, target, n, program, k0, k1 = _row(rows, owners, CHUNK)
+    w = source.to(tl.pointer_type(tl.int64))
+    out = target.to(tl.pointer_type(tl.int64))
     _one_normal_in_fours(
         w,
-        w,
+        out,
         (n // 4).to(tl.int32),
         program,
         index,
