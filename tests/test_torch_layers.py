@@ -217,7 +217,7 @@ class Outer(nn.Module):
 
 ORDERS = [
     *[["wide", 0, 1, 2, 3]] * 3,  # from the third on, layers are perturbed together
-    [0, 1, "wide", 2, 3],
+    ["wide", 0, 3, 0, 1, 0],  # 3 takes the place of 0, which was perturbed with 1 and 2
     *[["wide", 0, 1]] * 3,
     ["wide", 0, 1, 2, 3],
     [3, 3, 2, "wide", 3],
