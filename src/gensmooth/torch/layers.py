@@ -25,21 +25,21 @@ one by one again.
 import gc
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, final
 
 import torch
 from torch import nn
-from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_iter, tree_map_only
-from torch.utils.hooks import RemovableHandle
+
+from gensmooth.torch.buffers import Buffers, Place, room_of
+from gensmooth.torch.hooks import Hooks, Reads
 
 Tensor = torch.Tensor
-Fill = Callable[[Sequence["Place"]], None]  # puts perturbed values where they go
+Fill = Callable[[Sequence[Place]], None]  # puts perturbed values where they go
 
 _SURPRISES = 3  # evaluations in another order, after which no order is expected
-_ALIGN = 256  # bytes, so that a buffer's parts can be read in vectors
 
 
 class UnusedError(RuntimeError):
@@ -53,48 +53,7 @@ class HookedLayer:
     module: nn.Module
     names: list[str]
     compiled: bool
-    hooks: "Hooks | None" = None
-
-
-@final
-class Hooks:
-    """Two hooks of a module, around all others of it, that come and go with every step.
-
-    They are put where ``register_forward_pre_hook(begin, prepend=True)`` and
-    ``register_forward_hook(end, always_call=True)`` put them: hundreds of those calls would keep a
-    GPU waiting at the beginning of each step.
-    """
-
-    def __init__(
-        self, module: nn.Module, begin: Callable[..., Any], end: Callable[..., Any]
-    ) -> None:
-        self._before: Any = module._forward_pre_hooks  # pyright: ignore[reportPrivateUsage]
-        self._after: Any = module._forward_hooks  # pyright: ignore[reportPrivateUsage]
-        self._always: Any = module._forward_hooks_always_called  # pyright: ignore[reportPrivateUsage]
-        self._begin, self._end = begin, end
-        self._id: int = RemovableHandle(self._before).id
-
-    def attach(self) -> None:
-        """Have the hooks called."""
-        self._before[self._id] = self._begin
-        self._before.move_to_end(self._id, last=False)
-        self._after[self._id] = self._end
-        self._always[self._id] = True
-
-    def remove(self) -> None:
-        """Have them called no more."""
-        self._before.pop(self._id, None)
-        self._after.pop(self._id, None)
-        self._always.pop(self._id, None)
-
-
-class Place(NamedTuple):
-    """A parameter, its own values, and where its perturbed values go."""
-
-    name: str
-    parameter: nn.Parameter
-    own: Tensor
-    out: Tensor
+    hooks: Hooks | None = None
 
 
 class Group(NamedTuple):
@@ -109,57 +68,6 @@ class Turn(NamedTuple):
     owner: nn.Module | None
     names: list[str]
     late: bool
-
-
-def _room(w: Tensor) -> int:
-    """The bytes that a tensor takes in a buffer."""
-    return -(-w.numel() * w.element_size() // _ALIGN) * _ALIGN
-
-
-@final
-@dataclass
-class Buffers:
-    """Buffers that are used again: one for each depth of nesting, on each device."""
-
-    slots: dict[tuple[torch.device, int], Tensor] = field(
-        default_factory=dict[tuple[torch.device, int], Tensor]
-    )
-    changes: int = 0  # how often a buffer was made
-    spans: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])  # their addresses
-
-    def take(self, parameters: list[Tensor], depth: int) -> list[Tensor]:
-        """Room for copies of some parameters, in one buffer per device."""
-        ends: dict[torch.device, int] = {}
-        places: list[int] = []
-        for w in parameters:
-            start = ends.get(w.device, 0)
-            places.append(start)
-            ends[w.device] = start + _room(w)
-        for device, size in ends.items():
-            at = (device, depth)
-            if at not in self.slots or self.slots[at].numel() < size:
-                self.changes += 1
-                self.slots.pop(at, None)  # first: both together would need more than either
-                self.slots[at] = torch.empty(size, dtype=torch.uint8, device=device)
-                starts = ((each.data_ptr(), each.numel()) for each in self.slots.values())
-                self.spans = [(start, start + length) for start, length in starts]
-        views: list[Tensor] = []
-        for w, start in zip(parameters, places, strict=True):
-            part = self.slots[w.device, depth][start : start + w.numel() * w.element_size()]
-            views.append(part.view(w.dtype).view(w.shape))
-        return views
-
-    def holds(self, tensor: Tensor) -> bool:
-        """Whether a tensor lies in one of the buffers."""
-        if tensor.layout != torch.strided or not tensor.numel():
-            return False
-        address = tensor.data_ptr()
-        return any(start <= address < end for start, end in self.spans)
-
-    @property
-    def nbytes(self) -> int:
-        """The size of all buffers."""
-        return sum(each.numel() for each in self.slots.values())
 
 
 @final
@@ -373,7 +281,7 @@ class Layers:
 
     def _find_places(
         self, owner: nn.Module | None, names: list[str], depth: int, late: bool
-    ) -> "list[Place]":
+    ) -> list[Place]:
         """Where the perturbed values of a layer go; remembered, as finding out takes its time."""
         found = self._places.get((id(owner), depth))
         if found is not None and not late and not any(each.name in self._own for each in found):
@@ -413,11 +321,11 @@ class Layers:
         inside: set[str] = set()
         left = 0
         for layer in order:
-            left -= sum(_room(self._parameters[name]) for name in {*layer.names} - inside)
+            left -= sum(room_of(self._parameters[name]) for name in {*layer.names} - inside)
             if not parts or left < 0:
                 parts.append([])
                 inside.clear()
-                left = room - sum(_room(self._parameters[name]) for name in layer.names)
+                left = room - sum(room_of(self._parameters[name]) for name in layer.names)
             parts[-1].append(layer)
             inside.update(layer.names)
         for part in parts:
@@ -472,7 +380,7 @@ class Layers:
                     module.register_forward_pre_hook(self._started, prepend=True),
                     module.register_forward_hook(self._stopped, always_call=True),
                 ]
-            with self.attached(), _Reads(self._read):
+            with self.attached(), Reads(self._read):
                 yield
         finally:
             for handle in handles:
@@ -503,39 +411,6 @@ class Layers:
             self._layers[id(module)] = HookedLayer(module, [name], compiled=False)
             self._attach(self._layers[id(module)])
         self._enter(module, [name], late=True)
-
-
-# Functions that ask a tensor for anything but its values.
-_ABOUT = frozenset(
-    (
-        *("size", "dim", "numel", "nelement", "ndimension", "stride", "is_contiguous", "__len__"),
-        *("element_size", "data_ptr", "get_device", "is_floating_point", "is_complex", "__hash__"),
-        *("storage_offset", "untyped_storage", "requires_grad_", "is_same_size", "is_pinned"),
-        *("is_shared", "is_inference", "register_hook"),
-    )
-)
-_VALUES = frozenset(("T", "mT", "H", "mH", "data", "real", "imag"))
-
-
-class _Reads(TorchFunctionMode):
-    """Tells of every parameter whose values a torch function is called with."""
-
-    def __init__(self, read: Callable[[Tensor], None]) -> None:
-        super().__init__()
-        self._read = read
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        del types
-        name = getattr(func, "__name__", "")
-        if name == "__get__":
-            wanted = getattr(getattr(func, "__self__", None), "__name__", "") in _VALUES
-        else:
-            wanted = name not in _ABOUT and name != "__set__"
-        if wanted:
-            for each in tree_iter((args, kwargs)):
-                if isinstance(each, nn.Parameter):
-                    self._read(each)
-        return func(*args, **(kwargs or {}))
 
 
 def _first_of(names: list[str]) -> str:

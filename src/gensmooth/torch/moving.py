@@ -10,7 +10,7 @@ from torch import nn
 from gensmooth import streams
 from gensmooth.models import Law, Stream
 from gensmooth.streams import Purpose
-from gensmooth.torch.layers import Place
+from gensmooth.torch.buffers import Place
 from gensmooth.torch.tensors import (
     Chosen,
     backend,
