@@ -4,7 +4,7 @@ import torch
 import triton
 import triton.language as tl
 
-from gensmooth.torch.gpu_kernels import radius
+from gensmooth.torch.gpu_normals import radius
 
 _BLOCK = 1024
 

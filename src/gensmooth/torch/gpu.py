@@ -13,7 +13,7 @@ import numpy as np
 import torch
 import triton.language as tl
 
-from gensmooth.torch import gpu_kernels as kernels
+from gensmooth.torch import gpu_coins, gpu_normals, gpu_words
 
 Tensor = torch.Tensor
 Key = tuple[int, int, int, int]
@@ -70,7 +70,7 @@ def move_many(
         *sizes, warps = (PAIRS if law == 0 else FOURS).values()
         entries = math.prod(sizes) * (2048 if law == 0 else 16)  # of a program
         table, owners, programs = _rows(tuple(rows), entries, device)
-        kernel = kernels.add_one_coin_to_many if law == 0 else kernels.add_one_normal_to_many
+        kernel = gpu_coins.add_one_coin_to_many if law == 0 else gpu_normals.add_one_normal_to_many
         numbers = (_signed_word(index), _bits(amount), *map(_signed_word, keys[0][2:]))
         constants = (_CHUNK, _HALVES[dtype], *sizes)
         with _on(device):
@@ -135,7 +135,7 @@ def _launch(
             sums = _table(tuple(amounts[:_TABLED]), w.device) if tabled else numbers
             size, warps = COINS.values()
             _start(
-                kernels.add_coins,
+                gpu_coins.add_coins,
                 -(-n // (size * 128)),
                 (*given, sums),
                 n,
@@ -146,7 +146,7 @@ def _launch(
         else:
             size, warps = NORMALS.values()
             _start(
-                kernels.add_normals,
+                gpu_normals.add_normals,
                 -(-n // (size * 128)),
                 given,
                 n,
@@ -165,14 +165,19 @@ def _launch_one(key: Key, law: int, w: Tensor, index: int, amount: float, out: T
     given = (_signed_word(index), _bits(amount), *map(_signed_word, key))
     if law == 0 and joined:
         tiles, warps = PAIRS.values()
-        kernel, size, together, constants = kernels.add_one_coin_in_pairs, 2048 * tiles, 2, (tiles,)
+        kernel, size, together, constants = (
+            gpu_coins.add_one_coin_in_pairs,
+            2048 * tiles,
+            2,
+            (tiles,),
+        )
     elif law == 0:
         tiles, warps = ONE_COIN.values()
-        kernel, size, together = kernels.add_one_coin, 2048 * tiles, 1
+        kernel, size, together = gpu_coins.add_one_coin, 2048 * tiles, 1
         constants = (tiles, n % size == 0)
     elif joined:
         threads, rounds, warps = FOURS.values()
-        kernel, size, together = kernels.add_one_normal_in_fours, 16 * threads * rounds, 4
+        kernel, size, together = gpu_normals.add_one_normal_in_fours, 16 * threads * rounds, 4
         constants = (threads, rounds, n % size == 0)
     else:
         return False
@@ -259,7 +264,7 @@ def follow(w: Tensor, velocity: Tensor, amount: float, keep: float, out: Tensor)
     n = w.numel()
     numbers = _on_device((amount, keep), velocity.dtype, w.device)
     with _on(w.device):
-        kernels.follow[(-(-n // _ENTRIES),)](
+        gpu_words.follow[(-(-n // _ENTRIES),)](
             w, velocity, out, n, numbers, ENTRIES=_ENTRIES, **_PLAIN
         )
 
@@ -269,7 +274,7 @@ def add_products(left: Tensor, right: Tensor, w: Tensor, keep: float, out: Tenso
     rows, columns = left.shape[1], right.shape[1]
     numbers = _on_device((keep,), left.dtype, w.device)
     with _on(w.device):
-        kernels.add_products[(-(-rows // _ROWS), -(-columns // _COLUMNS))](
+        gpu_words.add_products[(-(-rows // _ROWS), -(-columns // _COLUMNS))](
             w,
             out,
             left,

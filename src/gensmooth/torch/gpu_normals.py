@@ -1,0 +1,281 @@
+# pyright: basic
+# pyright: reportMissingImports=false, reportOptionalSubscript=false, reportIndexIssue=false
+# pyright: reportArgumentType=false, reportGeneralTypeIssues=false
+"""Triton kernels along normals, which are those of kernels/tiles.py step by step."""
+
+import math
+
+import numpy as np
+import triton
+import triton.language as tl
+
+from gensmooth.torch.gpu_words import PTX, halves, in_one, philox, put, row_of, word_of
+
+
+def _f(value: float) -> tl.constexpr:
+    return tl.constexpr(float(np.float32(value)))
+
+
+def _scaled(value: float, by: float) -> tl.constexpr:
+    """A float32 constant times a power of two, which moves through every rounding."""
+    return tl.constexpr(float(np.float32(value)) * by)
+
+
+_LN2, _ULP, _ANGLE = (
+    _scaled(math.log(2.0), -(2.0**-22)),
+    _f(-(2.0**-32)),
+    _f(math.pi / 4 * 2.0**-29),
+)
+_L3, _L5, _L7, _L9, _L11 = (_scaled(2 / n, -2.0) for n in (3, 5, 7, 9, 11))
+_S3, _S5, _S7, _S9 = (_f((-1) ** (n // 2) / math.factorial(n)) for n in (3, 5, 7, 9))
+_C2, _C4, _C6, _C8, _C10 = (_f((-1) ** (n // 2) / math.factorial(n)) for n in (2, 4, 6, 8, 10))
+
+
+@triton.jit
+def _reciprocal(x):
+    """1 / x up to one unit in the last place."""
+    return tl.inline_asm_elementwise(
+        "rcp.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
+    )
+
+
+@triton.jit
+def _reciprocal_root(x):
+    """1 / √x up to about one unit in the last place."""
+    return tl.inline_asm_elementwise(
+        "rsqrt.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
+    )
+
+
+@triton.jit
+def _remainder(c, a, b):
+    """C − a·b, rounded once; a minus in front of an operand costs nothing, Triton's own does."""
+    return tl.inline_asm_elementwise(
+        "{.reg .f32 t; neg.f32 t, $2; fma.rn.f32 $0, t, $3, $1;}",
+        "=f,f,f,f",
+        [c, a, b],
+        dtype=tl.float32,
+        is_pure=True,
+        pack=1,
+    )
+
+
+@triton.jit
+def radius(word, BY_HAND: tl.constexpr):
+    """√(−2 log u), u = word · 2^-32, rounded as in kernels/tiles.py at every step.
+
+    By hand, a quotient and a root are corrected by what is left over of a first guess, as Markstein
+    does: without the branches for numbers that are not met here. That both are then rounded
+    correctly, whatever the word, tests/test_torch_gpu.py finds by trying all words on a card.
+    """
+    bits = tl.maximum(word.to(tl.float32), 0.5).to(tl.int32, bitcast=True)
+    # e·2^23, where u is a mantissa from [√½, √2) times 2^e
+    power = (bits - 0x4F3504F3) & -0x800000
+    mantissa = (bits - power - 0x10000000).to(tl.float32, bitcast=True)
+    f = tl.where(power == 0, (0 - word).to(tl.float32) * _ULP, mantissa - 1.0)
+    under = 2.0 + f
+    if BY_HAND:
+        inverse = _reciprocal(under)
+        guess = f * inverse
+        s = tl.fma(_remainder(f, under, guess), inverse, guess)
+    else:
+        s = tl.div_rn(f, under)
+    q = s * s
+    log_u = s * (-4.0 + q * (_L3 + q * (_L5 + q * (_L7 + q * (_L9 + q * _L11)))))
+    square = log_u + power.to(tl.float32) * _LN2
+    if BY_HAND:
+        inverse = _reciprocal_root(square)
+        guess = square * inverse
+        found = tl.fma(_remainder(square, guess, guess), 0.5 * inverse, guess)
+    else:
+        found = tl.sqrt_rn(square)
+    return found
+
+
+@triton.jit
+def _pair(word, turn):
+    """Two normals from two words, by Box and Muller, as in kernels/tiles.py."""
+    r = radius(word, PTX)
+    x = ((turn >> 3).to(tl.int32).to(tl.float32) + 0.5) * _ANGLE
+    y = x * x
+    sine = x * (1.0 + y * (_S3 + y * (_S5 + y * (_S7 + y * _S9))))
+    cosine = 1.0 + y * (_C2 + y * (_C4 + y * (_C6 + y * (_C8 + y * _C10))))
+    swap = (turn & 1) != 0
+    first = tl.where(swap, sine, cosine).to(tl.uint32, bitcast=True)
+    second = tl.where(swap, cosine, sine).to(tl.uint32, bitcast=True)
+    first ^= (turn << 30) & 0x80000000
+    second ^= (turn << 29) & 0x80000000
+    return r * first.to(tl.float32, bitcast=True), r * second.to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def _four(counter, index, k0, k1, c2, c3):
+    """The normals of one counter, which are 32 entries apart."""
+    a, b, c, d = philox(
+        counter.to(tl.uint32), word_of(index), word_of(c2), word_of(c3), word_of(k0), word_of(k1)
+    )
+    z0, z2 = _pair(a, c)
+    z1, z3 = _pair(b, d)
+    return z0, z1, z2, z3
+
+
+@triton.jit
+def _one_normal_in_fours(
+    w,
+    out,
+    n,
+    program,
+    index,
+    amount,
+    k0,
+    k1,
+    c2,
+    c3,
+    HALF: tl.constexpr,
+    THREADS: tl.constexpr,
+    ROUNDS: tl.constexpr,
+    EVEN: tl.constexpr,
+):
+    """Along a normal; an int64 is four entries of half precision, n counts those.
+
+    A thread makes what four neighbouring counters give: four times four neighbouring entries.
+    """
+    for again in tl.range(0, ROUNDS, loop_unroll_factor=1):
+        thread = (program * ROUNDS + again) * THREADS + tl.arange(0, THREADS)
+        counter = 4 * thread
+        at = (thread >> 3) * 32 + (thread & 7)
+        x0 = _get_four(w, at, n, EVEN)
+        x1 = _get_four(w, at + 8, n, EVEN)
+        x2 = _get_four(w, at + 16, n, EVEN)
+        x3 = _get_four(w, at + 24, n, EVEN)
+        a0, a1, a2, a3 = _four(counter, index, k0, k1, c2, c3)
+        b0, b1, b2, b3 = _four(counter + 1, index, k0, k1, c2, c3)
+        d0, d1, d2, d3 = _four(counter + 2, index, k0, k1, c2, c3)
+        e0, e1, e2, e3 = _four(counter + 3, index, k0, k1, c2, c3)
+        _set_four(out, at, n, _moved(x0, a0, b0, d0, e0, amount, HALF), EVEN)
+        _set_four(out, at + 8, n, _moved(x1, a1, b1, d1, e1, amount, HALF), EVEN)
+        _set_four(out, at + 16, n, _moved(x2, a2, b2, d2, e2, amount, HALF), EVEN)
+        _set_four(out, at + 24, n, _moved(x3, a3, b3, d3, e3, amount, HALF), EVEN)
+
+
+@triton.jit
+def _get_four(w, at, n, EVEN: tl.constexpr):
+    return tl.load(w + at) if EVEN else tl.load(w + at, mask=at < n, other=0)
+
+
+@triton.jit
+def _set_four(out, at, n, x, EVEN: tl.constexpr):
+    if EVEN:
+        tl.store(out + at, x)
+    else:
+        tl.store(out + at, x, mask=at < n)
+
+
+@triton.jit(do_not_specialize=["index", "amount", "k0", "k1", "c2", "c3"])
+def add_one_normal_in_fours(
+    w,
+    out,
+    n,
+    index,
+    amount,
+    k0,
+    k1,
+    c2,
+    c3,
+    HALF: tl.constexpr,
+    THREADS: tl.constexpr,
+    ROUNDS: tl.constexpr,
+    EVEN: tl.constexpr,
+):
+    """``out = round(w + amount · ε)``, half precision, in fours."""
+    _one_normal_in_fours(
+        w, out, n, tl.program_id(0), index, amount, k0, k1, c2, c3, HALF, THREADS, ROUNDS, EVEN
+    )
+
+
+@triton.jit(do_not_specialize=["index", "amount", "c2", "c3"])
+def add_one_normal_to_many(
+    rows,
+    owners,
+    index,
+    amount,
+    c2,
+    c3,
+    CHUNK: tl.constexpr,
+    HALF: tl.constexpr,
+    THREADS: tl.constexpr,
+    ROUNDS: tl.constexpr,
+):
+    """``out = round(w + amount · ε)`` for many parameters at once; see :func:`row_of`."""
+    source, target, n, program, k0, k1 = row_of(rows, owners, CHUNK)
+    w = source.to(tl.pointer_type(tl.int64))
+    out = target.to(tl.pointer_type(tl.int64))
+    _one_normal_in_fours(
+        w,
+        out,
+        (n // 4).to(tl.int32),
+        program,
+        index,
+        amount,
+        k0,
+        k1,
+        c2,
+        c3,
+        HALF,
+        THREADS,
+        ROUNDS,
+        False,
+    )
+
+
+@triton.jit
+def _moved(x, z0, z1, z2, z3, amount, HALF: tl.constexpr):
+    """Four entries of half precision in one word, each moved along a normal."""
+    scale = word_of(amount).to(tl.float32, bitcast=True)
+    x0, x1 = halves(x.to(tl.int32).to(tl.uint32, bitcast=True), HALF)
+    x2, x3 = halves((x >> 32).to(tl.int32).to(tl.uint32, bitcast=True), HALF)
+    low = in_one(x0 + scale * z0, x1 + scale * z1, HALF)
+    high = in_one(x2 + scale * z2, x3 + scale * z3, HALF)
+    return (low.to(tl.uint64) | (high.to(tl.uint64) << 32)).to(tl.int64, bitcast=True)
+
+
+@triton.jit(do_not_specialize=["count", "k0", "k1", "c2", "c3"])
+def add_normals(
+    w,
+    out,
+    chosen,
+    indices,
+    numbers,
+    n,
+    count,
+    k0,
+    k1,
+    c2,
+    c3,
+    BLOCKS: tl.constexpr,
+    SPARSE: tl.constexpr,
+    DECAY: tl.constexpr,
+):
+    """As :func:`add_coins`, along normals."""
+    block = tl.program_id(0) * BLOCKS + tl.arange(0, BLOCKS)[:, None]
+    i = tl.arange(0, 32)[None, :]
+    counter = block * 32 + i
+    kind = numbers.dtype.element_ty
+    total0 = tl.zeros([BLOCKS, 32], kind)
+    total1 = tl.zeros([BLOCKS, 32], kind)
+    total2 = tl.zeros([BLOCKS, 32], kind)
+    total3 = tl.zeros([BLOCKS, 32], kind)
+    for l in range(count):  # noqa: E741
+        amount = tl.load(numbers + l)
+        z0, z1, z2, z3 = _four(counter, tl.load(indices + l), k0, k1, c2, c3)
+        total0 += amount * z0.to(kind)
+        total1 += amount * z1.to(kind)
+        total2 += amount * z2.to(kind)
+        total3 += amount * z3.to(kind)
+    keep = tl.load(numbers + count)
+    tile = block // 16 + i * 0
+    at = block.to(tl.int64) * 128 + i
+    put(w, out, at, n, keep, total0, chosen, tile, SPARSE, DECAY)
+    put(w, out, at + 32, n, keep, total1, chosen, tile, SPARSE, DECAY)
+    put(w, out, at + 64, n, keep, total2, chosen, tile, SPARSE, DECAY)
+    put(w, out, at + 96, n, keep, total3, chosen, tile, SPARSE, DECAY)

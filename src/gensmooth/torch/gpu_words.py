@@ -1,0 +1,148 @@
+# pyright: basic
+# pyright: reportMissingImports=false, reportOptionalSubscript=false, reportIndexIssue=false
+# pyright: reportArgumentType=false, reportGeneralTypeIssues=false
+"""What Triton kernels share: the random words that Numba reads, and the memory of parameters.
+
+Philox4x32-10 is the generator of :mod:`gensmooth.kernels.philox`, and tiles lie as in
+:mod:`gensmooth.kernels.tiles`: signs are equal bit for bit. Sums run in the same order, and a
+product is never fused with a sum (``enable_fp_fusion=False``), so a step along coins gives the same
+bits as on a CPU. Normals follow the same series, with divisions and roots that round correctly.
+
+What differs is who does what. A thread keeps words of its own and walks over their 32 bits, so a
+word that was made is used 32 times, and no thread waits for another. All of these kernels but those
+of one coin are bound by instructions, not by memory, so they are written to have few of them; where
+Triton's own operations take more, there is a line of PTX, which the interpreter and other makers'
+cards go without.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def philox(c0, c1, c2, c3, k0, k1):
+    """Four words from a counter of four words and a key of two, all uint32."""
+    for _ in tl.static_range(10):
+        p0 = c0.to(tl.uint64) * 0xD2511F53  # one instruction, where two would make the halves
+        p1 = c2.to(tl.uint64) * 0xCD9E8D57
+        c0 = (p1 >> 32).to(tl.uint32) ^ c1 ^ k0
+        c1 = p1.to(tl.uint32)
+        c2 = (p0 >> 32).to(tl.uint32) ^ c3 ^ k1
+        c3 = p0.to(tl.uint32)
+        k0 = k0 + 0x9E3779B9
+        k1 = k1 + 0xBB67AE85
+    return c0, c1, c2, c3
+
+
+@triton.jit
+def word_of(value):
+    """A 32-bit argument, which Triton takes for a signed one."""
+    return value.to(tl.uint32, bitcast=True)
+
+
+# Neither interpreted nor for a card that does not read PTX.
+PTX = tl.constexpr(isinstance(word_of, triton.JITFunction) and torch.version.hip is None)
+
+
+@triton.jit
+def row_of(rows, owners, CHUNK: tl.constexpr):
+    """Which part of which parameter a program has.
+
+    A row of ``rows``, int64, is the address of a parameter, where it goes, its size, its first
+    program and the key's two words; ``owners`` has the row of every CHUNK of programs.
+    """
+    row = rows + 6 * tl.load(owners + tl.program_id(0) // CHUNK)
+    program = tl.program_id(0) - tl.load(row + 3).to(tl.int32)
+    return (
+        tl.load(row),
+        tl.load(row + 1),
+        tl.load(row + 2),
+        program,
+        tl.load(row + 4).to(tl.int32),
+        tl.load(row + 5).to(tl.int32),
+    )
+
+
+@triton.jit
+def halves(word, HALF: tl.constexpr):
+    """Two entries of half precision in one word, each in float32."""
+    if tl.bfloat16 == HALF:  # the first half of a float32
+        low = (word << 16).to(tl.float32, bitcast=True)
+        high = (word & 0xFFFF0000).to(tl.float32, bitcast=True)
+    else:
+        low = (word & 0xFFFF).to(tl.uint16).to(HALF, bitcast=True).to(tl.float32)
+        high = (word >> 16).to(tl.uint16).to(HALF, bitcast=True).to(tl.float32)
+    return low, high
+
+
+@triton.jit
+def in_one(low, high, HALF: tl.constexpr):
+    """Two numbers rounded to half precision, in one word."""
+    if PTX and tl.bfloat16 == HALF:
+        word = tl.inline_asm_elementwise(
+            "cvt.rn.bf16x2.f32 $0, $2, $1;",
+            "=r,f,f",
+            [low, high],
+            dtype=tl.uint32,
+            is_pure=True,
+            pack=1,
+        )
+    else:
+        first = low.to(HALF).to(tl.uint16, bitcast=True).to(tl.uint32)
+        word = first | (high.to(HALF).to(tl.uint16, bitcast=True).to(tl.uint32) << 16)
+    return word
+
+
+@triton.jit
+def put(w, out, at, n, keep, total, chosen, tile, SPARSE: tl.constexpr, DECAY: tl.constexpr):
+    """``out = round(keep · w + total)`` at some entries; what is not chosen is copied."""
+    x = tl.load(w + at, mask=at < n, other=0.0)
+    if SPARSE:
+        there = tl.load(chosen + tile, mask=at < n, other=0) != 0
+        if DECAY:
+            total = tl.where(there, total, 0.0)
+            y = (keep * x.to(total.dtype) + total).to(out.dtype.element_ty)
+        else:
+            y = tl.where(there, (keep * x.to(total.dtype) + total).to(out.dtype.element_ty), x)
+    else:
+        y = (keep * x.to(total.dtype) + total).to(out.dtype.element_ty)
+    tl.store(out + at, y, mask=at < n)
+
+
+@triton.jit
+def follow(w, velocity, out, n, numbers, ENTRIES: tl.constexpr):
+    """``out = round(keep · w + amount · velocity)``; ``numbers`` are amount and keep."""
+    at = tl.program_id(0).to(tl.int64) * ENTRIES + tl.arange(0, ENTRIES)
+    amount, keep = tl.load(numbers), tl.load(numbers + 1)
+    v = tl.load(velocity + at, mask=at < n, other=0.0)
+    x = tl.load(w + at, mask=at < n, other=0.0).to(v.dtype)
+    tl.store(out + at, (keep * x + amount * v).to(out.dtype.element_ty), mask=at < n)
+
+
+@triton.jit(do_not_specialize=["rows", "columns", "count"])
+def add_products(
+    w,
+    out,
+    left,
+    right,
+    rows,
+    columns,
+    count,
+    numbers,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    """``out[i, j] = round(keep · w[i, j] + Σ_k left[k, i] · right[k, j])``."""
+    i = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    j = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    total = tl.zeros([ROWS, COLUMNS], numbers.dtype.element_ty)
+    for k in range(count):
+        a = tl.load(left + k * rows.to(tl.int64) + i, mask=i < rows, other=0.0)
+        b = tl.load(right + k * columns.to(tl.int64) + j, mask=j < columns, other=0.0)
+        total += a[:, None] * b[None, :]
+    keep = tl.load(numbers)
+    at = i[:, None].to(tl.int64) * columns + j[None, :]
+    there = (i < rows)[:, None] & (j < columns)[None, :]
+    x = tl.load(w + at, mask=there, other=0.0).to(total.dtype)
+    tl.store(out + at, (keep * x + total).to(out.dtype.element_ty), mask=there)
