@@ -27,7 +27,7 @@ from benchmarks import torch_decoder, torch_mezo
 from gensmooth.models import Law, Stream
 from gensmooth.streams import Purpose, key_and_counter
 from gensmooth.torch import cpu
-from gensmooth.torch.tensors import Chosen, perturb
+from gensmooth.torch.tensors import Chosen, backend, law_code, perturb
 
 CPU_BARS = {"perturb coin": 2.0}
 BARS = {
@@ -176,17 +176,32 @@ def passes(record: Record, model: nn.Module, size: str, device: str, repeats: in
     }
     chosen = Chosen()
     weights = np.linspace(-1e-6, 1e-6, 32).tolist()
+    groups: list[list[tuple[int, torch.Tensor, torch.Tensor]]] = [[]]
+    end = 0
+    for i, w in enumerate(parameters):
+        if end + w.numel() > scratch.numel():
+            groups.append([])
+            end = 0
+        groups[-1].append((i, w, scratch[end : end + w.numel()].view(w.shape)))
+        end += -(-w.numel() // 256) * 256
 
     def copy() -> None:
         for w, out in places:
             out.copy_(w)
 
+    def copy_together() -> None:
+        for group in groups:
+            torch._foreach_copy_([out for _, _, out in group], [w for _, w, _ in group])
+
     def shifted(law: str) -> Callable[[], None]:
+        """As layers do it: together as far as the room of the largest goes."""
+        on, code = backend(parameters[0].device), law_code(law)
+
         def call() -> None:
-            for (w, out), stream in zip(places, streams[law], strict=True):
-                perturb(
-                    w, out, stream=stream, step=1, directions=[0], amounts=[1e-3], chosen=chosen
-                )
+            for group in groups:
+                keys = [streams[law][i].key(1) for i, _, _ in group]
+                owns, outs = [w for _, w, _ in group], [out for _, _, out in group]
+                on.move_many(keys, code, owns, outs, 0, 1e-3)
 
         return call
 
@@ -200,15 +215,25 @@ def passes(record: Record, model: nn.Module, size: str, device: str, repeats: in
 
         return call
 
-    quick = {"copy": copy, "coin": shifted("coin"), "normal": shifted("normal")}
+    quick: dict[str, Callable[[], None]] = {
+        "copy": copy,
+        "coin": shifted("coin"),
+        "normal": shifted("normal"),
+    }
+    if device == "cuda":
+        quick["foreach"] = copy_together
     times = take_turns({n: recorded(c, device) for n, c in quick.items()}, device, repeats)
     for law in ("coin", "normal"):
         record.add(f"perturb {law}", size=size, **ratios(times, law, "copy"))
     if device == "cuda":
+        record.add("copy by foreach", size=size, **ratios(times, "foreach", "copy"))
+        for law in ("coin", "normal"):
+            found = ratios(times, law, "foreach")
+            record.add(f"perturb {law}, over a copy by foreach", size=size, **found)
         times = take_turns(quick, device, repeats)
         for law in ("coin", "normal"):
             found = ratios(times, law, "copy")
-            record.add(f"perturb {law}, launched one by one from Python", size=size, **found)
+            record.add(f"perturb {law}, launched from Python", size=size, **found)
     slow = {"copy": copy, "coin": updated("coin")}
     times = take_turns({n: recorded(c, device) for n, c in slow.items()}, device, repeats // 2 + 1)
     record.add("update coin L=32", size=size, **ratios(times, "coin", "copy"))

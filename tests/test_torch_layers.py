@@ -186,6 +186,89 @@ def test_parameters_that_are_not_contiguous():
     assert torch.equal(model.weight, twin.weight)
 
 
+class Reordered(nn.Module):
+    """Layers that run in an order that may change; the last one runs another inside."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(8, 8) for _ in range(5)])
+        self.wide = nn.Sequential(nn.Linear(8, 40), nn.Linear(40, 8))  # the buffer: a few layers
+        self.outer = Outer(self.layers[4])
+        self.order = [0, 1, 2, 3]
+
+    def forward(self, x):
+        for i in self.order:
+            part = self.wide if i == "wide" else self.outer if i == "outer" else self.layers[i]
+            x = torch.tanh(part(x))
+        return x
+
+
+class Outer(nn.Module):
+    """A layer with a layer inside its forward."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(8, 8))
+        self.inner = inner
+
+    def forward(self, x):
+        return self.inner(x @ self.weight) @ self.weight
+
+
+ORDERS = [
+    *[["wide", 0, 1, 2, 3]] * 3,  # from the third on, layers are perturbed together
+    ["wide", 0, 3, 0, 1, 0],  # 3 takes the place of 0, which was perturbed with 1 and 2
+    *[["wide", 0, 1]] * 3,
+    ["wide", 0, 1, 2, 3],
+    [3, 3, 2, "wide", 3],
+    *[[3, 3, 2, "wide", 3]] * 3,
+    ["wide", 0, "outer", 4, 1],
+    *[["wide", 4, "outer", 0, 4]] * 3,
+    *[["wide", 0, 1, 2, 3]] * 4,
+]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_layers_may_run_in_any_order_and_number(dtype, monkeypatch):
+    """Those that ran one after the other are perturbed at once; another order is noticed."""
+    monkeypatch.setattr("gensmooth.torch.layers._SURPRISES", 100)
+    torch.manual_seed(0)
+    model = Reordered().to(dtype)
+    opt, before = optimizer(model, allow_unused=True), bits(model)
+    twin, x, together = moved_by_hand(model, opt, 1, 1), torch.randn(2, 8).to(dtype), 0
+    scratch: list[int] = []
+    for order in ORDERS:
+        model.order = twin.order = order
+        with torch.no_grad():
+            expected = twin(x)
+            with opt.perturbed(direction=1):
+                found = model(x)
+                together += opt._layers._open is not None
+            assert bits(model) == before
+            assert torch.equal(found, expected), order
+            own = model(x)
+        assert not torch.equal(found, own)
+        scratch.append(opt.scratch_bytes)
+    assert together >= 6
+    assert scratch[0] == scratch[11]  # together they take no more than one by one
+    assert not opt._layers._own
+
+
+def test_an_error_among_layers_that_were_perturbed_at_once():
+    model = perceptron()
+    opt, before, x = optimizer(model), bits(model), torch.ones(1, model[0].in_features)
+    for _ in range(3):
+        with opt.perturbed(direction=0), torch.no_grad():
+            expected = model(x)
+    assert opt._layers._plan
+    with pytest.raises(RuntimeError), opt.perturbed(direction=0), torch.no_grad():
+        model(torch.ones(1, 1000))
+    assert bits(model) == before
+    with opt.perturbed(direction=0), torch.no_grad():
+        assert torch.equal(model(x), expected)
+    assert bits(model) == before
+
+
 def test_what_lies_in_memory_otherwise_moves_like_the_rest():
     """One direction moves all contiguous parameters at once, and the others one by one."""
     found = []

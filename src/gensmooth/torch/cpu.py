@@ -56,11 +56,16 @@ def move(
 
 
 def move_many(
-    keys: Sequence[Key], law: int, tensors: Sequence[Tensor], index: int, amount: float
+    keys: Sequence[Key],
+    law: int,
+    tensors: Sequence[Tensor],
+    outs: Sequence[Tensor],
+    index: int,
+    amount: float,
 ) -> None:
     """See :meth:`gensmooth.torch.tensors.Backend.move_many`."""
-    for key, w in zip(keys, tensors, strict=True):
-        move(key, law, None, w, [index], [amount], 1.0, w)
+    for key, w, out in zip(keys, tensors, outs, strict=True):
+        move(key, law, None, w, [index], [amount], 1.0, out)
 
 
 def gather(

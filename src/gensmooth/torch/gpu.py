@@ -50,37 +50,43 @@ def move(
 
 
 def move_many(
-    keys: Sequence[Key], law: int, tensors: Sequence[Tensor], index: int, amount: float
+    keys: Sequence[Key],
+    law: int,
+    tensors: Sequence[Tensor],
+    outs: Sequence[Tensor],
+    index: int,
+    amount: float,
 ) -> None:
     """See :meth:`gensmooth.torch.tensors.Backend.move_many`."""
-    groups: dict[tuple[torch.dtype, torch.device], list[tuple[Key, Tensor]]] = {}
-    for key, w in zip(keys, tensors, strict=True):
-        if w.dtype in _HALVES and _fits(law, w, w.data_ptr(), amount):
-            groups.setdefault((w.dtype, w.device), []).append((key, w))
+    groups: dict[tuple[torch.dtype, torch.device], list[tuple[int, int, int, int, int]]] = {}
+    for key, w, out in zip(keys, tensors, outs, strict=True):
+        source, target, dtype = w.data_ptr(), out.data_ptr(), w.dtype
+        if dtype in _HALVES and _fits(law, w, source | target, amount):
+            row = (source, target, w.numel(), key[0], key[1])
+            groups.setdefault((dtype, w.device), []).append(row)
         else:
-            move(key, law, None, w, [index], [amount], 1.0, w)
-    for (dtype, device), group in groups.items():
+            move(key, law, None, w, [index], [amount], 1.0, out)
+    for (dtype, device), rows in groups.items():
         *sizes, warps = (PAIRS if law == 0 else FOURS).values()
         entries = math.prod(sizes) * (2048 if law == 0 else 16)  # of a program
-        rows = tuple((w.data_ptr(), w.numel(), key[0], key[1]) for key, w in group)
-        table, owners, programs = _rows(rows, entries, device)
-        kernel = gpu_coins.move_along_one_coin if law == 0 else gpu_normals.move_along_one_normal
-        numbers = (_signed_word(index), _bits(amount), *map(_signed_word, group[0][0][2:]))
+        table, owners, programs = _rows(tuple(rows), entries, device)
+        kernel = gpu_coins.add_one_coin_to_many if law == 0 else gpu_normals.add_one_normal_to_many
+        numbers = (_signed_word(index), _bits(amount), *map(_signed_word, keys[0][2:]))
         constants = (_CHUNK, _HALVES[dtype], *sizes)
         with _on(device):
             _start(kernel, programs, (table, owners), None, numbers, constants, warps)
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=1024)
 def _rows(
-    rows: tuple[tuple[int, int, int, int], ...], entries: int, device: torch.device
+    rows: tuple[tuple[int, int, int, int, int], ...], entries: int, device: torch.device
 ) -> tuple[Tensor, Tensor, int]:
-    """What :func:`gensmooth.torch.gpu_words.row_of` reads, and the number of programs."""
-    chunks = [-(-n // (entries * _CHUNK)) for _, n, _, _ in rows]
+    """What the kernels read of parameters that are moved together, and how many programs."""
+    chunks = [-(-n // (entries * _CHUNK)) for _, _, n, _, _ in rows]
     firsts = np.concatenate([[0], np.cumsum(chunks)])
     table = [
-        (address, n, int(first) * _CHUNK, _signed_word(k0), _signed_word(k1))
-        for (address, n, k0, k1), first in zip(rows, firsts[:-1], strict=True)
+        (source, target, n, int(first) * _CHUNK, _signed_word(k0), _signed_word(k1))
+        for (source, target, n, k0, k1), first in zip(rows, firsts[:-1], strict=True)
     ]
     owners = np.repeat(np.arange(len(rows), dtype=np.int32), chunks)
     return (

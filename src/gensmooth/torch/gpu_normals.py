@@ -194,7 +194,7 @@ def add_one_normal_in_fours(
 
 
 @triton.jit(do_not_specialize=["index", "amount", "c2", "c3"])
-def move_along_one_normal(
+def add_one_normal_to_many(
     rows,
     owners,
     index,
@@ -206,12 +206,13 @@ def move_along_one_normal(
     THREADS: tl.constexpr,
     ROUNDS: tl.constexpr,
 ):
-    """``w = round(w + amount · ε)`` for many parameters at once; see :func:`row_of`."""
-    address, n, program, k0, k1 = row_of(rows, owners, CHUNK)
-    w = address.to(tl.pointer_type(tl.int64))
+    """``out = round(w + amount · ε)`` for many parameters at once; see :func:`row_of`."""
+    source, target, n, program, k0, k1 = row_of(rows, owners, CHUNK)
+    w = source.to(tl.pointer_type(tl.int64))
+    out = target.to(tl.pointer_type(tl.int64))
     _one_normal_in_fours(
         w,
-        w,
+        out,
         (n // 4).to(tl.int32),
         program,
         index,

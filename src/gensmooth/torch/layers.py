@@ -15,25 +15,31 @@ What layers are is found out, not assumed:
   evaluation is watched: such a read makes the parameter belong, from then on, to the module in
   whose forward it happened (or to the whole evaluation, if to none).
 * A parameter that no layer asked for in an evaluation is an error, unless told otherwise.
+
+A GPU should not wait for Python, so layers that ran one after the other in the last evaluation, and
+that fit into the buffer together, are perturbed at once when the first of them begins. A layer that
+begins out of turn ends this: what is perturbed and not running goes back, and layers are perturbed
+one by one again.
 """
 
 import gc
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, final
 
 import torch
 from torch import nn
-from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_iter, tree_map_only
-from torch.utils.hooks import RemovableHandle
+
+from gensmooth.torch.buffers import Buffers, Place, room_of
+from gensmooth.torch.hooks import Hooks, Reads
 
 Tensor = torch.Tensor
-Fill = Callable[[str, Tensor, Tensor], None]  # name, own values, where the perturbed ones go
+Fill = Callable[[Sequence[Place]], None]  # puts perturbed values where they go
 
-_ALIGN = 256  # bytes, so that a buffer's parts can be read in vectors
+_SURPRISES = 3  # evaluations in another order, after which no order is expected
 
 
 class UnusedError(RuntimeError):
@@ -47,49 +53,13 @@ class HookedLayer:
     module: nn.Module
     names: list[str]
     compiled: bool
-    hooks: "Hooks | None" = None
+    hooks: Hooks | None = None
 
 
-@final
-class Hooks:
-    """Two hooks of a module, around all others of it, that come and go with every step.
+class Group(NamedTuple):
+    """Layers that run one after the other and fit into the buffer together."""
 
-    They are put where ``register_forward_pre_hook(begin, prepend=True)`` and
-    ``register_forward_hook(end, always_call=True)`` put them: hundreds of those calls would keep a
-    GPU waiting at the beginning of each step.
-    """
-
-    def __init__(
-        self, module: nn.Module, begin: Callable[..., Any], end: Callable[..., Any]
-    ) -> None:
-        private: Any = module  # torch's own dictionaries
-        self._before = private._forward_pre_hooks
-        self._after = private._forward_hooks
-        self._always = private._forward_hooks_always_called
-        self._begin, self._end = begin, end
-        self._id: int = RemovableHandle(self._before).id
-
-    def attach(self) -> None:
-        """Have the hooks called."""
-        self._before[self._id] = self._begin
-        self._before.move_to_end(self._id, last=False)
-        self._after[self._id] = self._end
-        self._always[self._id] = True
-
-    def remove(self) -> None:
-        """Have them called no more."""
-        self._before.pop(self._id, None)
-        self._after.pop(self._id, None)
-        self._always.pop(self._id, None)
-
-
-class Place(NamedTuple):
-    """A parameter, its own values, and where its perturbed values go."""
-
-    name: str
-    parameter: nn.Parameter
-    own: Tensor
-    out: Tensor
+    places: list[Place]
 
 
 class Turn(NamedTuple):
@@ -98,52 +68,6 @@ class Turn(NamedTuple):
     owner: nn.Module | None
     names: list[str]
     late: bool
-
-
-@final
-@dataclass
-class Buffers:
-    """Buffers that are used again: one for each depth of nesting, on each device."""
-
-    slots: dict[tuple[torch.device, int], Tensor] = field(
-        default_factory=dict[tuple[torch.device, int], Tensor]
-    )
-    changes: int = 0  # how often a buffer was made
-    spans: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])  # their addresses
-
-    def take(self, parameters: list[Tensor], depth: int) -> list[Tensor]:
-        """Room for copies of some parameters, in one buffer per device."""
-        ends: dict[torch.device, int] = {}
-        places: list[int] = []
-        for w in parameters:
-            start = ends.get(w.device, 0)
-            places.append(start)
-            ends[w.device] = start + -(-w.numel() * w.element_size() // _ALIGN) * _ALIGN
-        for device, size in ends.items():
-            at = (device, depth)
-            if at not in self.slots or self.slots[at].numel() < size:
-                self.changes += 1
-                self.slots.pop(at, None)  # first: both together would need more than either
-                self.slots[at] = torch.empty(size, dtype=torch.uint8, device=device)
-                starts = ((each.data_ptr(), each.numel()) for each in self.slots.values())
-                self.spans = [(start, start + length) for start, length in starts]
-        views: list[Tensor] = []
-        for w, start in zip(parameters, places, strict=True):
-            part = self.slots[w.device, depth][start : start + w.numel() * w.element_size()]
-            views.append(part.view(w.dtype).view(w.shape))
-        return views
-
-    def holds(self, tensor: Tensor) -> bool:
-        """Whether a tensor lies in one of the buffers."""
-        if tensor.layout != torch.strided or not tensor.numel():
-            return False
-        address = tensor.data_ptr()
-        return any(start <= address < end for start, end in self.spans)
-
-    @property
-    def nbytes(self) -> int:
-        """The size of all buffers."""
-        return sum(each.numel() for each in self.slots.values())
 
 
 @final
@@ -188,6 +112,12 @@ class Layers:
         self._handles: list[Any] | None = None  # of hooks, while attached
         self._compiled: list[tuple[nn.Module, Any]] = []
         self._busy = False  # with parameters: what is read of them then is our own doing
+        self._order: list[HookedLayer] | None = []  # as layers began; None: one inside another
+        self._plan: list[tuple[nn.Module, Group | None]] = []  # whose turn it is, with whom
+        self._plan_made = 0  # when, in changes of the buffers
+        self._at = 0  # in the plan
+        self._open: Group | None = None
+        self._surprises = 0  # evaluations that ran in another order
         self._places: dict[tuple[int, int], list[Place]] = {}  # by owner and depth
         self._places_made = 0  # when, in changes of the buffers
 
@@ -226,16 +156,21 @@ class Layers:
         with self.attached() if not watch else self._watching():
             self._fill = fill
             self._seen = set()
+            self._order, self._at = ([], 0) if not (watch or self._whole) else (None, 0)
+            if self._order is None or self._plan_made != self.scratch.changes:
+                self._plan = []
             try:
                 if self._whole:
                     self._enter(None, self._whole)
                 yield
                 self._check_seen()
                 self._watched.add(training)
+                self._look_ahead()
             finally:
                 self._fill = None
                 while self._turns:
                     self._leave(self._turns.pop())
+                self._close()
                 self._running.clear()
 
     def _check_seen(self) -> None:
@@ -272,8 +207,28 @@ class Layers:
         self._handles.append(layer.hooks)
 
     def _begin(self, layer: HookedLayer, *_: Any) -> None:
-        if self._fill is not None:
+        if self._fill is None:
+            return
+        if self._turns:  # inside another layer, with a buffer of its own
+            self._order = None
             self._enter(layer.module, layer.names)
+            return
+        if self._order is not None:
+            self._order.append(layer)
+        if self._plan:
+            expected, group = self._plan[self._at] if self._at < len(self._plan) else (None, None)
+            if expected is layer.module:
+                if group is not None:
+                    self._perturb_together(group)
+                self._at += 1
+                self._seen.update(layer.names)
+                self._turns.append(Turn(layer.module, [], False))
+                return
+            self._plan = []
+            self._surprises += 1
+        if not all(name in self._own for name in layer.names):
+            self._close()
+        self._enter(layer.module, layer.names)
 
     def _end(self, layer: HookedLayer, _module: nn.Module, _args: Any, output: Any) -> Any:
         kept = self._keep(layer.module, output)
@@ -314,27 +269,25 @@ class Layers:
             turn = Turn(owner, [], late)
             depth = len(self._turns)
             self._turns.append(turn)
-            for place in self._find_places(owner, names, depth, late):
-                self._fill(place.name, place.own, place.out)
+            places = self._find_places(owner, names, depth, late)
+            self._fill(places)
+            for place in places:
                 self._own[place.name] = place.own
                 turn.names.append(place.name)
                 place.parameter.data = place.out
-            self._seen.update(turn.names)
+            self._seen.update(names)
         finally:
             self._busy = False
 
     def _find_places(
         self, owner: nn.Module | None, names: list[str], depth: int, late: bool
-    ) -> "list[Place]":
+    ) -> list[Place]:
         """Where the perturbed values of a layer go; remembered, as finding out takes its time."""
         found = self._places.get((id(owner), depth))
         if found is not None and not late and not any(each.name in self._own for each in found):
             return found
         fresh = [name for name in names if name not in self._own]
-        parameters = [self._parameters[name] for name in fresh]
-        own = [w.data for w in parameters]
-        outs = self.scratch.take(own, depth)
-        found = list(map(Place, fresh, parameters, own, outs))
+        found = self._places_for(fresh, depth)
         if self._places_made != self.scratch.changes:  # a buffer is another: all look again
             self._places_made = self.scratch.changes
             self._places.clear()
@@ -342,9 +295,70 @@ class Layers:
             self._places[id(owner), depth] = found
         return found
 
+    def _places_for(self, names: list[str], depth: int) -> list[Place]:
+        parameters = [self._parameters[name] for name in names]
+        own = [w.data for w in parameters]
+        return list(map(Place, names, parameters, own, self.scratch.take(own, depth)))
+
     def forget(self) -> None:
         """Look again where parameters are: something else has moved them."""
         self._places.clear()
+        self._plan = []
+
+    # --- several layers at once ------------------------------------------------------------------
+
+    def _look_ahead(self) -> None:
+        """Plan for the next evaluation that layers run as they did in this one."""
+        order = self._order
+        if self._plan or self._turns or not order or self._surprises >= _SURPRISES:
+            return
+        self._close()
+        parameters = [self._parameters[name] for layer in order for name in layer.names]
+        if len({w.device for w in parameters}) > 1:
+            return
+        room = self.scratch.slots[parameters[0].device, 0].numel()
+        parts: list[list[HookedLayer]] = []
+        inside: set[str] = set()
+        left = 0
+        for layer in order:
+            left -= sum(room_of(self._parameters[name]) for name in {*layer.names} - inside)
+            if not parts or left < 0:
+                parts.append([])
+                inside.clear()
+                left = room - sum(room_of(self._parameters[name]) for name in layer.names)
+            parts[-1].append(layer)
+            inside.update(layer.names)
+        for part in parts:
+            listed = list(dict.fromkeys(name for layer in part for name in layer.names))
+            group = Group(self._places_for(listed, 0))
+            heads = [group, *(None for _ in part[1:])]
+            self._plan += [(layer.module, head) for layer, head in zip(part, heads, strict=True)]
+        self._plan_made = self.scratch.changes
+
+    def _perturb_together(self, group: Group) -> None:
+        assert self._fill is not None
+        self._close()
+        self._busy = True
+        try:
+            self._fill(group.places)
+            self._open = group
+            for place in group.places:
+                self._own[place.name] = place.own
+                place.parameter.data = place.out
+        finally:
+            self._busy = False
+
+    def _close(self) -> None:
+        """Let layers that were perturbed together have their own values again."""
+        if self._open is None:
+            return
+        self._busy = True
+        try:
+            for place in self._open.places:
+                place.parameter.data = self._own.pop(place.name, place.own)
+            self._open = None
+        finally:
+            self._busy = False
 
     def _leave(self, turn: Turn) -> None:
         self._busy = True
@@ -366,7 +380,7 @@ class Layers:
                     module.register_forward_pre_hook(self._started, prepend=True),
                     module.register_forward_hook(self._stopped, always_call=True),
                 ]
-            with self.attached(), _Reads(self._read):
+            with self.attached(), Reads(self._read):
                 yield
         finally:
             for handle in handles:
@@ -397,39 +411,6 @@ class Layers:
             self._layers[id(module)] = HookedLayer(module, [name], compiled=False)
             self._attach(self._layers[id(module)])
         self._enter(module, [name], late=True)
-
-
-# Functions that ask a tensor for anything but its values.
-_ABOUT = frozenset(
-    (
-        *("size", "dim", "numel", "nelement", "ndimension", "stride", "is_contiguous", "__len__"),
-        *("element_size", "data_ptr", "get_device", "is_floating_point", "is_complex", "__hash__"),
-        *("storage_offset", "untyped_storage", "requires_grad_", "is_same_size", "is_pinned"),
-        *("is_shared", "is_inference", "register_hook"),
-    )
-)
-_VALUES = frozenset(("T", "mT", "H", "mH", "data", "real", "imag"))
-
-
-class _Reads(TorchFunctionMode):
-    """Tells of every parameter whose values a torch function is called with."""
-
-    def __init__(self, read: Callable[[Tensor], None]) -> None:
-        super().__init__()
-        self._read = read
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        del types
-        name = getattr(func, "__name__", "")
-        if name == "__get__":
-            wanted = getattr(getattr(func, "__self__", None), "__name__", "") in _VALUES
-        else:
-            wanted = name not in _ABOUT and name != "__set__"
-        if wanted:
-            for each in tree_iter((args, kwargs)):
-                if isinstance(each, nn.Parameter):
-                    self._read(each)
-        return func(*args, **(kwargs or {}))
 
 
 def _first_of(names: list[str]) -> str:

@@ -10,6 +10,7 @@ from torch import nn
 from gensmooth import streams
 from gensmooth.models import Law, Stream
 from gensmooth.streams import Purpose
+from gensmooth.torch.buffers import Place
 from gensmooth.torch.tensors import (
     Chosen,
     backend,
@@ -59,24 +60,32 @@ class Mover:
         self._own_words = {name: stream.key(0)[:2] for name, stream in self._streams.items()}
         self.velocities: dict[str, Tensor] = {}
 
-    def fill(
-        self, step: int, direction: int, amount: float
-    ) -> Callable[[str, Tensor, Tensor], None]:
-        """A function that puts ``w + amount · ε`` of a named parameter into a buffer."""
+    def fill(self, step: int, direction: int, amount: float) -> Callable[[Sequence[Place]], None]:
+        """A function that puts ``w + amount · ε`` of some parameters into a buffer."""
         law = self._law
+
+        def put(places: Sequence[Place]) -> None:
+            for name, _, own, out in places:
+                w = contiguous_copy(own)
+                self._perturb(name, w, out, step, [direction], [amount], 1.0)
+
         if law.rank or law.density < 1:
-
-            def put(name: str, w: Tensor, out: Tensor) -> None:
-                self._perturb(name, contiguous_copy(w), out, step, [direction], [amount], 1.0)
-
             return put
         own_words, step_words = self._own_words, streams.key_and_counter(0, _PURPOSE, step)[2:]
-        code, one, scaled = law_code(law.entries), [direction], [law.scale * amount]
+        code, scaled = law_code(law.entries), law.scale * amount
 
-        def put_plain(name: str, w: Tensor, out: Tensor) -> None:  # the same, with less on the way
-            own = w if w.is_contiguous() else w.contiguous()
-            key = own_words[name] + step_words
-            backend(w.device).move(key, code, None, own, one, scaled, 1.0, out)
+        def put_plain(places: Sequence[Place]) -> None:  # the same, with less on the way
+            if not places:
+                return
+            on = backend(places[0].own.device)
+            keys = [own_words[place.name] + step_words for place in places]
+            if len(places) == 1:
+                w, out = contiguous_copy(places[0].own), places[0].out
+                on.move(keys[0], code, None, w, [direction], [scaled], 1.0, out)
+            else:
+                owns = [contiguous_copy(place.own) for place in places]
+                outs = [place.out for place in places]
+                on.move_many(keys, code, owns, outs, direction, scaled)
 
         return put_plain
 
@@ -166,7 +175,7 @@ class Mover:
         for device, names in places.items():
             tensors = [group[name].data for name in names]
             keys = [self._own_words[name] + step_words for name in names]
-            backend(device).move_many(keys, code, tensors, direction, amount)
+            backend(device).move_many(keys, code, tensors, tensors, direction, amount)
             for name in names:
                 torch.autograd.graph.increment_version(group[name])
 

@@ -46,10 +46,11 @@ class Backend(Protocol):
         keys: Sequence[tuple[int, int, int, int]],
         law: int,
         tensors: Sequence[Tensor],
+        outs: Sequence[Tensor],
         index: int,
         amount: float,
     ) -> None:
-        """``w = round(w + amount · ε_index)`` for many parameters, all at the same step."""
+        """``out = round(w + amount · ε_index)`` for many parameters, all at the same step."""
         ...
 
     def gather(
