@@ -1,7 +1,7 @@
 """Where perturbed values go: buffers that layers share, one after the other."""
 
 from dataclasses import dataclass, field
-from typing import NamedTuple, final
+from typing import Any, NamedTuple, final
 
 import torch
 from torch import nn
@@ -18,6 +18,15 @@ class Place(NamedTuple):
     parameter: nn.Parameter
     own: Tensor
     out: Tensor
+
+
+@final
+@dataclass(eq=False)
+class Places:
+    """Places that are filled at the same time, again and again."""
+
+    listed: list[Place]
+    ready: Any = None  # what the kernels' backend made of them, so as to start sooner
 
 
 def room_of(w: Tensor) -> int:
@@ -51,7 +60,7 @@ class Buffers:
                 self.slots.pop(at, None)  # first: both together would need more than either
                 self.slots[at] = torch.empty(size, dtype=torch.uint8, device=device)
                 starts = ((each.data_ptr(), each.numel()) for each in self.slots.values())
-                self.spans = [(start, start + length) for start, length in starts]
+                self.spans[:] = [(start, start + length) for start, length in starts]
         views: list[Tensor] = []
         for w, start in zip(parameters, places, strict=True):
             part = self.slots[w.device, depth][start : start + w.numel() * w.element_size()]

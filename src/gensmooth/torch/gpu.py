@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -49,37 +49,65 @@ def move(
     _launch(key, law, chosen, w, indices, amounts, keep, out, decay=False)
 
 
-def move_many(
-    keys: Sequence[Key],
-    law: int,
-    tensors: Sequence[Tensor],
-    outs: Sequence[Tensor],
-    index: int,
-    amount: float,
-) -> None:
-    """See :meth:`gensmooth.torch.tensors.Backend.move_many`."""
-    groups: dict[tuple[torch.dtype, torch.device], list[tuple[int, int, int, int, int]]] = {}
-    for key, w, out in zip(keys, tensors, outs, strict=True):
+class Together(NamedTuple):
+    """Parameters that one kernel moves at once: what it reads of them, on how many programs."""
+
+    table: Tensor
+    owners: Tensor
+    programs: int
+    dtype: torch.dtype
+
+
+class Prepared(NamedTuple):
+    """Many parameters that are moved at once, or one by one, where kernels cannot take them so."""
+
+    law: int
+    groups: list[Together]
+    members: list[tuple[tuple[int, int], Tensor, Tensor]]
+    others: list[tuple[tuple[int, int], Tensor, Tensor]]
+
+
+def prepare(
+    words: Sequence[tuple[int, int]], law: int, tensors: Sequence[Tensor], outs: Sequence[Tensor]
+) -> Prepared:
+    """See :meth:`gensmooth.torch.tensors.Backend.prepare`."""
+    entries = _entries_of_a_program(law)
+    rows: dict[torch.dtype, list[tuple[int, int, int, int, int]]] = {}
+    found = Prepared(law, [], [], [])
+    for own, w, out in zip(words, tensors, outs, strict=True):
         source, target, dtype = w.data_ptr(), out.data_ptr(), w.dtype
-        if dtype in _HALVES and _fits(law, w, source | target, amount):
-            row = (source, target, w.numel(), key[0], key[1])
-            groups.setdefault((dtype, w.device), []).append(row)
-        else:
-            move(key, law, None, w, [index], [amount], 1.0, out)
-    for (dtype, device), rows in groups.items():
+        fits = dtype in _HALVES and _fits(law, w, source | target, 1.0)
+        (found.members if fits else found.others).append((own, w, out))
+        if fits:
+            rows.setdefault(dtype, []).append((source, target, w.numel(), *own))
+    for dtype, listed in rows.items():
+        found.groups.append(Together(*_rows(listed, entries, tensors[0].device), dtype))
+    return found
+
+
+def move_many(prepared: Prepared, step_words: tuple[int, int], index: int, amount: float) -> None:
+    """See :meth:`gensmooth.torch.tensors.Backend.move_many`."""
+    law, groups, members, others = prepared
+    if law == 1 and abs(amount) < _LEAST:
+        groups, others = [], [*members, *others]
+    for own, w, out in others:
+        move(own + step_words, law, None, w, [index], [amount], 1.0, out)
+    for table, owners, programs, dtype in groups:
         *sizes, warps = (PAIRS if law == 0 else FOURS).values()
-        entries = math.prod(sizes) * (2048 if law == 0 else 16)  # of a program
-        table, owners, programs = _rows(tuple(rows), entries, device)
         kernel = gpu_coins.add_one_coin_to_many if law == 0 else gpu_normals.add_one_normal_to_many
-        numbers = (_signed_word(index), _bits(amount), *map(_signed_word, keys[0][2:]))
+        numbers = (_signed_word(index), _bits(amount), *map(_signed_word, step_words))
         constants = (_CHUNK, _HALVES[dtype], *sizes)
-        with _on(device):
+        with _on(table.device):
             _start(kernel, programs, (table, owners), None, numbers, constants, warps)
 
 
-@lru_cache(maxsize=1024)
+def _entries_of_a_program(law: int) -> int:
+    *sizes, _ = (PAIRS if law == 0 else FOURS).values()
+    return math.prod(sizes) * (2048 if law == 0 else 16)
+
+
 def _rows(
-    rows: tuple[tuple[int, int, int, int, int], ...], entries: int, device: torch.device
+    rows: Sequence[tuple[int, int, int, int, int]], entries: int, device: torch.device
 ) -> tuple[Tensor, Tensor, int]:
     """What the kernels read of parameters that are moved together, and how many programs."""
     chunks = [-(-n // (entries * _CHUNK)) for _, _, n, _, _ in rows]

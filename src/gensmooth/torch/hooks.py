@@ -1,4 +1,4 @@
-"""How a model is followed while it runs: hooks around its layers, and reads of its parameters."""
+"""How a model is followed while it runs: calls of its layers, and reads of its parameters."""
 
 from collections.abc import Callable
 from typing import Any, final
@@ -7,43 +7,42 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_iter
-from torch.utils.hooks import RemovableHandle
 
 Tensor = torch.Tensor
 
 
 @final
-class Hooks:
-    """Two hooks of a module, around all others of it, that come and go with every step.
+class Wrapped:
+    """A module that is run by a function of ours, from one step's begin to its end.
 
-    They are put where ``register_forward_pre_hook(begin, prepend=True)`` and
-    ``register_forward_hook(end, always_call=True)`` put them: hundreds of those calls would keep a
-    GPU waiting at the beginning of each step.
+    The function is put where ``module.compile()`` puts its own, around the module's hooks and its
+    ``forward``: two hooks, called by torch, would take several times as long as what they do, and a
+    GPU that runs small layers would wait for them.
     """
 
-    def __init__(
-        self, module: nn.Module, begin: Callable[..., Any], end: Callable[..., Any]
-    ) -> None:
-        private: Any = module  # torch's own dictionaries
-        self._before = private._forward_pre_hooks
-        self._after = private._forward_hooks
-        self._always = private._forward_hooks_always_called
-        self._begin, self._end = begin, end
-        self._id: int = RemovableHandle(self._before).id
+    def __init__(self, module: nn.Module, around: Callable[[Callable[..., Any]], Any]) -> None:
+        plain: Any = module
+        self._run, self._around, self._attributes = plain._call_impl, around, module.__dict__
+        self._before = None
+        self._call = around(self._run)
 
     def attach(self) -> None:
-        """Have the hooks called."""
-        self._before[self._id] = self._begin
-        self._before.move_to_end(self._id, last=False)
-        self._after[self._id] = self._end
-        self._always[self._id] = True
+        """Have the function called."""
+        before = self._attributes.get(_CALLED)
+        if before is not self._before:  # the module was compiled since
+            self._before = before
+            self._call = self._around(self._run if before is None else before)
+        self._attributes[_CALLED] = self._call
 
     def remove(self) -> None:
-        """Have them called no more."""
-        self._before.pop(self._id, None)
-        self._after.pop(self._id, None)
-        self._always.pop(self._id, None)
+        """Have it called no more."""
+        if self._before is None:
+            self._attributes.pop(_CALLED, None)
+        else:
+            self._attributes[_CALLED] = self._before
 
+
+_CALLED = "_compiled_call_impl"  # where torch looks first for what a module does
 
 # Functions that ask a tensor for anything but its values.
 _ABOUT = frozenset(

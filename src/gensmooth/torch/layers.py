@@ -23,7 +23,7 @@ one by one again.
 """
 
 import gc
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -33,12 +33,13 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_iter, tree_map_only
 
-from gensmooth.torch.buffers import Buffers, Place, room_of
-from gensmooth.torch.hooks import Hooks, Reads
+from gensmooth.torch.buffers import Buffers, Place, Places, room_of
+from gensmooth.torch.hooks import Reads, Wrapped
 
 Tensor = torch.Tensor
-Fill = Callable[[Sequence[Place]], None]  # puts perturbed values where they go
+Fill = Callable[[Places], None]  # puts perturbed values where they go
 
+_STRIDED = torch.strided
 _SURPRISES = 3  # evaluations in another order, after which no order is expected
 
 
@@ -46,20 +47,27 @@ class UnusedError(RuntimeError):
     """A parameter that should have been perturbed was not asked for by any layer."""
 
 
-@dataclass
+@dataclass(eq=False)
 class HookedLayer:
     """A module, and the parameters that are perturbed while it runs."""
 
     module: nn.Module
     names: list[str]
     compiled: bool
-    hooks: Hooks | None = None
+    wrapped: Wrapped | None = None
 
 
-class Group(NamedTuple):
-    """Layers that run one after the other and fit into the buffer together."""
+class Plan(NamedTuple):
+    """What is expected of an evaluation: what the last one did.
 
-    places: list[Place]
+    Layers in groups that run one after the other and fit into the buffer together: the first of a
+    group, its head, has the places of all.
+    """
+
+    layers: list[HookedLayer]
+    heads: list[Places | None]
+    followers: list[HookedLayer | None]  # the same layers, None for a head; and None at the end
+    names: frozenset[str]
 
 
 class Turn(NamedTuple):
@@ -109,16 +117,17 @@ class Layers:
         self._own: dict[str, Tensor] = {}  # the own values of what points at scratch now
         self._seen: set[str] = set()
         self._watched: set[bool] = set()  # in which modes (training or not) a run was watched
-        self._handles: list[Any] | None = None  # of hooks, while attached
-        self._compiled: list[tuple[nn.Module, Any]] = []
+        self._handles: list[Wrapped] | None = None  # while attached
         self._busy = False  # with parameters: what is read of them then is our own doing
         self._order: list[HookedLayer] | None = []  # as layers began; None: one inside another
-        self._plan: list[tuple[nn.Module, Group | None]] = []  # whose turn it is, with whom
+        self._plan: Plan | None = None
         self._plan_made = 0  # when, in changes of the buffers
-        self._at = 0  # in the plan
-        self._open: Group | None = None
+        self._at = 0  # in the plan: the layer that runs, or else comes next
+        self._expected: HookedLayer | None = None  # whose perturbed values are there already
+        self._current: HookedLayer | None = None  # which runs as planned
+        self._open: Places | None = None  # of the group that runs
         self._surprises = 0  # evaluations that ran in another order
-        self._places: dict[tuple[int, int], list[Place]] = {}  # by owner and depth
+        self._places: dict[tuple[int, int], Places] = {}  # by owner and depth
         self._places_made = 0  # when, in changes of the buffers
 
     # --- around evaluations ----------------------------------------------------------------------
@@ -135,16 +144,13 @@ class Layers:
                 self._attach(layer)
             yield
         finally:
-            for handle in self._handles:
-                handle.remove()
-            for module, call in self._compiled:
-                module._compiled_call_impl = call  # pyright: ignore[reportPrivateUsage]
+            for wrapped in self._handles:
+                wrapped.remove()
             self._handles = None
-            self._compiled.clear()
 
     @contextmanager
     def perturbed(self, fill: Fill) -> Generator[None]:
-        """Let layers run at the values that ``fill(name, own values, out)`` makes."""
+        """Let layers run at the values that ``fill`` makes."""
         if self._fill is not None:
             raise RuntimeError("The parameters are perturbed already: leave that context first.")
         training = any(module.training for module in self._modules)
@@ -158,7 +164,7 @@ class Layers:
             self._seen = set()
             self._order, self._at = ([], 0) if not (watch or self._whole) else (None, 0)
             if self._order is None or self._plan_made != self.scratch.changes:
-                self._plan = []
+                self._plan = None
             try:
                 if self._whole:
                     self._enter(None, self._whole)
@@ -167,13 +173,14 @@ class Layers:
                 self._watched.add(training)
                 self._look_ahead()
             finally:
-                self._fill = None
+                self._fill = self._expected = self._current = None
                 while self._turns:
                     self._leave(self._turns.pop())
                 self._close()
                 self._running.clear()
 
     def _check_seen(self) -> None:
+        self._see_planned()
         unused = [name for name in self._parameters if name not in self._seen]
         if unused and self._seen and not self._allow_unused:
             raise UnusedError(
@@ -186,51 +193,110 @@ class Layers:
     @property
     def seen(self) -> bool:
         """Whether any layer ran since the parameters were last perturbed."""
-        return bool(self._seen)
+        return bool(self._seen) or self._at > 0
+
+    def _see_planned(self) -> None:
+        """Note what layers that ran as planned have used, which they do not stop for."""
+        plan = self._plan
+        if plan is None:
+            return
+        if self._at == len(plan.layers):
+            self._seen |= plan.names
+            return
+        for layer in plan.layers[: self._at]:
+            self._seen.update(layer.names)
 
     # --- a layer begins and ends -----------------------------------------------------------------
 
     def _attach(self, layer: HookedLayer) -> None:
         """Have a layer's begin and end noticed."""
         assert self._handles is not None
-        module = layer.module
-        call = getattr(module, "_compiled_call_impl", None)
-        if call is not None:  # module.compile(): its hooks would be compiled, too
-            self._compiled.append((module, call))
-            module._compiled_call_impl = partial(  # pyright: ignore[reportPrivateUsage]
-                self._run_compiled, layer, call
-            )
-            return
-        if layer.hooks is None:
-            layer.hooks = Hooks(module, partial(self._begin, layer), partial(self._end, layer))
-        layer.hooks.attach()
-        self._handles.append(layer.hooks)
+        if layer.wrapped is None:
+            layer.wrapped = Wrapped(layer.module, partial(self._around, layer))
+        layer.wrapped.attach()
+        self._handles.append(layer.wrapped)
 
-    def _begin(self, layer: HookedLayer, *_: Any) -> None:
+    def _around(self, layer: HookedLayer, run: Callable[..., Any]) -> Callable[..., Any]:
+        """What a layer does, between its begin and its end.
+
+        A layer that runs as planned, with perturbed values that are there already, has little to do
+        for that: a GPU may wait for every line.
+        """
+        spans = self.scratch.spans
+
+        def call(*args: Any, **kw: Any) -> Any:
+            if self._expected is layer:
+                self._expected = None
+                self._current = layer
+            else:
+                self._begin(layer)
+            try:
+                output = run(*args, **kw)
+            except BaseException:
+                self._end(layer, None)
+                raise
+            if self._current is layer and type(output) is Tensor and output.layout is _STRIDED:
+                address = output.data_ptr()
+                for start, end in spans:
+                    if start <= address < end:
+                        break
+                else:
+                    self._current = None
+                    self._at = at = self._at + 1
+                    assert self._plan is not None
+                    self._expected = self._plan.followers[at]
+                    return output
+            kept = self._end(layer, output)
+            return output if kept is None else kept
+
+        return call
+
+    def _begin(self, layer: HookedLayer) -> None:
         if self._fill is None:
             return
+        if self._current is not None:  # this one is inside of it: so there is no order
+            self._surprise()
         if self._turns:  # inside another layer, with a buffer of its own
             self._order = None
             self._enter(layer.module, layer.names)
             return
+        plan = self._plan
+        if plan is not None:
+            if self._at < len(plan.layers) and plan.layers[self._at] is layer:
+                places = plan.heads[self._at]
+                if places is not None:
+                    self._perturb_together(places)
+                self._current = layer
+                return
+            self._surprise()
         if self._order is not None:
             self._order.append(layer)
-        if self._plan:
-            expected, group = self._plan[self._at] if self._at < len(self._plan) else (None, None)
-            if expected is layer.module:
-                if group is not None:
-                    self._perturb_together(group)
-                self._at += 1
-                self._seen.update(layer.names)
-                self._turns.append(Turn(layer.module, [], False))
-                return
-            self._plan = []
-            self._surprises += 1
         if not all(name in self._own for name in layer.names):
             self._close()
         self._enter(layer.module, layer.names)
 
-    def _end(self, layer: HookedLayer, _module: nn.Module, _args: Any, output: Any) -> Any:
+    def _surprise(self) -> None:
+        """Go on without the plan."""
+        assert self._plan is not None
+        self._see_planned()
+        if self._order is not None:
+            self._order = self._plan.layers[: self._at]
+        running, self._current, self._expected = self._current, None, None
+        if running is not None:
+            self._seen.update(running.names)
+            self._turns.append(Turn(running.module, [], False))
+        self._plan, self._at = None, 0
+        self._surprises += 1
+
+    def _end(self, layer: HookedLayer, output: Any) -> Any:
+        """Give a layer its own values back; what it returns if it must return another, or None."""
+        if self._current is layer:
+            kept = self._copy_kept(output)
+            self._current = None
+            self._at += 1
+            assert self._plan is not None
+            self._expected = self._plan.followers[self._at]
+            return kept
         kept = self._keep(layer.module, output)
         while self._turns and self._turns[-1].owner is layer.module:
             turn = self._turns.pop()
@@ -243,23 +309,14 @@ class Layers:
         """What a layer returns, copied where it lies in the buffer, whose turn is over; or None."""
         if not (self._turns and self._turns[-1].owner is module):
             return None
+        return self._copy_kept(output)
+
+    def _copy_kept(self, output: Any) -> Any:
         if type(output) is Tensor and not self.scratch.holds(output):  # nearly always
             return None
         if not any(isinstance(t, Tensor) and self.scratch.holds(t) for t in tree_iter(output)):
             return None
         return tree_map_only(Tensor, lambda t: t.clone() if self.scratch.holds(t) else t, output)
-
-    def _run_compiled(
-        self, layer: HookedLayer, call: Callable[..., Any], *args: Any, **kw: Any
-    ) -> Any:
-        self._begin(layer)
-        try:
-            output = call(*args, **kw)
-        except BaseException:
-            self._end(layer, layer.module, args, None)
-            raise
-        kept = self._end(layer, layer.module, args, output)
-        return output if kept is None else kept
 
     def _enter(self, owner: nn.Module | None, names: list[str], *, late: bool = False) -> None:
         """Make parameters point at perturbed values, those that do not yet."""
@@ -271,7 +328,7 @@ class Layers:
             self._turns.append(turn)
             places = self._find_places(owner, names, depth, late)
             self._fill(places)
-            for place in places:
+            for place in places.listed:
                 self._own[place.name] = place.own
                 turn.names.append(place.name)
                 place.parameter.data = place.out
@@ -281,10 +338,14 @@ class Layers:
 
     def _find_places(
         self, owner: nn.Module | None, names: list[str], depth: int, late: bool
-    ) -> list[Place]:
+    ) -> Places:
         """Where the perturbed values of a layer go; remembered, as finding out takes its time."""
         found = self._places.get((id(owner), depth))
-        if found is not None and not late and not any(each.name in self._own for each in found):
+        if (
+            found is not None
+            and not late
+            and not any(each.name in self._own for each in found.listed)
+        ):
             return found
         fresh = [name for name in names if name not in self._own]
         found = self._places_for(fresh, depth)
@@ -295,22 +356,22 @@ class Layers:
             self._places[id(owner), depth] = found
         return found
 
-    def _places_for(self, names: list[str], depth: int) -> list[Place]:
+    def _places_for(self, names: list[str], depth: int) -> Places:
         parameters = [self._parameters[name] for name in names]
         own = [w.data for w in parameters]
-        return list(map(Place, names, parameters, own, self.scratch.take(own, depth)))
+        return Places(list(map(Place, names, parameters, own, self.scratch.take(own, depth))))
 
     def forget(self) -> None:
         """Look again where parameters are: something else has moved them."""
         self._places.clear()
-        self._plan = []
+        self._plan = self._expected = None
 
     # --- several layers at once ------------------------------------------------------------------
 
     def _look_ahead(self) -> None:
         """Plan for the next evaluation that layers run as they did in this one."""
         order = self._order
-        if self._plan or self._turns or not order or self._surprises >= _SURPRISES:
+        if self._plan is not None or self._turns or not order or self._surprises >= _SURPRISES:
             return
         self._close()
         parameters = [self._parameters[name] for layer in order for name in layer.names]
@@ -328,21 +389,24 @@ class Layers:
                 left = room - sum(room_of(self._parameters[name]) for name in layer.names)
             parts[-1].append(layer)
             inside.update(layer.names)
+        heads: list[Places | None] = []
+        followers: list[HookedLayer | None] = []
         for part in parts:
             listed = list(dict.fromkeys(name for layer in part for name in layer.names))
-            group = Group(self._places_for(listed, 0))
-            heads = [group, *(None for _ in part[1:])]
-            self._plan += [(layer.module, head) for layer, head in zip(part, heads, strict=True)]
+            heads += [self._places_for(listed, 0), *(None for _ in part[1:])]
+            followers += [None, *part[1:]]
+        names = frozenset(name for layer in order for name in layer.names)
+        self._plan = Plan(order, heads, [*followers, None], names)
         self._plan_made = self.scratch.changes
 
-    def _perturb_together(self, group: Group) -> None:
+    def _perturb_together(self, places: Places) -> None:
         assert self._fill is not None
         self._close()
         self._busy = True
         try:
-            self._fill(group.places)
-            self._open = group
-            for place in group.places:
+            self._fill(places)
+            self._open = places
+            for place in places.listed:
                 self._own[place.name] = place.own
                 place.parameter.data = place.out
         finally:
@@ -354,7 +418,7 @@ class Layers:
             return
         self._busy = True
         try:
-            for place in self._open.places:
+            for place in self._open.listed:
                 place.parameter.data = self._own.pop(place.name, place.own)
             self._open = None
         finally:

@@ -10,8 +10,9 @@ from torch import nn
 from gensmooth import streams
 from gensmooth.models import Law, Stream
 from gensmooth.streams import Purpose
-from gensmooth.torch.buffers import Place
+from gensmooth.torch.buffers import Places
 from gensmooth.torch.tensors import (
+    Backend,
     Chosen,
     backend,
     contiguous_copy,
@@ -58,36 +59,50 @@ class Mover:
         }
         # The words of a key that are a parameter's own; the others are a step's.
         self._own_words = {name: stream.key(0)[:2] for name, stream in self._streams.items()}
+        # Of each group, by its first name: where its parameters lie, and what kernels know of them.
+        self._prepared: dict[str, tuple[list[Any], list[tuple[Backend, Any]]]] = {}
         self.velocities: dict[str, Tensor] = {}
 
-    def fill(self, step: int, direction: int, amount: float) -> Callable[[Sequence[Place]], None]:
+    def fill(self, step: int, direction: int, amount: float) -> Callable[[Places], None]:
         """A function that puts ``w + amount · ε`` of some parameters into a buffer."""
         law = self._law
 
-        def put(places: Sequence[Place]) -> None:
-            for name, _, own, out in places:
+        def put(places: Places) -> None:
+            for name, _, own, out in places.listed:
                 w = contiguous_copy(own)
                 self._perturb(name, w, out, step, [direction], [amount], 1.0)
 
         if law.rank or law.density < 1:
             return put
-        own_words, step_words = self._own_words, streams.key_and_counter(0, _PURPOSE, step)[2:]
-        code, scaled = law_code(law.entries), law.scale * amount
+        step_words, scaled = _step_words(step), law.scale * amount
 
-        def put_plain(places: Sequence[Place]) -> None:  # the same, with less on the way
-            if not places:
-                return
-            on = backend(places[0].own.device)
-            keys = [own_words[place.name] + step_words for place in places]
-            if len(places) == 1:
-                w, out = contiguous_copy(places[0].own), places[0].out
-                on.move(keys[0], code, None, w, [direction], [scaled], 1.0, out)
-            else:
-                owns = [contiguous_copy(place.own) for place in places]
-                outs = [place.out for place in places]
-                on.move_many(keys, code, owns, outs, direction, scaled)
+        def put_plain(places: Places) -> None:  # the same, with less on the way
+            if places.ready is None:
+                lying = [place for place in places.listed if place.own.is_contiguous()]
+                rest = [place for place in places.listed if not place.own.is_contiguous()]
+                names, owns, outs = ([each[i] for each in lying] for i in (0, 2, 3))
+                places.ready = self._prepare(names, owns, outs), Places(rest)
+            prepared, others = places.ready
+            for on, each in prepared:
+                on.move_many(each, step_words, direction, scaled)
+            put(others)
 
         return put_plain
+
+    def _prepare(
+        self, names: Sequence[str], tensors: Sequence[Tensor], outs: Sequence[Tensor]
+    ) -> list[tuple[Backend, Any]]:
+        """What the kernels of each device want to know of contiguous parameters, moved at once."""
+        lists: dict[torch.device, list[int]] = {}
+        for i, w in enumerate(tensors):
+            lists.setdefault(w.device, []).append(i)
+        found: list[tuple[Backend, Any]] = []
+        for device, chosen in lists.items():
+            on = backend(device)
+            words = [self._own_words[names[i]] for i in chosen]
+            given = ([each[i] for i in chosen] for each in (tensors, outs))
+            found.append((on, on.prepare(words, law_code(self._law.entries), *given)))
+        return found
 
     def shift(self, step: int, direction: int, amount: float) -> None:
         """``w ← round(w + amount · ε)`` for all parameters, in place."""
@@ -164,20 +179,18 @@ class Mover:
         self, group: Mapping[str, nn.Parameter], step: int, direction: int, amount: float
     ) -> None:
         """Move what is contiguous along one direction, with one start for each device."""
-        code, step_words = (
-            law_code(self._law.entries),
-            streams.key_and_counter(0, _PURPOSE, step)[2:],
-        )
-        places: dict[torch.device, list[str]] = {}
-        for name, w in group.items():
-            if w.is_contiguous():
-                places.setdefault(w.device, []).append(name)
-        for device, names in places.items():
-            tensors = [group[name].data for name in names]
-            keys = [self._own_words[name] + step_words for name in names]
-            backend(device).move_many(keys, code, tensors, tensors, direction, amount)
-            for name in names:
-                torch.autograd.graph.increment_version(group[name])
+        lying = {name: w for name, w in group.items() if w.is_contiguous()}
+        where = [(w.data_ptr(), w.numel(), w.dtype) for w in lying.values()]
+        names = list(lying)
+        known, prepared = self._prepared.get(names[0], (None, [])) if names else (None, [])
+        if known != where:
+            owns = [w.data for w in lying.values()]
+            prepared = self._prepare(names, owns, owns)
+            self._prepared[names[0]] = where, prepared
+        for on, each in prepared:
+            on.move_many(each, _step_words(step), direction, amount)
+        for w in lying.values():
+            torch.autograd.graph.increment_version(w)
 
     def _perturb(
         self,
@@ -199,6 +212,12 @@ class Mover:
             keep=keep,
             chosen=self._chosen,
         )
+
+
+def _step_words(step: int) -> tuple[int, int]:
+    """The words of a key that are a step's."""
+    _, _, *words = streams.key_and_counter(0, _PURPOSE, step)
+    return words[0], words[1]
 
 
 def _put_back(w: nn.Parameter, own: Tensor) -> None:
