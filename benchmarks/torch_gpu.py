@@ -195,13 +195,16 @@ def passes(record: Record, model: nn.Module, size: str, device: str, repeats: in
 
     def shifted(law: str) -> Callable[[], None]:
         """As layers do it: together as far as the room of the largest goes."""
-        on, code = backend(parameters[0].device), law_code(law)
+        on, prepared = backend(parameters[0].device), []
+        for group in groups:
+            words = [streams[law][i].key(1)[:2] for i, _, _ in group]
+            owns, outs = [w for _, w, _ in group], [out for _, _, out in group]
+            prepared.append(on.prepare(words, law_code(law), owns, outs))
+        step_words = streams[law][0].key(1)[2:]
 
         def call() -> None:
-            for group in groups:
-                keys = [streams[law][i].key(1) for i, _, _ in group]
-                owns, outs = [w for _, w, _ in group], [out for _, _, out in group]
-                on.move_many(keys, code, owns, outs, 0, 1e-3)
+            for each in prepared:
+                on.move_many(each, step_words, 0, 1e-3)
 
         return call
 
@@ -399,6 +402,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=200.0, help="begin no new row after this")
     parser.add_argument("--evaluations", type=int, default=10_000)
     parser.add_argument("--tune", action="store_true")
+    parser.add_argument("--skip", default="", help="of compare and drift, what is left out")
     given = parser.parse_args()
     device = given.device
     record = Record(given.out, given.seconds, BARS if device == "cuda" else CPU_BARS)
@@ -414,7 +418,8 @@ def main() -> None:
         import triton
 
         record.facts["triton"] = triton.__version__
-        compare(record, device)
+        if "compare" not in given.skip.split(","):
+            compare(record, device)
     dtype = torch.bfloat16 if on_gpu else torch.float32
     for size in given.sizes.split(","):
         if record.late:
@@ -431,7 +436,7 @@ def main() -> None:
             torch.cuda.empty_cache()
     if on_gpu and given.tune and not record.late:
         tune(record, device)
-    if on_gpu and not record.late:
+    if on_gpu and not record.late and "drift" not in given.skip.split(","):
         drift(record, device, given.evaluations)
     record.add("end", seconds=round(record.elapsed, 1))
 
