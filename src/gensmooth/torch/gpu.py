@@ -55,7 +55,8 @@ class Together(NamedTuple):
     table: Tensor
     owners: Tensor
     programs: int
-    dtype: torch.dtype
+    constants: tuple[Any, ...]
+    warps: int
 
 
 class Prepared(NamedTuple):
@@ -71,7 +72,8 @@ def prepare(
     words: Sequence[tuple[int, int]], law: int, tensors: Sequence[Tensor], outs: Sequence[Tensor]
 ) -> Prepared:
     """See :meth:`gensmooth.torch.tensors.Backend.prepare`."""
-    entries = _entries_of_a_program(law)
+    *sizes, warps = (PAIRS if law == 0 else FOURS).values()
+    entries = math.prod(sizes) * (2048 if law == 0 else 16)  # of a program
     rows: dict[torch.dtype, list[tuple[int, int, int, int, int]]] = {}
     found = Prepared(law, [], [], [])
     for own, w, out in zip(words, tensors, outs, strict=True):
@@ -81,7 +83,9 @@ def prepare(
         if fits:
             rows.setdefault(dtype, []).append((source, target, w.numel(), *own))
     for dtype, listed in rows.items():
-        found.groups.append(Together(*_rows(listed, entries, tensors[0].device), dtype))
+        constants = (_CHUNK, _HALVES[dtype], *sizes)
+        made = _rows(listed, entries, tensors[0].device)
+        found.groups.append(Together(*made, constants, warps))
     return found
 
 
@@ -92,18 +96,11 @@ def move_many(prepared: Prepared, step_words: tuple[int, int], index: int, amoun
         groups, others = [], [*members, *others]
     for own, w, out in others:
         move(own + step_words, law, None, w, [index], [amount], 1.0, out)
-    for table, owners, programs, dtype in groups:
-        *sizes, warps = (PAIRS if law == 0 else FOURS).values()
-        kernel = gpu_coins.add_one_coin_to_many if law == 0 else gpu_normals.add_one_normal_to_many
-        numbers = (_signed_word(index), _bits(amount), *map(_signed_word, step_words))
-        constants = (_CHUNK, _HALVES[dtype], *sizes)
+    kernel = gpu_coins.add_one_coin_to_many if law == 0 else gpu_normals.add_one_normal_to_many
+    numbers = (_signed_word(index), _bits(amount), *map(_signed_word, step_words))
+    for table, owners, programs, constants, warps in groups:
         with _on(table.device):
             _start(kernel, programs, (table, owners), None, numbers, constants, warps)
-
-
-def _entries_of_a_program(law: int) -> int:
-    *sizes, _ = (PAIRS if law == 0 else FOURS).values()
-    return math.prod(sizes) * (2048 if law == 0 else 16)
 
 
 def _rows(
