@@ -65,8 +65,8 @@ def radius(word, BY_HAND: tl.constexpr):
     does: without the branches for numbers that are not met here. And in the innermost two steps of
     the series a product is fused with a sum after all: what is rounded otherwise by that is lost
     in the roundings that follow. That all of this changes no radius, whatever the word,
-    tests/test_torch_gpu.py finds by trying all words on a card, and tests/test_torch_kernels.py for
-    the series on a CPU.
+    tests/test_torch_gpu.py finds by trying all words on a card, and tests/test_torch_fused.py, for
+    the series, without one.
     """
     bits = tl.maximum(word.to(tl.float32), 0.5).to(tl.int32, bitcast=True)
     # e·2^23, where u is a mantissa from [√½, √2) times 2^e

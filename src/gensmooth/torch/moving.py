@@ -80,8 +80,12 @@ class Mover:
             if places.ready is None:
                 lying = [place for place in places.listed if place.own.is_contiguous()]
                 rest = [place for place in places.listed if not place.own.is_contiguous()]
-                names, owns, outs = ([each[i] for each in lying] for i in (0, 2, 3))
-                places.ready = self._prepare(names, owns, outs), Places(rest)
+                prepared = self._prepare(
+                    [place.name for place in lying],
+                    [place.own for place in lying],
+                    [place.out for place in lying],
+                )
+                places.ready = prepared, Places(rest)
             prepared, others = places.ready
             for on, each in prepared:
                 on.move_many(each, step_words, direction, scaled)
@@ -180,13 +184,17 @@ class Mover:
     ) -> None:
         """Move what is contiguous along one direction, with one start for each device."""
         lying = {name: w for name, w in group.items() if w.is_contiguous()}
+        if not lying:
+            return
+        first = next(iter(lying))
         where = [(w.data_ptr(), w.numel(), w.dtype) for w in lying.values()]
-        names = list(lying)
-        known, prepared = self._prepared.get(names[0], (None, [])) if names else (None, [])
-        if known != where:
+        known = self._prepared.get(first)
+        if known is not None and known[0] == where:
+            prepared = known[1]
+        else:
             owns = [w.data for w in lying.values()]
-            prepared = self._prepare(names, owns, owns)
-            self._prepared[names[0]] = where, prepared
+            prepared = self._prepare(list(lying), owns, owns)
+            self._prepared[first] = where, prepared
         for on, each in prepared:
             on.move_many(each, _step_words(step), direction, amount)
         for w in lying.values():

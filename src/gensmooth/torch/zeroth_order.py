@@ -318,7 +318,8 @@ class ZerothOrder(Optimizer):
                 if not ran:
                     raise ValueError(
                         "The closure did not run the model: none of its parameters was used. Did "
-                        "it use another model, or values computed before?"
+                        "it use another model, or values computed before? (If it runs a compiled "
+                        "function of the model, choose mode='copy'.)"
                     )
                 mine.append(e)
         values = np.zeros(len(self._plan))
