@@ -58,6 +58,35 @@ def _remainder(c, a, b):
 
 
 @triton.jit
+def _above(bits):
+    """The bits of a float32, or of one half if that is more, less those of 2^32 √½.
+
+    Written so, a sum and a maximum are one instruction; Triton's own would be two.
+    """
+    return tl.inline_asm_elementwise(
+        "{.reg .s32 t; add.s32 t, $1, -0x4F3504F3; max.s32 $0, t, -0x103504F3;}",
+        "=r,r",
+        [bits],
+        dtype=tl.int32,
+        is_pure=True,
+        pack=1,
+    )
+
+
+@triton.jit
+def _back(above, power):
+    """``above − power``, and what :func:`_above` took off: one instruction with three operands."""
+    return tl.inline_asm_elementwise(
+        "{.reg .s32 t; sub.s32 t, $1, $2; add.s32 $0, t, 0x4F3504F3;}",
+        "=r,r,r",
+        [above, power],
+        dtype=tl.int32,
+        is_pure=True,
+        pack=1,
+    )
+
+
+@triton.jit
 def radius(word, BY_HAND: tl.constexpr):
     """√(−2 log u), u = word · 2^-32, rounded as in kernels/tiles.py at every step.
 
@@ -68,10 +97,15 @@ def radius(word, BY_HAND: tl.constexpr):
     tests/test_torch_gpu.py finds by trying all words on a card, and tests/test_torch_fused.py, for
     the series, without one.
     """
-    bits = tl.maximum(word.to(tl.float32), 0.5).to(tl.int32, bitcast=True)
-    # e·2^23, where u is a mantissa from [√½, √2) times 2^e
-    power = (bits - 0x4F3504F3) & -0x800000
-    mantissa = (bits - power).to(tl.float32, bitcast=True)
+    bits = word.to(tl.float32).to(tl.int32, bitcast=True)
+    if BY_HAND:
+        above = _above(bits)
+        power = above & -0x800000  # e·2^23, where u is a mantissa from [√½, √2) times 2^e
+        mantissa = _back(above, power).to(tl.float32, bitcast=True)
+    else:
+        bits = tl.maximum(bits, 0x3F000000)
+        power = (bits - 0x4F3504F3) & -0x800000
+        mantissa = (bits - power).to(tl.float32, bitcast=True)
     # 2^32 times f, the mantissa less one; near u = 1 that is the word less 2^32: its signed value.
     f = tl.where(power == 0, word.to(tl.int32, bitcast=True).to(tl.float32), mantissa - _ONE)
     under = _TWO + f
