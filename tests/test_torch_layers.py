@@ -1,5 +1,7 @@
 """Perturbed values while a layer runs: exact, complete, and without writing to a parameter."""
 
+import copy
+
 import pytest
 
 import gensmooth as gs
@@ -126,6 +128,59 @@ def test_compiled_modules(how):
     assert opt.step(square_loss(model)) == plain_loss
     parameters = {n.replace("_orig_mod.", ""): w for n, w in model.named_parameters()}
     assert gs.torch.fingerprint(parameters) == expected
+
+
+def test_a_layer_that_is_compiled_between_steps_stays_so():
+    found = []
+    for compiled in (False, True):
+        model = perceptron()
+        opt = optimizer(model, lr=0.1)
+        for step in range(4):
+            opt.step(square_loss(model))
+            if compiled and step == 1:
+                model[0].compile(backend="eager")
+                own = model[0]._compiled_call_impl
+        found.append(bits(model))
+    assert model[0]._compiled_call_impl is own
+    assert found[0] == found[1]
+
+
+class Careful(nn.Module):
+    """Runs a layer that fails, and goes on."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.fails, self.last = nn.Linear(4, 4), nn.Linear(5, 4), nn.Linear(4, 4)
+
+    def forward(self, x):
+        x = self.first(x)
+        try:
+            x = self.fails(x)
+        except RuntimeError:
+            x = torch.tanh(x)
+        return self.last(x)
+
+
+def test_an_error_that_the_model_catches():
+    model, x = Careful(), torch.ones(1, 4)
+    opt, before = optimizer(model), bits(model)
+    twin = moved_by_hand(model, opt, 1, 1)
+    for _ in range(4):
+        with opt.perturbed(direction=1), torch.no_grad():
+            assert torch.equal(model(x), twin(x))
+        assert bits(model) == before
+    assert opt._layers._plan is not None
+
+
+def test_a_copy_of_the_model_that_an_evaluation_makes_is_a_plain_one():
+    model, x = perceptron(), torch.ones(1, 5)
+    opt = optimizer(model)
+    for _ in range(3):
+        with opt.perturbed(direction=0), torch.no_grad():
+            model(x)
+            other = copy.deepcopy(model)
+            assert not any("_compiled_call_impl" in vars(each) for each in other.modules())
+            other(x)
 
 
 def test_a_layer_may_return_its_parameter():
@@ -304,6 +359,7 @@ def test_hooks_of_others_see_perturbed_values_and_ours_do_not_stay():
         assert list(layer._forward_pre_hooks) == [before.id]
         assert list(layer._forward_hooks) == [after.id]
         assert not layer._forward_hooks_always_called
+        assert "_compiled_call_impl" not in vars(layer)
     assert all(torch.equal(found, moved) for when in seen.values() for found in when)
     assert [len(when) for when in seen.values()] == [3, 3]
 
@@ -348,7 +404,6 @@ def test_an_error_in_the_model_leaves_it_as_it_was():
         with pytest.raises(RuntimeError, match="shape"):
             opt.step(broken)
         assert bits(model) == before
-        assert not model[0]._forward_hooks
-        assert not model[0]._forward_pre_hooks
+        assert "_compiled_call_impl" not in vars(model[0])
         opt.step(square_loss(model))
         model.load_state_dict(perceptron().state_dict())
