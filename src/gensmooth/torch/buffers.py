@@ -22,7 +22,7 @@ class Place(NamedTuple):
 
 @final
 @dataclass(eq=False)
-class Places:
+class PlaceGroup:
     """Places that are filled at the same time, again and again."""
 
     listed: list[Place]

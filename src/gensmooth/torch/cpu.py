@@ -21,7 +21,7 @@ Tensor = torch.Tensor
 Key = tuple[int, int, int, int]
 
 
-class Prepared(NamedTuple):
+class CpuParameters(NamedTuple):
     """Many parameters that are moved at once: own words, values, where they go."""
 
     law: int
@@ -65,12 +65,14 @@ def move(
 
 def prepare(
     words: Sequence[tuple[int, int]], law: int, tensors: Sequence[Tensor], outs: Sequence[Tensor]
-) -> Prepared:
+) -> CpuParameters:
     """See :meth:`gensmooth.torch.tensors.Backend.prepare`."""
-    return Prepared(law, list(zip(words, tensors, outs, strict=True)))
+    return CpuParameters(law, list(zip(words, tensors, outs, strict=True)))
 
 
-def move_many(prepared: Prepared, step_words: tuple[int, int], index: int, amount: float) -> None:
+def move_many(
+    prepared: CpuParameters, step_words: tuple[int, int], index: int, amount: float
+) -> None:
     """See :meth:`gensmooth.torch.tensors.Backend.move_many`."""
     for words, w, out in prepared.parameters:
         move(words + step_words, prepared.law, None, w, [index], [amount], 1.0, out)

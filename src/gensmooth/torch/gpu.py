@@ -59,7 +59,7 @@ class Together(NamedTuple):
     warps: int
 
 
-class Prepared(NamedTuple):
+class GpuParameters(NamedTuple):
     """Many parameters that are moved at once, or one by one, where kernels cannot take them so."""
 
     law: int
@@ -70,12 +70,12 @@ class Prepared(NamedTuple):
 
 def prepare(
     words: Sequence[tuple[int, int]], law: int, tensors: Sequence[Tensor], outs: Sequence[Tensor]
-) -> Prepared:
+) -> GpuParameters:
     """See :meth:`gensmooth.torch.tensors.Backend.prepare`."""
     *sizes, warps = (PAIRS if law == 0 else FOURS).values()
     entries = math.prod(sizes) * (2048 if law == 0 else 16)  # of a program
     rows: dict[torch.dtype, list[tuple[int, int, int, int, int]]] = {}
-    found = Prepared(law, [], [], [])
+    found = GpuParameters(law, [], [], [])
     for own, w, out in zip(words, tensors, outs, strict=True):
         source, target, dtype = w.data_ptr(), out.data_ptr(), w.dtype
         fits = dtype in _HALVES and _fits(law, w, source | target, 1.0)
@@ -89,7 +89,9 @@ def prepare(
     return found
 
 
-def move_many(prepared: Prepared, step_words: tuple[int, int], index: int, amount: float) -> None:
+def move_many(
+    prepared: GpuParameters, step_words: tuple[int, int], index: int, amount: float
+) -> None:
     """See :meth:`gensmooth.torch.tensors.Backend.move_many`."""
     law, groups, members, others = prepared
     if law == 1 and abs(amount) < _LEAST:

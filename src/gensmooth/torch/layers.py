@@ -33,11 +33,11 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_iter, tree_map_only
 
-from gensmooth.torch.buffers import Buffers, Place, Places, room_of
+from gensmooth.torch.buffers import Buffers, Place, PlaceGroup, room_of
 from gensmooth.torch.hooks import Reads, Wrapped
 
 Tensor = torch.Tensor
-Fill = Callable[[Places], None]  # puts perturbed values where they go
+Fill = Callable[[PlaceGroup], None]  # puts perturbed values where they go
 
 _STRIDED = torch.strided
 _SURPRISES = 3  # evaluations in another order, after which no order is expected
@@ -57,7 +57,7 @@ class HookedLayer:
     wrapped: Wrapped | None = None
 
 
-class Plan(NamedTuple):
+class LayerPlan(NamedTuple):
     """What is expected of an evaluation: what the last one did.
 
     Layers in groups that run one after the other and fit into the buffer together: the first of a
@@ -65,7 +65,7 @@ class Plan(NamedTuple):
     """
 
     layers: list[HookedLayer]
-    heads: list[Places | None]
+    heads: list[PlaceGroup | None]
     followers: list[HookedLayer | None]  # the same layers, None for a head; and None at the end
     names: frozenset[str]
 
@@ -120,14 +120,14 @@ class Layers:
         self._handles: list[Wrapped] | None = None  # while attached
         self._busy = False  # with parameters: what is read of them then is our own doing
         self._order: list[HookedLayer] | None = []  # as layers began; None: one inside another
-        self._plan: Plan | None = None
+        self._plan: LayerPlan | None = None
         self._plan_made = 0  # when, in changes of the buffers
         self._at = 0  # in the plan: the layer that runs, or else comes next
         self._expected: HookedLayer | None = None  # whose perturbed values are there already
         self._current: HookedLayer | None = None  # which runs as planned
-        self._open: Places | None = None  # of the group that runs
+        self._open: PlaceGroup | None = None  # of the group that runs
         self._surprises = 0  # evaluations that ran in another order
-        self._places: dict[tuple[int, int], Places] = {}  # by owner and depth
+        self._places: dict[tuple[int, int], PlaceGroup] = {}  # by owner and depth
         self._places_made = 0  # when, in changes of the buffers
 
     # --- around evaluations ----------------------------------------------------------------------
@@ -338,7 +338,7 @@ class Layers:
 
     def _find_places(
         self, owner: nn.Module | None, names: list[str], depth: int, late: bool
-    ) -> Places:
+    ) -> PlaceGroup:
         """Where the perturbed values of a layer go; remembered, as finding out takes its time."""
         found = self._places.get((id(owner), depth))
         if (
@@ -356,10 +356,10 @@ class Layers:
             self._places[id(owner), depth] = found
         return found
 
-    def _places_for(self, names: list[str], depth: int) -> Places:
+    def _places_for(self, names: list[str], depth: int) -> PlaceGroup:
         parameters = [self._parameters[name] for name in names]
         own = [w.data for w in parameters]
-        return Places(list(map(Place, names, parameters, own, self.scratch.take(own, depth))))
+        return PlaceGroup(list(map(Place, names, parameters, own, self.scratch.take(own, depth))))
 
     def forget(self) -> None:
         """Look again where parameters are: something else has moved them."""
@@ -389,17 +389,17 @@ class Layers:
                 left = room - sum(room_of(self._parameters[name]) for name in layer.names)
             parts[-1].append(layer)
             inside.update(layer.names)
-        heads: list[Places | None] = []
+        heads: list[PlaceGroup | None] = []
         followers: list[HookedLayer | None] = []
         for part in parts:
             listed = list(dict.fromkeys(name for layer in part for name in layer.names))
             heads += [self._places_for(listed, 0), *(None for _ in part[1:])]
             followers += [None, *part[1:]]
         names = frozenset(name for layer in order for name in layer.names)
-        self._plan = Plan(order, heads, [*followers, None], names)
+        self._plan = LayerPlan(order, heads, [*followers, None], names)
         self._plan_made = self.scratch.changes
 
-    def _perturb_together(self, places: Places) -> None:
+    def _perturb_together(self, places: PlaceGroup) -> None:
         assert self._fill is not None
         self._close()
         self._busy = True

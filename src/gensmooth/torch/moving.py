@@ -10,7 +10,7 @@ from torch import nn
 from gensmooth import streams
 from gensmooth.models import Law, Stream
 from gensmooth.streams import Purpose
-from gensmooth.torch.buffers import Places
+from gensmooth.torch.buffers import PlaceGroup
 from gensmooth.torch.tensors import (
     Backend,
     Chosen,
@@ -63,11 +63,11 @@ class Mover:
         self._prepared: dict[str, tuple[list[Any], list[tuple[Backend, Any]]]] = {}
         self.velocities: dict[str, Tensor] = {}
 
-    def fill(self, step: int, direction: int, amount: float) -> Callable[[Places], None]:
+    def fill(self, step: int, direction: int, amount: float) -> Callable[[PlaceGroup], None]:
         """A function that puts ``w + amount · ε`` of some parameters into a buffer."""
         law = self._law
 
-        def put(places: Places) -> None:
+        def put(places: PlaceGroup) -> None:
             for name, _, own, out in places.listed:
                 w = contiguous_copy(own)
                 self._perturb(name, w, out, step, [direction], [amount], 1.0)
@@ -76,7 +76,7 @@ class Mover:
             return put
         step_words, scaled = _step_words(step), law.scale * amount
 
-        def put_plain(places: Places) -> None:  # the same, with less on the way
+        def put_plain(places: PlaceGroup) -> None:  # the same, with less on the way
             if places.ready is None:
                 lying = [place for place in places.listed if place.own.is_contiguous()]
                 rest = [place for place in places.listed if not place.own.is_contiguous()]
@@ -85,7 +85,7 @@ class Mover:
                     [place.own for place in lying],
                     [place.out for place in lying],
                 )
-                places.ready = prepared, Places(rest)
+                places.ready = prepared, PlaceGroup(rest)
             prepared, others = places.ready
             for on, each in prepared:
                 on.move_many(each, step_words, direction, scaled)
