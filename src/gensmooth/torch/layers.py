@@ -22,10 +22,8 @@ begins out of turn ends this: what is perturbed and not running goes back, and l
 one by one again.
 """
 
-import gc
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, final
 
@@ -34,6 +32,7 @@ from torch import nn
 from torch.utils._pytree import tree_iter, tree_map_only
 
 from gensmooth.torch.buffers import Buffers, Place, PlaceGroup, room_of
+from gensmooth.torch.found import HookedLayer, find_layers
 from gensmooth.torch.hooks import Reads, Wrapped
 
 Tensor = torch.Tensor
@@ -45,16 +44,6 @@ _SURPRISES = 3  # evaluations in another order, after which no order is expected
 
 class UnusedError(RuntimeError):
     """A parameter that should have been perturbed was not asked for by any layer."""
-
-
-@dataclass(eq=False)
-class HookedLayer:
-    """A module, and the parameters that are perturbed while it runs."""
-
-    module: nn.Module
-    names: list[str]
-    compiled: bool
-    wrapped: Wrapped | None = None
 
 
 class LayerPlan(NamedTuple):
@@ -102,7 +91,7 @@ class Layers:
         self._names = {id(w): name for name, w in self._parameters.items()}
         self._allow_unused = allow_unused
         self._modules = list(modules)
-        self._layers = _find_layers(self._modules, self._names)
+        self._layers = find_layers(self._modules, self._names)
         # Parameters that belong to a whole evaluation.
         self._whole: list[str] = list(self._parameters) if whole else []
         owned = set(self._whole) | {name for layer in self._layers.values() for name in layer.names}
@@ -479,42 +468,3 @@ class Layers:
 
 def _first_of(names: list[str]) -> str:
     return f"{names[0]!r}" + (f" (and {len(names) - 1} more)" if names[1:] else "")
-
-
-def _find_layers(modules: list[nn.Module], names: Mapping[int, str]) -> dict[int, HookedLayer]:
-    """The modules that own parameters to be moved, by identity."""
-    found: dict[int, HookedLayer] = {}
-    inside: set[int] = set()
-    for module in modules:
-        if is_compiled(module):
-            inside.update(id(part) for part in module.modules() if part is not module)
-    for module in modules:
-        if id(module) in inside:
-            continue
-        compiled = is_compiled(module)
-        own = module.parameters(recurse=compiled)
-        mine = list(dict.fromkeys(names[id(w)] for w in own if id(w) in names))
-        if mine:
-            found[id(module)] = HookedLayer(module, mine, compiled)
-    return found
-
-
-def is_compiled(module: nn.Module) -> bool:
-    """Whether a module is run by ``torch.compile``, or as a script."""
-    return (
-        hasattr(module, "_orig_mod")
-        or getattr(module, "_compiled_call_impl", None) is not None
-        or isinstance(module, torch.jit.ScriptModule)
-    )
-
-
-def owners(parameters: Iterable[Tensor]) -> list[nn.Module]:
-    """All modules in this program that own one of these parameters, and compiled ones around."""
-    wanted = {id(w) for w in parameters}
-    found: list[nn.Module] = []
-    for each in gc.get_objects():
-        if not issubclass(type(each), nn.Module) or "_parameters" not in each.__dict__:
-            continue
-        if any(id(w) in wanted for w in each.parameters(recurse=is_compiled(each))):
-            found.append(each)
-    return found

@@ -23,7 +23,8 @@ from gensmooth import checks, streams
 from gensmooth.estimators import ESTIMATORS, SAMPLE_MODES, Estimator, Plan, Samples, plan
 from gensmooth.models import choose_law, describe_directions
 from gensmooth.streams import Purpose
-from gensmooth.torch.layers import Layers, owners
+from gensmooth.torch.found import owners
+from gensmooth.torch.layers import Layers
 from gensmooth.torch.log import Log, LogError, LogRecord
 from gensmooth.torch.moving import Mover, describe_parameters, fingerprint
 from gensmooth.torch.named import read_parameters
