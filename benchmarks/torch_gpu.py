@@ -429,7 +429,7 @@ def main() -> None:
         record.add("parameters", size=size, number=number)
         passes(record, model, size, device, 20 if on_gpu else 5)
         if on_gpu and not record.late:
-            steps(record, model, size, device, 8 if size != "8b" else 4)
+            steps(record, model, size, device, 16)
         del model
         gc.collect()
         if on_gpu:
