@@ -27,7 +27,7 @@ from benchmarks import torch_decoder, torch_mezo
 from gensmooth.models import Law, Stream
 from gensmooth.streams import Purpose, key_and_counter
 from gensmooth.torch import cpu
-from gensmooth.torch.tensors import Chosen, perturb
+from gensmooth.torch.tensors import Chosen, backend, law_code, perturb
 
 CPU_BARS = {"perturb coin": 2.0}
 BARS = {
@@ -176,17 +176,35 @@ def passes(record: Record, model: nn.Module, size: str, device: str, repeats: in
     }
     chosen = Chosen()
     weights = np.linspace(-1e-6, 1e-6, 32).tolist()
+    groups: list[list[tuple[int, torch.Tensor, torch.Tensor]]] = [[]]
+    end = 0
+    for i, w in enumerate(parameters):
+        if end + w.numel() > scratch.numel():
+            groups.append([])
+            end = 0
+        groups[-1].append((i, w, scratch[end : end + w.numel()].view(w.shape)))
+        end += -(-w.numel() // 256) * 256
 
     def copy() -> None:
         for w, out in places:
             out.copy_(w)
 
+    def copy_together() -> None:
+        for group in groups:
+            torch._foreach_copy_([out for _, _, out in group], [w for _, w, _ in group])
+
     def shifted(law: str) -> Callable[[], None]:
+        """As layers do it: together as far as the room of the largest goes."""
+        on, prepared = backend(parameters[0].device), []
+        for group in groups:
+            words = [streams[law][i].key(1)[:2] for i, _, _ in group]
+            owns, outs = [w for _, w, _ in group], [out for _, _, out in group]
+            prepared.append(on.prepare(words, law_code(law), owns, outs))
+        step_words = streams[law][0].key(1)[2:]
+
         def call() -> None:
-            for (w, out), stream in zip(places, streams[law], strict=True):
-                perturb(
-                    w, out, stream=stream, step=1, directions=[0], amounts=[1e-3], chosen=chosen
-                )
+            for each in prepared:
+                on.move_many(each, step_words, 0, 1e-3)
 
         return call
 
@@ -200,15 +218,25 @@ def passes(record: Record, model: nn.Module, size: str, device: str, repeats: in
 
         return call
 
-    quick = {"copy": copy, "coin": shifted("coin"), "normal": shifted("normal")}
+    quick: dict[str, Callable[[], None]] = {
+        "copy": copy,
+        "coin": shifted("coin"),
+        "normal": shifted("normal"),
+    }
+    if device == "cuda":
+        quick["foreach"] = copy_together
     times = take_turns({n: recorded(c, device) for n, c in quick.items()}, device, repeats)
     for law in ("coin", "normal"):
         record.add(f"perturb {law}", size=size, **ratios(times, law, "copy"))
     if device == "cuda":
+        record.add("copy by foreach", size=size, **ratios(times, "foreach", "copy"))
+        for law in ("coin", "normal"):
+            found = ratios(times, law, "foreach")
+            record.add(f"perturb {law}, over a copy by foreach", size=size, **found)
         times = take_turns(quick, device, repeats)
         for law in ("coin", "normal"):
             found = ratios(times, law, "copy")
-            record.add(f"perturb {law}, launched one by one from Python", size=size, **found)
+            record.add(f"perturb {law}, launched from Python", size=size, **found)
     slow = {"copy": copy, "coin": updated("coin")}
     times = take_turns({n: recorded(c, device) for n, c in slow.items()}, device, repeats // 2 + 1)
     record.add("update coin L=32", size=size, **ratios(times, "coin", "copy"))
@@ -374,6 +402,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=200.0, help="begin no new row after this")
     parser.add_argument("--evaluations", type=int, default=10_000)
     parser.add_argument("--tune", action="store_true")
+    parser.add_argument("--skip", default="", help="of compare and drift, what is left out")
     given = parser.parse_args()
     device = given.device
     record = Record(given.out, given.seconds, BARS if device == "cuda" else CPU_BARS)
@@ -389,7 +418,8 @@ def main() -> None:
         import triton
 
         record.facts["triton"] = triton.__version__
-        compare(record, device)
+        if "compare" not in given.skip.split(","):
+            compare(record, device)
     dtype = torch.bfloat16 if on_gpu else torch.float32
     for size in given.sizes.split(","):
         if record.late:
@@ -399,14 +429,14 @@ def main() -> None:
         record.add("parameters", size=size, number=number)
         passes(record, model, size, device, 20 if on_gpu else 5)
         if on_gpu and not record.late:
-            steps(record, model, size, device, 8 if size != "8b" else 4)
+            steps(record, model, size, device, 16)
         del model
         gc.collect()
         if on_gpu:
             torch.cuda.empty_cache()
     if on_gpu and given.tune and not record.late:
         tune(record, device)
-    if on_gpu and not record.late:
+    if on_gpu and not record.late and "drift" not in given.skip.split(","):
         drift(record, device, given.evaluations)
     record.add("end", seconds=round(record.elapsed, 1))
 

@@ -54,11 +54,43 @@ def test_where_a_tensor_lies_changes_nothing(dtype, law):
     assert len(gpu._STARTS) > before  # what was compiled is started again without Triton
 
 
-def test_radii_are_rounded_correctly_for_every_word():
-    """Divisions and roots by hand against Triton's own, for all 2^32 words."""
+def test_normals_by_hand_are_those_of_the_series_for_every_word():
+    """Divisions and roots by hand against Triton's own, and what is fused, for all 2^32 words."""
     from torch_radii import count_unequal
 
-    assert count_unequal() == 0
+    assert count_unequal() == (0, 0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("directions", ["bes", "gs"])
+def test_layers_that_are_perturbed_at_once_have_the_values_of_each(dtype, directions):
+    """From the third evaluation on, one start fills the buffer for several layers."""
+    sizes, found = [(64, 512), (512, 60), (60, 64), (64, 300), (300, 64)], []
+    for device in ("cpu", "cuda"):
+        torch.manual_seed(0)
+        layers = [torch.nn.Linear(a, b) for a, b in sizes]
+        model = torch.nn.Sequential(*layers).to(device, dtype)
+        opt = gs.torch.ZerothOrder(model, num_directions=3, directions=directions, seed=0)
+        before, x = bits(model), torch.ones(3, 64, dtype=dtype, device=device)
+        for direction in (0, 1, 2, 0):
+            values: list[torch.Tensor] = []
+
+            def note(layer, *_, values=values):
+                values.extend(w.detach().clone() for w in layer.parameters())
+
+            handles = [layer.register_forward_hook(note) for layer in layers]
+            with opt.perturbed(direction=direction):
+                model(x)
+                together = opt._layers._open is not None
+            for handle in handles:
+                handle.remove()
+            found.append([w.cpu() for w in values])
+        assert together
+        assert bits(model) == before
+    here, there = found[:4], found[4:]
+    for one, other in zip(here, there, strict=True):
+        assert len(one) == 2 * len(sizes)
+        assert all(map(torch.equal, one, other))
 
 
 @pytest.mark.parametrize("dtype", TYPES)

@@ -1,5 +1,7 @@
 """Perturbed values while a layer runs: exact, complete, and without writing to a parameter."""
 
+import copy
+
 import pytest
 
 import gensmooth as gs
@@ -128,6 +130,59 @@ def test_compiled_modules(how):
     assert gs.torch.fingerprint(parameters) == expected
 
 
+def test_a_layer_that_is_compiled_between_steps_stays_so():
+    found = []
+    for compiled in (False, True):
+        model = perceptron()
+        opt = optimizer(model, lr=0.1)
+        for step in range(4):
+            opt.step(square_loss(model))
+            if compiled and step == 1:
+                model[0].compile(backend="eager")
+                own = model[0]._compiled_call_impl
+        found.append(bits(model))
+    assert model[0]._compiled_call_impl is own
+    assert found[0] == found[1]
+
+
+class Careful(nn.Module):
+    """Runs a layer that fails, and goes on."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.fails, self.last = nn.Linear(4, 4), nn.Linear(5, 4), nn.Linear(4, 4)
+
+    def forward(self, x):
+        x = self.first(x)
+        try:
+            x = self.fails(x)
+        except RuntimeError:
+            x = torch.tanh(x)
+        return self.last(x)
+
+
+def test_an_error_that_the_model_catches():
+    model, x = Careful(), torch.ones(1, 4)
+    opt, before = optimizer(model), bits(model)
+    twin = moved_by_hand(model, opt, 1, 1)
+    for _ in range(4):
+        with opt.perturbed(direction=1), torch.no_grad():
+            assert torch.equal(model(x), twin(x))
+        assert bits(model) == before
+    assert opt._layers._plan is not None
+
+
+def test_a_copy_of_the_model_that_an_evaluation_makes_is_a_plain_one():
+    model, x = perceptron(), torch.ones(1, 5)
+    opt = optimizer(model)
+    for _ in range(3):
+        with opt.perturbed(direction=0), torch.no_grad():
+            model(x)
+            other = copy.deepcopy(model)
+            assert not any("_compiled_call_impl" in vars(each) for each in other.modules())
+            other(x)
+
+
 def test_a_layer_may_return_its_parameter():
     class Prompt(nn.Module):
         def __init__(self):
@@ -186,6 +241,89 @@ def test_parameters_that_are_not_contiguous():
     assert torch.equal(model.weight, twin.weight)
 
 
+class Reordered(nn.Module):
+    """Layers that run in an order that may change; the last one runs another inside."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(8, 8) for _ in range(5)])
+        self.wide = nn.Sequential(nn.Linear(8, 40), nn.Linear(40, 8))  # the buffer: a few layers
+        self.outer = Outer(self.layers[4])
+        self.order = [0, 1, 2, 3]
+
+    def forward(self, x):
+        for i in self.order:
+            part = self.wide if i == "wide" else self.outer if i == "outer" else self.layers[i]
+            x = torch.tanh(part(x))
+        return x
+
+
+class Outer(nn.Module):
+    """A layer with a layer inside its forward."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(8, 8))
+        self.inner = inner
+
+    def forward(self, x):
+        return self.inner(x @ self.weight) @ self.weight
+
+
+ORDERS = [
+    *[["wide", 0, 1, 2, 3]] * 3,  # from the third on, layers are perturbed together
+    ["wide", 0, 3, 0, 1, 0],  # 3 takes the place of 0, which was perturbed with 1 and 2
+    *[["wide", 0, 1]] * 3,
+    ["wide", 0, 1, 2, 3],
+    [3, 3, 2, "wide", 3],
+    *[[3, 3, 2, "wide", 3]] * 3,
+    ["wide", 0, "outer", 4, 1],
+    *[["wide", 4, "outer", 0, 4]] * 3,
+    *[["wide", 0, 1, 2, 3]] * 4,
+]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_layers_may_run_in_any_order_and_number(dtype, monkeypatch):
+    """Those that ran one after the other are perturbed at once; another order is noticed."""
+    monkeypatch.setattr("gensmooth.torch.layers._SURPRISES", 100)
+    torch.manual_seed(0)
+    model = Reordered().to(dtype)
+    opt, before = optimizer(model, allow_unused=True), bits(model)
+    twin, x, together = moved_by_hand(model, opt, 1, 1), torch.randn(2, 8).to(dtype), 0
+    scratch: list[int] = []
+    for order in ORDERS:
+        model.order = twin.order = order
+        with torch.no_grad():
+            expected = twin(x)
+            with opt.perturbed(direction=1):
+                found = model(x)
+                together += opt._layers._open is not None
+            assert bits(model) == before
+            assert torch.equal(found, expected), order
+            own = model(x)
+        assert not torch.equal(found, own)
+        scratch.append(opt.scratch_bytes)
+    assert together >= 6
+    assert scratch[0] == scratch[11]  # together they take no more than one by one
+    assert not opt._layers._own
+
+
+def test_an_error_among_layers_that_were_perturbed_at_once():
+    model = perceptron()
+    opt, before, x = optimizer(model), bits(model), torch.ones(1, model[0].in_features)
+    for _ in range(3):
+        with opt.perturbed(direction=0), torch.no_grad():
+            expected = model(x)
+    assert opt._layers._plan
+    with pytest.raises(RuntimeError), opt.perturbed(direction=0), torch.no_grad():
+        model(torch.ones(1, 1000))
+    assert bits(model) == before
+    with opt.perturbed(direction=0), torch.no_grad():
+        assert torch.equal(model(x), expected)
+    assert bits(model) == before
+
+
 def test_what_lies_in_memory_otherwise_moves_like_the_rest():
     """One direction moves all contiguous parameters at once, and the others one by one."""
     found = []
@@ -221,6 +359,7 @@ def test_hooks_of_others_see_perturbed_values_and_ours_do_not_stay():
         assert list(layer._forward_pre_hooks) == [before.id]
         assert list(layer._forward_hooks) == [after.id]
         assert not layer._forward_hooks_always_called
+        assert "_compiled_call_impl" not in vars(layer)
     assert all(torch.equal(found, moved) for when in seen.values() for found in when)
     assert [len(when) for when in seen.values()] == [3, 3]
 
@@ -265,7 +404,6 @@ def test_an_error_in_the_model_leaves_it_as_it_was():
         with pytest.raises(RuntimeError, match="shape"):
             opt.step(broken)
         assert bits(model) == before
-        assert not model[0]._forward_hooks
-        assert not model[0]._forward_pre_hooks
+        assert "_compiled_call_impl" not in vars(model[0])
         opt.step(square_loss(model))
         model.load_state_dict(perceptron().state_dict())

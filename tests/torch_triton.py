@@ -36,11 +36,11 @@ def main() -> None:
                     gpu.move(KEY, law, chosen, w[:size], indices, amounts, keep, b)
                     same(a, b)
         many = [torch.randn(n).to(dtype) for n in (4, 5001, 20000, 2)]
-        keys = [(i, 2**32 - 1 - i, *KEY[2:]) for i in range(len(many))]
+        words = [(i, 2**32 - 1 - i) for i in range(len(many))]
         for law in (0, 1):
-            here, there = [w.clone() for w in many], [w.clone() for w in many]
-            cpu.move_many(keys, law, here, 2**31 + 3, 0.01)
-            gpu.move_many(keys, law, there, 2**31 + 3, 0.01)
+            here, there = map(list, ([w.clone() for w in many] for _ in range(2)))
+            for on, outs in ((cpu, here), (gpu, there)):
+                on.move_many(on.prepare(words, law, many, outs), KEY[2:], 2**31 + 3, 0.01)
             for a, b in zip(here, there, strict=True):
                 same(a, b)
         a, b = torch.ones(5001, dtype=wide), torch.ones(5001, dtype=wide)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -19,6 +19,14 @@ from gensmooth.streams import TILE
 
 Tensor = torch.Tensor
 Key = tuple[int, int, int, int]
+
+
+class CpuParameters(NamedTuple):
+    """Many parameters that are moved at once: own words, values, where they go."""
+
+    law: int
+    parameters: list[tuple[tuple[int, int], Tensor, Tensor]]
+
 
 _WORTH_THREADS = 2**22  # entries times directions; below, handing over costs more than it saves
 _ALL = np.empty(0, np.uint8)
@@ -55,12 +63,19 @@ def move(
     )
 
 
+def prepare(
+    words: Sequence[tuple[int, int]], law: int, tensors: Sequence[Tensor], outs: Sequence[Tensor]
+) -> CpuParameters:
+    """See :meth:`gensmooth.torch.tensors.Backend.prepare`."""
+    return CpuParameters(law, list(zip(words, tensors, outs, strict=True)))
+
+
 def move_many(
-    keys: Sequence[Key], law: int, tensors: Sequence[Tensor], index: int, amount: float
+    prepared: CpuParameters, step_words: tuple[int, int], index: int, amount: float
 ) -> None:
     """See :meth:`gensmooth.torch.tensors.Backend.move_many`."""
-    for key, w in zip(keys, tensors, strict=True):
-        move(key, law, None, w, [index], [amount], 1.0, w)
+    for words, w, out in prepared.parameters:
+        move(words + step_words, prepared.law, None, w, [index], [amount], 1.0, out)
 
 
 def gather(

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -49,38 +49,71 @@ def move(
     _launch(key, law, chosen, w, indices, amounts, keep, out, decay=False)
 
 
+class Together(NamedTuple):
+    """Parameters that one kernel moves at once: what it reads of them, on how many programs."""
+
+    table: Tensor
+    owners: Tensor
+    programs: int
+    constants: tuple[Any, ...]
+    warps: int
+
+
+class GpuParameters(NamedTuple):
+    """Many parameters that are moved at once, or one by one, where kernels cannot take them so."""
+
+    law: int
+    groups: list[Together]
+    members: list[tuple[tuple[int, int], Tensor, Tensor]]
+    others: list[tuple[tuple[int, int], Tensor, Tensor]]
+
+
+def prepare(
+    words: Sequence[tuple[int, int]], law: int, tensors: Sequence[Tensor], outs: Sequence[Tensor]
+) -> GpuParameters:
+    """See :meth:`gensmooth.torch.tensors.Backend.prepare`."""
+    *sizes, warps = (PAIRS if law == 0 else FOURS).values()
+    entries = math.prod(sizes) * (2048 if law == 0 else 16)  # of a program
+    rows: dict[torch.dtype, list[tuple[int, int, int, int, int]]] = {}
+    found = GpuParameters(law, [], [], [])
+    for own, w, out in zip(words, tensors, outs, strict=True):
+        source, target, dtype = w.data_ptr(), out.data_ptr(), w.dtype
+        fits = dtype in _HALVES and _fits(law, w, source | target, 1.0)
+        (found.members if fits else found.others).append((own, w, out))
+        if fits:
+            rows.setdefault(dtype, []).append((source, target, w.numel(), *own))
+    for dtype, listed in rows.items():
+        constants = (_CHUNK, _HALVES[dtype], *sizes)
+        made = _rows(listed, entries, tensors[0].device)
+        found.groups.append(Together(*made, constants, warps))
+    return found
+
+
 def move_many(
-    keys: Sequence[Key], law: int, tensors: Sequence[Tensor], index: int, amount: float
+    prepared: GpuParameters, step_words: tuple[int, int], index: int, amount: float
 ) -> None:
     """See :meth:`gensmooth.torch.tensors.Backend.move_many`."""
-    groups: dict[tuple[torch.dtype, torch.device], list[tuple[Key, Tensor]]] = {}
-    for key, w in zip(keys, tensors, strict=True):
-        if w.dtype in _HALVES and _fits(law, w, w.data_ptr(), amount):
-            groups.setdefault((w.dtype, w.device), []).append((key, w))
-        else:
-            move(key, law, None, w, [index], [amount], 1.0, w)
-    for (dtype, device), group in groups.items():
-        *sizes, warps = (PAIRS if law == 0 else FOURS).values()
-        entries = math.prod(sizes) * (2048 if law == 0 else 16)  # of a program
-        rows = tuple((w.data_ptr(), w.numel(), key[0], key[1]) for key, w in group)
-        table, owners, programs = _rows(rows, entries, device)
-        kernel = gpu_coins.move_along_one_coin if law == 0 else gpu_normals.move_along_one_normal
-        numbers = (_signed_word(index), _bits(amount), *map(_signed_word, group[0][0][2:]))
-        constants = (_CHUNK, _HALVES[dtype], *sizes)
-        with _on(device):
+    law, groups, members, others = prepared
+    if law == 1 and abs(amount) < _LEAST:
+        groups, others = [], [*members, *others]
+    for own, w, out in others:
+        move(own + step_words, law, None, w, [index], [amount], 1.0, out)
+    kernel = gpu_coins.add_one_coin_to_many if law == 0 else gpu_normals.add_one_normal_to_many
+    numbers = (_signed_word(index), _bits(amount), *map(_signed_word, step_words))
+    for table, owners, programs, constants, warps in groups:
+        with _on(table.device):
             _start(kernel, programs, (table, owners), None, numbers, constants, warps)
 
 
-@lru_cache(maxsize=16)
 def _rows(
-    rows: tuple[tuple[int, int, int, int], ...], entries: int, device: torch.device
+    rows: Sequence[tuple[int, int, int, int, int]], entries: int, device: torch.device
 ) -> tuple[Tensor, Tensor, int]:
-    """What :func:`gensmooth.torch.gpu_words.row_of` reads, and the number of programs."""
-    chunks = [-(-n // (entries * _CHUNK)) for _, n, _, _ in rows]
+    """What the kernels read of parameters that are moved together, and how many programs."""
+    chunks = [-(-n // (entries * _CHUNK)) for _, _, n, _, _ in rows]
     firsts = np.concatenate([[0], np.cumsum(chunks)])
     table = [
-        (address, n, int(first) * _CHUNK, _signed_word(k0), _signed_word(k1))
-        for (address, n, k0, k1), first in zip(rows, firsts[:-1], strict=True)
+        (source, target, n, int(first) * _CHUNK, _signed_word(k0), _signed_word(k1))
+        for (source, target, n, k0, k1), first in zip(rows, firsts[:-1], strict=True)
     ]
     owners = np.repeat(np.arange(len(rows), dtype=np.int32), chunks)
     return (

@@ -113,7 +113,7 @@ def add_one_coin_in_pairs(
 
 
 @triton.jit(do_not_specialize=["index", "amount", "c2", "c3"])
-def move_along_one_coin(
+def add_one_coin_to_many(
     rows,
     owners,
     index,
@@ -124,10 +124,11 @@ def move_along_one_coin(
     HALF: tl.constexpr,
     TILES: tl.constexpr,
 ):
-    """``w = round(w + amount · ε)`` for many parameters at once; see :func:`row_of`."""
-    address, n, program, k0, k1 = row_of(rows, owners, CHUNK)
-    w = address.to(tl.pointer_type(tl.int32))
-    _one_coin_in_pairs(w, w, n // 2, program, index, amount, k0, k1, c2, c3, HALF, TILES)
+    """``out = round(w + amount · ε)`` for many parameters at once; see :func:`row_of`."""
+    source, target, n, program, k0, k1 = row_of(rows, owners, CHUNK)
+    w = source.to(tl.pointer_type(tl.int32))
+    out = target.to(tl.pointer_type(tl.int32))
+    _one_coin_in_pairs(w, out, n // 2, program, index, amount, k0, k1, c2, c3, HALF, TILES)
 
 
 @triton.jit

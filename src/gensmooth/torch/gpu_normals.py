@@ -21,11 +21,8 @@ def _scaled(value: float, by: float) -> tl.constexpr:
     return tl.constexpr(float(np.float32(value)) * by)
 
 
-_LN2, _ULP, _ANGLE = (
-    _scaled(math.log(2.0), -(2.0**-22)),
-    _f(-(2.0**-32)),
-    _f(math.pi / 4 * 2.0**-29),
-)
+_LN2, _ANGLE = _scaled(math.log(2.0), -(2.0**-22)), _f(math.pi / 4 * 2.0**-29)
+_ONE, _TWO = _f(2.0**32), _f(2.0**33)  # as radius() counts
 _L3, _L5, _L7, _L9, _L11 = (_scaled(2 / n, -2.0) for n in (3, 5, 7, 9, 11))
 _S3, _S5, _S7, _S9 = (_f((-1) ** (n // 2) / math.factorial(n)) for n in (3, 5, 7, 9))
 _C2, _C4, _C6, _C8, _C10 = (_f((-1) ** (n // 2) / math.factorial(n)) for n in (2, 4, 6, 8, 10))
@@ -61,27 +58,68 @@ def _remainder(c, a, b):
 
 
 @triton.jit
+def _above(bits):
+    """The bits of a float32, or of one half if that is more, less those of 2^32 √½.
+
+    Written so, a sum and a maximum are one instruction; Triton's own would be two.
+    """
+    return tl.inline_asm_elementwise(
+        "{.reg .s32 t; add.s32 t, $1, -0x4F3504F3; max.s32 $0, t, -0x103504F3;}",
+        "=r,r",
+        [bits],
+        dtype=tl.int32,
+        is_pure=True,
+        pack=1,
+    )
+
+
+@triton.jit
+def _back(above, power):
+    """``above − power``, and what :func:`_above` took off: one instruction with three operands."""
+    return tl.inline_asm_elementwise(
+        "{.reg .s32 t; sub.s32 t, $1, $2; add.s32 $0, t, 0x4F3504F3;}",
+        "=r,r,r",
+        [above, power],
+        dtype=tl.int32,
+        is_pure=True,
+        pack=1,
+    )
+
+
+@triton.jit
 def radius(word, BY_HAND: tl.constexpr):
     """√(−2 log u), u = word · 2^-32, rounded as in kernels/tiles.py at every step.
 
     By hand, a quotient and a root are corrected by what is left over of a first guess, as Markstein
-    does: without the branches for numbers that are not met here. That both are then rounded
-    correctly, whatever the word, tests/test_torch_gpu.py finds by trying all words on a card.
+    does: without the branches for numbers that are not met here. And in the innermost two steps of
+    the series a product is fused with a sum after all: what is rounded otherwise by that is lost
+    in the roundings that follow. That all of this changes no radius, whatever the word,
+    tests/test_torch_gpu.py finds by trying all words on a card, and tests/test_torch_fused.py, for
+    the series, without one.
     """
-    bits = tl.maximum(word.to(tl.float32), 0.5).to(tl.int32, bitcast=True)
-    # e·2^23, where u is a mantissa from [√½, √2) times 2^e
-    power = (bits - 0x4F3504F3) & -0x800000
-    mantissa = (bits - power - 0x10000000).to(tl.float32, bitcast=True)
-    f = tl.where(power == 0, (0 - word).to(tl.float32) * _ULP, mantissa - 1.0)
-    under = 2.0 + f
+    bits = word.to(tl.float32).to(tl.int32, bitcast=True)
+    if BY_HAND:
+        above = _above(bits)
+        power = above & -0x800000  # e·2^23, where u is a mantissa from [√½, √2) times 2^e
+        mantissa = _back(above, power).to(tl.float32, bitcast=True)
+    else:
+        bits = tl.maximum(bits, 0x3F000000)
+        power = (bits - 0x4F3504F3) & -0x800000
+        mantissa = (bits - power).to(tl.float32, bitcast=True)
+    # 2^32 times f, the mantissa less one; near u = 1 that is the word less 2^32: its signed value.
+    f = tl.where(power == 0, word.to(tl.int32, bitcast=True).to(tl.float32), mantissa - _ONE)
+    under = _TWO + f
     if BY_HAND:
         inverse = _reciprocal(under)
         guess = f * inverse
         s = tl.fma(_remainder(f, under, guess), inverse, guess)
+        q = s * s
+        tail = tl.fma(q, tl.fma(q, _full(q, _L11), _full(q, _L9)), _full(q, _L7))
     else:
         s = tl.div_rn(f, under)
-    q = s * s
-    log_u = s * (-4.0 + q * (_L3 + q * (_L5 + q * (_L7 + q * (_L9 + q * _L11)))))
+        q = s * s
+        tail = _L7 + q * (_L9 + q * _L11)
+    log_u = s * (-4.0 + q * (_L3 + q * (_L5 + q * tail)))
     square = log_u + power.to(tl.float32) * _LN2
     if BY_HAND:
         inverse = _reciprocal_root(square)
@@ -93,13 +131,26 @@ def radius(word, BY_HAND: tl.constexpr):
 
 
 @triton.jit
-def _pair(word, turn):
-    """Two normals from two words, by Box and Muller, as in kernels/tiles.py."""
-    r = radius(word, PTX)
+def _full(like, value: tl.constexpr):
+    return tl.full(like.shape, value, tl.float32)
+
+
+@triton.jit
+def sine_and_cosine(turn, BY_HAND: tl.constexpr):
+    """Of the angle inside an octant that a word's first 29 bits are; see :func:`radius`."""
     x = ((turn >> 3).to(tl.int32).to(tl.float32) + 0.5) * _ANGLE
     y = x * x
     sine = x * (1.0 + y * (_S3 + y * (_S5 + y * (_S7 + y * _S9))))
-    cosine = 1.0 + y * (_C2 + y * (_C4 + y * (_C6 + y * (_C8 + y * _C10))))
+    tail = tl.fma(y, _full(y, _C10), _full(y, _C8)) if BY_HAND else _C8 + y * _C10
+    cosine = 1.0 + y * (_C2 + y * (_C4 + y * (_C6 + y * tail)))
+    return sine, cosine
+
+
+@triton.jit
+def _pair(word, turn):
+    """Two normals from two words, by Box and Muller, as in kernels/tiles.py."""
+    r = radius(word, PTX)
+    sine, cosine = sine_and_cosine(turn, PTX)
     swap = (turn & 1) != 0
     first = tl.where(swap, sine, cosine).to(tl.uint32, bitcast=True)
     second = tl.where(swap, cosine, sine).to(tl.uint32, bitcast=True)
@@ -194,7 +245,7 @@ def add_one_normal_in_fours(
 
 
 @triton.jit(do_not_specialize=["index", "amount", "c2", "c3"])
-def move_along_one_normal(
+def add_one_normal_to_many(
     rows,
     owners,
     index,
@@ -206,25 +257,19 @@ def move_along_one_normal(
     THREADS: tl.constexpr,
     ROUNDS: tl.constexpr,
 ):
-    """``w = round(w + amount · ε)`` for many parameters at once; see :func:`row_of`."""
-    address, n, program, k0, k1 = row_of(rows, owners, CHUNK)
-    w = address.to(tl.pointer_type(tl.int64))
-    _one_normal_in_fours(
-        w,
-        w,
-        (n // 4).to(tl.int32),
-        program,
-        index,
-        amount,
-        k0,
-        k1,
-        c2,
-        c3,
-        HALF,
-        THREADS,
-        ROUNDS,
-        False,
-    )
+    """``out = round(w + amount · ε)`` for many parameters at once; see :func:`row_of`."""
+    source, target, n, program, k0, k1 = row_of(rows, owners, CHUNK)
+    w = source.to(tl.pointer_type(tl.int64))
+    out = target.to(tl.pointer_type(tl.int64))
+    fours = (n // 4).to(tl.int32)
+    if (program + 1).to(tl.int64) * (4 * THREADS * ROUNDS) <= fours:  # all are there: no questions
+        _one_normal_in_fours(
+            w, out, fours, program, index, amount, k0, k1, c2, c3, HALF, THREADS, ROUNDS, True
+        )
+    else:
+        _one_normal_in_fours(
+            w, out, fours, program, index, amount, k0, k1, c2, c3, HALF, THREADS, ROUNDS, False
+        )
 
 
 @triton.jit

@@ -49,17 +49,18 @@ PTX = tl.constexpr(isinstance(word_of, triton.JITFunction) and torch.version.hip
 def row_of(rows, owners, CHUNK: tl.constexpr):
     """Which part of which parameter a program has.
 
-    A row of ``rows``, int64, is the address, the size, the first program and the key's two words of
-    a parameter; ``owners`` has the row of every CHUNK of programs.
+    A row of ``rows``, int64, is the address of a parameter, where it goes, its size, its first
+    program and the key's two words; ``owners`` has the row of every CHUNK of programs.
     """
-    row = rows + 5 * tl.load(owners + tl.program_id(0) // CHUNK)
-    program = tl.program_id(0) - tl.load(row + 2).to(tl.int32)
+    row = rows + 6 * tl.load(owners + tl.program_id(0) // CHUNK)
+    program = tl.program_id(0) - tl.load(row + 3).to(tl.int32)
     return (
         tl.load(row),
         tl.load(row + 1),
+        tl.load(row + 2),
         program,
-        tl.load(row + 3).to(tl.int32),
         tl.load(row + 4).to(tl.int32),
+        tl.load(row + 5).to(tl.int32),
     )
 
 

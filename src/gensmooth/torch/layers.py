@@ -15,81 +15,48 @@ What layers are is found out, not assumed:
   evaluation is watched: such a read makes the parameter belong, from then on, to the module in
   whose forward it happened (or to the whole evaluation, if to none).
 * A parameter that no layer asked for in an evaluation is an error, unless told otherwise.
+
+A GPU should not wait for Python, so layers that ran one after the other in the last evaluation, and
+that fit into the buffer together, are perturbed at once when the first of them begins. A layer that
+begins out of turn ends this: what is perturbed and not running goes back, and layers are perturbed
+one by one again.
 """
 
-import gc
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, final
 
 import torch
 from torch import nn
-from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_iter, tree_map_only
-from torch.utils.hooks import RemovableHandle
+
+from gensmooth.torch.buffers import Buffers, Place, PlaceGroup, room_of
+from gensmooth.torch.found import HookedLayer, find_layers
+from gensmooth.torch.hooks import Reads, Wrapped
 
 Tensor = torch.Tensor
-Fill = Callable[[str, Tensor, Tensor], None]  # name, own values, where the perturbed ones go
+Fill = Callable[[PlaceGroup], None]  # puts perturbed values where they go
 
-_ALIGN = 256  # bytes, so that a buffer's parts can be read in vectors
+_STRIDED = torch.strided
+_SURPRISES = 3  # evaluations in another order, after which no order is expected
 
 
 class UnusedError(RuntimeError):
     """A parameter that should have been perturbed was not asked for by any layer."""
 
 
-@dataclass
-class HookedLayer:
-    """A module, and the parameters that are perturbed while it runs."""
+class LayerPlan(NamedTuple):
+    """What is expected of an evaluation: what the last one did.
 
-    module: nn.Module
-    names: list[str]
-    compiled: bool
-    hooks: "Hooks | None" = None
-
-
-@final
-class Hooks:
-    """Two hooks of a module, around all others of it, that come and go with every step.
-
-    They are put where ``register_forward_pre_hook(begin, prepend=True)`` and
-    ``register_forward_hook(end, always_call=True)`` put them: hundreds of those calls would keep a
-    GPU waiting at the beginning of each step.
+    Layers in groups that run one after the other and fit into the buffer together: the first of a
+    group, its head, has the places of all.
     """
 
-    def __init__(
-        self, module: nn.Module, begin: Callable[..., Any], end: Callable[..., Any]
-    ) -> None:
-        private: Any = module  # torch's own dictionaries
-        self._before = private._forward_pre_hooks
-        self._after = private._forward_hooks
-        self._always = private._forward_hooks_always_called
-        self._begin, self._end = begin, end
-        self._id: int = RemovableHandle(self._before).id
-
-    def attach(self) -> None:
-        """Have the hooks called."""
-        self._before[self._id] = self._begin
-        self._before.move_to_end(self._id, last=False)
-        self._after[self._id] = self._end
-        self._always[self._id] = True
-
-    def remove(self) -> None:
-        """Have them called no more."""
-        self._before.pop(self._id, None)
-        self._after.pop(self._id, None)
-        self._always.pop(self._id, None)
-
-
-class Place(NamedTuple):
-    """A parameter, its own values, and where its perturbed values go."""
-
-    name: str
-    parameter: nn.Parameter
-    own: Tensor
-    out: Tensor
+    layers: list[HookedLayer]
+    heads: list[PlaceGroup | None]
+    followers: list[HookedLayer | None]  # the same layers, None for a head; and None at the end
+    names: frozenset[str]
 
 
 class Turn(NamedTuple):
@@ -98,52 +65,6 @@ class Turn(NamedTuple):
     owner: nn.Module | None
     names: list[str]
     late: bool
-
-
-@final
-@dataclass
-class Buffers:
-    """Buffers that are used again: one for each depth of nesting, on each device."""
-
-    slots: dict[tuple[torch.device, int], Tensor] = field(
-        default_factory=dict[tuple[torch.device, int], Tensor]
-    )
-    changes: int = 0  # how often a buffer was made
-    spans: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])  # their addresses
-
-    def take(self, parameters: list[Tensor], depth: int) -> list[Tensor]:
-        """Room for copies of some parameters, in one buffer per device."""
-        ends: dict[torch.device, int] = {}
-        places: list[int] = []
-        for w in parameters:
-            start = ends.get(w.device, 0)
-            places.append(start)
-            ends[w.device] = start + -(-w.numel() * w.element_size() // _ALIGN) * _ALIGN
-        for device, size in ends.items():
-            at = (device, depth)
-            if at not in self.slots or self.slots[at].numel() < size:
-                self.changes += 1
-                self.slots.pop(at, None)  # first: both together would need more than either
-                self.slots[at] = torch.empty(size, dtype=torch.uint8, device=device)
-                starts = ((each.data_ptr(), each.numel()) for each in self.slots.values())
-                self.spans = [(start, start + length) for start, length in starts]
-        views: list[Tensor] = []
-        for w, start in zip(parameters, places, strict=True):
-            part = self.slots[w.device, depth][start : start + w.numel() * w.element_size()]
-            views.append(part.view(w.dtype).view(w.shape))
-        return views
-
-    def holds(self, tensor: Tensor) -> bool:
-        """Whether a tensor lies in one of the buffers."""
-        if tensor.layout != torch.strided or not tensor.numel():
-            return False
-        address = tensor.data_ptr()
-        return any(start <= address < end for start, end in self.spans)
-
-    @property
-    def nbytes(self) -> int:
-        """The size of all buffers."""
-        return sum(each.numel() for each in self.slots.values())
 
 
 @final
@@ -170,7 +91,7 @@ class Layers:
         self._names = {id(w): name for name, w in self._parameters.items()}
         self._allow_unused = allow_unused
         self._modules = list(modules)
-        self._layers = _find_layers(self._modules, self._names)
+        self._layers = find_layers(self._modules, self._names)
         # Parameters that belong to a whole evaluation.
         self._whole: list[str] = list(self._parameters) if whole else []
         owned = set(self._whole) | {name for layer in self._layers.values() for name in layer.names}
@@ -185,10 +106,17 @@ class Layers:
         self._own: dict[str, Tensor] = {}  # the own values of what points at scratch now
         self._seen: set[str] = set()
         self._watched: set[bool] = set()  # in which modes (training or not) a run was watched
-        self._handles: list[Any] | None = None  # of hooks, while attached
-        self._compiled: list[tuple[nn.Module, Any]] = []
+        self._handles: list[Wrapped] | None = None  # while attached
         self._busy = False  # with parameters: what is read of them then is our own doing
-        self._places: dict[tuple[int, int], list[Place]] = {}  # by owner and depth
+        self._order: list[HookedLayer] | None = []  # as layers began; None: one inside another
+        self._plan: LayerPlan | None = None
+        self._plan_made = 0  # when, in changes of the buffers
+        self._at = 0  # in the plan: the layer that runs, or else comes next
+        self._expected: HookedLayer | None = None  # whose perturbed values are there already
+        self._current: HookedLayer | None = None  # which runs as planned
+        self._open: PlaceGroup | None = None  # of the group that runs
+        self._surprises = 0  # evaluations that ran in another order
+        self._places: dict[tuple[int, int], PlaceGroup] = {}  # by owner and depth
         self._places_made = 0  # when, in changes of the buffers
 
     # --- around evaluations ----------------------------------------------------------------------
@@ -205,16 +133,13 @@ class Layers:
                 self._attach(layer)
             yield
         finally:
-            for handle in self._handles:
-                handle.remove()
-            for module, call in self._compiled:
-                module._compiled_call_impl = call  # pyright: ignore[reportPrivateUsage]
+            for wrapped in self._handles:
+                wrapped.remove()
             self._handles = None
-            self._compiled.clear()
 
     @contextmanager
     def perturbed(self, fill: Fill) -> Generator[None]:
-        """Let layers run at the values that ``fill(name, own values, out)`` makes."""
+        """Let layers run at the values that ``fill`` makes."""
         if self._fill is not None:
             raise RuntimeError("The parameters are perturbed already: leave that context first.")
         training = any(module.training for module in self._modules)
@@ -226,19 +151,25 @@ class Layers:
         with self.attached() if not watch else self._watching():
             self._fill = fill
             self._seen = set()
+            self._order, self._at = ([], 0) if not (watch or self._whole) else (None, 0)
+            if self._order is None or self._plan_made != self.scratch.changes:
+                self._plan = None
             try:
                 if self._whole:
                     self._enter(None, self._whole)
                 yield
                 self._check_seen()
                 self._watched.add(training)
+                self._look_ahead()
             finally:
-                self._fill = None
+                self._fill = self._expected = self._current = None
                 while self._turns:
                     self._leave(self._turns.pop())
+                self._close()
                 self._running.clear()
 
     def _check_seen(self) -> None:
+        self._see_planned()
         unused = [name for name in self._parameters if name not in self._seen]
         if unused and self._seen and not self._allow_unused:
             raise UnusedError(
@@ -251,31 +182,110 @@ class Layers:
     @property
     def seen(self) -> bool:
         """Whether any layer ran since the parameters were last perturbed."""
-        return bool(self._seen)
+        return bool(self._seen) or self._at > 0
+
+    def _see_planned(self) -> None:
+        """Note what layers that ran as planned have used, which they do not stop for."""
+        plan = self._plan
+        if plan is None:
+            return
+        if self._at == len(plan.layers):
+            self._seen |= plan.names
+            return
+        for layer in plan.layers[: self._at]:
+            self._seen.update(layer.names)
 
     # --- a layer begins and ends -----------------------------------------------------------------
 
     def _attach(self, layer: HookedLayer) -> None:
         """Have a layer's begin and end noticed."""
         assert self._handles is not None
-        module = layer.module
-        call = getattr(module, "_compiled_call_impl", None)
-        if call is not None:  # module.compile(): its hooks would be compiled, too
-            self._compiled.append((module, call))
-            module._compiled_call_impl = partial(  # pyright: ignore[reportPrivateUsage]
-                self._run_compiled, layer, call
-            )
+        if layer.wrapped is None:
+            layer.wrapped = Wrapped(layer.module, partial(self._around, layer))
+        layer.wrapped.attach()
+        self._handles.append(layer.wrapped)
+
+    def _around(self, layer: HookedLayer, run: Callable[..., Any]) -> Callable[..., Any]:
+        """What a layer does, between its begin and its end.
+
+        A layer that runs as planned, with perturbed values that are there already, has little to do
+        for that: a GPU may wait for every line.
+        """
+        spans = self.scratch.spans
+
+        def call(*args: Any, **kw: Any) -> Any:
+            if self._expected is layer:
+                self._expected = None
+                self._current = layer
+            else:
+                self._begin(layer)
+            try:
+                output = run(*args, **kw)
+            except BaseException:
+                self._end(layer, None)
+                raise
+            if self._current is layer and type(output) is Tensor and output.layout is _STRIDED:
+                address = output.data_ptr()
+                for start, end in spans:
+                    if start <= address < end:
+                        break
+                else:
+                    self._current = None
+                    self._at = at = self._at + 1
+                    assert self._plan is not None
+                    self._expected = self._plan.followers[at]
+                    return output
+            kept = self._end(layer, output)
+            return output if kept is None else kept
+
+        return call
+
+    def _begin(self, layer: HookedLayer) -> None:
+        if self._fill is None:
             return
-        if layer.hooks is None:
-            layer.hooks = Hooks(module, partial(self._begin, layer), partial(self._end, layer))
-        layer.hooks.attach()
-        self._handles.append(layer.hooks)
-
-    def _begin(self, layer: HookedLayer, *_: Any) -> None:
-        if self._fill is not None:
+        if self._current is not None:  # this one is inside of it: so there is no order
+            self._surprise()
+        if self._turns:  # inside another layer, with a buffer of its own
+            self._order = None
             self._enter(layer.module, layer.names)
+            return
+        plan = self._plan
+        if plan is not None:
+            if self._at < len(plan.layers) and plan.layers[self._at] is layer:
+                places = plan.heads[self._at]
+                if places is not None:
+                    self._perturb_together(places)
+                self._current = layer
+                return
+            self._surprise()
+        if self._order is not None:
+            self._order.append(layer)
+        if not all(name in self._own for name in layer.names):
+            self._close()
+        self._enter(layer.module, layer.names)
 
-    def _end(self, layer: HookedLayer, _module: nn.Module, _args: Any, output: Any) -> Any:
+    def _surprise(self) -> None:
+        """Go on without the plan."""
+        assert self._plan is not None
+        self._see_planned()
+        if self._order is not None:
+            self._order = self._plan.layers[: self._at]
+        running, self._current, self._expected = self._current, None, None
+        if running is not None:
+            self._seen.update(running.names)
+            self._turns.append(Turn(running.module, [], False))
+        self._plan, self._at = None, 0
+        self._surprises += 1
+
+    def _end(self, layer: HookedLayer, output: Any) -> Any:
+        """Give a layer its own values back; what it returns if it must return another, or None."""
+        if self._current is layer:
+            kept = self._copy_kept(output)
+            self._current = None
+            self._at += 1
+            assert self._plan is not None
+            self._expected = self._plan.followers[self._at]
+            return kept
         kept = self._keep(layer.module, output)
         while self._turns and self._turns[-1].owner is layer.module:
             turn = self._turns.pop()
@@ -288,23 +298,14 @@ class Layers:
         """What a layer returns, copied where it lies in the buffer, whose turn is over; or None."""
         if not (self._turns and self._turns[-1].owner is module):
             return None
+        return self._copy_kept(output)
+
+    def _copy_kept(self, output: Any) -> Any:
         if type(output) is Tensor and not self.scratch.holds(output):  # nearly always
             return None
         if not any(isinstance(t, Tensor) and self.scratch.holds(t) for t in tree_iter(output)):
             return None
         return tree_map_only(Tensor, lambda t: t.clone() if self.scratch.holds(t) else t, output)
-
-    def _run_compiled(
-        self, layer: HookedLayer, call: Callable[..., Any], *args: Any, **kw: Any
-    ) -> Any:
-        self._begin(layer)
-        try:
-            output = call(*args, **kw)
-        except BaseException:
-            self._end(layer, layer.module, args, None)
-            raise
-        kept = self._end(layer, layer.module, args, output)
-        return output if kept is None else kept
 
     def _enter(self, owner: nn.Module | None, names: list[str], *, late: bool = False) -> None:
         """Make parameters point at perturbed values, those that do not yet."""
@@ -314,27 +315,29 @@ class Layers:
             turn = Turn(owner, [], late)
             depth = len(self._turns)
             self._turns.append(turn)
-            for place in self._find_places(owner, names, depth, late):
-                self._fill(place.name, place.own, place.out)
+            places = self._find_places(owner, names, depth, late)
+            self._fill(places)
+            for place in places.listed:
                 self._own[place.name] = place.own
                 turn.names.append(place.name)
                 place.parameter.data = place.out
-            self._seen.update(turn.names)
+            self._seen.update(names)
         finally:
             self._busy = False
 
     def _find_places(
         self, owner: nn.Module | None, names: list[str], depth: int, late: bool
-    ) -> "list[Place]":
+    ) -> PlaceGroup:
         """Where the perturbed values of a layer go; remembered, as finding out takes its time."""
         found = self._places.get((id(owner), depth))
-        if found is not None and not late and not any(each.name in self._own for each in found):
+        if (
+            found is not None
+            and not late
+            and not any(each.name in self._own for each in found.listed)
+        ):
             return found
         fresh = [name for name in names if name not in self._own]
-        parameters = [self._parameters[name] for name in fresh]
-        own = [w.data for w in parameters]
-        outs = self.scratch.take(own, depth)
-        found = list(map(Place, fresh, parameters, own, outs))
+        found = self._places_for(fresh, depth)
         if self._places_made != self.scratch.changes:  # a buffer is another: all look again
             self._places_made = self.scratch.changes
             self._places.clear()
@@ -342,9 +345,73 @@ class Layers:
             self._places[id(owner), depth] = found
         return found
 
+    def _places_for(self, names: list[str], depth: int) -> PlaceGroup:
+        parameters = [self._parameters[name] for name in names]
+        own = [w.data for w in parameters]
+        return PlaceGroup(list(map(Place, names, parameters, own, self.scratch.take(own, depth))))
+
     def forget(self) -> None:
         """Look again where parameters are: something else has moved them."""
         self._places.clear()
+        self._plan = self._expected = None
+
+    # --- several layers at once ------------------------------------------------------------------
+
+    def _look_ahead(self) -> None:
+        """Plan for the next evaluation that layers run as they did in this one."""
+        order = self._order
+        if self._plan is not None or self._turns or not order or self._surprises >= _SURPRISES:
+            return
+        self._close()
+        parameters = [self._parameters[name] for layer in order for name in layer.names]
+        if len({w.device for w in parameters}) > 1:
+            return
+        room = self.scratch.slots[parameters[0].device, 0].numel()
+        parts: list[list[HookedLayer]] = []
+        inside: set[str] = set()
+        left = 0
+        for layer in order:
+            left -= sum(room_of(self._parameters[name]) for name in {*layer.names} - inside)
+            if not parts or left < 0:
+                parts.append([])
+                inside.clear()
+                left = room - sum(room_of(self._parameters[name]) for name in layer.names)
+            parts[-1].append(layer)
+            inside.update(layer.names)
+        heads: list[PlaceGroup | None] = []
+        followers: list[HookedLayer | None] = []
+        for part in parts:
+            listed = list(dict.fromkeys(name for layer in part for name in layer.names))
+            heads += [self._places_for(listed, 0), *(None for _ in part[1:])]
+            followers += [None, *part[1:]]
+        names = frozenset(name for layer in order for name in layer.names)
+        self._plan = LayerPlan(order, heads, [*followers, None], names)
+        self._plan_made = self.scratch.changes
+
+    def _perturb_together(self, places: PlaceGroup) -> None:
+        assert self._fill is not None
+        self._close()
+        self._busy = True
+        try:
+            self._fill(places)
+            self._open = places
+            for place in places.listed:
+                self._own[place.name] = place.own
+                place.parameter.data = place.out
+        finally:
+            self._busy = False
+
+    def _close(self) -> None:
+        """Let layers that were perturbed together have their own values again."""
+        if self._open is None:
+            return
+        self._busy = True
+        try:
+            for place in self._open.listed:
+                place.parameter.data = self._own.pop(place.name, place.own)
+            self._open = None
+        finally:
+            self._busy = False
 
     def _leave(self, turn: Turn) -> None:
         self._busy = True
@@ -366,7 +433,7 @@ class Layers:
                     module.register_forward_pre_hook(self._started, prepend=True),
                     module.register_forward_hook(self._stopped, always_call=True),
                 ]
-            with self.attached(), _Reads(self._read):
+            with self.attached(), Reads(self._read):
                 yield
         finally:
             for handle in handles:
@@ -399,77 +466,5 @@ class Layers:
         self._enter(module, [name], late=True)
 
 
-# Functions that ask a tensor for anything but its values.
-_ABOUT = frozenset(
-    (
-        *("size", "dim", "numel", "nelement", "ndimension", "stride", "is_contiguous", "__len__"),
-        *("element_size", "data_ptr", "get_device", "is_floating_point", "is_complex", "__hash__"),
-        *("storage_offset", "untyped_storage", "requires_grad_", "is_same_size", "is_pinned"),
-        *("is_shared", "is_inference", "register_hook"),
-    )
-)
-_VALUES = frozenset(("T", "mT", "H", "mH", "data", "real", "imag"))
-
-
-class _Reads(TorchFunctionMode):
-    """Tells of every parameter whose values a torch function is called with."""
-
-    def __init__(self, read: Callable[[Tensor], None]) -> None:
-        super().__init__()
-        self._read = read
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        del types
-        name = getattr(func, "__name__", "")
-        if name == "__get__":
-            wanted = getattr(getattr(func, "__self__", None), "__name__", "") in _VALUES
-        else:
-            wanted = name not in _ABOUT and name != "__set__"
-        if wanted:
-            for each in tree_iter((args, kwargs)):
-                if isinstance(each, nn.Parameter):
-                    self._read(each)
-        return func(*args, **(kwargs or {}))
-
-
 def _first_of(names: list[str]) -> str:
     return f"{names[0]!r}" + (f" (and {len(names) - 1} more)" if names[1:] else "")
-
-
-def _find_layers(modules: list[nn.Module], names: Mapping[int, str]) -> dict[int, HookedLayer]:
-    """The modules that own parameters to be moved, by identity."""
-    found: dict[int, HookedLayer] = {}
-    inside: set[int] = set()
-    for module in modules:
-        if is_compiled(module):
-            inside.update(id(part) for part in module.modules() if part is not module)
-    for module in modules:
-        if id(module) in inside:
-            continue
-        compiled = is_compiled(module)
-        own = module.parameters(recurse=compiled)
-        mine = list(dict.fromkeys(names[id(w)] for w in own if id(w) in names))
-        if mine:
-            found[id(module)] = HookedLayer(module, mine, compiled)
-    return found
-
-
-def is_compiled(module: nn.Module) -> bool:
-    """Whether a module is run by ``torch.compile``, or as a script."""
-    return (
-        hasattr(module, "_orig_mod")
-        or getattr(module, "_compiled_call_impl", None) is not None
-        or isinstance(module, torch.jit.ScriptModule)
-    )
-
-
-def owners(parameters: Iterable[Tensor]) -> list[nn.Module]:
-    """All modules in this program that own one of these parameters, and compiled ones around."""
-    wanted = {id(w) for w in parameters}
-    found: list[nn.Module] = []
-    for each in gc.get_objects():
-        if not issubclass(type(each), nn.Module) or "_parameters" not in each.__dict__:
-            continue
-        if any(id(w) in wanted for w in each.parameters(recurse=is_compiled(each))):
-            found.append(each)
-    return found

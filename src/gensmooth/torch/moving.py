@@ -10,7 +10,9 @@ from torch import nn
 from gensmooth import streams
 from gensmooth.models import Law, Stream
 from gensmooth.streams import Purpose
+from gensmooth.torch.buffers import PlaceGroup
 from gensmooth.torch.tensors import (
+    Backend,
     Chosen,
     backend,
     contiguous_copy,
@@ -57,28 +59,54 @@ class Mover:
         }
         # The words of a key that are a parameter's own; the others are a step's.
         self._own_words = {name: stream.key(0)[:2] for name, stream in self._streams.items()}
+        # Of each group, by its first name: where its parameters lie, and what kernels know of them.
+        self._prepared: dict[str, tuple[list[Any], list[tuple[Backend, Any]]]] = {}
         self.velocities: dict[str, Tensor] = {}
 
-    def fill(
-        self, step: int, direction: int, amount: float
-    ) -> Callable[[str, Tensor, Tensor], None]:
-        """A function that puts ``w + amount · ε`` of a named parameter into a buffer."""
+    def fill(self, step: int, direction: int, amount: float) -> Callable[[PlaceGroup], None]:
+        """A function that puts ``w + amount · ε`` of some parameters into a buffer."""
         law = self._law
+
+        def put(places: PlaceGroup) -> None:
+            for name, _, own, out in places.listed:
+                w = contiguous_copy(own)
+                self._perturb(name, w, out, step, [direction], [amount], 1.0)
+
         if law.rank or law.density < 1:
-
-            def put(name: str, w: Tensor, out: Tensor) -> None:
-                self._perturb(name, contiguous_copy(w), out, step, [direction], [amount], 1.0)
-
             return put
-        own_words, step_words = self._own_words, streams.key_and_counter(0, _PURPOSE, step)[2:]
-        code, one, scaled = law_code(law.entries), [direction], [law.scale * amount]
+        step_words, scaled = _step_words(step), law.scale * amount
 
-        def put_plain(name: str, w: Tensor, out: Tensor) -> None:  # the same, with less on the way
-            own = w if w.is_contiguous() else w.contiguous()
-            key = own_words[name] + step_words
-            backend(w.device).move(key, code, None, own, one, scaled, 1.0, out)
+        def put_plain(places: PlaceGroup) -> None:  # the same, with less on the way
+            if places.ready is None:
+                lying = [place for place in places.listed if place.own.is_contiguous()]
+                rest = [place for place in places.listed if not place.own.is_contiguous()]
+                prepared = self._prepare(
+                    [place.name for place in lying],
+                    [place.own for place in lying],
+                    [place.out for place in lying],
+                )
+                places.ready = prepared, PlaceGroup(rest)
+            prepared, others = places.ready
+            for on, each in prepared:
+                on.move_many(each, step_words, direction, scaled)
+            put(others)
 
         return put_plain
+
+    def _prepare(
+        self, names: Sequence[str], tensors: Sequence[Tensor], outs: Sequence[Tensor]
+    ) -> list[tuple[Backend, Any]]:
+        """What the kernels of each device want to know of contiguous parameters, moved at once."""
+        lists: dict[torch.device, list[int]] = {}
+        for i, w in enumerate(tensors):
+            lists.setdefault(w.device, []).append(i)
+        found: list[tuple[Backend, Any]] = []
+        for device, chosen in lists.items():
+            on = backend(device)
+            words = [self._own_words[names[i]] for i in chosen]
+            given = ([each[i] for i in chosen] for each in (tensors, outs))
+            found.append((on, on.prepare(words, law_code(self._law.entries), *given)))
+        return found
 
     def shift(self, step: int, direction: int, amount: float) -> None:
         """``w ← round(w + amount · ε)`` for all parameters, in place."""
@@ -155,20 +183,22 @@ class Mover:
         self, group: Mapping[str, nn.Parameter], step: int, direction: int, amount: float
     ) -> None:
         """Move what is contiguous along one direction, with one start for each device."""
-        code, step_words = (
-            law_code(self._law.entries),
-            streams.key_and_counter(0, _PURPOSE, step)[2:],
-        )
-        places: dict[torch.device, list[str]] = {}
-        for name, w in group.items():
-            if w.is_contiguous():
-                places.setdefault(w.device, []).append(name)
-        for device, names in places.items():
-            tensors = [group[name].data for name in names]
-            keys = [self._own_words[name] + step_words for name in names]
-            backend(device).move_many(keys, code, tensors, direction, amount)
-            for name in names:
-                torch.autograd.graph.increment_version(group[name])
+        lying = {name: w for name, w in group.items() if w.is_contiguous()}
+        if not lying:
+            return
+        first = next(iter(lying))
+        where = [(w.data_ptr(), w.numel(), w.dtype) for w in lying.values()]
+        known = self._prepared.get(first)
+        if known is not None and known[0] == where:
+            prepared = known[1]
+        else:
+            owns = [w.data for w in lying.values()]
+            prepared = self._prepare(list(lying), owns, owns)
+            self._prepared[first] = where, prepared
+        for on, each in prepared:
+            on.move_many(each, _step_words(step), direction, amount)
+        for w in lying.values():
+            torch.autograd.graph.increment_version(w)
 
     def _perturb(
         self,
@@ -190,6 +220,12 @@ class Mover:
             keep=keep,
             chosen=self._chosen,
         )
+
+
+def _step_words(step: int) -> tuple[int, int]:
+    """The words of a key that are a step's."""
+    _, _, *words = streams.key_and_counter(0, _PURPOSE, step)
+    return words[0], words[1]
 
 
 def _put_back(w: nn.Parameter, own: Tensor) -> None:

@@ -41,15 +41,26 @@ class Backend(Protocol):
         """``out = round(keep · w + Σ_l amounts[l] ε_{indices[l]})``."""
         ...
 
-    def move_many(
+    def prepare(
         self,
-        keys: Sequence[tuple[int, int, int, int]],
+        words: Sequence[tuple[int, int]],
         law: int,
         tensors: Sequence[Tensor],
-        index: int,
-        amount: float,
+        outs: Sequence[Tensor],
+    ) -> Any:
+        """What :meth:`move_many` wants to know of many parameters; holds while they stay there.
+
+        ``words`` are the two of a key that are a parameter's own.
+        """
+        ...
+
+    def move_many(
+        self, prepared: Any, step_words: tuple[int, int], index: int, amount: float
     ) -> None:
-        """``w = round(w + amount · ε_index)`` for many parameters, all at the same step."""
+        """``out = round(w + amount · ε_index)`` for many parameters, all at the same step.
+
+        ``step_words`` are the two of a key that are a step's.
+        """
         ...
 
     def gather(

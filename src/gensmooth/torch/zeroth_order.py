@@ -23,7 +23,8 @@ from gensmooth import checks, streams
 from gensmooth.estimators import ESTIMATORS, SAMPLE_MODES, Estimator, Plan, Samples, plan
 from gensmooth.models import choose_law, describe_directions
 from gensmooth.streams import Purpose
-from gensmooth.torch.layers import Layers, owners
+from gensmooth.torch.found import owners
+from gensmooth.torch.layers import Layers
 from gensmooth.torch.log import Log, LogError, LogRecord
 from gensmooth.torch.moving import Mover, describe_parameters, fingerprint
 from gensmooth.torch.named import read_parameters
@@ -318,7 +319,8 @@ class ZerothOrder(Optimizer):
                 if not ran:
                     raise ValueError(
                         "The closure did not run the model: none of its parameters was used. Did "
-                        "it use another model, or values computed before?"
+                        "it use another model, or values computed before? (If it runs a compiled "
+                        "function of the model, choose mode='copy'.)"
                     )
                 mine.append(e)
         values = np.zeros(len(self._plan))

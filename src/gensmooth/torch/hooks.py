@@ -1,0 +1,77 @@
+"""How a model is followed while it runs: calls of its layers, and reads of its parameters."""
+
+from collections.abc import Callable
+from typing import Any, final
+
+import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_iter
+
+Tensor = torch.Tensor
+
+
+@final
+class Wrapped:
+    """A module that is run by a function of ours, from one step's begin to its end.
+
+    The function is put where ``module.compile()`` puts its own, around the module's hooks and its
+    ``forward``: two hooks, called by torch, would take several times as long as what they do, and a
+    GPU that runs small layers would wait for them.
+    """
+
+    def __init__(self, module: nn.Module, around: Callable[[Callable[..., Any]], Any]) -> None:
+        plain: Any = module
+        self._run, self._around, self._attributes = plain._call_impl, around, module.__dict__
+        self._before = None
+        self._call = around(self._run)
+
+    def attach(self) -> None:
+        """Have the function called."""
+        before = self._attributes.get(_CALLED)
+        if before is not self._before:  # the module was compiled since
+            self._before = before
+            self._call = self._around(self._run if before is None else before)
+        self._attributes[_CALLED] = self._call
+
+    def remove(self) -> None:
+        """Have it called no more."""
+        if self._before is None:
+            self._attributes.pop(_CALLED, None)
+        else:
+            self._attributes[_CALLED] = self._before
+
+
+_CALLED = "_compiled_call_impl"  # where torch looks first for what a module does
+
+# Functions that ask a tensor for anything but its values.
+_ABOUT = frozenset(
+    (
+        *("size", "dim", "numel", "nelement", "ndimension", "stride", "is_contiguous", "__len__"),
+        *("element_size", "data_ptr", "get_device", "is_floating_point", "is_complex", "__hash__"),
+        *("storage_offset", "untyped_storage", "requires_grad_", "is_same_size", "is_pinned"),
+        *("is_shared", "is_inference", "register_hook"),
+    )
+)
+_VALUES = frozenset(("T", "mT", "H", "mH", "data", "real", "imag"))
+
+
+class Reads(TorchFunctionMode):
+    """Tells of every parameter whose values a torch function is called with."""
+
+    def __init__(self, read: Callable[[Tensor], None]) -> None:
+        super().__init__()
+        self._read = read
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        del types
+        name = getattr(func, "__name__", "")
+        if name == "__get__":
+            wanted = getattr(getattr(func, "__self__", None), "__name__", "") in _VALUES
+        else:
+            wanted = name not in _ABOUT and name != "__set__"
+        if wanted:
+            for each in tree_iter((args, kwargs)):
+                if isinstance(each, nn.Parameter):
+                    self._read(each)
+        return func(*args, **(kwargs or {}))
