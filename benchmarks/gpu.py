@@ -2,24 +2,28 @@
 
     python -m benchmarks.gpu speed Hopper-v5 2048 [Ant-v5 8192 ...] [--physics mujoco-warp]
     python -m benchmarks.gpu train HalfCheetah-v5 --target 3000 --seconds 90 [--seed 0]
+    python -m benchmarks.gpu core Hopper-v5 Walker2d-v5 HalfCheetah-v5 Ant-v5
 
 ``speed`` steps a batch of worlds, once whole (refill, observation, policy, physics, reward), once
 the physics alone, from states on the way. Worlds whose episode ends get another, as in a training;
 how many had one to the end is said. ``train`` trains with no option and tests each iteration
 on 64 episodes; it says when a test first reaches the target, and when five in a row have (the
-plateau); time counts from the first iteration's end if kernels had to be compiled, which is said.
+plateau); the time includes compiling what the cache has not. ``core`` runs the same episodes by
+MuJoCo and by fused physics on one core of the processor, in turns.
 Needs the extra ``cuda`` or ``gpu``; ``--device warp-cpu`` tries it without a GPU.
 """
 
 import argparse
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 import gensmooth as gs
 from gensmooth.rl.environments import catalogue
+from gensmooth.rl.environments.compiled import CompiledSimulator
 from gensmooth.rl.environments.engines import load_warp
 from gensmooth.rl.environments.gathering import Grouped
 from gensmooth.rl.environments.warp import WarpOptions, WarpSimulator, _Batch, check_device
@@ -93,6 +97,30 @@ def speed(name: str, worlds: int, device: str, steps: int, physics: str | None) 
     )
 
 
+def core(name: str, episodes: int = 64, steps: int = 100, rounds: int = 5) -> str:
+    """Episodes on one core, by MuJoCo and by fused physics."""
+    made: Any = catalogue.make(name)
+    environment = replace(made._environment, info=replace(made.info, horizon=steps))
+    simulators = [
+        CompiledSimulator(environment, (int, ())),
+        WarpSimulator(environment, check_device("warp-cpu"), (int, ()), WarpOptions()),
+    ]
+    info = environment.info
+    policy = Linear().policy(info.observation_size, info.action_size)
+    x = 0.02 * np.random.default_rng(0).standard_normal((episodes, policy.num_parameters))
+    starts = simulators[0].starts([np.random.default_rng(i) for i in range(episodes)])
+    best, lengths = [np.inf, np.inf], 0
+    for turn in range(rounds + 1):  # the first compiles
+        for k, simulator in enumerate(simulators):
+            began = time.perf_counter()
+            found = simulator.rollout(policy, x, identity(info.observation_size), starts, threads=1)
+            if turn:
+                best[k] = min(best[k], time.perf_counter() - began)
+            lengths = int(found.lengths.sum())
+    mujoco, fused = (f"{lengths / each:,.0f}" for each in best)
+    return f"| {name} | {mujoco} | {fused} | {best[0] / best[1]:.1f} |"
+
+
 def train(name: str, target: float, seconds: float, seed: int, device: str) -> None:
     """Train with no option, and say when the target is reached, and when it is held."""
     began = time.perf_counter()
@@ -137,9 +165,17 @@ def main() -> None:
     learn.add_argument("--target", type=float, required=True)
     learn.add_argument("--seconds", type=float, default=300.0)
     learn.add_argument("--seed", type=int, default=0)
+    single = commands.add_parser("core")
+    single.add_argument("what", nargs="+", help="environments")
     for each in (fast, learn):
         each.add_argument("--device", default="cuda")
     given = parser.parse_args()
+    if given.command == "core":
+        print("| environment | MuJoCo, steps/s | fused, steps/s | ratio |")
+        print("|---|---|---|---|")
+        for name in given.what:
+            print(core(name), flush=True)
+        return
     if given.command == "train":
         train(given.environment, given.target, given.seconds, given.seed, given.device)
         return

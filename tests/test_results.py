@@ -4,6 +4,7 @@ import csv
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from gensmooth.studies import find_study, judge_again
@@ -88,3 +89,24 @@ def test_the_summaries_of_a_run_are_those_of_its_returns():
         tests = [float(value) for name, value in row.items() if name.startswith("test ")]
         assert float(made["end"]) == pytest.approx(sum(tests[-10:]) / 10, rel=1e-5)
         assert float(made["whole"]) == pytest.approx(sum(tests) / 100, rel=1e-5)
+
+
+def pairs_of_runs(column):
+    """GPU minus CPU, for runs that both have made: same setting, method and seed."""
+    by = ("environment", "num_directions", "part", "method", "seed")
+    cpu = {tuple(row[b] for b in by): row for row in read(RESULTS / "rl-paired" / "runs-rl.csv")}
+    gpu = read(RESULTS / "rl-cuda" / "runs-rl.csv")
+    both = [(row, cpu[key]) for row in gpu if (key := tuple(row[b] for b in by)) in cpu]
+    return np.array([float(a[column]) - float(b[column]) for a, b in both])
+
+
+def z_score(differences):
+    return differences.mean() / (differences.std(ddof=1) / np.sqrt(len(differences)))
+
+
+@pytest.mark.parametrize("column", ["beginning", "end", "whole"])
+def test_runs_on_a_gpu_and_on_a_cpu_are_equal_in_law(column):
+    differences = pairs_of_runs(column)
+    assert len(differences) >= 30
+    assert abs(z_score(differences)) < 3
+    assert z_score(differences + 7) > 3  # a tenth of what the runs learn would be noticed
