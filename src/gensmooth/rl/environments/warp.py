@@ -14,6 +14,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
@@ -29,6 +30,7 @@ from gensmooth.rl.environments.base import (
     Info,
     UnsupportedEnvironmentError,
     check,
+    thread_count,
 )
 from gensmooth.rl.environments.compiled import CompiledEnvironment
 from gensmooth.rl.environments.engines import (
@@ -54,6 +56,7 @@ Array = NDArray[np.float64]
 
 MOST_WORLDS = 8192  # at a time; more episodes wait for a world
 _LEAST_WORLDS = 64
+_LEAST_SHARE = 16  # episodes that a thread of the processor is worth
 _CHECK_EVERY = 20  # steps between looking whether all episodes have ended
 _FREE = 10_000  # a step of this many worlds takes about twice as long as one of none
 _WORTH = 0.8  # another number of worlds must save a fifth: setting one up takes seconds
@@ -124,7 +127,7 @@ class WarpOptions:
 
 @final
 class WarpSimulator:
-    """Runs trajectories on a GPU (or, slowly, on Warp's own CPU device, for tests).
+    """Runs trajectories on a GPU, or on the processor by code that Warp compiles.
 
     Args:
         environment: The environment, as compiled for the CPU: its functions are traced.
@@ -204,40 +207,63 @@ class WarpSimulator:
         starts: Array,
         *,
         observe: bool = False,
-        threads: int | None = None,  # noqa: ARG002
+        threads: int | None = None,
     ) -> Episodes:
         """Run one episode from each start; see :class:`~.base.Simulator`."""
         x, scaling, begin = check(self.info, self._start_size, policy, parameters, scaling, starts)
-        groups = np.zeros(len(x), np.int64)
-        return self.rollout_grouped(policy, Grouped(x, begin, [scaling], groups), observe=observe)
+        given = Grouped(x, begin, [scaling], np.zeros(len(x), np.int64))
+        return self.rollout_grouped(policy, given, observe=observe, threads=threads)
 
-    def rollout_grouped(self, policy: Policy, given: Grouped, *, observe: bool = False) -> Episodes:
-        """Run episodes of several groups, each with its own scaling, side by side."""
-        if not len(given.parameters):
+    def rollout_grouped(
+        self,
+        policy: Policy,
+        given: Grouped,
+        *,
+        observe: bool = False,
+        threads: int | None = None,
+    ) -> Episodes:
+        """Run episodes of several groups, each with its own scaling, side by side.
+
+        On ``"warp-cpu"`` they are shared out to threads.
+        """
+        trials = len(given.parameters)
+        if not trials:
             return _episodes(_Results.none(self.info.observation_size), self.info, observe)
-        while True:
-            batch = self._batch(policy, given)
-            found = batch.run(given)
-            if found is not None:
-                break
-            # A contact or a constraint was left out for want of room: all again, with more.
-            self._room.double()
-            self._batches.clear()
-        self.usage = Usage(
-            self.usage.live + int(found.lengths.sum()),
-            self.usage.simulated + batch.made * batch.worlds,
-            self.usage.seconds + batch.seconds,
-        )
+        cores = 1
+        if self._device == "cpu":
+            cores = thread_count(threads, math.ceil(trials / _LEAST_SHARE))
+            if cores > 1 and not self._batches:  # kernels are loaded by one thread
+                self._run(policy, _chosen(given, np.arange(1)), 1)
+        found = self._run(policy, given, cores)
         if len(found.lengths) >= _LEAST_WORLDS:
             self._lengths = float(found.lengths.mean()), float(found.lengths.max())
         return _episodes(found, self.info, observe)
 
-    def _batch(self, policy: Policy, given: Grouped) -> "_Batch":
+    def _run(self, policy: Policy, given: Grouped, cores: int) -> "_Results":
+        """Run all episodes, in as many shares as there are cores."""
+        shares = [np.arange(k, len(given.parameters), cores) for k in range(cores)]
+        while True:
+            parts = [given] if cores == 1 else [_chosen(given, share) for share in shares]
+            batches = [self._batch(policy, part, k) for k, part in enumerate(parts)]
+            found = _run_batches(batches, parts)
+            self.usage = Usage(
+                self.usage.live + sum(int(each.lengths.sum()) for each in found if each),
+                self.usage.simulated + sum(each.made * each.worlds for each in batches),
+                self.usage.seconds + max(each.seconds for each in batches),
+            )
+            results = [each for each in found if each is not None]
+            if len(results) == cores:
+                return results[0] if cores == 1 else _Results.joined(results, shares)
+            # A contact or a constraint was left out for want of room: all again, with more.
+            self._room.double()
+            self._batches.clear()
+
+    def _batch(self, policy: Policy, given: Grouped, share: int) -> "_Batch":
         """Worlds for so many episodes."""
         trials, groups = len(given.parameters), len(given.scalings)
         capacity, room = _power(trials), _power(groups)
         worlds = self._choose(policy, trials)
-        key = (policy, worlds)
+        key = (policy, worlds, share)
         found = self._batches.get(key)
         if found is None or found.capacity < capacity or found.groups < room:
             if found is not None:
@@ -261,7 +287,7 @@ class WarpSimulator:
 
         def seconds(worlds: int) -> float:
             steps = longest if worlds >= trials else trials * mean / worlds + longest - mean
-            known = self._batches.get((policy, worlds))
+            known = self._batches.get((policy, worlds, 0))
             return steps * (_FREE + worlds) * (1.0 if known is not None else 1.0 / _WORTH)
 
         sizes = [most >> shift for shift in range(5) if most >> shift >= _LEAST_WORLDS]
@@ -280,6 +306,12 @@ class _Results(NamedTuple):
     m2: Array
 
     @classmethod
+    def joined(cls, parts: "Sequence[_Results]", shares: Sequence[NDArray[np.int64]]) -> "_Results":
+        """The results of shares of the episodes, in the order of all."""
+        order = np.argsort(np.concatenate(shares))
+        return cls(*(np.concatenate(column)[order] for column in zip(*parts, strict=True)))
+
+    @classmethod
     def none(cls, size: int) -> "_Results":
         zero, rows = np.zeros(0), np.zeros((0, size))
         return cls(zero, zero, np.zeros(0, np.int64), zero, np.zeros(0, np.bool_), rows, rows)
@@ -294,6 +326,27 @@ def _episodes(found: _Results, info: Info, observe: bool) -> Episodes:
         EpisodeMoments(counts, found.means, found.m2) if observe else None,
         found.successes if info.goal else None,
     )
+
+
+def _chosen(given: Grouped, which: NDArray[np.int64]) -> Grouped:
+    """Some of the episodes."""
+    return Grouped(
+        given.parameters[which], given.starts[which], given.scalings, given.groups[which]
+    )
+
+
+def _run_batches(batches: "Sequence[_Batch]", parts: Sequence[Grouped]) -> "list[_Results | None]":
+    """Run shares of the episodes, each in a thread of its own if there are several."""
+    if len(batches) == 1:
+        return [batches[0].run(parts[0])]
+    # The current device is the whole process's: set once here, it is the same for all threads.
+    with load_warp().ScopedDevice("cpu"), ThreadPoolExecutor(len(batches)) as pool:
+        try:
+            return list(pool.map(_Batch.run, batches, parts))
+        except BaseException:
+            for batch in batches:
+                batch.stop()
+            raise
 
 
 def _power(number: int) -> int:
@@ -319,6 +372,7 @@ class _Batch:
         wp = load_warp()
         self.worlds, self.capacity, self.groups = worlds, capacity, groups
         self.made, self.seconds = 0, 0.0
+        self._stopped = False
         self._device, self._policy = owner._device, policy
         self._size, self._horizon = owner.info.observation_size, owner.info.horizon
         self._law: Traced = owner._law
@@ -384,6 +438,7 @@ class _Batch:
     def run(self, given: Grouped) -> _Results | None:
         """All episodes; ``None`` if there was no room for a contact or a constraint."""
         wp = load_warp()
+        self._stopped = False
         with wp.ScopedDevice(self._device):
             self._upload(given)
             self._look_at_starts(len(given.parameters))
@@ -394,6 +449,10 @@ class _Batch:
             if not self.physics.complete():
                 return None
             return self._download(len(given.parameters))
+
+    def stop(self) -> None:
+        """Leave the episodes of a rollout where they are."""
+        self._stopped = True
 
     def _upload(self, given: Grouped) -> None:
         s = self._s
@@ -440,7 +499,7 @@ class _Batch:
                     if cuda:  # the first has loaded every kernel
                         self._capture()
                 self.made += 1
-            if int(s.finished.numpy()[0]) >= trials:
+            if self._stopped or int(s.finished.numpy()[0]) >= trials:
                 break
         wp.synchronize_device()
 
