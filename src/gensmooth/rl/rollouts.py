@@ -6,7 +6,7 @@ and sends back for each episode its numbers and the moments of its observations.
 by the training, in the order of the batch.
 """
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple, Protocol, final
 
@@ -18,7 +18,6 @@ from gensmooth.batch import Batch
 from gensmooth.estimators import Plan
 from gensmooth.evaluators import Evaluated, Evaluator, Objective, Session
 from gensmooth.rl.environments.base import Episodes, Simulator, split
-from gensmooth.rl.environments.gathering import Gathering
 from gensmooth.rl.normalize import EpisodeMoments, Scaling
 from gensmooth.rl.policies import Policy
 from gensmooth.search import Search, SearchState
@@ -189,7 +188,10 @@ def _starts(simulator: Simulator, at: _Drawn) -> Array:
             return starts
         return starts[[rows[sample] for sample in at.samples]]
 
-    return simulator.remembered(at, draw) if isinstance(simulator, Gathering) else draw()
+    # A simulator that several trainings share (gathering.py) keeps starts for the others.
+    shared: Callable[[object, Callable[[], Array]], Array] | None
+    shared = getattr(simulator, "remembered", None)
+    return draw() if shared is None else shared(at, draw)
 
 
 def test_rngs(seed: int, step: int, episodes: int) -> list[np.random.Generator]:

@@ -166,7 +166,7 @@ class Part(NamedTuple):
     inertia: Matrix
 
 
-class Place(NamedTuple):
+class FixedPlace(NamedTuple):
     """Where something is fixed on a part: the part, a position and an orientation in its frame."""
 
     part: int
@@ -174,25 +174,25 @@ class Place(NamedTuple):
     matrix: Matrix
 
 
-def parts(m: Any) -> tuple[list[Part], list[Place]]:
+def parts(m: Any) -> tuple[list[Part], list[FixedPlace]]:
     """The parts of a model, and where each body is fixed on its part (-1: on the world)."""
-    fixed: list[Place] = []
+    fixed: list[FixedPlace] = []
     bodies: list[list[int]] = []
     parents: list[int] = []
     for body in range(m.nbody):
         parent = int(m.body_parentid[body])
         if body == 0:
-            fixed.append(Place(-1, [0.0] * 3, identity()))
+            fixed.append(FixedPlace(-1, [0.0] * 3, identity()))
         elif m.body_jntnum[body]:
             parents.append(fixed[parent].part)
             bodies.append([body])
-            fixed.append(Place(len(bodies) - 1, [0.0] * 3, identity()))
+            fixed.append(FixedPlace(len(bodies) - 1, [0.0] * 3, identity()))
         else:
             above = fixed[parent]
             own = [float(each) for each in m.body_pos[body]]
             position = add(above.position, apply(above.matrix, own))
             matrix = product(above.matrix, constant_rotation(m.body_quat[body]))
-            fixed.append(Place(above.part, position, matrix))
+            fixed.append(FixedPlace(above.part, position, matrix))
             if above.part >= 0:
                 bodies[above.part].append(body)
     parts: list[Part] = []

@@ -35,7 +35,7 @@ from gensmooth.rl.environments.mechanics.algebra import (
     turn,
 )
 from gensmooth.rl.environments.mechanics.mechanism import Mechanism
-from gensmooth.rl.environments.mechanics.models import FREE, SLIDE, Place
+from gensmooth.rl.environments.mechanics.models import FREE, SLIDE, FixedPlace
 from gensmooth.rl.environments.mechanics.spatial import ZERO, Inertia, Spatial
 from gensmooth.rl.environments.symbols import ENTRYWISE, Symbol
 
@@ -389,9 +389,9 @@ class Placed:
         place = self.mechanism.fixed[int(m.site_bodyid[site])]
         own = [float(each) for each in m.site_pos[site]]
         inside = add(place.position, apply(place.matrix, own))
-        return self._in_world(Place(place.part, inside, place.matrix))
+        return self._in_world(FixedPlace(place.part, inside, place.matrix))
 
-    def _in_world(self, place: Place) -> Vector:
+    def _in_world(self, place: FixedPlace) -> Vector:
         if place.part < 0:
             return place.position
         frame = self.frames[place.part]
@@ -413,7 +413,7 @@ class Placed:
             place = self.mechanism.fixed[each]
             ipos = [float(value) for value in m.body_ipos[each]]
             inside = add(place.position, apply(place.matrix, ipos))
-            where = self._in_world(Place(place.part, inside, place.matrix))
+            where = self._in_world(FixedPlace(place.part, inside, place.matrix))
             found = add(found, scale(where, float(m.body_mass[each]) / mass))
         return found
 
@@ -428,7 +428,7 @@ class Placed:
         place, mass = self.mechanism.fixed[body], float(m.body_mass[body])
         ipos = [float(each) for each in m.body_ipos[body]]
         inside = add(place.position, apply(place.matrix, ipos))
-        at = self._in_world(Place(place.part, inside, place.matrix))
+        at = self._in_world(FixedPlace(place.part, inside, place.matrix))
         away = subtract(at, self.centre(int(m.body_rootid[body])))
         own = product(place.matrix, constant_rotation(m.body_iquat[body]))
         if place.part >= 0:
