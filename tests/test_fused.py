@@ -17,7 +17,8 @@ import warp
 import mechanisms
 from gensmooth.rl.environments import warp_kernels
 from gensmooth.rl.environments.engines import FusedPhysics, load_warp, sizes
-from gensmooth.rl.environments.fused import FUSED_DATA, FusedSource, fused
+from gensmooth.rl.environments.fused.outputs import FUSED_DATA
+from gensmooth.rl.environments.fused.source import FusedSource, fused
 from gensmooth.rl.environments.mechanics.mechanism import Mechanism
 from gensmooth.rl.environments.mechanics.placed import place
 from gensmooth.rl.environments.symbols import Slot, symbols

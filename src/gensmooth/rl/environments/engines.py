@@ -16,7 +16,8 @@ from typing import Any, Protocol, final
 
 import numpy as np
 
-from gensmooth.rl.environments.fused import FUSED_DATA, FusedSource, fused
+from gensmooth.rl.environments.fused.outputs import FUSED_DATA
+from gensmooth.rl.environments.fused.source import FusedSource, fused
 from gensmooth.rl.environments.mechanics.mechanism import Mechanism
 from gensmooth.rl.environments.mechanics.models import UnsupportedMechanismError
 from gensmooth.rl.environments.physics import quiet

@@ -44,7 +44,7 @@ from gensmooth.rl.environments.engines import (
     sizes,
     write_fused,
 )
-from gensmooth.rl.environments.fused import FusedSource
+from gensmooth.rl.environments.fused.source import FusedSource
 from gensmooth.rl.environments.gathering import Grouped
 from gensmooth.rl.environments.mechanics.models import UnsupportedMechanismError
 from gensmooth.rl.environments.symbols import TraceError

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import warp as wp
 
-from gensmooth.rl.environments.fused import FusedSource
+from gensmooth.rl.environments.fused.source import FusedSource
 from gensmooth.rl.environments.traced import LawSource
 
 _TOO_LARGE = 1e10  # MuJoCo's mjMAXVAL: beyond it a simulation has broken down

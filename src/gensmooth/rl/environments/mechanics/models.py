@@ -113,6 +113,7 @@ def refuse(m: Any) -> None:
     unless(m.opt.noslip_iterations == 0, "friction without slip (noslip_iterations)")
     unless(m.opt.disableactuator == 0, "actuators that are switched off")
     unless(m.nv > 0, "nothing that moves")
+    unless(m.nv <= 64, "more than 64 velocities")
     for name, what in (
         ("neq", "equality constraints"),
         ("npair", "contact pairs of its own"),

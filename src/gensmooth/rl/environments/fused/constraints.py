@@ -1,0 +1,151 @@
+"""Limits and contacts, as rows of J with their stiffness and residual."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from gensmooth.rl.environments.fused.system import System
+from gensmooth.rl.environments.mechanics.algebra import apply
+from gensmooth.rl.environments.mechanics.contacts import Contact, Touch, axes_of, jacobian, moving
+from gensmooth.rl.environments.symbols import choose, same, slot
+
+
+def write_limits(s: System) -> None:
+    """For each joint with limits: D (0 where none acts), the sign, and the residual."""
+    m, to = s.mechanism, s.to
+    size = max(len(m.limits), 1)
+    to.add(f"double ld[{size}], ls[{size}], lr[{size}];")
+    for k, limit in enumerate(m.limits):
+        q, i = s.q[limit.position], limit.velocity
+        to.add(f"ld[{k}] = 0.0; ls[{k}] = 0.0; lr[{k}] = 0.0;")
+        low, high = q - limit.low, limit.high - q
+        nearer = low < high  # at most one of the two acts
+        distance, sign = choose(nearer, low, high), choose(nearer, 1.0, -1.0)
+        with to.block(f"if ({to.write(distance)} < {limit.law.margin!r})"):
+            stiffness, pull = limit.law.pull(distance)
+            side = to.write(sign)
+            to.add(f"ld[{k}] = {to.write(stiffness)}; ls[{k}] = {side};")
+            moving = f"a[{i}] + {limit.law.damping!r} * w[{i}]"
+            to.add(f"lr[{k}] = {side} * ({moving}) + {to.write(pull)};")
+
+
+def write_contacts(s: System) -> None:
+    """For each contact: its Jacobian, D, friction, and the residuals along its three axes."""
+    to, nv = s.to, s.mechanism.nv
+    most = max(len(s.contacts), 1)
+    to.add(f"double J[{most * 3 * nv}], cd[{most}], cm[{most}], cr[{most * 3}];")
+    to.add("int nc = 0;")
+    if s.forces:
+        to.add(f"double where[{most * 12}]; int one[{most}], two[{most}];")
+    for contacts in _alike(s):
+        with to.block(""):
+            _write_alike(s, contacts)
+
+
+def _alike(s: System) -> list[list[Contact]]:
+    """Contacts that differ in numbers only, so that one piece of code serves them all."""
+    found: dict[Any, list[Contact]] = {}
+    for contact in s.contacts:
+        law = replace(contact.law, inertia=1.0, factor=1.0)
+        key = (law, contact.friction > 0.0, contact.root, contact.touch().along is None)
+        found.setdefault(key, []).append(contact)
+    return list(found.values())
+
+
+def _write_alike(s: System, contacts: Sequence[Contact]) -> None:
+    """Find out which of these touch; then, for each that does, what follows."""
+    to, placed = s.to, s.placed
+    touches = [contact.touch() for contact in contacts]
+    general = contacts[0]
+    columns = [
+        [contact.distance for contact in contacts],
+        *zip(*(_numbers(touch) for touch in touches), strict=True),
+        [contact.law.inertia for contact in contacts],
+        [contact.law.factor for contact in contacts],
+        [contact.friction for contact in contacts],
+    ]
+    # What is the same for all is used as it is; what differs is kept in a row for each.
+    differ = [k for k, column in enumerate(columns) if not _all_same(column)]
+    values = [column[0] for column in columns]
+    for number, k in enumerate(differ):
+        values[k] = slot("here", number)
+    width = max(len(differ), 1)
+    most = len(contacts)
+    to.add(f"double kept[{most * width}]; unsigned long long mine[{most}], yours[{most}];")
+    if s.forces:
+        to.add(f"int first[{most}], second[{most}];")
+    to.add("int n = 0;")
+    for k, contact in enumerate(contacts):
+        margin = contact.law.margin
+        with to.block(f"if ({to.write(contact.distance)} < {margin!r})"):
+            for number, column in enumerate(differ):
+                to.add(f"kept[n * {width} + {number}] = {to.write(columns[column][k])};")
+            one, two = moving(placed, contact)
+            to.add(f"mine[n] = {_bits(one)}ull; yours[n] = {_bits(two)}ull;")
+            if s.forces:
+                to.add(f"first[n] = {contact.bodies[0]}; second[n] = {contact.bodies[1]};")
+            to.add("++n;")
+    to.add("#pragma unroll 1")
+    with to.block("for (int c = 0; c < n; ++c, ++nc)"):
+        to.add(f"const double* here = kept + c * {width};")
+        distance, point, normal = values[0], values[1:4], values[4:7]
+        along = None if touches[0].along is None else values[7:10]
+        law = replace(general.law, inertia=values[-3], factor=values[-2])
+        friction = values[-1]
+        axes = axes_of(placed, general, Touch(point, normal, along))
+        stiffness, pull = law.pull(distance)
+        # Without friction the four edges of the pyramid are one: a quarter of D for each.
+        quarter = "" if general.friction else " * 0.25"
+        to.add(f"cd[nc] = {to.write(stiffness)}{quarter};")
+        to.add(f"cm[nc] = {to.write(friction)};")
+        to.add(f"double r0 = {to.write(pull)}, r1 = 0.0, r2 = 0.0;")
+        _write_rows(s, contacts, point, axes if general.friction else axes[:1])
+        to.add("cr[nc * 3] = r0; cr[nc * 3 + 1] = r1; cr[nc * 3 + 2] = r2;")
+        if s.forces:
+            with to.block("if (last)"):
+                turn = placed.root(general.root).matrix
+                numbers = placed.in_world(general.root, point)
+                numbers += [each for axis in axes for each in apply(turn, axis)]
+                for k, value in enumerate(numbers):
+                    to.add(f"where[nc * 12 + {k}] = {to.write(value)};")
+                to.add("one[nc] = first[c]; two[nc] = second[c];")
+
+
+def _write_rows(
+    s: System, contacts: Sequence[Contact], point: list[Any], axes: Sequence[list[Any]]
+) -> None:
+    """The rows of J, and the residuals J (a + B w) that they add to."""
+    to, nv, placed = s.to, s.mechanism.nv, s.placed
+    moved = [moving(placed, contact) for contact in contacts]
+    damping = contacts[0].law.damping
+    to.add(f"double* row = J + nc * {3 * nv};")
+    for i in range(nv):
+        firsts, seconds = (sum(i in each[k] for each in moved) for k in range(2))
+        if not firsts + seconds:
+            for k in range(3):
+                to.add(f"row[{k * nv + i}] = 0.0;")
+            continue
+        values = jacobian(placed, contacts[0], point, list(axes), i)
+        names = [to.write(value) for value in values]
+        sign = "1.0" if seconds == len(contacts) else f"(double)((yours[c] >> {i}) & 1)"
+        if firsts:
+            sign = f"((double)((yours[c] >> {i}) & 1) - (double)((mine[c] >> {i}) & 1))"
+        with to.block(""):
+            to.add(f"const double on = {sign}, by = on * (a[{i}] + {damping!r} * w[{i}]);")
+            for k in range(3):
+                zero = k >= len(values) or names[k] in ("0.0", "(-0.0)")
+                to.add(f"row[{k * nv + i}] = {'0.0' if zero else f'on * {names[k]}'};")
+                if not zero:
+                    to.add(f"r{k} += by * {names[k]};")
+
+
+def _numbers(touch: Touch) -> list[Any]:
+    return [*touch.point, *touch.normal, *(touch.along or ())]
+
+
+def _all_same(values: Sequence[Any]) -> bool:
+    return all(same(value, values[0]) for value in values)
+
+
+def _bits(dofs: Iterable[int]) -> int:
+    return sum(1 << dof for dof in dofs)
