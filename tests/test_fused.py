@@ -164,6 +164,34 @@ def test_a_second_of_motion_stays_with_mujoco(name: str):
     assert max(gaps["qpos"], gaps["qvel"]) < 1e-7  # what rounding has grown to
 
 
+PUSHED = """
+<mujoco>
+  <worldbody>
+    <body pos="0 0 1">
+      <freejoint/>
+      <geom size="0.1"/>
+      <body pos="0.2 0 0"><joint axis="0 1 0" damping="-0.3"/><geom size="0.1" pos="0.1 0 0"/></body>
+      <body pos="0 0.2 0"><joint axis="1 0 0" damping="{}"/><geom size="0.1" pos="0 0.1 0"/></body>
+    </body>
+  </worldbody>
+</mujoco>
+"""
+
+
+@pytest.mark.parametrize("other", [0.0, -0.1, 0.2])
+def test_dampers_that_push_are_those_of_mujoco(other: float):
+    """Where all do, MuJoCo takes the velocity before the step; beside one that brakes, after it."""
+    model = mujoco.MjModel.from_xml_string(PUSHED.format(other))
+    mechanisms.exact(model)
+    rng = np.random.default_rng(0)
+    given = [
+        State(model.qpos0, 5.0 * rng.standard_normal(model.nv), np.zeros(0)) for _ in range(4)
+    ]
+    found = physics(Mechanism(model)).run(given, 4)
+    gaps = [apart(found, k, by_mujoco(model, state, 4)) for k, state in enumerate(given)]
+    assert max(max(each.values()) for each in gaps) < EXACT
+
+
 def test_what_is_seen_before_the_first_step_is_mujocos():
     model, (state,) = mechanism_of("workshop").model, states("workshop", 1)
     found = physics_of("workshop").run([state], 0, look=True)

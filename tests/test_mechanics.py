@@ -18,6 +18,7 @@ from gensmooth.rl.environments.mechanics.mechanism import Mechanism
 from gensmooth.rl.environments.mechanics.models import UnsupportedMechanismError, margins_add
 from gensmooth.rl.environments.mechanics.placed import Placed, place
 from gensmooth.rl.environments.mechanics.spatial import ZERO, Spatial
+from gensmooth.rl.environments.physics import quiet
 from mechanisms import MODELS, State, mechanism_of, mujoco, states
 
 EXACT = 1e-12  # relative, for what is a formula
@@ -168,6 +169,24 @@ def test_another_law_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch):
     what, model, make = TWINS[name]
     twin = make(monkeypatch)
     assert worst(twin, mechanism_of(model).model, states(model, 12))[what] > 1e-4
+
+
+@pytest.mark.parametrize("reference", ["0.05 -0.5", "-300 5", "0.05 0", "0 0", "0 1", "-300 0"])
+def test_a_solref_of_two_formats_is_read_as_mujoco_reads_it(reference: str):
+    """One number positive and the other not: MuJoCo warns and takes its default."""
+    model = from_xml(
+        f"""<mujoco><worldbody><geom type="plane" size="1 1 1" solref="{reference}" priority="1"/>
+        <body pos="0 0 0.08"><freejoint/><geom size="0.1"/><body pos="0 0 0.2">
+        <joint range="-5 5" limited="true" solreflimit="{reference}"/><geom size="0.1"/></body>
+        </body></worldbody></mujoco>"""
+    )
+    mechanisms.exact(model)
+    state = State(model.qpos0.copy(), np.ones(model.nv), np.zeros(0))
+    state.q[-1] = 0.1
+    with quiet():
+        found = worst(Mechanism(model), model, [state])
+    assert found.pop("acceleration") < SOLVED
+    assert {key: value for key, value in found.items() if not value < EXACT} == {}
 
 
 def test_excluded_bodies_do_not_touch_and_others_do():

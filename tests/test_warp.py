@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
@@ -219,7 +220,9 @@ def test_the_robots_of_the_catalogue_are_one_function(name: str):
 @MUJOCO_WARP
 def test_the_engine_can_be_declined():
     assert simulator("Hopper-v5", physics="mujoco-warp").fused is None
-    assert WarpSimulator(environment_of(ELLIPTIC), "warp-cpu", (int, ())).fused is None
+    other = WarpSimulator(environment_of(ELLIPTIC), "warp-cpu", (int, ()))
+    assert other.fused is None
+    assert other.declined == "elliptic friction cones"
 
 
 def test_what_cannot_be_one_function_is_said():
@@ -262,8 +265,15 @@ def test_what_only_mujoco_warp_computes_asks_for_it(monkeypatch: pytest.MonkeyPa
     engines.load_mujoco_warp.cache_clear()
     monkeypatch.setitem(sys.modules, "mujoco_warp", None)
     words = r"Ant-v5 has elliptic friction cones.*needs mujoco_warp: pip install 'gensmooth\[gpu\]'"
-    with pytest.raises(ImportError, match=words):
+    with pytest.raises(ImportError, match=rf"{words}.* device='cpu' runs every model"):
         WarpSimulator(environment_of(ELLIPTIC), "warp-cpu", (int, ()))
+
+
+def test_without_warp_what_to_install_is_said_of_any_device(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "warp", None)
+    words = r"other than 'cpu' needs warp: pip install 'gensmooth\[rl,cuda\]'. device='cpu' does not"
+    with pytest.raises(ImportError, match=words):
+        engines.load_warp.__wrapped__()
 
 
 @pytest.mark.parametrize(
@@ -350,6 +360,16 @@ def test_groups_with_scalings_of_their_own_run_side_by_side():
         assert together.moments is not None
         assert alone.moments is not None
         np.testing.assert_array_equal(together.moments.m2[rows], alone.moments.m2)
+
+
+def test_one_simulator_may_be_asked_by_several_threads():
+    """They wait for each other: worlds are kept from call to call."""
+    found, asked = simulator("own_robot:Cart"), [ragged(trials=23), ragged(trials=40)] * 4
+    wanted = [simulator("own_robot:Cart").rollout(*each, observe=True) for each in asked[:2]] * 4
+    with ThreadPoolExecutor(len(asked)) as pool:
+        got = list(pool.map(lambda each: found.rollout(*each, observe=True), asked))
+    for one, two in zip(got, wanted, strict=True):
+        assert_same_bits(one, two)
 
 
 def test_no_episodes_are_no_episodes():

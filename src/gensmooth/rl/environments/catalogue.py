@@ -99,7 +99,7 @@ def make(
             simulators take none, so the environment then runs through the ordinary API.
         device: Where trajectories run. ``"cuda"`` (or ``"cuda:1"``) is a GPU, for environments
             that are compiled: a robot with a file in ``robots``, or registered by
-            :func:`register_robot`. ``"warp-cpu"`` is the same on Warp's own CPU device, for tests.
+            :func:`register_robot`. ``"warp-cpu"`` runs the same code on the processor's cores.
 
     Raises:
         UnknownEnvironmentError: When there is no such environment; near matches are named.

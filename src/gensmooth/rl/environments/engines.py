@@ -30,7 +30,9 @@ _CONTACTS, _CONSTRAINTS = 24, 96  # per world at first; doubled when they do not
 @cache
 def load_warp() -> Any:
     """Warp, or an error that says what to install."""
-    found = _load("warp", "pip install 'gensmooth[rl,cuda]'.")
+    found = _load(
+        "warp", "A device other than 'cpu'", "pip install 'gensmooth[rl,cuda]'. device='cpu' does not."
+    )
     if found.config.log_level == found.LOG_INFO:  # a line for every kernel
         found.config.log_level = found.LOG_WARNING
     return found
@@ -41,19 +43,18 @@ def load_mujoco_warp() -> Any:
     """MuJoCo Warp, or an error that says what to install."""
     return _load(
         "mujoco_warp",
+        "MuJoCo Warp",
         "pip install 'gensmooth[gpu]', in an environment of its own, because it needs a newer "
-        "MuJoCo than Meta-World can use.",
+        "MuJoCo than Meta-World can use. device='cpu' runs every model.",
     )
 
 
-def _load(name: str, remedy: str) -> Any:
+def _load(name: str, what: str, remedy: str) -> Any:
     try:
         return import_module(name)
     except ImportError as error:
         missing = error.name or name
-        raise ImportError(
-            f"This training on a GPU needs {missing}: {remedy}", name=missing
-        ) from None
+        raise ImportError(f"{what} needs {missing}: {remedy}", name=missing) from None
 
 
 def sizes(model: Any) -> dict[str, int]:

@@ -12,6 +12,7 @@ part of its result.
 
 import math
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -136,6 +137,10 @@ class WarpSimulator:
             arguments.
         options: How physics is computed.
 
+    Attributes:
+        fused: The physics as one function; ``None`` where MuJoCo Warp computes it.
+        declined: What of the robot is in the way of fused physics, if anything.
+
     Raises:
         UnsupportedEnvironmentError: When a function cannot be traced.
     """
@@ -161,8 +166,10 @@ class WarpSimulator:
                 f"{self.info.name} cannot run on a GPU: {error}. device='cpu' can."
             ) from error
         self._room = ContactRoom()
+        self.declined: str | None = None
         self.fused: FusedSource | None = self._write_fused()
         self._batches: dict[Any, _Batch] = {}
+        self._alone = threading.Lock()
         self._lengths: tuple[float, float] | None = None  # mean and maximum, last time
         self.usage = Usage()
 
@@ -177,6 +184,7 @@ class WarpSimulator:
         try:
             return write_fused(self._model, self._law)
         except UnsupportedMechanismError as error:
+            self.declined = str(error)
             if self._options.physics == "fused":
                 raise UnsupportedEnvironmentError(
                     f"{self.info.name} has {error}: only physics='mujoco-warp' can compute that."
@@ -224,8 +232,15 @@ class WarpSimulator:
     ) -> Episodes:
         """Run episodes of several groups, each with its own scaling, side by side.
 
-        On ``"warp-cpu"`` they are shared out to threads.
+        On ``"warp-cpu"`` they are shared out to threads. Worlds are kept from call to call, so calls
+        from several threads wait for each other.
         """
+        with self._alone:
+            return self._rollout(policy, given, observe, threads)
+
+    def _rollout(
+        self, policy: Policy, given: Grouped, observe: bool, threads: int | None
+    ) -> Episodes:
         trials = len(given.parameters)
         if not trials:
             return _episodes(_Results.none(self.info.observation_size), self.info, observe)

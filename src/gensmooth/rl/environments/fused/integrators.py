@@ -47,7 +47,7 @@ def euler(s: System) -> None:
     m, to, nv = s.mechanism, s.to, s.mechanism.nv
     h = m.timestep
     acceleration = "a"
-    if any(m.damping):
+    if m.implicit_damping:
         acceleration = "b"
         to.add(f"double b[{nv}];")
         for i in range(nv):

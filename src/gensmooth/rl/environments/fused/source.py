@@ -130,5 +130,5 @@ def evaluate(s: System) -> None:
     write_contacts(s)
     write_solver(s)
     write_outputs(s)
-    if s.mechanism.integrator == RUNGE_KUTTA or not any(s.mechanism.damping):
+    if not s.mechanism.implicit_damping:
         change_basis(s, "a", s.placed.along_world)

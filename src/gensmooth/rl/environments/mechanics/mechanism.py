@@ -3,6 +3,7 @@
 from typing import Any, final
 
 from gensmooth.rl.environments.mechanics.models import (
+    EULER,
     FREE,
     RUNGE_KUTTA,
     pairs,
@@ -34,6 +35,8 @@ class Mechanism:
         self.parts, self.fixed = parts(model)
         self._dof_part = [self.part_of(int(b)) for b in model.dof_bodyid]
         self.damping = [float(each) for each in model.dof_damping]
+        # Euler's method has dampers act on the new velocity, as MuJoCo: if any takes energy.
+        self.implicit_damping = self.integrator == EULER and max(self.damping) > 0.0
         self.limits = limits(model)
         self.pairs = pairs(model)
         self.corrected = self.integrator == RUNGE_KUTTA and rotations_are_corrected()

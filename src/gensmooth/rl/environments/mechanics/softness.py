@@ -18,6 +18,7 @@ from gensmooth.rl.environments.symbols import choose
 
 _IMPEDANCE = (1e-4, 1.0 - 1e-4)  # MuJoCo's mjMINIMP and mjMAXIMP
 _LEAST_FRICTION = 1e-5  # its mjMINMU
+_REFERENCE = (0.02, 1.0)  # its default solref
 
 
 @final
@@ -80,6 +81,8 @@ def softness(
     width, middle = max(0.0, float(impedance[2])), float(np.clip(impedance[3], *_IMPEDANCE))
     power = max(1.0, float(impedance[4]))
     first, second = map(float, reference)
+    if (first > 0.0) != (second > 0.0):  # two formats in one: MuJoCo warns and takes its default
+        first, second = _REFERENCE
     if first > 0.0:
         if not int(m.opt.disableflags) & disabling("refsafe"):
             first = max(first, 2.0 * float(m.opt.timestep))
