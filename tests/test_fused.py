@@ -170,8 +170,8 @@ PUSHED = """
     <body pos="0 0 1">
       <freejoint/>
       <geom size="0.1"/>
-      <body pos="0.2 0 0"><joint axis="0 1 0" damping="-0.3"/><geom size="0.1" pos="0.1 0 0"/></body>
-      <body pos="0 0.2 0"><joint axis="1 0 0" damping="{}"/><geom size="0.1" pos="0 0.1 0"/></body>
+      <body pos="0.2 0 0"><joint axis="0 1 0" damping="-0.3"/><geom size="0.1"/></body>
+      <body pos="0 0.2 0"><joint axis="1 0 0" damping="{}"/><geom size="0.1"/></body>
     </body>
   </worldbody>
 </mujoco>
@@ -184,9 +184,7 @@ def test_dampers_that_push_are_those_of_mujoco(other: float):
     model = mujoco.MjModel.from_xml_string(PUSHED.format(other))
     mechanisms.exact(model)
     rng = np.random.default_rng(0)
-    given = [
-        State(model.qpos0, 5.0 * rng.standard_normal(model.nv), np.zeros(0)) for _ in range(4)
-    ]
+    given = [State(model.qpos0, 5.0 * rng.standard_normal(model.nv), np.zeros(0)) for _ in range(4)]
     found = physics(Mechanism(model)).run(given, 4)
     gaps = [apart(found, k, by_mujoco(model, state, 4)) for k, state in enumerate(given)]
     assert max(max(each.values()) for each in gaps) < EXACT

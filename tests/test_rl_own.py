@@ -1,5 +1,6 @@
 """A robot of a user's: his functions compiled equal his functions as they are."""
 
+import inspect
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,7 @@ pytest.importorskip("mujoco", reason="needs the extra rl")
 
 import gensmooth as gs
 from gensmooth.rl.environments import catalogue, own
+from gensmooth.rl.environments.base import UnsupportedEnvironmentError
 from gensmooth.rl.normalize import identity
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "own_robot.py"
@@ -38,6 +40,29 @@ def test_what_is_known_of_it(cart: Any):
     info = cart.info
     assert (info.name, info.observation_size, info.action_size) == ("own_robot:Cart", 4, 1)
     assert (info.horizon, info.survival_bonus, info.fast) == (300, 0.0, True)
+
+
+def unknown_to_numba(robot: Any) -> Any:
+    return np.array([np.clip(robot.qpos[0], -1.0, 1.0)])
+
+
+def plain_reward(robot: Any, action: Any) -> float:  # noqa: ARG001
+    return 0.0
+
+
+def test_what_numba_does_not_know_is_said_plainly(cart: Any):
+    line = inspect.getsourcelines(unknown_to_numba)[1] + 1
+    name = gs.rl.register_robot(
+        "Unknown",
+        own.definition_of(cart.info.name).model,
+        observation=unknown_to_numba,
+        reward=plain_reward,
+    )
+    found, policy = gs.rl.make(name), gs.rl.Linear().policy(1, 1)
+    starts = found.starts([np.random.default_rng(0)])
+    words = rf"Unknown cannot be compiled for the CPU: Numba.*test_rl_own.py, line {line},"
+    with pytest.raises(UnsupportedEnvironmentError, match=words):
+        found.rollout(policy, np.zeros((1, policy.num_parameters)), identity(1), starts)
 
 
 def test_compiled_steps_are_those_of_the_plain_functions(cart: Any):

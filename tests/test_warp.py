@@ -271,7 +271,9 @@ def test_what_only_mujoco_warp_computes_asks_for_it(monkeypatch: pytest.MonkeyPa
 
 def test_without_warp_what_to_install_is_said_of_any_device(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "warp", None)
-    words = r"other than 'cpu' needs warp: pip install 'gensmooth\[rl,cuda\]'. device='cpu' does not"
+    words = (
+        r"other than 'cpu' needs warp: pip install 'gensmooth\[rl,cuda\]'. device='cpu' does not"
+    )
     with pytest.raises(ImportError, match=words):
         engines.load_warp.__wrapped__()
 
@@ -606,6 +608,8 @@ def test_the_page_runs(tmp_path: Path, monkeypatch: Any):
     asked = request("stick:Stick", 4, scale=1.0)
     found = simulator("stick:Stick").rollout(*asked)
     np.testing.assert_allclose(found.returns, by_mujoco("stick:Stick", asked).returns, rtol=1e-12)
+    compiled = gs.rl.make("stick:Stick").rollout(*asked)  # which Numba must know, too
+    assert (compiled.lengths == 200).all()
 
 
 @pytest.mark.gpu

@@ -1,5 +1,6 @@
 """The compiled simulator: a MuJoCo model, an environment's functions, threads over trajectories."""
 
+import re
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -9,9 +10,17 @@ from pathlib import Path
 from typing import Any, NamedTuple, final
 
 import numpy as np
+from numba.core.errors import NumbaError
 from numpy.typing import NDArray
 
-from gensmooth.rl.environments.base import Episodes, Info, Request, check, thread_count
+from gensmooth.rl.environments.base import (
+    Episodes,
+    Info,
+    Request,
+    UnsupportedEnvironmentError,
+    check,
+    thread_count,
+)
 from gensmooth.rl.environments.physics import Physics, load_mujoco, physics, quiet
 from gensmooth.rl.environments.trajectory import (
     Function,
@@ -215,6 +224,11 @@ class CompiledSimulator:
         try:
             with quiet():
                 _run_threads([lambda s=s: work(s) for s in simulations], queue, number)
+        except NumbaError as error:
+            raise UnsupportedEnvironmentError(
+                f"{self.info.name} cannot be compiled for the CPU: Numba, which knows a part of "
+                f"Python and NumPy, does not know what {_where(error)} does with these arguments."
+            ) from error
         finally:
             self._idle.extend(simulations)
         return Episodes(
@@ -235,6 +249,13 @@ class CompiledSimulator:
                 f"gensmooth: compiling {self.info.name}, once on this machine, some seconds…",
                 file=sys.stderr,
             )
+
+
+def _where(error: NumbaError) -> str:
+    """The innermost line of one's own that Numba has stumbled over: it names inner ones first."""
+    places = re.findall(r"typing of .* at (\S.*?\.py) \((\d+)\)", str(error))
+    own = [place for place in places if "site-packages" not in place[0]]
+    return f"{Path(own[0][0]).name}, line {own[0][1]}," if own else "a function of it"
 
 
 def _remake_on_device(make: Callable[..., Any], arguments: tuple[Any, ...], device: str) -> Any:

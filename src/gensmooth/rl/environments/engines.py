@@ -31,7 +31,9 @@ _CONTACTS, _CONSTRAINTS = 24, 96  # per world at first; doubled when they do not
 def load_warp() -> Any:
     """Warp, or an error that says what to install."""
     found = _load(
-        "warp", "A device other than 'cpu'", "pip install 'gensmooth[rl,cuda]'. device='cpu' does not."
+        "warp",
+        "A device other than 'cpu'",
+        "pip install 'gensmooth[rl,cuda]'. device='cpu' does not.",
     )
     if found.config.log_level == found.LOG_INFO:  # a line for every kernel
         found.config.log_level = found.LOG_WARNING
