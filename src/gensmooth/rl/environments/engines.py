@@ -215,19 +215,19 @@ class MujocoWarpPhysics:
 
     def step(self) -> None:
         """See :class:`DevicePhysics`."""
-        self._copy(self._shared.spread, self._in)
+        self._exchange(self._in, to_theirs=True)
         for what in self._calls:
             if what == "step":
                 self._mjw.step(self._model, self._data)
             else:
                 self._mjw.rne_postconstraint(self._model, self._data)
-        self._copy(self._shared.gather, self._out)
+        self._exchange(self._out, to_theirs=False)
 
     def look(self) -> None:
         """See :class:`DevicePhysics`."""
-        self._copy(self._shared.spread, self._in)
+        self._exchange(self._in, to_theirs=True)
         self._mjw.forward(self._model, self._data)
-        self._copy(self._shared.gather, self._derived)
+        self._exchange(self._derived, to_theirs=False)
 
     def begin(self) -> None:
         """See :class:`DevicePhysics`."""
@@ -237,7 +237,7 @@ class MujocoWarpPhysics:
         """See :class:`DevicePhysics`."""
         return not self._data.overflow.numpy().any()
 
-    def _copy(self, kernel: Any, arrays: list[tuple[str, int, str]]) -> None:
+    def _exchange(self, arrays: list[tuple[str, int, str]], *, to_theirs: bool) -> None:
         for ours, width, theirs in arrays:
             array = getattr(self._data, theirs)
             count = array.strides[0] // 4 * self._s.worlds
@@ -245,7 +245,9 @@ class MujocoWarpPhysics:
                 ptr=array.ptr, dtype=self._wp.float32, shape=(count,), device=array.device
             )
             self._wp.launch(
-                kernel, dim=(width, self._s.worlds), inputs=[getattr(self._s, ours), flat, width]
+                self._shared.exchange,
+                dim=(width, self._s.worlds),
+                inputs=[getattr(self._s, ours), flat, width, int(to_theirs)],
             )
 
 

@@ -248,7 +248,9 @@ class WarpSimulator:
         if self._device == "cpu":
             cores = thread_count(threads, math.ceil(trials / _LEAST_SHARE))
             if cores > 1 and not self._batches:  # kernels are loaded by one thread
+                usage = self.usage
                 self._run(policy, _chosen(given, np.arange(1)), 1)
+                self.usage = usage
         found = self._run(policy, given, cores)
         if len(found.lengths) >= _LEAST_WORLDS:
             self._lengths = float(found.lengths.mean()), float(found.lengths.max())
@@ -259,7 +261,7 @@ class WarpSimulator:
         shares = [np.arange(k, len(given.parameters), cores) for k in range(cores)]
         while True:
             parts = [given] if cores == 1 else [_chosen(given, share) for share in shares]
-            batches = [self._batch(policy, part, k) for k, part in enumerate(parts)]
+            batches = [self._batch(policy, part, (k, cores)) for k, part in enumerate(parts)]
             found = _run_batches(batches, parts)
             self.usage = Usage(
                 self.usage.live + sum(int(each.lengths.sum()) for each in found if each),
@@ -273,11 +275,11 @@ class WarpSimulator:
             self._room.double()
             self._batches.clear()
 
-    def _batch(self, policy: Policy, given: Grouped, share: int) -> "_Batch":
-        """Worlds for so many episodes."""
+    def _batch(self, policy: Policy, given: Grouped, share: tuple[int, int]) -> "_Batch":
+        """Worlds for so many episodes, a share (k, n) of all."""
         trials, groups = len(given.parameters), len(given.scalings)
         capacity, room = _power(trials), _power(groups)
-        worlds = self._choose(policy, trials)
+        worlds = self._choose(policy, trials, share[1])
         key = (policy, worlds, share)
         found = self._batches.get(key)
         if found is None or found.capacity < capacity or found.groups < room:
@@ -287,7 +289,7 @@ class WarpSimulator:
             self._batches[key] = found
         return found
 
-    def _choose(self, policy: Policy, trials: int) -> int:
+    def _choose(self, policy: Policy, trials: int, shares: int) -> int:
         """How many worlds: as few as keep busy, if what episodes lasted before is a guide.
 
         Fused physics takes as long for one world as for thousands: there, one for each episode.
@@ -295,14 +297,15 @@ class WarpSimulator:
         With m the mean and M the largest length, T episodes in W < T worlds take about
         T m / W + M - m steps, and in W >= T worlds M steps; a step takes a time of a + b W.
         """
-        most = max(min(_power(trials), _power(self._options.worlds)), 1)
+        allowed = max(self._options.worlds // shares, 1)
+        most = min(_power(trials), 1 << (allowed.bit_length() - 1))
         if self.fused is not None or self._lengths is None or most <= _LEAST_WORLDS:
             return most
         mean, longest = self._lengths
 
         def seconds(worlds: int) -> float:
             steps = longest if worlds >= trials else trials * mean / worlds + longest - mean
-            known = self._batches.get((policy, worlds, 0))
+            known = self._batches.get((policy, worlds, (0, shares)))
             return steps * (_FREE + worlds) * (1.0 if known is not None else 1.0 / _WORTH)
 
         sizes = [most >> shift for shift in range(5) if most >> shift >= _LEAST_WORLDS]

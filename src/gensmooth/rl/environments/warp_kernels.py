@@ -239,21 +239,20 @@ def physics_kernels(source: FusedSource) -> PhysicsKernels:
 
 
 @wp.kernel(enable_backward=False)
-def spread(wide: wp.array(dtype=wp.float64), rows: wp.array(dtype=wp.float32), width: int):
-    """Numbers that lie by entry, into the rows of an array of MuJoCo Warp's."""
+def exchange(
+    ours: wp.array(dtype=wp.float64),
+    theirs: wp.array(dtype=wp.float32),
+    width: int,
+    to_theirs: int,
+):
+    """Numbers between our arrays, which lie by entry, and MuJoCo Warp's, with a row per world."""
     entry, world = wp.tid()
-    worlds = wide.shape[0] // width
-    stride = rows.shape[0] // worlds
-    rows[world * stride + entry] = wp.float32(wide[entry * worlds + world])
-
-
-@wp.kernel(enable_backward=False)
-def gather(wide: wp.array(dtype=wp.float64), rows: wp.array(dtype=wp.float32), width: int):
-    """And back."""
-    entry, world = wp.tid()
-    worlds = wide.shape[0] // width
-    stride = rows.shape[0] // worlds
-    wide[entry * worlds + world] = wp.float64(rows[world * stride + entry])
+    worlds = ours.shape[0] // width
+    here, there = entry * worlds + world, world * (theirs.shape[0] // worlds) + entry
+    if to_theirs != 0:
+        theirs[there] = wp.float32(ours[here])
+    else:
+        ours[here] = wp.float64(theirs[there])
 
 
 # --- what every environment shares --------------------------------------------------------------
