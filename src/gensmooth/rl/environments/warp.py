@@ -232,8 +232,8 @@ class WarpSimulator:
     ) -> Episodes:
         """Run episodes of several groups, each with its own scaling, side by side.
 
-        On ``"warp-cpu"`` they are shared out to threads. Worlds are kept from call to call, so calls
-        from several threads wait for each other.
+        On ``"warp-cpu"`` they are shared out to threads. Worlds are kept, so that calls of several
+        threads wait for each other.
         """
         with self._alone:
             return self._rollout(policy, given, observe, threads)
