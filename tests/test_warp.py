@@ -445,6 +445,33 @@ def test_a_world_that_breaks_down_is_nan_and_disturbs_no_other(
         np.testing.assert_array_equal(clean.returns, found.returns[whole])
 
 
+def dazzled(robot):
+    """What is seen grows beyond all bounds for a moment."""
+    return np.array([robot.qpos[0], robot.qvel[0], np.exp(1e4 * (np.abs(robot.qvel[0]) - 0.05))])
+
+
+@pytest.mark.parametrize("device", ["cpu", *DEVICES])
+def test_an_observation_that_is_not_finite_breaks_its_episode_whatever_the_policy(device: str):
+    name = gs.rl.register_robot(
+        "own_robot:Dazzled",
+        own_robot.MODEL,
+        observation=dazzled,
+        reward=own_robot.reward,
+        terminated=own_robot.terminated,
+        horizon=HORIZON,
+    )
+    engine: Any = gs.rl.make(name, device=device)
+    policy = MLP((4,)).policy(3, 1)
+    parameters = np.random.default_rng(0).standard_normal((12, policy.num_parameters))
+    parameters[:6] = 0.0  # stand still
+    starts = engine.starts([np.random.default_rng(i) for i in range(12)])
+    found = engine.rollout(policy, parameters, identity(3), starts, observe=True)
+    assert 0 < np.isnan(found.returns).sum() < 12
+    assert ((found.moments.counts == 0) == np.isnan(found.returns)).all()
+    fine = ~np.isnan(found.returns)
+    assert np.isfinite(found.moments.means[fine]).all()
+
+
 # --- training -----------------------------------------------------------------------------------
 
 OPTIONS: dict[str, Any] = {

@@ -123,6 +123,7 @@ def compile_loop(begin: Function, observe: Function, step: Function) -> Any:
             total, bonuses, success, length = 0.0, 0.0, False, 0
             fine = True
             while length < horizon and fine:
+                fine = all_finite(observation)  # tanh would hide what is not
                 if moments:
                     accumulate(length, observation, mean, m2)
                 act(policy, parameters[episode], observation, action)

@@ -341,3 +341,5 @@ def collect(s: Worlds):
         here = entry * s.worlds + world
         s.means[entry * s.capacity + trial] = s.mean[here]
         s.m2s[entry * s.capacity + trial] = s.m2[here]
+        if not (wp.isfinite(s.mean[here]) and wp.isfinite(s.m2[here])):
+            s.broken[trial] = 1  # an observation that was not finite, which tanh may hide
