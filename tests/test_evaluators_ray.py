@@ -142,6 +142,18 @@ def test_faults(how: str, cluster: Any, tmp_path: Path) -> None:  # noqa: ARG001
         assert found.x.tobytes() == run(Serial(), search, wavy).x.tobytes()
 
 
+def test_the_evaluation_that_ends_its_actor_is_found_among_short_ones(cluster: Any) -> None:  # noqa: ARG001
+    """Actors have work ahead: an answer may be lost with the actor that ends in the next one."""
+    search = search_of("gs", estimator=gs.Antithetic(), on_failure="drop", num_directions=20)
+    bad = point(search, 1, 13)
+    expected = run(Serial(), search, Fails("exception", bad), 2)
+    with Ray(num_workers=2) as actors:
+        found = run(actors, search, Fails("died", bad), 2)
+    assert found.dropped == expected.dropped == 1
+    assert found.faults in ({"died": 1}, {"died": 2})
+    assert found.x.tobytes() == expected.x.tobytes()
+
+
 def test_traceback_of_an_actor(pool: Ray) -> None:
     search = search_of()
     with pytest.raises(EvaluationError, match="ZeroDivisionError") as e:

@@ -158,6 +158,11 @@ class Queue:
         self._ranges.extend(ranges)
         self.left += sum(last - first for first, last in ranges)
 
+    def put_first(self, units: list[int]) -> None:
+        """Units to do again before all others, each by itself."""
+        self._ranges.extendleft((unit, unit + 1) for unit in reversed(units))
+        self.left += len(units)
+
     def clear(self) -> None:
         """Nothing left to do."""
         self._ranges.clear()

@@ -268,6 +268,9 @@ class WorkerSession(Generic[W]):
         self._failed_starts = 0
         self._start_after = 0.0
         self._losses = 0  # workers lost since the last that finished something
+        self._suspects: set[int] = (
+            set()
+        )  # units of which one, it is not known which, ended a worker
         self._waiting_since = 0.0  # for a first worker
         self._check_after = 0.0  # whether any worker is silent
         for worker in pool.workers:
@@ -300,6 +303,7 @@ class WorkerSession(Generic[W]):
         while any(worker.awaited for worker in pool.workers):  # may still read the last step's data
             self._receive(results, queue)
         self._steps += 1
+        self._suspects.clear()
         self._step = self._directions.begin(state, batch)
         pool.publish(state.x, self._directions.estimate)
         if self._directions.stateful:  # a worker that misses an estimate needs the whole state
@@ -355,13 +359,13 @@ class WorkerSession(Generic[W]):
 
     def _ahead(self, left: int) -> bool:
         """Whether to hand out work ahead: evaluations are short, and there are many left."""
-        if self._pool.one_by_one or self._seconds is None:
+        if self._pool.one_by_one or self._seconds is None or self._suspects:
             return False
         return self._seconds < _SHORT * self._pool.message_worth and left > 3 * self.workers
 
     def _portion(self, left: int) -> int:
         """How many units make a message worthwhile, and yet leave something for the others."""
-        if self._pool.one_by_one or self._seconds is None:
+        if self._pool.one_by_one or self._seconds is None or self._suspects:
             return 1
         worth = self._pool.message_worth / max(self._seconds, 1e-9)
         share = left / (2 * max(self.workers, 1))
@@ -376,6 +380,7 @@ class WorkerSession(Generic[W]):
                 case Answer(values, failures, seconds):
                     units = worker.units.pop(0)
                     self._losses = 0
+                    self._suspects.difference_update(range(*units))
                     each = seconds / (units[1] - units[0])
                     self._seconds = each if self._seconds is None else (self._seconds + each) / 2
                     queue.put(results.add(units, values, failures))
@@ -460,10 +465,14 @@ class WorkerSession(Generic[W]):
             results.count("died", words)
             queue.put(worker.units)
             return
-        first, last = worker.units[0]
-        if lost.evaluation is None and last - first > 1:  # which one was it? Each by itself, then
+        first = worker.units[0][0]
+        held = [unit for units in worker.units for unit in range(*units)]
+        if lost.evaluation is None and len(held) > 1:
+            # Which one was it? Even the first may have been done, its answer lost on the way. Each
+            # is done again by itself, and soon, with nothing else at the same worker.
             results.count("died", words)
-            queue.put([(unit, unit + 1) for unit in range(first, last)] + worker.units[1:])
+            self._suspects.update(held)
+            queue.put_first(held)
         else:
             index = first * results.rows if lost.evaluation is None else lost.evaluation
             self._fail(worker, Failure(index, "died", words), results, queue)
@@ -472,6 +481,7 @@ class WorkerSession(Generic[W]):
         """One evaluation failed with its worker; the others that it had are done again."""
         (first, last), *later = worker.units
         unit = failure.index // results.rows
+        self._suspects.discard(unit)
         rest = [(first, unit), (unit + 1, last), *later]
         queue.put([part for part in rest if part[0] < part[1]])
         if results.add_failure(failure):
