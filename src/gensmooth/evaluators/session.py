@@ -49,6 +49,7 @@ class WorkerHandle:
             having to wait for us.
         proven: It has been ready before, in this session or another.
         heard: When it last said something, was seen working, or was sent something to answer.
+        ahead: The evaluation that it was seen at before it had answered an earlier one, and when.
     """
 
     ready: bool = False
@@ -58,6 +59,7 @@ class WorkerHandle:
     units: list[Units] = field(default_factory=list[Units])
     proven: bool = False
     heard: float = field(default_factory=time.monotonic)
+    ahead: tuple[tuple[int, float], float] | None = None
 
 
 W = TypeVar("W", bound=WorkerHandle)
@@ -418,8 +420,11 @@ class WorkerSession(Generic[W]):
             if running is None or now - running[1] <= timeout:
                 continue
             if not _is_in(running[0], results.span(worker.units[0])):
-                # It is further than we have heard; or else its answer has got lost.
-                if now - running[1] > timeout + _CHECK:
+                # It is further than we have heard; or else its answer has got lost. It is we who
+                # may have stood still: so it counts from when we see it, and listen meanwhile.
+                if worker.ahead is None or worker.ahead[0] != running:
+                    worker.ahead = running, now
+                elif now - max(running[1] + timeout, worker.ahead[1]) > _CHECK:
                     self._pool.stop(worker)
                     self._lose(worker, Lost("did not answer", began=False), results, queue)
                 continue
