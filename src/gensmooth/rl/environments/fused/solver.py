@@ -64,7 +64,6 @@ def write_solver(s: System) -> None:
         back_substitute(s, "H", "p")
         times_inertia(s, "Mp", "p")
         _search(s)
-    add_line("")
 
 
 def _contact_terms(s: System) -> None:
@@ -112,7 +111,7 @@ def _search(s: System) -> None:
     to.add("double x = 1.0, low = 0.0, high = -1.0; bool same = true;")
     to.add("#pragma unroll 1")
     with to.block(f"for (int trial = 0; trial < {_SEARCHES}; ++trial)"):
-        to.add("double slope = s0 + x * h0, bend = h0, size = 0.0;")
+        to.add("double slope = s0 + x * h0, bend = h0;")
         to.add("same = true;")
         for k, _ in limits:
             with to.block(f"if (ld[{k}] > 0.0)"):
