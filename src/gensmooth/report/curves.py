@@ -251,8 +251,17 @@ def spans(found: Sequence[Curve], series: Sequence[str], factor: float) -> bool:
     return low > 0 and high >= factor * low
 
 
-def limits(found: Sequence[Curve], series: Sequence[str], scale: Scale) -> tuple[float, float]:
-    """The range of a vertical axis: means and bands, on a log axis not too far below the means."""
+def limits(
+    found: Sequence[Curve], series: Sequence[str], scale: Scale, *, rare: float = 0.0
+) -> tuple[float, float]:
+    """The range of a vertical axis: means and bands, on a log axis not too far below the means.
+
+    Args:
+        found: The curves.
+        series: The series that are drawn.
+        scale: The scale of the axis.
+        rare: What a curve reaches in at most this share of its rounds may be outside.
+    """
     low, high = np.inf, -np.inf
     for curve in found:
         for name in series:
@@ -262,7 +271,8 @@ def limits(found: Sequence[Curve], series: Sequence[str], scale: Scale) -> tuple
                 bottom = band.mean - sd
                 if scale == "log":
                     bottom = np.maximum(bottom, band.mean / 2.5)
-                low, high = min(low, bottom.min()), max(high, (band.mean + sd).max())
+                low = min(low, np.quantile(bottom, rare, method="higher"))
+                high = max(high, np.quantile(band.mean + sd, 1 - rare, method="lower"))
     if low > high:
         return (0.1, 1.0)
     if scale == "log":
@@ -309,6 +319,7 @@ def _draw(ax: Axes, curve: Curve, view: View, order: int, total: int) -> None:
     ax.plot(x, mean, color=style.color, lw=width, ls=dash, alpha=alpha, zorder=3 + order / 100)
     at = _marked(x, order / max(1, total), view.xscale)
     ax.plot(x[at], mean[at], style.marker, color=style.color, ms=3.6, mew=0, zorder=4.5)
+    _draw_outside(ax, x, mean, view, style.color)
     for name, dash in view.theory:
         if name in curve.bands:
             line = curve.bands[name].mean
@@ -321,6 +332,16 @@ def _draw(ax: Axes, curve: Curve, view: View, order: int, total: int) -> None:
                 linestyle=(0, dash) if dash else "-",
                 zorder=4,
             )
+
+
+def _draw_outside(ax: Axes, x: Floats, mean: Floats, view: View, color: str) -> None:
+    """An arrowhead at the edge of the axis wherever a mean lies beyond it."""
+    for edge, beyond, marker in (
+        (view.ylim[0], mean < view.ylim[0], "v"),
+        (view.ylim[1], mean > view.ylim[1], "^"),
+    ):
+        y = np.full(np.count_nonzero(beyond), edge)
+        ax.plot(x[beyond], y, marker, color=color, ms=4.5, mew=0, zorder=5, clip_on=False)
 
 
 def _marked(x: Floats, shift: float, scale: Scale) -> NDArray[np.intp]:

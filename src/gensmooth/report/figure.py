@@ -177,6 +177,8 @@ def write_figure(figure: Figure, folder: Path) -> list[Path]:
     legends = [(part, -(-len(part) // per_row)) for part in (methods, others) if part]
     head = 0.36 + 0.19 * sum(count for _, count in legends)
     total = head + PANEL[1] * rows
+    notes = {panel.note for panel in figure.panels}
+    common = notes.pop() if len(notes) == 1 else ""
     paths = [folder / f"{figure.name}.svg", folder / f"{figure.name}.png"]
     with drawing():
         canvas = Canvas(figsize=(width, total), facecolor="white")
@@ -191,10 +193,11 @@ def write_figure(figure: Figure, folder: Path) -> list[Path]:
                 )
             )
             panel.draw(ax)
-            title = f"{panel.title}  ({panel.note})" if panel.note else panel.title
-            ax.set_title(title, loc="right", pad=4)
+            own = "" if common else panel.note
+            ax.set_title(_noted(panel.title, own), loc="right", pad=4)
         edge, y = 0.1 / width, 1 - 0.08 / total
-        canvas.text(edge, y, figure.title, va="top", fontsize=11, weight="bold")
+        title = _noted(figure.title, common)
+        canvas.text(edge, y, title, va="top", fontsize=11, weight="bold")
         y -= 0.22 / total
         for part, count in legends:
             canvas.legend(
@@ -211,6 +214,10 @@ def write_figure(figure: Figure, folder: Path) -> list[Path]:
         paths[0].write_text(standalone(_svg(canvas)), encoding="utf-8")
         canvas.savefig(paths[1], format="png", metadata={"Software": None})
     return paths
+
+
+def _noted(title: str, note: str) -> str:
+    return f"{title}  ({note})" if note else title
 
 
 def _svg(canvas: Canvas, *, transparent: bool = False) -> str:

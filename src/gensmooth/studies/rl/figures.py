@@ -25,6 +25,7 @@ from gensmooth.studies.rl.settings import Setting as Described
 from gensmooth.studies.spec import Outcome
 
 _KEYS = ("environment", "policy", "estimator", "num_directions")
+_RARE = 0.03  # of a curve's tests: collapses of some rounds must not set the scale of a panel
 _MAIN = ("Ant", "Walker2d", "ML1-Reach", "HalfCheetahRandVel")
 
 
@@ -81,12 +82,15 @@ def _figure(figure: _Figure, found: Sequence[Curve], outcome: Outcome) -> Figure
         heading=figure.heading,
         caption=f"Mean return of the policy over {tested} test episodes after each round, survival "
         "bonus counted, against the trajectories made in training (tests not counted); higher is "
-        f"better. Each panel has its own vertical axis. {made_on_words(runs)}{means(here)}",
+        "better. Each panel has its own vertical axis, which leaves out what a curve and its band "
+        f"reach in {_RARE:.0%} of the rounds or fewer; arrowheads are means beyond it. "
+        f"{made_on_words(runs)}{means(here)}",
         columns=max(len(numbers), min(2, len(figure.settings))),
         panels=[_panel(here, setting) for setting in _in_order(figure.settings)],
         legend=legend(here),
         remarks=remarks(here, _words, _spelled(outcome, figure)),
         tables=[last(here, "return", figure.name, _words)],
+        left=0.16,
         right=0.93,
     )
 
@@ -98,10 +102,10 @@ def _panel(found: Sequence[Curve], setting: Setting) -> Panel:
         (),
         _trajectories,
         "trajectories",
-        "test return",
+        "return",
         "linear",
         "linear",
-        limits(here, ["return"], "linear"),
+        limits(here, ["return"], "linear", rare=_RARE),
     )
     return panel(here, setting, view, _words)
 
