@@ -1,15 +1,12 @@
-"""Training on a GPU: how many steps a second, what physics is of them, how fast a robot learns.
+"""Episodes on a GPU: how many steps a second, and what physics is of them.
 
     python -m benchmarks.gpu speed Hopper-v5 2048 [Ant-v5 8192 ...] [--physics mujoco-warp]
-    python -m benchmarks.gpu train HalfCheetah-v5 --target 3000 --seconds 90 [--seed 0]
     python -m benchmarks.gpu core Hopper-v5 Walker2d-v5 HalfCheetah-v5 Ant-v5
 
 ``speed`` steps a batch of worlds, once whole (refill, observation, policy, physics, reward), once
 the physics alone, from states on the way. Worlds whose episode ends get another, as in a training;
-how many had one to the end is said. ``train`` trains with no option and tests each iteration
-on 64 episodes; it says when a test first reaches the target, and when five in a row have (the
-plateau); the time includes compiling what the cache has not. ``core`` runs the same episodes by
-MuJoCo and by fused physics on one core of the processor, in turns.
+how many had one to the end is said. ``core`` runs the same episodes by MuJoCo and by fused physics
+on one core of the processor, in turns. (How fast a robot learns: ``benchmarks.training``.)
 Needs the extra ``cuda`` or ``gpu``; ``--device warp-cpu`` tries it without a GPU.
 """
 
@@ -21,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-import gensmooth as gs
 from gensmooth.rl.environments import catalogue
 from gensmooth.rl.environments.compiled import CompiledSimulator
 from gensmooth.rl.environments.engines import load_warp
@@ -30,7 +26,6 @@ from gensmooth.rl.environments.warp import WarpOptions, WarpSimulator, _Batch, c
 from gensmooth.rl.normalize import identity
 from gensmooth.rl.policies import Linear
 
-PLATEAU = 5  # tests in a row
 EPISODES = 8  # for each world
 PIECE = 10  # steps of bare physics from one state on the way
 STATE = ("qpos", "qvel", "ctrl", "warm")
@@ -121,37 +116,6 @@ def core(name: str, episodes: int = 64, steps: int = 100, rounds: int = 5) -> st
     return f"| {name} | {mujoco} | {fused} | {best[0] / best[1]:.1f} |"
 
 
-def train(name: str, target: float, seconds: float, seed: int, device: str) -> None:
-    """Train with no option, and say when the target is reached, and when it is held."""
-    began = time.perf_counter()
-    held = 0
-
-    def look(iteration: Any, test: Any, state: Any) -> bool:  # noqa: ARG001
-        nonlocal held
-        now = time.perf_counter() - began
-        held = held + 1 if test.mean_return >= target else 0
-        words = " reached" if held == 1 else f" held {held}" if held else ""
-        print(
-            f"{test.step:4} {now:7.1f} s {test.env_steps:13,} steps, length "
-            f"{iteration.mean_length:4.0f}, test {test.mean_return:7.0f} ± "
-            f"{test.deviation:.0f}{words}",
-            flush=True,
-        )
-        return held == PLATEAU or now > seconds
-
-    found = gs.rl.train(
-        name,
-        device=device,
-        seed=seed,
-        iterations=10**6,
-        test_every=1,
-        test_episodes=64,
-        target=None,
-        callback=look,
-    )
-    print(found)
-
-
 def main() -> None:
     """Run what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -160,24 +124,15 @@ def main() -> None:
     fast.add_argument("what", nargs="+", help="environments, each with a number of worlds")
     fast.add_argument("--steps", type=int, default=100)
     fast.add_argument("--physics", choices=["fused", "mujoco-warp"])
-    learn = commands.add_parser("train")
-    learn.add_argument("environment")
-    learn.add_argument("--target", type=float, required=True)
-    learn.add_argument("--seconds", type=float, default=300.0)
-    learn.add_argument("--seed", type=int, default=0)
     single = commands.add_parser("core")
     single.add_argument("what", nargs="+", help="environments")
-    for each in (fast, learn):
-        each.add_argument("--device", default="cuda")
+    fast.add_argument("--device", default="cuda")
     given = parser.parse_args()
     if given.command == "core":
         print("| environment | MuJoCo, steps/s | fused, steps/s | ratio |")
         print("|---|---|---|---|")
         for name in given.what:
             print(core(name), flush=True)
-        return
-    if given.command == "train":
-        train(given.environment, given.target, given.seconds, given.seed, given.device)
         return
     print("| environment | physics | worlds | a step | env steps/s | physics' share | live |")
     print("|---|---|---|---|---|---|---|")

@@ -125,7 +125,42 @@ RAFT = """
   </worldbody>
 </mujoco>
 """
-OWN = {"workshop": WORKSHOP, "heap": HEAP, "tumbler": TUMBLER, "raft": RAFT}
+# Two that never meet, with limbs of unequal length: what touches is moved by few velocities.
+STRANGERS = """
+<mujoco>
+  <default><geom contype="0" conaffinity="1" friction="0.8"/></default>
+  <worldbody>
+    <geom type="plane" size="3 3 1" contype="1" conaffinity="0"/>
+    <body pos="0 0 0.15">
+      <freejoint/>
+      <geom size="0.1"/>
+      <body pos="0.1 0 0">
+        <joint axis="0 1 0" damping="0.2" range="-60 60" limited="true"/>
+        <geom type="capsule" fromto="0 0 0 0.2 0 0" size="0.05"/>
+      </body>
+    </body>
+    <body pos="0.5 0 0.15">
+      <freejoint/>
+      <geom size="0.1"/>
+      <body pos="0.1 0 0">
+        <joint axis="0 1 0" damping="0.1"/>
+        <geom type="capsule" fromto="0 0 0 0.2 0 0" size="0.05"/>
+        <body pos="0.2 0 0">
+          <joint axis="0 0 1" damping="0.1"/>
+          <geom type="capsule" fromto="0 0 0 0.2 0 0" size="0.05"/>
+        </body>
+      </body>
+    </body>
+  </worldbody>
+</mujoco>
+"""
+OWN = {
+    "workshop": WORKSHOP,
+    "heap": HEAP,
+    "tumbler": TUMBLER,
+    "raft": RAFT,
+    "strangers": STRANGERS,
+}
 GYMNASIUM = ("hopper", "walker2d_v5", "half_cheetah", "ant", "swimmer", "humanoid")
 MODELS = (*GYMNASIUM, *OWN)
 

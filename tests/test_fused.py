@@ -17,6 +17,7 @@ import warp
 import mechanisms
 from gensmooth.rl.environments import warp_kernels
 from gensmooth.rl.environments.engines import FusedPhysics, load_warp, sizes
+from gensmooth.rl.environments.fused import system
 from gensmooth.rl.environments.fused.outputs import FUSED_DATA
 from gensmooth.rl.environments.fused.source import FusedSource, fused
 from gensmooth.rl.environments.mechanics.mechanism import Mechanism
@@ -149,6 +150,22 @@ def test_steps_are_those_of_mujoco(name: str, device: str):
         gaps, contacts = worst(name, given, steps, device)
         assert {key: gap for key, gap in gaps.items() if not gap < EXACT} == {}
         assert contacts > 0 or name == "swimmer"
+
+
+@pytest.mark.parametrize("name", ["walker2d_v5", "ant", "strangers"])
+def test_how_rows_are_kept_changes_no_bit(name: str, monkeypatch: pytest.MonkeyPatch):
+    """Where limbs, or whole trees, share places, zeros are left out and nothing else."""
+    mechanism, given = mechanism_of(name), states(name, 32)
+    found: list[Arrays] = []
+    kept: set[str] = set()
+    for pays in (0.0, np.inf):
+        monkeypatch.setattr(system, "_PAYS", pays)
+        source = source_of(mechanism)
+        kept.add(source.step)
+        found.append(physics(mechanism, source).run(given, 4))
+    assert len(kept) == 2
+    for key in SEEN:
+        assert np.array_equal(found[0][key], found[1][key])
 
 
 @pytest.mark.parametrize("name", ["half_cheetah", "ant", "tumbler"])

@@ -31,9 +31,11 @@ def write_limits(s: System) -> None:
 
 def write_contacts(s: System) -> None:
     """For each contact: its Jacobian, D, friction, and the residuals along its three axes."""
-    to, nv = s.to, s.mechanism.nv
+    to, width, free = s.to, s.rows.width, len(s.rows.free)
     most = max(len(s.contacts), 1)
-    to.add(f"double J[{most * 3 * nv}], cd[{most}], cm[{most}], cr[{most * 3}];")
+    to.add(f"double J[{most * 3 * width}], cd[{most}], cm[{most}], cr[{most * 3}];")
+    if free:
+        to.add(f"int cv[{most * free}];")
     to.add("int nc = 0;")
     if s.forces:
         to.add(f"double where[{most * 12}]; int one[{most}], two[{most}];")
@@ -74,6 +76,8 @@ def _write_alike(s: System, contacts: Sequence[Contact]) -> None:
     to.add(f"double kept[{most * width}]; unsigned long long mine[{most}], yours[{most}];")
     if s.forces:
         to.add(f"int first[{most}], second[{most}];")
+    if s.rows.free:
+        to.add(f"int* meant = cv + nc * {len(s.rows.free)};")
     to.add("int n = 0;")
     for k, contact in enumerate(contacts):
         margin = contact.law.margin
@@ -82,6 +86,8 @@ def _write_alike(s: System, contacts: Sequence[Contact]) -> None:
                 to.add(f"kept[n * {width} + {number}] = {to.write(columns[column][k])};")
             one, two = moving(placed, contact)
             to.add(f"mine[n] = {_bits(one)}ull; yours[n] = {_bits(two)}ull;")
+            for number, dof in enumerate(s.rows.meant(one | two)):
+                to.add(f"meant[n * {len(s.rows.free)} + {number}] = {dof};")
             if s.forces:
                 to.add(f"first[n] = {contact.bodies[0]}; second[n] = {contact.bodies[1]};")
             to.add("++n;")
@@ -115,15 +121,20 @@ def _write_rows(
     s: System, contacts: Sequence[Contact], point: list[Any], axes: Sequence[list[Any]]
 ) -> None:
     """The rows of J, and the residuals J (a + B w) that they add to."""
-    to, nv, placed = s.to, s.mechanism.nv, s.placed
+    to, width, placed = s.to, s.rows.width, s.placed
     moved = [moving(placed, contact) for contact in contacts]
     damping = contacts[0].law.damping
-    to.add(f"double* row = J + nc * {3 * nv};")
-    for i in range(nv):
+    to.add(f"double* row = J + nc * {3 * width};")
+    for place in s.rows.free:
+        for k in range(3):
+            to.add(f"row[{k * width + place}] = 0.0;")
+    for i, place in enumerate(s.rows.places):
+        here, becomes = f"row[{{}} * {width} + {place}]", "+=" if place in s.rows.free else "="
         firsts, seconds = (sum(i in each[k] for each in moved) for k in range(2))
         if not firsts + seconds:
-            for k in range(3):
-                to.add(f"row[{k * nv + i}] = 0.0;")
+            if becomes == "=":
+                for k in range(3):
+                    to.add(f"{here.format(k)} = 0.0;")
             continue
         values = jacobian(placed, contacts[0], point, list(axes), i)
         names = [to.write(value) for value in values]
@@ -134,7 +145,7 @@ def _write_rows(
             to.add(f"const double on = {sign}, by = on * (a[{i}] + {damping!r} * w[{i}]);")
             for k in range(3):
                 zero = k >= len(values) or names[k] in ("0.0", "(-0.0)")
-                to.add(f"row[{k * nv + i}] = {'0.0' if zero else f'on * {names[k]}'};")
+                to.add(f"{here.format(k)} {becomes} {'0.0' if zero else f'on * {names[k]}'};")
                 if not zero:
                     to.add(f"r{k} += by * {names[k]};")
 

@@ -79,7 +79,7 @@ def write_outputs(s: System) -> None:
 
 def _constraint_forces(s: System) -> None:
     """MuJoCo's ``qfrc_constraint``, Jᵀf."""
-    to, nv = s.to, s.mechanism.nv
+    to, nv, width = s.to, s.mechanism.nv, s.rows.width
     to.add(f"double qc[{nv}];")
     to.add(f"for (int i = 0; i < {nv}; ++i) qc[i] = 0.0;")
     for k, limit in enumerate(s.mechanism.limits):
@@ -89,11 +89,11 @@ def _constraint_forces(s: System) -> None:
         with to.block("for (int c = 0; c < nc; ++c)"):
             to.add(EDGES)
             to.add(ALONG_AXES)
-            to.add(f"const double* n = J + c * {3 * nv};")
-            to.add(
-                f"for (int i = 0; i < {nv}; ++i) "
-                f"qc[i] += fn * n[i] + ft * n[{nv} + i] + fw * n[{2 * nv} + i];"
-            )
+            to.add(f"const double* n = J + c * {3 * width};")
+            s.rows.of_contact(to)
+            for i in range(width):
+                terms = f"fn * n[{i}] + ft * n[{width + i}] + fw * n[{2 * width + i}]"
+                to.add(f"qc[{s.rows.at(i)}] += {terms};")
     change_basis(s, "qc", s.placed.along_world)
 
 

@@ -68,32 +68,41 @@ def write_solver(s: System) -> None:
 
 def _contact_terms(s: System) -> None:
     """The Hessian and the gradient of the active edges of each contact's pyramid."""
-    to, nv = s.to, s.mechanism.nv
+    to, rows, width = s.to, s.rows, s.rows.width
     to.add("#pragma unroll 1")
     with to.block("for (int c = 0; c < nc; ++c)"):
         to.add(EDGES)
         with to.block("if (e0 | e1 | e2 | e3)"):
-            to.add(f"const double* n = J + c * {3 * nv};")
+            to.add(f"const double* n = J + c * {3 * width};")
+            rows.of_contact(to)
             to.add("const double k = cd[c];")
             to.add("const double s1 = m * (double)(e0 - e1), s2 = m * (double)(e2 - e3);")
             to.add("const double m1 = m * m * (double)(e0 + e1), m2 = m * m * (double)(e2 + e3);")
             to.add("const double all = (double)(e0 + e1 + e2 + e3);")
             to.add("const double gn = k * (all * r0 + s1 * r1 + s2 * r2);")
             to.add("const double g1 = k * (s1 * r0 + m1 * r1), g2 = k * (s2 * r0 + m2 * r2);")
-            for i in range(nv):
-                to.add(f"const double n{i} = n[{i}], t{i} = n[{nv + i}], w{i} = n[{2 * nv + i}];")
-            for i in range(nv):
-                to.add(f"g[{i}] += n{i} * gn + t{i} * g1 + w{i} * g2;")
+            for i in range(width):
+                ends = f"t{i} = n[{width + i}], w{i} = n[{2 * width + i}]"
+                to.add(f"const double n{i} = n[{i}], {ends};")
+            for i in range(width):
+                to.add(f"g[{rows.at(i)}] += n{i} * gn + t{i} * g1 + w{i} * g2;")
                 to.add(f"const double a{i} = k * (all * n{i} + s1 * t{i} + s2 * w{i});")
                 to.add(f"const double b{i} = k * (s1 * n{i} + m1 * t{i});")
                 to.add(f"const double c{i} = k * (s2 * n{i} + m2 * w{i});")
-            for i, j in sorted(s.pattern):
-                to.add(f"H[{packed(i, j)}] += n{j} * a{i} + t{j} * b{i} + w{j} * c{i};")
+            for i, j in _pairs(s):
+                to.add(f"H[{rows.packed(i, j)}] += n{j} * a{i} + t{j} * b{i} + w{j} * c{i};")
+
+
+def _pairs(s: System) -> list[tuple[int, int]]:
+    """The places that meet in JᵀDJ."""
+    if s.rows.free:
+        return [(i, j) for i in range(s.rows.width) for j in range(i + 1)]
+    return sorted(s.pattern)
 
 
 def _search(s: System) -> None:
     """The best length of the step: where the slope of the cost along it is zero."""
-    m, to, nv = s.mechanism, s.to, s.mechanism.nv
+    m, to, nv, rows = s.mechanism, s.to, s.mechanism.nv, s.rows
     limits = list(enumerate(m.limits))
     most = max(len(s.contacts), 1)
     to.add(f"double lp[{max(len(limits), 1)}], cp[{most * 3}];")
@@ -101,9 +110,11 @@ def _search(s: System) -> None:
         to.add(f"lp[{k}] = ls[{k}] * p[{limit.velocity}];")
     to.add("#pragma unroll 1")
     with to.block("for (int c = 0; c < nc; ++c)"):
-        to.add(f"const double* n = J + c * {3 * nv};")
+        to.add(f"const double* n = J + c * {3 * rows.width};")
+        rows.of_contact(to)
         for row in range(3):
-            terms = " + ".join(f"n[{row * nv + i}] * p[{i}]" for i in range(nv))
+            entries = range(rows.width)
+            terms = " + ".join(f"n[{row * rows.width + i}] * p[{rows.at(i)}]" for i in entries)
             to.add(f"cp[c * 3 + {row}] = {terms};")
     slope = " + ".join(f"p[{i}] * (Ma[{i}] - f[{i}])" for i in range(nv))
     to.add(f"const double s0 = {slope};")

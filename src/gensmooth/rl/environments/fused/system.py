@@ -2,13 +2,66 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 from gensmooth.rl.environments.mechanics.contacts import Contact, contacts_of, moving
 from gensmooth.rl.environments.mechanics.mechanism import Mechanism
 from gensmooth.rl.environments.mechanics.placed import Placed, place
 from gensmooth.rl.environments.symbols import Slot, Symbol, symbols
 from gensmooth.rl.environments.written import Writer
+
+
+class Rows(NamedTuple):
+    """How a row of a contact's Jacobian is kept: a place for each velocity that can move it.
+
+    On a robot of many limbs most entries of a row are 0: what touches the floor with one leg is
+    moved by the trunk and that leg. There velocities of different legs share places, and a contact
+    says which of them it means.
+
+    Attributes:
+        places: The place of each velocity.
+        shared: The first of the places that velocities share, which are all from there on.
+    """
+
+    places: tuple[int, ...]
+    shared: int
+
+    @property
+    def width(self) -> int:
+        """How many places there are."""
+        return max(self.places) + 1
+
+    @property
+    def free(self) -> list[int]:
+        """The places that velocities share."""
+        return list(range(self.shared, self.width))
+
+    def at(self, place: int) -> str:
+        """The C of the velocity in a place, after :meth:`of_contact`."""
+        return f"v{place}" if place >= self.shared else f"{place}"
+
+    def of_contact(self, to: Writer) -> None:
+        """Read which velocities contact c means."""
+        for number, free in enumerate(self.free):
+            to.add(f"const int v{free} = cv[c * {len(self.free)} + {number}];")
+
+    def packed(self, i: int, j: int) -> str:
+        """The C of where the entry of two places, j <= i, is in a packed matrix."""
+        if i < self.shared:
+            return f"{packed(i, j)}"
+        return f"v{i} * (v{i} + 1) / 2 + {self.at(j)}"
+
+    def meant(self, moved: set[int]) -> list[int]:
+        """The velocities that a contact means in the places that are shared, all of them valid."""
+        here = {self.places[dof]: dof for dof in moved}
+        found: list[int] = []
+        for free in self.free:  # a place that it does not need has zeros, wherever they are added
+            found.append(here.get(free, found[-1] if found else self.shared))
+        return found
+
+
+# Reading which velocities a contact means pays where rows, squared, become shorter by so much.
+_PAYS = 2.5
 
 
 @final
@@ -26,6 +79,7 @@ class System:
         inertia: M.
         contacts: All that may touch.
         pattern: Which entries of M + JᵀDJ can be other than 0, after elimination too.
+        rows: How rows of J are kept.
         wanted: What the environment reads.
         forces: Whether it reads the forces of contacts on bodies.
         to: Where the text goes.
@@ -40,6 +94,7 @@ class System:
     inertia: dict[tuple[int, int], Any]
     contacts: list[Contact]
     pattern: set[tuple[int, int]]
+    rows: Rows
     wanted: Sequence[Slot]
     forces: bool
     to: Writer = field(default_factory=lambda: Writer(local))
@@ -66,6 +121,7 @@ def system_of(mechanism: Mechanism, wanted: Sequence[Slot], *, forces: bool) -> 
         inertia=inertia,
         contacts=contacts,
         pattern=_coupled(placed, inertia, contacts),
+        rows=_rows_of(placed, contacts),
         wanted=wanted,
         forces=forces and any(key.array == "cfrc_ext" for key in wanted),
     )
@@ -85,6 +141,22 @@ def _coupled(
         before = [j for j in range(last) if (last, j) in found]
         found |= {(i, j) for i in before for j in before if j <= i}
     return found
+
+
+def _rows_of(placed: Placed, contacts: Sequence[Contact]) -> Rows:
+    """A velocity's place is its depth in the tree, where no contact needs two of one depth."""
+    m = placed.mechanism
+    every = Rows(tuple(range(m.nv)), m.nv)
+    depth = Rows(tuple(m.dofs_of(m.dof_part(dof)).index(dof) for dof in range(m.nv)), 0)
+    shared = next((dof for dof, own in enumerate(depth.places) if own != dof), m.nv)
+    shared = min([shared, *depth.places[shared:]])
+    for contact in contacts:
+        moved = set[int]().union(*moving(placed, contact))
+        if len({depth.places[dof] for dof in moved}) < len(moved):
+            return every
+    if _PAYS * packed(depth.width, 0) > packed(m.nv, 0):
+        return every
+    return depth._replace(shared=shared)
 
 
 def arrays(mechanism: Mechanism) -> tuple[list[Symbol], ...]:

@@ -1,0 +1,173 @@
+"""Trainings with no option, on many seeds: when a test first reaches a target, and when it holds.
+
+    python -m benchmarks.training Hopper-v5 --target 2500 --seeds 9201-9210 --out tests.csv
+    python -m benchmarks.training Ant-v5 --target 3000 --seeds 101-110 --device cuda --out tests.csv
+
+A target is held when five tests in a row have reached it; there a training ends, or when its time
+or its iterations are up. On a GPU (and on ``warp-cpu``) every iteration is tested, on 64 episodes,
+since that costs nothing there; with ``--device cpu`` every tenth, on 20. Times count from the
+start of the training and include compiling what no cache has. Every test becomes a row of
+``--out``; a seed that has ended there already is not repeated, so the command may be stopped and
+given again. ``--table`` prints what the file has.
+"""
+
+import argparse
+import csv
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import gensmooth as gs
+
+PLATEAU = 5  # tests in a row
+COLUMNS = (
+    *("environment", "device", "seed", "iteration", "seconds"),
+    *("trajectories", "env_steps", "mean_return", "ended"),
+)
+Row = dict[str, str]
+
+
+class Training(NamedTuple):
+    """The tests of one training."""
+
+    environment: str
+    device: str
+    seed: int
+    tests: Sequence[Row]
+
+    def reached(self, target: float) -> int | None:
+        """The first test that reaches the target."""
+        return next((i for i, test in enumerate(self.tests) if _return(test) >= target), None)
+
+    def held(self, target: float) -> int | None:
+        """The test with which the target is held."""
+        row = 0
+        for i, test in enumerate(self.tests):
+            row = row + 1 if _return(test) >= target else 0
+            if row == PLATEAU:
+                return i
+        return None
+
+
+def trainings(rows: Iterable[Row]) -> list[Training]:
+    """The trainings of a file, in its order."""
+    found: dict[tuple[str, str, int], list[Row]] = {}
+    for row in rows:
+        found.setdefault((row["environment"], row["device"], int(row["seed"])), []).append(row)
+    return [Training(*key, tests) for key, tests in found.items()]
+
+
+def train(name: str, given: Any, seed: int, write: Any) -> None:
+    """Train one seed, and write each test down."""
+    began = time.perf_counter()
+    tests: list[Row] = []
+    every, episodes = (10, 20) if given.device == "cpu" else (1, 64)
+
+    def look(iteration: Any, test: Any, state: Any) -> bool:  # noqa: ARG001
+        if test is None:
+            return False
+        now = time.perf_counter() - began
+        tests.append({"mean_return": repr(test.mean_return)})
+        here = Training(name, given.device, seed, tests)
+        held = here.held(given.target) is not None
+        late = now > given.seconds or test.step >= given.iterations
+        ended = "held" if held else "time" if late else ""
+        row = (name, given.device, seed, test.step, f"{now:.1f}", test.trajectories)
+        write([*row, test.env_steps, f"{test.mean_return:.2f}", ended])
+        print(
+            f"{name} {seed}: {test.step:4} {now:7.1f} s {test.env_steps:13,} steps, "
+            f"test {test.mean_return:7.0f} ± {test.deviation:.0f} {ended}",
+            flush=True,
+        )
+        return bool(ended)
+
+    gs.rl.train(
+        name,
+        device=given.device,
+        seed=seed,
+        iterations=10**6,
+        test_every=every,
+        test_episodes=episodes,
+        target=None,
+        callback=look,
+    )
+
+
+def table(found: Sequence[Training], target: float) -> list[str]:
+    """What became of some trainings, a line for each."""
+    lines = [
+        "| environment | device | target | seed | first reached | held | iterations | env steps |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for each in found:
+        first, held = each.reached(target), each.held(target)
+        last = each.tests[-1 if held is None else held]
+        steps = float(last["env_steps"]) / 1e6
+        lines.append(
+            f"| {each.environment} | {each.device} | {target:g} | {each.seed} | "
+            f"{_when(each, first)} | {_when(each, held)} | {last['iteration']} | "
+            f"{steps:.1f} million |"
+        )
+    return lines
+
+
+def _when(training: Training, test: int | None) -> str:
+    if test is None:
+        return f"no: {_return(training.tests[-1]):.0f} at the end"
+    row = training.tests[test]
+    return f"{row['seconds']} s" if row["seconds"] else f"iteration {row['iteration']}"
+
+
+def _return(test: Row) -> float:
+    return float(test["mean_return"])
+
+
+def _read(path: Path) -> list[Row]:
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def _seeds(text: str) -> list[int]:
+    first, _, last = text.partition("-")
+    return list(range(int(first), int(last or first) + 1))
+
+
+def main() -> None:
+    """Train what is missing, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("environment")
+    parser.add_argument("--target", type=float, required=True)
+    parser.add_argument("--seeds", default="0", help="one, or the first and the last: 101-110")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--seconds", type=float, default=600.0, help="for each seed")
+    parser.add_argument("--iterations", type=int, default=10**6, help="for each seed, at most")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--table", action="store_true", help="train nothing")
+    given = parser.parse_args()
+    seeds = [(given.environment, given.device, seed) for seed in _seeds(given.seeds)]
+    if not given.table:
+        _train_missing(seeds, given)
+    shown = [training for training in trainings(_read(given.out)) if training[:3] in seeds]
+    print("\n".join(table(shown, given.target)))
+
+
+def _train_missing(seeds: Sequence[tuple[str, str, int]], given: Any) -> None:
+    """Train the seeds that have not ended; what was cut off begins again, for its times' sake."""
+    found = trainings(_read(given.out))
+    ended = {training[:3] for training in found if training.tests[-1]["ended"]}
+    missing = [seed for seed in seeds if seed not in ended]
+    with given.out.open("w", newline="", buffering=1) as file:
+        writer = csv.writer(file)
+        writer.writerow(COLUMNS)
+        for training in found:
+            if training[:3] not in missing:
+                writer.writerows([test[name] for name in COLUMNS] for test in training.tests)
+        for name, _, seed in missing:
+            train(name, given, seed, writer.writerow)
+
+
+if __name__ == "__main__":
+    main()
