@@ -95,6 +95,18 @@ def test_the_bound_is_part_of_the_folder(tmp_path):
     same(gs.rl.resume(tmp_path / "run"), whole)
 
 
+@pytest.mark.parametrize("method", [None, "cma-es"])
+def test_a_unit_of_weights_of_ones_own(method, tmp_path):
+    """It sets how far the first points are, and a training that goes on knows it."""
+    options = {"method": method, "iterations": 6, "test_episodes": 2, "seed": 1}
+    usual = gs.rl.train(SLIDER, **options)
+    assert gs.rl.train(SLIDER, **options, x_scale=0.1).history == usual.history
+    wide = gs.rl.train(SLIDER, **options, x_scale=0.7)
+    assert wide.history != usual.history
+    gs.rl.train(SLIDER, **options, x_scale=0.7, out=tmp_path / "run", callback=stop_at(2))
+    same(gs.rl.resume(tmp_path / "run"), wide)
+
+
 def test_every_method_estimator_and_policy_runs():
     for method in gs.METHODS:
         result = gs.rl.train(SLIDER, method=method, **OPTIONS | {"iterations": 2})
@@ -403,6 +415,8 @@ def test_an_environment_that_breaks_down(kind, tmp_path):
     [
         ({"num_directions": 0}, "`num_directions` must be"),
         ({"spacing": -1.0}, "`spacing` must be positive"),
+        ({"x_scale": 0.0}, "`x_scale` must be positive"),
+        ({"x_scale": 1.0}, "`x_scale` is for the pilot and for 'cma-es'"),
         ({"learning_rate": -1.0}, "learning_rate"),
         ({"policy": "cnn"}, "`policy` must be"),
         ({"policy": "mlp", "hidden": (0,)}, "`hidden` must be"),

@@ -146,6 +146,7 @@ def train(
     directions: Directions | None = None,
     num_directions: int | None = None,
     spacing: float | None = None,
+    x_scale: float | None = None,
     learning_rate: float | None = None,
     optimizer: Optimizer | None = None,
     policy: str | Linear | MLP = "linear",
@@ -194,6 +195,9 @@ def train(
             pilot takes more as noise asks for them, unless you give their number; to measure the
             noise it repeats one episode in 30.
         spacing: c; by default chosen for the environment, see :mod:`gensmooth.rl.defaults`.
+        x_scale: How far apart interesting weights of the policy are, for the pilot, ``"islands"``,
+            ``"cma-es"``, ``"snes"`` and ``"xnes"``; by default 0.1. More where a policy must act
+            hard before anything comes of it, as on ``"Pendulum-v1"``.
         learning_rate: η of gradient ascent on returns divided by their deviation; by default
             chosen for the environment. With an algorithm, its own step size.
         optimizer: Another optimiser, instead of ``learning_rate``.
@@ -275,14 +279,22 @@ def train(
     entry = None if method is None else algorithms.find(method)
     standardize = _standardize(standardize, method, entry)
     named = isinstance(method, str) and method == AUTO
-    if named or (method is None and all(choice is None for choice in rest)):
+    piloted = named or (method is None and all(choice is None for choice in rest))
+    unit = checks.optional(checks.positive, "x_scale", x_scale) or PILOT_SCALE
+    if x_scale is not None and not piloted and method not in algorithms.POPULATIONS:
+        raise ValueError(
+            "`x_scale` is for the pilot and for "
+            f"{', '.join(repr(name) for name in algorithms.POPULATIONS)}; other methods go as far "
+            "as `spacing` says."
+        )
+    if piloted:
         if any(choice is not None for choice in rest):
             raise ValueError(
                 "method='auto' chooses directions, spacing, learning rate, optimiser and estimator "
                 "itself: leave them out, or name a method."
             )
         usual, method = default_iterations(info.name), AUTO
-        search = _pilot(num_directions, samples, on_failure, min_fraction, asked)
+        search = _pilot(num_directions, samples, on_failure, min_fraction, asked, unit)
     elif entry is not None:
         if directions is not None:
             raise ValueError(f"method={method!r} has its own directions: leave `directions` out.")
@@ -293,7 +305,7 @@ def train(
             spacing=spacing,
             estimator=None if estimator is None else _estimator(estimator),
             optimizer=learning_rate if optimizer is None else optimizer,
-            x_scale=PILOT_SCALE if method in algorithms.POPULATIONS else None,
+            x_scale=unit if method in algorithms.POPULATIONS else None,
             max_steps=checks.count("iterations", usual if iterations is None else iterations, 0),
             samples=samples,
             maximize=True,
@@ -820,12 +832,13 @@ def _pilot(
     on_failure: FailurePolicy,
     min_fraction: float,
     bound: int | None = None,
+    unit: float = PILOT_SCALE,
 ) -> Pilot:
     return Pilot(
         budget=_NO_BUDGET,
         num_directions=num_directions,
         most_directions=None if bound is None else max(bound, 2),
-        x_scale=PILOT_SCALE,
+        x_scale=unit,
         widest=1.0,
         by_rank=True,
         samples=samples,
