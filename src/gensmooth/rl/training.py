@@ -280,7 +280,7 @@ def train(
     standardize = _standardize(standardize, method, entry)
     named = isinstance(method, str) and method == AUTO
     piloted = named or (method is None and all(choice is None for choice in rest))
-    unit = checks.optional(checks.positive, "x_scale", x_scale) or PILOT_SCALE
+    unit = PILOT_SCALE if x_scale is None else checks.positive("x_scale", x_scale)
     if x_scale is not None and not piloted and method not in algorithms.POPULATIONS:
         raise ValueError(
             "`x_scale` is for the pilot and for "
