@@ -159,14 +159,17 @@ def _train_missing(seeds: Sequence[tuple[str, str, int]], given: Any) -> None:
     found = trainings(_read(given.out))
     ended = {training[:3] for training in found if training.tests[-1]["ended"]}
     missing = [seed for seed in seeds if seed not in ended]
-    with given.out.open("w", newline="", buffering=1) as file:
+    kept = given.out.with_suffix(".new")  # so that a kill never finds half of what was there
+    with kept.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(COLUMNS)
         for training in found:
             if training[:3] not in missing:
                 writer.writerows([test[name] for name in COLUMNS] for test in training.tests)
+    kept.replace(given.out)
+    with given.out.open("a", newline="", buffering=1) as file:
         for name, _, seed in missing:
-            train(name, given, seed, writer.writerow)
+            train(name, given, seed, csv.writer(file).writerow)
 
 
 if __name__ == "__main__":

@@ -21,8 +21,10 @@ import report_outcomes as made
 pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")
 
+from matplotlib.figure import Figure as Canvas
+
 from gensmooth.methods import METHODS
-from gensmooth.report.curves import band, curves
+from gensmooth.report.curves import Curve, View, band, curves, draw_curves, limits
 from gensmooth.report.style import assign_styles, css_variables, method_style
 from gensmooth.report.tables import choices
 from gensmooth.studies import Cell, RunRecord, write_report
@@ -76,6 +78,23 @@ def test_bands_are_those_of_numpy():
     np.testing.assert_allclose(found.mean, rows.mean(axis=0))
     np.testing.assert_allclose(found.sd, rows.std(axis=0, ddof=1))
     assert found.n.tolist() == [5] * 7
+
+
+def test_a_rare_collapse_is_marked_and_does_not_set_the_scale():
+    """Two of 100 rounds are rare, four are not; a mean beyond the axis is marked at its edge."""
+    for rounds, rare in ((2, True), (4, False)):
+        values = np.linspace(0, 10, 100)
+        values[50 : 50 + rounds] = -1000.0
+        curve = Curve(("here",), "gs", {"return": band([values, values])}, 1, 1, 2, 0)
+        assert limits([curve], ["return"], "linear")[0] < -1000
+        low, high = limits([curve], ["return"], "linear", rare=0.03)
+        assert (low > -1) == rare
+        assert high > 9
+        view = View("return", (), lambda _, x: x, "", "", "linear", "linear", (low, high))
+        ax = Canvas().add_subplot()
+        draw_curves(ax, [curve], view)
+        marks = [line for line in ax.lines if line.get_marker() == "v" and len(line.get_xdata())]
+        assert [list(line.get_xdata()) for line in marks] == ([[51.0, 52.0]] if rare else [])
 
 
 def test_a_diverged_run_is_in_no_mean():

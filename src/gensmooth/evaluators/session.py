@@ -270,9 +270,8 @@ class WorkerSession(Generic[W]):
         self._failed_starts = 0
         self._start_after = 0.0
         self._losses = 0  # workers lost since the last that finished something
-        self._suspects: set[int] = (
-            set()
-        )  # units of which one, it is not known which, ended a worker
+        # Units of which one, it is not known which, ended a worker.
+        self._suspects: set[int] = set()
         self._waiting_since = 0.0  # for a first worker
         self._check_after = 0.0  # whether any worker is silent
         for worker in pool.workers:
