@@ -387,6 +387,36 @@ def test_one_simulator_may_be_asked_by_several_threads():
         assert_same_bits(one, two)
 
 
+def test_several_simulators_may_be_asked_by_several_threads():
+    """On the processor Warp captures whatever any thread launches: they wait for each other."""
+
+    def fresh(name: str):
+        return WarpSimulator(environment_of(name), "warp-cpu", (int, ()), WarpOptions(worlds=16))
+
+    asked = [("own_robot:Cart", ragged(trials=23)), ("Hopper-v5", request("Hopper-v5", 8))]
+    wanted = [fresh(name).rollout(*each, observe=True) for name, each in asked] * 6
+    with ThreadPoolExecutor(len(wanted)) as pool:
+        got = list(pool.map(lambda each: fresh(each[0]).rollout(*each[1], observe=True), asked * 6))
+    for one, two in zip(got, wanted, strict=True):
+        assert_same_bits(one, two)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", ["own_robot:Cart", "Ant-v5"])
+def test_a_captured_step_is_the_step(name: str, device: str):
+    asked = request(name, 5)
+    captured, launched = (
+        WarpSimulator(environment_of(name), device, (int, ()), WarpOptions(worlds=4))
+        for _ in range(2)
+    )
+    found = captured.rollout(*asked, observe=True)
+    assert all(batch._graph is not None for batch in captured._batches.values())
+    launched.rollout(*asked)
+    for batch in launched._batches.values():
+        batch._graph = None
+    assert_same_bits(launched.rollout(*asked, observe=True), found)
+
+
 def test_no_episodes_are_no_episodes():
     asked = request("own_robot:Cart", 1)
     none = simulator("own_robot:Cart").rollout(

@@ -21,6 +21,7 @@ from gensmooth.rl.environments.fused.source import FusedSource, fused
 from gensmooth.rl.environments.mechanics.mechanism import Mechanism
 from gensmooth.rl.environments.mechanics.models import UnsupportedMechanismError
 from gensmooth.rl.environments.physics import quiet
+from gensmooth.rl.environments.symbols import one_at_a_time
 from gensmooth.rl.environments.traced import DATA, DERIVED, PRIMARY, Traced, reads
 
 _GROUPS = 1  # of 32 threads, at a time on each of the GPU's multiprocessors: more share its cache
@@ -152,6 +153,7 @@ def _compiled(source: FusedSource) -> Any:
     return shared.physics_kernels(source)
 
 
+@one_at_a_time
 def write_fused(model: Any, law: Traced) -> FusedSource:
     """The physics of a robot as C.
 

@@ -15,11 +15,16 @@ expression that chooses between the ways.
 import builtins
 import math
 import operator
+import threading
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, final
+from functools import wraps
+from typing import Any, NamedTuple, ParamSpec, TypeVar, final
 from weakref import WeakValueDictionary
 
 import numpy as np
+
+_Given = ParamSpec("_Given")
+_Found = TypeVar("_Found")
 
 MOST_WAYS = 512  # through a function
 _MOST_QUESTIONS = 256  # on one of them
@@ -27,6 +32,21 @@ _MOST_QUESTIONS = 256  # on one of them
 # NumPy's functions of one number that have a form of the same name, and those with another name.
 FUNCTIONS = ("sqrt", "sin", "cos", "tan", "exp", "log", "tanh", "floor", "ceil")
 INVERSE = {"arctan": "atan", "arcsin": "asin", "arccos": "acos"}
+
+
+# Symbols are shared by the whole process, and so is the question that Python is just deciding.
+_TRACING = threading.RLock()
+
+
+def one_at_a_time(function: Callable[_Given, _Found]) -> Callable[_Given, _Found]:
+    """Let no two threads work with symbols at a time."""
+
+    @wraps(function)
+    def alone(*args: _Given.args, **options: _Given.kwargs) -> _Found:
+        with _TRACING:
+            return function(*args, **options)
+
+    return alone
 
 
 class TraceError(ValueError):

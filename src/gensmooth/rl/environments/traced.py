@@ -21,6 +21,7 @@ from gensmooth.rl.environments.symbols import (
     TraceError,
     as_symbols,
     explore,
+    one_at_a_time,
     same,
     slot,
     slots,
@@ -169,6 +170,7 @@ class _SymbolicSimulation:
                 )
 
 
+@one_at_a_time
 def trace(environment: CompiledEnvironment, model: Any) -> Traced:
     """The law of an environment.
 
@@ -276,6 +278,7 @@ class LawSource(NamedTuple):
     after: str
 
 
+@one_at_a_time
 def source(traced: Traced, *, forces_at_start: bool) -> LawSource:
     """The law as C.
 

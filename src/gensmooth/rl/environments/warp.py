@@ -62,6 +62,10 @@ _CHECK_EVERY = 20  # steps between looking whether all episodes have ended
 _FREE = 10_000  # a step of this many worlds takes about twice as long as one of none
 _WORTH = 0.8  # another number of worlds must save a fifth: setting one up takes seconds
 
+# While Warp captures a graph on the processor, it records what any thread of the process launches
+# there, and it captures one graph at a time, whatever the device.
+_CAPTURES = threading.RLock()
+
 
 class Usage(NamedTuple):
     """What a simulator on a GPU has done.
@@ -169,7 +173,7 @@ class WarpSimulator:
         self.declined: str | None = None
         self.fused: FusedSource | None = self._write_fused()
         self._batches: dict[Any, _Batch] = {}
-        self._alone = threading.Lock()
+        self._alone = _CAPTURES if self._device == "cpu" else threading.RLock()
         self._lengths: tuple[float, float] | None = None  # mean and maximum, last time
         self.usage = Usage()
 
@@ -233,7 +237,7 @@ class WarpSimulator:
         """Run episodes of several groups, each with its own scaling, side by side.
 
         On ``"warp-cpu"`` they are shared out to threads. Worlds are kept, so that calls of several
-        threads wait for each other.
+        threads wait for each other; there, calls of other simulators too.
         """
         with self._alone:
             return self._rollout(policy, given, observe, threads)
@@ -247,10 +251,6 @@ class WarpSimulator:
         cores = 1
         if self._device == "cpu":
             cores = thread_count(threads, math.ceil(trials / _LEAST_SHARE))
-            if cores > 1 and not self._batches:  # kernels are loaded by one thread
-                usage = self.usage
-                self._run(policy, _chosen(given, np.arange(1)), 1)
-                self.usage = usage
         found = self._run(policy, given, cores)
         if len(found.lengths) >= _LEAST_WORLDS:
             self._lengths = float(found.lengths.mean()), float(found.lengths.max())
@@ -411,6 +411,9 @@ class _Batch:
                 source(self._law, forces_at_start=self.physics.forces_at_start)
             )
             _announce_compilation(self._kernels, owner.info.name)
+            self._load()
+            if owner.fused is not None or self._device != "cpu":
+                self._capture()
 
     # --- memory ---------------------------------------------------------------------------------
 
@@ -488,7 +491,7 @@ class _Batch:
         self.physics.begin()
         if not self._law.seen:
             return
-        for first in range(0, trials, self.worlds):
+        for first in range(0, max(trials, 1), self.worlds):
             self._clear(everything=True)
             wp.launch(kernels.place, dim=self.worlds, inputs=[s, first])
             self.physics.look()
@@ -506,24 +509,31 @@ class _Batch:
         """Step until every episode has ended."""
         wp = load_warp()
         s, self.made = self._s, 0
-        cuda = wp.get_device(self._device).is_cuda
         most = math.ceil(trials / self.worlds) * self._horizon
         while self.made < most:
             for _ in range(min(_CHECK_EVERY, most - self.made)):
-                if cuda and self._graph is not None:
+                if self._graph is not None:
                     wp.capture_launch(self._graph)
                 else:
                     self._step()
-                    if cuda:  # the first has loaded every kernel
-                        self._capture()
                 self.made += 1
             if self._stopped or int(s.finished.numpy()[0]) >= trials:
                 break
         wp.synchronize_device()
 
+    def _load(self) -> None:
+        """Compile and load every kernel, by a step without an episode."""
+        self._look_at_starts(0)
+        self._prepare_queue(0)
+        self._step()
+
     def _capture(self) -> None:
-        wp = load_warp()
-        with wp.ScopedCapture() as capture:
+        """Make a step one graph.
+
+        A dozen launches from Python take 200 microseconds, a graph of them 8: which counts on the
+        processor, where its threads would wait for the interpreter's lock.
+        """
+        with _CAPTURES, load_warp().ScopedCapture() as capture:
             self._step()
         self._graph = capture.graph
 
