@@ -10,5 +10,7 @@ for _name in ("OMP", "OPENBLAS", "MKL", "NUMBA", "VECLIB", "NUMEXPR"):
 os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ.setdefault("EVOTORCH_VERBOSE_LEVEL", "0")
+CORES: set[int] = set()  # those that the process had, for what is to use them all
 if hasattr(os, "sched_setaffinity"):
-    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    CORES = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(CORES)})

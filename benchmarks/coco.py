@@ -34,12 +34,13 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import CORES
 from benchmarks.coco_methods import CONTROLS, METHODS, start
 from benchmarks.coco_scores import OURS, TARGETS, against, of_method, show
 from benchmarks.record import commit, machine
 
 if hasattr(os, "sched_setaffinity"):  # the package leaves one core; workers need their own
-    os.sched_setaffinity(0, range(os.cpu_count() or 1))
+    os.sched_setaffinity(0, CORES)
 
 PACKAGES = ["gensmooth", "numpy", "coco-experiment", "cma", "cmaes", "scipy", "nevergrad"]
 OPTIMUM_FILE = "._bbob_problem_best_parameter.txt"  # COCO writes it where it runs

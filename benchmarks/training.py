@@ -5,20 +5,23 @@
 
 A target is held when five tests in a row have reached it; there a training ends, or when its time
 or its iterations are up. On a GPU (and on ``warp-cpu``) every iteration is tested, on 64 episodes,
-since that costs nothing there; with ``--device cpu`` every tenth, on 20. Times count from the
-start of the training and include compiling what no cache has. Every test becomes a row of
-``--out``; a seed that has ended there already is not repeated, so the command may be stopped and
-given again. ``--table`` prints what the file has.
+since that costs nothing there; with ``--device cpu`` every tenth, on 20. Trainings use all cores
+that the process may (``taskset -c 0`` leaves one). Times count from the start of the training and
+include compiling what no cache has. Every test becomes a row of ``--out``; a seed that has ended
+there already is not repeated, so the command may be stopped and given again. ``--table`` prints
+what the file has.
 """
 
 import argparse
 import csv
+import os
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import gensmooth as gs
+from benchmarks import CORES
 
 PLATEAU = 5  # tests in a row
 COLUMNS = (
@@ -137,6 +140,8 @@ def _seeds(text: str) -> list[int]:
 
 def main() -> None:
     """Train what is missing, and print the table."""
+    if hasattr(os, "sched_setaffinity"):  # trainings may use every core
+        os.sched_setaffinity(0, CORES)
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("environment")
     parser.add_argument("--target", type=float, required=True)

@@ -97,6 +97,19 @@ def test_a_rare_collapse_is_marked_and_does_not_set_the_scale():
         assert [list(line.get_xdata()) for line in marks] == ([[51.0, 52.0]] if rare else [])
 
 
+def test_a_method_far_below_the_floor_does_not_hide_the_others():
+    def curve(method, level):
+        values = np.linspace(0, 10, 100) + level
+        return Curve(("here",), method, {"return": band([values, values])}, 1, 1, 2, 0)
+
+    fine, lost = curve("gs", 0.0), curve("bes", -1000.0)
+    assert limits([fine, lost], ["return"], "linear")[0] < -1000
+    low, high = limits([fine, lost], ["return"], "linear", floor=-5.0)
+    assert -7 < low < -5
+    assert 10 < high < 12
+    assert limits([lost], ["return"], "linear", floor=-5.0) == limits([lost], ["return"], "linear")
+
+
 def test_a_diverged_run_is_in_no_mean():
     outcome = made.linreg(seeds=3, rounds=10, diverge=DIVERGE)
     keys = ("num_samples", "num_directions")

@@ -278,7 +278,7 @@ def test_the_hidden_goal_and_the_padding_never_vary():
 def test_policies_with_a_hidden_layer_act():
     simulator = make("ML1-Reach")
     policy = MLP((8,)).policy(39, 4)
-    parameters = policy.initial(0)[None]
+    parameters = np.random.default_rng(0).normal(scale=0.3, size=(1, policy.num_parameters))
     trace = simulator.trace(policy, parameters, identity(39), starts_of(simulator, 1), steps=10)
     for seen, action in zip(trace.observations[0], trace.actions[0], strict=False):
         np.testing.assert_allclose(action, policy.act(parameters[0], seen), atol=1e-12)

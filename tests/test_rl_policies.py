@@ -59,10 +59,11 @@ def test_linear_starts_at_zero_and_plays_zero():
     assert not policy.act(x, np.ones(7)).any()
 
 
-def test_mlp_starts_at_glorot_weights_and_zero_biases():
-    policy = MLP((400,)).policy(300, 100)
+def test_mlp_starts_at_glorot_weights_and_does_nothing():
+    policy = MLP((400, 200)).policy(300, 100)
     x = policy.initial(5)
-    for layer in policy.layers():
+    *hidden, last = policy.layers()
+    for layer in hidden:
         weights = x[layer.start : layer.bias_start]
         limit = math.sqrt(6 / (layer.rows + layer.columns))
         assert np.abs(weights).max() <= limit
@@ -70,6 +71,8 @@ def test_mlp_starts_at_glorot_weights_and_zero_biases():
         error = limit**2 * math.sqrt(4 / 45 / len(weights))
         assert abs((weights**2).mean() - limit**2 / 3) < 5 * error
         assert not x[layer.bias_start : layer.stop].any()
+    assert not x[last.start :].any()
+    assert not policy.act(x, np.ones(300)).any()
     assert np.array_equal(x, policy.initial(5))
     assert not np.array_equal(x, policy.initial(6))
 

@@ -252,7 +252,12 @@ def spans(found: Sequence[Curve], series: Sequence[str], factor: float) -> bool:
 
 
 def limits(
-    found: Sequence[Curve], series: Sequence[str], scale: Scale, *, rare: float = 0.0
+    found: Sequence[Curve],
+    series: Sequence[str],
+    scale: Scale,
+    *,
+    rare: float = 0.0,
+    floor: float = -np.inf,
 ) -> tuple[float, float]:
     """The range of a vertical axis: means and bands, on a log axis not too far below the means.
 
@@ -261,6 +266,7 @@ def limits(
         series: The series that are drawn.
         scale: The scale of the axis.
         rare: What a curve reaches in at most this share of its rounds may be outside.
+        floor: What lies below may be outside, unless all of it does.
     """
     low, high = np.inf, -np.inf
     for curve in found:
@@ -275,6 +281,8 @@ def limits(
                 high = max(high, np.quantile(band.mean + sd, 1 - rare, method="lower"))
     if low > high:
         return (0.1, 1.0)
+    if high > floor:
+        low = max(low, floor)
     if scale == "log":
         pad = (high / low) ** 0.06 * 1.02
         return (float(low / pad), float(high * pad))

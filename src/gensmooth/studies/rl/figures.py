@@ -1,5 +1,6 @@
 """The figures of reinforcement learning: test return against trajectories, one panel a setting."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -63,7 +64,7 @@ def _figures(settings: Sequence[Setting]) -> list[_Figure]:
         ),
         _Figure(
             "rl-ablations",
-            f"{study}ablations on Ant with L = 20",
+            f"{study}ablations",
             "Ablations",
             [s for s in settings if _of(s).part != "main"],
         ),
@@ -83,7 +84,8 @@ def _figure(figure: _Figure, found: Sequence[Curve], outcome: Outcome) -> Figure
         caption=f"Mean return of the policy over {tested} test episodes after each round, survival "
         "bonus counted, against the trajectories made in training (tests not counted); higher is "
         "better. Each panel has its own vertical axis, which leaves out what a curve and its band "
-        f"reach in {_RARE:.0%} of the rounds or fewer; arrowheads are means beyond it. "
+        f"reach in {_RARE:.0%} of the rounds or fewer, and what is further below doing nothing than "
+        "having learned is above it; arrowheads are means beyond it. "
         f"{made_on_words(runs)}{means(here)}",
         columns=max(len(numbers), min(2, len(figure.settings))),
         panels=[_panel(here, setting) for setting in _in_order(figure.settings)],
@@ -97,6 +99,8 @@ def _figure(figure: _Figure, found: Sequence[Curve], outcome: Outcome) -> Figure
 
 def _panel(found: Sequence[Curve], setting: Setting) -> Panel:
     here = [curve for curve in found if curve.setting == setting]
+    known = ENVIRONMENTS.get(_of(setting).environment)
+    floor = -math.inf if known is None else 2 * known.still - known.learned
     view = View(
         "return",
         (),
@@ -105,7 +109,7 @@ def _panel(found: Sequence[Curve], setting: Setting) -> Panel:
         "return",
         "linear",
         "linear",
-        limits(here, ["return"], "linear", rare=_RARE),
+        limits(here, ["return"], "linear", rare=_RARE, floor=floor),
     )
     return panel(here, setting, view, _words)
 

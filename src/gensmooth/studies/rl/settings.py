@@ -207,9 +207,13 @@ def config_of(options: Options, setting: Setting, method: str) -> dict[str, Any]
     known = ENVIRONMENTS.get(setting.environment)
     device = (options.device or CPU).split(":")[0]
     on_device = {} if device == CPU else {"device": device}
+    kind = PARTS[setting.part]
+    # Networks once started with actions of any kind: those runs have no such entry.
+    start = {} if kind["policy"] == "linear" else {"start": "no action"}
     return {
         "environment": known.name if known else setting.environment,
-        **PARTS[setting.part],
+        **kind,
+        **start,
         "method": method,
         "num_directions": setting.num_directions,
         "samples": options.resets or DEFAULT_RESETS,
