@@ -18,6 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from PIL import Image
 
 from gensmooth.report.style import (
     MUTED,
@@ -31,6 +32,7 @@ from gensmooth.report.style import (
 from gensmooth.report.tables import Table
 
 _TOP, _BOTTOM = 0.885, 0.15
+_COLORS = 256
 _SVG = "{http://www.w3.org/2000/svg}"
 _HREF = "{http://www.w3.org/1999/xlink}href"
 _NUMBER = re.compile(r"-?\d+\.\d+")
@@ -212,7 +214,10 @@ def write_figure(figure: Figure, folder: Path) -> list[Path]:
             )
             y -= 0.19 * count / total
         paths[0].write_text(standalone(_svg(canvas)), encoding="utf-8")
-        canvas.savefig(paths[1], format="png", metadata={"Software": None})
+        pixels = io.BytesIO()
+        canvas.savefig(pixels, format="png", metadata={"Software": None})
+        # A figure has few colours: of a palette, it takes a third of the bytes.
+        Image.open(pixels).convert("RGB").quantize(_COLORS).save(paths[1], optimize=True)
     return paths
 
 

@@ -30,7 +30,7 @@ Finished = tuple[RunSpec, RunRecord]
 
 _IN_FLIGHT = 3  # runs handed to each process ahead of time
 _LAST_CHECKPOINT = 10.0  # seconds that a worker has to write one when its parent is gone
-_MOST_THREADS = 256  # runs that share a device at a time
+_MOST_THREADS = 1024  # runs that share a device at a time
 _IN_FLIGHT_RAY = 2  # tasks handed to the cluster for each that can run
 _TRIES = 5  # a run whose node or worker is lost is made again, elsewhere, so many times
 
