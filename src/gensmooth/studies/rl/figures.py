@@ -84,8 +84,8 @@ def _figure(figure: _Figure, found: Sequence[Curve], outcome: Outcome) -> Figure
         caption=f"Mean return of the policy over {tested} test episodes after each round, survival "
         "bonus counted, against the trajectories made in training (tests not counted); higher is "
         "better. Each panel has its own vertical axis, which leaves out what a curve and its band "
-        f"reach in {_RARE:.0%} of the rounds or fewer, and what is further below doing nothing than "
-        "having learned is above it; arrowheads are means beyond it. "
+        f"reach in {_RARE:.0%} of the rounds or fewer, and what is further below doing nothing "
+        "than having learned is above it; arrowheads are means beyond it. "
         f"{made_on_words(runs)}{means(here)}",
         columns=max(len(numbers), min(2, len(figure.settings))),
         panels=[_panel(here, setting) for setting in _in_order(figure.settings)],
