@@ -74,8 +74,8 @@ def train(name: str, given: Any, seed: int, write: Any) -> None:
         tests.append({"mean_return": repr(test.mean_return)})
         here = Training(name, given.device, seed, tests)
         held = here.held(given.target) is not None
-        late = now > given.seconds or test.step >= given.iterations
-        ended = "held" if held else "time" if late else ""
+        late = "time" if now > given.seconds else ""
+        ended = "held" if held else "iterations" if test.step >= given.iterations else late
         row = (name, given.device, seed, test.step, f"{now:.1f}", test.trajectories)
         write([*row, test.env_steps, f"{test.mean_return:.2f}", ended])
         print(
@@ -156,6 +156,9 @@ def main() -> None:
     if not given.table:
         _train_missing(seeds, given)
     shown = [training for training in trainings(_read(given.out)) if training[:3] in seeds]
+    if not shown:
+        where = f"{given.environment} on {given.device}"
+        raise SystemExit(f"{given.out} has no {where} of these seeds.")
     print("\n".join(table(shown, given.target)))
 
 

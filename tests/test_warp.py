@@ -6,12 +6,16 @@ Warp's own CPU device; where there is a GPU, the comparisons run there too. Warp
 compiled once (half a minute), and simulators are shared, with short episodes.
 """
 
+import faulthandler
 import json
+import os
 import pickle
 import re
 import shutil
 import subprocess
 import sys
+import threading
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
@@ -28,7 +32,7 @@ import warp
 
 import gensmooth as gs
 from gensmooth.rl.defaults import GPU_DIRECTIONS, NUM_DIRECTIONS
-from gensmooth.rl.environments import catalogue, engines
+from gensmooth.rl.environments import catalogue, engines, symbols
 from gensmooth.rl.environments import warp as engine
 from gensmooth.rl.environments.base import Episodes, UnsupportedEnvironmentError
 from gensmooth.rl.environments.compiled import CompiledEnvironment
@@ -399,6 +403,64 @@ def test_several_simulators_may_be_asked_by_several_threads():
         got = list(pool.map(lambda each: fresh(each[0]).rollout(*each[1], observe=True), asked * 6))
     for one, two in zip(got, wanted, strict=True):
         assert_same_bits(one, two)
+
+
+@pytest.mark.parametrize("started", [True, False])
+def test_an_interrupt_while_threads_start_leaves_none_behind(
+    started: bool, monkeypatch: pytest.MonkeyPatch
+):
+    """Whether or not the thread had started: no rollout afterwards shares its worlds with it."""
+    asked = request("Hopper-v5", trials=64)
+    here = WarpSimulator(environment_of("Hopper-v5"), "warp-cpu", (int, ()))
+    wanted = here.rollout(*asked, observe=True, threads=2)
+    start, calls = threading.Thread.start, []
+
+    def interrupted(thread: threading.Thread) -> None:
+        calls.append(thread)
+        if len(calls) < 2 or started:
+            start(thread)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+
+    for _ in range(5):
+        calls.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                here.rollout(*asked, observe=True, threads=2)
+        assert_same_bits(here.rollout(*asked, observe=True, threads=2), wanted)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
+def test_a_fork_does_not_wait_for_threads_that_it_does_not_have():
+    asked, environment = request("own_robot:Cart", 3), environment_of("own_robot:Cart")
+    wanted = simulator("own_robot:Cart").rollout(*asked).returns
+
+    def in_fork() -> None:
+        faulthandler.dump_traceback_later(60, exit=True)  # not for ever, should it hang
+        found = WarpSimulator(environment, "warp-cpu", (int, ())).rollout(*asked).returns
+        os._exit(not np.array_equal(found, wanted))
+
+    ready, over = threading.Event(), threading.Event()
+
+    def busy() -> None:
+        with engine._captures, symbols._tracing:
+            ready.set()
+            over.wait()
+
+    other = threading.Thread(target=busy)
+    other.start()
+    ready.wait()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads
+            child = os.fork()
+        if child == 0:
+            in_fork()
+        assert os.waitpid(child, 0)[1] == 0
+    finally:
+        over.set()
+        other.join()
 
 
 @pytest.mark.parametrize("device", DEVICES)

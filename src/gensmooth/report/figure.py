@@ -9,6 +9,7 @@ with identifiers of its own, in the page's colours.
 
 import io
 import re
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -33,6 +34,7 @@ from gensmooth.report.tables import Table
 
 _TOP, _BOTTOM = 0.885, 0.15
 _COLORS = 256
+_LETTERS = 9.5  # of a title, to an inch
 _SVG = "{http://www.w3.org/2000/svg}"
 _HREF = "{http://www.w3.org/1999/xlink}href"
 _NUMBER = re.compile(r"-?\d+\.\d+")
@@ -177,10 +179,11 @@ def write_figure(figure: Figure, folder: Path) -> list[Path]:
     width = PANEL[0] * columns
     per_row = max(1, int(width / 1.7))
     legends = [(part, -(-len(part) // per_row)) for part in (methods, others) if part]
-    head = 0.36 + 0.19 * sum(count for _, count in legends)
-    total = head + PANEL[1] * rows
     notes = {panel.note for panel in figure.panels}
     common = notes.pop() if len(notes) == 1 else ""
+    title = textwrap.wrap(_noted(figure.title, common), int(width * _LETTERS))
+    head = 0.17 + 0.19 * len(title) + 0.19 * sum(count for _, count in legends)
+    total = head + PANEL[1] * rows
     paths = [folder / f"{figure.name}.svg", folder / f"{figure.name}.png"]
     with drawing():
         canvas = Canvas(figsize=(width, total), facecolor="white")
@@ -198,9 +201,8 @@ def write_figure(figure: Figure, folder: Path) -> list[Path]:
             own = "" if common else panel.note
             ax.set_title(_noted(panel.title, own), loc="right", pad=4)
         edge, y = 0.1 / width, 1 - 0.08 / total
-        title = _noted(figure.title, common)
-        canvas.text(edge, y, title, va="top", fontsize=11, weight="bold")
-        y -= 0.22 / total
+        canvas.text(edge, y, "\n".join(title), va="top", fontsize=11, weight="bold")
+        y -= (0.03 + 0.19 * len(title)) / total
         for part, count in legends:
             canvas.legend(
                 handles=part,

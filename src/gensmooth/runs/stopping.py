@@ -43,9 +43,13 @@ class End(NamedTuple):
     more: Mapping[str, Any] = {}
 
     def message(self, words: Mapping[str, str] = MESSAGES) -> str:
-        """The reason in words."""
+        """The reason in words.
+
+        >>> End("target", "950, for which there is a name").message()
+        'The objective reached the target: 950, for which there is a name.'
+        """
         said = words.get(self.reason, self.reason)
-        return f"{said}: {self.why}." if self.why else said
+        return f"{said.removesuffix('.')}: {self.why}." if self.why else said
 
 
 class Limits(NamedTuple):

@@ -15,6 +15,7 @@ expression that chooses between the ways.
 import builtins
 import math
 import operator
+import os
 import threading
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import wraps
@@ -35,7 +36,18 @@ INVERSE = {"arctan": "atan", "arcsin": "asin", "arccos": "acos"}
 
 
 # Symbols are shared by the whole process, and so is the question that Python is just deciding.
-_TRACING = threading.RLock()
+_tracing = threading.RLock()
+
+
+def _forget_tracing() -> None:
+    """In a fork nobody traces: who did is a thread of the parent's."""
+    global _tracing
+    _tracing = threading.RLock()
+    _deciding.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_tracing)
 
 
 def one_at_a_time(function: Callable[_Given, _Found]) -> Callable[_Given, _Found]:
@@ -43,7 +55,7 @@ def one_at_a_time(function: Callable[_Given, _Found]) -> Callable[_Given, _Found
 
     @wraps(function)
     def alone(*args: _Given.args, **options: _Given.kwargs) -> _Found:
-        with _TRACING:
+        with _tracing:
             return function(*args, **options)
 
     return alone

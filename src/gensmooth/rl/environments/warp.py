@@ -11,11 +11,11 @@ part of its result.
 """
 
 import math
+import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
@@ -64,7 +64,17 @@ _WORTH = 0.8  # another number of worlds must save a fifth: setting one up takes
 
 # While Warp captures a graph on the processor, it records what any thread of the process launches
 # there, and it captures one graph at a time, whatever the device.
-_CAPTURES = threading.RLock()
+_captures = threading.RLock()
+
+
+def _forget_captures() -> None:
+    """In a fork nobody holds the lock: who held it is a thread of the parent's."""
+    global _captures
+    _captures = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_captures)
 
 
 class Usage(NamedTuple):
@@ -173,7 +183,7 @@ class WarpSimulator:
         self.declined: str | None = None
         self.fused: FusedSource | None = self._write_fused()
         self._batches: dict[Any, _Batch] = {}
-        self._alone = _CAPTURES if self._device == "cpu" else threading.RLock()
+        self._alone = threading.RLock()  # on the processor all simulators wait for each other
         self._lengths: tuple[float, float] | None = None  # mean and maximum, last time
         self.usage = Usage()
 
@@ -239,7 +249,7 @@ class WarpSimulator:
         On ``"warp-cpu"`` they are shared out to threads. Worlds are kept, so that calls of several
         threads wait for each other; there, calls of other simulators too.
         """
-        with self._alone:
+        with _captures if self._device == "cpu" else self._alone:
             return self._rollout(policy, given, observe, threads)
 
     def _rollout(
@@ -357,14 +367,64 @@ def _run_batches(batches: "Sequence[_Batch]", parts: Sequence[Grouped]) -> "list
     """Run shares of the episodes, each in a thread of its own if there are several."""
     if len(batches) == 1:
         return [batches[0].run(parts[0])]
+    shares = [_Share(*each) for each in zip(batches, parts, strict=True)]
     # The current device is the whole process's: set once here, it is the same for all threads.
-    with load_warp().ScopedDevice("cpu"), ThreadPoolExecutor(len(batches)) as pool:
+    with load_warp().ScopedDevice("cpu"):
         try:
-            return list(pool.map(_Batch.run, batches, parts))
-        except BaseException:
-            for batch in batches:
-                batch.stop()
-            raise
+            for share in shares:
+                threading.Thread(target=share.work, daemon=True).start()
+            for share in shares:
+                share.ended.wait()
+            for share in shares:
+                if share.error is not None:
+                    raise share.error
+        finally:
+            _settle(shares)
+    return [share.found for share in shares]
+
+
+def _settle(shares: "Sequence[_Share]") -> None:
+    """Let no thread touch its worlds any more, wherever an interrupt has come, and however often.
+
+    It takes as long as some steps.
+    """
+    while True:
+        try:
+            for share in shares:
+                share.abandon()
+        except KeyboardInterrupt:
+            continue
+        return
+
+
+@final
+class _Share:
+    """A share of the episodes, for a thread of which one may not know whether it ever started."""
+
+    def __init__(self, batch: "_Batch", part: Grouped) -> None:
+        self.batch, self.part = batch, part
+        self.found: _Results | None = None
+        self.error: BaseException | None = None
+        self.ended = threading.Event()
+        self._begun = self._abandoned = False
+        batch.stopped = False
+
+    def work(self) -> None:
+        """Run the episodes, unless they are abandoned."""
+        self._begun = True  # first said, then looked, as `abandon` does: one of the two notices
+        try:
+            if not self._abandoned:
+                self.found = self.batch.run(self.part)
+        except BaseException as error:
+            self.error = error
+        finally:
+            self.ended.set()
+
+    def abandon(self) -> None:
+        """Return when the episodes have ended, or will never begin."""
+        self._abandoned = self.batch.stopped = True
+        if self._begun:
+            self.ended.wait()
 
 
 def _power(number: int) -> int:
@@ -382,6 +442,11 @@ class _Batch:
         worlds: How many worlds.
         capacity: The largest number of trials.
         groups: The largest number of scalings.
+
+    Attributes:
+        made: Steps of the last rollout.
+        seconds: How long they took.
+        stopped: Whether the episodes are to be left where they are.
     """
 
     def __init__(
@@ -390,7 +455,7 @@ class _Batch:
         wp = load_warp()
         self.worlds, self.capacity, self.groups = worlds, capacity, groups
         self.made, self.seconds = 0, 0.0
-        self._stopped = False
+        self.stopped = False
         self._device, self._policy = owner._device, policy
         self._size, self._horizon = owner.info.observation_size, owner.info.horizon
         self._law: Traced = owner._law
@@ -459,7 +524,6 @@ class _Batch:
     def run(self, given: Grouped) -> _Results | None:
         """All episodes; ``None`` if there was no room for a contact or a constraint."""
         wp = load_warp()
-        self._stopped = False
         with wp.ScopedDevice(self._device):
             self._upload(given)
             self._look_at_starts(len(given.parameters))
@@ -470,10 +534,6 @@ class _Batch:
             if not self.physics.complete():
                 return None
             return self._download(len(given.parameters))
-
-    def stop(self) -> None:
-        """Leave the episodes of a rollout where they are."""
-        self._stopped = True
 
     def _upload(self, given: Grouped) -> None:
         s = self._s
@@ -517,7 +577,7 @@ class _Batch:
                 else:
                     self._step()
                 self.made += 1
-            if self._stopped or int(s.finished.numpy()[0]) >= trials:
+            if self.stopped or int(s.finished.numpy()[0]) >= trials:
                 break
         wp.synchronize_device()
 
@@ -533,7 +593,7 @@ class _Batch:
         A dozen launches from Python take 200 microseconds, a graph of them 8: which counts on the
         processor, where its threads would wait for the interpreter's lock.
         """
-        with _CAPTURES, load_warp().ScopedCapture() as capture:
+        with _captures, load_warp().ScopedCapture() as capture:
             self._step()
         self._graph = capture.graph
 
