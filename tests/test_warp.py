@@ -453,7 +453,7 @@ def test_a_fork_does_not_wait_for_threads_that_it_does_not_have():
     ready.wait()
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads
+            warnings.simplefilter("ignore")  # Python, and JAX where it is loaded, of forks
             child = os.fork()
         if child == 0:
             in_fork()

@@ -107,6 +107,8 @@ class Policy:
         none of the paper's methods learned anything in 1000 iterations (docs/results).
         """
         x = np.zeros(self.num_parameters)
+        if self.is_linear:
+            return x
         rng = streams.generator(seed, Purpose.START)
         for layer in list(self.layers())[:-1]:
             limit = math.sqrt(6 / (layer.rows + layer.columns))
