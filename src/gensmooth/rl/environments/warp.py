@@ -183,7 +183,7 @@ class WarpSimulator:
         self.declined: str | None = None
         self.fused: FusedSource | None = self._write_fused()
         self._batches: dict[Any, _Batch] = {}
-        self._alone = threading.RLock()  # on the processor all simulators wait for each other
+        self._alone = threading.Lock()  # for a GPU; on the processor `_captures` is for all
         self._lengths: tuple[float, float] | None = None  # mean and maximum, last time
         self.usage = Usage()
 
