@@ -22,9 +22,11 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")
 
 from matplotlib.figure import Figure as Canvas
+from PIL import Image
 
 from gensmooth.methods import METHODS
 from gensmooth.report.curves import Curve, View, band, curves, draw_curves, limits
+from gensmooth.report.figure import Figure, Panel, write_figure
 from gensmooth.report.style import assign_styles, css_variables, method_style
 from gensmooth.report.tables import choices
 from gensmooth.studies import Cell, RunRecord, write_report
@@ -108,6 +110,22 @@ def test_a_method_far_below_the_floor_does_not_hide_the_others():
     assert -7 < low < -5
     assert 10 < high < 12
     assert limits([lost], ["return"], "linear", floor=-5.0) == limits([lost], ["return"], "linear")
+
+
+def test_the_title_of_a_narrow_figure_is_not_cut_and_colours_are_kept(tmp_path):
+    color = method_style("orthogonal-es").color
+
+    def draw(ax):
+        ax.plot([0, 1], [0, 1], color=color, lw=6)
+
+    panel = Panel("here", "n = 5", "", draw)
+    title = "Reinforcement learning: ablations on Ant with L = 20"
+    write_figure(Figure("narrow", title, "", "", 1, [panel], []), tmp_path)
+    image = Image.open(tmp_path / "narrow.png")
+    assert image.mode == "P"
+    pixels = np.asarray(image.convert("RGB"))
+    assert (pixels[:60, -20:] == 255).all()
+    assert (pixels == [int(color[i : i + 2], 16) for i in (1, 3, 5)]).all(axis=2).sum() > 500
 
 
 def test_a_diverged_run_is_in_no_mean():
