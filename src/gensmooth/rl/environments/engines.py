@@ -123,16 +123,16 @@ class FusedPhysics:
         self._kernels = _compiled(source)
 
         # Threads of a group of 32 wait for each other wherever worlds take different ways, so where
-        # there is room, a group has fewer worlds.
+        # there is room, a group has fewer worlds. They are dealt to the groups in turn: the first
+        # worlds are those that have a trial.
         device, number = self._wp.get_device(), worlds.worlds
-        groups = device.sm_count * _GROUPS if device.is_cuda else 1
-        self._lanes = min(32, 1 << max(math.ceil(number / groups) - 1, 0).bit_length())
-        self._threads = math.ceil(number / self._lanes) * 32
+        room = device.sm_count * _GROUPS if device.is_cuda else 1
+        self._groups = max(math.ceil(number / 32), min(number, room))
 
     def step(self) -> None:
         """See :class:`DevicePhysics`."""
         self._wp.launch(
-            self._kernels.step, dim=self._threads, inputs=[self._s, self._lanes], block_dim=32
+            self._kernels.step, dim=32 * self._groups, inputs=[self._s, self._groups], block_dim=32
         )
 
     def look(self) -> None:

@@ -222,13 +222,10 @@ def physics_kernels(source: FusedSource) -> PhysicsKernels:
     def see(s: Worlds, world: int): ...
 
     @wp.kernel(module="unique", enable_backward=False)
-    def step(s: Worlds, lanes: int):
+    def step(s: Worlds, groups: int):
         thread = wp.tid()
-        lane = thread % 32
-        world = thread // 32 * lanes + lane
-        if lane >= lanes or world >= s.worlds:
-            return
-        if s.trial[world] >= 0:
+        world = thread // 32 + thread % 32 * groups
+        if world < s.worlds and s.trial[world] >= 0:
             move(s, world)
 
     @wp.kernel(module="unique", enable_backward=False)
