@@ -2,11 +2,14 @@
 
     python -m benchmarks.gpu speed Hopper-v5 2048 [Ant-v5 8192 ...] [--physics mujoco-warp]
     python -m benchmarks.gpu core Hopper-v5 Walker2d-v5 HalfCheetah-v5 Ant-v5
+    python -m benchmarks.gpu groups Ant-v5 1200 [Ant-v5 3264 ...]
 
 ``speed`` steps a batch of worlds, once whole (refill, observation, policy, physics, reward), once
 the physics alone, from states on the way. Worlds whose episode ends get another, as in a training;
 how many had one to the end is said. ``core`` runs the same episodes by MuJoCo and by fused physics
-on one core of the processor, in turns. (How fast a robot learns: ``benchmarks.training``.)
+on one core of the processor, in turns. ``groups`` runs whole episodes with worlds dealt to one, two
+and four groups of 32 threads for each multiprocessor, in turns. (How fast a robot learns:
+``benchmarks.training``.)
 Needs the extra ``cuda`` or ``gpu``; ``--device warp-cpu`` tries it without a GPU.
 """
 
@@ -18,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from gensmooth.rl.environments import catalogue
+from gensmooth.rl.environments import catalogue, engines
 from gensmooth.rl.environments.compiled import CompiledSimulator
 from gensmooth.rl.environments.engines import load_warp
 from gensmooth.rl.environments.gathering import Grouped
@@ -116,6 +119,32 @@ def core(name: str, episodes: int = 64, steps: int = 100, rounds: int = 5) -> st
     return f"| {name} | {mujoco} | {fused} | {best[0] / best[1]:.1f} |"
 
 
+def groups(name: str, episodes: int, device: str, rounds: int = 2) -> str:
+    """Episodes with worlds in so many groups of threads on each multiprocessor."""
+    made: Any = catalogue.make(name)
+    info = made.info
+    policy = Linear().policy(info.observation_size, info.action_size)
+    x = 0.02 * np.random.default_rng(0).standard_normal((episodes, policy.num_parameters))
+    starts = made.starts([np.random.default_rng(i) for i in range(episodes)])
+    simulators: dict[int, Any] = {}
+    best = dict.fromkeys((1, 2, 4), np.inf)
+    usual = engines._GROUPS
+    for turn in range(rounds + 1):  # the first compiles, and makes the worlds
+        for number in best:
+            if not turn:
+                engines._GROUPS = number
+                simulators[number] = WarpSimulator(
+                    made._environment, check_device(device), (int, ()), WarpOptions()
+                )
+            began = time.perf_counter()
+            simulators[number].rollout(policy, x, identity(info.observation_size), starts)
+            if turn:
+                best[number] = min(best[number], time.perf_counter() - began)
+    engines._GROUPS = usual
+    cells = " | ".join(f"{each:.3f} s" for each in best.values())
+    return f"| {name} | {episodes} | {cells} |"
+
+
 def main() -> None:
     """Run what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -126,7 +155,10 @@ def main() -> None:
     fast.add_argument("--physics", choices=["fused", "mujoco-warp"])
     single = commands.add_parser("core")
     single.add_argument("what", nargs="+", help="environments")
-    fast.add_argument("--device", default="cuda")
+    apart = commands.add_parser("groups")
+    apart.add_argument("what", nargs="+", help="environments, each with a number of episodes")
+    for each in (fast, apart):
+        each.add_argument("--device", default="cuda")
     given = parser.parse_args()
     if given.command == "core":
         print("| environment | MuJoCo, steps/s | fused, steps/s | ratio |")
@@ -134,10 +166,17 @@ def main() -> None:
         for name in given.what:
             print(core(name), flush=True)
         return
+    pairs = list(zip(given.what[0::2], map(int, given.what[1::2]), strict=True))
+    if given.command == "groups":
+        print("| environment | episodes | 1 group | 2 groups | 4 groups |")
+        print("|---|---|---|---|---|")
+        for name, episodes in pairs:
+            print(groups(name, episodes, given.device), flush=True)
+        return
     print("| environment | physics | worlds | a step | env steps/s | physics' share | live |")
     print("|---|---|---|---|---|---|---|")
-    for name, worlds in zip(given.what[0::2], given.what[1::2], strict=True):
-        print(speed(name, int(worlds), given.device, given.steps, given.physics), flush=True)
+    for name, worlds in pairs:
+        print(speed(name, worlds, given.device, given.steps, given.physics), flush=True)
 
 
 if __name__ == "__main__":
