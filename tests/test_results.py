@@ -28,7 +28,10 @@ def published(path, study):
 
 @pytest.mark.parametrize(
     ("study", "folder"),
-    [("linreg", "."), ("dfo", "."), ("timing", "."), ("rl", "rl-paired"), ("untuned", "untuned")],
+    [
+        *(("linreg", "."), ("dfo", "."), ("timing", "."), ("untuned", "untuned")),
+        *(("rl", "rl-paired"), ("rl", "rl-independent"), ("rl", "rl-search")),
+    ],
 )
 def test_every_published_verdict_follows_from_the_published_numbers(study, folder):
     again = judge_again(study, RESULTS / folder)
