@@ -17,7 +17,7 @@ import warp
 import mechanisms
 from gensmooth.rl.environments import warp_kernels
 from gensmooth.rl.environments.engines import FusedPhysics, load_warp, sizes
-from gensmooth.rl.environments.fused import system
+from gensmooth.rl.environments.fused import solver, system
 from gensmooth.rl.environments.fused.outputs import FUSED_DATA
 from gensmooth.rl.environments.fused.source import FusedSource, fused
 from gensmooth.rl.environments.mechanics.mechanism import Mechanism
@@ -328,6 +328,58 @@ def test_an_acceleration_that_is_not_the_best_is_noticed():
     given = states("heap", 8)
     found = physics_of("heap").run(given)["warm"] * (1.0 + 1e-6)
     assert max(imbalance("heap", s, a) for s, a in zip(given, found, strict=True)) > 1e-8
+
+
+# A light pendulum far from a heavy ball: its gradient is small beside the mean inertia.
+UNEQUAL = """
+<mujoco><worldbody>
+  <body pos="0 50 100"><freejoint/><geom size="1" mass="1e6"/></body>
+  <body pos="0 0 0.5"><joint axis="0 1 0"/><geom size="0.01" pos="0.1 0 0"/></body>
+</worldbody></mujoco>
+"""
+# Friction of nearly nothing: the four edges of a pyramid are nearly one.
+SLIPPERY = """
+<mujoco><worldbody>
+  <geom type="plane" size="3 3 1" friction="0"/>
+  <body pos="0 0 0.09"><freejoint/>
+    <geom type="capsule" size="0.1 0.1" friction="0"/>
+    <body pos="0.3 0 0.01"><joint axis="1 1 0"/><geom size="0.12" friction="0"/></body>
+  </body>
+</worldbody></mujoco>
+"""
+
+
+def solved(text: str, given: Any, steps: int) -> float:
+    """How far positions and velocities are from MuJoCo's after some steps."""
+    model = mujoco.MjModel.from_xml_string(text)
+    mechanisms.exact(model)
+    begin = [State(*each, np.zeros(0)) for each in given(model)]
+    found = physics(Mechanism(model)).run(begin, steps)
+    gaps = [apart(found, k, by_mujoco(model, state, steps)) for k, state in enumerate(begin)]
+    return max(max(gap["qpos"], gap["qvel"]) for gap in gaps)
+
+
+def at_rest(model: Any) -> list[tuple[np.ndarray, np.ndarray]]:
+    return [(model.qpos0.copy(), np.zeros(model.nv))]
+
+
+def tilted(model: Any) -> list[tuple[np.ndarray, np.ndarray]]:
+    rng = np.random.default_rng(7)
+    turned = [rng.standard_normal(4) for _ in range(12)]
+    places = [np.array([0, 0, 0.1, *(q / np.linalg.norm(q)), 0.3]) for q in turned]
+    return [(q, rng.standard_normal(model.nv)) for q in places]
+
+
+def test_a_light_body_beside_a_heavy_one_moves(monkeypatch: pytest.MonkeyPatch):
+    assert solved(UNEQUAL, at_rest, 100) < 1e-13
+    monkeypatch.setattr(solver, "_FIRST", 0)  # to stop before the first step is noticed
+    assert solved(UNEQUAL, at_rest, 100) > 1e-6
+
+
+def test_hardly_any_friction_is_solved_exactly(monkeypatch: pytest.MonkeyPatch):
+    assert solved(SLIPPERY, tilted, 1) < 1e-11
+    monkeypatch.setattr(solver, "_SLIPPERY", 0.0)  # one step alone is noticed
+    assert solved(SLIPPERY, tilted, 1) > 1e-9
 
 
 # --- worlds know nothing of each other ------------------------------------------------------------

@@ -1,8 +1,8 @@
 """The equations of motion on numbers: what MuJoCo computes, to rounding."""
 
 import copy
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -11,8 +11,8 @@ pytest.importorskip("mujoco")
 pytest.importorskip("gymnasium")
 
 import mechanisms
-from gensmooth.rl.environments.mechanics import softness
-from gensmooth.rl.environments.mechanics.algebra import fixed_quaternion
+from gensmooth.rl.environments.mechanics import contacts, softness
+from gensmooth.rl.environments.mechanics.algebra import fixed_quaternion, normalized
 from gensmooth.rl.environments.mechanics.contacts import axes_of
 from gensmooth.rl.environments.mechanics.mechanism import Mechanism
 from gensmooth.rl.environments.mechanics.models import UnsupportedMechanismError, margins_add
@@ -201,6 +201,101 @@ def test_excluded_bodies_do_not_touch_and_others_do():
     assert {"post", "arm"} in names  # the world's children are no children
 
 
+# --- corners --------------------------------------------------------------------------------------
+
+FLOOR = '<geom type="plane" size="3 3 1"/>'
+LOG = (
+    '<body pos="{} 0.0599"><freejoint/><geom type="capsule" size="0.06 0.1" euler="90 0 0"/></body>'
+)
+ARM = """<body pos="{0} 0 {0}"><joint axis="0 1 0"/>
+<geom type="capsule" fromto="0 0 0 0.3 0 0" size="0.04"/></body>"""
+NEEDLE = """<body pos="0 {} 0"><joint axis="0 1 0"/>
+<geom type="capsule" fromto="0 0 0 0.004 0 0" size="0.001"/></body>"""
+SLIDER = """<body pos="{} 0 0"><joint type="slide"/>
+<geom type="capsule" size="0.05 0.1" euler="20 30 0"/></body>"""
+SPHERES = """<body euler="30 0 0"><joint axis="0 1 0"/><joint type="slide" axis="0 1 0"/>
+<geom {} euler="90 0 0"/></body>
+<body><joint type="slide" axis="0 0 1"/><geom size="0.05"/></body>"""
+TURNED = """<body pos="0 0 0.155" euler="0 0 30"><freejoint/>
+<geom type="capsule" size="0.06 0.1"/></body>"""
+HINGED = """<body {}><joint axis="0 1 0" {}/><geom size="0.1" pos="0.2 0 0"/>
+<body pos="0.1 0 0" {}><geom size="0.05"/></body></body>"""
+
+
+class Corner(NamedTuple):
+    """Bodies, positions (none: where they start), and the first of their velocities."""
+
+    bodies: str
+    q: Sequence[float] = ()
+    v: Sequence[float] = ()
+    option: str = ""
+
+
+CORNERS = {
+    "axes that cross": Corner(ARM.format(0.0) + ARM.format(0.1), [-0.6, 1.0], [1.0, -1.0]),
+    "spheres in one place": Corner(SPHERES.format('size="0.06"')),
+    "a sphere on an axis": Corner(SPHERES.format('type="capsule" size="0.06 0.1"')),
+    "parallel logs": Corner(FLOOR + LOG.format("0 0") + LOG.format("0.115 0.05"), v=[1.0]),
+    "parallel logs, level": Corner(FLOOR + LOG.format("0 0") + LOG.format("0.115 0"), v=[1.0]),
+    "parallel logs, end to end": Corner(FLOOR + LOG.format("0 0") + LOG.format("0.01 0.31")),
+    "parallel logs, in a row": Corner(FLOOR + LOG.format("0 0") + LOG.format("0.07 0.21")),
+    "always parallel": Corner(SLIDER.format(0) + SLIDER.format(0.09), [0.004, -0.003], [0.1, 1.0]),
+    "short enough to pass for parallel": Corner(
+        NEEDLE.format(0) + NEEDLE.format(0.0018), [0.3, 0.305], [0.1, 1.0]
+    ),
+    "upright and turned": Corner(FLOOR + TURNED, v=[1.0, 0.3]),
+    "a range of forces without an actuator": Corner(
+        HINGED.format("", 'actuatorfrcrange="0.3 0.5"', "")
+    ),
+    "a fluid of negative density": Corner(
+        HINGED.format("", "", ""), [0.3], [2.0], '<option density="-20" viscosity="0.5"/>'
+    ),
+    "a fluid of negative viscosity": Corner(
+        HINGED.format("", "", ""), [0.3], [2.0], '<option density="20" viscosity="-0.5"/>'
+    ),
+    "a body without mass": Corner(
+        '<body pos="0 0 0.1"><geom type="plane" size="1 1 1" pos="0.2 0.3 0"/></body>'
+        '<body pos="0 0 0.2"><freejoint/><geom size="0.11"/></body>'
+    ),
+    "nearly half a turn": Corner(
+        HINGED.format('axisangle="1 2 3 179.9999"', "", 'axisangle="3 -2 1 179.99"'), [0.1], [1.0]
+    ),
+}
+
+
+def corner(name: str) -> tuple[Any, State]:
+    bodies, q, v, option = CORNERS[name]
+    model = from_xml(f"<mujoco>{option}<worldbody>{bodies}</worldbody></mujoco>")
+    mechanisms.exact(model)
+    where, speed = np.array(q or model.qpos0), np.zeros(model.nv)
+    speed[: len(v)] = v
+    return model, State(where, speed, np.zeros(0))
+
+
+@pytest.mark.parametrize("name", CORNERS)
+def test_corners_are_mujocos(name: str):
+    """Where a direction is undetermined, or a rule of MuJoCo's is seldom met."""
+    model, state = corner(name)
+    found = differences(Mechanism(model), model, state)
+    assert found.pop("acceleration") < SOLVED
+    assert {key: value for key, value in found.items() if not value < EXACT} == {}
+
+
+@pytest.mark.parametrize("name", [each for each in CORNERS if "parallel" in each])
+def test_one_point_for_parallel_capsules_is_noticed(name: str):
+    model, state = corner(name)
+    mechanism = Mechanism(model)
+    mechanism.parallel.clear()
+    assert differences(mechanism, model, state)["rows"] > 1e-3
+
+
+@pytest.mark.parametrize("name", ["axes that cross", "upright and turned"])
+def test_another_axis_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch):
+    model, state = corner(name)
+    monkeypatch.setattr(contacts, "normalized", lambda x, _: normalized(x, [1.0, 0.0, 0.0]))
+    assert differences(Mechanism(model), model, state)["rows"] > 1e-3
+
+
 # --- rotations ------------------------------------------------------------------------------------
 
 
@@ -252,7 +347,7 @@ CASES = [
             *(("spring", "damper") if hasattr(mujoco.mjtDisableBit, "mjDSBL_SPRING") else ()),
         )
     ),
-    ("mjtEnableBit", "<option/>", '<option><flag energy="enable"/></option>'),
+    ("the flag energy enabled", "<option/>", '<option><flag energy="enable"/></option>'),
     ("friction without slip", "<option/>", '<option noslip_iterations="3"/>'),
     ("actuators that are switched off", "<option/>", '<option actuatorgroupdisable="1"/>'),
     ("wind", "<option/>", '<option wind="1 0 0" density="1"/>'),
@@ -291,11 +386,12 @@ CASES = [
     ("muscles and other biases", ACTUATOR, '<general joint="j" biastype="user"/>'),
     ("no plane, sphere or capsule", GEOM, '<geom type="box" size="0.1 0.1 0.1"/>'),
     ("rolling or spinning", GEOM, GEOM.replace("/>", ' condim="4"/>')),
+    ("negative margins", GEOM, GEOM.replace("/>", ' margin="-0.01"/>')),
     (
-        "capsules that stay parallel",
+        "long capsules that stay parallel",
         "</worldbody>",
-        """<body pos="2 0 1"><joint type="slide"/><geom type="capsule" size="0.1 0.2"/></body>
-        <body pos="2.1 0 1"><joint type="slide"/><geom type="capsule" size="0.1 0.2"/></body>
+        """<body pos="2 0 1"><joint type="slide"/><geom type="capsule" size="0.1 2"/></body>
+        <body pos="2.1 0 1"><joint type="slide"/><geom type="capsule" size="0.1 2"/></body>
         </worldbody>""",
     ),
 ]

@@ -537,6 +537,39 @@ def test_a_world_that_breaks_down_is_nan_and_disturbs_no_other(
         np.testing.assert_array_equal(clean.returns, found.returns[whole])
 
 
+FLYWHEEL = """
+<mujoco>
+  <option timestep="0.0001"/>
+  <worldbody>
+    <body><joint name="axle" axis="0 0 1"/><geom size="0.01" mass="0.001"/></body>
+  </worldbody>
+  <actuator><motor joint="axle" gear="1000"/></actuator>
+</mujoco>
+"""
+
+
+def spun(robot):
+    return np.array([1.0, robot.qvel[0]])
+
+
+def unpaid(robot, action):  # noqa: ARG001
+    return 0.0 * robot.qvel[0]
+
+
+@pytest.mark.parametrize("device", ["cpu", *DEVICES])
+def test_an_acceleration_beyond_all_bounds_breaks_an_episode(device: str):
+    """Where the velocity is not: MuJoCo would put the robot back to its start and go on."""
+    name = gs.rl.register_robot(
+        "own_robot:Flywheel", FLYWHEEL, observation=spun, reward=unpaid, horizon=3
+    )
+    engine: Any = gs.rl.make(name, device=device)
+    policy = Linear().policy(2, 1)
+    parameters = np.array([[0.1, 0.0], [10.0, 0.0]])  # radians/s²: 2.5e9 and 2.5e11
+    starts = engine.starts([np.random.default_rng(i) for i in range(2)])
+    found = engine.rollout(policy, parameters, identity(2), starts)
+    assert np.isnan(found.returns).tolist() == [False, True]
+
+
 def dazzled(robot):
     """What is seen grows beyond all bounds for a moment."""
     return np.array([robot.qpos[0], robot.qvel[0], np.exp(1e4 * (np.abs(robot.qvel[0]) - 0.05))])

@@ -184,6 +184,8 @@ def law_kernels(source: LawSource) -> LawKernels:
         for i in range(s.velocities):
             if not (wp.abs(s.qvel[i * s.worlds + world]) < limit):
                 broken = 1
+            if not (wp.abs(s.warm[i * s.worlds + world]) < limit):  # the acceleration
+                broken = 1
         for i in range(s.controls):
             if not (wp.abs(s.ctrl[i * s.worlds + world]) < limit):
                 broken = 1

@@ -118,7 +118,7 @@ def clipped(value: Number, low: float, high: float) -> Number:
     return choose(value < low, low, choose(value > high, high, value))
 
 
-def normalized(vector: Sequence[Number], otherwise: Sequence[float]) -> Vector:
+def normalized(vector: Sequence[Number], otherwise: Sequence[Number]) -> Vector:
     """The vector of length one in the same direction, or another if there is none."""
     length = square_root(dot(vector, vector))
     short = length < TINY
@@ -215,13 +215,18 @@ def quaternion_product(a: Sequence[Number], b: Sequence[Number]) -> Vector:
 
 
 def fixed_quaternion(matrix: Matrix) -> Vector:
-    """The quaternion of a rotation that is known."""
+    """The quaternion of a rotation that is known, whose real part is not negative.
+
+    Four times the products of its entries are sums of the matrix's; the row with the largest
+    square is the quaternion, up to its length and its sign.
+    """
     m = np.array(matrix, float)
-    w = np.sqrt(max(0.0, 1.0 + np.trace(m))) / 2.0
-    if w > 1e-6:
-        rest = [m[2, 1] - m[1, 2], m[0, 2] - m[2, 0], m[1, 0] - m[0, 1]]
-        return [rounded(float(w)), *(rounded(float(each / (4.0 * w))) for each in rest)]
-    # half a turn: the axis is the column of (m + 1) / 2 with the largest entry
-    half = (m + np.eye(3)) / 2.0
-    axis = half[:, int(np.argmax(np.diag(half)))]
-    return [0.0, *(rounded(float(each)) for each in axis / np.linalg.norm(axis))]
+    x, y, z = m[2, 1] - m[1, 2], m[0, 2] - m[2, 0], m[1, 0] - m[0, 1]
+    products = np.empty((4, 4))
+    products[0, 0] = 1.0 + np.trace(m)
+    products[0, 1:] = products[1:, 0] = x, y, z
+    products[1:, 1:] = m + m.T + (1.0 - np.trace(m)) * np.eye(3)
+    row = products[int(np.argmax(np.diag(products)))]
+    found = row / np.linalg.norm(row)
+    sign = -1.0 if found[0] < 0.0 else 1.0
+    return [rounded(float(sign * each)) for each in found]

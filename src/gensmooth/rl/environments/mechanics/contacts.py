@@ -2,7 +2,7 @@
 # pyright: reportUnknownArgumentType=false
 """What touches, where, and which velocities move it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from gensmooth.rl.environments.mechanics.algebra import (
@@ -30,6 +30,8 @@ from gensmooth.rl.environments.mechanics.models import CAPSULE, PLANE, SPHERE, P
 from gensmooth.rl.environments.mechanics.placed import Placed
 from gensmooth.rl.environments.mechanics.softness import Softness, contact_law
 from gensmooth.rl.environments.symbols import choose
+
+_FAR = 1e10  # the distance of a contact that is not there
 
 
 class Touch(NamedTuple):
@@ -108,21 +110,51 @@ def _contacts_of_pair(placed: Placed, pair: Pair) -> list[Contact]:
 
             found.append(contact(distance, where))
         return found
+
+    def between(point1: Vector, point2: Vector) -> tuple[Number, Callable[[], Touch]]:
+        """The distance of spheres about two points, and where they touch."""
+        apart = subtract(point2, point1)
+        distance = minus(square_root(dot(apart, apart)), radius1 + radius2)
+
+        def touch() -> Touch:
+            # Where axes cross, the normal is perpendicular to both.
+            both = normalized(cross(column(axes1, 2), column(axes2, 2)), _world_x(placed, root))
+            normal = normalized(apart, both)
+            depth = plus(radius1, times(0.5, distance))
+            return Touch(add(point1, scale(normal, depth)), normal, None)
+
+        return distance, touch
+
     segment1, segment2 = scale(column(axes1, 2), half1), scale(column(axes2, 2), half2)
     if m.geom_type[first] == SPHERE:
-        point1 = at1
         point2 = at2 if m.geom_type[second] == SPHERE else _nearest(at1, at2, segment2)
-    else:
-        point1, point2 = _nearest_of_two(at1, segment1, at2, segment2)
-    apart = subtract(point2, point1)
-    distance = minus(square_root(dot(apart, apart)), radius1 + radius2)
+        return [contact(*between(at1, point2))]
+    segments = Segments(at1, segment1, at2, segment2)
+    distance, touch = between(*segments.nearest())
+    if pair not in placed.mechanism.parallel:
+        return [contact(distance, touch)]
+    ends = [between(*points) for points in segments.beside_the_ends()]
+    shown = _first_two([each for each, _ in ends], law.margin)
+    return [
+        contact(choose(segments.flat, _FAR, distance), touch),
+        *(
+            contact(choose(segments.flat, each, _FAR), touch)
+            for each, (_, touch) in zip(shown, ends, strict=True)
+        ),
+    ]
 
-    def between() -> Touch:
-        normal = normalized(apart, (1.0, 0.0, 0.0))
-        depth = plus(radius1, times(0.5, distance))
-        return Touch(add(point1, scale(normal, depth)), normal, None)
 
-    return [contact(distance, between)]
+def _first_two(distances: Sequence[Number], margin: float) -> Vector:
+    """Of four distances those that MuJoCo takes for contacts: the first two below the margin."""
+    a, b, c, d = distances
+    at_a, at_b, at_c = a < margin, b < margin, c < margin
+    last = choose(at_c, _FAR, d)  # with one of the first two
+    return [
+        a,
+        b,
+        choose(at_a, choose(at_b, _FAR, c), c),
+        choose(at_a, choose(at_b, _FAR, last), choose(at_b, last, d)),
+    ]
 
 
 def axes_of(placed: Placed, contact: Contact, touch: Touch) -> Matrix:
@@ -133,8 +165,13 @@ def axes_of(placed: Placed, contact: Contact, touch: Touch) -> Matrix:
         upright: Any = abs(apply(turn, normal)[1]) < 0.5
         along = apply(transposed(turn), [0.0, choose(upright, 1.0, 0.0), choose(upright, 0.0, 1.0)])
     flat = subtract(along, scale(normal, dot(normal, along)))
-    first = normalized(flat, (1.0, 0.0, 0.0))
+    first = normalized(flat, _world_x(placed, contact.root))
     return [normal, first, cross(normal, first)]
+
+
+def _world_x(placed: Placed, root: int) -> Vector:
+    """The world's x axis from a root: MuJoCo's choice where a direction is undetermined."""
+    return placed.root(root).matrix[0]
 
 
 def moving(placed: Placed, contact: Contact) -> tuple[set[int], set[int]]:
@@ -176,23 +213,45 @@ def _nearest(point: Vector, centre: Vector, segment: Vector) -> Vector:
     return add(centre, scale(segment, share))
 
 
-def _nearest_of_two(
-    centre1: Vector, segment1: Vector, centre2: Vector, segment2: Vector
-) -> tuple[Vector, Vector]:
-    """The points of two segments that are nearest to each other."""
-    apart = subtract(centre1, centre2)
-    a, b, c = dot(segment1, segment1), -dot(segment1, segment2), dot(segment2, segment2)
-    u, v = -dot(segment1, apart), dot(segment2, apart)
-    area = a * c - b * b
-    flat = abs(area) < TINY
-    inverse = 1.0 / choose(flat, 1.0, area)
-    x = choose(flat, 0.0, (c * u - b * v) * inverse)
-    y = choose(flat, v / c, (a * v - b * u) * inverse)
-    above, below = x > 1.0, x < -1.0
-    y = choose(above, (v - b) / c, choose(below, (v + b) / c, y))
-    x = clipped(x, -1.0, 1.0)
-    above, below = y > 1.0, y < -1.0
-    high, low = clipped((u - b) / a, -1.0, 1.0), clipped((u + b) / a, -1.0, 1.0)
-    x = choose(above, high, choose(below, low, x))
-    y = clipped(y, -1.0, 1.0)
-    return add(centre1, scale(segment1, x)), add(centre2, scale(segment2, y))
+class Segments:
+    """Two segments, each by its centre and the way from there to its end."""
+
+    def __init__(
+        self, centre1: Vector, segment1: Vector, centre2: Vector, segment2: Vector
+    ) -> None:
+        self._first, self._second = (centre1, segment1), (centre2, segment2)
+        apart = subtract(centre1, centre2)
+        self._a, self._c = dot(segment1, segment1), dot(segment2, segment2)
+        self._b = -dot(segment1, segment2)
+        self._u, self._v = -dot(segment1, apart), dot(segment2, apart)
+        self._area = self._a * self._c - self._b * self._b
+        self.flat: Any = abs(self._area) < TINY  # they are parallel, as MuJoCo sees it
+
+    def nearest(self) -> tuple[Vector, Vector]:
+        """The points that are nearest to each other; any such where the segments are parallel."""
+        a, b, c, u, v = self._a, self._b, self._c, self._u, self._v
+        inverse = 1.0 / choose(self.flat, 1.0, self._area)
+        x = choose(self.flat, 0.0, (c * u - b * v) * inverse)
+        y = choose(self.flat, v / c, (a * v - b * u) * inverse)
+        above, below = x > 1.0, x < -1.0
+        y = choose(above, (v - b) / c, choose(below, (v + b) / c, y))
+        x = clipped(x, -1.0, 1.0)
+        above, below = y > 1.0, y < -1.0
+        high, low = clipped((u - b) / a, -1.0, 1.0), clipped((u + b) / a, -1.0, 1.0)
+        x = choose(above, high, choose(below, low, x))
+        y = clipped(y, -1.0, 1.0)
+        return self._at(x, y)
+
+    def beside_the_ends(self) -> list[tuple[Vector, Vector]]:
+        """Each end, those of the first before those of the second, and what is beside it."""
+        a, b, c, u, v = self._a, self._b, self._c, self._u, self._v
+        return [
+            self._at(1.0, clipped((v - b) / c, -1.0, 1.0)),
+            self._at(-1.0, clipped((v + b) / c, -1.0, 1.0)),
+            self._at(clipped((u - b) / a, -1.0, 1.0), 1.0),
+            self._at(clipped((u + b) / a, -1.0, 1.0), -1.0),
+        ]
+
+    def _at(self, x: Number, y: Number) -> tuple[Vector, Vector]:
+        (centre1, segment1), (centre2, segment2) = self._first, self._second
+        return add(centre1, scale(segment1, x)), add(centre2, scale(segment2, y))

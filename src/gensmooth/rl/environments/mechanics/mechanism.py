@@ -7,9 +7,9 @@ from gensmooth.rl.environments.mechanics.models import (
     FREE,
     RUNGE_KUTTA,
     pairs,
+    parallel,
     parts,
     refuse,
-    refuse_parallel_capsules,
     rotations_are_corrected,
 )
 from gensmooth.rl.environments.mechanics.softness import limits
@@ -40,7 +40,7 @@ class Mechanism:
         self.limits = limits(model)
         self.pairs = pairs(model)
         self.corrected = self.integrator == RUNGE_KUTTA and rotations_are_corrected()
-        refuse_parallel_capsules(model, self.pairs)
+        self.parallel = parallel(model, self.pairs)
 
     def part_of(self, body: int) -> int:
         """The part that a body belongs to; -1 for what never moves."""

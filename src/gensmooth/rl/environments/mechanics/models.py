@@ -25,6 +25,8 @@ PLANE, SPHERE, CAPSULE = 0, 2, 3
 FREE, BALL, SLIDE, HINGE = 0, 1, 2, 3
 EULER, RUNGE_KUTTA = 0, 1
 
+_PARALLEL = 1e-4  # an angle that is met for a moment only
+
 
 class UnsupportedMechanismError(ValueError):
     """A model has something that is not written down here."""
@@ -82,6 +84,13 @@ def rotations_are_corrected() -> bool:
     return other < plain
 
 
+def _enabling() -> list[tuple[str, int]]:
+    """The names and bits of ``mjtEnableBit``."""
+    kinds = load_mujoco().mjtEnableBit
+    names = [name for name in dir(kinds) if name.startswith("mjENBL_")]
+    return [(name.removeprefix("mjENBL_").lower(), int(getattr(kinds, name))) for name in names]
+
+
 # What a model may not switch off. Dampers and springs were one bit, later two.
 _NEEDED = (
     "constraint",
@@ -109,7 +118,8 @@ def refuse(m: Any) -> None:
     flags = int(m.opt.disableflags)
     for name in _NEEDED:
         unless(not flags & disabling(name), f"physics without {name}")
-    unless(int(m.opt.enableflags) == 0, "an option of mjtEnableBit")
+    enabled = [name for name, bit in _enabling() if int(m.opt.enableflags) & bit]
+    unless(not enabled, f"the flag {' and '.join(enabled)} enabled")
     unless(m.opt.noslip_iterations == 0, "friction without slip (noslip_iterations)")
     unless(m.opt.disableactuator == 0, "actuators that are switched off")
     unless(m.nv > 0, "nothing that moves")
@@ -126,6 +136,7 @@ def refuse(m: Any) -> None:
     for name in ("limited", "stiffness", "damping", "frictionloss", "armature", "actfrclimited"):
         unless(not np.any(getattr(m, f"tendon_{name}", 0)), "tendons that pull")
     unless(not np.any(m.geom_gap), "gaps between things that touch")
+    unless(not np.any(m.geom_margin < 0.0), "negative margins of things that touch")
     unless(not np.any(m.jnt_type == BALL), "ball joints")
     unless(not np.any(m.dof_frictionloss), "friction in joints")
     unless(not np.any(m.body_gravcomp), "gravity compensation")
@@ -258,19 +269,44 @@ def pairs(m: Any) -> list[Pair]:
     return found
 
 
-def refuse_parallel_capsules(m: Any, touching: Sequence[Pair]) -> None:
-    """Parallel capsules touch in two points: those that are never otherwise are left to MuJoCo.
+def parallel(m: Any, touching: Sequence[Pair]) -> set[Pair]:
+    """The capsules of which one must know that parallel ones touch in two points.
 
-    Others are parallel for a moment only, if at all, and then touch in one point here.
+    They are always parallel; or where the model starts, if they touch there or belong to different
+    trees (two logs on the floor); or so short that MuJoCo takes them for parallel at an angle of
+    more than ``_PARALLEL``. Others are parallel for a moment only, if at all, and then touch in
+    one point.
     """
+    found: set[Pair] = set()
     both = [pair for pair in touching if all(m.geom_type[geom] == CAPSULE for geom in pair)]
     if not both:
-        return
+        return found
     mujoco = load_mujoco()
-    data = mujoco.MjData(m)
-    data.qpos[:] = m.qpos0 + np.random.default_rng(0).uniform(-1.0, 1.0, m.nq)
-    mujoco.mj_kinematics(m, data)
+    start, other = mujoco.MjData(m), mujoco.MjData(m)
+    other.qpos[:] = m.qpos0 + np.random.default_rng(0).uniform(-1.0, 1.0, m.nq)
+    for data in (start, other):
+        mujoco.mj_kinematics(m, data)
     for pair in both:
-        one, two = (data.geom_xmat[geom].reshape(3, 3)[:, 2] for geom in pair)
-        if np.linalg.norm(np.cross(one, two)) < 1e-9:
-            raise UnsupportedMechanismError("capsules that stay parallel and may touch")
+        lengths = float(m.geom_size[pair.first, 1] * m.geom_size[pair.second, 1])
+        limit = np.sqrt(TINY) / max(lengths, TINY)  # MuJoCo: (l₁ l₂ sin)² < mjMINVAL
+        always = _angle(other, pair) < 1e-9
+        if always and lengths > 1.0:  # it depends on the rounding whether MuJoCo notices
+            raise UnsupportedMechanismError("long capsules that stay parallel and may touch")
+        at_start = _angle(start, pair) < limit and _may_meet_as_they_start(m, start, pair)
+        if always or limit > _PARALLEL or at_start:
+            found.add(pair)
+    return found
+
+
+def _may_meet_as_they_start(m: Any, start: Any, pair: Pair) -> bool:
+    """Whether two geoms of different trees, or that touch where the model starts."""
+    one, two = (int(m.body_rootid[int(m.geom_bodyid[geom])]) for geom in pair)
+    margin = float(m.geom_margin[list(pair)].sum())
+    far = 2.0 * margin + 1.0
+    return one != two or load_mujoco().mj_geomDistance(m, start, *pair, far, None) <= margin
+
+
+def _angle(data: Any, pair: Pair) -> float:
+    """The sine of the angle between the axes of two geoms."""
+    one, two = (data.geom_xmat[geom].reshape(3, 3)[:, 2] for geom in pair)
+    return float(np.linalg.norm(np.cross(one, two)))

@@ -305,7 +305,7 @@ class Placed:
                 force = clipped(force, *map(float, m.actuator_forcerange[i]))
             found[dof] = plus(found[dof], times(gear, force))
         for j in range(m.njnt):
-            if m.jnt_actfrclimited[j]:
+            if m.nu and m.jnt_actfrclimited[j]:  # without actuators MuJoCo does not look
                 dof = int(m.jnt_dofadr[j])
                 found[dof] = clipped(found[dof], *map(float, m.jnt_actfrcrange[j]))
         return found
@@ -328,7 +328,7 @@ class Placed:
         columns = [column(axes, k) for k in range(3)]
         spin = [dot(each, velocity.angular) for each in columns]
         flow = [dot(each, velocity.at(centre)) for each in columns]
-        viscosity, density = float(m.opt.viscosity), float(m.opt.density)
+        viscosity, density = max(float(m.opt.viscosity), 0.0), max(float(m.opt.density), 0.0)
         mean = sum(box) / 3.0
         torque, force = [], []
         for k in range(3):
@@ -407,15 +407,18 @@ class Placed:
                 members.append(other)
         mass = float(sum(m.body_mass[each] for each in members))
         if mass < TINY:
-            return self.body_position(body)
+            return self._own_centre(body)
         found: Vector = [0.0] * 3
         for each in members:
-            place = self.mechanism.fixed[each]
-            ipos = [float(value) for value in m.body_ipos[each]]
-            inside = add(place.position, apply(place.matrix, ipos))
-            where = self._in_world(FixedPlace(place.part, inside, place.matrix))
-            found = add(found, scale(where, float(m.body_mass[each]) / mass))
+            found = add(found, scale(self._own_centre(each), float(m.body_mass[each]) / mass))
         return found
+
+    def _own_centre(self, body: int) -> Vector:
+        """MuJoCo's ``xipos``: the centre of a body alone."""
+        place = self.mechanism.fixed[body]
+        ipos = [float(each) for each in self.mechanism.model.body_ipos[body]]
+        inside = add(place.position, apply(place.matrix, ipos))
+        return self._in_world(FixedPlace(place.part, inside, place.matrix))
 
     def body_inertia(self, body: int) -> Vector:
         """MuJoCo's ``cinert``: moments, mass times place and mass, at the centre of its tree.
@@ -426,10 +429,7 @@ class Placed:
             return [0.0] * 10
         m = self.mechanism.model
         place, mass = self.mechanism.fixed[body], float(m.body_mass[body])
-        ipos = [float(each) for each in m.body_ipos[body]]
-        inside = add(place.position, apply(place.matrix, ipos))
-        at = self._in_world(FixedPlace(place.part, inside, place.matrix))
-        away = subtract(at, self.centre(int(m.body_rootid[body])))
+        away = subtract(self._own_centre(body), self.centre(int(m.body_rootid[body])))
         own = product(place.matrix, constant_rotation(m.body_iquat[body]))
         if place.part >= 0:
             frame = self.frames[place.part]
