@@ -349,6 +349,18 @@ SLIPPERY = """
 """
 
 
+# They touch along a line: in two points.
+LOGS = """
+<mujoco><worldbody>
+  <geom type="plane" size="3 3 1"/>
+  <body pos="0 0 0.0599"><freejoint/>
+    <geom type="capsule" size="0.06 0.1" euler="90 0 0"/></body>
+  <body pos="0.115 0.05 0.0599"><freejoint/>
+    <geom type="capsule" size="0.06 0.08" euler="90 0 0"/></body>
+</worldbody></mujoco>
+"""
+
+
 def solved(text: str, given: Any, steps: int) -> float:
     """How far positions and velocities are from MuJoCo's after some steps."""
     model = mujoco.MjModel.from_xml_string(text)
@@ -374,6 +386,13 @@ def test_a_light_body_beside_a_heavy_one_moves(monkeypatch: pytest.MonkeyPatch):
     assert solved(UNEQUAL, at_rest, 100) < 1e-13
     monkeypatch.setattr(solver, "_FIRST", 0)  # to stop before the first step is noticed
     assert solved(UNEQUAL, at_rest, 100) > 1e-6
+
+
+def test_logs_roll_side_by_side(monkeypatch: pytest.MonkeyPatch):
+    assert solved(LOGS, at_rest, 20) < 1e-11
+    parallel = "gensmooth.rl.environments.mechanics.mechanism.parallel"
+    monkeypatch.setattr(parallel, lambda *_: set())  # one point alone is noticed
+    assert solved(LOGS, at_rest, 20) > 1e-6
 
 
 def test_hardly_any_friction_is_solved_exactly(monkeypatch: pytest.MonkeyPatch):

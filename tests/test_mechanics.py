@@ -15,7 +15,11 @@ from gensmooth.rl.environments.mechanics import contacts, softness
 from gensmooth.rl.environments.mechanics.algebra import fixed_quaternion, normalized
 from gensmooth.rl.environments.mechanics.contacts import axes_of
 from gensmooth.rl.environments.mechanics.mechanism import Mechanism
-from gensmooth.rl.environments.mechanics.models import UnsupportedMechanismError, margins_add
+from gensmooth.rl.environments.mechanics.models import (
+    UnsupportedMechanismError,
+    margins_add,
+    parallel_means_an_angle,
+)
 from gensmooth.rl.environments.mechanics.placed import Placed, place
 from gensmooth.rl.environments.mechanics.spatial import ZERO, Spatial
 from gensmooth.rl.environments.physics import quiet
@@ -240,8 +244,14 @@ CORNERS = {
     "parallel logs, end to end": Corner(FLOOR + LOG.format("0 0") + LOG.format("0.01 0.31")),
     "parallel logs, in a row": Corner(FLOOR + LOG.format("0 0") + LOG.format("0.07 0.21")),
     "always parallel": Corner(SLIDER.format(0) + SLIDER.format(0.09), [0.004, -0.003], [0.1, 1.0]),
-    "short enough to pass for parallel": Corner(
-        NEEDLE.format(0) + NEEDLE.format(0.0018), [0.3, 0.305], [0.1, 1.0]
+    **{
+        f"short ones, parallel or not, at {angle}": Corner(
+            NEEDLE.format(0) + NEEDLE.format(0.0018), [0.3, 0.3 + angle], [0.1, 1.0]
+        )
+        for angle in (9e-5, 0.005, 0.02)
+    },
+    "nearly parallel": Corner(
+        SLIDER.format(0) + SLIDER.format(0.09).replace('"20 ', '"20.003 '), [0.004, -0.003], [0.1]
     ),
     "upright and turned": Corner(FLOOR + TURNED, v=[1.0, 0.3]),
     "a range of forces without an actuator": Corner(
@@ -281,7 +291,7 @@ def test_corners_are_mujocos(name: str):
     assert {key: value for key, value in found.items() if not value < EXACT} == {}
 
 
-@pytest.mark.parametrize("name", [each for each in CORNERS if "parallel" in each])
+@pytest.mark.parametrize("name", [each for each in CORNERS if each.startswith(("par", "alw"))])
 def test_one_point_for_parallel_capsules_is_noticed(name: str):
     model, state = corner(name)
     mechanism = Mechanism(model)
@@ -387,14 +397,11 @@ CASES = [
     ("no plane, sphere or capsule", GEOM, '<geom type="box" size="0.1 0.1 0.1"/>'),
     ("rolling or spinning", GEOM, GEOM.replace("/>", ' condim="4"/>')),
     ("negative margins", GEOM, GEOM.replace("/>", ' margin="-0.01"/>')),
-    (
-        "long capsules that stay parallel",
-        "</worldbody>",
-        """<body pos="2 0 1"><joint type="slide"/><geom type="capsule" size="0.1 2"/></body>
-        <body pos="2.1 0 1"><joint type="slide"/><geom type="capsule" size="0.1 2"/></body>
-        </worldbody>""",
-    ),
 ]
+LONG = """<body pos="2 0 1"><joint type="slide"/><geom type="capsule" size="0.1 2"/></body>
+<body pos="2.1 0 1"><joint type="slide"/><geom type="capsule" size="0.1 2"/></body></worldbody>"""
+if not parallel_means_an_angle():
+    CASES.append(("long capsules that stay parallel", "</worldbody>", LONG))
 
 
 def from_xml(text: str) -> Any:

@@ -26,7 +26,14 @@ from gensmooth.rl.environments.mechanics.algebra import (
     times,
     transposed,
 )
-from gensmooth.rl.environments.mechanics.models import CAPSULE, PLANE, SPHERE, Pair
+from gensmooth.rl.environments.mechanics.models import (
+    CAPSULE,
+    PARALLEL,
+    PLANE,
+    SPHERE,
+    Pair,
+    parallel_means_an_angle,
+)
 from gensmooth.rl.environments.mechanics.placed import Placed
 from gensmooth.rl.environments.mechanics.softness import Softness, contact_law
 from gensmooth.rl.environments.symbols import choose
@@ -133,8 +140,12 @@ def _contacts_of_pair(placed: Placed, pair: Pair) -> list[Contact]:
     distance, touch = between(*segments.nearest())
     if pair not in placed.mechanism.parallel:
         return [contact(distance, touch)]
-    ends = [between(*points) for points in segments.beside_the_ends()]
-    shown = _first_two([each for each, _ in ends], law.margin)
+    if parallel_means_an_angle():
+        ends = [between(*points) for points in segments.where_both_end()]
+        shown = [each for each, _ in ends]
+    else:
+        ends = [between(*points) for points in segments.beside_the_ends()]
+        shown = _first_two([each for each, _ in ends], law.margin)
     return [
         contact(choose(segments.flat, _FAR, distance), touch),
         *(
@@ -225,7 +236,10 @@ class Segments:
         self._b = -dot(segment1, segment2)
         self._u, self._v = -dot(segment1, apart), dot(segment2, apart)
         self._area = self._a * self._c - self._b * self._b
-        self.flat: Any = abs(self._area) < TINY  # they are parallel, as MuJoCo sees it
+        least = TINY  # of an area that MuJoCo does not take for that of parallel ones
+        if parallel_means_an_angle():
+            least = times(PARALLEL**2, times(self._a, self._c))
+        self.flat: Any = abs(self._area) < least
 
     def nearest(self) -> tuple[Vector, Vector]:
         """The points that are nearest to each other; any such where the segments are parallel."""
@@ -251,6 +265,17 @@ class Segments:
             self._at(clipped((u - b) / a, -1.0, 1.0), 1.0),
             self._at(clipped((u + b) / a, -1.0, 1.0), -1.0),
         ]
+
+    def where_both_end(self) -> list[tuple[Vector, Vector]]:
+        """The two ends of what parallel segments have beside each other."""
+        a, b, c, u, v = self._a, self._b, self._c, self._u, self._v
+        found: list[tuple[Vector, Vector]] = []
+        for end in (1.0, -1.0):  # of the second, or where the first ends before it
+            beside = (u - end * b) / a
+            x = clipped(beside, -1.0, 1.0)
+            within: Any = abs(beside) <= 1.0
+            found.append(self._at(x, choose(within, end, clipped((v - x * b) / c, -1.0, 1.0))))
+        return found
 
     def _at(self, x: Number, y: Number) -> tuple[Vector, Vector]:
         (centre1, segment1), (centre2, segment2) = self._first, self._second

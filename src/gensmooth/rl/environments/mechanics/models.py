@@ -25,7 +25,7 @@ PLANE, SPHERE, CAPSULE = 0, 2, 3
 FREE, BALL, SLIDE, HINGE = 0, 1, 2, 3
 EULER, RUNGE_KUTTA = 0, 1
 
-_PARALLEL = 1e-4  # an angle that is met for a moment only
+PARALLEL = 1e-4  # an angle that is met for a moment only; later versions of MuJoCo have it too
 
 
 class UnsupportedMechanismError(ValueError):
@@ -48,6 +48,23 @@ def margins_add() -> bool:
     data = mujoco.MjData(model)
     mujoco.mj_forward(model, data)
     return bool(data.ncon)
+
+
+@cache
+def parallel_means_an_angle() -> bool:
+    """Whether capsules are parallel by their angle (later versions of MuJoCo) or by an area.
+
+    We look: by the area between them short ones are parallel at an angle at which they are not.
+    """
+    needle = '<geom type="capsule" size="0.001 0.002"/></body>'
+    mujoco = load_mujoco()
+    model = mujoco.MjModel.from_xml_string(
+        f"""<mujoco><worldbody><body euler="0 0.3 0">{needle}
+        <body pos="0 0.0018 0"><freejoint/>{needle}</worldbody></mujoco>"""
+    )
+    data = mujoco.MjData(model)
+    mujoco.mj_forward(model, data)
+    return data.ncon == 1
 
 
 @cache
@@ -274,7 +291,7 @@ def parallel(m: Any, touching: Sequence[Pair]) -> set[Pair]:
 
     They are always parallel; or where the model starts, if they touch there or belong to different
     trees (two logs on the floor); or so short that MuJoCo takes them for parallel at an angle of
-    more than ``_PARALLEL``. Others are parallel for a moment only, if at all, and then touch in
+    more than ``PARALLEL``. Others are parallel for a moment only, if at all, and then touch in
     one point.
     """
     found: set[Pair] = set()
@@ -288,12 +305,14 @@ def parallel(m: Any, touching: Sequence[Pair]) -> set[Pair]:
         mujoco.mj_kinematics(m, data)
     for pair in both:
         lengths = float(m.geom_size[pair.first, 1] * m.geom_size[pair.second, 1])
-        limit = np.sqrt(TINY) / max(lengths, TINY)  # MuJoCo: (l₁ l₂ sin)² < mjMINVAL
+        limit = PARALLEL
         always = _angle(other, pair) < 1e-9
-        if always and lengths > 1.0:  # it depends on the rounding whether MuJoCo notices
-            raise UnsupportedMechanismError("long capsules that stay parallel and may touch")
+        if not parallel_means_an_angle():
+            limit = np.sqrt(TINY) / max(lengths, TINY)  # (l₁ l₂ sin)² < mjMINVAL
+            if always and lengths > 1.0:  # it depends on the rounding whether MuJoCo notices
+                raise UnsupportedMechanismError("long capsules that stay parallel and may touch")
         at_start = _angle(start, pair) < limit and _may_meet_as_they_start(m, start, pair)
-        if always or limit > _PARALLEL or at_start:
+        if always or limit > PARALLEL or at_start:
             found.add(pair)
     return found
 
