@@ -41,7 +41,7 @@ demo: $(VENV)/demo
 		$(if $(WORKERS),--workers $(WORKERS)) $(if $(RAY),--ray $(RAY))
 
 test: $(VENV)/installed
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 # MuJoCo Warp needs a newer MuJoCo than Meta-World can use. Its kernels are compiled once, and kept.
 $(GPU)/installed: pyproject.toml constraints-gpu.txt
