@@ -317,6 +317,19 @@ def ragged(name: str = "own_robot:Cart", trials: int = 23) -> Request:
     return asked
 
 
+@pytest.mark.parametrize("worlds", [1, 2, 8])
+def test_a_network_acts_the_same_beside_any_other(worlds: int):
+    """A processor adds up for several worlds at once, if there are so many, in whatever order."""
+    asked = request("own_robot:Cart", 11, scale=1.0, shape=MLP((5,)))
+    asked.starts[:, 2] = np.linspace(0.0, 40.0, 11)
+    wanted = by_mujoco("own_robot:Cart", asked)
+    assert len(set(wanted.lengths)) > 3
+    all_at_once = simulator("own_robot:Cart", worlds=16).rollout(*asked, observe=True)
+    np.testing.assert_allclose(all_at_once.returns, wanted.returns, rtol=1e-13)
+    found = simulator("own_robot:Cart", worlds=worlds).rollout(*asked, observe=True)
+    assert_same_bits(found, all_at_once)
+
+
 @pytest.mark.parametrize("physics", ENGINES)
 def test_worlds_that_are_refilled_give_the_same_bits(physics: str):
     """More episodes than worlds, as many, and in another order."""

@@ -58,6 +58,7 @@ Array = NDArray[np.float64]
 MOST_WORLDS = 8192  # at a time; more episodes wait for a world
 _LEAST_WORLDS = 64
 _LEAST_SHARE = 16  # episodes that a thread of the processor is worth
+_TOGETHER = 4  # worlds for which a thread of the processor computes an output of the policy
 _CHECK_EVERY = 20  # steps between looking whether all episodes have ended
 _FREE = 10_000  # a step of this many worlds takes about twice as long as one of none
 _WORTH = 0.8  # another number of worlds must save a fifth: setting one up takes seconds
@@ -608,12 +609,13 @@ class _Batch:
         wp.launch(kernels.observe, dim=self.worlds, inputs=[s])
         wp.launch(shared.standardize, dim=(self._size, self.worlds), inputs=[s])
         inputs, layers = s.standard, list(self._policy.layers())
+        together = _TOGETHER if self._device == "cpu" else 1
         for number, each in enumerate(layers):
             last = number == len(layers) - 1
             outputs = s.action if last else self._hidden[number % 2]
             wp.launch(
-                shared.layer,
-                dim=(each.rows, self.worlds),
+                shared.layer_kernel(together),
+                dim=(each.rows, math.ceil(self.worlds / together)),
                 inputs=[
                     s,
                     inputs,

@@ -13,6 +13,7 @@ an episode that is to be run; a world is where it runs. A world whose episode ha
 next trial that no world has had, in the order of the worlds.
 """
 
+from functools import cache
 from typing import Any, NamedTuple
 
 import warp as wp
@@ -305,30 +306,69 @@ def standardize(s: Worlds):
     s.standard[here] = (value - s.scale_mean[scale]) * s.scale_inverse[scale]
 
 
-@wp.kernel(enable_backward=False)
-def layer(
-    s: Worlds,
-    inputs: wp.array(dtype=wp.float64),
-    outputs: wp.array(dtype=wp.float64),
-    start: int,
-    columns: int,
-    bias: int,
-    hidden: int,
-):
-    """One output of a layer of the policy."""
-    row, world = wp.tid()
-    trial = s.trial[world]
-    if trial < 0:
-        return
-    total = wp.float64(0.0)
-    for i in range(columns):
-        weight = s.parameters[(start + row * columns + i) * s.capacity + trial]
-        total = total + weight * inputs[i * s.worlds + world]
-    if bias >= 0:
-        total = total + s.parameters[(bias + row) * s.capacity + trial]
-    if hidden != 0:
-        total = wp.tanh(total)
-    outputs[row * s.worlds + world] = total
+# One output for each of the worlds from `first` on that has an episode.
+_SUMS = """\
+double sums[{together}];
+int values[{together}], weights[{together}];
+bool busy = false;
+for (int k = 0; k < {together}; ++k) {{
+    const int world = first + k < s.worlds ? first + k : first, trial = s.trial.data[world];
+    busy = busy || trial >= 0;
+    sums[k] = 0.0;
+    values[k] = world;
+    weights[k] = trial < 0 ? 0 : trial;
+}}
+if (!busy) return;
+const double* weight = s.parameters.data + (size_t)(start + row * columns) * s.capacity;
+const double* value = inputs.data;
+for (int i = 0; i < columns; ++i, weight += s.capacity, value += s.worlds)
+    for (int k = 0; k < {together}; ++k) {{
+        const double term = weight[weights[k]] * value[values[k]];
+        sums[k] += term;
+    }}
+for (int k = 0; k < {together}; ++k) {{
+    const double sum = bias < 0 ? sums[k]
+        : sums[k] + s.parameters.data[(size_t)(bias + row) * s.capacity + weights[k]];
+    outputs.data[row * s.worlds + values[k]] = hidden ? wp::tanh(sum) : sum;
+}}"""
+
+
+@cache
+def layer_kernel(together: int) -> Any:
+    """The kernel of one output of a layer of the policy, for so many worlds in one thread.
+
+    The output is one long sum, in which every addition waits for the one before. A GPU has other
+    threads meanwhile; a processor adds up for several worlds, whose numbers lie side by side.
+    """
+
+    @wp.func_native(_SUMS.format(together=together))
+    def add_up(
+        s: Worlds,
+        inputs: wp.array(dtype=wp.float64),
+        outputs: wp.array(dtype=wp.float64),
+        start: int,
+        columns: int,
+        bias: int,
+        hidden: int,
+        row: int,
+        first: int,
+    ): ...
+
+    @wp.kernel(module="unique", enable_backward=False)
+    def layer(
+        s: Worlds,
+        inputs: wp.array(dtype=wp.float64),
+        outputs: wp.array(dtype=wp.float64),
+        start: int,
+        columns: int,
+        bias: int,
+        hidden: int,
+    ):
+        row, block = wp.tid()
+        first = block * wp.static(together)
+        add_up(s, inputs, outputs, start, columns, bias, hidden, row, first)
+
+    return layer
 
 
 @wp.kernel(enable_backward=False)
