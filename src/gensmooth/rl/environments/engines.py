@@ -60,6 +60,16 @@ def _load(name: str, what: str, remedy: str) -> Any:
         raise ImportError(f"{what} needs {missing}: {remedy}", name=missing) from None
 
 
+@cache
+def lanes_of_a_core() -> int:
+    """How many worlds a core of this machine moves side by side: as its registers have room for.
+
+    Where registers are shorter than four numbers, two or four of them take turns.
+    """
+    features = import_module("llvmlite.binding").get_host_cpu_features()
+    return 8 if features.get("avx512f") else 4
+
+
 def sizes(model: Any) -> dict[str, int]:
     """How many numbers a world has in each array of MuJoCo's data."""
     known = {
@@ -128,12 +138,15 @@ class FusedPhysics:
         device, number = self._wp.get_device(), worlds.worlds
         room = device.sm_count * _GROUPS if device.is_cuda else 1
         self._groups = max(math.ceil(number / 32), min(number, room))
+        self._lanes = source.lanes
 
     def step(self) -> None:
         """See :class:`DevicePhysics`."""
-        self._wp.launch(
-            self._kernels.step, dim=32 * self._groups, inputs=[self._s, self._groups], block_dim=32
-        )
+        launch, kernel = self._wp.launch, self._kernels.step
+        if self._lanes > 1:
+            launch(kernel, dim=self._s.worlds // self._lanes, inputs=[self._s])
+        else:
+            launch(kernel, dim=32 * self._groups, inputs=[self._s, self._groups], block_dim=32)
 
     def look(self) -> None:
         """See :class:`DevicePhysics`."""
@@ -154,8 +167,8 @@ def _compiled(source: FusedSource) -> Any:
 
 
 @one_at_a_time
-def write_fused(model: Any, law: Traced) -> FusedSource:
-    """The physics of a robot as C.
+def write_fused(model: Any, law: Traced, lanes: int = 1) -> FusedSource:
+    """The physics of a robot as C, for so many worlds side by side.
 
     Raises:
         UnsupportedMechanismError: When its model or its law has something that is not written down.
@@ -166,7 +179,7 @@ def write_fused(model: Any, law: Traced) -> FusedSource:
             raise UnsupportedMechanismError(f"an environment that reads `{key.array}`")
         if key.array == "cfrc_ext" and model.nsensor:
             raise UnsupportedMechanismError("contact forces beside sensors")
-    return fused(Mechanism(model), law.calls, read)
+    return fused(Mechanism(model), law.calls, read, lanes)
 
 
 class ContactRoom:

@@ -39,6 +39,7 @@ from gensmooth.rl.environments.engines import (
     DevicePhysics,
     FusedPhysics,
     MujocoWarpPhysics,
+    lanes_of_a_core,
     load_mujoco_warp,
     load_warp,
     qpos0,
@@ -56,9 +57,9 @@ from gensmooth.rl.policies import Policy
 Array = NDArray[np.float64]
 
 MOST_WORLDS = 8192  # at a time; more episodes wait for a world
+_MOST_ON_A_CORE = 32  # for fused physics: as many as keep its lanes busy and fit into its cache
 _LEAST_WORLDS = 64
 _LEAST_SHARE = 16  # episodes that a thread of the processor is worth
-_TOGETHER = 4  # worlds for which a thread of the processor computes an output of the policy
 _CHECK_EVERY = 20  # steps between looking whether all episodes have ended
 _FREE = 10_000  # a step of this many worlds takes about twice as long as one of none
 _WORTH = 0.8  # another number of worlds must save a fifth: setting one up takes seconds
@@ -197,7 +198,10 @@ class WarpSimulator:
             load_mujoco_warp()
             return None
         try:
-            return write_fused(self._model, self._law)
+            lanes = 1
+            if self._device == "cpu":
+                lanes = min(lanes_of_a_core(), _power_within(self._options.worlds))
+            return write_fused(self._model, self._law, lanes)
         except UnsupportedMechanismError as error:
             self.declined = str(error)
             if self._options.physics == "fused":
@@ -261,7 +265,9 @@ class WarpSimulator:
             return _episodes(_Results.none(self.info.observation_size), self.info, observe)
         cores = 1
         if self._device == "cpu":
-            cores = thread_count(threads, math.ceil(trials / _LEAST_SHARE))
+            lanes = 1 if self.fused is None else self.fused.lanes
+            room = max(self._options.worlds // lanes, 1)
+            cores = min(thread_count(threads, math.ceil(trials / _LEAST_SHARE)), room)
         found = self._run(policy, given, cores)
         if len(found.lengths) >= _LEAST_WORLDS:
             self._lengths = float(found.lengths.mean()), float(found.lengths.max())
@@ -309,8 +315,12 @@ class WarpSimulator:
         T m / W + M - m steps, and in W >= T worlds M steps; a step takes a time of a + b W.
         """
         allowed = max(self._options.worlds // shares, 1)
-        most = min(_power(trials), 1 << (allowed.bit_length() - 1))
-        if self.fused is not None or self._lengths is None or most <= _LEAST_WORLDS:
+        most = min(_power(trials), _power_within(allowed))
+        if self.fused is not None:
+            if self._device == "cpu":
+                most = min(most, _MOST_ON_A_CORE)
+            return max(most, self.fused.lanes)
+        if self._lengths is None or most <= _LEAST_WORLDS:
             return most
         mean, longest = self._lengths
 
@@ -433,6 +443,11 @@ def _power(number: int) -> int:
     return 1 << max(number - 1, 0).bit_length()
 
 
+def _power_within(number: int) -> int:
+    """The largest power of two that is at most this."""
+    return 1 << (number.bit_length() - 1)
+
+
 @final
 class _Batch:
     """So many worlds of one environment and one shape of policies, with their graph.
@@ -462,6 +477,10 @@ class _Batch:
         self._law: Traced = owner._law
         self._graph: Any = None
         self._activations = int(owner.model.na)
+        lanes = 1 if owner.fused is None else owner.fused.lanes
+        self._block = capacity if lanes == 1 else lanes
+        acting: Any = import_module("gensmooth.rl.environments.policy_kernels")
+        self._policy_kernels = acting.policy_kernels(lanes)
         self._shared: Any = import_module("gensmooth.rl.environments.warp_kernels")
         with wp.ScopedDevice(self._device):
             self._s = self._allocate(owner._start_size, sizes(owner.model))
@@ -488,6 +507,7 @@ class _Batch:
         s = self._shared.Worlds()
         w, c, g, n = self.worlds, self.capacity, self.groups, self._size
         s.worlds, s.capacity, s.groups, s.horizon = w, c, g, self._horizon
+        s.block, s.parameters_each = self._block, self._policy.num_parameters
         s.positions, s.velocities, s.controls = data["qpos"], data["qvel"], data["ctrl"]
         law, policy = self._law, self._policy
         widths = [max(policy.sizes[1:-1], default=1)] * 2
@@ -512,7 +532,7 @@ class _Batch:
             "seen": w * max(len(law.seen), 1),
             "action": w * policy.sizes[-1],
             "paid": w * 4,
-            "parameters": c * policy.num_parameters,
+            "parameters": math.ceil(c / self._block) * self._block * policy.num_parameters,
             "starts": c * start_size,
             "start_seen": c * max(len(law.seen), 1),
         }
@@ -538,7 +558,7 @@ class _Batch:
 
     def _upload(self, given: Grouped) -> None:
         s = self._s
-        _fill(s.parameters, given.parameters, self.capacity)
+        _fill(s.parameters, given.parameters, self._block)
         _fill(s.starts, given.starts, self.capacity)
         _fill(s.scale_mean, np.array([each.mean for each in given.scalings]), self.groups)
         _fill(s.scale_inverse, np.array([each.inverse for each in given.scalings]), self.groups)
@@ -607,30 +627,11 @@ class _Batch:
         self._clear(everything=False)
         wp.launch(kernels.refill, dim=self.worlds, inputs=[s])
         wp.launch(kernels.observe, dim=self.worlds, inputs=[s])
-        wp.launch(shared.standardize, dim=(self._size, self.worlds), inputs=[s])
-        inputs, layers = s.standard, list(self._policy.layers())
-        together = _TOGETHER if self._device == "cpu" else 1
-        for number, each in enumerate(layers):
-            last = number == len(layers) - 1
-            outputs = s.action if last else self._hidden[number % 2]
-            wp.launch(
-                shared.layer_kernel(together),
-                dim=(each.rows, math.ceil(self.worlds / together)),
-                inputs=[
-                    s,
-                    inputs,
-                    outputs,
-                    each.start,
-                    each.columns,
-                    each.bias_start if each.bias else -1,
-                    0 if last else 1,
-                ],
-            )
-            inputs = outputs
+        self._policy_kernels.act(s, self._size, list(self._policy.layers()), self._hidden)
         wp.launch(kernels.before, dim=self.worlds, inputs=[s])
         self.physics.step()
         wp.launch(kernels.after, dim=self.worlds, inputs=[s])
-        wp.launch(shared.collect, dim=(self._size, self.worlds), inputs=[s])
+        wp.launch(shared.collect, dim=self.worlds, inputs=[s, self._size])
 
     def _clear(self, *, everything: bool) -> None:
         wp = load_warp()
@@ -674,8 +675,10 @@ def _announce_compilation(kernels: Any, name: str) -> None:
         )
 
 
-def _fill(target: Any, rows: NDArray[Any], stride: int, dtype: Any = np.float64) -> None:
-    """Put rows on the device, entry by entry: entry ``e`` of row ``r`` at ``e * stride + r``."""
-    padded = np.zeros((rows.shape[1], stride), dtype)
-    padded[:, : len(rows)] = rows.T
-    target.assign(padded.reshape(-1))
+def _fill(target: Any, rows: NDArray[Any], block: int, dtype: Any = np.float64) -> None:
+    """Put rows on the device, block by block: in one, entry e of row r is at ``e * block + r``."""
+    blocks, width = math.ceil(len(rows) / block), rows.shape[1]
+    padded = np.zeros((blocks * block, width), dtype)
+    padded[: len(rows)] = rows
+    flat = padded.reshape(blocks, block, width).transpose(0, 2, 1).reshape(-1)
+    target[: len(flat)].assign(flat)

@@ -13,7 +13,6 @@ an episode that is to be run; a world is where it runs. A world whose episode ha
 next trial that no world has had, in the order of the worlds.
 """
 
-from functools import cache
 from typing import Any, NamedTuple
 
 import warp as wp
@@ -35,6 +34,8 @@ class Worlds:
     positions: int
     velocities: int
     controls: int
+    block: int  # of trials, whose parameters lie side by side
+    parameters_each: int
     qpos: wp.array(dtype=wp.float64)
     qvel: wp.array(dtype=wp.float64)
     act: wp.array(dtype=wp.float64)
@@ -232,10 +233,14 @@ def physics_kernels(source: FusedSource) -> PhysicsKernels:
             move(s, world)
 
     @wp.kernel(module="unique", enable_backward=False)
+    def step_side_by_side(s: Worlds):
+        move(s, wp.tid() * wp.static(source.lanes))
+
+    @wp.kernel(module="unique", enable_backward=False)
     def look(s: Worlds):
         see(s, wp.tid())
 
-    return PhysicsKernels(step, look)
+    return PhysicsKernels(step if source.lanes == 1 else step_side_by_side, look)
 
 
 @wp.kernel(enable_backward=False)
@@ -284,99 +289,13 @@ def count(s: Worlds):
 
 
 @wp.kernel(enable_backward=False)
-def standardize(s: Worlds):
-    """Standardise an observation, and add it to the episode's moments (Welford, 1962)."""
-    entry, world = wp.tid()
-    trial = s.trial[world]
-    if trial < 0:
-        return
-    here = entry * s.worlds + world
-    value = s.observation[here]
-    length = s.length[world]
-    if length == 0:
-        s.mean[here] = value
-        s.m2[here] = wp.float64(0.0)
-    else:
-        mean = s.mean[here]
-        delta = value - mean
-        mean = mean + delta / wp.float64(length + 1)
-        s.mean[here] = mean
-        s.m2[here] = s.m2[here] + delta * (value - mean)
-    scale = entry * s.groups + s.group[trial]
-    s.standard[here] = (value - s.scale_mean[scale]) * s.scale_inverse[scale]
-
-
-# One output for each of the worlds from `first` on that has an episode.
-_SUMS = """\
-double sums[{together}];
-int values[{together}], weights[{together}];
-bool busy = false;
-for (int k = 0; k < {together}; ++k) {{
-    const int world = first + k < s.worlds ? first + k : first, trial = s.trial.data[world];
-    busy = busy || trial >= 0;
-    sums[k] = 0.0;
-    values[k] = world;
-    weights[k] = trial < 0 ? 0 : trial;
-}}
-if (!busy) return;
-const double* weight = s.parameters.data + (size_t)(start + row * columns) * s.capacity;
-const double* value = inputs.data;
-for (int i = 0; i < columns; ++i, weight += s.capacity, value += s.worlds)
-    for (int k = 0; k < {together}; ++k) {{
-        const double term = weight[weights[k]] * value[values[k]];
-        sums[k] += term;
-    }}
-for (int k = 0; k < {together}; ++k) {{
-    const double sum = bias < 0 ? sums[k]
-        : sums[k] + s.parameters.data[(size_t)(bias + row) * s.capacity + weights[k]];
-    outputs.data[row * s.worlds + values[k]] = hidden ? wp::tanh(sum) : sum;
-}}"""
-
-
-@cache
-def layer_kernel(together: int) -> Any:
-    """The kernel of one output of a layer of the policy, for so many worlds in one thread.
-
-    The output is one long sum, in which every addition waits for the one before. A GPU has other
-    threads meanwhile; a processor adds up for several worlds, whose numbers lie side by side.
-    """
-
-    @wp.func_native(_SUMS.format(together=together))
-    def add_up(
-        s: Worlds,
-        inputs: wp.array(dtype=wp.float64),
-        outputs: wp.array(dtype=wp.float64),
-        start: int,
-        columns: int,
-        bias: int,
-        hidden: int,
-        row: int,
-        first: int,
-    ): ...
-
-    @wp.kernel(module="unique", enable_backward=False)
-    def layer(
-        s: Worlds,
-        inputs: wp.array(dtype=wp.float64),
-        outputs: wp.array(dtype=wp.float64),
-        start: int,
-        columns: int,
-        bias: int,
-        hidden: int,
-    ):
-        row, block = wp.tid()
-        first = block * wp.static(together)
-        add_up(s, inputs, outputs, start, columns, bias, hidden, row, first)
-
-    return layer
-
-
-@wp.kernel(enable_backward=False)
-def collect(s: Worlds):
+def collect(s: Worlds, size: int):
     """The moments of an episode that has ended."""
-    entry, world = wp.tid()
+    world = wp.tid()
     trial = s.trial[world]
-    if trial >= 0 and s.done[world] != 0:
+    if trial < 0 or s.done[world] == 0:
+        return
+    for entry in range(size):
         here = entry * s.worlds + world
         s.means[entry * s.capacity + trial] = s.mean[here]
         s.m2s[entry * s.capacity + trial] = s.m2[here]

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
@@ -12,10 +12,21 @@ from gensmooth.rl.environments.symbols import FUNCTIONS, INVERSE, Slot, Symbol, 
 
 _COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 _C_NAMES = {
-    **{name: f"wp::{name}" for name in FUNCTIONS},
-    **{name: f"wp::{short}" for name, short in INVERSE.items()},
-    "arctan2": "wp::atan2",
+    **{name: name for name in (*FUNCTIONS, "abs", "isfinite", "pow")},
+    **INVERSE,
+    "arctan2": "atan2",
 }
+
+
+class Names(NamedTuple):
+    """What C calls numbers and truths, and where its functions are."""
+
+    number: str = "double"
+    truth: str = "bool"
+    functions: str = "wp"
+
+
+_PLAIN = Names()
 
 
 @final
@@ -25,10 +36,12 @@ class Writer:
 
     Attributes:
         read: The C of a slot.
+        names: The names of types and functions.
         lines: What has been written.
     """
 
     read: Callable[[Slot], str]
+    names: Names = _PLAIN
     lines: list[str] = field(default_factory=list[str])
     _known: dict[Symbol, str] = field(default_factory=dict[Symbol, str])
     _count: int = 0
@@ -38,11 +51,11 @@ class Writer:
         for each in in_order(expression, self._known):
             operation = each.operation
             if operation == "slot":
-                kind, text = "double", self.read(each.operands[0])
+                kind, text = self.names.number, self.read(each.operands[0])
             else:
                 truth = operation in (*_COMPARISONS, "&&", "||", "!", "isfinite")
-                kind = "bool" if truth else "double"
-                text = _c(operation, *map(self._name, each.operands))
+                kind = self.names.truth if truth else self.names.number
+                text = _c(operation, self.names.functions, *map(self._name, each.operands))
             name = f"x{self._count}"
             self._count += 1
             self.add(f"{kind} {name} = {text};")
@@ -66,18 +79,12 @@ class Writer:
         self.add("}")
 
 
-def _c(operation: str, *given: str) -> str:
+def _c(operation: str, functions: str, *given: str) -> str:
     match operation:
         case "neg":
             return f"-{given[0]}"
         case "!":
             return f"!{given[0]}"
-        case "abs":
-            return f"wp::abs({given[0]})"
-        case "isfinite":
-            return f"wp::isfinite({given[0]})"
-        case "pow":
-            return f"wp::pow({given[0]}, {given[1]})"
         case "min":  # as Python's: the first, unless the second is smaller
             return f"({given[1]} < {given[0]}) ? {given[1]} : {given[0]}"
         case "max":
@@ -87,7 +94,7 @@ def _c(operation: str, *given: str) -> str:
         case _:
             pass
     if operation in _C_NAMES:
-        return f"{_C_NAMES[operation]}({', '.join(given)})"
+        return f"{functions}::{_C_NAMES[operation]}({', '.join(given)})"
     return f"{given[0]} {operation} {given[1]}"
 
 

@@ -14,31 +14,34 @@ def write_limits(s: System) -> None:
     """For each joint with limits: D (0 where none acts), the sign, and the residual."""
     m, to = s.mechanism, s.to
     size = max(len(m.limits), 1)
-    to.add(f"double ld[{size}], ls[{size}], lr[{size}];")
+    to.add(f"real ld[{size}], ls[{size}], lr[{size}];")
     for k, limit in enumerate(m.limits):
         q, i = s.q[limit.position], limit.velocity
         to.add(f"ld[{k}] = 0.0; ls[{k}] = 0.0; lr[{k}] = 0.0;")
         low, high = q - limit.low, limit.high - q
         nearer = low < high  # at most one of the two acts
         distance, sign = choose(nearer, low, high), choose(nearer, 1.0, -1.0)
-        with to.block(f"if ({to.write(distance)} < {limit.law.margin!r})"):
+        there = f"busy && {to.write(distance)} < {limit.law.margin!r}"
+        with to.block(f"if (lanes::any({there}))"):
+            to.add(f"const truth there = {there};")
             stiffness, pull = limit.law.pull(distance)
             side = to.write(sign)
-            to.add(f"ld[{k}] = {to.write(stiffness)}; ls[{k}] = {side};")
             moving = f"a[{i}] + {limit.law.damping!r} * w[{i}]"
-            to.add(f"lr[{k}] = {side} * ({moving}) + {to.write(pull)};")
+            to.add(f"ld[{k}] = there ? {to.write(stiffness)} : 0.0;")
+            to.add(f"ls[{k}] = there ? {side} : 0.0;")
+            to.add(f"lr[{k}] = there ? {side} * ({moving}) + {to.write(pull)} : 0.0;")
 
 
 def write_contacts(s: System) -> None:
     """For each contact: its Jacobian, D, friction, and the residuals along its three axes."""
     to, width, free = s.to, s.rows.width, len(s.rows.free)
     most = max(len(s.contacts), 1)
-    to.add(f"double J[{most * 3 * width}], cd[{most}], cm[{most}], cr[{most * 3}];")
+    to.add(f"real J[{most * 3 * width}], cd[{most}], cm[{most}], cr[{most * 3}];")
     if free:
         to.add(f"int cv[{most * free}];")
     to.add("int nc = 0;")
     if s.forces:
-        to.add(f"double where[{most * 12}]; int one[{most}], two[{most}];")
+        to.add(f"real where[{most * 12}]; int one[{most}], two[{most}];")
     for contacts in _alike(s):
         with to.block(""):
             _write_alike(s, contacts)
@@ -73,7 +76,8 @@ def _write_alike(s: System, contacts: Sequence[Contact]) -> None:
         values[k] = slot("here", number)
     width = max(len(differ), 1)
     most = len(contacts)
-    to.add(f"double kept[{most * width}]; unsigned long long mine[{most}], yours[{most}];")
+    to.add(f"real kept[{most * width}]; truth touching[{most}];")
+    to.add(f"unsigned long long mine[{most}], yours[{most}];")
     if s.forces:
         to.add(f"int first[{most}], second[{most}];")
     if s.rows.free:
@@ -81,7 +85,9 @@ def _write_alike(s: System, contacts: Sequence[Contact]) -> None:
     to.add("int n = 0;")
     for k, contact in enumerate(contacts):
         margin = contact.law.margin
-        with to.block(f"if ({to.write(contact.distance)} < {margin!r})"):
+        there = f"busy && {to.write(contact.distance)} < {margin!r}"
+        with to.block(f"if (lanes::any({there}))"):
+            to.add(f"touching[n] = {there};")
             for number, column in enumerate(differ):
                 to.add(f"kept[n * {width} + {number}] = {to.write(columns[column][k])};")
             one, two = moving(placed, contact)
@@ -93,7 +99,7 @@ def _write_alike(s: System, contacts: Sequence[Contact]) -> None:
             to.add("++n;")
     to.add("#pragma unroll 1")
     with to.block("for (int c = 0; c < n; ++c, ++nc)"):
-        to.add(f"const double* here = kept + c * {width};")
+        to.add(f"const real* here = kept + c * {width}; const truth there = touching[c];")
         distance, point, normal = values[0], values[1:4], values[4:7]
         along = None if touches[0].along is None else values[7:10]
         law = replace(general.law, inertia=values[-3], factor=values[-2])
@@ -102,18 +108,19 @@ def _write_alike(s: System, contacts: Sequence[Contact]) -> None:
         stiffness, pull = law.pull(distance)
         # Without friction the four edges of the pyramid are one: a quarter of D for each.
         quarter = "" if general.friction else " * 0.25"
-        to.add(f"cd[nc] = {to.write(stiffness)}{quarter};")
+        to.add(f"cd[nc] = there ? {to.write(stiffness)}{quarter} : 0.0;")
         to.add(f"cm[nc] = {to.write(friction)};")
-        to.add(f"double r0 = {to.write(pull)}, r1 = 0.0, r2 = 0.0;")
+        to.add(f"real r0 = {to.write(pull)}, r1 = 0.0, r2 = 0.0;")
         _write_rows(s, contacts, point, axes if general.friction else axes[:1])
-        to.add("cr[nc * 3] = r0; cr[nc * 3 + 1] = r1; cr[nc * 3 + 2] = r2;")
+        for k in range(3):
+            to.add(f"cr[nc * 3 + {k}] = there ? r{k} : 0.0;")
         if s.forces:
             with to.block("if (last)"):
                 turn = placed.root(general.root).matrix
                 numbers = placed.in_world(general.root, point)
                 numbers += [each for axis in axes for each in apply(turn, axis)]
                 for k, value in enumerate(numbers):
-                    to.add(f"where[nc * 12 + {k}] = {to.write(value)};")
+                    to.add(f"where[nc * 12 + {k}] = there ? {to.write(value)} : 0.0;")
                 to.add("one[nc] = first[c]; two[nc] = second[c];")
 
 
@@ -124,7 +131,7 @@ def _write_rows(
     to, width, placed = s.to, s.rows.width, s.placed
     moved = [moving(placed, contact) for contact in contacts]
     damping = contacts[0].law.damping
-    to.add(f"double* row = J + nc * {3 * width};")
+    to.add(f"real* row = J + nc * {3 * width};")
     for place in s.rows.free:
         for k in range(3):
             to.add(f"row[{k * width + place}] = 0.0;")
@@ -142,10 +149,12 @@ def _write_rows(
         if firsts:
             sign = f"((double)((yours[c] >> {i}) & 1) - (double)((mine[c] >> {i}) & 1))"
         with to.block(""):
-            to.add(f"const double on = {sign}, by = on * (a[{i}] + {damping!r} * w[{i}]);")
+            to.add(f"const double on = {sign};")
+            to.add(f"const real by = on * (a[{i}] + {damping!r} * w[{i}]);")
             for k in range(3):
                 zero = k >= len(values) or names[k] in ("0.0", "(-0.0)")
-                to.add(f"{here.format(k)} {becomes} {'0.0' if zero else f'on * {names[k]}'};")
+                entry = "0.0" if zero else f"there ? on * {names[k]} : 0.0"
+                to.add(f"{here.format(k)} {becomes} {entry};")
                 if not zero:
                     to.add(f"r{k} += by * {names[k]};")
 

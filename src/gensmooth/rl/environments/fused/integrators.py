@@ -14,12 +14,12 @@ from gensmooth.rl.environments.mechanics.models import FREE
 _RATE = """\
 {{
   const double h = {step};
-  const double a0 = h == 0.0 ? 0.0 : h * {R0}, a1 = h == 0.0 ? 0.0 : h * {R1};
-  const double a2 = h == 0.0 ? 0.0 : h * {R2};
-  const double square = a0 * a0 + a1 * a1 + a2 * a2, size = wp::sqrt(square);
-  const double k = square < 1e-6 ? 1.0 / 12.0 + square / 720.0
-      : 1.0 / square - (1.0 + wp::cos(size)) / (2.0 * size * wp::sin(size));
-  const double b0 = a1 * {V2} - a2 * {V1}, b1 = a2 * {V0} - a0 * {V2}, b2 = a0 * {V1} - a1 * {V0};
+  const real a0 = h == 0.0 ? real(0.0) : h * {R0}, a1 = h == 0.0 ? real(0.0) : h * {R1};
+  const real a2 = h == 0.0 ? real(0.0) : h * {R2};
+  const real square = a0 * a0 + a1 * a1 + a2 * a2, size = math::sqrt(square);
+  const real k = square < 1e-6 ? 1.0 / 12.0 + square / 720.0
+      : 1.0 / square - (1.0 + math::cos(size)) / (2.0 * size * math::sin(size));
+  const real b0 = a1 * {V2} - a2 * {V1}, b1 = a2 * {V0} - a0 * {V2}, b2 = a0 * {V1} - a1 * {V0};
   {R0} = {V0} + 0.5 * b0 + k * (a1 * b2 - a2 * b1);
   {R1} = {V1} + 0.5 * b1 + k * (a2 * b0 - a0 * b2);
   {R2} = {V2} + 0.5 * b2 + k * (a0 * b1 - a1 * b0);
@@ -28,16 +28,16 @@ _RATE = """\
 # A quaternion after some time at an angular velocity in its own frame.
 _TURN = """\
 {{
-  const double size = wp::sqrt({A} * {A} + {B} * {B} + {C} * {C});
-  const double half = 0.5 * {step} * size;
-  const double over = size > 1e-15 ? wp::sin(half) / size : 0.0;
-  const double turn = size > 1e-15 ? wp::cos(half) : 1.0;
-  const double ax = over * {A}, ay = over * {B}, az = over * {C};
-  const double w = {W} * turn - {X} * ax - {Y} * ay - {Z} * az;
-  const double x = {W} * ax + {X} * turn + {Y} * az - {Z} * ay;
-  const double y = {W} * ay - {X} * az + {Y} * turn + {Z} * ax;
-  const double z = {W} * az + {X} * ay - {Y} * ax + {Z} * turn;
-  const double norm = 1.0 / wp::sqrt(w * w + x * x + y * y + z * z);
+  const real size = math::sqrt({A} * {A} + {B} * {B} + {C} * {C});
+  const real half = 0.5 * {step} * size;
+  const real over = size > 1e-15 ? math::sin(half) / size : 0.0;
+  const real turn = size > 1e-15 ? math::cos(half) : 1.0;
+  const real ax = over * {A}, ay = over * {B}, az = over * {C};
+  const real w = {W} * turn - {X} * ax - {Y} * ay - {Z} * az;
+  const real x = {W} * ax + {X} * turn + {Y} * az - {Z} * ay;
+  const real y = {W} * ay - {X} * az + {Y} * turn + {Z} * ax;
+  const real z = {W} * az + {X} * ay - {Y} * ax + {Z} * turn;
+  const real norm = 1.0 / math::sqrt(w * w + x * x + y * y + z * z);
   {O0} = w * norm; {O1} = x * norm; {O2} = y * norm; {O3} = z * norm;
 }}"""
 
@@ -49,7 +49,7 @@ def euler(s: System) -> None:
     acceleration = "a"
     if m.implicit_damping:
         acceleration = "b"
-        to.add(f"double b[{nv}];")
+        to.add(f"real b[{nv}];")
         for i in range(nv):
             to.add(f"b[{i}] = Ma[{i}];")
             if m.damping[i]:
@@ -77,7 +77,7 @@ def runge_kutta(s: System) -> None:
     _rates(s)
     for i in range(nv):
         to.add(f"dq[{i}] += share * rate[{i}]; dv[{i}] += share * a[{i}];")
-    to.add(f"double by[{nv}];")
+    to.add(f"real by[{nv}];")
     to.add(f"const double step = stage < 2 ? {0.5 * h!r} : {h!r};")
     for i in range(nv):
         to.add(f"by[{i}] = stage == 3 ? dq[{i}] : rate[{i}];")

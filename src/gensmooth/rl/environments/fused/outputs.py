@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
+from gensmooth.rl.environments.fused.lanes import store
 from gensmooth.rl.environments.fused.solver import EDGES
-from gensmooth.rl.environments.fused.system import System, change_basis, in_world
+from gensmooth.rl.environments.fused.system import System, change_basis
 from gensmooth.rl.environments.mechanics.placed import Placed
 from gensmooth.rl.environments.symbols import Slot
 
@@ -18,15 +19,15 @@ FUSED_DATA = (
 
 # The force of contact c along its axes, and in the world.
 ALONG_AXES = """\
-const double k = -cd[c];
-const double f0 = e0 ? k * (r0 + m * r1) : 0.0, f1 = e1 ? k * (r0 - m * r1) : 0.0;
-const double f2 = e2 ? k * (r0 + m * r2) : 0.0, f3 = e3 ? k * (r0 - m * r2) : 0.0;
-const double fn = f0 + f1 + f2 + f3, ft = m * (f0 - f1), fw = m * (f2 - f3);"""
+const real k = -cd[c];
+const real f0 = t0 ? k * (r0 + m * r1) : 0.0, f1 = t1 ? k * (r0 - m * r1) : 0.0;
+const real f2 = t2 ? k * (r0 + m * r2) : 0.0, f3 = t3 ? k * (r0 - m * r2) : 0.0;
+const real fn = f0 + f1 + f2 + f3, ft = m * (f0 - f1), fw = m * (f2 - f3);"""
 _FORCES = """\
-const double* axis = where + c * 12 + 3;
-const double fx = fn * axis[0] + ft * axis[3] + fw * axis[6];
-const double fy = fn * axis[1] + ft * axis[4] + fw * axis[7];
-const double fz = fn * axis[2] + ft * axis[5] + fw * axis[8];"""
+const real* axis = where + c * 12 + 3;
+const real fx = fn * axis[0] + ft * axis[3] + fw * axis[6];
+const real fy = fn * axis[1] + ft * axis[4] + fw * axis[7];
+const real fz = fn * axis[2] + ft * axis[5] + fw * axis[8];"""
 
 
 def derived_of(
@@ -68,28 +69,28 @@ def write_outputs(s: System) -> None:
             _constraint_forces(s)
         derived = derived_of(s.placed, s.q, s.v, s.u)
         for key in s.wanted:
-            target = in_world(key.array, key.entry)
             if key.array not in SOLVED:
-                to.add(f"{target} = {to.write(derived(key))};")
+                to.add(store(key.array, key.entry, to.write(derived(key))))
             elif key.array == "qfrc_constraint":
-                to.add(f"{target} = qc[{key.entry}];")
+                to.add(store(key.array, key.entry, f"qc[{key.entry}]"))
             elif s.forces:
-                to.add(f"{target} = cf[{key.entry}];")
+                to.add(store(key.array, key.entry, f"cf[{key.entry}]"))
 
 
 def _constraint_forces(s: System) -> None:
     """MuJoCo's ``qfrc_constraint``, Jᵀf."""
     to, nv, width = s.to, s.mechanism.nv, s.rows.width
-    to.add(f"double qc[{nv}];")
+    to.add(f"real qc[{nv}];")
     to.add(f"for (int i = 0; i < {nv}; ++i) qc[i] = 0.0;")
     for k, limit in enumerate(s.mechanism.limits):
-        to.add(f"if (lr[{k}] < 0.0) qc[{limit.velocity}] -= ls[{k}] * ld[{k}] * lr[{k}];")
+        here, force = f"qc[{limit.velocity}]", f"ls[{k}] * ld[{k}] * lr[{k}]"
+        to.add(f"{here} = lr[{k}] < 0.0 ? {here} - {force} : {here};")
     if s.contacts:
         to.add("#pragma unroll 1")
         with to.block("for (int c = 0; c < nc; ++c)"):
             to.add(EDGES)
             to.add(ALONG_AXES)
-            to.add(f"const double* n = J + c * {3 * width};")
+            to.add(f"const real* n = J + c * {3 * width};")
             s.rows.of_contact(to)
             for i in range(width):
                 terms = f"fn * n[{i}] + ft * n[{width + i}] + fw * n[{2 * width + i}]"
@@ -101,7 +102,7 @@ def _contact_forces(s: System) -> None:
     """MuJoCo's ``cfrc_ext``: forces of contacts on each body, at its tree's centre."""
     m, to = s.mechanism.model, s.to
     trees = sorted({int(each) for each in m.body_rootid[1:]})
-    to.add(f"double cf[{6 * m.nbody}], centre[{3 * len(trees)}];")
+    to.add(f"real cf[{6 * m.nbody}], centre[{3 * len(trees)}];")
     numbers = [trees.index(int(each)) if k else 0 for k, each in enumerate(m.body_rootid)]
     to.add(f"const int tree[] = {{{', '.join(map(str, numbers))}}};")
     to.add(f"for (int i = 0; i < {6 * m.nbody}; ++i) cf[i] = 0.0;")
@@ -118,9 +119,9 @@ def _contact_forces(s: System) -> None:
             to.add("const int body = side ? two[c] : one[c];")
             to.add("if (body == 0) continue;  // MuJoCo leaves the world out")
             to.add("const double sign = side ? 1.0 : -1.0;")
-            to.add("const double* at = where + c * 12; const double* o = centre + 3 * tree[body];")
-            to.add("const double ax = at[0] - o[0], ay = at[1] - o[1], az = at[2] - o[2];")
-            to.add("double* to_body = cf + 6 * body;")
+            to.add("const real* at = where + c * 12; const real* o = centre + 3 * tree[body];")
+            to.add("const real ax = at[0] - o[0], ay = at[1] - o[1], az = at[2] - o[2];")
+            to.add("real* to_body = cf + 6 * body;")
             for i, value in enumerate(
                 (
                     "ay * fz - az * fy",

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from gensmooth.rl.environments.fused.constraints import write_contacts, write_limits
 from gensmooth.rl.environments.fused.integrators import euler, runge_kutta
+from gensmooth.rl.environments.fused.lanes import load, store
 from gensmooth.rl.environments.fused.outputs import FUSED_DATA, derived_of, write_outputs
 from gensmooth.rl.environments.fused.solver import write_solver
 from gensmooth.rl.environments.fused.system import (
@@ -28,24 +29,31 @@ class FusedSource(NamedTuple):
     Attributes:
         step: Physics of one step of the environment, and what the environment reads of it.
         look: What the environment reads of a world that has not moved yet.
+        lanes: How many worlds, from ``world`` on, ``step`` moves.
     """
 
     step: str
     look: str
+    lanes: int
 
 
-def fused(mechanism: Mechanism, calls: Sequence[str], read: Iterable[Slot]) -> FusedSource:
+def fused(
+    mechanism: Mechanism, calls: Sequence[str], read: Iterable[Slot], lanes: int = 1
+) -> FusedSource:
     """Write the physics of a step.
 
     Args:
         mechanism: The model.
         calls: What the environment asks of the physics in a step: ``"step"``, ``"forces"``.
         read: What it reads of MuJoCo's data.
+        lanes: For how many worlds side by side (see :mod:`.lanes`).
     """
     wanted = [key for key in dict.fromkeys(read) if key.array in FUSED_DATA]
+    system = system_of(mechanism, wanted, forces="forces" in calls, lanes=lanes)
     return FusedSource(
-        _written(system_of(mechanism, wanted, forces="forces" in calls), calls.count("step")),
+        _written(system, calls.count("step")),
         _look(mechanism, wanted),
+        lanes,
     )
 
 
@@ -53,7 +61,7 @@ def _written(s: System, skip: int) -> str:
     """So many steps of the physics."""
     m, to = s.mechanism, s.to
     stages = 4 if m.integrator == RUNGE_KUTTA else 1
-    to.add(f"double q[{m.nq}], v[{m.nv}], a[{m.nv}], u[{max(m.nu, 1)}];")
+    to.add(f"real q[{m.nq}], v[{m.nv}], a[{m.nv}], u[{max(m.nu, 1)}];")
     for name, array, size in (
         ("q", "qpos", m.nq),
         ("v", "qvel", m.nv),
@@ -61,9 +69,9 @@ def _written(s: System, skip: int) -> str:
         ("u", "ctrl", m.nu),
     ):
         for i in range(size):
-            to.add(f"{name}[{i}] = {in_world(array, i)};")
+            to.add(f"{name}[{i}] = {load(array, i)};")
     if stages == 4:
-        to.add(f"double q0[{m.nq}], v0[{m.nv}], dq[{m.nv}], dv[{m.nv}], rate[{m.nv}];")
+        to.add(f"real q0[{m.nq}], v0[{m.nv}], dq[{m.nv}], dv[{m.nv}], rate[{m.nv}];")
     to.add("#pragma unroll 1")
     with to.block(f"for (int part = 0; part < {stages * skip}; ++part)"):
         if stages == 4:
@@ -76,7 +84,7 @@ def _written(s: System, skip: int) -> str:
             euler(s)
     for name, array, size in (("q", "qpos", m.nq), ("v", "qvel", m.nv), ("a", "warm", m.nv)):
         for i in range(size):
-            to.add(f"{in_world(array, i)} = {name}[{i}];")
+            to.add(store(array, i, f"{name}[{i}]"))
     return "\n".join(to.lines)
 
 
@@ -96,16 +104,16 @@ def _look(mechanism: Mechanism, wanted: Sequence[Slot]) -> str:
 def _looked(s: System) -> str:
     """What is read of a world that has not moved yet, where constraints must be solved."""
     m, to = s.mechanism, s.to
-    to.add(f"double q[{m.nq}], v[{m.nv}], a[{m.nv}], u[{max(m.nu, 1)}];")
+    to.add(f"real q[{m.nq}], v[{m.nv}], a[{m.nv}], u[{max(m.nu, 1)}];")
     for name, array, size in (("q", "qpos", m.nq), ("v", "qvel", m.nv), ("u", "ctrl", m.nu)):
         for i in range(size):
-            to.add(f"{name}[{i}] = {in_world(array, i)};")
+            to.add(f"{name}[{i}] = {load(array, i)};")
     to.add(f"for (int i = 0; i < {m.nv}; ++i) a[i] = 0.0;")
     to.add("const bool last = true;")
     evaluate(s)
     for key in s.wanted:
         if key.array == "cfrc_ext":  # nobody has asked for it yet
-            to.add(f"{in_world(key.array, key.entry)} = 0.0;")
+            to.add(store(key.array, key.entry, "0.0"))
     return "\n".join(to.lines)
 
 
@@ -115,7 +123,7 @@ def evaluate(s: System) -> None:
     Between, ``w`` and ``a`` are along the roots' axes (see :meth:`Placed.along_roots`).
     """
     to, nv = s.to, s.mechanism.nv
-    to.add(f"double M[{packed(nv, 0)}], f[{nv}], w[{nv}];")
+    to.add(f"real M[{packed(nv, 0)}], f[{nv}], w[{nv}];")
     for i, value in enumerate(s.w):
         to.add(f"w[{i}] = {to.write(value)};")
     change_basis(s, "a", s.placed.along_roots)

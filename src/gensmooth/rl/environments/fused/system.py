@@ -1,9 +1,10 @@
 """What all parts of a step share: the symbols, where the text goes, and linear algebra."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple, final
 
+from gensmooth.rl.environments.fused.lanes import NAMES, opening
 from gensmooth.rl.environments.mechanics.contacts import Contact, contacts_of, moving
 from gensmooth.rl.environments.mechanics.mechanism import Mechanism
 from gensmooth.rl.environments.mechanics.placed import Placed, place
@@ -82,7 +83,7 @@ class System:
         rows: How rows of J are kept.
         wanted: What the environment reads.
         forces: Whether it reads the forces of contacts on bodies.
-        to: Where the text goes.
+        to: Where the text goes, in the words of :mod:`.lanes`.
     """
 
     mechanism: Mechanism
@@ -97,16 +98,19 @@ class System:
     rows: Rows
     wanted: Sequence[Slot]
     forces: bool
-    to: Writer = field(default_factory=lambda: Writer(local))
+    to: Writer
 
 
-def system_of(mechanism: Mechanism, wanted: Sequence[Slot], *, forces: bool) -> System:
+def system_of(
+    mechanism: Mechanism, wanted: Sequence[Slot], *, forces: bool, lanes: int = 1
+) -> System:
     """A mechanism on symbols.
 
     Args:
         mechanism: The mechanism.
         wanted: What the environment reads.
         forces: Whether it asks for the forces of contacts.
+        lanes: For how many worlds side by side the text is.
     """
     q, v, u = arrays(mechanism)
     placed = place(mechanism, q)
@@ -124,6 +128,7 @@ def system_of(mechanism: Mechanism, wanted: Sequence[Slot], *, forces: bool) -> 
         rows=_rows_of(placed, contacts),
         wanted=wanted,
         forces=forces and any(key.array == "cfrc_ext" for key in wanted),
+        to=Writer(local, NAMES, [opening(lanes)]),
     )
 
 
@@ -214,7 +219,7 @@ def eliminate(s: System, name: str) -> None:
         here = f"{name}[{packed(last, last)}]"
         to.add(f"{here} = 1.0 / {here};")
         for j in before:
-            to.add(f"const double l{last}_{j} = {name}[{packed(last, j)}] * {here};")
+            to.add(f"const real l{last}_{j} = {name}[{packed(last, j)}] * {here};")
         for i in before:
             for j in before:
                 if j <= i:
