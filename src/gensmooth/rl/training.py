@@ -218,9 +218,11 @@ def train(
         on_failure: What to do about an episode in which the environment raises or something is
             not finite: ``"raise"``, or ``"drop"`` its direction.
         min_fraction: The smallest share of directions that makes a step under ``"drop"``.
-        device: Where episodes run: ``"cpu"``, or a GPU, ``"cuda"`` or ``"cuda:1"``, on which all
-            episodes of an iteration run side by side; then an iteration has more directions by
-            default (:data:`gensmooth.rl.defaults.GPU_DIRECTIONS`). It takes
+        device: Where episodes run: ``"cpu"``, by MuJoCo; or a GPU, ``"cuda"`` or ``"cuda:1"``, on
+            which all episodes of an iteration run side by side; or ``"warp-cpu"``, the same code
+            on the cores of the processor, many times as fast as MuJoCo. On the last three an
+            iteration has more directions by default
+            (:data:`gensmooth.rl.defaults.GPU_DIRECTIONS`). They take
             ``pip install 'gensmooth[rl,cuda]'``.
         threads: Threads of a fast simulator in this process; by default one per core. The result
             does not depend on it.
