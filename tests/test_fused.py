@@ -52,7 +52,7 @@ def source_of(mechanism: Mechanism, lanes: int = 1) -> FusedSource:
     """A step, and everything that can be read of it, as C."""
     width = sizes(mechanism.model)
     read = [Slot(name, entry, False) for name in FUSED_DATA for entry in range(width[name])]
-    return fused(mechanism, ["step", "forces"], read, lanes)
+    return fused(mechanism, ["step", "forces"], read)._replace(lanes=lanes)
 
 
 class Physics(NamedTuple):
@@ -199,10 +199,24 @@ def test_worlds_side_by_side_have_the_bits_of_worlds_alone(name: str, lanes: int
     np.testing.assert_array_equal(beside["qpos"][idle], [given[k].q for k in idle])
 
 
+def test_side_by_side_and_alone_have_the_same_bits_as_users_compile_them(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """These tests are compiled in haste; a compiler that takes its time changes nothing either."""
+    monkeypatch.setattr(warp.config, "optimization_level", None)
+    given, found = states("hopper", 16), list[Arrays]()
+    for lanes in (1, 8):
+        made = physics_of("hopper", lanes)
+        source = made.source._replace(step="// optimized\n" + made.source.step)
+        found.append(made._replace(source=source).run(given, 20))
+    for key in (*SEEN, "warm"):
+        np.testing.assert_array_equal(found[1][key], found[0][key], err_msg=key)
+
+
 def test_a_world_that_others_take_along_is_noticed():
     """A world for which the solver is done, and which goes on with those beside it."""
     found = physics_of("ant", 8)
-    text = found.source.step.replace("x = live ? x : 0.0;", "")
+    text = found.source.step.replace("= live ? a[", "= busy ? a[")
     assert text != found.source.step
     given = states("ant", 16)
     other = found._replace(source=found.source._replace(step=text)).run(given, 4)

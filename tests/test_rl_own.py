@@ -1,6 +1,7 @@
 """A robot of a user's: his functions compiled equal his functions as they are."""
 
 import inspect
+import os
 import shutil
 import subprocess
 import sys
@@ -206,3 +207,58 @@ def test_a_model_in_a_file_is_found_beside_the_module(tmp_path: Path, monkeypatc
     name = gs.rl.register_robot("Filed", "slider.xml", observation=seen, reward=paid)
     assert own.definition_of(name).model == tmp_path / "slider.xml"
     assert gs.rl.make(name).info.observation_size == 2
+
+
+TWO_ROBOTS = """
+import sys
+
+import numpy as np
+from own_robot import MODEL
+
+import gensmooth as gs
+from gensmooth.rl.normalize import identity
+from gensmooth.rl.policies import Linear
+
+
+def little(robot):
+    return np.concatenate((0.0 * robot.qpos + 1.0, 0.0 * robot.qvel))
+
+
+def much(robot):
+    return np.concatenate((0.0 * robot.qpos + 100.0, 0.0 * robot.qvel))
+
+
+def reward(robot, action):
+    return action[0]
+
+
+for name, seen in (("Poor", little), ("Rich", much)):
+    gs.rl.register_robot(name, MODEL, observation=seen, reward=reward, horizon=3)
+for name in sys.argv[1:]:
+    made = gs.rl.make(name)
+    policy = Linear().policy(made.info.observation_size, made.info.action_size)
+    starts = made.starts([np.random.default_rng(0)])
+    x = np.ones((1, policy.num_parameters))
+    print(name, made.rollout(policy, x, identity(policy.sizes[0]), starts).returns[0])
+"""
+
+
+def test_robots_that_two_processes_compiled_do_not_mix_in_a_third(tmp_path):
+    """Numba numbers the functions of a process anew: what it keeps on disk may share a name."""
+    shutil.copy(EXAMPLE, tmp_path)
+    (tmp_path / "two_robots.py").write_text(TWO_ROBOTS)
+
+    def run(*names: str) -> list[str]:
+        done = subprocess.run(
+            [sys.executable, "two_robots.py", *names],
+            cwd=tmp_path,
+            env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "kept")},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return done.stdout.splitlines()
+
+    alone = run("Poor") + run("Rich")
+    assert alone == ["Poor 6.0", "Rich 600.0"]
+    assert run("Poor", "Rich") == alone

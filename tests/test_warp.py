@@ -21,6 +21,7 @@ from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,6 +37,7 @@ from gensmooth.rl.environments import catalogue, engines, symbols
 from gensmooth.rl.environments import warp as engine
 from gensmooth.rl.environments.base import Episodes, UnsupportedEnvironmentError
 from gensmooth.rl.environments.compiled import CompiledEnvironment
+from gensmooth.rl.environments.fused.lanes import numbers
 from gensmooth.rl.environments.physics import load_mujoco, physics
 from gensmooth.rl.environments.robots.hopper import hopper
 from gensmooth.rl.environments.warp import Grouped, Usage, WarpOptions, WarpSimulator
@@ -315,6 +317,26 @@ def ragged(name: str = "own_robot:Cart", trials: int = 23) -> Request:
     asked = request(name, trials, scale=1.0)
     asked.starts[:, 2] = np.linspace(0.0, 40.0, trials)
     return asked
+
+
+def test_as_many_worlds_side_by_side_as_a_thread_has_room_for(monkeypatch: pytest.MonkeyPatch):
+    usual = simulator("own_robot:Cart", worlds=4).fused
+    assert usual is not None
+    assert usual.lanes == 4
+    need = 8 * numbers(usual.step)
+
+    def made() -> WarpSimulator:
+        options = WarpOptions(worlds=4, physics="fused")
+        return WarpSimulator(environment_of("own_robot:Cart"), "warp-cpu", (int, ()), options)
+
+    monkeypatch.setattr(engines, "_STACK", 3 * need)
+    fewer = made()
+    assert fewer.fused == usual._replace(lanes=2)
+    asked = ragged()
+    assert_same_bits(fewer.rollout(*asked), simulator("own_robot:Cart").rollout(*asked))
+    monkeypatch.setattr(engines, "_STACK", need - 1)
+    with pytest.raises(UnsupportedEnvironmentError, match="so much that may touch"):
+        made()
 
 
 @pytest.mark.parametrize("worlds", [1, 2, 8])
@@ -766,14 +788,19 @@ def test_the_command_line_takes_a_device_and_warp_prints_nothing_of_its_own(tmp_
 def test_a_first_compilation_is_announced_on_a_terminal(monkeypatch: Any, capsys: Any):
     shared = simulator("own_robot:Cart")
     shared.rollout(*request("own_robot:Cart"))
-    law = next(iter(shared._batches.values()))
+    modules = next(iter(shared._batches.values()))._modules
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    engine._announce_compilation(law._kernels, "Cart")
+    engine._announce_compilation(modules, "Cart")
     assert capsys.readouterr().err == ""  # they are in the cache
-    monkeypatch.setattr(warp.config, "kernel_cache_dir", "/nowhere")
-    engine._announce_compilation(law._kernels, "Cart")
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("gensmooth: compiling Cart for ")
+    law, physics_of_a_step = modules
+    others = [
+        [law, SimpleNamespace(name="another")],
+        [SimpleNamespace(name="another"), physics_of_a_step],
+    ]
+    for some in others:  # of a robot whose law was compiled for another device
+        engine._announce_compilation(some, "Cart")
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith("gensmooth: compiling Cart for ")
 
 
 def test_the_page_runs(tmp_path: Path, monkeypatch: Any):

@@ -16,6 +16,7 @@ from typing import Any, Protocol, final
 
 import numpy as np
 
+from gensmooth.rl.environments.fused.lanes import numbers
 from gensmooth.rl.environments.fused.outputs import FUSED_DATA
 from gensmooth.rl.environments.fused.source import FusedSource, fused
 from gensmooth.rl.environments.mechanics.mechanism import Mechanism
@@ -25,6 +26,8 @@ from gensmooth.rl.environments.symbols import one_at_a_time
 from gensmooth.rl.environments.traced import DATA, DERIVED, PRIMARY, Traced, reads
 
 _GROUPS = 1  # of 32 threads, at a time on each of the GPU's multiprocessors: more share its cache
+_STACK = 1 << 21  # bytes that a thread of a processor may take for its worlds
+_LOCAL_MEMORY = 1 << 19  # bytes that CUDA gives a thread at most
 _CONTACTS, _CONSTRAINTS = 24, 96  # per world at first; doubled when they do not suffice
 
 
@@ -62,11 +65,14 @@ def _load(name: str, what: str, remedy: str) -> Any:
 
 @cache
 def lanes_of_a_core() -> int:
-    """How many worlds a core of this machine moves side by side: as its registers have room for.
+    """How many worlds a core of this machine moves side by side.
 
-    Where registers are shorter than four numbers, two or four of them take turns.
+    Eight where a register has room for as many numbers; else four, in one register or in two.
     """
-    features = import_module("llvmlite.binding").get_host_cpu_features()
+    try:
+        features = import_module("llvmlite.binding").get_host_cpu_features()
+    except RuntimeError:  # it does not know this processor
+        return 4
     return 8 if features.get("avx512f") else 4
 
 
@@ -120,7 +126,7 @@ class DevicePhysics(Protocol):
 
 @final
 class FusedPhysics:
-    """One thread per world, in float64.
+    """One thread for each world, or on a processor for several side by side; in float64.
 
     Args:
         source: The physics as C.
@@ -139,6 +145,11 @@ class FusedPhysics:
         room = device.sm_count * _GROUPS if device.is_cuda else 1
         self._groups = max(math.ceil(number / 32), min(number, room))
         self._lanes = source.lanes
+
+    @property
+    def module(self) -> Any:
+        """What is compiled for a step."""
+        return self._kernels.step.module
 
     def step(self) -> None:
         """See :class:`DevicePhysics`."""
@@ -167,11 +178,18 @@ def _compiled(source: FusedSource) -> Any:
 
 
 @one_at_a_time
-def write_fused(model: Any, law: Traced, lanes: int = 1) -> FusedSource:
-    """The physics of a robot as C, for so many worlds side by side.
+def write_fused(model: Any, law: Traced, lanes: int = 1, *, cuda: bool = False) -> FusedSource:
+    """The physics of a robot as C.
+
+    Args:
+        model: The ``MjModel``.
+        law: What the environment asks for.
+        lanes: At most so many worlds side by side: fewer if a thread has no room for them.
+        cuda: Whether it is for a GPU.
 
     Raises:
-        UnsupportedMechanismError: When its model or its law has something that is not written down.
+        UnsupportedMechanismError: When its model or its law has something that is not written down,
+            or more may touch than there is room for.
     """
     read = reads(law)
     for key in read:
@@ -179,7 +197,13 @@ def write_fused(model: Any, law: Traced, lanes: int = 1) -> FusedSource:
             raise UnsupportedMechanismError(f"an environment that reads `{key.array}`")
         if key.array == "cfrc_ext" and model.nsensor:
             raise UnsupportedMechanismError("contact forces beside sensors")
-    return fused(Mechanism(model), law.calls, read, lanes)
+    found = fused(Mechanism(model), law.calls, read)
+    room = (_LOCAL_MEMORY if cuda else _STACK) // (8 * numbers(found.step))
+    if not room:
+        raise UnsupportedMechanismError("so much that may touch that a thread has no room for it")
+    while lanes > room:
+        lanes //= 2
+    return found._replace(lanes=lanes)
 
 
 class ContactRoom:

@@ -10,6 +10,7 @@ filmed or compared with: both see a :class:`Robot`, whose arrays are MuJoCo's ow
 import inspect
 import sys
 import tempfile
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -359,6 +360,12 @@ def _compiled(
         survived = 0.0 if over else bonus
         return paid(robot, action) + survived, survived, over, False
 
+    # Numba counts the functions of a process and names machine code by name and number. What two
+    # processes have compiled and kept may meet in a third: so no two robots share a name.
+    parts = [f"{each.__module__}.{each.__qualname__}" for each in (observation, reward, terminated)]
+    tag = zlib.crc32(repr((name, *parts, bonus)).encode())
+    robot_name = "own_" + "".join(c if c.isalnum() else "_" for c in name)
     for function in (observe, step):
-        function.__name__ = "own_" + "".join(c if c.isalnum() else "_" for c in name)
+        function.__qualname__ = f"{robot_name}_{tag:08x}_{function.__name__}"
+        function.__name__ = robot_name
     return cast("Any", register_jitable(observe)), cast("Any", register_jitable(step))

@@ -120,7 +120,8 @@ class WarpOptions:
     """How physics on a GPU is computed.
 
     Attributes:
-        worlds: At most this many worlds at a time.
+        worlds: At most this many worlds at a time; with fused physics a core of the processor
+            takes 32 at most.
         physics: ``"fused"``, ``"mujoco-warp"``, or ``None``: fused where the robot allows it.
         deterministic: Whether MuJoCo Warp puts contacts and constraints in a fixed order and takes
             sums in a fixed order. On an H200 that takes ten times as long and still is not the
@@ -198,9 +199,9 @@ class WarpSimulator:
             load_mujoco_warp()
             return None
         try:
-            lanes = 1
-            if self._device == "cpu":
-                lanes = min(lanes_of_a_core(), _power_within(self._options.worlds))
+            if self._device != "cpu":
+                return write_fused(self._model, self._law, cuda=True)
+            lanes = min(lanes_of_a_core(), _power_within(self._options.worlds))
             return write_fused(self._model, self._law, lanes)
         except UnsupportedMechanismError as error:
             self.declined = str(error)
@@ -309,7 +310,8 @@ class WarpSimulator:
     def _choose(self, policy: Policy, trials: int, shares: int) -> int:
         """How many worlds: as few as keep busy, if what episodes lasted before is a guide.
 
-        Fused physics takes as long for one world as for thousands: there, one for each episode.
+        Fused physics takes a GPU as long for one world as for thousands: there, one for each
+        episode.
 
         With m the mean and M the largest length, T episodes in W < T worlds take about
         T m / W + M - m steps, and in W >= T worlds M steps; a step takes a time of a + b W.
@@ -495,7 +497,10 @@ class _Batch:
             self._kernels = _compiled(
                 source(self._law, forces_at_start=self.physics.forces_at_start)
             )
-            _announce_compilation(self._kernels, owner.info.name)
+            self._modules = [self._kernels.after.module]
+            if isinstance(self.physics, FusedPhysics):
+                self._modules.append(self.physics.module)
+            _announce_compilation(self._modules, owner.info.name)
             self._load()
             if owner.fused is not None or self._device != "cpu":
                 self._capture()
@@ -661,13 +666,13 @@ def _compiled(written: Any) -> Any:
     return shared.law_kernels(written)
 
 
-def _announce_compilation(kernels: Any, name: str) -> None:
+def _announce_compilation(modules: Sequence[Any], name: str) -> None:
     """On a terminal, say so if the next seconds go into compiling."""
     if not getattr(sys.stderr, "isatty", bool)():
         return
     wp = load_warp()
     folder = Path(wp.config.kernel_cache_dir)
-    if not any(folder.glob(f"wp_{kernels.after.module.name}_*")):
+    if not all(any(folder.glob(f"wp_{module.name}_*")) for module in modules):
         print(
             f"gensmooth: compiling {name} for {wp.get_device()}, once on this machine, up to two "
             "minutes…",

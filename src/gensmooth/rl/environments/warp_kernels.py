@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import warp as wp
 
+from gensmooth.rl.environments.fused.lanes import opening
 from gensmooth.rl.environments.fused.source import FusedSource
 from gensmooth.rl.environments.traced import LawSource
 
@@ -210,7 +211,7 @@ def law_kernels(source: LawSource) -> LawKernels:
 
 
 class PhysicsKernels(NamedTuple):
-    """Physics that one thread computes for one world."""
+    """Physics that one thread computes, for one world, or for several side by side."""
 
     step: Any
     look: Any
@@ -219,10 +220,10 @@ class PhysicsKernels(NamedTuple):
 def physics_kernels(source: FusedSource) -> PhysicsKernels:
     """The kernels of a robot's physics, from its C."""
 
-    @wp.func_native(source.step)
+    @wp.func_native(f"{opening(source.lanes)}\n{source.step}")
     def move(s: Worlds, world: int): ...
 
-    @wp.func_native(source.look)
+    @wp.func_native(f"{opening(1)}\n{source.look}")
     def see(s: Worlds, world: int): ...
 
     @wp.kernel(module="unique", enable_backward=False)

@@ -10,8 +10,11 @@ side by side, through the same instructions. The text of a step is the same for 
 - where worlds would take different ways, all go the way of any, and what is not meant for a world
   is not chosen there: ``x = t ? other : x``.
 
-Lanes know nothing of each other, so a world has the same bits in any of them, or alone.
+Lanes know nothing of each other, so a world has the same bits in any of them, or alone (but for the
+sign of a zero to which nothing was added).
 """
+
+import re
 
 from gensmooth.rl.environments.symbols import FUNCTIONS, INVERSE
 from gensmooth.rl.environments.written import Names
@@ -40,6 +43,7 @@ typedef decltype(real(0.0) < real(0.0)) truth;
 struct math {{
     static inline real abs(real x) {{ return __builtin_elementwise_abs(x); }}
     static inline real sqrt(real x) {{ return __builtin_elementwise_sqrt(x); }}
+    static inline truth isfinite(real x) {{ return x - x == 0.0; }}
 {functions}
 }};
 struct lanes {{
@@ -72,7 +76,7 @@ _TWO = (
 
 
 def opening(lanes: int) -> str:
-    """What a text begins with, for so many worlds from ``world`` on."""
+    """What comes before a text, for so many worlds from ``world`` on."""
     if lanes == 1:
         return _ALONE
     each = f"for (int k = 0; k < {lanes}; ++k)"
@@ -90,3 +94,9 @@ def load(array: str, entry: int) -> str:
 def store(array: str, entry: int, value: str) -> str:
     """The C that sets a number of those of these worlds that are busy."""
     return f"lanes::store(s.{array}.data + {entry} * s.worlds + world, busy, {value});"
+
+
+def numbers(text: str) -> int:
+    """How many numbers of a world the arrays of a text have room for."""
+    declared = [line for line in text.splitlines() if line.startswith(("real ", "truth "))]
+    return sum(int(size) for line in declared for size in re.findall(r"\[(\d+)\]", line))

@@ -160,13 +160,13 @@ def _search(s: System) -> None:
         to.add("open = open && math::abs(slope) > 1e-12 * math::abs(s0);")
         to.add("if (!lanes::any(open)) break;")
         to.add(_TRY)
-    to.add("x = live ? x : 0.0;")
     for i in range(nv):
-        to.add(f"a[{i}] += x * p[{i}]; Ma[{i}] += x * Mp[{i}];")
+        to.add(f"a[{i}] = live ? a[{i}] + x * p[{i}] : a[{i}];")
+        to.add(f"Ma[{i}] = live ? Ma[{i}] + x * Mp[{i}] : Ma[{i}];")
     for k, _ in limits:
-        to.add(f"lr[{k}] += x * lp[{k}];")
+        to.add(f"lr[{k}] = live ? lr[{k}] + x * lp[{k}] : lr[{k}];")
     to.add("#pragma unroll 1")
-    to.add("for (int c = 0; c < 3 * nc; ++c) cr[c] += x * cp[c];")
+    to.add("for (int c = 0; c < 3 * nc; ++c) cr[c] = live ? cr[c] + x * cp[c] : cr[c];")
     if _steps_at_the_end(s) == 1:
         to.add("live = live && !full;")
     else:

@@ -24,36 +24,31 @@ from gensmooth.rl.environments.written import Writer
 
 
 class FusedSource(NamedTuple):
-    """Bodies of C functions of ``(Worlds s, int world)``.
+    """Bodies of C functions of ``(Worlds s, int world)``, in the words of :mod:`.lanes`.
 
     Attributes:
         step: Physics of one step of the environment, and what the environment reads of it.
         look: What the environment reads of a world that has not moved yet.
-        lanes: How many worlds, from ``world`` on, ``step`` moves.
+        lanes: How many worlds, from ``world`` on, ``step`` is to move.
     """
 
     step: str
     look: str
-    lanes: int
+    lanes: int = 1
 
 
-def fused(
-    mechanism: Mechanism, calls: Sequence[str], read: Iterable[Slot], lanes: int = 1
-) -> FusedSource:
+def fused(mechanism: Mechanism, calls: Sequence[str], read: Iterable[Slot]) -> FusedSource:
     """Write the physics of a step.
 
     Args:
         mechanism: The model.
         calls: What the environment asks of the physics in a step: ``"step"``, ``"forces"``.
         read: What it reads of MuJoCo's data.
-        lanes: For how many worlds side by side (see :mod:`.lanes`).
     """
     wanted = [key for key in dict.fromkeys(read) if key.array in FUSED_DATA]
-    system = system_of(mechanism, wanted, forces="forces" in calls, lanes=lanes)
     return FusedSource(
-        _written(system, calls.count("step")),
+        _written(system_of(mechanism, wanted, forces="forces" in calls), calls.count("step")),
         _look(mechanism, wanted),
-        lanes,
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, final
 
-from gensmooth.rl.environments.fused.lanes import NAMES, opening
+from gensmooth.rl.environments.fused.lanes import NAMES
 from gensmooth.rl.environments.mechanics.contacts import Contact, contacts_of, moving
 from gensmooth.rl.environments.mechanics.mechanism import Mechanism
 from gensmooth.rl.environments.mechanics.placed import Placed, place
@@ -101,16 +101,13 @@ class System:
     to: Writer
 
 
-def system_of(
-    mechanism: Mechanism, wanted: Sequence[Slot], *, forces: bool, lanes: int = 1
-) -> System:
+def system_of(mechanism: Mechanism, wanted: Sequence[Slot], *, forces: bool) -> System:
     """A mechanism on symbols.
 
     Args:
         mechanism: The mechanism.
         wanted: What the environment reads.
         forces: Whether it asks for the forces of contacts.
-        lanes: For how many worlds side by side the text is.
     """
     q, v, u = arrays(mechanism)
     placed = place(mechanism, q)
@@ -128,7 +125,7 @@ def system_of(
         rows=_rows_of(placed, contacts),
         wanted=wanted,
         forces=forces and any(key.array == "cfrc_ext" for key in wanted),
-        to=Writer(local, NAMES, [opening(lanes)]),
+        to=Writer(local, NAMES),
     )
 
 
