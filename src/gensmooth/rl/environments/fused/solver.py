@@ -49,8 +49,8 @@ if (!lanes::any(open)) break;"""
 def write_solver(s: System) -> None:
     """Newton's method; ``a``, ``lr`` and ``cr`` are where it ends.
 
-    Of the worlds side by side, ``live`` are those that are not solved yet, ``open`` those whose step
-    has no length yet, and ``full`` those whose full step leaves every constraint on its side.
+    Of the worlds side by side, ``live`` are those that are not solved yet, ``open`` those whose
+    step has no length yet, and ``full`` those whose full step leaves every constraint on its side.
     """
     m, to, nv = s.mechanism, s.to, s.mechanism.nv
     add_line = to.add
