@@ -41,6 +41,9 @@ def load_warp() -> Any:
     )
     if found.config.log_level == found.LOG_INFO:  # a line for every kernel
         found.config.log_level = found.LOG_WARNING
+    # On x86 a kernel finds its stack memory, which none of ours uses, by a pointer that all threads
+    # share: one that ends may take it from one that begins. `None`: only where each has its own.
+    found.config.enable_tiles_in_stack_memory = None
     return found
 
 

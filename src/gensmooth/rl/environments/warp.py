@@ -252,8 +252,8 @@ class WarpSimulator:
     ) -> Episodes:
         """Run episodes of several groups, each with its own scaling, side by side.
 
-        On ``"warp-cpu"`` they are shared out to threads. Worlds are kept, so that calls of several
-        threads wait for each other; there, calls of other simulators too.
+        On ``"warp-cpu"`` fused physics shares them out to threads. Worlds are kept, so that calls
+        of several threads wait for each other; there, calls of other simulators too.
         """
         with _captures if self._device == "cpu" else self._alone:
             return self._rollout(policy, given, observe, threads)
@@ -265,9 +265,8 @@ class WarpSimulator:
         if not trials:
             return _episodes(_Results.none(self.info.observation_size), self.info, observe)
         cores = 1
-        if self._device == "cpu":
-            lanes = 1 if self.fused is None else self.fused.lanes
-            room = max(self._options.worlds // lanes, 1)
+        if self._device == "cpu" and self.fused is not None:  # MuJoCo Warp's kernels share memory
+            room = max(self._options.worlds // self.fused.lanes, 1)
             cores = min(thread_count(threads, math.ceil(trials / _LEAST_SHARE)), room)
         found = self._run(policy, given, cores)
         if len(found.lengths) >= _LEAST_WORLDS:
