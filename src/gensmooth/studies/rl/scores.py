@@ -154,7 +154,7 @@ def coverage(records: Sequence[RunRecord]) -> Table:
         rows.append(
             [
                 setting.words,
-                *(f"{len(here[m])} of {seeds}" if here[m] else "" for m in methods),
+                *(_finished(len(here[method]), seeds) for method in methods),
                 _span({_iterations(record) for record in runs}, ITERATIONS),
                 _span({record.config["test_trials"] for record in runs}, paper.RL_TEST_TRIALS),
                 *([", ".join(made_on(runs))] if apart else []),
@@ -176,10 +176,17 @@ def coverage(records: Sequence[RunRecord]) -> Table:
             *(["device"] if apart else []),
         ],
         rows,
-        f"Seeds that are finished, of the paper's {seeds}; an empty field has not been run. "
-        f"{whole} of the paper's {total} runs are there with all of their iterations. Claims are "
-        "judged on cells with all seeds and all iterations, and on no others.",
+        f"Seeds that are finished, of the paper's {seeds} or more than those; an empty field has "
+        f"not been run. {whole} of the paper's {total} runs are there with all of their "
+        "iterations. Claims are judged on cells with all seeds and all iterations, and on no "
+        "others.",
     )
+
+
+def _finished(count: int, wanted: int) -> str:
+    if count > wanted:
+        return f"{count}"
+    return f"{count} of {wanted}" if count else ""
 
 
 def _iterations(record: RunRecord) -> int:
