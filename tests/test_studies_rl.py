@@ -273,7 +273,7 @@ def test_coverage_counts_what_is_there():
     assert {r.config["method"] for r in judged} == set(SIX) - {"gs"}
     short = study(lambda _s, _m: 0, settings=here, options=replace(PAPER, iterations=500))
     assert complete(short, range(1001, 1006)) == []
-    more = study(lambda _s, _m: 0, settings=here, options=replace(PAPER, seeds=20))
+    more = study(lambda _s, _m: 0, settings=here, seeds=20)
     assert ["HalfCheetahRandVel, L=2", "20"] in [row[:2] for row in coverage(more).rows]
     assert "0 of the paper's 600 runs" in coverage(short).note
 
