@@ -31,6 +31,7 @@ def published(path, study):
     [
         *(("linreg", "."), ("dfo", "."), ("timing", "."), ("untuned", "untuned")),
         *(("rl", "rl-paired"), ("rl", "rl-independent"), ("rl", "rl-search")),
+        ("rl", "rl-20-seeds"),
     ],
 )
 def test_every_published_verdict_follows_from_the_published_numbers(study, folder):
