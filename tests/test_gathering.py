@@ -1,5 +1,6 @@
 """Trainings that share one batch of worlds: nobody notices the others."""
 
+import re
 import threading
 import time
 from dataclasses import replace
@@ -253,6 +254,17 @@ def test_a_study_on_a_device_makes_its_runs_side_by_side(on_a_device, tmp_path):
     assert max(simulator.batches) == 4  # two methods, two seeds
     again = asked(tmp_path / "gpu", device="cuda")
     assert again.outcomes[0].facts["runs made now"] == 0
+
+
+def test_a_study_on_a_device_says_how_far_its_runs_are(on_a_device, tmp_path, monkeypatch, capfd):  # noqa: ARG001
+    """They end together: by those that are finished nothing would be said until then."""
+    monkeypatch.setattr("gensmooth.studies.progress._EVERY", 0.0)
+    asked(tmp_path, device="cuda")
+    said = re.findall(r"rl: runs: (\d) of 4, (\d+)% of the work", capfd.readouterr().err)
+    shares = [int(share) for finished, share in said if finished == "0"]
+    assert shares == sorted(shares)
+    assert len(set(shares)) >= 8  # iterations
+    assert ("4", "100") in said
 
 
 def test_a_device_is_for_this_study_alone(tmp_path):

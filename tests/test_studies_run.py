@@ -11,7 +11,7 @@ import pytest
 
 from gensmooth.studies import progress
 from gensmooth.studies.linreg.study import STUDY
-from gensmooth.studies.progress import TimeLeft
+from gensmooth.studies.progress import Shares, TimeLeft
 from gensmooth.studies.run import run_study
 from gensmooth.studies.spec import Options, RunSpec
 from gensmooth.studies.store import StudyStore
@@ -51,6 +51,30 @@ def test_a_run_that_compiles_does_not_become_hours(monkeypatch):
         said.append(time_left.left)
     assert all(left is None or left < 5 * 400 * 0.03 / 2 for left in said)
     assert said[200] == pytest.approx(200 * 0.03 / 2, rel=0.1)
+
+
+def test_runs_side_by_side_tell_the_time_left(monkeypatch):
+    """Costs 3 and 1, half of the first done by an earlier attempt; then 1 % of each per second."""
+    now = 0.0
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    shares, heard = Shares({"long": 3.0, "short": 1.0}), []
+    shares.heard, shares.pause = lambda: heard.append(now), 10.0
+    assert shares.left is None
+    now = 100.0  # it compiled
+    shares.tell("long", 0.5)
+    shares.tell("short", 0.0)
+    assert shares.done == pytest.approx(1.5 / 4)
+    assert shares.left is None
+    for second in range(1, 51):
+        now += 1.0
+        shares.tell("long", 0.5 + 0.01 * second)
+        shares.tell("short", 0.01 * second)
+        left = 3.0 * (0.5 - 0.01 * second) + 1.0 - 0.01 * second
+        assert shares.left == pytest.approx(left / 0.04)  # by cost, at the speed since it began
+    assert shares.runs == pytest.approx(1.5)
+    assert heard == [110.0, 120.0, 130.0, 140.0, 150.0]
+    shares.tell("short", 1.0)
+    assert (shares.done, shares.left) == (pytest.approx(1.0), pytest.approx(0.0))
 
 
 def test_long_runs_are_made_first(tmp_path, monkeypatch):

@@ -4,7 +4,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from typing import Any, NamedTuple
 
-from gensmooth.studies.progress import Say, TimeLeft, progress
+from gensmooth.studies.progress import Say, Shares, TimeLeft, progress
 from gensmooth.studies.spec import RunRecord, RunSpec
 from gensmooth.studies.store import Loaded, StudyStore
 from gensmooth.studies.workers import Finished, Job, here, over_processes, over_ray, side_by_side
@@ -105,23 +105,29 @@ class Maker(NamedTuple):
     def _made(self, missing: Sequence[RunSpec], title: str, total: int) -> Generator[Finished]:
         costs = {spec.key: _cost(self.cost, spec) for spec in missing}
         jobs = [self._job(spec) for spec in missing]
+        time_left: TimeLeft | Shares
         if self.together:
-            at_a_time, runs = side_by_side(jobs, self.workers)
+            time_left = Shares(costs)
+            at_a_time, runs = side_by_side(jobs, self.workers, time_left.tell)
         else:
             at_a_time, runs = _start(jobs, self.workers, self.ray)
+            time_left = TimeLeft(sum(costs.values()), at_a_time)
         hours = sum(costs.values()) / at_a_time / 3600
         if self.cost and hours > _LONG:
+            how = f"roughly {hours:.0f} hours with {at_a_time} at a time"
+            if self.together:  # costs are those of a core: how long it takes, the runs will tell
+                how = f"{at_a_time} side by side"
             self.say(
-                f"{title}: {len(missing)} runs, roughly {hours:.0f} hours with {at_a_time} at a "
-                "time. It may be stopped at any time, and goes on with the same command."
+                f"{title}: {len(missing)} runs, {how}. It may be stopped at any time, and goes on "
+                "with the same command."
             )
-        time_left = TimeLeft(sum(costs.values()), at_a_time)
         done = total - len(missing)
         bar = progress(title, total=total, done=done, time_left=time_left, say=self.say)
         with closing(runs), bar as tick:
             for spec, record in runs:
                 self._store(spec).save(spec, record)
-                time_left.add(costs[spec.key], record.seconds)
+                if isinstance(time_left, TimeLeft):
+                    time_left.add(costs[spec.key], record.seconds)
                 tick()
                 yield spec, record
 

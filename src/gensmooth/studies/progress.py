@@ -2,13 +2,16 @@
 
 import statistics
 import sys
+import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 Say = Callable[[str], None]
 
 _EVERY = 15.0  # seconds between lines where there is no terminal
+_OFTEN = 0.5  # seconds between looks at the runs where there is one
 _MANY = 20  # finished runs for each worker
 _FEW = 5.0  # times the usual: what takes longer has also compiled
 
@@ -57,47 +60,158 @@ class TimeLeft:
         return self._left * seconds / sum(cost for cost, _, _ in self._done) / self._workers
 
 
+class Shares:
+    """How much of the work is done, and the time left, by what runs say of themselves.
+
+    Runs that are made side by side begin together and end together: those that are finished tell
+    nothing until the very end. What was done since the first of them spoke does; what an earlier
+    attempt had done, or took to compile, is no measure of speed.
+
+    Args:
+        costs: Of the runs that are to be made, by their keys.
+
+    Attributes:
+        heard: Called now and then when there is news, from the thread of a run.
+        pause: Seconds between such calls.
+    """
+
+    def __init__(self, costs: Mapping[str, float]) -> None:
+        self.heard: Callable[[], None] = _nothing
+        self.pause = _OFTEN
+        self._costs = costs
+        self._shares: dict[str, float] = {}
+        self._total, self._before, self._done = sum(costs.values()), 0.0, 0.0
+        self._runs = 0.0
+        self._began = self._last = -1.0
+        self._lock = threading.Lock()
+        self._speaking = threading.Lock()  # of what is heard, one thing after the other
+
+    def tell(self, key: str, share: float) -> None:
+        """Count how much of a run is done."""
+        now = time.monotonic()
+        with self._lock:
+            if not self._shares:
+                self._began = self._last = now
+            known = self._shares.get(key)
+            more = share - (known or 0.0)
+            self._shares[key] = share
+            self._done += self._costs[key] * more
+            self._runs += more
+            if known is None:
+                self._before += self._costs[key] * share
+            news = now - self._last >= self.pause
+            if news:
+                self._last = now
+        if news:
+            with self._speaking:
+                self.heard()
+
+    @property
+    def runs(self) -> float:
+        """How many runs would be finished if each had got its share of what was done."""
+        return self._runs
+
+    @property
+    def done(self) -> float:
+        """The share of the work that is done."""
+        return self._done / self._total
+
+    @property
+    def left(self) -> float | None:
+        """Seconds, or ``None`` while nothing is known."""
+        lately = self._done - self._before
+        if lately <= 0:
+            return None
+        return (time.monotonic() - self._began) * (self._total - self._done) / lately
+
+
+def _nothing() -> None:
+    """What is done by default when there is news."""
+
+
+_listener: ContextVar[Callable[[float], None] | None] = ContextVar("listener", default=None)
+
+
+def listen(listener: Callable[[float], None]) -> None:
+    """Hand on what the runs of this thread say of themselves from now on."""
+    _listener.set(listener)
+
+
+def tell(share: float) -> None:
+    """Say how much of the run that is being made here is done, if somebody listens."""
+    listener = _listener.get()
+    if listener is not None:
+        listener(share)
+
+
 @contextmanager
 def progress(
-    title: str, *, total: int, done: int, time_left: TimeLeft, say: Say
+    title: str, *, total: int, done: int, time_left: TimeLeft | Shares, say: Say
 ) -> Generator[Callable[[], None]]:
     """One bar on a terminal, elsewhere a line now and then; call what it yields after each run."""
     if not getattr(sys.stderr, "isatty", bool)():
         count, last = done, time.monotonic()
 
-        def tick() -> None:
-            nonlocal count, last
-            count += 1
-            now = time.monotonic()
-            if count == total or now - last > _EVERY:
-                last = now
-                say(f"{title}: {count} of {total}{_words(time_left)}")
+        def show() -> None:
+            nonlocal last
+            last = time.monotonic()
+            say(f"{title}: {count} of {total}{_words(time_left)}")
 
-        yield tick
+        def tick() -> None:
+            nonlocal count
+            count += 1
+            if count == total or time.monotonic() - last > _EVERY:
+                show()
+
+        with _hearing(time_left, show, _EVERY):
+            yield tick
         return
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-    )
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+    finished = done
     with Progress(
         TextColumn("{task.description}"),
         BarColumn(),
-        MofNCompleteColumn(),
+        TextColumn("[progress.download]{task.fields[finished]}/{task.total}"),
         TimeElapsedColumn(),
-        TextColumn("{task.fields[left]}"),
+        TextColumn("{task.fields[words]}"),
         console=Console(stderr=True),
     ) as bar:
-        task = bar.add_task(title, total=total, completed=done, left="")
-        yield lambda: bar.update(task, advance=1, left=_words(time_left))
+        task = bar.add_task(title, total=total, completed=done, finished=done, words="")
+
+        def draw() -> None:
+            shared = done + time_left.runs if isinstance(time_left, Shares) else 0
+            words = _words(time_left).removeprefix(", ")
+            bar.update(task, completed=max(finished, shared), finished=finished, words=words)
+
+        def advance() -> None:
+            nonlocal finished
+            finished += 1
+            draw()
+
+        with _hearing(time_left, draw, _OFTEN):
+            yield advance
 
 
-def _words(time_left: TimeLeft) -> str:
+@contextmanager
+def _hearing(
+    time_left: TimeLeft | Shares, show: Callable[[], None], pause: float
+) -> Generator[None]:
+    """Show what runs say of themselves, if they do."""
+    if isinstance(time_left, Shares):
+        time_left.heard, time_left.pause = show, pause
+    try:
+        yield
+    finally:
+        if isinstance(time_left, Shares):
+            time_left.heard = _nothing
+
+
+def _words(time_left: TimeLeft | Shares) -> str:
+    share = f", {time_left.done:.0%} of the work" if isinstance(time_left, Shares) else ""
     left = time_left.left
     if left is None:
-        return ""
-    return f", about {left:.0f} s to go" if left < 600 else f", about {left / 60:.0f} min to go"
+        return share
+    words = f"{left:.0f} s" if left < 600 else f"{left / 60:.0f} min"
+    return f"{share}, about {words} to go"

@@ -6,7 +6,7 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import (
     FIRST_COMPLETED,
     Future,
@@ -15,6 +15,7 @@ from concurrent.futures import (
     wait,
 )
 from concurrent.futures.process import BrokenProcessPool
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,10 +24,12 @@ import cloudpickle
 
 from gensmooth._version import __version__
 from gensmooth.evaluators.ray import RayConnection, connect
+from gensmooth.studies.progress import listen
 from gensmooth.studies.registry import find_study
 from gensmooth.studies.spec import RunRecord, RunSpec
 
 Finished = tuple[RunSpec, RunRecord]
+Tell = Callable[[str, float], None]  # a run's key, how much of it is done
 
 _IN_FLIGHT = 3  # runs handed to each process ahead of time
 _LAST_CHECKPOINT = 10.0  # seconds that a worker has to write one when its parent is gone
@@ -65,21 +68,31 @@ def here(jobs: Sequence[Job]) -> Generator[Finished]:
         yield job.spec, execute(job)
 
 
-def side_by_side(jobs: Sequence[Job], at_a_time: int | None) -> tuple[int, Generator[Finished]]:
+def side_by_side(
+    jobs: Sequence[Job], at_a_time: int | None, tell: Tell
+) -> tuple[int, Generator[Finished]]:
     """Runs as they finish, in threads that share a device, and how many are made at a time.
 
-    When the caller stops asking, each run in flight keeps what it has, and ends.
+    ``tell`` is told how much of each is done. When the caller stops asking, each run in flight
+    keeps what it has, and ends.
     """
     number = min(at_a_time or _MOST_THREADS, len(jobs))
-    return number, _thread_runs(jobs, number)
+    return number, _thread_runs(jobs, number, tell)
 
 
-def _thread_runs(jobs: Sequence[Job], number: int) -> Generator[Finished]:
+def _execute_and_tell(job: Job, tell: Tell) -> RunRecord:
+    listen(partial(tell, job.spec.key))
+    record = execute(job)
+    tell(job.spec.key, 1.0)
+    return record
+
+
+def _thread_runs(jobs: Sequence[Job], number: int, tell: Tell) -> Generator[Finished]:
     from gensmooth.rl.environments.gathering import stop_all
 
     pool = ThreadPoolExecutor(number)
     try:
-        running = {pool.submit(execute, job): job.spec for job in jobs}
+        running = {pool.submit(_execute_and_tell, job, tell): job.spec for job in jobs}
         while running:
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 yield running.pop(future), future.result()

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from gensmooth.runs import End, Every, Program, Run, Scratch, states
+from gensmooth.studies.progress import tell
 from gensmooth.studies.spec import RunRecord
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class LongRun(Program[LongRunState, Mapping[str, Any], LongRunState | None]):
         now = time.perf_counter()
         after = after._replace(seconds=state.seconds + now - self._clock)
         self._clock = now
+        tell(after.state.search.step / (self._config["rounds"] * self._config["iterations"]))
         return after, {}
 
     def stop(self, state: LongRunState, last: Any) -> End | None:  # noqa: ARG002
