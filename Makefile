@@ -4,6 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PEERS ?= .venv-peers
 GPU ?= .venv-gpu
+JOBS ?= 3
 OUT ?= demo
 STUDIES ?= controller,linreg,dfo,timing
 COMMA := ,
@@ -24,7 +25,7 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "gensmooth needs Python 3.11 or newer; $(PYTHON) is `$(PYTHON) --version`. Try: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[all,test,lint,docs]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[all,test,lint,docs$(EXTRAS)]'
 	@touch $@
 
 # The demo needs a tenth of what the tests need; where all of it is there, so is this.
@@ -40,8 +41,9 @@ demo: $(VENV)/demo
 	$(BIN)/gensmooth reproduce $(STUDIES) --profile quick --out $(OUT) \
 		$(if $(WORKERS),--workers $(WORKERS)) $(if $(RAY),--ray $(RAY))
 
+# Three at a time on two cores: many tests wait for processes that they have stopped or killed.
 test: $(VENV)/installed
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 # MuJoCo Warp needs a newer MuJoCo than Meta-World can use. Its kernels are compiled once, and kept.
 $(GPU)/installed: pyproject.toml constraints-gpu.txt
