@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PEERS ?= .venv-peers
 GPU ?= .venv-gpu
-JOBS ?= 3
+JOBS ?= 2
 OUT ?= demo
 STUDIES ?= controller,linreg,dfo,timing
 COMMA := ,
@@ -41,7 +41,6 @@ demo: $(VENV)/demo
 	$(BIN)/gensmooth reproduce $(STUDIES) --profile quick --out $(OUT) \
 		$(if $(WORKERS),--workers $(WORKERS)) $(if $(RAY),--ray $(RAY))
 
-# Three at a time on two cores: many tests wait for processes that they have stopped or killed.
 test: $(VENV)/installed
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
