@@ -28,7 +28,7 @@ from gensmooth import checks, streams
 from gensmooth.algorithms.population import Moved, Population, make_population
 from gensmooth.algorithms.table import ALGORITHMS, Algorithm, Wanted
 from gensmooth.batch import Batch
-from gensmooth.directions.draw import Address, Draw, dense, signs
+from gensmooth.directions.draw import Address, Draw, KernelDraw, ScaledDraw, dense, signs
 from gensmooth.search import SearchState
 from gensmooth.streams import Purpose
 
@@ -153,11 +153,15 @@ class Islands(Population):
         rows = np.empty((self.number(x.size), x.size), x.dtype)
         for island, (first, looks, pairs) in enumerate(self._shares(x.size)):
             here = places.x[island] - x
-            step = self._coins(state, island, pairs) * (places.spacings[island] * places.units)
             begin = first + looks
             rows[first:begin] = here
-            rows[begin : begin + 2 * pairs : 2] = here + step
-            rows[begin + 1 : begin + 2 * pairs : 2] = here - step
+            coins: Draw = self._coins(state, island, pairs)
+            unit = float(places.units[0])
+            if not np.all(places.units == unit):
+                coins, unit = ScaledDraw(coins, places.units), 1.0
+            both_ways = np.tile((1.0, -1.0), pairs) * (places.spacings[island] * unit)
+            each_twice = np.repeat(np.arange(pairs), 2)
+            coins.perturb(here, each_twice, both_ways, rows[begin : begin + 2 * pairs])
         return dense(rows)
 
     def follow(
@@ -176,7 +180,8 @@ class Islands(Population):
             begin = first + looks
             means[island], variances[island] = _mean(values[first:begin])
             both = values[begin : begin + 2 * pairs]
-            found = _weigh(both[0::2], both[1::2]) @ self._coins(state, island, pairs)
+            coins = self._coins(state, island, pairs)
+            found, _ = coins.combine(_weigh(both[0::2], both[1::2]))
             sizes[island] = math.sqrt(float(np.square(found).sum()))
             if sizes[island] > 0:
                 length = places.strides[island] * places.spacings[island] * math.sqrt(found.size)
@@ -251,12 +256,13 @@ class Islands(Population):
             first += number
         return found
 
-    def _coins(self, state: SearchState, island: int, pairs: int) -> Array:
-        """ε, a row for each pair."""
+    def _coins(self, state: SearchState, island: int, pairs: int) -> KernelDraw:
+        """ε, one for each pair."""
         x = state.x
         first = self._shares(x.size)[island][0]
         drawn = signs(Address(state.seed, state.step, first + pairs, x.size, x.dtype))
-        return drawn.block()[first:]
+        own = {name: getattr(drawn.law, name)[first:] for name in ("scale", "stream", "row")}
+        return drawn.changed(**own)
 
 
 def _places(state: SearchState) -> Places:

@@ -562,11 +562,18 @@ class _Batch:
 
     def _upload(self, given: Grouped) -> None:
         s = self._s
-        _fill(s.parameters, given.parameters, self._block)
-        _fill(s.starts, given.starts, self.capacity)
-        _fill(s.scale_mean, np.array([each.mean for each in given.scalings]), self.groups)
-        _fill(s.scale_inverse, np.array([each.inverse for each in given.scalings]), self.groups)
-        _fill(s.group, given.groups[:, None], self.capacity, np.int32)
+        self._lay_out(s.parameters, given.parameters, self._block)
+        self._lay_out(s.starts, given.starts, self.capacity)
+        means, inverses = zip(*((each.mean, each.inverse) for each in given.scalings), strict=True)
+        self._lay_out(s.scale_mean, np.array(means), self.groups)
+        self._lay_out(s.scale_inverse, np.array(inverses), self.groups)
+        s.group[: len(given.groups)].assign(given.groups.astype(np.int32))
+
+    def _lay_out(self, target: Any, rows: Array, block: int) -> None:
+        """Put rows on the device, where they are turned: the parameters of thousands are large."""
+        wp = load_warp()
+        given = wp.array(np.ascontiguousarray(rows), dtype=wp.float64)
+        wp.launch(self._shared.lay_out, dim=rows.shape, inputs=[given, block, target])
 
     def _look_at_starts(self, trials: int) -> None:
         """What is seen of a world before its first step follows from where it starts."""
@@ -677,12 +684,3 @@ def _announce_compilation(modules: Sequence[Any], name: str) -> None:
             "minutes…",
             file=sys.stderr,
         )
-
-
-def _fill(target: Any, rows: NDArray[Any], block: int, dtype: Any = np.float64) -> None:
-    """Put rows on the device, block by block: in one, entry e of row r is at ``e * block + r``."""
-    blocks, width = math.ceil(len(rows) / block), rows.shape[1]
-    padded = np.zeros((blocks * block, width), dtype)
-    padded[: len(rows)] = rows
-    flat = padded.reshape(blocks, block, width).transpose(0, 2, 1).reshape(-1)
-    target[: len(flat)].assign(flat)

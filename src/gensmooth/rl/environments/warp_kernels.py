@@ -282,6 +282,18 @@ def clear(s: Worlds, everything: int, activations: int, qpos0: wp.array(dtype=wp
 
 
 @wp.kernel(enable_backward=False)
+def lay_out(
+    rows: wp.array2d(dtype=wp.float64),
+    block: int,
+    target: wp.array(dtype=wp.float64),
+):
+    """Rows, block by block: in one, entry e of row r is at ``e * block + r``."""
+    row, entry = wp.tid()
+    first = row // block * block
+    target[first * rows.shape[1] + entry * block + row - first] = rows[row, entry]
+
+
+@wp.kernel(enable_backward=False)
 def count(s: Worlds):
     """How far the queue of trials is now; ``order`` has how many were done before each world."""
     last = s.worlds - 1

@@ -39,6 +39,8 @@ def write_contacts(s: System) -> None:
     to.add(f"real J[{most * 3 * width}], cd[{most}], cm[{most}], cr[{most * 3}];")
     if free:
         to.add(f"int cv[{most * free}];")
+    if s.rows.listed:
+        to.add(f"int cs[{most}];")
     to.add("int nc = 0;")
     if s.forces:
         to.add(f"real where[{most * 12}]; int one[{most}], two[{most}];")
@@ -82,6 +84,8 @@ def _write_alike(s: System, contacts: Sequence[Contact]) -> None:
         to.add(f"int first[{most}], second[{most}];")
     if s.rows.free:
         to.add(f"int* meant = cv + nc * {len(s.rows.free)};")
+    if s.rows.listed:
+        to.add("int* size = cs + nc;")
     to.add("int n = 0;")
     for k, contact in enumerate(contacts):
         margin = contact.law.margin
@@ -94,6 +98,8 @@ def _write_alike(s: System, contacts: Sequence[Contact]) -> None:
             to.add(f"mine[n] = {_bits(one)}ull; yours[n] = {_bits(two)}ull;")
             for number, dof in enumerate(s.rows.meant(one | two)):
                 to.add(f"meant[n * {len(s.rows.free)} + {number}] = {dof};")
+            if s.rows.listed:
+                to.add(f"size[n] = {len(one | two)};")
             if s.forces:
                 to.add(f"first[n] = {contact.bodies[0]}; second[n] = {contact.bodies[1]};")
             to.add("++n;")
@@ -128,35 +134,56 @@ def _write_rows(
     s: System, contacts: Sequence[Contact], point: list[Any], axes: Sequence[list[Any]]
 ) -> None:
     """The rows of J, and the residuals J (a + B w) that they add to."""
-    to, width, placed = s.to, s.rows.width, s.placed
-    moved = [moving(placed, contact) for contact in contacts]
-    damping = contacts[0].law.damping
-    to.add(f"real* row = J + nc * {3 * width};")
-    for place in s.rows.free:
+    to, rows = s.to, s.rows
+    moved = [moving(s.placed, contact) for contact in contacts]
+    any_moved = set[int]().union(*(each for both in moved for each in both))
+    to.add(f"real* row = J + nc * {3 * rows.width};")
+    if rows.places is None:
+        to.add("int place = 0;")
+        for i in sorted(any_moved):
+            with to.block(f"if (((mine[c] | yours[c]) >> {i}) & 1)"):
+                _write_column(s, contacts, point, axes, i, "place", "=")
+                to.add("++place;")
+        return
+    for place in rows.free:
         for k in range(3):
-            to.add(f"row[{k * width + place}] = 0.0;")
-    for i, place in enumerate(s.rows.places):
-        here, becomes = f"row[{{}} * {width} + {place}]", "+=" if place in s.rows.free else "="
-        firsts, seconds = (sum(i in each[k] for each in moved) for k in range(2))
-        if not firsts + seconds:
-            if becomes == "=":
-                for k in range(3):
-                    to.add(f"{here.format(k)} = 0.0;")
-            continue
-        values = jacobian(placed, contacts[0], point, list(axes), i)
-        names = [to.write(value) for value in values]
-        sign = "1.0" if seconds == len(contacts) else f"(double)((yours[c] >> {i}) & 1)"
-        if firsts:
-            sign = f"((double)((yours[c] >> {i}) & 1) - (double)((mine[c] >> {i}) & 1))"
-        with to.block(""):
-            to.add(f"const double on = {sign};")
-            to.add(f"const real by = on * (a[{i}] + {damping!r} * w[{i}]);")
+            to.add(f"row[{k * rows.width + place}] = 0.0;")
+    for i, place in enumerate(rows.places):
+        becomes = "+=" if place in rows.free else "="
+        if i in any_moved:
+            _write_column(s, contacts, point, axes, i, str(place), becomes)
+        elif becomes == "=":
             for k in range(3):
-                zero = k >= len(values) or names[k] in ("0.0", "(-0.0)")
-                entry = "0.0" if zero else f"there ? on * {names[k]} : 0.0"
-                to.add(f"{here.format(k)} {becomes} {entry};")
-                if not zero:
-                    to.add(f"r{k} += by * {names[k]};")
+                to.add(f"row[{k} * {rows.width} + {place}] = 0.0;")
+
+
+def _write_column(
+    s: System,
+    contacts: Sequence[Contact],
+    point: list[Any],
+    axes: Sequence[list[Any]],
+    i: int,
+    place: str,
+    becomes: str,
+) -> None:
+    """What velocity i does to a contact, in its place of each row."""
+    to = s.to
+    moved = [moving(s.placed, contact) for contact in contacts]
+    values = jacobian(s.placed, contacts[0], point, list(axes), i)
+    names = [to.write(value) for value in values]
+    firsts, seconds = (sum(i in each[k] for each in moved) for k in range(2))
+    sign = "1.0" if seconds == len(contacts) else f"(double)((yours[c] >> {i}) & 1)"
+    if firsts:
+        sign = f"((double)((yours[c] >> {i}) & 1) - (double)((mine[c] >> {i}) & 1))"
+    with to.block(""):
+        to.add(f"const double on = {sign};")
+        to.add(f"const real by = on * (a[{i}] + {contacts[0].law.damping!r} * w[{i}]);")
+        for k in range(3):
+            zero = k >= len(values) or names[k] in ("0.0", "(-0.0)")
+            entry = "0.0" if zero else f"there ? on * {names[k]} : 0.0"
+            to.add(f"row[{k} * {s.rows.width} + {place}] {becomes} {entry};")
+            if not zero:
+                to.add(f"r{k} += by * {names[k]};")
 
 
 def _numbers(touch: Touch) -> list[Any]:

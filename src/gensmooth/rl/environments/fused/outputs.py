@@ -91,8 +91,10 @@ def _constraint_forces(s: System) -> None:
             to.add(EDGES)
             to.add(ALONG_AXES)
             to.add(f"const real* n = J + c * {3 * width};")
-            s.rows.of_contact(to)
-            for i in range(width):
+            places = s.rows.listed_by_contact(to) if s.rows.listed else range(width)
+            if not s.rows.listed:
+                s.rows.of_contact(to)
+            for i in places:
                 terms = f"fn * n[{i}] + ft * n[{width + i}] + fw * n[{2 * width + i}]"
                 to.add(f"qc[{s.rows.at(i)}] += {terms};")
     change_basis(s, "qc", s.placed.along_world)

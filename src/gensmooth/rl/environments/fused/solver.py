@@ -97,7 +97,6 @@ def _contact_terms(s: System) -> None:
         to.add(EDGES)
         with to.block("if (lanes::any(t0 || t1 || t2 || t3))"):
             to.add(f"const real* n = J + c * {3 * width};")
-            rows.of_contact(to)
             to.add("const real k = cd[c];")
             to.add("const real e0 = t0 ? 1.0 : 0.0, e1 = t1 ? 1.0 : 0.0;")
             to.add("const real e2 = t2 ? 1.0 : 0.0, e3 = t3 ? 1.0 : 0.0;")
@@ -106,16 +105,40 @@ def _contact_terms(s: System) -> None:
             to.add("const real all = e0 + e1 + e2 + e3;")
             to.add("const real gn = k * (all * r0 + s1 * r1 + s2 * r2);")
             to.add("const real g1 = k * (s1 * r0 + m1 * r1), g2 = k * (s2 * r0 + m2 * r2);")
+            if rows.listed:
+                for i in rows.listed_by_contact(to):
+                    _load_column(s, i)
+                    _add_column(s, i)
+                    for j in range(i + 1):
+                        _add_pair(s, i, j)
+                return
+            rows.of_contact(to)
             for i in range(width):
-                ends = f"t{i} = n[{width + i}], w{i} = n[{2 * width + i}]"
-                to.add(f"const real n{i} = n[{i}], {ends};")
+                _load_column(s, i)
             for i in range(width):
-                to.add(f"g[{rows.at(i)}] += n{i} * gn + t{i} * g1 + w{i} * g2;")
-                to.add(f"const real a{i} = k * (all * n{i} + s1 * t{i} + s2 * w{i});")
-                to.add(f"const real b{i} = k * (s1 * n{i} + m1 * t{i});")
-                to.add(f"const real c{i} = k * (s2 * n{i} + m2 * w{i});")
+                _add_column(s, i)
             for i, j in _pairs(s):
-                to.add(f"H[{rows.packed(i, j)}] += n{j} * a{i} + t{j} * b{i} + w{j} * c{i};")
+                _add_pair(s, i, j)
+
+
+def _load_column(s: System, i: int) -> None:
+    """What is in place i of contact c's rows."""
+    width = s.rows.width
+    s.to.add(f"const real n{i} = n[{i}], t{i} = n[{width + i}], w{i} = n[{2 * width + i}];")
+
+
+def _add_column(s: System, i: int) -> None:
+    """The gradient in place i, and what it has in common with every other place."""
+    to = s.to
+    to.add(f"g[{s.rows.at(i)}] += n{i} * gn + t{i} * g1 + w{i} * g2;")
+    to.add(f"const real a{i} = k * (all * n{i} + s1 * t{i} + s2 * w{i});")
+    to.add(f"const real b{i} = k * (s1 * n{i} + m1 * t{i});")
+    to.add(f"const real c{i} = k * (s2 * n{i} + m2 * w{i});")
+
+
+def _add_pair(s: System, i: int, j: int) -> None:
+    """The Hessian of two places."""
+    s.to.add(f"H[{s.rows.packed(i, j)}] += n{j} * a{i} + t{j} * b{i} + w{j} * c{i};")
 
 
 def _pairs(s: System) -> list[tuple[int, int]]:
@@ -136,11 +159,7 @@ def _search(s: System) -> None:
     to.add("#pragma unroll 1")
     with to.block("for (int c = 0; c < nc; ++c)"):
         to.add(f"const real* n = J + c * {3 * rows.width};")
-        rows.of_contact(to)
-        for row in range(3):
-            entries = range(rows.width)
-            terms = " + ".join(f"n[{row * rows.width + i}] * p[{rows.at(i)}]" for i in entries)
-            to.add(f"cp[c * 3 + {row}] = {terms};")
+        _along_rows(s, [f"cp[c * 3 + {row}]" for row in range(3)])
     slope = " + ".join(f"p[{i}] * (Ma[{i}] - f[{i}])" for i in range(nv))
     to.add(f"const real s0 = {slope};")
     to.add(f"const real h0 = {' + '.join(f'p[{i}] * Mp[{i}]' for i in range(nv))};")
@@ -177,6 +196,23 @@ def _search(s: System) -> None:
         to.add("exact = full ? exact + 1.0 : exact;")
         to.add(f"live = live && !(full && exact >= {_steps_at_the_end(s)}.0);")
     to.add("if (!lanes::any(live)) break;")
+
+
+def _along_rows(s: System, names: list[str]) -> None:
+    """How the step p moves contact c along its axes."""
+    to, rows = s.to, s.rows
+    if rows.listed:
+        for name in names:
+            to.add(f"{name} = 0.0;")
+        for i in rows.listed_by_contact(to):
+            for row, name in enumerate(names):
+                to.add(f"{name} += n[{row * rows.width + i}] * p[{rows.at(i)}];")
+        return
+    rows.of_contact(to)
+    for row, name in enumerate(names):
+        entries = range(rows.width)
+        terms = " + ".join(f"n[{row * rows.width + i}] * p[{rows.at(i)}]" for i in entries)
+        to.add(f"{name} = {terms};")
 
 
 def _steps_at_the_end(s: System) -> int:

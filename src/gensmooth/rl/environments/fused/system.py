@@ -1,6 +1,6 @@
 """What all parts of a step share: the symbols, where the text goes, and linear algebra."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, final
 
@@ -17,25 +17,28 @@ class Rows(NamedTuple):
 
     On a robot of many limbs most entries of a row are 0: what touches the floor with one leg is
     moved by the trunk and that leg. There velocities of different legs share places, and a contact
-    says which of them it means.
+    says which of them it means. Where limbs touch each other too, a contact lists the velocities
+    that move it, as many as they are, and its row has those alone.
 
     Attributes:
-        places: The place of each velocity.
+        width: How many places there are.
+        places: The place of each velocity; ``None``: each contact lists its own.
         shared: The first of the places that velocities share, which are all from there on.
     """
 
-    places: tuple[int, ...]
-    shared: int
-
-    @property
-    def width(self) -> int:
-        """How many places there are."""
-        return max(self.places) + 1
+    width: int
+    places: tuple[int, ...] | None = None
+    shared: int = 0
 
     @property
     def free(self) -> list[int]:
         """The places that velocities share."""
         return list(range(self.shared, self.width))
+
+    @property
+    def listed(self) -> bool:
+        """Whether each contact lists the velocities that move it."""
+        return self.places is None
 
     def at(self, place: int) -> str:
         """The C of the velocity in a place, after :meth:`of_contact`."""
@@ -46,6 +49,14 @@ class Rows(NamedTuple):
         for number, free in enumerate(self.free):
             to.add(f"const int v{free} = cv[c * {len(self.free)} + {number}];")
 
+    def listed_by_contact(self, to: Writer) -> Generator[int]:
+        """The places of contact c, of which the text between is for those that it has."""
+        with to.block("for (bool once = true; once; once = false)"):
+            for place in range(self.width):
+                to.add(f"if (cs[c] <= {place}) break;")
+                to.add(f"const int v{place} = cv[c * {self.width} + {place}];")
+                yield place
+
     def packed(self, i: int, j: int) -> str:
         """The C of where the entry of two places, j <= i, is in a packed matrix."""
         if i < self.shared:
@@ -54,6 +65,8 @@ class Rows(NamedTuple):
 
     def meant(self, moved: set[int]) -> list[int]:
         """The velocities that a contact means in the places that are shared, all of them valid."""
+        if self.places is None:
+            return sorted(moved)
         here = {self.places[dof]: dof for dof in moved}
         found: list[int] = []
         for free in self.free:  # a place that it does not need has zeros, wherever they are added
@@ -146,19 +159,21 @@ def _coupled(
 
 
 def _rows_of(placed: Placed, contacts: Sequence[Contact]) -> Rows:
-    """A velocity's place is its depth in the tree, where no contact needs two of one depth."""
+    """The shortest rows that pay.
+
+    A velocity's place is its depth in the tree, where no contact needs two of one depth.
+    """
     m = placed.mechanism
-    every = Rows(tuple(range(m.nv)), m.nv)
-    depth = Rows(tuple(m.dofs_of(m.dof_part(dof)).index(dof) for dof in range(m.nv)), 0)
-    shared = next((dof for dof, own in enumerate(depth.places) if own != dof), m.nv)
-    shared = min([shared, *depth.places[shared:]])
-    for contact in contacts:
-        moved = set[int]().union(*moving(placed, contact))
-        if len({depth.places[dof] for dof in moved}) < len(moved):
-            return every
-    if _PAYS * packed(depth.width, 0) > packed(m.nv, 0):
-        return every
-    return depth._replace(shared=shared)
+    moved = [set[int]().union(*moving(placed, contact)) for contact in contacts]
+    depths = [m.dofs_of(m.dof_part(dof)).index(dof) for dof in range(m.nv)]
+    if all(len({depths[dof] for dof in each}) == len(each) for each in moved):
+        shared = next((dof for dof, own in enumerate(depths) if own != dof), m.nv)
+        found = Rows(max(depths) + 1, tuple(depths), min([shared, *depths[shared:]]))
+    else:
+        found = Rows(max(map(len, moved)))
+    if _PAYS * packed(found.width, 0) > packed(m.nv, 0):
+        return Rows(m.nv, tuple(range(m.nv)), m.nv)
+    return found
 
 
 def arrays(mechanism: Mechanism) -> tuple[list[Symbol], ...]:
