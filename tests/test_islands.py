@@ -110,6 +110,20 @@ def test_the_worst_become_copies_of_the_best_and_only_if_that_is_sure():
     assert np.array_equal(exchanged(100.0).x, x)  # nobody knows who is better
 
 
+@pytest.mark.parametrize("dim", [islands.LARGE, islands.LARGE + 1])
+def test_with_many_parameters_islands_have_one_spacing_and_keep_it(dim):
+    search = make(num_directions=64)
+    state = search.init(np.zeros(dim), seed=0)
+    before = Places(*(each.copy() for each in state.directions))
+    after = state.directions
+    search._exchange(state, after, np.arange(8.0), np.zeros(8))
+    kept = dim > islands.LARGE
+    assert (len(set(before.spacings)) == 1) == kept
+    spacing, stride = after.spacings[7] / before.spacings[0], after.strides[7] / before.strides[0]
+    assert np.isclose(abs(np.log(stride)), islands._CHANGE)
+    assert np.isclose(abs(np.log(spacing)), 0.0 if kept else islands._CHANGE)
+
+
 def test_broken_episodes_are_left_out():
     search = make(on_failure="drop")
     state = search.init(X0, seed=0)
@@ -139,6 +153,8 @@ def test_islands_are_as_many_as_have_enough_points():
     numbers = {4032: 32, 1024: 8, 100: 4, 100_000: 64}
     assert {n: Islands(num_directions=n).count(D) for n in numbers} == numbers
     assert Islands(num_directions=100, islands=5).count(D) == 5
+    assert Islands(num_directions=8064).count(5916) == 4  # Humanoid's
+    assert Islands(num_directions=8064).count(2001) == 12
     assert Islands().number(D) == 4 * 16
 
 

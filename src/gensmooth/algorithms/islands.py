@@ -15,6 +15,11 @@ their scores are worse by more than their error, become copies of the best, with
 stride that are a little larger or smaller: what works spreads, also through changes of what works
 (population-based training; Jaderberg et al., 2017). The search's x is the place with the best
 score.
+
+With thousands of parameters islands are few and large, since g is about :math:`\sqrt{n/d}` of the
+gradient's direction for n pairs, and only strides change. An island whose spacing is smaller looks
+better at once, because its steps are shorter, and learns from what is nearer: all spacings would
+shrink until nobody sees far enough (docs/gpu.md).
 """
 
 import math
@@ -39,6 +44,10 @@ _SHARE = 126  # points of an island, where their number is not given: see docs/g
 _LARGEST = 200_000_000  # numbers that the points of a step may be, all of them in memory
 _SPACINGS = (0.5, 1.0, 1.0, 2.0)  # over the search's, at first: one island after the other
 _STRIDES = (0.7, 2.0)
+LARGE = 2000  # parameters, beyond which what follows is instead
+_LARGE_SHARE = 1 / 3  # points of an island, of the parameters
+_LARGE_SPACINGS = (0.25,)
+_LARGE_STRIDES = (0.25, 0.5)
 _LOOKS = 20  # one point in this many is at the island's own place
 _EVERY = 3  # steps between exchanges
 _REPLACED = 4  # at an exchange, one island in this many
@@ -83,7 +92,8 @@ class Islands(Population):
     Args:
         num_directions: λ, points per step, over all islands; by default 8 + 2⌊3 ln d⌋ for each
             of four islands, and at least 16.
-        spacing: c in the middle, in units of ``x_scale``; islands begin with half to four times it.
+        spacing: c in the middle, in units of ``x_scale``; islands begin with half of it to twice it,
+            beyond 2000 parameters with a quarter.
         x_scale: As in :class:`~gensmooth.algorithms.population.Population`, as all that follows.
         samples: Likewise.
         num_samples: Likewise.
@@ -92,7 +102,8 @@ class Islands(Population):
         on_failure: Likewise; a pair of which a value is dropped is left out.
         min_fraction: Likewise.
         threads: Likewise.
-        islands: How many; by default one for 126 points, and 4 to 64.
+        islands: How many; by default one for 126 points (beyond 2000 parameters for a third as many
+            as these are), and 4 to 64.
 
     >>> search = Islands(num_directions=256, x_scale=1.0)
     >>> state = search.init([5.0, 5.0], seed=0)
@@ -135,8 +146,11 @@ class Islands(Population):
     ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         """All islands at one place, each with a spacing and a stride of its own."""
         n = self.count(x.size)
-        factors = [_SPACINGS[(i // len(_STRIDES)) % len(_SPACINGS)] for i in range(n)]
-        strides = [_STRIDES[i % len(_STRIDES)] for i in range(n)]
+        spacings, first = _SPACINGS, _STRIDES
+        if x.size > LARGE:
+            spacings, first = _LARGE_SPACINGS, _LARGE_STRIDES
+        factors = [spacings[(i // len(first)) % len(spacings)] for i in range(n)]
+        strides = [first[i % len(first)] for i in range(n)]
         places = Places(
             np.tile(x, (n, 1)),
             self.spacing * np.array(factors),
@@ -220,7 +234,8 @@ class Islands(Population):
         """How many islands there are."""
         if self.islands is not None:
             return self.islands
-        return max(_FEWEST, min(self.number(dim) // _SHARE, _MOST))
+        share = _SHARE if dim <= LARGE else int(_LARGE_SHARE * dim)
+        return max(_FEWEST, min(self.number(dim) // share, _MOST))
 
     def _exchange(
         self,
@@ -240,7 +255,8 @@ class Islands(Population):
             if not ahead > _ERRORS * math.sqrt(errors[good] + errors[bad]):
                 continue
             places.x[bad] = places.x[good]
-            places.spacings[bad] = places.spacings[good] * math.exp(changes[0])
+            factor = math.exp(changes[0]) if places.x.shape[1] <= LARGE else 1.0
+            places.spacings[bad] = places.spacings[good] * factor
             places.strides[bad] = places.strides[good] * math.exp(changes[1])
             scores[bad], errors[bad] = scores[good], errors[good]
 

@@ -11,11 +11,11 @@ import math
 import re
 from typing import NamedTuple
 
+from gensmooth.algorithms.islands import LARGE
 from gensmooth.directions import Directions, NoClosedForm
 
 NUM_DIRECTIONS = 20
 GPU_DIRECTIONS = 512  # an iteration on a GPU takes as long for these as for 20
-GPU_POINTS = 4032  # of "islands": a GPU runs 4096 episodes at once, and 64 are left for a test
 
 
 class Defaults(NamedTuple):
@@ -47,6 +47,18 @@ ANY = Defaults(0.05, 0.005, 200)
 
 
 PILOT_SCALE = 0.1  # how far apart interesting weights of a policy are
+
+
+def gpu_points(dim: int) -> int:
+    """How many episodes an iteration of ``"islands"`` has, for a policy of so many weights.
+
+    A GPU runs 4096 or 8192 at once, of which 64 are left for a test. Many weights take many
+    episodes to find a direction.
+
+    >>> gpu_points(840), gpu_points(5916)
+    (4032, 8064)
+    """
+    return 4032 if dim <= LARGE else 8064
 
 
 def default_iterations(name: str) -> int:

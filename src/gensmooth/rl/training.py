@@ -26,11 +26,11 @@ from gensmooth.optimizers import Optimizer
 from gensmooth.pilot import AUTO, Pilot
 from gensmooth.rl.defaults import (
     GPU_DIRECTIONS,
-    GPU_POINTS,
     NUM_DIRECTIONS,
     PILOT_SCALE,
     default_iterations,
     defaults,
+    gpu_points,
 )
 from gensmooth.rl.environments import catalogue
 from gensmooth.rl.environments.base import EnvironmentLike, Info, Simulator
@@ -277,7 +277,7 @@ def train(
     rest = (directions, spacing, learning_rate, optimizer, estimator)
     search: Search
     if on_gpu and method is None and all(choice is None for choice in rest):
-        method, asked = ON_GPU, GPU_POINTS if asked is None else asked
+        method, asked = ON_GPU, gpu_points(dim) if asked is None else asked
     entry = None if method is None else algorithms.find(method)
     standardize = _standardize(standardize, method, entry)
     named = isinstance(method, str) and method == AUTO
