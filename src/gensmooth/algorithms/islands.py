@@ -92,7 +92,7 @@ class Islands(Population):
     Args:
         num_directions: λ, points per step, over all islands; by default 8 + 2⌊3 ln d⌋ for each
             of four islands, and at least 16.
-        spacing: c in the middle, in units of ``x_scale``; islands begin with half of it to twice it,
+        spacing: c in the middle, in units of ``x_scale``; islands begin with half to twice as much,
             beyond 2000 parameters with a quarter.
         x_scale: As in :class:`~gensmooth.algorithms.population.Population`, as all that follows.
         samples: Likewise.
