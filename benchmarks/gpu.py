@@ -3,24 +3,29 @@
     python -m benchmarks.gpu speed Hopper-v5 2048 [Ant-v5 8192 ...] [--physics mujoco-warp]
     python -m benchmarks.gpu core Hopper-v5 Walker2d-v5 HalfCheetah-v5 Ant-v5
     python -m benchmarks.gpu groups Ant-v5 1200 [Ant-v5 3264 ...]
+    python -m benchmarks.gpu live Hopper-v5 [Walker2d-v5 ...] [--device warp-cpu]
 
 ``speed`` steps a batch of worlds, once whole (refill, observation, policy, physics, reward), once
 the physics alone, from states on the way. Worlds whose episode ends get another, as in a training;
 how many had one to the end is said. ``core`` runs the same episodes by MuJoCo and by fused physics
 on one core of the processor, in turns. ``groups`` runs whole episodes with worlds dealt to one, two
-and four groups of 32 threads for each multiprocessor, in turns. (How fast a robot learns:
-``benchmarks.training``.)
+and four groups of 32 threads for each multiprocessor, in turns. ``live`` trains by the default and
+says which share of an H200's threads had an episode: of those of all worlds until the last episode
+ends, and of the groups of 32 in which there is one, since the others cost nothing. (How fast a
+robot learns: ``benchmarks.training``.)
 Needs the extra ``cuda`` or ``gpu``; ``--device warp-cpu`` tries it without a GPU.
 """
 
 import argparse
+import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
+import gensmooth as gs
 from gensmooth.rl.environments import catalogue, engines
 from gensmooth.rl.environments.compiled import CompiledSimulator
 from gensmooth.rl.environments.engines import load_warp
@@ -32,6 +37,7 @@ from gensmooth.rl.policies import Linear
 EPISODES = 8  # for each world
 PIECE = 10  # steps of bare physics from one state on the way
 STATE = ("qpos", "qvel", "ctrl", "warm")
+MULTIPROCESSORS = 132  # of an H200
 
 
 def speed(name: str, worlds: int, device: str, steps: int, physics: str | None) -> str:
@@ -145,6 +151,41 @@ def groups(name: str, episodes: int, device: str, rounds: int = 2) -> str:
     return f"| {name} | {episodes} | {cells} |"
 
 
+@final
+class Watched:
+    """A simulator that keeps the lengths of its episodes."""
+
+    def __init__(self, simulator: WarpSimulator) -> None:
+        self._simulator, self.lengths = simulator, list[np.ndarray]()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._simulator, name)
+
+    def rollout(self, *given: Any, **more: Any) -> Any:
+        found = self._simulator.rollout(*given, **more)
+        self.lengths.append(found.lengths)
+        return found
+
+
+def live(name: str, device: str, iterations: int) -> str:
+    """How many of the threads of a training have an episode, one world for each."""
+    made: Any = catalogue.make(name)
+    watched: Any = Watched(
+        WarpSimulator(made._environment, check_device(device), (int, ()), WarpOptions())
+    )
+    gs.rl.train(watched, iterations=iterations, test_every=1, test_episodes=64, target=None, seed=0)
+    steps = worlds_steps = groups_steps = 0
+    for lengths in watched.lengths:
+        worlds = 1 << (len(lengths) - 1).bit_length()
+        number = max(math.ceil(worlds / 32), min(worlds, MULTIPROCESSORS))
+        longest = [lengths[k::number].max(initial=0) for k in range(number)]
+        steps += int(lengths.sum())
+        worlds_steps += worlds * int(lengths.max())
+        groups_steps += 32 * int(sum(longest))
+    shares = f"{steps / worlds_steps:.0%} | {steps / groups_steps:.0%}"
+    return f"| {name} | {iterations} | {steps:,} | {shares} |"
+
+
 def main() -> None:
     """Run what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -157,7 +198,10 @@ def main() -> None:
     single.add_argument("what", nargs="+", help="environments")
     apart = commands.add_parser("groups")
     apart.add_argument("what", nargs="+", help="environments, each with a number of episodes")
-    for each in (fast, apart):
+    busy = commands.add_parser("live")
+    busy.add_argument("what", nargs="+", help="environments")
+    busy.add_argument("--iterations", type=int, default=20)
+    for each in (fast, apart, busy):
         each.add_argument("--device", default="cuda")
     given = parser.parse_args()
     if given.command == "core":
@@ -165,6 +209,12 @@ def main() -> None:
         print("|---|---|---|---|")
         for name in given.what:
             print(core(name), flush=True)
+        return
+    if given.command == "live":
+        print("| environment | iterations | steps | of all worlds | of the groups that run |")
+        print("|---|---|---|---|---|")
+        for name in given.what:
+            print(live(name, given.device, given.iterations), flush=True)
         return
     pairs = list(zip(given.what[0::2], map(int, given.what[1::2]), strict=True))
     if given.command == "groups":
