@@ -1,5 +1,6 @@
 """Settings shared by all tests."""
 
+import os
 import signal
 from importlib.util import find_spec
 
@@ -22,21 +23,25 @@ if not find_spec("triton"):
     # they are run by tests, which say that it is missing
     collect_ignore_glob += ["torch_triton.py", "torch_radii.py"]
 
-# Workers of pytest take whole files, in this order: those that take a minute and more come first,
-# so that no worker is left alone with one at the end; those that can use what CI makes beside the
-# tests (compiled kernels, pages of the gallery) come when it is there, before the many short ones
+# Ray's workers give way to all else on a machine, by a niceness of 15; here tests wait for them.
+os.environ.setdefault("RAY_worker_niceness", "0")
+
+# Workers of pytest take whole files, in this order. First those that compile most kernels in their
+# own process, which processes of others then find compiled; then those that take a minute and more,
+# so that no worker is left alone with one at the end. Those that can use what CI makes beside the
+# tests (kernels for Warp, pages of the gallery) come when it is there, before the many short ones
 # of src.
 FIRST = (
+    "test_evaluators_identity.py",
+    "test_directions.py",
+    "test_estimators.py",
     "test_evaluators_hostile.py",
     "test_evaluators_ray.py",
-    "test_estimators.py",
     "test_evaluators_faults.py",
     "test_cli.py",
     "test_contributing.py",
-    "test_directions.py",
     "test_comparisons.py",
     "test_soak.py",
-    "test_evaluators_identity.py",
 )
 LATE = ("test_fused.py", "test_warp.py", "test_examples.py", "test_mechanics.py")
 
