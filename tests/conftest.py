@@ -29,7 +29,7 @@ os.environ.setdefault("RAY_worker_niceness", "0")
 # Workers of pytest take whole files, in this order. First those that compile most kernels in their
 # own process, which processes of others then find compiled; then those that take a minute and more,
 # so that no worker is left alone with one at the end. Those that can use what CI makes beside the
-# tests (kernels for Warp, pages of the gallery) come when it is there, before the many short ones
+# tests (pages of the gallery, kernels for Warp) come when it is there, before the many short ones
 # of src.
 FIRST = (
     "test_evaluators_identity.py",
@@ -39,11 +39,13 @@ FIRST = (
     "test_evaluators_ray.py",
     "test_evaluators_faults.py",
     "test_cli.py",
+    "test_soak.py",
+    "test_fingerprints.py",
+    "test_jax.py",
     "test_contributing.py",
     "test_comparisons.py",
-    "test_soak.py",
 )
-LATE = ("test_fused.py", "test_warp.py", "test_examples.py", "test_mechanics.py")
+LATE = ("test_examples.py", "test_fused.py", "test_warp.py", "test_mechanics.py")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
