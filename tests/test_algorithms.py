@@ -246,10 +246,11 @@ def test_a_resumed_run_is_the_uninterrupted_one(name, tmp_path):
 
 
 def test_workers_change_nothing():
-    for name in ("spsa", "snes", "cma-es"):  # a spacing, deviations and points to be sent
-        alone = gs.minimize(bowl, X0, **named(name), budget=120, seed=5)
-        both = gs.minimize(bowl, X0, **named(name), budget=120, seed=5, workers=2)
-        assert np.array_equal(alone.x, both.x), name
+    with gs.evaluators.Processes(2) as workers:
+        for name in ("spsa", "snes", "cma-es"):  # a spacing, deviations and points to be sent
+            alone = gs.minimize(bowl, X0, **named(name), budget=120, seed=5)
+            both = gs.minimize(bowl, X0, **named(name), budget=120, seed=5, workers=workers)
+            assert np.array_equal(alone.x, both.x), name
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -294,9 +295,16 @@ GARBAGE = {
 }
 
 
+@pytest.fixture(scope="module")
+def two() -> Iterator[Processes]:
+    """Started once: each case ends a worker, and the others go on."""
+    with Processes(2, retries=2) as started:
+        yield started
+
+
 @LINUX
 @pytest.mark.parametrize("name", GARBAGE)
-def test_garbage_on_the_channel(name: str, tmp_path: Path) -> None:
+def test_garbage_on_the_channel(name: str, tmp_path: Path, two: Processes) -> None:
     """An objective can write to any descriptor; not a bit of the result changes."""
     search = search_of("guided-es", num_directions=6)
     marker = tmp_path / "done"
@@ -313,7 +321,7 @@ def test_garbage_on_the_channel(name: str, tmp_path: Path) -> None:
                 end.close()
         return wavy(x)
 
-    found = run(Processes(2, retries=2), search, writes, 4)
+    found = run(two, search, writes, 4)
     assert marker.exists()
     assert found.x.tobytes() == run(Serial(), search, wavy, 4).x.tobytes()
     assert set(found.faults) <= {"died"}
@@ -433,9 +441,19 @@ class NotText(Exception):  # noqa: N818
 SHY = [NoWords, Exits, BadNotes, BadPosition, BadCause, BadTrace, BadName, NotText]
 
 
+@pytest.fixture(scope="module", params=["serial", "processes"])
+def evaluator(request: pytest.FixtureRequest) -> Iterator[Evaluator]:
+    if request.param == "serial":
+        yield Serial()
+    else:
+        with Processes(1) as started:
+            yield started
+
+
 @pytest.mark.parametrize("kind", SHY)
-@pytest.mark.parametrize("name", ["serial", "processes"])
-def test_an_exception_that_cannot_be_shown_follows_the_policy(kind: Any, name: str) -> None:
+def test_an_exception_that_cannot_be_shown_follows_the_policy(
+    kind: Any, evaluator: Evaluator
+) -> None:
     search = search_of(on_failure="drop", num_directions=8)
     bad = search.ask(search.init(np.linspace(-1, 1, DIM), seed=11)).point(3)
 
@@ -444,7 +462,6 @@ def test_an_exception_that_cannot_be_shown_follows_the_policy(kind: Any, name: s
             raise kind
         return wavy(x)
 
-    evaluator: Evaluator = Serial() if name == "serial" else Processes(1)
     found = run(evaluator, search, fun, 2)
     assert found.faults == {"exception": 1}
     assert found.dropped == 1
