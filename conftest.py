@@ -3,7 +3,7 @@
 import os
 from importlib.util import find_spec
 
-# Some virtual machines announce AMX, the units of a processor for matrices, and do not have it: there
+# Some virtual machines announce AMX, a processor's units for matrices, and do not have it: there
 # torch's first product in bfloat16 ends the process.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 
