@@ -223,7 +223,8 @@ def test_a_node_is_lost(cluster: Any) -> None:
         while session.workers == 2:
             late = steps(session, search, 1, state=late.state)
         killer.join()
-        assert late.faults == {"died": 1}
+        # Until Ray has noticed, it may start the next actor on the lost node, which is lost again.
+        assert set(late.faults) == {"died"}
         late = steps(session, search, 2, state=late.state)
         assert session.workers == 1
     cluster.remove_node(nodes[1])
