@@ -39,12 +39,13 @@ SAYS = {
 def page_of(example, gallery=GALLERY, source=SOURCE):
     """The page that the site's build has made of a program that ran to its end, if it is fresh."""
     done = gallery / f"{example.name}.md5"  # written after a run without an error
-    if not done.exists():
+    page = gallery / f"{example.stem}.rst"  # and this a moment later
+    if not (done.exists() and page.exists()):
         return None
     changed = max(path.stat().st_mtime for path in (example, *source.rglob("*.py")))
     if done.stat().st_mtime <= changed:
         return None
-    return (gallery / f"{example.stem}.rst").read_text(encoding="utf-8")
+    return page.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)

@@ -167,7 +167,7 @@ def test_steps_are_those_of_mujoco(name: str, device: str):
         assert contacts > 0 or name == "swimmer"
 
 
-@pytest.mark.parametrize("name", ["walker2d_v5", "ant", "strangers", "heap"])
+@pytest.mark.parametrize("name", ["walker2d_v5", "ant", "strangers", "humanoid"])
 def test_how_rows_are_kept_changes_no_bit(name: str, monkeypatch: pytest.MonkeyPatch):
     """Where limbs or trees share places, or contacts list what moves them, zeros are left out."""
     mechanism, given = mechanism_of(name), states(name, 32)
