@@ -147,7 +147,7 @@ def test_a_study_becomes_its_page_again_and_a_strangers_module_is_not_imported(t
     assert overview(tmp_path) == tmp_path / "report.html"
     asked = json.loads((tmp_path / "reproduce.json").read_text())
     (tmp_path / "reproduce.json").write_text(json.dumps({**asked, "study": "stranger:STUDY"}))
-    with pytest.raises(ValueError, match="not imported for a file's sake"):
+    with pytest.raises(ValueError, match="not accepted from a file"):
         overview(tmp_path)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import gensmooth as gs
+from gensmooth.overview import overview
 from gensmooth.runs import CheckpointError, container
 from gensmooth.runs.config import checksum, pretty
 
@@ -116,6 +117,39 @@ def test_the_command_shows_the_name_and_takes_trust(module):
     assert not (module / "ran").exists()
     subprocess.run([*line, "--trust"], capture_output=True, check=True)
     assert (module / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"study": "rl", "environments": ["evil:Foo-v0"]},
+        {"study": "rl", "environments": ["evil"]},
+        {"study": "rl", "environments": "evil:Foo-v0"},
+        {"study": "rl", "device": "evil:cuda"},
+        {"study": "evil:STUDY"},
+        {"study": ["evil:STUDY"]},
+        {"study": "linreg,evil:STUDY"},
+        {"study": "linreg", "claims": ["evil:CLAIM"]},
+        {"study": "linreg", "methods": ["evil:Mine"]},
+        {"study": "dfo", "objectives": ["evil:loss"]},
+        {"study": "dfo", "objectives": ["nevergrad:evil:loss"]},
+        {"study": "dfo", "ray": "evil()"},
+        {"study": "dfo", "out": "elsewhere"},
+        {"study": "dfo", "judge": "elsewhere"},
+        {"study": "dfo", "profile": "evil"},
+        {"study": "dfo", "seeds": 10**9},
+        {"study": "dfo", "seeds": "2"},
+        {"environments": []},
+        ["study"],
+        "study",
+    ],
+)
+def test_a_study_folder_cannot_have_a_module_imported(options, module):
+    (module / "reproduce.json").write_text(json.dumps(options))
+    with pytest.raises(ValueError, match=r"reproduce\.json cannot be used"):
+        overview(module)
+    assert not (module / "ran").exists()
+    assert sorted(os.listdir(module)) == ["evil.py", "reproduce.json"]
 
 
 @pytest.mark.parametrize(

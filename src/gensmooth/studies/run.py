@@ -1,11 +1,11 @@
 """Run studies: what is missing of them, in parallel, never twice; and then the report."""
 
-import inspect
 import json
+import re
 import shlex
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from os import PathLike
@@ -176,25 +176,95 @@ def report_again(folder: Path, out: Path | None = None) -> Path:
     Raises:
         ValueError: When what was asked cannot be read.
     """
-    path = folder / ASKED
-    try:
-        given = cast("dict[str, Any]", json.loads(read_bytes(path)))
-        if set(given) - set(inspect.signature(reproduce).parameters):
-            raise ValueError("it has options that this gensmooth does not know")
-        if ":" in str(given.get("study")) or given.get("claims"):
-            raise ValueError(  # the file may be a stranger's, and importing is running
-                "it names modules of somebody's own, which are not imported for a file's sake. "
-                f"Repeat the command yourself: {_command({**given, 'no_run': True})}"
-            )
-    except (OSError, ValueError, TypeError) as error:
-        raise ValueError(f"{path} is not that of a study: {error}.") from error
-    again: dict[str, Any] = {**given, "out": folder, "no_run": True, "piece": None}
+    given = _read_asked(folder / ASKED)
+    unused = {"workers": None, "ray": None, "piece": None}  # they only matter when runs are made
+    again: dict[str, Any] = {**given, **unused, "out": folder, "no_run": True}
     found = reproduce(**again)
     if found.page is None:
         raise ValueError(f"{folder} has no runs that a page can be written of.")
     if out is None:
         return found.page
     return write_report(found.outcomes, out, command=_command(given))
+
+
+def _read_asked(path: Path) -> dict[str, Any]:
+    """The options in a ``reproduce.json``, which may come from a stranger.
+
+    Every field must be on the list below, with a value of the listed form. In particular no value
+    can name a module: a study, a claim or an environment that would have to be imported is refused.
+
+    Raises:
+        ValueError: If the file cannot be read, or a field is not on the list.
+    """
+    try:
+        options: Any = json.loads(read_bytes(path))
+        if not isinstance(options, dict):
+            raise ValueError("it must hold an object")
+        for name, value in cast("dict[str, Any]", options).items():
+            allowed = _ALLOWED.get(name)
+            if allowed is None:
+                raise ValueError(f"the option {name[:50]!r} is unknown")
+            if not allowed(value):
+                raise ValueError(
+                    f"`{name}` is {checks.shown(value)}, which is not accepted from a file, since "
+                    "a file must not choose what is imported. If you trust it, repeat the command "
+                    "that made the runs yourself, with --no-run"
+                )
+        if "study" not in options:
+            raise ValueError("it names no study")
+    except (OSError, ValueError, RecursionError) as error:
+        raise ValueError(f"{path} cannot be used: {error}.") from error
+    return cast("dict[str, Any]", options)
+
+
+def _matches(pattern: str) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, str) and bool(re.fullmatch(pattern, value))
+
+
+def _each(allowed: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, list) and all(map(allowed, cast("list[Any]", value)))
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 1 <= value <= 1_000_000
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_paper_environment(value: Any) -> bool:
+    from gensmooth.studies.rl.settings import ENVIRONMENTS
+
+    known = [name.lower() for ours, e in ENVIRONMENTS.items() for name in (ours, e.name)]
+    return isinstance(value, str) and value.lower() in known
+
+
+def _are_studies(value: Any) -> bool:
+    names = value.split(",") if isinstance(value, str) else [value]
+    return names == ["all"] or all(isinstance(n, str) and n in STUDIES for n in names)
+
+
+# The fields that a `reproduce.json` may have, and the values that are accepted from a file.
+_ALLOWED: Mapping[str, Callable[[Any], bool]] = {
+    "study": _are_studies,
+    "profile": _matches("quick|paper"),
+    "hyperparameters": _matches("search|paper"),
+    "resets": _matches("independent|paired"),
+    "device": _matches(r"cpu|warp-cpu|cuda(:\d{1,3})?"),
+    "ray": _matches(r"[\w.:/-]{1,200}"),
+    "piece": _matches(r"\d{1,6}/\d{1,6}"),
+    "offline": _is_flag,
+    "workers": _is_count,
+    "seeds": _is_count,
+    "iterations": _is_count,
+    "test_trials": _is_count,
+    "num_directions": _each(_is_count),
+    "parts": _each(_matches("main|mlp|antithetic")),
+    "methods": _each(_matches(r"[a-z0-9-]{1,50}")),
+    "objectives": _each(_matches(r"(nevergrad:)?\w{1,50}")),
+    "environments": _each(_is_paper_environment),
+}
 
 
 def _write_asked(folder: Path, given: Mapping[str, Any]) -> None:
