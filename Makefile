@@ -9,67 +9,67 @@ OUT ?= demo
 STUDIES ?= controller,linreg,dfo,timing
 COMMA := ,
 COCO := --workers 2 --out docs/results/coco.json
-# pip, which is everywhere; or UV=uv, which takes a tenth of the time but knows nothing of pip's settings.
-INSTALL = $(if $(UV),$(UV) pip install --python $(1)/bin/python,$(1)/bin/python -m pip install) --quiet
+ENVIRONMENT := $(PYTHON) tools/environment.py
+# The tests start many processes; without bytecode files each would compile every module anew.
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-gpu lint types check docs format bench clean
+.PHONY: help demo test test-all test-gpu lint types check docs format bench clean
 help:
-	@echo "make demo    run the main job and write a report to look at; WORKERS=2 or RAY=local"
-	@echo "make test    run the tests"
-	@echo "make test-gpu  the tests of training on a GPU, in an environment of their own (no GPU needed)"
-	@echo "make check   tests, lint and types, as CI does"
-	@echo "make docs    build the documentation as a site: docs/_build/html/index.html"
-	@echo "make bench   the benchmark tables (installs the peers it compares with)"
-	@echo "make format  format the code"
-	@echo "make clean   remove what the above made"
+	@echo "make demo      run the main job and write a report to look at; WORKERS=2 or RAY=local"
+	@echo "make test      run the tests: mathematics, identities, resuming, the command line"
+	@echo "make test-all  run all other tests: torch, Warp, a browser, films, soak, documentation"
+	@echo "make test-gpu  the part of test-all with MuJoCo Warp (no GPU needed)"
+	@echo "make check     lint, types and both sets of tests"
+	@echo "make docs      build the documentation as a site: docs/_build/html/index.html"
+	@echo "make bench     the benchmark tables (installs the peers it compares with)"
+	@echo "make format    format the code"
+	@echo "make clean     remove what the above made"
 
-$(VENV)/installed: pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-		{ echo "gensmooth needs Python 3.11 or newer; $(PYTHON) is `$(PYTHON) --version`. Try: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 1; }
-	$(PYTHON) -m venv $(VENV)
-	$(call INSTALL,$(VENV)) --constraint constraints.txt --editable '.[all,test,lint,docs$(EXTRAS)]'
-	@touch $@
-
-# The demo needs a tenth of what the tests need; where all of it is there, so is this.
+# One environment serves demo, test and test-all; each adds the packages that it needs.
 $(VENV)/demo: pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-		{ echo "gensmooth needs Python 3.11 or newer; $(PYTHON) is `$(PYTHON) --version`. Try: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 1; }
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	test -f $(VENV)/installed || $(BIN)/python -m pip install --quiet --constraint constraints.txt \
-		--editable '.[report$(if $(RAY),$(COMMA)ray)]'
-	@touch $@
+	@$(ENVIRONMENT) $(VENV) demo --extras report$(if $(RAY),$(COMMA)ray)
+
+$(VENV)/test: pyproject.toml constraints.txt
+	@$(ENVIRONMENT) $(VENV) test --extras test
+
+$(VENV)/test-all: pyproject.toml constraints.txt
+	@$(ENVIRONMENT) $(VENV) test-all --extras test-all,lint --pip-first torch
+
+# MuJoCo Warp needs a newer MuJoCo than Meta-World can use. Its kernels are compiled once, and kept.
+$(GPU)/test-gpu: pyproject.toml constraints-gpu.txt
+	@$(ENVIRONMENT) $(GPU) test-gpu --extras test-gpu --constraints constraints-gpu.txt
 
 demo: $(VENV)/demo
 	$(BIN)/gensmooth reproduce $(STUDIES) --profile quick --out $(OUT) \
 		$(if $(WORKERS),--workers $(WORKERS)) $(if $(RAY),--ray $(RAY))
 
-test: $(VENV)/installed
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
+PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-# MuJoCo Warp needs a newer MuJoCo than Meta-World can use. Its kernels are compiled once, and kept.
-$(GPU)/installed: pyproject.toml constraints-gpu.txt
-	$(PYTHON) -m venv $(GPU)
-	$(call INSTALL,$(GPU)) --constraint constraints-gpu.txt --editable '.[test-gpu]'
-	@touch $@
+test: $(VENV)/test
+	$(PYTEST) --core
 
-test-gpu: $(GPU)/installed
+test-all: $(VENV)/test-all test-gpu
+	WARP_CACHE_PATH=$(CURDIR)/$(GPU)/kernels $(PYTEST) --extended
+
+test-gpu: $(GPU)/test-gpu
 	WARP_CACHE_PATH=$(CURDIR)/$(GPU)/kernels $(GPU)/bin/python -m pytest tests/test_warp.py \
 		tests/test_fused.py tests/test_mechanics.py
 
-lint: $(VENV)/installed
+lint: $(VENV)/test-all
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: $(VENV)/installed
+types: $(VENV)/test-all
+	$(BIN)/pyright --project .ci/pyright-torch.json
 	$(BIN)/pyright
 
-check: lint types test
+check: lint types test test-all
 
-docs: $(VENV)/installed
+docs: $(VENV)/test-all
 	$(BIN)/python -m sphinx -q -W --keep-going -j 2 -b html docs docs/_build/html
 	@echo "docs/_build/html/index.html"
 
-format: $(VENV)/installed
+format: $(VENV)/test-all
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 

@@ -60,6 +60,9 @@ DEADLINE = 20  # seconds of computing for a case; a forgery may say that it take
 FORGED_DEADLINE = 4
 BUSY = 10  # so much longer may it take by the clock: others are at work on this machine too
 HARD_DEADLINE = 600.0  # seconds after which the child hangs where no signal reaches it
+OUR_FOLDER = (
+    f"{Path(gs.__file__).parent}{os.sep}"  # not "gensmooth" anywhere: clones have that name
+)
 CANARY = "gensmooth_canary"  # a module that only files name
 
 
@@ -602,7 +605,7 @@ class Watch:
             return f"{event} {str(args)[:80]}"
         if event in ("exec", "pickle.find_class"):  # Numba and dataclasses do so too
             caller = sys._getframe(2).f_code.co_filename
-            return f"{event} in {caller}" if "/gensmooth/" in caller else ""
+            return f"{event} in {caller}" if caller.startswith(OUR_FOLDER) else ""
         if event == "open":
             path, _, flags = args
             writes = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND

@@ -2,10 +2,11 @@
 
 import os
 import signal
-from importlib.util import find_spec
 
 import pytest
 from hypothesis import settings
+
+import warm_python
 
 # The same examples every time, however busy the machine is; no files left behind.
 settings.register_profile("steady", deadline=None, derandomize=True, database=None)
@@ -16,12 +17,15 @@ settings.load_profile("steady")
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# The extra `rl` is empty where MuJoCo has no release for this Python; then its tests have nothing
-# to test. Everywhere else a missing package is a failure, as it should be.
-collect_ignore_glob = [] if find_spec("mujoco") else ["test_rl_*.py", "test_studies_rl*.py"]
-if not find_spec("triton"):
-    # they are run by tests, which say that it is missing
-    collect_ignore_glob += ["torch_triton.py", "torch_radii.py"]
+_warm = warm_python.install()
+
+
+@pytest.fixture
+def fresh_interpreters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes that this test starts are fresh interpreters, not forks of a warm one."""
+    if _warm is not None:
+        monkeypatch.setattr(_warm, "enabled", False)
+
 
 # Ray's workers give way to all else on a machine, by a niceness of 15; here tests wait for them.
 os.environ.setdefault("RAY_worker_niceness", "0")

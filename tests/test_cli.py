@@ -606,6 +606,7 @@ def test_the_shell_completes(words, offered, tmp_path):
     assert offered in done.stdout.split()
 
 
+@pytest.mark.extended("documentation, examples and packaging")
 def test_the_documentation_runs_as_it_stands(here):
     page = (Path(__file__).parent.parent / "docs" / "command.md").read_text()
     (block,) = re.findall(r"```bash\n(.*?)```", page, flags=re.DOTALL)

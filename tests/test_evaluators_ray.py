@@ -122,6 +122,7 @@ def point(search: gs.RandomSearch, step: int, index: int) -> Any:
     return search.ask(state).point(index)
 
 
+@pytest.mark.extended("faults on a Ray cluster")
 @pytest.mark.parametrize("how", ["exception", "non-finite", "timeout", "died"])
 def test_faults(how: str, cluster: Any, tmp_path: Path) -> None:  # noqa: ARG001
     """Raise, drop and retry, and the actors go on afterwards."""
@@ -143,6 +144,7 @@ def test_faults(how: str, cluster: Any, tmp_path: Path) -> None:  # noqa: ARG001
         assert found.x.tobytes() == run(Serial(), search, wavy).x.tobytes()
 
 
+@pytest.mark.extended("faults on a Ray cluster")
 def test_the_evaluation_that_ends_its_actor_is_found_among_short_ones(cluster: Any) -> None:  # noqa: ARG001
     """Actors have work ahead: an answer may be lost with the actor that ends in the next one."""
     search = search_of("gs", estimator=gs.Antithetic(), on_failure="drop", num_directions=20)
@@ -205,6 +207,7 @@ def test_an_actor_is_killed(pool: Ray, tmp_path: Path) -> None:
     assert faults + late.faults == {"died": 1}
 
 
+@pytest.mark.extended("faults on a Ray cluster")
 def test_a_node_is_lost(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each actor that is lost counts once; Ray may start the next on a node it still trusts."""
     started: list[tuple[RayPool, Any]] = []
@@ -244,6 +247,7 @@ def test_a_node_is_lost(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert late.x.tobytes() == expected.x.tobytes()
 
 
+@pytest.mark.extended("faults on a Ray cluster")
 @pytest.mark.parametrize("method", ["guided-es", "bes"])
 def test_a_frozen_actor_is_replaced_and_does_not_stay(
     method: str,
@@ -276,6 +280,7 @@ def test_a_frozen_actor_is_replaced_and_does_not_stay(
     assert wait_until(lambda: not alive(other))
 
 
+@pytest.mark.extended("faults on a Ray cluster")
 def test_a_frozen_actor_is_ended_also_where_the_clock_leaps(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -334,6 +339,7 @@ def in_session(session: int) -> dict[int, bytes]:
     return found
 
 
+@pytest.mark.extended("faults on a Ray cluster")
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_a_killed_run_takes_its_ray_with_it_and_its_frozen_actor(tmp_path: Path) -> None:
     """But for two agents of Ray's own, which wait a minute for the server that was killed."""
@@ -419,6 +425,7 @@ def test_an_actor_is_ended_with_its_raylet_by_the_kernel(pool: Ray) -> None:
     assert set(values) == {float(signal.SIGKILL)}
 
 
+@pytest.mark.extended("documentation, examples and packaging")
 def test_the_example_of_the_docs(tmp_path: Path) -> None:
     """A local Ray is started for it, and stopped afterwards."""
     from test_evaluators_docs import BLOCKS

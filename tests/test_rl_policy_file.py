@@ -186,6 +186,7 @@ print(film.fps, *film.returns)
 """
 
 
+@pytest.mark.extended("films")
 @pytest.mark.parametrize("kind", ["mp4", "gif"])
 @pytest.mark.parametrize("name", ["Hopper-v5", "HalfCheetahRandVel"])
 def test_a_film_shows_the_episodes_of_the_evaluation(name, kind, tmp_path):
@@ -237,6 +238,7 @@ environment.close()
 """
 
 
+@pytest.mark.extended("films")
 def test_the_camera_follows_the_robot():
     pytest.importorskip("mujoco")
     if not (ctypes.util.find_library("OSMesa") or ctypes.util.find_library("EGL")):
@@ -336,6 +338,7 @@ def test_films_that_cannot_be_made(trained, tmp_path, monkeypatch):
 CARTPOLE = {**OPTIONS, "iterations": 0}
 
 
+@pytest.mark.extended("films")
 def test_classic_control_is_filmed(tmp_path):
     pytest.importorskip("pygame")
     pytest.importorskip("imageio")
