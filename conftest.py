@@ -19,21 +19,35 @@ ROOT = Path(__file__).parent
 # The groups of tests that `make test` leaves to `make test-all`, and the files that belong to them
 # as a whole. A single test of another file belongs to a group by `@pytest.mark.extended("group")`.
 EXTENDED = {
-    "torch": ("src/gensmooth/torch/*", "tests/test_torch_*.py", "tests/torch_*.py",
-              "tests/test_network_example.py"),
-    "Warp": ("tests/test_warp.py", "tests/test_fused.py", "tests/test_robots_fused.py",
-             "src/gensmooth/rl/environments/*_kernels.py"),
+    "torch": (
+        "src/gensmooth/torch/*",
+        "tests/test_torch_*.py",
+        "tests/torch_*.py",
+        "tests/test_network_example.py",
+    ),
+    "Warp": (
+        "src/gensmooth/rl/environments/*_kernels.py",
+        "tests/test_warp.py",
+        "tests/test_fused.py",
+        "tests/test_robots_fused.py",
+    ),
     "browser": (),
     "films": (),
     "soak tests and fuzzers": ("tests/test_soak.py",),
     "faults on a Ray cluster": (),
-    "trackers (TensorBoard, MLflow, Weights & Biases)": (),
+    "trackers": (),  # TensorBoard, MLflow, Weights & Biases
     "documentation, examples and packaging": (
-        "tests/test_docs.py", "tests/test_*_docs.py", "tests/test_examples.py", "tests/test_walks.py",
-        "tests/test_contributing.py", "tests/test_studies_contributing.py", "tests/test_packaging.py",
-        "tests/test_network_page.py", "tests/test_coco_benchmark.py",
+        "tests/test_docs.py",
+        "tests/test_*_docs.py",
+        "tests/test_examples.py",
+        "tests/test_contributing.py",
+        "tests/test_studies_contributing.py",
+        "tests/test_network_page.py",
+        "tests/test_walks.py",
+        "tests/test_packaging.py",
+        "tests/test_coco_benchmark.py",
     ),
-}  # fmt: skip
+}
 
 # Files that cannot even be read without a package.
 _NEEDED = {

@@ -605,6 +605,7 @@ class Watch:
             return f"{event} {str(args)[:80]}"
         if event in ("exec", "pickle.find_class"):  # Numba and dataclasses do so too
             caller = sys._getframe(2).f_code.co_filename
+            # The package's own path: Numba may lie in a clone that is called gensmooth.
             return f"{event} in {caller}" if caller.startswith(OUR_FOLDER) else ""
         if event == "open":
             path, _, flags = args

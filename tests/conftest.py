@@ -30,36 +30,35 @@ def fresh_interpreters(monkeypatch: pytest.MonkeyPatch) -> None:
 # Ray's workers give way to all else on a machine, by a niceness of 15; here tests wait for them.
 os.environ.setdefault("RAY_worker_niceness", "0")
 
-# Workers of pytest take whole files, in this order. First those that compile most kernels in their
-# own process, which processes of others then find compiled; then those that take a minute and more,
-# so that no worker is left alone with one at the end. Those that can use what CI makes beside the
-# tests (pages of the gallery, kernels for Warp) come when it is there, before the many short ones
-# of src.
+# XLA spends most of its time on optimising programs that the tests run once.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+
+# Workers of pytest take whole files, in this order. The first two compile different kernels, so that
+# the files after them find theirs compiled; then come the files that take a minute and more, so that
+# no worker is left alone with one at the end.
 FIRST = (
     "test_evaluators_identity.py",
+    "test_jax.py",
     "test_directions.py",
-    "test_estimators.py",
     "test_evaluators_hostile.py",
+    "test_fingerprints.py",
     "test_evaluators_ray.py",
+    "test_soak.py",
+    "test_warp.py",
+    "test_contributing.py",
+    "test_estimators.py",
     "test_evaluators_faults.py",
     "test_cli.py",
-    "test_soak.py",
-    "test_fingerprints.py",
-    "test_jax.py",
-    "test_contributing.py",
     "test_comparisons.py",
 )
-LATE = ("test_examples.py", "test_fused.py", "test_warp.py", "test_mechanics.py")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    here = __file__.removesuffix("conftest.py")
+    ours = __file__.removesuffix("conftest.py")
 
     def turn(item: pytest.Item) -> int:
-        if not str(item.path).startswith(here):
-            return len(FIRST) + 1 + len(LATE)
         if item.path.name in FIRST:
             return FIRST.index(item.path.name)
-        return len(FIRST) + 1 + LATE.index(item.path.name) if item.path.name in LATE else len(FIRST)
+        return len(FIRST) + (not str(item.path).startswith(ours))  # examples of src at the end
 
     items.sort(key=turn)

@@ -9,21 +9,21 @@ recorded. Elsewhere a hash says nothing; the leading numbers, which are kept bes
 
 import hashlib
 import json
-import os
 import platform
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from itertools import product
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import scipy.stats
+from typer.testing import CliRunner
 
 import gensmooth as gs
+from gensmooth.cli.main import app
 
 FILE = Path(__file__).parent / "data" / "fingerprints.json"
 
@@ -402,7 +402,9 @@ def study(name: str) -> Fingerprint:
     """The keys and records of the runs of a study that a command makes."""
     words = STUDIES[name].split()
     with tempfile.TemporaryDirectory() as folder:
-        command(["reproduce", *words, "--workers", "1", "--out", folder])
+        with mock.patch("gensmooth.studies.run.write_report"):  # it takes most of the time
+            done = CliRunner().invoke(app, ["reproduce", *words, "--workers", "1", "--out", folder])
+        assert done.exit_code == 0, done.output
         kept = {where.name: run_of(where) for where in Path(folder, words[0], "runs").iterdir()}
     finals = [kept[key]["final"] for key in sorted(kept)]
     chaotic = words[0] == "rl" or name.endswith("search")  # a grid search diverges here and there
@@ -421,20 +423,6 @@ def run_of(where: Path) -> dict[str, Any]:
     *rounds, end = [json.loads(line) for line in (where / "metrics.jsonl").read_text().splitlines()]
     kept = {name: end[name] for name in ("names", "final", "diverged", "crc32")}
     return {"config": config["config"], "study": config["study"], "rounds": rounds, **kept}
-
-
-def command(words: list[str]) -> str:
-    """What ``gensmooth`` says, in this folder, where objectives are; it must succeed."""
-    done = subprocess.run(
-        [sys.executable, "-m", "gensmooth", *words],
-        cwd=Path(__file__).parent,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "COLUMNS": "200"},
-    )
-    assert done.returncode == 0, f"gensmooth {' '.join(words)}\n{done.stderr}"
-    return done.stdout
 
 
 def keys(name: str, profile: Any) -> Fingerprint:

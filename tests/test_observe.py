@@ -213,7 +213,7 @@ def test_on_a_terminal_there_is_a_live_table():
     assert text.count("evaluations/s") > 2  # redrawn
 
 
-@pytest.mark.extended("trackers (TensorBoard, MLflow, Weights & Biases)")
+@pytest.mark.extended("trackers")
 def test_tensorboard_shows_every_step_once_even_after_a_kill(tmp_path):
     pytest.importorskip("tensorboardX")
     reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
@@ -232,7 +232,7 @@ def test_tensorboard_shows_every_step_once_even_after_a_kill(tmp_path):
     assert "search.directions.kind: Bernoulli" in config
 
 
-@pytest.mark.extended("trackers (TensorBoard, MLflow, Weights & Biases)")
+@pytest.mark.extended("trackers")
 @pytest.mark.filterwarnings("ignore")  # MLflow's own
 def test_mlflow_has_one_run_with_every_step(tmp_path, monkeypatch):
     mlflow = pytest.importorskip("mlflow")
@@ -254,7 +254,7 @@ def test_mlflow_has_one_run_with_every_step(tmp_path, monkeypatch):
     assert [metric.value for metric in values] == result.history.value.tolist()
 
 
-@pytest.mark.extended("trackers (TensorBoard, MLflow, Weights & Biases)")
+@pytest.mark.extended("trackers")
 @pytest.mark.filterwarnings("ignore")  # Weights & Biases' own
 def test_weights_and_biases_offline(tmp_path):
     pytest.importorskip("wandb")

@@ -1,16 +1,18 @@
 """Start Python processes by forking a warm interpreter.
 
-The tests start more than a thousand Python processes: workers, commands, scripts that are killed. A
-fresh interpreter spends about a second of CPU on imports before it does anything. Here one interpreter
-per test session imports everything once, and each process that a test starts is a fork of it.
+The tests start more than a thousand Python processes: workers, commands, scripts to be killed. A
+fresh interpreter spends about a second of CPU on imports before it does anything. Here, one
+interpreter per test session imports everything once, and each process that a test starts is a fork
+of it.
 
-``install()`` changes how ``subprocess.Popen`` starts ``sys.executable`` and the ``gensmooth`` command;
-everything else about ``Popen`` stays as it is, because the new process really is a child of ours: the
-warm interpreter forks twice, and the kernel gives the orphan to the nearest "subreaper", which we are.
+``install()`` changes how ``subprocess.Popen`` starts ``sys.executable`` and the ``gensmooth``
+command. Everything else about ``Popen`` stays as it is, because the new process really is our
+child: the warm interpreter forks twice, and the kernel gives the orphan to the nearest ancestor
+that has asked for orphans (a "subreaper"), which is us.
 
-A test that is about a fresh interpreter (what is imported, how long it takes) uses the fixture
-``fresh_interpreters`` of conftest.py. A process whose environment differs in a variable that is read
-while importing is started the ordinary way.
+A test that is about a fresh interpreter (what it imports, how long it takes) uses the fixture
+``fresh_interpreters`` of conftest.py. A process whose environment differs in a variable that
+libraries read while they are imported is started the ordinary way.
 """
 
 import array
@@ -43,7 +45,10 @@ _PRELOAD = (
     "matplotlib.backends.backend_agg", "jinja2", "mujoco", "gymnasium", "rich.live", "typer.core",
 )  # fmt: skip
 # Variables that libraries read when they are imported: a process with others is not forked.
-_READ_ON_IMPORT = re.compile("PYTHON|NUMBA|OMP|MKL|OPENBLAS|MPL|MUJOCO|LANG|LC_|HOME|XDG|COVERAGE")
+# Ray sets PYTHONBREAKPOINT, which nothing here reads.
+_READ_ON_IMPORT = re.compile(
+    "PYTHON(?!BREAKPOINT)|NUMBA|OMP|MKL|OPENBLAS|MPL|MUJOCO|LANG|LC_|HOME|XDG"
+)
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of <linux/prctl.h>
 
 
@@ -86,7 +91,7 @@ class _Warm:
                 # -c, so that sys.path begins as that of an interpreter without a script
                 code = f"exec(compile(open({__file__!r}).read(), {__file__!r}, 'exec'))"
                 self.enabled = False  # this one is started the ordinary way
-                subprocess.Popen(
+                self._process = subprocess.Popen(  # kept: a forgotten one is warned about
                     [sys.executable, "-c", code, str(theirs.fileno())],
                     pass_fds=[theirs.fileno()],
                     stdin=subprocess.DEVNULL,
@@ -265,11 +270,11 @@ def _become(options: dict[str, Any]) -> Callable[[], None]:
     os.environ.update(options["environment"])
     os.chdir(options["folder"])
     unbuffered = bool(os.environ.get("PYTHONUNBUFFERED"))
-    sys.stdin = sys.__stdin__ = open(0)
+    sys.stdin = sys.__stdin__ = os.fdopen(0)
     for fd, name in ((1, "stdout"), (2, "stderr")):
         old = getattr(sys, name)
         stream = io.TextIOWrapper(
-            open(fd, "wb", 0 if unbuffered else -1),
+            os.fdopen(fd, "wb", 0 if unbuffered else -1),
             old.encoding,
             old.errors,
             line_buffering=fd == 2 or os.isatty(fd),
@@ -303,10 +308,8 @@ def _warm_up() -> None:
     from importlib import import_module
 
     for name in _PRELOAD:
-        try:
+        with suppress(ImportError):  # an extra that is not installed
             import_module(name)
-        except ImportError:  # an extra that is not installed
-            pass
     import numpy as np
 
     import gensmooth as gs
@@ -347,7 +350,7 @@ def _run(job: Callable[[], None]) -> int:
 
 
 def _end(code: int) -> None:
-    """End as an interpreter does, but leave the objects to the kernel: freeing them takes a second."""
+    """End as an interpreter does, but free no objects: that takes a second."""
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
     try:

@@ -3,9 +3,9 @@
     python3 tools/environment.py .venv demo --extras report
     python3 tools/environment.py .venv test-all --extras test-all --pip-first torch
 
-The Makefile calls it; only Python 3.11 or newer is needed. Packages come at the pinned versions of
-constraints.txt, through uv where it can be installed (a tenth of pip's time), otherwise through pip.
-The file NAME in the environment says when it was made.
+The Makefile calls it. Only Python 3.11 or newer is needed. Packages come at the pinned versions of
+constraints.txt, through uv where it can be installed (a tenth of pip's time), otherwise through
+pip. The time stamp of the file NAME in the environment tells make when this was done.
 """
 
 import argparse
@@ -33,7 +33,7 @@ def main() -> None:
         help="install this package alone, first and with pip, whose settings choose the build",
     )
     options = parser.parse_args()
-    if sys.version_info < (3, 11):
+    if sys.version_info < (3, 11):  # noqa: UP036 - this is where an older Python is told so
         version = sys.version.partition(" ")[0]
         raise SystemExit(
             f"gensmooth needs Python 3.11 or newer, but {sys.executable} is Python {version}. "
