@@ -17,14 +17,14 @@ settings.load_profile("steady")
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-_warm = warm_python.install()
+warm_python.install()
 
 
 @pytest.fixture
 def fresh_interpreters(monkeypatch: pytest.MonkeyPatch) -> None:
     """Processes that this test starts are fresh interpreters, not forks of a warm one."""
-    if _warm is not None:
-        monkeypatch.setattr(_warm, "enabled", False)
+    if warm_python.installed is not None:
+        monkeypatch.setattr(warm_python.installed, "enabled", False)
 
 
 # Ray's workers give way to all else on a machine, by a niceness of 15; here tests wait for them.
@@ -33,9 +33,9 @@ os.environ.setdefault("RAY_worker_niceness", "0")
 # XLA spends most of its time on optimising programs that the tests run once.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
-# Workers of pytest take whole files, in this order. The first two compile different kernels, so that
-# the files after them find theirs compiled; then come the files that take a minute and more, so that
-# no worker is left alone with one at the end.
+# Workers of pytest take whole files, in this order. The first two compile different kernels, so
+# that the files after them find theirs compiled. Then come the files that take longest, so that no
+# worker is left alone with one at the end.
 FIRST = (
     "test_evaluators_identity.py",
     "test_jax.py",

@@ -332,6 +332,7 @@ def test_workers_argument_refused(workers: Any, options: Any, words: str) -> Non
         as_evaluator(workers, **options)
 
 
+@pytest.mark.usefixtures("fresh_interpreters")
 def test_nothing_heavy_is_imported_unasked() -> None:
     code = (
         "import sys, gensmooth as gs\n"

@@ -11,6 +11,7 @@ import gensmooth
 
 ROOT = Path(gensmooth.__file__).parent
 ARCHITECTURE = Path(__file__).parent.parent / "docs" / "architecture.md"
+pytestmark = pytest.mark.usefixtures("fresh_interpreters")
 HEAVY = {
     *("numba", "scipy", "matplotlib", "ray", "gymnasium", "mujoco", "nevergrad", "rich", "typer"),
     *("jax", "optax", "torch", "pandas", "cmaes"),
@@ -52,6 +53,17 @@ def test_describing_a_search_does_not_compile_and_running_it_does():
     run = loaded_after(describe + "search.ask(state).point(0)")
     assert "numba" in run
     assert not run & (HEAVY - {"numba", "scipy"})  # Numba itself looks for SciPy
+
+
+def test_running_a_search_does_not_import_scipys_linear_algebra_and_a_compiled_dot_still_works():
+    code = (
+        "import sys, numba, numpy as np, gensmooth as gs\n"
+        "gs.minimize(lambda x: float(x @ x), np.ones(3), budget=50, seed=0)\n"
+        "print('scipy.linalg' in sys.modules)\n"
+        "print(numba.njit(lambda a: np.dot(a, a) + np.cov(a))(np.eye(2)).tolist())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["False", "[[1.5, -0.5], [-0.5, 1.5]]"]
 
 
 def test_theory_needs_the_standard_library_alone():

@@ -268,6 +268,7 @@ def test_weights_and_biases_offline(tmp_path):
     assert len(logged()) == 1
 
 
+@pytest.mark.usefixtures("fresh_interpreters")
 def test_a_missing_package_is_named_with_its_extra():
     code = """
         import sys

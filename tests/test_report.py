@@ -395,6 +395,7 @@ def test_odd_outcomes_are_written_too(tmp_path):
     assert "no finite run" in (tmp_path / "b/report.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.usefixtures("fresh_interpreters")
 def test_a_missing_extra_names_the_pip_line():
     code = (
         "import sys; sys.modules['jinja2'] = None\n"

@@ -407,6 +407,7 @@ for name in ("Hopper", "gensmooth/ML1-Reach-v1", "HalfCheetahRandVel"):
 """
 
 
+@pytest.mark.usefixtures("fresh_interpreters")
 def test_only_the_robot_that_is_named_is_loaded():
     done = subprocess.run(
         [sys.executable, "-c", LOADED], capture_output=True, text=True, check=True

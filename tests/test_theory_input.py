@@ -107,6 +107,7 @@ def test_everything_public_is_listed_and_documented():
         assert public.__doc__ or name in ("EstimatorName", "NoiseKind", "SampleMode", "ScaleTarget")
 
 
+@pytest.mark.usefixtures("fresh_interpreters")
 def test_the_package_needs_only_the_standard_library():
     code = (
         "import sys, gensmooth; before = set(sys.modules); import gensmooth.theory; "

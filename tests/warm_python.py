@@ -123,6 +123,9 @@ class _Warm:
             return int.from_bytes(_receive(self._socket, 8), "little")
 
 
+installed: _Warm | None = None
+
+
 def _relevant(environment: Any) -> dict[str, str]:
     return {k: v for k, v in environment.items() if _READ_ON_IMPORT.match(k)}
 
@@ -140,8 +143,8 @@ def _job_of(words: list[Any]) -> str | None:
 
 def install(
     connection: socket.socket | None = None, environment: Mapping[str, str] | None = None
-) -> _Warm | None:
-    """Have ``subprocess.Popen`` start Python by forking; ``None`` where that cannot be done.
+) -> None:
+    """Have ``subprocess.Popen`` start Python by forking, on Linux.
 
     Args:
         connection: To a warm interpreter that is a child of this process, if there is one.
@@ -150,8 +153,9 @@ def install(
     ordinary: Callable[..., None] = subprocess.Popen._execute_child  # type: ignore[attr-defined]
     signature = inspect.signature(ordinary)
     if sys.platform != "linux" or "process_group" not in signature.parameters:
-        return None
-    warm = _Warm(connection, dict(environment or {}))
+        return
+    global installed
+    installed = warm = _Warm(connection, dict(environment or {}))
 
     def execute_child(self: Any, *args: Any) -> None:
         options = signature.bind(self, *args).arguments
@@ -164,7 +168,6 @@ def install(
         return None
 
     subprocess.Popen._execute_child = execute_child  # type: ignore[attr-defined]
-    return warm
 
 
 def _executable(options: dict[str, Any]) -> dict[str, Any]:

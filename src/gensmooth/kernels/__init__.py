@@ -7,6 +7,7 @@ is cached on disk. The functions here are how the rest of the program reaches th
 import sys
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,7 @@ def on_tensors() -> Any:
 @cache
 def on_sums() -> Any:
     """Sums in a fixed order, :mod:`gensmooth.kernels.sums`."""
+    _spare_scipy()
     return import_module("gensmooth.kernels.sums")
 
 
@@ -84,8 +86,30 @@ def of(law: Any) -> tuple[Any, tuple[Any, ...]]:
     return on_laws(), (law,)
 
 
+@cache
+def _spare_scipy() -> None:
+    """Keep Numba from importing SciPy's linear algebra, a quarter of the time of a worker's start.
+
+    Numba imports it with its first kernel, only to learn whether it is there. Here it is told
+    whether SciPy is installed. A compiled function that does use it, such as one with ``np.dot``,
+    imports it when it is compiled.
+    """
+    try:
+        linalg: Any = import_module("numba.np.linalg")
+        ask = linalg.ensure_blas
+    except (ImportError, AttributeError):  # another Numba, which has to do as it likes
+        return
+    if "scipy.linalg" not in sys.modules and find_spec("scipy") is not None:
+        linalg.ensure_blas = lambda: None
+        try:
+            import_module("numba.np.arraymath").ensure_blas = ask  # type: ignore[attr-defined]
+        finally:
+            linalg.ensure_blas = ask
+
+
 def _load(name: str, kernel: str) -> Any:
     """Import kernels; on a terminal, say so if the next seconds go into compiling them."""
+    _spare_scipy()
     module: Any = import_module(f"gensmooth.kernels.{name}")
     cache_folder = Path(getattr(module, kernel).stats.cache_path)
     if getattr(sys.stderr, "isatty", bool)() and not any(
