@@ -5,6 +5,7 @@ Plain `pytest` runs everything for which the packages are installed.
 
 import os
 from collections.abc import Sequence
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -72,12 +73,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@cache
 def _group_of(path: Path) -> str | None:
     """The group that a file belongs to as a whole."""
     for group, patterns in EXTENDED.items():
         if _matches(path, patterns):
             return group
     return None
+
+
+@cache
+def _unreadable() -> list[str]:
+    return [pattern for pattern, package in _NEEDED.items() if find_spec(package) is None]
 
 
 def _matches(path: Path, patterns: Sequence[str]) -> bool:
@@ -88,8 +95,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     """Leave out files that lack a package, and with ``--core`` those of the groups above."""
     if collection_path.is_dir():
         return None
-    missing = [p for p, package in _NEEDED.items() if find_spec(package) is None]
-    if _matches(collection_path, missing):
+    if _matches(collection_path, _unreadable()):
         return True
     if config.getoption("--core") and _group_of(collection_path) is not None:
         return True

@@ -339,6 +339,7 @@ def in_session(session: int) -> dict[int, bytes]:
     return found
 
 
+@pytest.mark.usefixtures("fresh_interpreters")
 @pytest.mark.extended("faults on a Ray cluster")
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_a_killed_run_takes_its_ray_with_it_and_its_frozen_actor(tmp_path: Path) -> None:

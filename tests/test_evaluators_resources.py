@@ -114,6 +114,7 @@ def _signatures() -> int:
     return len(laws.perturb.signatures) + len(signs.perturb.signatures)
 
 
+@pytest.mark.usefixtures("fresh_interpreters")
 @LINUX
 def test_ten_thousand_steps_leave_nothing_behind() -> None:
     search = search_of("guided-es", num_directions=1)
@@ -135,6 +136,7 @@ def test_ten_thousand_steps_leave_nothing_behind() -> None:
     assert (handles(), children(), shared_memory()) == before
 
 
+@pytest.mark.usefixtures("fresh_interpreters")
 @LINUX
 def test_sessions_leave_nothing_behind() -> None:
     before = handles(), children()
@@ -203,6 +205,7 @@ with Processes(2) as pool:
 """
 
 
+@pytest.mark.usefixtures("fresh_interpreters")
 @LINUX
 def test_a_fork_of_a_killed_parent_does_not_keep_the_workers() -> None:
     with subprocess.Popen([sys.executable, "-c", FORKING], stdout=subprocess.PIPE) as parent:
@@ -216,6 +219,7 @@ def test_a_fork_of_a_killed_parent_does_not_keep_the_workers() -> None:
             os.kill(child, signal.SIGKILL)
 
 
+@pytest.mark.usefixtures("fresh_interpreters")
 @LINUX
 @pytest.mark.parametrize("how", ["timeout", "child"])
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL])

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-pytest.importorskip("warp", reason="needs Warp (docs/gpu.md): make test-gpu")
+pytest.importorskip("warp", reason="needs Warp (docs/gpu.md): make test-all")
 pytest.importorskip("gymnasium")
 
 import warp

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-pytest.importorskip("warp", reason="needs Warp (docs/gpu.md): make test-gpu")
+pytest.importorskip("warp", reason="needs Warp (docs/gpu.md): make test-all")
 pytest.importorskip("gymnasium")
 
 import warp
@@ -127,7 +127,7 @@ def test_episodes_are_those_of_mujoco(name: str, device: str):
 @pytest.mark.parametrize("name", ["InvertedDoublePendulum-v5", "Humanoid-v5"])
 def test_mujoco_warp_reads_the_same_numbers(name: str):
     """Constraint forces; inertias, velocities, motor forces: as far as float32 goes, in 3 steps."""
-    pytest.importorskip("mujoco_warp", reason="needs the extra gpu (docs/gpu.md): make test-gpu")
+    pytest.importorskip("mujoco_warp", reason="needs the extra gpu (docs/gpu.md): make test-all")
     usual = environment_of(name)
     environment = replace(usual, info=replace(usual.info, horizon=3))
     asked = request(environment)

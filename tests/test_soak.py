@@ -12,10 +12,13 @@ from patience import LONG
 
 pytest.importorskip("gymnasium")
 ROOT = Path(__file__).parent.parent
-pytestmark = pytest.mark.skipif(
-    not (sys.platform == "linux" and (ROOT / "benchmarks").is_dir()),
-    reason="looks into /proc; benchmarks come with the repository alone",
-)
+pytestmark = [
+    pytest.mark.skipif(
+        not (sys.platform == "linux" and (ROOT / "benchmarks").is_dir()),
+        reason="looks into /proc; benchmarks come with the repository alone",
+    ),
+    pytest.mark.usefixtures("fresh_interpreters"),  # it finds its processes by their environment
+]
 
 
 def benchmark(name, *words, out):

@@ -114,6 +114,7 @@ def test_a_scratch_folder_is_gone_when_its_run_is_kept(tmp_path):
     assert store.scratch(other) != scratch
 
 
+@pytest.mark.usefixtures("fresh_interpreters")
 @pytest.mark.skipif(not Path("/proc").exists(), reason="looks at processes in /proc")
 def test_workers_do_not_outlive_their_parent(tmp_path):
     """Or they would write to the same scratch folders as their successors."""

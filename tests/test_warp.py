@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-pytest.importorskip("warp", reason="needs Warp (docs/gpu.md): make test-gpu")
+pytest.importorskip("warp", reason="needs Warp (docs/gpu.md): make test-all")
 
 import warp
 
@@ -63,7 +63,7 @@ DEVICES = [
     ),
 ]
 MUJOCO_WARP = pytest.mark.skipif(
-    find_spec("mujoco_warp") is None, reason="needs the extra gpu (docs/gpu.md): make test-gpu"
+    find_spec("mujoco_warp") is None, reason="needs the extra gpu (docs/gpu.md): make test-all"
 )
 ENGINES = ["fused", pytest.param("mujoco-warp", marks=MUJOCO_WARP)]
 SHORT = gs.rl.register_robot(
