@@ -32,10 +32,15 @@ EXTENDED = {
         "tests/test_fused.py",
         "tests/test_robots_fused.py",
     ),
-    "browser": (),
+    "reports, also in a browser": ("tests/test_report.py",),
     "films": (),
     "soak tests and fuzzers": ("tests/test_soak.py",),
+    "misbehaving objectives": (
+        "tests/test_evaluators_hostile.py",
+        "tests/test_evaluators_resources.py",
+    ),
     "faults on a Ray cluster": (),
+    "Nevergrad and Optuna": ("tests/test_nevergrad_methods.py", "tests/test_optuna.py"),
     "trackers": (),  # TensorBoard, MLflow, Weights & Biases
     "documentation, examples and packaging": (
         "tests/test_docs.py",

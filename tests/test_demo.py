@@ -125,4 +125,4 @@ def test_gusts_have_their_deviation_and_memory_and_flights_their_physics():
 
 def test_the_demo_installs_only_what_it_needs():
     rule = (ROOT / "Makefile").read_text(encoding="utf-8").split("$(VENV)/demo:")[1]
-    assert "'.[report$(if $(RAY),$(COMMA)ray)]'" in rule.split("\n\n")[0]
+    assert "--extras report$(if $(RAY),$(COMMA)ray)" in rule.split("\n\n")[0]

@@ -6,6 +6,8 @@ interruption, is in ``data/old/expected.json``.
 
 import json
 import shutil
+import subprocess
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -14,7 +16,7 @@ import pytest
 
 import fingerprints
 import gensmooth as gs
-from fingerprints import ITERATION, STEP, command, digest, of_lines, of_results
+from fingerprints import ITERATION, STEP, digest, of_lines, of_results
 
 OLD = Path(__file__).parent / "data" / "old"
 EXPECTED = json.loads((OLD / "expected.json").read_text())
@@ -43,6 +45,12 @@ def test_a_run_goes_on(name, at, steps, tmp_path):
     check(name, digest([of_results([found]), of_lines(folder / "metrics.jsonl", STEP)]))
     again = gs.resume(folder, trust=True, callback=lambda *_: pytest.fail("it has ended"))
     assert again.x.tobytes() == found.x.tobytes()
+
+
+def command(words):
+    line = [sys.executable, "-m", "gensmooth", *words]
+    done = subprocess.run(line, cwd=Path(__file__).parent, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_run_goes_on_by_the_same_call_and_by_the_command(tmp_path):

@@ -515,7 +515,6 @@ def contrast(one, other):
     return (high + 0.05) / (low + 0.05)
 
 
-@pytest.mark.extended("browser")
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize(("width", "columns"), [(1280, 3), (768, 2), (390, 1)])
 def test_in_chromium(browser, out, width, columns, dark):
@@ -536,7 +535,6 @@ def test_in_chromium(browser, out, width, columns, dark):
     assert contrast(found["ground"], "rgb(0, 0, 0)" if dark else "rgb(255, 255, 255)") < 1.3
 
 
-@pytest.mark.extended("browser")
 def test_the_browser_would_tell(browser, tmp_path):
     """What the test above finds absent is found when it is there."""
     bad = tmp_path / "bad.html"

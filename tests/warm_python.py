@@ -42,13 +42,14 @@ _PRELOAD = (
     "gensmooth.runs.folder", "gensmooth.optimize", "gensmooth.pilot", "gensmooth.algorithms",
     "gensmooth.comparisons.comparing", "gensmooth.studies.run", "gensmooth.rl.training",
     "gensmooth.report.page", "cloudpickle", "scipy.special", "scipy.stats", "matplotlib.figure",
-    "matplotlib.backends.backend_agg", "jinja2", "mujoco", "gymnasium", "rich.live", "typer.core",
+    "matplotlib.backends.backend_agg", "jinja2", "gymnasium", "rich.live", "typer.core",
 )  # fmt: skip
 # Variables that libraries read when they are imported: a process with others is not forked.
-# Ray sets PYTHONBREAKPOINT, which nothing here reads.
+# (PYTHONPATH is applied by the fork; Ray sets PYTHONBREAKPOINT, which nothing here reads.)
 _READ_ON_IMPORT = re.compile(
-    "PYTHON(?!BREAKPOINT)|NUMBA|OMP|MKL|OPENBLAS|MPL|MUJOCO|LANG|LC_|HOME|XDG"
+    "PYTHON(?!PATH|BREAKPOINT)|NUMBA|OMP|MKL|OPENBLAS|MPL|LANG|LC_|HOME|XDG"
 )
+_PYTHON = sys.executable  # a test may change it
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of <linux/prctl.h>
 
 
@@ -132,11 +133,11 @@ def _relevant(environment: Any) -> dict[str, str]:
 
 def _job_of(words: list[Any]) -> str | None:
     """What the command line runs: -c, -m, or the path of a script; ``None`` for anything else."""
-    if len(words) > 1 and words[0] == sys.executable:
+    if len(words) > 1 and words[0] == _PYTHON:
         if words[1] in ("-c", "-m") and len(words) > 2:
             return words[1]
         return words[1] if words[1].endswith(".py") else None
-    if words and words[0] == str(Path(sys.executable).parent / "gensmooth"):
+    if words and words[0] == str(Path(_PYTHON).with_name("gensmooth")):
         return words[0]
     return None
 
@@ -269,6 +270,11 @@ def _place(received: list[int], wanted: list[int]) -> None:
 
 def _become(options: dict[str, Any]) -> Callable[[], None]:
     """Make this process what a fresh interpreter with that command line would be."""
+    before, now = (
+        [part for part in each.get("PYTHONPATH", "").split(os.pathsep) if part]
+        for each in (os.environ, options["environment"])
+    )
+    sys.path[1:] = now + [path for path in sys.path[1:] if path not in before]
     os.environ.clear()
     os.environ.update(options["environment"])
     os.chdir(options["folder"])
@@ -299,8 +305,8 @@ def _become(options: dict[str, Any]) -> Callable[[], None]:
         sys.argv = ["-m", *argv[3:]]
         sys.path[0] = options["folder"]
         return lambda: runpy._run_module_as_main(argv[2])  # type: ignore[attr-defined]
-    script = argv[1] if argv[0] == sys.executable else argv[0]
-    sys.argv = argv[1:] if argv[0] == sys.executable else argv
+    script = argv[1] if argv[0] == _PYTHON else argv[0]
+    sys.argv = argv[1:] if argv[0] == _PYTHON else argv
     sys.path[0] = os.path.dirname(os.path.abspath(script))
     main.__file__ = script
     return lambda: exec(compile(Path(script).read_bytes(), script, "exec"), main.__dict__)

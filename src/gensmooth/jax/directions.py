@@ -41,15 +41,16 @@ def philox(counter: Words, key: tuple[Any, Any]) -> Words:
     The ten rounds are a loop, which XLA does not merge with what uses the words: it would make
     them again for each bit that is read.
     """
-
-    def one_round(_: int, state: Any) -> Any:
-        c0, c1, c2, c3, k0, k1 = state
-        high0, low0 = _product(_M0, c0)
-        high1, low1 = _product(_M1, c2)
-        return high1 ^ c1 ^ k0, low1, high0 ^ c3 ^ k1, low0, k0 + _W0, k1 + _W1
-
     start = (*jnp.broadcast_arrays(*counter), *(jnp.asarray(word, jnp.uint32) for word in key))
-    return jax.lax.fori_loop(0, 10, one_round, start)[:4]
+    return jax.lax.fori_loop(0, 10, _philox_round, start)[:4]
+
+
+def _philox_round(_: int, state: Any) -> Any:
+    # Not inside `philox`: JAX compiles a loop once for each function object.
+    c0, c1, c2, c3, k0, k1 = state
+    high0, low0 = _product(_M0, c0)
+    high1, low1 = _product(_M1, c2)
+    return high1 ^ c1 ^ k0, low1, high0 ^ c3 ^ k1, low0, k0 + _W0, k1 + _W1
 
 
 def entries(stream: Stream, place: StreamPlace, shape: tuple[int, ...]) -> Array:
