@@ -1,15 +1,23 @@
 """What must not change by a bit: cases, how each is run, and what is kept of it.
 
 ``python tests/fingerprints.py`` runs every case and writes ``data/fingerprints.json``. Do that only
-when results are meant to change, and say in the changelog that they do.
+when results are meant to change, and say in the changelog that they do. It needs torch and Warp:
+``make .venv/test-all`` installs them. To record new cases alone, name their groups, or how their
+names begin: ``python tests/fingerprints.py pilot algorithm``.
 
 Bits depend on the type of processor and on the versions of the libraries that compute, so both are
 recorded. Elsewhere a hash says nothing; the leading numbers, which are kept beside it, do.
+
+The cases of this file are the paper's methods, its environments and its studies.
+``fingerprints_searches.py`` has those of all other searches, ``fingerprints_engines.py`` those of
+every robot, of torch and of JAX.
 """
 
 import hashlib
 import json
+import os
 import platform
+import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
@@ -367,17 +375,16 @@ TRAININGS: dict[str, dict[str, Any]] = {
 
 def trained(name: str, **options: Any) -> Fingerprint:
     """A short training."""
+    usual = {"num_directions": 2, "test_episodes": 2}
+    return of_training(name.partition(",")[0], **{**usual, **TRAININGS[name], **options})
+
+
+def of_training(environment: str, **options: Any) -> Fingerprint:
+    """Policies, tests and metrics of a training."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "training"
-        found = gs.rl.train(
-            name.partition(",")[0],
-            **{"iterations": 2, **TRAININGS[name], **options},
-            num_directions=2,
-            test_every=2,
-            test_episodes=2,
-            seed=5,
-            out=out,
-        )
+        usual = {"iterations": 2, "test_every": 2, "seed": 5}
+        found = gs.rl.train(environment, **{**usual, **options}, out=out)
         lines = of_lines(out / "metrics.jsonl", ITERATION)
         kept = gs.rl.load_policy(out / "policy-best")
     parts = [found.policy.parameters, found.best.parameters, kept.parameters, lines["hash"]]
@@ -395,6 +402,9 @@ STUDIES: dict[str, str] = {
     "dfo, search": "dfo --seeds 1 --objective sphere --methods bes,gs-shrinkage",
     "rl": "rl --env HalfCheetahRandVel --env Hopper --seeds 1",
     "rl, paired": "rl --env HalfCheetahRandVel --methods gs,guided-es --seeds 1 --resets paired",
+    "controller": "controller --seeds 1",
+    "timing": "timing",
+    "untuned": "untuned --seeds 1 --objective sphere --hyperparameters paper --piece 1/8",
 }
 
 
@@ -407,7 +417,14 @@ def study(name: str) -> Fingerprint:
         assert done.exit_code == 0, done.output
         kept = {where.name: run_of(where) for where in Path(folder, words[0], "runs").iterdir()}
     finals = [kept[key]["final"] for key in sorted(kept)]
-    chaotic = words[0] == "rl" or name.endswith("search")  # a grid search diverges here and there
+    if words[0] == "timing":  # what it measures is never the same
+        finals = []
+        kept = {
+            key: {**run, "final": None, "crc32": None, "rounds": len(run["rounds"])}
+            for key, run in kept.items()
+        }
+    # A grid search diverges here and there; the pilot decides by comparing values.
+    chaotic = words[0] in ("rl", "controller", "untuned") or name.endswith("search")
     assert kept
     return {
         "hash": digest([kept]),
@@ -451,9 +468,19 @@ def cases() -> dict[str, dict[str, Callable[[], Fingerprint]]]:
         groups[f"study {name}"] = {name: lambda name=name: study(name)}
     groups["keys"] = {
         f"{name}/{profile}": lambda name=name, profile=profile: keys(name, profile)
-        for name, profile in product(("linreg", "dfo", "rl", "timing"), ("quick", "paper"))
+        for name, profile in product(
+            ("linreg", "dfo", "rl", "timing", "controller", "untuned"), ("quick", "paper")
+        )
     }
     return groups
+
+
+def every_case() -> dict[str, dict[str, Callable[[], Fingerprint]]]:
+    """The cases of this file and of the other two."""
+    import fingerprints_engines
+    import fingerprints_searches
+
+    return {**cases(), **fingerprints_searches.cases(), **fingerprints_engines.cases()}
 
 
 def digest(parts: Iterable[Any]) -> str:
@@ -481,15 +508,21 @@ def lead(numbers: Iterable[float]) -> list[float | str]:
 
 
 def machine() -> dict[str, str]:
-    """What bits depend on: the type of processor, and what computes."""
+    """What all bits depend on: the type of processor, and what computes."""
     from llvmlite import binding
 
-    found = {
+    return {
         "processor": f"{platform.machine()} {binding.get_host_cpu_name()}",
         "vectors": " ".join(np.show_config(mode="dicts")["SIMD Extensions"]["found"]),
         "library": " ".join(platform.libc_ver()),
+        **versions("numpy", "numba", "llvmlite", "scipy", "mujoco", "gymnasium", "metaworld"),
     }
-    for package in ("numpy", "numba", "llvmlite", "scipy", "mujoco", "gymnasium", "metaworld"):
+
+
+def versions(*packages: str) -> dict[str, str]:
+    """The installed versions, ``"none"`` where there is none."""
+    found: dict[str, str] = {}
+    for package in packages:
         try:
             found[package] = version(package)
         except PackageNotFoundError:
@@ -497,20 +530,52 @@ def machine() -> dict[str, str]:
     return found
 
 
-def main() -> None:
-    """Record."""
-    groups: dict[str, Any] = {}
-    for group, members in cases().items():
-        print(group, flush=True)
-        groups[group] = {name: run() for name, run in members.items()}
-    lines = ['{\n"machine": ' + json.dumps(machine()) + ',\n"groups": {']
-    for i, (group, members) in enumerate(groups.items()):
+def packages(group: str, name: str) -> tuple[str, ...]:
+    """What else the bits of a case depend on; without it the case cannot be run."""
+    if group.startswith("torch"):
+        return ("torch",)
+    if group.startswith("JAX"):
+        return ("jax", "jaxlib", "optax")
+    if group.startswith("warp-cpu"):
+        return ("warp-lang", "mujoco")
+    if group.startswith(("train", "study rl")):
+        return ("mujoco",)
+    return ("cmaes",) if "cma-es" in name else ()
+
+
+def main(beginnings: tuple[str, ...]) -> None:
+    """Record the groups whose names begin like this."""
+    os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")  # as in conftest.py
+    groups = every_case()
+    needed = {each for group in groups for name in groups[group] for each in packages(group, name)}
+    own = versions(*sorted(needed - {"mujoco"}))
+    if missing := [package for package, found in own.items() if found == "none"]:
+        sys.exit(f"Not installed: {', '.join(missing)}. `make .venv/test-all` installs them.")
+    before = json.loads(FILE.read_text())
+    here = {"machine": machine(), "packages": own}
+    if beginnings and here["machine"] != before["machine"]:
+        sys.exit("The rest was recorded on another type of machine: record all of it.")
+    if beginnings:
+        here["packages"] = {**own, **before.get("packages", {})}
+    kept: dict[str, Any] = {}
+    for group, members in groups.items():
+        old = before["groups"].get(group, {})
+        if beginnings and not group.startswith(beginnings):
+            kept[group] = old
+            continue
+        kept[group] = {name: run() for name, run in members.items()}
+        new = [name for name in members if name not in old]
+        changed = [name for name in members if name in old and old[name] != kept[group][name]]
+        print(f"{group}: {len(members)} cases, {len(new)} new, {len(changed)} changed", flush=True)
+    lines = ["{"]
+    lines += [f"{json.dumps(name)}: {json.dumps(value)}," for name, value in here.items()]
+    lines.append('"groups": {')
+    for i, (group, members) in enumerate(kept.items()):
         lines.append(f"{',' if i else ''}{json.dumps(group)}: {{")
         lines.append(",\n".join(f" {json.dumps(n)}: {json.dumps(f)}" for n, f in members.items()))
         lines.append("}")
-    FILE.parent.mkdir(exist_ok=True)
     FILE.write_text("\n".join([*lines, "}}\n"]))
 
 
 if __name__ == "__main__":
-    main()
+    main(tuple(sys.argv[1:]))

@@ -1,48 +1,61 @@
-"""Results are what they were, to the last bit: every fingerprint is equal to the recorded one.
-
-On another type of processor, or with other versions of what computes, bits differ: there the
-leading numbers are compared, and chaotic simulations not at all.
-"""
-
-import json
-from importlib.util import find_spec
+"""Results are what they were, to the last bit: every fingerprint is equal to the recorded one."""
 
 import pytest
 
 import fingerprints
+import fingerprints_engines
+import fingerprints_searches
 import gensmooth as gs
+from fingerprints_compare import RECORDED, compare
 
-RECORDED = json.loads(fingerprints.FILE.read_text())
-CASES = fingerprints.cases()
-SAME_MACHINE = fingerprints.machine() == RECORDED["machine"]
-# float32 has seven digits, a few steps lose some; wrong formulas lose all.
-ELSEWHERE = 1e-3
-
-
-def compare(group: str, members) -> None:
-    if group.startswith(("train", "study rl")) and not find_spec("mujoco"):
-        pytest.skip("MuJoCo has no release for this Python")
-    recorded = RECORDED["groups"][group]
-    found = {name: run() for name, run in members.items()}
-    if SAME_MACHINE:
-        changed = [name for name in found if found[name] != recorded[name]]
-        assert not changed, f"{len(changed)} of {len(found)} changed"
-        return
-    for name, each in found.items():
-        for exact in ("keys", "runs"):
-            assert each.get(exact) == recorded[name].get(exact), name
-        now, then = ([float(number) for number in run["lead"]] for run in (each, recorded[name]))
-        assert now == pytest.approx(then, rel=ELSEWHERE, abs=ELSEWHERE, nan_ok=True), name
+CASES = fingerprints.every_case()
+APART = ("train", "train robots", "train searches", "warp-cpu", "keys")  # a test for each member
 
 
 def test_every_case_is_recorded():
     for group, members in CASES.items():
         assert members.keys() == RECORDED["groups"][group].keys()
     assert CASES.keys() == RECORDED["groups"].keys()
-    assert set(fingerprints.METHODS) <= set(gs.METHODS)
 
 
-@pytest.mark.parametrize("group", [name for name in CASES if name not in ("train", "keys")])
+def test_every_name_has_a_case():
+    """A method, an algorithm, an estimator, a study or a robot that is added needs fingerprints."""
+    from gensmooth.algorithms import ALGORITHMS
+    from gensmooth.estimators import ESTIMATORS
+    from gensmooth.studies import STUDIES
+
+    searches = fingerprints_searches
+    ours = {name for name, entry in gs.METHODS.items() if _is_ours(entry.make)}
+    assert {*fingerprints.METHODS, *searches.NEWER} == ours
+    ours = {name for name, entry in ALGORITHMS.items() if _is_ours(entry.make)}
+    assert {*searches.ALGORITHMS, *searches.TRAINING_ONLY} == ours
+    assert set(ESTIMATORS) <= set(searches.EVERY_ESTIMATOR)
+    assert {words.split()[0] for words in fingerprints.STUDIES.values()} == set(STUDIES)
+
+
+def _is_ours(made):
+    """Other tests may have registered something."""
+    return made.__module__.startswith("gensmooth.")
+
+
+def test_every_robot_has_a_case():
+    pytest.importorskip("mujoco", reason="MuJoCo has no release for this Python")
+    from gensmooth.rl.environments import catalogue
+
+    ours = {name for name in catalogue.names() if ":" not in name}
+    assert {*fingerprints_engines.ROBOTS, *fingerprints_engines.ARMS} == ours
+    trained = {name.partition(",")[0] for name in fingerprints.TRAININGS}
+    trained = {catalogue.canonical(name) for name in trained} | set(fingerprints_engines.SIMULATED)
+    assert ours <= trained
+
+
+def _group(name):
+    marks = [pytest.mark.extended("torch")] if name == "torch" else []
+    return pytest.param(name, marks=marks)
+
+
+# Those of JAX are in test_jax.py, which has it imported, and its generator compiled.
+@pytest.mark.parametrize("group", [_group(n) for n in CASES if n not in (*APART, "JAX")])
 def test_results(group):
     compare(group, CASES[group])
 
@@ -50,6 +63,22 @@ def test_results(group):
 @pytest.mark.parametrize("name", CASES["train"])
 def test_trainings(name):
     compare("train", {name: CASES["train"][name]})
+
+
+@pytest.mark.parametrize("name", CASES["train robots"])
+def test_every_robot(name):
+    compare("train robots", {name: CASES["train robots"][name]})
+
+
+@pytest.mark.parametrize("name", CASES["train searches"])
+def test_trainings_by_other_searches(name):
+    compare("train searches", {name: CASES["train searches"][name]})
+
+
+@pytest.mark.extended("Warp")
+@pytest.mark.parametrize("name", CASES["warp-cpu"])
+def test_every_robot_in_fused_physics(name):
+    compare("warp-cpu", {name: CASES["warp-cpu"][name]})
 
 
 @pytest.mark.parametrize("name", CASES["keys"])
@@ -68,6 +97,12 @@ def two():
 @pytest.mark.parametrize("name", fingerprints.WORKERS)
 def test_workers_do_not_show(name, two):
     compare("workers", {name: lambda: fingerprints.worked(name, two)})
+
+
+@pytest.mark.parametrize("name", fingerprints_searches.WORKERS)
+def test_workers_do_not_show_in_other_searches(name, two):
+    group = "workers of algorithms"
+    compare(group, {name: lambda: fingerprints_searches.worked(name, two)})
 
 
 def test_workers_of_its_own_do_not_show():

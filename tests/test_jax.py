@@ -6,7 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import fingerprints_engines
 import gensmooth as gs
+from fingerprints_compare import compare
 from gensmooth import kernels
 from gensmooth.directions.draw import Address
 from gensmooth.models import SparseTiles, Stream, choose_law
@@ -130,6 +132,11 @@ def test_the_estimate_is_the_formula_with_the_same_directions(estimator: Any, di
         expected = np.einsum("l,l...->...", delta, eps[name]) / 0.1 / 5
         np.testing.assert_allclose(found.gradient[name], expected, rtol=2e-4, atol=2e-3)
     assert int(found.failures) == 0
+
+
+def test_steps_are_what_they_were():
+    """To the last bit: see test_fingerprints.py."""
+    compare("JAX", fingerprints_engines.cases()["JAX"])
 
 
 def test_the_estimate_is_unbiased_and_a_missing_factor_would_be_seen():
