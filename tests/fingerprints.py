@@ -404,7 +404,7 @@ STUDIES: dict[str, str] = {
     "rl, paired": "rl --env HalfCheetahRandVel --methods gs,guided-es --seeds 1 --resets paired",
     "controller": "controller --seeds 1",
     "timing": "timing",
-    "untuned": "untuned --seeds 1 --objective sphere --hyperparameters paper --piece 1/8",
+    "untuned": "untuned --seeds 1 --objective sphere --hyperparameters paper --piece 1/12",
 }
 
 
@@ -415,16 +415,22 @@ def study(name: str) -> Fingerprint:
         with mock.patch("gensmooth.studies.run.write_report"):  # it takes most of the time
             done = CliRunner().invoke(app, ["reproduce", *words, "--workers", "1", "--out", folder])
         assert done.exit_code == 0, done.output
-        kept = {where.name: run_of(where) for where in Path(folder, words[0], "runs").iterdir()}
+        return of_study(name, Path(folder))
+
+
+def of_study(name: str, folder: Path) -> Fingerprint:
+    """The keys and records of the runs of a study in a folder."""
+    called = STUDIES[name].split()[0]
+    kept = {where.name: run_of(where) for where in Path(folder, called, "runs").iterdir()}
     finals = [kept[key]["final"] for key in sorted(kept)]
-    if words[0] == "timing":  # what it measures is never the same
+    if called == "timing":  # what it measures is never the same
         finals = []
         kept = {
             key: {**run, "final": None, "crc32": None, "rounds": len(run["rounds"])}
             for key, run in kept.items()
         }
     # A grid search diverges here and there; the pilot decides by comparing values.
-    chaotic = words[0] in ("rl", "controller", "untuned") or name.endswith("search")
+    chaotic = called in ("rl", "controller", "untuned") or name.endswith("search")
     assert kept
     return {
         "hash": digest([kept]),

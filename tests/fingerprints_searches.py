@@ -57,8 +57,8 @@ ESTIMATING: dict[str, dict[str, Any]] = {
     "ars-v1": {"num_directions": 3},
     "ars-v1-t": {"num_directions": 3},
     "openai-es": {"num_directions": 3},
-    "spsa": {"num_directions": 2},
-    "spsa-1": {"num_directions": 2},
+    "spsa": {"num_directions": 2, "max_steps": 6},
+    "spsa-1": {"num_directions": 2, "max_steps": 6},
 }
 POPULATIONS = ["snes", "xnes", "cma-es"]
 ALGORITHMS = [*ESTIMATING, "stars", *POPULATIONS]
@@ -136,7 +136,7 @@ def algorithm(name: str) -> Cases:
             f"{name}/{samples}/{dtype}",
             run_of(
                 {"method": name, "samples": samples, "dtype": dtype},
-                {"method": name, "samples": samples, "dtype": dtype, "shape": (9,), "budget": 150},
+                {"method": name, "samples": samples, "dtype": dtype, "shape": (9,), "budget": 90},
             ),
         )
     if name in ESTIMATING:
@@ -151,11 +151,11 @@ def algorithm(name: str) -> Cases:
         "bounds": {"bounds": (-0.8, 1.2)},
         "maximize": {"maximize": True, "bounds": (-2.0, 2.0)},
         "max_steps": {"max_steps": 3},
-        "target": {"target": 4.0, "budget": 400},
-        "tolerance": {"tolerance": 1e-1, "budget": 400},
+        "target": {"target": 4.0, "budget": 200},
+        "tolerance": {"tolerance": 1e-1, "budget": 200},
         "drop": {"fun": holes, "on_failure": "drop", "min_fraction": 0.1},
         "vectorized": {"fun": noisies, "samples": "independent", "vectorized": 3},
-        "large": {"shape": (40,), "budget": 200},
+        "large": {"shape": (40,), "budget": 90},
         "one parameter": {"shape": (1,), "fun": square, "budget": 40},
     }
     if name in ("spsa", "spsa-1", "stars"):
@@ -285,7 +285,7 @@ PILOT: dict[str, dict[str, Any]] = {
     "curved, large": {"fun": curved, "shape": (60,), "budget": 1500},
     "waves": {"fun": waves, "shape": (3,), "budget": 1500},
     "kinks": {"fun": kinks, "shape": (8,), "budget": 900},
-    "waves, restarts": {"fun": waves, "shape": (2,), "budget": 6000},
+    "waves, restarts": {"fun": waves, "shape": (2,), "budget": 3000},
     "kinks, large": {"fun": kinks, "shape": (150,), "budget": 1200, "x_scale": 0.3, "threads": 2},
     "kinks, large, units": {
         "fun": kinks,

@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fingerprints import of_study
+from fingerprints_compare import compare
 from gensmooth.studies import find_study, reproduce
 from gensmooth.studies.controller import model
 from gensmooth.studies.published import FILES, published
@@ -111,6 +113,8 @@ def test_the_drone_learns_and_its_flight_is_on_the_page(tmp_path):
     page = found.page.read_text(encoding="utf-8")
     assert 'id="fig-controller"' in page
     assert f"{costs[-1]:.3f}" in page
+    # and the run is what it was, to the last bit: see test_fingerprints.py
+    compare("study controller", {"controller": lambda: of_study("controller", tmp_path)})
 
 
 def test_gusts_have_their_deviation_and_memory_and_flights_their_physics():

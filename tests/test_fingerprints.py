@@ -9,7 +9,11 @@ import gensmooth as gs
 from fingerprints_compare import RECORDED, compare
 
 CASES = fingerprints.every_case()
-APART = ("train", "train robots", "train searches", "warp-cpu", "keys")  # a test for each member
+APART = (
+    *("train", "train robots", "train searches", "warp-cpu", "keys"),  # a test for each member
+    "JAX",  # in test_jax.py, which has it imported and its generator compiled
+    "study controller",  # in test_demo.py, which makes this run
+)
 
 
 def test_every_case_is_recorded():
@@ -54,8 +58,7 @@ def _group(name):
     return pytest.param(name, marks=marks)
 
 
-# Those of JAX are in test_jax.py, which has it imported, and its generator compiled.
-@pytest.mark.parametrize("group", [_group(n) for n in CASES if n not in (*APART, "JAX")])
+@pytest.mark.parametrize("group", [_group(name) for name in CASES if name not in APART])
 def test_results(group):
     compare(group, CASES[group])
 
