@@ -1,4 +1,4 @@
-"""``gensmooth minimize module:function``: minimise a function on the Python path."""
+"""``gensmooth minimize model:loss --x0 zeros:10``: minimise a function on the Python path."""
 
 import inspect
 from collections.abc import Callable

@@ -1,6 +1,6 @@
 """A command's options, declared once: by the function that they set, and its docstring.
 
-``gensmooth minimize --spacing 0.1`` is ``gs.minimize(..., spacing=0.1)``. The option has the name,
+``gensmooth minimize … --spacing 0.1`` is ``gs.minimize(…, spacing=0.1)``. The option has the name,
 the type and the default of the parameter, and its help is what the docstring says of it; a command
 adds only what a shell must say otherwise (:class:`Shell`). The function is imported when its
 command is run or asked for help, not before.
