@@ -265,6 +265,18 @@ def cliffs(x, rng):
     return float((flat**2 + 1e3 * np.maximum(np.abs(flat) - 1.0, 0.0) ** 4).sum())
 
 
+def bursts(x, rng):
+    """Values that are a thousand times as large now and then: steps of descent are taken back."""
+    return bowl(x) * (1000.0 if rng.random() < 0.05 else 1.0)
+
+
+def walled(x, rng):
+    """Noisy, and defined in a narrow tube alone."""
+    flat = np.asarray(x, np.float64).ravel()
+    far = np.abs(flat - np.linspace(-1.0, 1.5, flat.size)).max() > 1e-3
+    return float("nan") if far else kinks(x) + 1e-3 * float(rng.standard_normal())
+
+
 def far_holes(x):
     """Edges, defined nowhere near the start but on a few stripes."""
     flat = np.asarray(x, np.float64).ravel()
@@ -309,6 +321,10 @@ PILOT: dict[str, dict[str, Any]] = {
     "descent, paired": {"samples": "paired", "shape": (30,), "budget": 900, "num_directions": 6},
     "descent, few steps": {"samples": "shared", "shape": (300,), "budget": 200},
     "descent, cliffs": {"fun": cliffs, "samples": "shared", "shape": (30,), "budget": 900},
+    "descent, bursts": {"fun": bursts, "samples": "shared", "shape": (30,), "budget": 1500},
+    "descent, nothing": {"fun": lambda x, rng: 1.0, "samples": "shared", "budget": 100},  # noqa: ARG005
+    "walled": {"fun": walled, "samples": "independent", "on_failure": "drop", "budget": 200},
+    "noisy, bounds": {"samples": "independent", "shape": (20,), "bounds": (-0.8, 1.2)},
     "start fails": {"fun": far_holes, "on_failure": "drop", "budget": 300},
     "bounds": {"fun": curved, "shape": (4,), "bounds": (-0.8, 0.6), "budget": 300},
     "bounds, noisy": {"samples": "paired", "bounds": (-0.8, 1.2), "budget": 300},
