@@ -120,8 +120,7 @@ def torch_steps(dtype: str = "float32", **options: Any) -> Fingerprint:
 
 
 _JAX = {  # compiling each takes longer than all the rest
-    "gs-shrinkage": ("forward", 2),
-    "LowRank(3)": ("antithetic", None),
+    "gs-shrinkage": ("antithetic", 2),
 }
 
 
