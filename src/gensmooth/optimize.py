@@ -47,7 +47,7 @@ from gensmooth.parameters import (
     with_arguments,
 )
 from gensmooth.pilot import AUTO, Pilot
-from gensmooth.results import History, Result, history_of, load
+from gensmooth.results import Result, history_of
 from gensmooth.resuming import (
     CHOICES,
     NUMBERS,
@@ -95,16 +95,9 @@ from gensmooth.trees import Tree
 
 __all__ = [
     "RETURNED",
-    "History",
     "Minimization",
     "MinimizeState",
-    "Reason",
-    "Result",
-    "check_limits",
-    "evaluator_again",
-    "falling",
     "gradient",
-    "load",
     "minimize",
     "resume",
 ]
@@ -999,12 +992,8 @@ def _check_left_to_pilot(chosen: Sequence[Any]) -> None:
 
 
 def _limits(search: Search, asked: Limits, x: Array) -> Limits:
-    """Limits from a user, checked."""
-    return check_limits(asked, search.next_evaluations(search.init(x, seed=0)), search.num_samples)
-
-
-def check_limits(asked: Limits, first: int, num_samples: int) -> Limits:
-    """Limits from a user, checked: they allow a first step and the values at the end."""
+    """Check a user's limits: they must allow a first step and the values at the end."""
+    first, num_samples = search.next_evaluations(search.init(x, seed=0)), search.num_samples
     least = first + num_samples
     budget = _count("budget", asked.budget)
     if budget < least:

@@ -21,9 +21,9 @@ from gensmooth.estimators import ESTIMATORS, Estimator, Samples
 from gensmooth.evaluators import Evaluator, as_evaluator
 from gensmooth.methods import choose_directions
 from gensmooth.observe import Observers, Seen, Start, Tracker
-from gensmooth.optimize import evaluator_again
 from gensmooth.optimizers import Optimizer
 from gensmooth.pilot import AUTO, Pilot
+from gensmooth.resuming import evaluator_again
 from gensmooth.rl.defaults import (
     GPU_DIRECTIONS,
     NUM_DIRECTIONS,
