@@ -63,7 +63,11 @@ def files(folder: Path) -> dict[str, bytes]:
 
 def load(folder: Path) -> None:
     with RunFolder(folder, create=False) as held:
-        held.load(held.read(None, lambda found, large: Minimization.from_json(found, large, {})))
+        held.load(
+            held.read(
+                Minimization.kind, lambda found, large: Minimization.from_json(found, large, {})
+            )
+        )
 
 
 @given(st.dictionaries(st.text(), ARRAYS, max_size=4), st.dictionaries(st.text(), st.integers()))
