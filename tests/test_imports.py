@@ -110,9 +110,9 @@ LAYERS = [
     ("resuming", "what a run that goes on is made of, from its `config.json`"),
     ("optimize", "`minimize`, `gradient`, `resume`: minimising as a program"),
     (
-        "checkpoint jax torch",
-        "the files of a run by their old names; zeroth-order training of pytrees and of torch "
-        "modules, which need the extras of their names",
+        "jax torch",
+        "zeroth-order training of pytrees and of torch modules, which need the extras of their "
+        "names",
     ),
     ("nevergrad optuna scipy", "our methods as those libraries want them"),
     ("rl", "policy search: training as a program, environments, policies"),
