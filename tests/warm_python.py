@@ -135,8 +135,10 @@ def _relevant(environment: Any) -> dict[str, str]:
 def _job_of(words: list[Any]) -> str | None:
     """What the command line runs: -c, -m, or the path of a script; ``None`` for anything else."""
     if len(words) > 1 and words[0] == _PYTHON:
-        if words[1] in ("-c", "-m") and len(words) > 2:
-            return words[1]
+        if words[1] == "-c" and len(words) > 2:
+            return "-c"
+        if words[1:3] == ["-m", "gensmooth"]:
+            return "-m"
         return words[1] if words[1].endswith(".py") else None
     if words and words[0] == str(Path(_PYTHON).with_name("gensmooth")):
         return words[0]
@@ -289,6 +291,8 @@ def _become(options: dict[str, Any]) -> Callable[[], None]:
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
     sys.modules["numpy"].random.seed()
+    if "multiprocessing.process" in sys.modules:  # it looks for a script from there
+        sys.modules["multiprocessing.process"].ORIGINAL_DIR = options["folder"]
     argv = options["argv"]
     job = _job_of(argv)
     main = ModuleType("__main__")
