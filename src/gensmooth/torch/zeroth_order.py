@@ -362,8 +362,8 @@ class ZerothOrder(Optimizer):
                 if not ran:
                     raise ValueError(
                         "The closure did not run the model: none of its parameters was used. Did "
-                        "it use another model, or values computed before? (If it runs a compiled "
-                        "function of the model, choose mode='copy'.)"
+                        "it use another model, or values computed before? (If it replays a CUDA "
+                        "graph of the model, choose mode='in-place'.)"
                     )
                 mine.append(e)
         values = np.zeros(len(self._plan))
@@ -425,15 +425,19 @@ class ZerothOrder(Optimizer):
         e = int(np.flatnonzero(~np.isfinite(values))[0])
         direction, side = self.points()[e]
         where = "at the parameters" if side == 0 else f"at direction {direction}, side {side:+d}"
-        done = self.steps_done
-        raise ValueError(
-            f"The loss of step {done} is {values[e]} {where}. Nothing moved. "
-            + (
-                "If the loss rose before, the run has diverged: go back and lower `lr`. "
-                * (done > 0)
+        advice = (
+            "A smaller `spacing` stays closer to the parameters; on_failure='drop' leaves such "
+            "directions out."
+        )
+        if not np.isfinite(values[self._plan.side == side]).any():
+            advice = (
+                "The run has diverged: go back to earlier parameters and lower `lr` "
+                f"(it is {self._rates()[0][0]:.3g})."
+                if self.steps_done
+                else "Check the model and its input: no loss is finite there."
             )
-            + "If only some directions fail, lower `spacing`, which stays closer to the "
-            "parameters, or pass on_failure='drop' to leave them out."
+        raise ValueError(
+            f"The loss of step {self.steps_done} is {values[e]} {where}. Nothing moved. {advice}"
         )
 
     def _weigh(self, values: NDArray[np.float64]) -> tuple[NDArray[np.float64], float, int]:
