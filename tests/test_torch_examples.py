@@ -25,6 +25,19 @@ def test_a_plain_loop(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore")
+def test_the_rule_for_a_learning_rate():
+    """The table of docs/torch.md, in short: the rule learns, and a tenth of it hardly does."""
+    made = example("torch_rate")
+    (_, before, after), (_, _, slow) = (
+        made["train"](made["perceptron"], factor, steps=300) for factor in (1.0, 0.1)
+    )
+    assert after < 0.5 * before < 0.9 * before < slow
+    assert made["train"](made["transformer"], 1.0, steps=30)[2] < 2.80
+    _, _, burst = made["train"](made["perceptron"], 30.0, steps=300)
+    assert not burst < 100 * before  # it is huge, or NaN
+
+
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("accumulate", [1, 2])
 def test_the_trainer_of_hugging_face(tmp_path, accumulate):
     pytest.importorskip("transformers", reason="needs transformers: pip install transformers")
