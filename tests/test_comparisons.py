@@ -532,3 +532,6 @@ def test_what_was_asked_is_written_down(tmp_path):
     (tmp_path / "comparison.json").write_text(json.dumps({"format": 1}))
     with pytest.raises(ValueError, match="not that of a comparison"):
         Order.read(tmp_path)
+    (tmp_path / "comparison.json").write_text(json.dumps({"format": 7}))
+    with pytest.raises(ValueError, match="is of format 7, but this gensmooth reads format 1"):
+        Order.read(tmp_path)

@@ -170,6 +170,7 @@ def test_without_mujoco_the_study_is_refused_in_one_line(tmp_path):
     )
 
 
+@pytest.mark.extended("documentation, examples and packaging")
 def test_without_mujoco_all_studies_go_on_without_it(tmp_path):
     words = (
         "--methods",
