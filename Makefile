@@ -43,7 +43,9 @@ demo: $(VENV)/demo
 	$(BIN)/gensmooth reproduce $(STUDIES) --profile quick --out $(OUT) \
 		$(if $(WORKERS),--workers $(WORKERS)) $(if $(RAY),--ray $(RAY))
 
-PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
+# A worker of xdist that is replaced after a crash waits for ever; so a crash ends the tests.
+PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder \
+	--max-worker-restart=0
 
 test: $(VENV)/test
 	$(PYTEST) --core

@@ -306,7 +306,9 @@ def drift(record: Record, device: str, evaluations: int) -> None:
         model = torch_decoder.build("tiny", device, dtype)
         words = torch_decoder.batch("tiny", device, rows=1, length=8)
         before = [w.detach().clone() for w in model.parameters()]
-        opt = gs.torch.ZerothOrder(model, num_directions=1000, estimator="one-point", seed=0)
+        opt = gs.torch.ZerothOrder(
+            model, lr=1e-6, num_directions=1000, estimator="one-point", seed=0
+        )
         done, wanted = 0, evaluations if dtype == torch.bfloat16 else evaluations // 10
         while done < wanted and not record.late:
             with opt._layers.attached():

@@ -28,6 +28,7 @@ def train(folder: str, steps: int = 30, accumulate: int = 1) -> list[float]:
         per_device_train_batch_size=16,
         gradient_accumulation_steps=accumulate,
         learning_rate=0.04,
+        max_grad_norm=0,  # there are no gradients to clip
         lr_scheduler_type="constant",
         logging_steps=5,
         save_strategy="no",

@@ -17,7 +17,11 @@ settings.load_profile("steady")
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-warm_python.install()
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Fork processes from a warm interpreter; `make test-all` starts fresh ones, as users do."""
+    if not config.getoption("--extended"):
+        warm_python.install()
 
 
 @pytest.fixture

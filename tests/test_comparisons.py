@@ -21,7 +21,7 @@ from gensmooth.comparisons.problems import find_problem
 from gensmooth.comparisons.trial import POINTS, outline
 from gensmooth.studies.statistics import compare as paired
 from gensmooth.studies.statistics import holm
-from patience import LONG, wait_until
+from patience import LONG, alive, children, wait_until
 
 
 def bowl(x):
@@ -35,7 +35,7 @@ def noisy(x, rng):
 def _runs(folder: Path) -> dict[str, tuple[int, str]]:
     return {
         path.name: (path.stat().st_mtime_ns, (path / "metrics.jsonl").read_text())
-        for path in (folder / "trials" / "runs").iterdir()
+        for path in (folder / "trials" / "runs").glob("[0-9a-f]*")  # others are being written
     }
 
 
@@ -193,8 +193,10 @@ def test_after_kill_9_the_same_command_goes_on(tmp_path):
     process = subprocess.Popen(_command(cut), cwd=tmp_path, env=slow, stderr=subprocess.DEVNULL)
     finished = cut / "trials" / "runs"
     assert wait_until(lambda: list(finished.glob("[0-9a-f]*")))
+    workers = children(process.pid)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
+    assert wait_until(lambda: not any(map(alive, workers)))  # they may be writing a last run
     before = _runs(cut)
     subprocess.run(_command(cut), env=environment, check=True, **how)
     after = _runs(cut)
@@ -531,4 +533,7 @@ def test_what_was_asked_is_written_down(tmp_path):
     )
     (tmp_path / "comparison.json").write_text(json.dumps({"format": 1}))
     with pytest.raises(ValueError, match="not that of a comparison"):
+        Order.read(tmp_path)
+    (tmp_path / "comparison.json").write_text(json.dumps({"format": 7}))
+    with pytest.raises(ValueError, match="is of format 7, but this gensmooth reads format 1"):
         Order.read(tmp_path)

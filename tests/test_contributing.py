@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import gensmooth as gs
-from gensmooth.describe import agree, describe, rebuild
+from gensmooth.describe import describe, rebuild
 from gensmooth.directions import METHODS, Address
 
 GUIDE = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text()
@@ -174,16 +174,6 @@ def test_ray_workers_know_the_family_too(own):  # noqa: ARG001
 
 
 # --- what is safe by default -------------------------------------------------------------------
-
-
-def test_a_family_that_a_file_has_as_given_may_be_passed_again(own):  # noqa: ARG001
-    leaning = gs.method("leaning:leaning")
-    now = describe(leaning)
-    assert now == {"kind": "leaning:Leaning", "share": 0.5}
-    assert agree(now, {"given": "leaning.Leaning"})  # as it was written before it had a name
-    assert not agree(now, {"given": "leaning.Other"})
-    assert not agree(now, now | {"share": 0.4})
-    assert not agree(describe(gs.sgd(0.1)), {"given": "gensmooth.optimizers.Optimizer"})
 
 
 def test_names_are_taken_once(own):  # noqa: ARG001

@@ -181,7 +181,14 @@ def test_formulas_become_mathml_and_unknown_commands_an_error(site):
 
 def test_the_gallery_is_in_order_and_its_order_names_examples(site):
     names = {path.stem for path in (ROOT / "examples").glob("*.py")}
-    programs = {"own_robot", "six_methods", "torch_lightning", "torch_loop", "torch_trainer"}
+    programs = {
+        "own_robot",
+        "six_methods",
+        "torch_lightning",
+        "torch_loop",
+        "torch_rate",
+        "torch_trainer",
+    }
     assert names - set(site["gallery"].ORDER) == programs
     assert set(site["gallery"].ORDER) < names
     key = site["gallery"].Order("examples")

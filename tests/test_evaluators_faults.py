@@ -29,6 +29,8 @@ from gensmooth.evaluators import (
     Threads,
     WorkerError,
 )
+from gensmooth.evaluators import processes as processes_module
+from patience import wait_until
 
 SERIAL_KINDS = ["exception", "non-finite"]
 KINDS = [*SERIAL_KINDS, "timeout", "died"]
@@ -289,12 +291,26 @@ def test_one_among_many_short_ones(how: str, pool: Processes, tmp_path: Path) ->
     assert (e.value.step, e.value.index, e.value.kind) == (1, 100, how)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="states are read from /proc")
+def test_only_a_worker_that_waits_for_something_else_than_the_machine_can_be_silent() -> None:
+    with Processes(1) as pool:
+        run(pool, search_of(), wavy, 1)
+        (pid,) = pool.pids
+        assert wait_until(lambda: processes_module._state_of(pid) == "S")
+        os.kill(pid, signal.SIGSTOP)
+        assert wait_until(lambda: processes_module._state_of(pid) == "T")
+        os.kill(pid, signal.SIGCONT)
+    assert processes_module._state_of(os.getpid()) == "R"
+    assert processes_module._state_of(pid) == ""
+
+
 def test_processes_that_cannot_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     with pytest.raises(WorkerError, match=r"cannot be started: .*No such file"):
         run(Processes(2), search_of(), wavy)
 
 
+@pytest.mark.usefixtures("fresh_interpreters")  # sitecustomize is read once
 def test_workers_that_cannot_start(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "sitecustomize.py").write_text("import os; os.write(2, b'no!'); os._exit(3)")
     broken = Processes(2, environment={"PYTHONPATH": str(tmp_path)})
@@ -303,6 +319,7 @@ def test_workers_that_cannot_start(tmp_path: Path, capfd: pytest.CaptureFixture[
     assert "no!" in capfd.readouterr().err
 
 
+@pytest.mark.usefixtures("fresh_interpreters")  # sitecustomize is read once
 def test_workers_that_are_slow_to_start(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("import time; time.sleep(100)")
     slow = Processes(1, environment={"PYTHONPATH": str(tmp_path)}, start_timeout=0.5)

@@ -24,6 +24,7 @@ ELSEWHERE = {  # no pages of the gallery
     "own_robot": "test_rl_own.py",
     "torch_lightning": "test_torch_examples.py",
     "torch_loop": "test_torch_examples.py",
+    "torch_rate": "test_torch_examples.py",
     "torch_trainer": "test_torch_examples.py",
 }
 EXAMPLES = [path for path in sorted((ROOT / "examples").glob("*.py")) if path.stem not in ELSEWHERE]

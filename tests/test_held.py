@@ -8,6 +8,7 @@ import scipy.optimize
 
 import gensmooth as gs
 from gensmooth.coordinates import Coordinates, Held, inward
+from gensmooth.runs.config import checksum
 
 LOWER, UPPER = np.array([-5.0, 2.5, -5.0, 7.0]), np.array([5.0, 2.5, 5.0, 7.0])
 GOAL = np.array([1.0, 2.0, 3.0, 4.0])
@@ -105,8 +106,8 @@ def test_a_folder_whose_held_parameters_do_not_fit_is_refused(tmp_path):
     gs.minimize(bowl, np.zeros(4), bounds=(LOWER, UPPER), budget=99, checkpoint=tmp_path / "run")
     path = tmp_path / "run" / "config.json"
     config = json.loads(path.read_text())
-    del config["sha256"]
     config["search"]["held"]["free"]["values"][1] = 1.0
+    config["sha256"] = checksum(config)
     path.write_text(json.dumps(config))
     with pytest.raises(gs.CheckpointError, match="held do not fit"):
         gs.resume(tmp_path / "run", bowl)

@@ -60,10 +60,10 @@ def test_running_a_search_does_not_import_scipys_linear_algebra_and_a_compiled_d
         "import sys, numba, numpy as np, gensmooth as gs\n"
         "gs.minimize(lambda x: float(x @ x), np.ones(3), budget=50, seed=0)\n"
         "print('scipy.linalg' in sys.modules)\n"
-        "print(numba.njit(lambda a: np.dot(a, a) + np.cov(a))(np.eye(2)).tolist())\n"
+        "print(numba.njit(lambda a: np.dot(a, a))(np.eye(2)).tolist())\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == ["False", "[[1.5, -0.5], [-0.5, 1.5]]"]
+    assert done.stdout.splitlines() == ["False", "[[1.0, 0.0], [0.0, 1.0]]"]
 
 
 def test_theory_needs_the_standard_library_alone():
@@ -110,9 +110,9 @@ LAYERS = [
     ("resuming", "what a run that goes on is made of, from its `config.json`"),
     ("optimize", "`minimize`, `gradient`, `resume`: minimising as a program"),
     (
-        "checkpoint jax torch",
-        "the files of a run by their old names; zeroth-order training of pytrees and of torch "
-        "modules, which need the extras of their names",
+        "jax torch",
+        "zeroth-order training of pytrees and of torch modules, which need the extras of their "
+        "names",
     ),
     ("nevergrad optuna scipy", "our methods as those libraries want them"),
     ("rl", "policy search: training as a program, environments, policies"),

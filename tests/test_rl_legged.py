@@ -113,6 +113,22 @@ def test_starts_equal_gymnasiums_reset_with_the_same_generator(name):
         )
 
 
+def test_arrays_that_have_travelled_compile_nothing():
+    """Arrays from a message or a file are read-only; compiling for them took seconds."""
+    simulator = make("Hopper-v5")
+    policy, parameters = policies_of(simulator, 2, scale=0.1)
+    given = [parameters, *scaling_of(simulator), starts_of(simulator, 2)]
+    returns = []
+    for writable in (True, False):
+        for array in given:
+            array.flags.writeable = writable
+        x, mean, inverse, starts = given
+        found = simulator.rollout(policy, x, Scaling(mean, inverse), starts)
+        returns.append(found.returns.tolist())
+    assert returns[0] == returns[1]
+    assert len(simulator._run.signatures) == 1
+
+
 def test_a_cart_that_runs_against_the_end_of_its_rail_feels_it_as_in_gymnasium():
     name = "InvertedDoublePendulum-v5"
     simulator = make(name)

@@ -19,7 +19,10 @@ from cases import FAMILIES
 from gensmooth.cli.common import finish
 from gensmooth.describe import describe, is_given, rebuild
 from gensmooth.naming import find_function, name_of
-from gensmooth.runs import Every, parse_every
+from gensmooth.optimize import Minimization
+from gensmooth.resuming import falling
+from gensmooth.runs import Every, Limits, RunFolder, parse_every
+from gensmooth.runs.folder import config_of
 
 OPTIMIZERS = {
     "sgd": gs.sgd(0.1),
@@ -162,6 +165,53 @@ def test_the_configuration_is_readable(tmp_path):
     assert ' "x0": {\n  "dtype": "float64",\n  "shape": [2],\n  "values": [1.0, 2.0]\n },\n' in text
     assert '"upper": {"dtype": "float64", "shape": [], "values": ["inf"]}' in text
     assert '"target": "-inf"' in text
+
+
+def read_program(folder):
+    with RunFolder(folder, create=False) as held:
+        program = held.read(
+            Minimization.kind, lambda found, large: Minimization.from_json(found, large, {})
+        )
+        return program, held
+
+
+@pytest.mark.parametrize("dim", [3, 20_000])
+def test_a_configuration_that_is_read_is_written_again_as_it_was(dim, tmp_path):
+    gs.minimize(math.fsum, np.ones(dim), method="bes", max_steps=2, bounds=(-2, 3), seed=1,
+                target=-1e9, tolerance=1e-9, checkpoint=tmp_path)  # fmt: skip
+    before = json.loads((tmp_path / "config.json").read_text())
+    program, held = read_program(tmp_path)
+    arrays = {}
+    again = json.loads(json.dumps(config_of(program, held.run, arrays)))
+    assert again == {name: value for name, value in before.items() if name != "sha256"}
+    assert list(arrays) == (["x0"] if dim > 10_000 else [])
+
+
+def test_a_run_with_other_limits_lists_the_earlier_ones_and_falls_anew(tmp_path):
+    gs.minimize(math.fsum, np.ones(3), method="bes", optimizer=0.2, num_directions=4, budget=400,
+                seed=7, checkpoint=tmp_path)  # fmt: skip
+    program, _ = read_program(tmp_path)
+    limits = Limits(800, 20)
+    longer = program.extended(limits, 5)
+    assert longer.extensions == (
+        {"until_step": 5, "budget": 400, "max_steps": None, "target": None, "tolerance": None},
+    )
+    assert (longer.limits, longer.seed) == (limits, 7)
+    anew = falling(0.2, program.search, limits)
+    assert describe(longer.search.optimizer) == describe(anew) != describe(program.search.optimizer)
+    assert longer.settings({})["search"]["optimizer"] == {"learning_rate": 0.2}
+
+
+def test_the_rate_falls_over_the_steps_that_the_limits_allow():
+    search = gs.RandomSearch(gs.Bernoulli(), 4, 0.1, num_samples=3, samples="shared")
+    per_step = len(search.plan)
+    for limits, steps in [(Limits(9 * per_step), 9), (Limits(9 * per_step, 4), 4), (Limits(1), 1)]:
+        optimizer = falling(0.2, search, limits)
+        state, x = optimizer.init(np.ones(1)), np.ones(1)
+        for _ in range(steps):
+            update, state = optimizer.update(np.ones(1), state, x)
+            assert update[0] != 0
+        assert optimizer.update(np.ones(1), state, x)[0][0] == 0
 
 
 def test_resume_says_what_is_wrong_in_one_line(tmp_path):

@@ -63,7 +63,11 @@ def files(folder: Path) -> dict[str, bytes]:
 
 def load(folder: Path) -> None:
     with RunFolder(folder, create=False) as held:
-        held.load(held.read(None, lambda found, large: Minimization.from_json(found, large, {})))
+        held.load(
+            held.read(
+                Minimization.kind, lambda found, large: Minimization.from_json(found, large, {})
+            )
+        )
 
 
 @given(st.dictionaries(st.text(), ARRAYS, max_size=4), st.dictionaries(st.text(), st.integers()))
@@ -361,7 +365,7 @@ FULL_DISK = """
         if info.step == 20:
             limit(30_000)  # metrics.jsonl and the checkpoint are larger
         if info.step == full:
-            kept = gs.checkpoint.container.read(run / "checkpoint").meta["step"]
+            kept = gs.runs.container.read(run / "checkpoint").meta["step"]
             print("kept", kept, sorted(os.listdir(run)))
             limit(hard)
 
@@ -374,7 +378,7 @@ FULL_DISK = """
     whole = gs.minimize(fun, **options)
     assert part.x.tobytes() == whole.x.tobytes()
     print("lines", len((run / "metrics.jsonl").read_text().splitlines()))
-    print("end", gs.checkpoint.container.read(run / "checkpoint").meta["step"])
+    print("end", gs.runs.container.read(run / "checkpoint").meta["step"])
 """
 
 

@@ -43,8 +43,9 @@ def to_the_end(kind, folder):
 
 def signalled(kind, folder, number, after=20):
     """Send a signal to a run after some steps; gives the steps it made, and how it left."""
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    running = subprocess.Popen(command(kind, folder), **pipes)
+    how = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    how |= {"env": {**os.environ, "PAUSE": "0.25"}}
+    running = subprocess.Popen(command(kind, folder), **how)
     assert running.stdout is not None
     steps = 0
     while steps < after:

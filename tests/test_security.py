@@ -203,8 +203,21 @@ def test_a_checkpoint_of_another_configuration_is_refused(tmp_path):
 def test_a_configuration_that_lost_its_checksum_is_found(tmp_path):
     folder = started(tmp_path / "run")
     rewritten(folder, lambda config: config.pop("sha256"), consistent=False)
-    with pytest.raises(CheckpointError, match=r"another config\.json"):
+    with pytest.raises(CheckpointError, match="its checksum differs"):
         gs.resume(folder, bowl)
+
+
+def test_a_configuration_of_another_format_is_refused_by_its_number(tmp_path):
+    folder = started(tmp_path / "run")
+    rewritten(folder, lambda config: config.update(format=7, gensmooth="8.0"))
+    with pytest.raises(CheckpointError, match=r"is of format 7, .* reads format 1: .* \(8\.0\)"):
+        gs.resume(folder, bowl)
+
+
+def test_another_version_of_gensmooth_does_not_make_it_another_run(tmp_path):
+    folder = started(tmp_path / "run")
+    rewritten(folder, lambda config: config.update(gensmooth="0.1.7"))
+    assert gs.resume(folder, bowl).nit == 9
 
 
 def test_other_limits_do_not_make_it_another_run(tmp_path):

@@ -15,7 +15,7 @@ from gensmooth.studies.progress import Shares, TimeLeft
 from gensmooth.studies.run import run_study
 from gensmooth.studies.spec import Options, RunSpec
 from gensmooth.studies.store import StudyStore
-from patience import LONG, alive, wait_until
+from patience import LONG, alive, children, wait_until
 
 SMALL = Options(profile="quick", seeds=2, hyperparameters="paper", methods=("gs", "bes"))
 
@@ -137,18 +137,6 @@ def test_workers_do_not_outlive_their_parent(tmp_path):
     assert wait_until(lambda: not any(map(alive, workers)))
 
 
-def children(parent: int) -> list[int]:
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            words = stat.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if int(words[1]) == parent:
-            found.append(int(stat.parent.name))
-    return found
-
-
 def _gensmooth(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """The command where MuJoCo is not installed."""
     (tmp_path / "mujoco.py").write_text("raise ModuleNotFoundError('gone', name='mujoco')\n")
@@ -170,6 +158,7 @@ def test_without_mujoco_the_study_is_refused_in_one_line(tmp_path):
     )
 
 
+@pytest.mark.extended("documentation, examples and packaging")
 def test_without_mujoco_all_studies_go_on_without_it(tmp_path):
     words = (
         "--methods",

@@ -138,7 +138,6 @@ def test_a_model_that_something_else_changed():
         lambda m: m[0].weight.mul_(2.0),
         lambda m: m.load_state_dict(perceptron(seed=1).state_dict()),
         lambda m: m.to(torch.float64),
-        lambda m: m[0].weight.requires_grad_(False),
         lambda m: setattr(m[0].weight, "data", torch.zeros(7, 5)),
     ):
         model = perceptron()
@@ -150,6 +149,71 @@ def test_a_model_that_something_else_changed():
         refuse(model, lambda o=opt: o.apply([1.0, 2.0]), RuntimeError, "accept_changes")
         opt.accept_changes()
         opt.step(square_loss(model))
+
+
+def test_a_head_that_is_frozen_later_does_not_move():
+    model = perceptron()
+    opt = optimizer(model)
+    opt.step(square_loss(model))
+    model[2].requires_grad_(False)
+    with pytest.raises(RuntimeError, match="requires_grad") as caught:
+        opt.step(square_loss(model))
+    assert "accept_changes" not in str(caught.value)
+    refuse(model, opt.accept_changes, RuntimeError, "'2.weight' was frozen")
+    head = model[2].weight.detach().clone()
+    optimizer(model).step(square_loss(model))
+    assert torch.equal(model[2].weight, head)
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"num_directions": 3},
+        {"spacing": 0.5},
+        {"directions": "gs"},
+        {"estimator": "antithetic"},
+        {"momentum": 0.5},
+        {"normalize": "spread"},
+        {"maximize": True},
+        {"samples": "paired"},
+    ],
+    ids=str,
+)
+def test_a_state_of_other_settings_is_refused_by_name(how):
+    model = perceptron()
+    state = optimizer(model, **how).state_dict()
+    opt = optimizer(model)
+    refuse(model, lambda: opt.load_state_dict(state), ValueError, next(iter(how)))
+    refuse(model, lambda: optimizer(perceptron()[:1]).load_state_dict(state), ValueError, "another")
+    opt.load_state_dict(optimizer(model, lr=0.3).state_dict())  # the learning rate is loaded
+    assert opt.param_groups[0]["lr"] == 0.3
+
+
+@pytest.mark.parametrize("name", ["spacing", "momentum", "betas"])
+def test_a_group_has_no_settings_of_its_own_but_lr_and_weight_decay(name):
+    model = perceptron()
+    groups = [{"params": list(model.named_parameters()), "lr": 0.2, name: 0.5}]
+    refuse(model, lambda: optimizer(groups), ValueError, f"its own '{name}'")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_quantised_layers_are_refused_however_the_parameters_are_given():
+    quantization = pytest.importorskip("torch.ao.quantization")
+    model = nn.Sequential(nn.Linear(5, 7), nn.LayerNorm(7), nn.Linear(7, 1))
+    try:
+        model = quantization.quantize_dynamic(model, {nn.Linear}, dtype=torch.qint8)
+    except RuntimeError as error:
+        pytest.skip(f"torch cannot quantise here: {error}")
+    for given in (model, model.named_parameters(), [{"params": model.named_parameters()}]):
+        refuse(model, lambda given=given: optimizer(given), TypeError, "quantised layers")
+    rest = dict(model.named_parameters())  # said explicitly
+    assert set(optimizer(rest)._parameters) == {"1.weight", "1.bias"}
+    optimizer(perceptron().named_parameters(), mode="copy")  # another model is no matter
+
+
+def test_a_learning_rate_must_be_given():
+    with pytest.raises(TypeError, match="'lr'"):
+        gs.torch.ZerothOrder(perceptron())
 
 
 def test_steps_by_hand():
@@ -166,7 +230,7 @@ def test_steps_by_hand():
         (lambda: opt.direction("0.wieght", 0), ValueError, "Did you mean '0.weight'"),
         (lambda: opt.add_param_group({"params": []}), RuntimeError, "cannot be added"),
         (lambda: opt.load_state_dict({}), ValueError, "not that of"),
-        (lambda: opt.load_state_dict(optimizer(model, seed=1).state_dict()), ValueError, "seed 1"),
+        (lambda: opt.load_state_dict(optimizer(model, seed=1).state_dict()), ValueError, "seed=1"),
     ):
         refuse(model, call, error, match)
     with opt.perturbed(direction=0), pytest.raises(RuntimeError, match="perturbed already"):

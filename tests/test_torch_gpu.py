@@ -70,7 +70,7 @@ def test_layers_that_are_perturbed_at_once_have_the_values_of_each(dtype, direct
         torch.manual_seed(0)
         layers = [torch.nn.Linear(a, b) for a, b in sizes]
         model = torch.nn.Sequential(*layers).to(device, dtype)
-        opt = gs.torch.ZerothOrder(model, num_directions=3, directions=directions, seed=0)
+        opt = gs.torch.ZerothOrder(model, lr=1e-6, num_directions=3, directions=directions, seed=0)
         before, x = bits(model), torch.ones(3, 64, dtype=dtype, device=device)
         for direction in (0, 1, 2, 0):
             values: list[torch.Tensor] = []
@@ -96,7 +96,7 @@ def test_layers_that_are_perturbed_at_once_have_the_values_of_each(dtype, direct
 @pytest.mark.parametrize("dtype", TYPES)
 def test_evaluations_leave_every_parameter_as_it_was(dtype):
     model = torch.nn.Sequential(torch.nn.Linear(33, 65), torch.nn.Linear(65, 7)).to("cuda", dtype)
-    before, opt = bits(model), gs.torch.ZerothOrder(model, num_directions=20, seed=0)
+    before, opt = bits(model), gs.torch.ZerothOrder(model, lr=1e-6, num_directions=20, seed=0)
     x = torch.ones(3, 33, device="cuda", dtype=dtype)
     for direction in range(20):
         with opt.perturbed(direction=direction):

@@ -5,11 +5,24 @@ import copy
 import pytest
 
 import gensmooth as gs
-from torch_cases import TYPES, bits, decoder, loss_of, nn, perceptron, square_loss, tokens, torch
+from torch_cases import (
+    TYPES,
+    bits,
+    decoder,
+    loss_of,
+    nn,
+    perceptron,
+    room_of,
+    square_loss,
+    tokens,
+    torch,
+)
 
 
 def optimizer(model, **how):
-    return gs.torch.ZerothOrder(model, **{"seed": 0, "num_directions": 2, "spacing": 0.01} | how)
+    return gs.torch.ZerothOrder(
+        model, **{"lr": 1e-6, "seed": 0, "num_directions": 2, "spacing": 0.01} | how
+    )
 
 
 def moved_by_hand(model, opt, direction, side):
@@ -289,7 +302,8 @@ def test_layers_may_run_in_any_order_and_number(dtype, monkeypatch):
     monkeypatch.setattr("gensmooth.torch.layers._SURPRISES", 100)
     torch.manual_seed(0)
     model = Reordered().to(dtype)
-    opt, before = optimizer(model, allow_unused=True), bits(model)
+    opt, before = optimizer(model), bits(model)
+    monkeypatch.setattr(opt._layers, "_check_seen", opt._layers._see_planned)  # some are left out
     twin, x, together = moved_by_hand(model, opt, 1, 1), torch.randn(2, 8).to(dtype), 0
     scratch: list[int] = []
     for order in ORDERS:
@@ -381,6 +395,172 @@ def test_a_parameter_that_nothing_uses_is_noticed():
     assert bits(model) == before
     optimizer(model, allow_unused=True).step(closure)
     assert bits(model) != before
+
+
+class Encoder(nn.Module):
+    """What ``eval()`` runs as one fused operation for each layer."""
+
+    def __init__(self, attention_only=False):
+        super().__init__()
+        self.embedding = nn.Embedding(11, 16)
+        if attention_only:
+            self.encoder = nn.MultiheadAttention(16, 2, batch_first=True)
+        else:
+            layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
+            self.encoder = nn.TransformerEncoder(layer, 2)
+        self.head = nn.Linear(16, 3)
+
+    def forward(self, tokens, padding=None):
+        h = self.embedding(tokens)
+        if isinstance(self.encoder, nn.MultiheadAttention):
+            h = self.encoder(h, h, h, need_weights=False)[0]
+        else:
+            h = self.encoder(h, src_key_padding_mask=padding)
+        return self.head(h.mean(1))
+
+
+def encoder_run(train, named=False, attention_only=False, padded=False, **how):
+    """The losses of all evaluations of three steps, and the parameters after them."""
+    torch.manual_seed(0)
+    model = Encoder(attention_only).train(train)
+    words, answers = torch.arange(40).reshape(5, 8) % 11, torch.arange(5) % 3
+    padding = torch.arange(8).expand(5, 8) >= 5 if padded else None
+    losses = []
+
+    def closure():
+        loss = nn.functional.cross_entropy(model(words, padding), answers)
+        losses.append(float(loss))
+        return loss
+
+    with torch.no_grad():
+        torch.manual_seed(1)
+        own = float(closure())
+    opt = optimizer(model.named_parameters() if named else model, lr=0.05, **how)
+    opt.step(closure)
+    assert train or own == losses[1]  # evaluated as the user would
+    for _ in range(2):
+        opt.step(closure)
+    return losses, bits(model), opt
+
+
+@pytest.mark.filterwarnings("ignore:.*nested tensors")
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("what", [{}, {"attention_only": True}, {"padded": True}], ids=str)
+@pytest.mark.parametrize("train", [False, True])
+def test_fused_paths_of_torch_are_followed_to_the_bit(named, what, train, monkeypatch):
+    """Layers that torch runs as one operation do not call the modules inside them."""
+    calls = []
+    for name in ("_transformer_encoder_layer_fwd", "_native_multi_head_attention"):
+        fused = getattr(torch, name)
+        monkeypatch.setattr(torch, name, lambda *a, f=fused, **k: (calls.append(1), f(*a, **k))[1])
+    losses, after, _ = encoder_run(train, mode="copy", **what)
+    assert bool(calls) == (not train)
+    for how in ({}, {"allow_unused": True}):
+        found, found_after, opt = encoder_run(train, named, **what, **how)
+        assert found == losses
+        assert found_after == after
+        if not (train or "attention_only" in what):
+            layer = Encoder().encoder.layers[0]
+            assert opt.scratch_bytes == sum(room_of(w) for w in layer.parameters())
+
+
+def test_a_model_that_changes_its_path_is_an_error_or_is_watched():
+    """Fused for some batches only: a parameter is then read elsewhere than in the first."""
+    torch.manual_seed(0)
+    words, found = torch.arange(40).reshape(5, 8) % 11, {}
+    for how in ({"mode": "copy"}, {"allow_unused": True}, {}):
+        torch.manual_seed(0)
+        model = Encoder().eval()
+        opt, losses = optimizer(model, lr=0.05, **how), []
+
+        def closure(model=model, losses=losses):
+            torch.backends.mha.set_fastpath_enabled(len(losses) > 4)
+            try:
+                losses.append(float(model(words).square().mean()))
+            finally:
+                torch.backends.mha.set_fastpath_enabled(True)
+            return losses[-1]
+
+        if how:
+            found[str(how)] = [opt.step(closure) for _ in range(4)] + losses
+        else:
+            with pytest.raises(gs.torch.UnusedError, match="allow_unused=True"):
+                [opt.step(closure) for _ in range(4)]
+    assert len({tuple(each) for each in found.values()}) == 1
+
+
+@pytest.mark.parametrize("mode", ["layers", "copy"])
+@pytest.mark.parametrize("known", [False, True])
+def test_a_compiled_function_of_the_model_gives_the_same_losses(mode, known):
+    plain = perceptron()
+    expected = [optimizer(plain, lr=0.1).step(square_loss(plain)), bits(plain)]
+    model = perceptron()
+    closure = torch.compile(square_loss(model), backend="eager")
+    if known:
+        closure()
+    assert [optimizer(model, lr=0.1, mode=mode).step(closure), bits(model)] == expected
+
+
+def test_a_compiled_module_stays_compiled_and_reads_outside_of_it_are_seen():
+    class Tied(nn.Module):
+        def __init__(self, compiled):
+            super().__init__()
+            torch.manual_seed(0)
+            self.embedding, self.block = nn.Embedding(5, 4), nn.Linear(4, 4)
+            self.frozen = nn.Linear(4, 4).requires_grad_(False)
+            self.runs = []
+            if compiled:
+                backend = lambda graph, _: lambda *a: (self.runs.append(1), graph(*a))[1]  # noqa: E731
+                self.block = torch.compile(self.block, backend=backend)
+                self.frozen = torch.compile(self.frozen, backend=backend)
+
+        def forward(self):
+            h = self.frozen(self.block(self.embedding(torch.arange(5))))
+            return (h @ self.embedding.weight.T).square().mean()
+
+    found = []
+    for compiled in (False, True):
+        model = Tied(compiled)
+        opt = optimizer(model, lr=0.1)
+        opt.step(model)
+        names = {n.replace("_orig_mod.", ""): w for n, w in model.named_parameters()}
+        found.append(gs.torch.fingerprint(names))
+    assert found[0] == found[1]
+    assert len(model.runs) == 6  # two modules in three evaluations
+
+
+@pytest.mark.parametrize("mode", ["layers", "copy", "in-place"])
+def test_autocast_around_a_step_does_not_remember_other_values(mode):
+    found = []
+    for around in (False, True):
+        model, values = perceptron(), []
+        opt, loss = optimizer(model, lr=0.1, spacing=0.05, mode=mode), square_loss(model)
+
+        def closure(values=values, loss=loss):
+            with torch.autocast("cpu", torch.bfloat16):
+                values.append(float(loss()))
+            return values[-1]
+
+        with torch.autocast("cpu", torch.bfloat16, enabled=around):
+            opt.step(closure)
+        found.append((values, bits(model)))
+    assert len(set(found[0][0])) == 3
+    assert found[0] == found[1]
+
+
+def test_a_view_that_was_made_before_is_noticed():
+    model = perceptron()
+    row, loss = model[0].weight.data[0], square_loss(model)
+    before = bits(model)
+    with pytest.raises(RuntimeError, match=r"view of the parameter '0.weight'.*'in-place'"):
+        optimizer(model).step(lambda: loss() + row.sum())
+    assert bits(model) == before
+    rounding = optimizer(model, mode="in-place", lr=0.1)
+    rounding.step(lambda: loss() + row.sum())
+    other = perceptron()
+    optimizer(other, lr=0.1).step(lambda: square_loss(other)() + other[0].weight.data[0].sum())
+    for v, w in zip(model.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(v, w)
 
 
 def test_named_parameters_find_their_layers():

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import gensmooth as gs
-from torch_cases import bits, decoder, loss_of, perceptron, square_loss, torch
+from torch_cases import bits, decoder, loss_of, nn, perceptron, square_loss, torch
 
 HERE = Path(__file__).parent
 
@@ -231,6 +231,45 @@ def test_two_ranks(tmp_path):
     assert "same parameters" in one[3] == two[3]
     assert "Step 2: the closure failed on rank 1" in one[4]
     assert "ZeroDivisionError" in two[4]
+
+
+def test_wrappers_for_many_ranks_change_no_direction_or_say_that_they_cannot_be_used(tmp_path):
+    whole = [
+        {"wrap": "ddp"},
+        {"wrap": "ddp", "named": 1},
+        {"wrap": "compiled ddp"},
+        {"wrap": "part"},
+    ]
+    sharded = [{"wrap": "fsdp2"}, {"wrap": "fsdp"}, {"wrap": "tensor parallel"}]
+    one, two = ranks(tmp_path, 2, *whole, {"wrap": "ddp", "split": "none"}, *sharded)
+    assert one == two
+    assert one[:4] == [alone()] * 4
+    assert "without `ranks` the parameters of ranks would drift apart" in one[4]
+    for said, by in zip(one[5:], ("FSDP2", "FullyShardedDataParallel", "tensor par"), strict=True):
+        assert by in said
+        assert "is not supported" in said
+
+
+def test_names_are_those_of_the_plain_model(tmp_path):
+    """So that a log fits the model in or out of a wrapper."""
+
+    class Own(nn.Module):  # whose part has the same name as a wrapper's
+        def __init__(self):
+            super().__init__()
+            self.module, self.head = perceptron(), nn.Linear(1, 1)
+
+    model = Own()
+    assert "module.0.weight" in optimizer(model)._parameters
+    model.head.requires_grad_(False)
+    assert "module.0.weight" in optimizer(model)._parameters
+    assert "module.0.weight" in optimizer(model.named_parameters())._parameters
+    wrapped = trained(tmp_path / "run.log", nn.DataParallel(perceptron()))
+    rebuilt = perceptron()
+    assert gs.torch.replay(rebuilt, tmp_path / "run.log") == 4
+    assert bits(rebuilt) == bits(wrapped.module)
+    parted = nn.Sequential(nn.DataParallel(perceptron()), nn.Linear(1, 1))
+    for given in (parted, parted.named_parameters()):
+        assert list(optimizer(given)._parameters)[:2] == ["0.0.weight", "0.0.bias"]
 
 
 def test_a_lost_rank_is_an_error_that_names_the_step_and_the_log_goes_on(tmp_path):

@@ -1,6 +1,9 @@
 """Steps of gs.torch.ZerothOrder: the estimator's formula, its invariances, torch's interface."""
 
 import copy
+import math
+import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -221,3 +224,152 @@ def test_own_loops_are_the_same_as_steps():
                     values.append(float(square_loss(b)()))
         own.apply(own.weights(values), step=t)
     assert bits(a) == bits(b)
+
+
+# --- losses that fail, and runs that do ----------------------------------------------------------
+
+
+def failing(model, bad):
+    """A loss that is not finite in some evaluations of each step."""
+    loss, count = square_loss(model), [0]
+
+    def closure():
+        count[0] += 1
+        return loss() * (math.nan if (count[0] - 1) % 33 in bad else 1.0)
+
+    return closure
+
+
+@pytest.mark.parametrize("estimator", ["forward", "one-point"])
+@pytest.mark.parametrize("normalize", [None, "spread"])
+def test_one_nan_among_32_directions_drops_that_direction(estimator, normalize):
+    """The step is that of the other 31, weighted by 31."""
+    how = {"num_directions": 32, "spacing": 0.01, "normalize": normalize, "estimator": estimator}
+    model = perceptron()
+    opt = optimizer(model, on_failure="drop", **how)
+    values = []
+    with torch.no_grad():
+        for direction, side in opt.points():
+            with opt.perturbed(direction=direction, side=side):
+                values.append(float(square_loss(model)()))
+    gone = 6
+    values[gone] = math.nan
+    found = np.array(opt.weights(values))
+    forward = estimator == "forward"
+    away = np.array(values[forward:])
+    fine = np.isfinite(away)
+    kept = away[fine]
+    expected = (kept - values[0]) / 31 if forward else (kept - kept.mean()) / 30
+    expected /= 0.01 if normalize is None else kept.std(ddof=1)
+    assert found[gone - forward] == 0.0
+    np.testing.assert_allclose(found[fine], expected, rtol=1e-10)
+    with pytest.raises(ValueError, match="on_failure='drop'"):
+        optimizer(perceptron(), **how).weights(values)
+
+
+def test_dropped_directions_are_counted_and_too_many_are_an_error(tmp_path):
+    model = perceptron()
+    with gs.torch.Log(tmp_path / "run.log") as log:
+        opt = optimizer(model, num_directions=32, on_failure="drop", log=log)
+        assert math.isfinite(opt.step(failing(model, {7})))
+        assert opt.step(failing(model, {0})) > 0  # the centre: the others stand in for it
+        assert opt.failures == 1
+        before = bits(model)
+        with pytest.raises(ValueError, match="Only 15 of 32 directions of step 2"):
+            opt.step(failing(model, set(range(1, 18))))
+        assert bits(model) == before
+    rebuilt = perceptron()
+    assert gs.torch.replay(rebuilt, tmp_path / "run.log") == 2
+    assert bits(rebuilt) == before
+    strict = optimizer(rebuilt, num_directions=32)
+    with pytest.raises(
+        ValueError, match=r"is nan at direction 6, side .1. Nothing moved. A smaller"
+    ):
+        strict.step(failing(rebuilt, {7}))
+    with pytest.raises(ValueError, match="no loss is finite"):
+        strict.step(failing(rebuilt, {0}))
+    for bad, match in (({"on_failure": "retry"}, "on_failure"), ({"min_fraction": 0}, "min_frac")):
+        with pytest.raises(ValueError, match=match):
+            optimizer(perceptron(), **bad)
+
+
+def runs(losses, **how):
+    """The warnings of steps that found these losses."""
+    opt = optimizer(perceptron(), num_directions=1, **how)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for loss in losses:
+            opt.apply([0.0], loss=loss)
+    return [each for each in caught if each.category is gs.torch.DivergenceWarning]
+
+
+def test_divergence_is_reported_once():
+    rng = np.random.default_rng(0)
+    noise = rng.lognormal(0, 0.5, 2000)
+    assert not runs([1.0, *noise])  # batches differ, and nothing is learnt
+    assert not runs([1.0, *(noise * np.linspace(1, 0.1, 2000))])
+    assert not runs([-5.0, *(-5 - noise)])
+    assert len(runs([1.0, *[3.5] * 19])) == 0
+    assert len(runs([1.0, *[3.5] * 100])) == 1
+    assert len(runs([0.77, *rng.normal(1.1, 0.08, 100)])) == 1  # a classifier that only guesses
+    assert len(runs(2.3 * 1.2 ** np.arange(100))) == 1
+    assert len(runs(-(2.3 * 1.2 ** np.arange(100)), maximize=True)) == 1
+    assert not runs(2.3 * 1.2 ** np.arange(100), maximize=True)
+    assert not runs([math.nan] * 50)
+
+
+def trained(model, rate, loss, steps=60):
+    opt = gs.torch.ZerothOrder(model, lr=rate, spacing=0.01, num_directions=8, seed=0)
+    return [opt.step(loss) for _ in range(steps)]
+
+
+def test_too_large_a_rate_is_not_silent():
+    """Four times the right rate: the loss overflows; or, where it is bounded, stays high."""
+    model = decoder()
+    with pytest.raises(ValueError, match=r"has diverged.*lower `lr` \(it is 0.05\)"):
+        trained(model, 0.05, loss_of(model))
+    model = decoder()
+    loss = loss_of(model)
+    losses = trained(model, 0.012, loss)
+    assert losses[-1] < 0.2 * losses[0]
+    with pytest.warns(gs.torch.DivergenceWarning, match=r"lower `lr` \(it is 20\)") as caught:
+        trained(model, 20.0, lambda: torch.tanh(loss() / 10))
+    assert [each.filename for each in caught] == [__file__]
+
+
+@pytest.mark.parametrize("how", [{}, {"momentum": 0.9}, {"mode": "copy"}], ids=str)
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("way", [copy.deepcopy, lambda given: pickle.loads(pickle.dumps(given))])
+def test_copies_and_pickles_go_on_to_the_bit_and_apart(way, how, named):
+    model = perceptron()
+    given = model.named_parameters() if named else model
+    opt = optimizer(given, seed=None, directions=gs.LowRank(rank=2), **how)
+    schedule = torch.optim.lr_scheduler.ExponentialLR(opt, 0.5)
+    for _ in range(2):
+        opt.step(square_loss(model))
+        schedule.step()
+    twin, other = way((model, opt))
+    assert other.seed == opt.seed
+    assert other.param_groups[0]["lr"] == opt.param_groups[0]["lr"] == 0.05 / 4
+    before = bits(twin)
+    losses = [opt.step(square_loss(model)) for _ in range(3)]
+    assert bits(twin) == before  # it has parameters of its own
+    assert [other.step(square_loss(twin)) for _ in range(3)] == losses
+    assert bits(twin) == bits(model)
+    assert other.steps_done == opt.steps_done == 5
+    alone = way(opt)  # with a copy of the parameters that only it knows
+    alone.apply([1.0] * 4)
+    assert bits(model) == bits(twin)
+
+
+def test_an_optimiser_with_a_log_or_changed_parameters_is_not_copied(tmp_path):
+    model = perceptron()
+    with gs.torch.Log(tmp_path / "run.log") as log:
+        opt = optimizer(model, log=log)
+        with pytest.raises(gs.torch.LogError, match=r"state_dict\(\)"):
+            copy.deepcopy(opt)
+    opt = optimizer(model)
+    model[0].weight.data.mul_(2.0)
+    model.load_state_dict(perceptron(seed=1).state_dict())
+    with pytest.raises(RuntimeError, match="changed since"):
+        pickle.dumps(opt)

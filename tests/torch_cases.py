@@ -9,6 +9,7 @@ from torch import nn  # noqa: E402
 
 import gensmooth as gs  # noqa: E402
 from gensmooth.models import Law, Stream  # noqa: E402, F401
+from gensmooth.torch.buffers import room_of  # noqa: E402, F401
 from gensmooth.torch.tensors import (  # noqa: E402, F401
     Chosen,
     backend,

@@ -13,21 +13,51 @@ import torch
 from torch import distributed
 
 import gensmooth as gs
-from torch_cases import bits, decoder, loss_of
+from torch_cases import decoder, loss_of
+
+
+def wrap(model: torch.nn.Module, how: str | None) -> torch.nn.Module:
+    """The model as a trainer would spread it over ranks."""
+    if how is None:
+        return model
+    if how == "ddp":
+        return torch.nn.parallel.DistributedDataParallel(model)
+    if how == "compiled ddp":
+        return torch.compile(torch.nn.parallel.DistributedDataParallel(model), backend="eager")
+    if how == "part":
+        model.block = torch.nn.parallel.DistributedDataParallel(model.block)
+        return model
+    mesh = distributed.device_mesh.init_device_mesh("cpu", (distributed.get_world_size(),))
+    if how == "fsdp2":
+        from torch.distributed.fsdp import fully_shard
+
+        return fully_shard(model, mesh=mesh)
+    if how == "fsdp":
+        from torch.distributed.fsdp import FullyShardedDataParallel
+
+        cpu = torch.device("cpu")
+        return FullyShardedDataParallel(
+            model, device_mesh=mesh, use_orig_params=True, device_id=cpu
+        )
+    from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
+
+    return parallelize_module(model, mesh, {"block.0": ColwiseParallel()})
 
 
 def run(given: dict, rank: int, folder: Path) -> str:
     """One run: the bits of the trained model, or the error."""
     model = decoder(torch.bfloat16, seed=given.get("weights", {}).get(str(rank), 0))
+    plain = model
     log = gs.torch.Log(folder / given["log"]) if given.get("log") else None
     try:
+        model = wrap(model, given.get("wrap"))
         opt = gs.torch.ZerothOrder(
-            model,
+            model.named_parameters() if given.get("named") else model,
             lr=0.02,
             spacing=0.01,
             num_directions=5,
             seed=given.get("seeds", {}).get(str(rank), 0),
-            ranks=given.get("split", "directions"),
+            ranks=None if given.get("split") == "none" else given.get("split", "directions"),
             log=log,
         )
         for step in range(opt.steps_done, 3):
@@ -37,7 +67,8 @@ def run(given: dict, rank: int, folder: Path) -> str:
             if given.get("broken") == [rank, step]:
                 closure = lambda: 1 / 0  # noqa: E731
             opt.step(closure)
-        return bits(model)
+        names = {n.replace("module.", ""): w for n, w in plain.named_parameters()}
+        return gs.torch.fingerprint(names)
     except Exception as error:
         return f"{type(error).__name__}: {error}".replace("\n", " ")
 

@@ -51,6 +51,15 @@ def train(folder: str) -> None:
 WALKS = {"minimize": minimize, "train": train}
 
 
+def _imports(frame) -> bool:
+    """Whether a call is made by a module of ours that is being imported, such as a decorator."""
+    while frame := frame.f_back:
+        code = frame.f_code
+        if code.co_name == "<module>" and ROOT in Path(code.co_filename).parents:
+            return True
+    return False
+
+
 def walk(call: Callable[[str], None]) -> Walk:
     """The walk of a call, until it asks for the first batch of evaluations."""
     goals = (gs.RandomSearch.ask.__code__, gs.Pilot.ask.__code__)
@@ -62,6 +71,8 @@ def walk(call: Callable[[str], None]) -> Walk:
             return  # a module or the body of a class
         path = Path(code.co_filename)
         if ROOT not in path.parents:
+            return
+        if _imports(frame):
             return
         name = path.relative_to(ROOT).as_posix()
         if not passed or passed[-1] != name:

@@ -69,13 +69,14 @@ class _Warm:
 
     def takes(self, options: dict[str, Any]) -> bool:
         """Whether a process with these options of ``Popen`` can be a fork."""
-        words = [os.fspath(word) for word in options["args"]] if options["args"] else []
+        line = options["args"]
+        words = [] if isinstance(line, str | bytes | os.PathLike) else list(map(os.fspath, line))
         environment = os.environ if options["env"] is None else options["env"]
         return (
             self.enabled
             and self._pid == os.getpid()
             and _job_of(words) is not None
-            and options["executable"] == words[0]
+            and os.fspath(options["executable"] or words[0]) == words[0]
             and not (options["shell"] or options["preexec_fn"])
             and options["close_fds"]
             and all(options[name] in (None, -1) for name in ("gid", "gids", "uid", "umask"))
@@ -134,8 +135,10 @@ def _relevant(environment: Any) -> dict[str, str]:
 def _job_of(words: list[Any]) -> str | None:
     """What the command line runs: -c, -m, or the path of a script; ``None`` for anything else."""
     if len(words) > 1 and words[0] == _PYTHON:
-        if words[1] in ("-c", "-m") and len(words) > 2:
-            return words[1]
+        if words[1] == "-c" and len(words) > 2:
+            return "-c"
+        if words[1:3] == ["-m", "gensmooth"]:
+            return "-m"
         return words[1] if words[1].endswith(".py") else None
     if words and words[0] == str(Path(_PYTHON).with_name("gensmooth")):
         return words[0]
@@ -160,7 +163,7 @@ def install(
 
     def execute_child(self: Any, *args: Any) -> None:
         options = signature.bind(self, *args).arguments
-        if isinstance(options["args"], str) or not warm.takes({**options, **_executable(options)}):
+        if not warm.takes(options):
             return ordinary(self, *args)
         self.pid = warm.start(options)
         self._child_created = True
@@ -169,11 +172,6 @@ def install(
         return None
 
     subprocess.Popen._execute_child = execute_child  # type: ignore[attr-defined]
-
-
-def _executable(options: dict[str, Any]) -> dict[str, Any]:
-    args = list(options["args"])
-    return {"args": args, "executable": options["executable"] or (args[0] if args else None)}
 
 
 # --- the side of the warm interpreter ------------------------------------------------------------
@@ -226,6 +224,7 @@ def _serve(control: socket.socket) -> _Request:
             return _Request(options, None)
         ours, theirs = socket.socketpair()
         if os.fork() == 0:  # a warm interpreter of its own, which ends with it
+            os.setsid()  # not in its group, which tests ask for whether all have ended
             ours.close()
             _place([theirs.detach()], [number])
             control = socket.socket(fileno=number)
@@ -292,6 +291,8 @@ def _become(options: dict[str, Any]) -> Callable[[], None]:
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
     sys.modules["numpy"].random.seed()
+    if "multiprocessing.process" in sys.modules:  # it looks for a script from there
+        sys.modules["multiprocessing.process"].ORIGINAL_DIR = options["folder"]
     argv = options["argv"]
     job = _job_of(argv)
     main = ModuleType("__main__")

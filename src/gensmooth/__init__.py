@@ -16,7 +16,6 @@ from gensmooth._version import __version__
 if TYPE_CHECKING:
     from gensmooth import (
         algorithms,
-        checkpoint,
         directions,
         estimators,
         evaluators,
@@ -104,7 +103,6 @@ _HOME = {
 }
 _MODULES = (
     "algorithms",
-    "checkpoint",
     "directions",
     "estimators",
     "evaluators",
@@ -167,7 +165,6 @@ __all__ = [
     "adam",
     "algorithm",
     "algorithms",
-    "checkpoint",
     "compare",
     "cosine_decay",
     "directions",

@@ -62,17 +62,6 @@ def is_given(description: Any) -> bool:
     return isinstance(description, dict) and "given" in description
 
 
-def agree(now: Any, before: Any) -> bool:
-    """Whether a description may stand for one that was written before.
-
-    A family of a user's own that an older file has as ``given`` is known by its class alone.
-    """
-    if is_given(before) and isinstance(now, dict):
-        module, colon, name = str(cast(dict[str, Any], now).get("kind")).partition(":")
-        return now == before or (bool(colon) and before["given"] == f"{module}.{name}")
-    return now == before
-
-
 def rebuild(description: Any, *, trust: bool = False) -> Any:
     """The choice that was described.
 

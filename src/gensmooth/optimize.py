@@ -47,7 +47,7 @@ from gensmooth.parameters import (
     with_arguments,
 )
 from gensmooth.pilot import AUTO, Pilot
-from gensmooth.results import History, Result, history_of, load
+from gensmooth.results import Result, history_of
 from gensmooth.resuming import (
     CHOICES,
     NUMBERS,
@@ -95,16 +95,9 @@ from gensmooth.trees import Tree
 
 __all__ = [
     "RETURNED",
-    "History",
     "Minimization",
     "MinimizeState",
-    "Reason",
-    "Result",
-    "check_limits",
-    "evaluator_again",
-    "falling",
     "gradient",
-    "load",
     "minimize",
     "resume",
 ]
@@ -438,7 +431,8 @@ def resume(
     trust = checks.flag("trust", trust)
     with RunFolder(checks.path("folder", folder), create=False) as held:
         program = held.read(
-            None, lambda found, large: Minimization.from_json(found, large, given, trust=trust)
+            Minimization.kind,
+            lambda found, large: Minimization.from_json(found, large, given, trust=trust),
         )
         if fun is None:
             if program.objective is None:
@@ -595,7 +589,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
         callback: Called after each step; true stops.
     """
 
-    kind: ClassVar[str | None] = None
+    kind: ClassVar[str] = "minimisation"
     resumed_by: ClassVar[str | None] = "gs.resume"
     reasons: ClassVar[Sequence[str]] = tuple(sorted(set(MESSAGES) - {"iterations"}))
     compared: ClassVar[Mapping[str, str | None] | None] = {
@@ -691,10 +685,14 @@ class Minimization(Program[MinimizeState, Record, Result]):
             error = self.search.error(state.search, values) if math.isfinite(value) else None
         elif len(values) > 1 and math.isfinite(value):
             error = float(np.std(values, ddof=1)) / math.sqrt(len(values))
-        more = {"value": plain(value), "faults": dict(evaluated.faults)}
-        if isinstance(self.search, Pilot) or error is not None:
-            more |= {"error": None if error is None else plain(error), "evaluations": n}
-        return end._replace(more=more)
+        return end._replace(
+            more={
+                "value": plain(value),
+                "error": plain(error),
+                "evaluations": n,
+                "faults": dict(evaluated.faults),
+            }
+        )
 
     def _errors(self, batch: Batch, evaluated: Evaluated) -> NDArray[np.float64] | None:
         """The standard errors of values, where they are known."""
@@ -755,8 +753,8 @@ class Minimization(Program[MinimizeState, Record, Result]):
             faults.update(record.faults)
         if end is not None:
             value, at_end = number(end.more["value"]), states.faults_from_json(end.more["faults"])
-            evaluations += whole(end.more.get("evaluations", self.search.num_samples))
-            if end.more.get("error") is not None:
+            evaluations += whole(end.more["evaluations"])
+            if end.more["error"] is not None:
                 error = number(end.more["error"])
             faults.update(at_end)
             if math.isfinite(value) and reached(value, best, self.search.maximize):
@@ -820,19 +818,22 @@ class Minimization(Program[MinimizeState, Record, Result]):
             described = describe_parts(search, (*CHOICES, *NUMBERS, *PLAIN))
         if self.learning_rate is not None:
             described["optimizer"] = {"learning_rate": self.learning_rate}
-        if self.noise is not None:
-            described["noise"] = self.noise
+        log_scale = held = None
         if self.log_scale is not None:
             mask = self.log_scale.mask.astype(np.float64)
-            described["log_scale"] = array_to_json("log_scale", mask, large)
+            log_scale = array_to_json("log_scale", mask, large)
         if self.held is not None:
             free = self.held.free.astype(np.float64)
-            described["held"] = {
+            held = {
                 "free": array_to_json("free", free, large),
                 "values": array_to_json("held", self.held.values, large),
             }
-        if self.tree is not None:
-            described["structure"] = self.tree.to_json()
+        described |= {
+            "noise": self.noise,
+            "log_scale": log_scale,
+            "held": held,
+            "structure": None if self.tree is None else self.tree.to_json(),
+        }
         limits = describe_parts(self.limits, Limits._fields)
         x0 = array_to_json("x0", self.x0, large)
         if search.bounds is not None:
@@ -842,7 +843,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
             }
         return {
             "objective": self.objective,
-            **({} if self.source is None else {SOURCE: self.source}),
+            SOURCE: self.source,
             "seed": self.seed,
             "x0": x0,
             "search": {**described, "vectorized": self.vectorized, "bounds": bounds},
@@ -876,20 +877,20 @@ class Minimization(Program[MinimizeState, Record, Result]):
         if not isinstance(described["vectorized"], int):
             raise TypeError(f"`vectorized` is {str(described['vectorized'])[:80]}")
         search.init(x0, seed=found["seed"])  # complains about what does not fit together
-        held = held_from_json(described.get("held"), large, x0)
+        held = held_from_json(described["held"], large, x0)
         size = x0.shape if held is None else held.free.shape
         return cls(
             objective=None if found["objective"] is None else str(found["objective"]),
-            source=None if found.get(SOURCE) is None else str(found[SOURCE])[:64],
+            source=None if found[SOURCE] is None else str(found[SOURCE])[:64],
             x0=x0,
             seed=found["seed"],
             search=search,
             learning_rate=rate,
             vectorized=described["vectorized"],
-            noise=_noise(described.get("noise")),
-            log_scale=log_scale_from_json(described.get("log_scale"), large, x0),
+            noise=_noise(described["noise"]),
+            log_scale=log_scale_from_json(described["log_scale"], large, x0),
             held=held,
-            tree=tree_from_json(described.get("structure"), given.get("x0"), size, trust=trust),
+            tree=tree_from_json(described["structure"], given.get("x0"), size, trust=trust),
             limits=limits,
             execution=execution,
             extensions=tuple(found["extensions"]),
@@ -999,12 +1000,8 @@ def _check_left_to_pilot(chosen: Sequence[Any]) -> None:
 
 
 def _limits(search: Search, asked: Limits, x: Array) -> Limits:
-    """Limits from a user, checked."""
-    return check_limits(asked, search.next_evaluations(search.init(x, seed=0)), search.num_samples)
-
-
-def check_limits(asked: Limits, first: int, num_samples: int) -> Limits:
-    """Limits from a user, checked: they allow a first step and the values at the end."""
+    """Check a user's limits: they must allow a first step and the values at the end."""
+    first, num_samples = search.next_evaluations(search.init(x, seed=0)), search.num_samples
     least = first + num_samples
     budget = _count("budget", asked.budget)
     if budget < least:

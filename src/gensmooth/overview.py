@@ -135,7 +135,7 @@ class Look(NamedTuple):
     @property
     def training(self) -> bool:
         """Whether it is a training."""
-        return self.config.get("kind") == "training"
+        return self.config["kind"] == "training"
 
     @property
     def unit(self) -> str:
@@ -153,8 +153,8 @@ class Look(NamedTuple):
 def look_at(where: Path) -> Look:
     """Read a run's folder, also while the run goes on."""
     config = read_config(where / CONFIG)
-    if config.get("kind") not in (None, "training"):
-        kind = str(config.get("kind"))[:40]
+    if config["kind"] not in ("minimisation", "training"):
+        kind = str(config["kind"])[:40]
         raise ValueError(f"{where} holds a {kind}, of which no page can be written.")
     end: Mapping[str, Any] | None = None
     with suppress(CheckpointError, OSError, *UNUSABLE):
@@ -441,7 +441,7 @@ def _thinned(length: int) -> NDArray[np.intp]:
 
 def command_of(config: Mapping[str, Any], where: Path, out: Path) -> str:
     """What repeats a run exactly; where that cannot be written, what tells it again."""
-    words = _train_words(config) if config.get("kind") == "training" else _words(config, where, out)
+    words = _train_words(config) if config["kind"] == "training" else _words(config, where, out)
     if words is not None:
         return shlex.join(words)
     name = config.get("objective") or "fun"
@@ -452,7 +452,7 @@ def _words(config: Mapping[str, Any], where: Path, out: Path) -> list[str] | Non
     search: dict[str, Any] = dict(config["search"])
     if config["objective"] is None or search.pop("bounds", None) is not None:
         return None
-    if "structure" in search:
+    if search.pop("structure") is not None:
         return None
     words = ["gensmooth", "minimize", str(config["objective"])]
     words += ["--x0", _start(config["x0"], where, out)]

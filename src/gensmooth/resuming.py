@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from gensmooth import algorithms, optimizers
 from gensmooth.coordinates import Held
-from gensmooth.describe import agree, describe, is_given, number, rebuild, whole
+from gensmooth.describe import describe, is_given, number, rebuild, whole
 from gensmooth.directions import Directions
 from gensmooth.estimators import Estimator
 from gensmooth.evaluators import Evaluator, as_evaluator, cores
@@ -144,7 +144,7 @@ def _with_directions(
 def _choice(name: str, kind: type, description: Any, given: Any, trust: bool) -> Any:
     """A choice that was written down, or that must be passed again."""
     if given is not None:
-        if not agree(describe(given), description):
+        if describe(given) != description:
             raise ValueError(
                 f"`{name}` of this run is {str(description)[:200]} and cannot become "
                 f"{str(describe(given))[:200]}: start a new run from its x instead"

@@ -92,8 +92,10 @@ class Order:
         path = folder / FILE
         try:
             found = cast(dict[str, Any], json.loads(read_bytes(path)))
-            if found.pop("format") != _FORMAT:
-                raise ValueError("it is of another format")
+            if (number := found.pop("format")) != _FORMAT:
+                raise ValueError(
+                    f"it is of format {str(number)[:20]}, but this gensmooth reads format {_FORMAT}"
+                )
             for name in ("seeds", "cells", "fresh"):
                 found[name] = tuple(found[name])
             return cls(**found)

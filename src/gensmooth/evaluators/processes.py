@@ -13,6 +13,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple, final
 from weakref import WeakSet
 
@@ -363,14 +364,18 @@ class ProcessPool(WorkerPool[ProcessHandle]):
         return min(_SILENCE, self.start_timeout) if _CPU_CLOCK else self.start_timeout
 
     def is_computing(self, worker: ProcessHandle) -> bool:
-        """See :meth:`WorkerPool.is_computing`: by the kernel's count of its CPU time."""
+        """See :meth:`WorkerPool.is_computing`: by the kernel's count of its CPU time.
+
+        On a busy machine that count may stand still for long. So a worker that waits for a
+        processor or for a disk counts as computing too; one that sleeps or is stopped does not.
+        """
         if not _CPU_CLOCK:
             return False
         before = worker.cpu_seconds
         with suppress(OSError):  # it is gone, which `receive` will find out
             # The clock of another process has the number that clock_getcpuclockid(3) gives.
             worker.cpu_seconds = time.clock_gettime((~worker.process.pid << 3) | 2)
-        return worker.cpu_seconds > before
+        return worker.cpu_seconds > before or _state_of(worker.process.pid) in ("R", "D")
 
     def stop(self, worker: ProcessHandle) -> None:
         """See :meth:`WorkerPool.stop`."""
@@ -427,6 +432,15 @@ def _texts(environment: object) -> dict[str, str]:
             f"{checks.shown(environment)}."
         )
     return given
+
+
+def _state_of(pid: int) -> str:
+    """The letter that Linux has for what a process does: R, S, D, T, Z, ...; see proc(5)."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        return ""
+    return text.rpartition(")")[2].split()[0]
 
 
 def _why(code: int | None) -> str:

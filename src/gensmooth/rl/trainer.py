@@ -228,6 +228,7 @@ def pack_training(
     skeleton, arrays = states.pack_search(trainer.search, search)
     meta = {
         "step": search.step,
+        "evaluations": search.evaluations,
         "seed": search.seed,
         "env_steps": state.env_steps,
         "observations": state.statistics.seen,
@@ -238,8 +239,6 @@ def pack_training(
             "observations": best.statistics.seen,
         },
     }
-    if trainer.search.evaluations_after(search.step) is None:
-        meta["evaluations"] = search.evaluations
     own = {
         "x": search.x,
         "mean": state.statistics.mean,

@@ -21,9 +21,9 @@ from gensmooth.estimators import ESTIMATORS, Estimator, Samples
 from gensmooth.evaluators import Evaluator, as_evaluator
 from gensmooth.methods import choose_directions
 from gensmooth.observe import Observers, Seen, Start, Tracker
-from gensmooth.optimize import evaluator_again
 from gensmooth.optimizers import Optimizer
 from gensmooth.pilot import AUTO, Pilot
+from gensmooth.resuming import evaluator_again
 from gensmooth.rl.defaults import (
     GPU_DIRECTIONS,
     NUM_DIRECTIONS,
@@ -488,7 +488,7 @@ class Training(Program[TrainState, Line, TrainResult]):
         callback: Called after each iteration; true stops.
     """
 
-    kind: ClassVar[str | None] = "training"
+    kind: ClassVar[str] = "training"
     noun: ClassVar[str] = "training"
     resumed_by: ClassVar[str | None] = "gs.rl.resume"
     limits_name: ClassVar[str] = "schedule"
@@ -586,7 +586,7 @@ class Training(Program[TrainState, Line, TrainResult]):
         """See :class:`~gensmooth.runs.Program`."""
         trainer, execution = self.trainer, self.execution.to_json()
         return {
-            "environment": _info_to_json(trainer.info),
+            "environment": asdict(trainer.info),
             "policy": {"sizes": list(trainer.policy.sizes), "biases": trainer.policy.biases},
             "standardize": trainer.standardize,
             "method": self.method,
@@ -739,14 +739,6 @@ class Training(Program[TrainState, Line, TrainResult]):
         )
 
 
-def _info_to_json(info: Info) -> dict[str, Any]:
-    """What is known of an environment; of the CPU, where there was nothing else once, nothing."""
-    found = asdict(info)
-    if info.device == "cpu":
-        del found["device"]
-    return found
-
-
 def _schedule(
     iterations: int, test_every: int, test_episodes: int, target: float | None
 ) -> Schedule:
@@ -852,11 +844,8 @@ def _pilot(
 
 def _search_to_json(search: Search) -> dict[str, Any]:
     if isinstance(search, Pilot):
-        names = ("num_directions", "x_scale", "samples", *_FAILURES)
-        described = {"method": AUTO, **describe_parts(search, names)}
-        if search.most_directions is not None:
-            described["most_directions"] = search.most_directions
-        return described
+        names = ("num_directions", "most_directions", "x_scale", "samples", *_FAILURES)
+        return {"method": AUTO, **describe_parts(search, names)}
     if isinstance(search, algorithms.Population):
         names = (*_POPULATION, *_FAILURES, *search.rates())
         return {"method": search.method, **describe_parts(search, names)}
@@ -870,7 +859,7 @@ def _search_from_json(described: Mapping[str, Any], *, trust: bool) -> Search:
         return replace(
             pilot,
             x_scale=rebuild(described["x_scale"]),
-            most_directions=rebuild(described.get("most_directions")),
+            most_directions=rebuild(described["most_directions"]),
         )
     if "method" in described:
         kind = algorithms.POPULATIONS.get(str(described["method"]))

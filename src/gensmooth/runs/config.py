@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gensmooth import checks
-from gensmooth.describe import agree, describe_parts, number, plain, whole
+from gensmooth.describe import describe_parts, number, plain, whole
 
 Array = NDArray[Any]
 
@@ -192,7 +192,7 @@ def differences(
         here = cast(dict[str, Any], new)
         for key in {**here, **then}:  # also what was set then, and is left out now
             value = here.get(key)
-            if not agree(value, then.get(key)):
+            if value != then.get(key):
                 told = f" (there {then.get(key)}, here {value})"
                 words.append(label.format(key) + (told if len(told) < 140 else ""))
     return words

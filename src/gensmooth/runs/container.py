@@ -91,7 +91,7 @@ def read(path: Path, fits: Fits | None = None) -> Contents:
             them; raises ``ValueError`` if they cannot be what is looked for.
 
     Raises:
-        CheckpointError: When it is not such a file, is damaged, or is of a newer version.
+        CheckpointError: When it is not such a file, is damaged, or is of another format.
     """
     try:
         if not path.is_file():

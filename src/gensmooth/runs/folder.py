@@ -208,9 +208,7 @@ class RunFolder:
             end.reason,
         )
 
-    def read(
-        self, kind: str | None, parse: Callable[[dict[str, Any], Mapping[str, Array]], C]
-    ) -> C:
+    def read(self, kind: str, parse: Callable[[dict[str, Any], Mapping[str, Array]], C]) -> C:
         """The run that is here, as ``parse`` makes it from ``config.json`` and the large arrays.
 
         Raises:
@@ -327,9 +325,7 @@ class RunFolder:
         if position.lines != step or (end is None and step == self.saved):
             return  # the first: a step torn apart by an interrupt where we could not hold it off
         meta, arrays = program.pack(state)
-        meta = {"step": step, **meta, "run": self.run}
-        if "sha256" in self.config:  # not in folders of older versions
-            meta["config"] = self._identity(program)
+        meta = {"step": step, **meta, "run": self.run, "config": self._identity(program)}
         if program.limits is not None:
             limits: Mapping[str, Any] = program.limits._asdict()
             meta[program.limits_name] = {name: plain(value) for name, value in limits.items()}
@@ -365,9 +361,7 @@ class RunFolder:
         meta, arrays = container.read(path, _fits(program))
         if meta.get("run") != self.run:
             raise CheckpointError(path, "is the checkpoint of another run.")
-        if "config" in meta and not (
-            "sha256" in self.config and meta["config"] == self._identity(program)
-        ):
+        if meta.get("config") != self._identity(program):
             raise CheckpointError(path, f"is of a run with another {CONFIG}: that was changed.")
         try:
             step = whole(meta["step"])
@@ -388,15 +382,17 @@ class RunFolder:
     def _identity(self, program: Program[Any, Any, Any]) -> str:
         """The checksum of what makes the run what it is.
 
-        All but its limits, its execution, and how its objective was written.
+        All but its limits, its execution, how its objective was written, and by which version of
+        gensmooth it was begun.
         """
-        return checksum(self.config, but=(program.limits_name, "execution", "extensions", SOURCE))
+        may_change = (program.limits_name, "execution", "extensions", SOURCE, "gensmooth")
+        return checksum(self.config, but=may_change)
 
-    def _read_config(self, kind: str | None) -> None:
+    def _read_config(self, kind: str) -> None:
         self.config = read_config(self.path / CONFIG)
-        if self.config.get("kind") != kind:
-            what = str(self.config.get("kind", "minimisation"))[:20]
-            raise CheckpointError(self.path, f"holds a {what}, not a {kind or 'minimisation'}.")
+        if self.config["kind"] != kind:
+            what = str(self.config["kind"])[:20]
+            raise CheckpointError(self.path, f"holds a {what}, not a {kind}.")
         self.run = str(self.config.get("run"))
         if not re.fullmatch("[0-9a-f]{1,64}", self.run):
             path = self.path / CONFIG
@@ -501,8 +497,7 @@ def _are(sizes: Mapping[str, int]) -> container.Fits:
 
 def config_of(program: Program[Any, Any, Any], run: str, large: dict[str, Array]) -> dict[str, Any]:
     """The contents of ``config.json``."""
-    kind = {} if program.kind is None else {"kind": program.kind}
-    header = {"format": FORMAT, **kind, "gensmooth": __version__, "run": run}
+    header = {"format": FORMAT, "kind": program.kind, "gensmooth": __version__, "run": run}
     return {**header, **program.settings(large)}
 
 
@@ -512,28 +507,28 @@ def read_config(path: Path) -> dict[str, Any]:
         found: Any = json.loads(read_bytes(path))
     except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(path, f"cannot be read: {error}.") from error
-    if not isinstance(found, dict) or "format" not in found:
+    if not isinstance(found, dict) or "format" not in found or "kind" not in found:
         raise CheckpointError(path, "is not the configuration of a run.")
     config = cast(dict[str, Any], found)
-    if "sha256" in config and config["sha256"] != checksum(config):
-        raise CheckpointError(
-            path,
-            "is damaged or was changed by hand: its checksum differs. Begin a new run with the "
-            "settings that you want; other limits can be given to the call that resumes.",
-        )
     if config["format"] != FORMAT:
         raise CheckpointError(
             path,
             f"is of format {str(config['format'])[:20]}, but this gensmooth reads format "
             f"{FORMAT}: use the version that wrote it ({str(config.get('gensmooth'))[:20]}).",
         )
+    if config.get("sha256") != checksum(config):
+        raise CheckpointError(
+            path,
+            "is damaged or was changed by hand: its checksum differs. Begin a new run with the "
+            "settings that you want; other limits can be given to the call that resumes.",
+        )
     return config
 
 
 def kind_of(folder: Path) -> str | None:
-    """What kind of run a folder holds: ``None`` is a minimisation, or no run at all."""
+    """What kind of run a folder holds; ``None`` if it holds no run."""
     path = folder / CONFIG
-    return read_config(path).get("kind") if path.is_file() else None
+    return read_config(path)["kind"] if path.is_file() else None
 
 
 def seed_in(folder: Path | None) -> int | None:

@@ -46,7 +46,7 @@ class Program(ABC, Generic[S, R, T]):
     10
 
     Attributes:
-        kind: What ``config.json`` calls such a program; ``None`` is a minimisation.
+        kind: What ``config.json`` calls such a program.
         noun: What messages call one.
         resumed_by: The function that goes on with one under other limits, if there is one.
         compared: The names of its settings that make it the same run, as
@@ -57,7 +57,7 @@ class Program(ABC, Generic[S, R, T]):
         reasons: The reasons it may end for; by default any.
     """
 
-    kind: ClassVar[str | None]
+    kind: ClassVar[str]
     noun: ClassVar[str] = "run"
     resumed_by: ClassVar[str | None] = None
     compared: ClassVar[Mapping[str, str | None] | None] = None

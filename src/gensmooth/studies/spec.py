@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 Profile = Literal["quick", "paper"]
 
-# Part of every run's name: raise it when the meaning of a configuration or of a record changes,
-# and finished runs of the older meaning are left alone and not used.
+# Part of every run's name: raise it when the meaning of a configuration or of a record changes.
+# Finished runs of another format are then left alone and not used.
 FORMAT = 1
 
 

@@ -26,9 +26,10 @@ from gensmooth.torch.log import Log, LogError, LogRecord
 from gensmooth.torch.moving import fingerprint
 from gensmooth.torch.ranks import RanksError
 from gensmooth.torch.replaying import replay
-from gensmooth.torch.zeroth_order import ZerothOrder
+from gensmooth.torch.zeroth_order import DivergenceWarning, ZerothOrder
 
 __all__ = [
+    "DivergenceWarning",
     "Log",
     "LogError",
     "LogRecord",

@@ -25,19 +25,20 @@ class HookedLayer:
 def find_layers(modules: list[nn.Module], names: Mapping[int, str]) -> dict[int, HookedLayer]:
     """The modules that own parameters to be moved, by identity."""
     found: dict[int, HookedLayer] = {}
-    inside: set[int] = set()
-    for module in modules:
-        if is_compiled(module):
-            inside.update(id(part) for part in module.modules() if part is not module)
-    for module in modules:
-        if id(module) in inside:
-            continue
+    for module in outermost(modules):
         compiled = is_compiled(module)
         own = module.parameters(recurse=compiled)
         mine = list(dict.fromkeys(names[id(w)] for w in own if id(w) in names))
         if mine:
             found[id(module)] = HookedLayer(module, mine, compiled)
     return found
+
+
+def outermost(modules: list[nn.Module]) -> list[nn.Module]:
+    """The modules that are not inside a compiled one."""
+    compiled = filter(is_compiled, modules)
+    inside = {id(part) for each in compiled for part in each.modules() if part is not each}
+    return [each for each in modules if id(each) not in inside]
 
 
 def is_compiled(module: nn.Module) -> bool:
@@ -50,12 +51,15 @@ def is_compiled(module: nn.Module) -> bool:
 
 
 def owners(parameters: Iterable[Tensor]) -> list[nn.Module]:
-    """All modules in this program that own one of these parameters, and compiled ones around."""
+    """All modules in this program that have one of these parameters, their own or further in."""
     wanted = {id(w) for w in parameters}
-    found: list[nn.Module] = []
-    for each in gc.get_objects():
-        if not issubclass(type(each), nn.Module) or "_parameters" not in each.__dict__:
-            continue
-        if any(id(w) in wanted for w in each.parameters(recurse=is_compiled(each))):
-            found.append(each)
-    return found
+    return [each for each in live_modules() if any(id(w) in wanted for w in each.parameters())]
+
+
+def live_modules() -> list[nn.Module]:
+    """All modules in this program."""
+    return [
+        each
+        for each in gc.get_objects()
+        if issubclass(type(each), nn.Module) and "_parameters" in each.__dict__
+    ]

@@ -5,7 +5,7 @@ from typing import Any, final
 
 import torch
 from torch import nn
-from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
 Tensor = torch.Tensor
@@ -44,34 +44,20 @@ class Wrapped:
 
 _CALLED = "_compiled_call_impl"  # where torch looks first for what a module does
 
-# Functions that ask a tensor for anything but its values.
-_ABOUT = frozenset(
-    (
-        *("size", "dim", "numel", "nelement", "ndimension", "stride", "is_contiguous", "__len__"),
-        *("element_size", "data_ptr", "get_device", "is_floating_point", "is_complex", "__hash__"),
-        *("storage_offset", "untyped_storage", "requires_grad_", "is_same_size", "is_pinned"),
-        *("is_shared", "is_inference", "register_hook"),
-    )
-)
-_VALUES = frozenset(("T", "mT", "H", "mH", "data", "real", "imag"))
 
+class Reads(TorchDispatchMode):
+    """Tells of the tensors that each operation of torch is called with.
 
-class Reads(TorchFunctionMode):
-    """Tells of every parameter whose values a torch function is called with."""
+    It sits below torch's Python functions, which choose their path (fused attention, for one)
+    without knowing that they are watched: a watched evaluation runs the same operations as any
+    other.
+    """
 
-    def __init__(self, read: Callable[[Tensor], None]) -> None:
-        super().__init__()
+    def __init__(self, read: Callable[[list[Tensor]], None]) -> None:
+        super().__init__()  # pyright: ignore[reportUnknownMemberType]
         self._read = read
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         del types
-        name = getattr(func, "__name__", "")
-        if name == "__get__":
-            wanted = getattr(getattr(func, "__self__", None), "__name__", "") in _VALUES
-        else:
-            wanted = name not in _ABOUT and name != "__set__"
-        if wanted:
-            for each in tree_iter((args, kwargs)):
-                if isinstance(each, nn.Parameter):
-                    self._read(each)
+        self._read([each for each in tree_iter((args, kwargs)) if isinstance(each, Tensor)])
         return func(*args, **(kwargs or {}))

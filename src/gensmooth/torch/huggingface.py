@@ -5,7 +5,8 @@
     trainer = ZerothOrderTrainer(model, args, train_dataset=data,
                                  zeroth_order={"num_directions": 8, "seed": 0})
 
-The learning rate, its schedule, accumulation, logging and checkpoints are the trainer's.
+The learning rate, its schedule, weight decay, accumulation, logging and checkpoints are the
+trainer's. Gradients cannot be clipped, as there are none: ``max_grad_norm=0`` must be given.
 """
 
 from collections.abc import Mapping
@@ -22,7 +23,8 @@ class ZerothOrderMixin:
 
     Args:
         args: What ``Trainer`` takes.
-        zeroth_order: The arguments of :class:`ZerothOrder`, the learning rate excepted.
+        zeroth_order: The arguments of :class:`ZerothOrder`, except the learning rate and weight
+            decay. With several processes, ``ranks`` is ``"batches"`` by default.
         kwargs: What ``Trainer`` takes.
     """
 
@@ -36,13 +38,41 @@ class ZerothOrderMixin:
     ) -> None:
         self._zeroth_order = dict(zeroth_order or {})
         self._waiting: list[Any] = []
+        for name, theirs in (("lr", "learning_rate"), ("weight_decay", "weight_decay")):
+            if name in self._zeroth_order:
+                raise ValueError(f"Give the trainer `{theirs}`, not `zeroth_order` {name!r}.")
         super().__init__(*args, **kwargs)
+        clip = self.args.max_grad_norm
+        if clip is not None and clip > 0:
+            raise ValueError(
+                f"`max_grad_norm` is {clip} (1.0 is the trainer's default), but there are no "
+                "gradients to clip: pass TrainingArguments(max_grad_norm=0)."
+            )
+        if self.args.n_gpu > 1:
+            raise ValueError(
+                "The trainer would spread the model over several devices by DataParallel, which is "
+                "not supported: start one process for each device, with torchrun."
+            )
 
     def create_optimizer(self, model: Any = None) -> Any:
         """The optimiser, made when the trainer has put the model in its place."""
         if self.optimizer is None:
             chosen = self.model if model is None else model
-            self.optimizer = ZerothOrder(chosen, lr=self.args.learning_rate, **self._zeroth_order)
+            how: dict[str, Any] = {"ranks": "batches"} if self.args.world_size > 1 else {}
+            params = chosen
+            if self.args.weight_decay:  # of the same parameters as with the trainer's optimisers
+                trainer: Any = self
+                named = dict(chosen.named_parameters())
+                decayed = set(trainer.get_decay_parameter_names(chosen)) & set(named)
+                params = [
+                    {
+                        "params": [(name, named[name]) for name in named if name in decayed],
+                        "weight_decay": self.args.weight_decay,
+                    },
+                    {"params": [(name, named[name]) for name in named if name not in decayed]},
+                ]
+            how |= self._zeroth_order
+            self.optimizer = ZerothOrder(params, lr=self.args.learning_rate, **how)
         return self.optimizer
 
     def training_step(

@@ -13,8 +13,13 @@ What layers are is found out, not assumed:
 * A parameter may also be read outside of its own module's forward: a tied output layer written as
   ``h @ self.embedding.weight.T``, the output projection of ``nn.MultiheadAttention``. The first
   evaluation is watched: such a read makes the parameter belong, from then on, to the module in
-  whose forward it happened (or to the whole evaluation, if to none).
-* A parameter that no layer asked for in an evaluation is an error, unless told otherwise.
+  whose forward it happened (or to the whole evaluation, if to none). Watching does not change the
+  path that torch takes through the model, so fused layers (``nn.TransformerEncoderLayer`` in
+  ``eval()``), which read the parameters of the modules inside them, are found in the same way.
+* A view of a parameter that was made earlier shows the unperturbed values: an error.
+* A compiled function of the model would not call the layers, so it is run uncompiled.
+* A parameter that no layer asked for in an evaluation is an error, unless told otherwise; then all
+  evaluations are watched, since another path may read it elsewhere.
 
 A GPU should not wait for Python, so layers that ran one after the other in the last evaluation, and
 that fit into the buffer together, are perturbed at once when the first of them begins. A layer that
@@ -22,6 +27,7 @@ begins out of turn ends this: what is perturbed and not running goes back, and l
 one by one again.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -29,10 +35,13 @@ from typing import Any, NamedTuple, final
 
 import torch
 from torch import nn
+from torch.utils._python_dispatch import (
+    _disable_current_modes,  # pyright: ignore[reportPrivateUsage]
+)
 from torch.utils._pytree import tree_iter, tree_map_only
 
 from gensmooth.torch.buffers import Buffers, Place, PlaceGroup, room_of
-from gensmooth.torch.found import HookedLayer, find_layers
+from gensmooth.torch.found import HookedLayer, find_layers, is_compiled, outermost
 from gensmooth.torch.hooks import Reads, Wrapped
 
 Tensor = torch.Tensor
@@ -92,6 +101,14 @@ class Layers:
         self._allow_unused = allow_unused
         self._modules = list(modules)
         self._layers = find_layers(self._modules, self._names)
+        plain: list[nn.Module] = []
+        self._others: list[Wrapped] = []  # compiled modules that have nothing to perturb
+        for each in outermost(self._modules):
+            if not is_compiled(each):
+                plain.append(each)
+            elif id(each) not in self._layers:
+                self._others.append(Wrapped(each, self._compiled))
+        self._followed = [Wrapped(each, partial(self._follow, each)) for each in plain]
         # Parameters that belong to a whole evaluation.
         self._whole: list[str] = list(self._parameters) if whole else []
         owned = set(self._whole) | {name for layer in self._layers.values() for name in layer.names}
@@ -105,7 +122,8 @@ class Layers:
         self._running: list[nn.Module] = []
         self._own: dict[str, Tensor] = {}  # the own values of what points at scratch now
         self._seen: set[str] = set()
-        self._watched: set[bool] = set()  # in which modes (training or not) a run was watched
+        self._watched: set[bytes] = set()  # by which modules were in training mode
+        self._memory: list[tuple[int, int, str]] = []  # own addresses of parameters, while watching
         self._handles: list[Wrapped] | None = None  # while attached
         self._busy = False  # with parameters: what is read of them then is our own doing
         self._order: list[HookedLayer] | None = []  # as layers began; None: one inside another
@@ -123,18 +141,20 @@ class Layers:
 
     @contextmanager
     def attached(self) -> Generator[None]:
-        """Let the layers ask for perturbed values while in this context."""
-        if self._handles is not None:
+        """Let the layers ask for perturbed values while in this context.
+
+        Compiled functions run uncompiled here, and compiled modules, which are layers, do not.
+        """
+        if self._handles is not None or not self._modules:
             yield
             return
         self._handles = []
         try:
-            for layer in self._layers.values():
-                self._attach(layer)
-            yield
+            self._attach_all()
+            with torch.compiler.set_stance("force_eager"):
+                yield
         finally:
-            for wrapped in self._handles:
-                wrapped.remove()
+            self._detach()
             self._handles = None
 
     @contextmanager
@@ -142,12 +162,8 @@ class Layers:
         """Let layers run at the values that ``fill`` makes."""
         if self._fill is not None:
             raise RuntimeError("The parameters are perturbed already: leave that context first.")
-        training = any(module.training for module in self._modules)
-        watch = (
-            bool(self._modules)
-            and training not in self._watched
-            and not any(layer.compiled for layer in self._layers.values())
-        )
+        training = bytes(module.training for module in self._modules)
+        watch = bool(self._modules) and (self._allow_unused or training not in self._watched)
         with self.attached() if not watch else self._watching():
             self._fill = fill
             self._seen = set()
@@ -173,10 +189,10 @@ class Layers:
         unused = [name for name in self._parameters if name not in self._seen]
         if unused and self._seen and not self._allow_unused:
             raise UnusedError(
-                f"No layer used the parameter {_first_of(unused)} in this evaluation, so that the "
-                "loss cannot depend on it. Freeze it (requires_grad_(False)); or, if only "
-                "some evaluations use it, say allow_unused=True; or, if a compiled function reads "
-                "it, choose mode='copy'."
+                f"No layer was seen to use the parameter {_first_of(unused)} in this evaluation. "
+                "If the loss does not depend on it, freeze it (requires_grad_(False)). If only "
+                "some evaluations use it, or read it elsewhere, pass allow_unused=True. If it is "
+                "read where torch cannot see it (by a kernel of your own), choose mode='in-place'."
             )
 
     @property
@@ -197,6 +213,19 @@ class Layers:
 
     # --- a layer begins and ends -----------------------------------------------------------------
 
+    def _attach_all(self) -> None:
+        assert self._handles is not None
+        for layer in self._layers.values():
+            self._attach(layer)
+        for wrapped in self._others:
+            wrapped.attach()
+            self._handles.append(wrapped)
+
+    def _detach(self) -> None:
+        assert self._handles is not None
+        while self._handles:
+            self._handles.pop().remove()
+
     def _attach(self, layer: HookedLayer) -> None:
         """Have a layer's begin and end noticed."""
         assert self._handles is not None
@@ -212,6 +241,7 @@ class Layers:
         for that: a GPU may wait for every line.
         """
         spans = self.scratch.spans
+        run = self._compiled(run) if layer.compiled else run
 
         def call(*args: Any, **kw: Any) -> Any:
             if self._expected is layer:
@@ -237,6 +267,17 @@ class Layers:
                     return output
             kept = self._end(layer, output)
             return output if kept is None else kept
+
+        return call
+
+    def _compiled(self, run: Callable[..., Any]) -> Callable[..., Any]:
+        """What a compiled module does, compiled, although functions are not."""
+
+        def call(*args: Any, **kw: Any) -> Any:
+            if self._memory:
+                self._read([each for each in tree_iter((args, kw)) if isinstance(each, Tensor)])
+            with _disable_current_modes(), torch.compiler.set_stance("default"):
+                return run(*args, **kw)
 
         return call
 
@@ -426,44 +467,76 @@ class Layers:
     @contextmanager
     def _watching(self) -> Generator[None]:
         """Follow which module runs, and notice parameters that are read outside of their own."""
-        handles: list[Any] = []
-        try:
-            for module in self._modules:
-                handles += [
-                    module.register_forward_pre_hook(self._started, prepend=True),
-                    module.register_forward_hook(self._stopped, always_call=True),
-                ]
-            with self.attached(), Reads(self._read):
+        listed = self._parameters.items()
+        own = ((w.data_ptr(), w.numel() * w.element_size(), name) for name, w in listed)
+        self._memory = sorted((start, start + size, name) for start, size, name in own)
+        with self.attached(), Reads(self._read):
+            self._detach()  # the layers' functions go around those that follow modules
+            try:
+                for each in self._followed:
+                    each.attach()
+                self._attach_all()
                 yield
-        finally:
-            for handle in handles:
-                handle.remove()
+            finally:
+                self._memory = []
+                self._detach()
+                for each in self._followed:
+                    each.remove()
+                self._attach_all()
 
-    def _started(self, module: nn.Module, _args: Any) -> None:
-        self._running.append(module)
+    def _follow(self, module: nn.Module, run: Callable[..., Any]) -> Callable[..., Any]:
+        """What a module does, while it is known that it runs."""
 
-    def _stopped(self, module: nn.Module, _args: Any, output: Any) -> Any:
-        if self._running and self._running[-1] is module:
-            self._running.pop()
-        kept = self._keep(module, output)
-        while self._turns and self._turns[-1].owner is module and self._turns[-1].late:
-            self._leave(self._turns.pop())
-        return kept
+        def call(*args: Any, **kw: Any) -> Any:
+            depth = len(self._running)
+            self._running.append(module)
+            kept = output = None
+            try:
+                output = run(*args, **kw)
+                kept = self._keep(module, output)
+            finally:
+                del self._running[depth:]
+                while self._turns and self._turns[-1].owner is module and self._turns[-1].late:
+                    self._leave(self._turns.pop())
+            return output if kept is None else kept
 
-    def _read(self, w: Tensor) -> None:
-        name = self._names.get(id(w))
-        if self._busy or name is None or name in self._own or self._fill is None:
+        return call
+
+    def _read(self, tensors: list[Tensor]) -> None:
+        """Give parameters that are about to be read to the module that runs."""
+        if self._busy or self._fill is None:
+            return
+        names: list[str] = []
+        for each in tensors:
+            name = self._names.get(id(each))
+            if name is None:
+                self._check_view(each)
+            elif name not in self._own and name not in names:
+                names.append(name)
+        if not names:
             return
         module = self._running[-1] if self._running else None
         if module is None:
-            self._whole.append(name)
+            self._whole += names
         elif id(module) in self._layers:
-            self._layers[id(module)].names.append(name)
+            self._layers[id(module)].names += names
             self.forget()
         else:
-            self._layers[id(module)] = HookedLayer(module, [name], compiled=False)
+            self._layers[id(module)] = HookedLayer(module, list(names), compiled=False)
             self._attach(self._layers[id(module)])
-        self._enter(module, [name], late=True)
+        self._enter(module, names, late=True)
+
+    def _check_view(self, w: Tensor) -> None:
+        """Refuse a tensor that lies in a parameter's own memory, where nothing is perturbed."""
+        if type(w) is not Tensor or w.layout is not _STRIDED or w.is_nested or not w.numel():
+            return
+        i = bisect_right(self._memory, w.data_ptr(), key=lambda each: each[0]) - 1
+        if i >= 0 and w.data_ptr() < self._memory[i][1]:
+            raise RuntimeError(
+                f"The evaluation reads a view of the parameter {self._memory[i][2]!r} that was "
+                "made earlier, and would not see it perturbed. Make the view in the evaluation, or "
+                "choose mode='in-place'. Nothing moved."
+            )
 
 
 def _first_of(names: list[str]) -> str:

@@ -26,7 +26,8 @@ try:
 except ImportError:  # no such locks on this system
     fcntl = None
 
-_MAGIC = b"gensmooth torch log 1\n"
+_NAME, _FORMAT = b"gensmooth torch log ", b"1"
+_MAGIC = _NAME + _FORMAT + b"\n"
 _HEADER_LIMIT = 2**28  # bytes: a header is a line per parameter
 
 
@@ -148,6 +149,12 @@ def _read(path: Path) -> tuple[dict[str, Any] | None, list[LogRecord], int]:
         return None, [], 0
     if not data or (len(data) < len(_MAGIC) and _MAGIC.startswith(data)):
         return None, [], 0
+    if data.startswith(_NAME) and not data.startswith(_MAGIC):
+        number = data[len(_NAME) :].partition(b"\n")[0][:20].decode(errors="replace")
+        raise LogError(
+            f"{path} is a log of format {number}, but this gensmooth reads format "
+            f"{_FORMAT.decode()}: use the version that wrote it."
+        )
     if not data.startswith(_MAGIC):
         raise LogError(f"{path} is not a log of gs.torch: it does not begin like one.")
     start = len(_MAGIC)

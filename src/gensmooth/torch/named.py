@@ -6,14 +6,19 @@ from typing import Any, NamedTuple, cast
 
 import torch
 from torch import nn
+from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 from gensmooth import checks
+from gensmooth.torch.found import live_modules
 from gensmooth.torch.tensors import DTYPES, MOST_ENTRIES, backend
 
 Tensor = torch.Tensor
 Pair = tuple[str, nn.Parameter]
 
-_COMPILED = "_orig_mod."  # what torch.compile puts before the names inside
+# What torch.compile, activation checkpoints and FSDP put before the names inside.
+_PREFIXES = ("_orig_mod.", "_checkpoint_wrapped_module.", "_fsdp_wrapped_module.")
+_OPTIONS = ("lr", "weight_decay", "initial_lr")  # of a group; the last is a scheduler's
+_QUANTIZED = ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized")
 
 
 class NamedGroups(NamedTuple):
@@ -22,10 +27,12 @@ class NamedGroups(NamedTuple):
     Attributes:
         groups: Parameter groups: the pairs of name and parameter, and the group's own options.
         modules: All modules of the model, where a model was given.
+        world: Over how many processes the model is spread by ``DistributedDataParallel``.
     """
 
     groups: list[tuple[list[Pair], dict[str, Any]]]
     modules: list[nn.Module] | None
+    world: int = 1
 
     @property
     def parameters(self) -> dict[str, nn.Parameter]:
@@ -42,11 +49,17 @@ def read_parameters(params: object) -> NamedGroups:
         TypeError: When parameters have no names, or are not floating-point tensors.
         ValueError: When a name or a parameter occurs twice, or nothing is left.
     """
+    if isinstance(params, NamedGroups):  # read before
+        return params
+    modules = list(params.modules()) if isinstance(params, nn.Module) else None
     if isinstance(params, nn.Module):
         pairs = [(name, w) for name, w in params.named_parameters() if w.requires_grad]
-        given = NamedGroups([(_checked(pairs), {})], list(params.modules()))
+        groups: list[tuple[list[Pair], dict[str, Any]]] = [(_checked(pairs), {})]
     else:
-        given = NamedGroups(_groups(params), None)
+        groups = _groups(params)
+    if not isinstance(params, Mapping):
+        _check_quantized(groups, modules)
+    given = _unwrapped(groups, modules)
     _check_once(given)
     if not given.parameters:
         raise ValueError(
@@ -73,6 +86,11 @@ def _groups(params: object) -> list[tuple[list[Pair], dict[str, Any]]]:
                 raise ValueError("A parameter group must have 'params': named parameters.")
             inner = own.pop("params")
             own.pop("param_names", None)
+            if unknown := [name for name in own if name not in _OPTIONS]:
+                raise ValueError(
+                    f"A parameter group cannot have its own {unknown[0]!r}: only 'lr' and "
+                    "'weight_decay'. The rest is the same for all groups."
+                )
             items: Any = cast(Any, inner).items() if isinstance(inner, Mapping) else inner
             groups.append((_checked(_trainable(items)), own))
         return groups
@@ -106,18 +124,21 @@ _NAMELESS = (
 
 
 def _checked(pairs: list[Pair]) -> list[Pair]:
-    """The same pairs, names without what torch.compile adds, if all can be moved."""
+    """The same pairs, names without what wrappers add, if all can be moved."""
     kept: list[Pair] = []
     for given, w in pairs:
-        name = given.replace(_COMPILED, "")
+        name = _without_prefixes(given)
         if w.dtype not in DTYPES:
             raise TypeError(
                 f"The parameter {name!r} is of type {w.dtype}, which cannot be perturbed: only "
                 "float32, float16, bfloat16 and float64 can. Leave it out: give the model itself, "
                 "whose frozen parameters are left out."
             )
-        if type(w.data).__module__.startswith("torch.distributed"):
-            raise TypeError(f"The parameter {name!r} is sharded (a DTensor): give whole tensors.")
+        if sharded := _sharded(w):
+            raise TypeError(
+                f"The parameter {name!r} is sharded ({sharded}), which is not supported: give each "
+                "process whole parameters, and split the evaluations with ranks='directions'."
+            )
         if w.layout != torch.strided or w.is_meta or w.is_inference():
             raise TypeError(
                 f"The parameter {name!r} has no memory that can be moved: it is sparse, on the "
@@ -129,6 +150,75 @@ def _checked(pairs: list[Pair]) -> list[Pair]:
         if w.numel():
             kept.append((name, w))
     return kept
+
+
+def _without_prefixes(name: str) -> str:
+    for prefix in _PREFIXES:
+        name = name.replace(prefix, "")
+    return name
+
+
+def _sharded(w: Tensor) -> str:
+    """By what a parameter is split over processes; empty if it is whole."""
+    if type(w.data).__module__.startswith("torch.distributed"):
+        return "a DTensor, of FSDP2 or tensor parallelism"
+    if hasattr(w, "_fsdp_flattened") or hasattr(w, "_is_flat_param"):
+        return "FullyShardedDataParallel"
+    return "DeepSpeed ZeRO-3" if hasattr(w, "ds_tensor") else ""
+
+
+def _unwrapped(
+    groups: list[tuple[list[Pair], dict[str, Any]]], modules: list[nn.Module] | None
+) -> NamedGroups:
+    """The groups, names without the "module." of wrappers around a model or a part of it."""
+    world = 1
+    given = {id(w) for pairs, _ in groups for _, w in pairs}
+    wrapped = any("module." in name for pairs, _ in groups for name, _ in pairs)
+    for each in (live_modules() if modules is None else modules) if wrapped else ():
+        if not isinstance(each, DataParallel | DistributedDataParallel):
+            continue
+        wrapper = cast(Any, each)
+        inside = {id(w): _without_prefixes(name) for name, w in wrapper.module.named_parameters()}
+        if given.isdisjoint(inside):
+            continue
+        if isinstance(each, DistributedDataParallel):
+            world = max(world, wrapper.process_group.size())
+        elif len(wrapper.device_ids) > 1:
+            raise TypeError(
+                "The model is in DataParallel, whose copies on other devices would not be "
+                "perturbed: start one process for each device, and pass ranks='batches'."
+            )
+        groups = [
+            ([(_without_module(name, inside.get(id(w))), w) for name, w in pairs], own)
+            for pairs, own in groups
+        ]
+    return NamedGroups(groups, modules, world)
+
+
+def _without_module(name: str, inner: str | None) -> str:
+    """A name without the "module." before its inner part."""
+    ending = f"module.{inner}"
+    return name.removesuffix(ending) + inner if inner and name.endswith(ending) else name
+
+
+def _check_quantized(
+    groups: list[tuple[list[Pair], dict[str, Any]]], modules: list[nn.Module] | None
+) -> None:
+    """Refuse a model some of whose weights are integers that nothing can move."""
+    everywhere = live_modules() if modules is None else modules
+    quantized = {id(m): m for m in everywhere if type(m).__module__.startswith(_QUANTIZED)}
+    if quantized and modules is None:  # only where they are in one model with a parameter
+        given = {id(w) for pairs, _ in groups for _, w in pairs}
+        models = [m for m in everywhere if any(id(part) in quantized for part in m.modules())]
+        models = [m for m in models if any(id(w) in given for w in m.parameters())]
+        quantized = {id(p): p for m in models for p in m.modules() if id(p) in quantized}
+    if quantized:
+        raise TypeError(
+            "The model has quantised layers, such as "
+            f"{type(next(iter(quantized.values()))).__name__}: their weights are not parameters, "
+            "and only the rest would be trained. Train before quantising; or, to train only the "
+            "rest, give it as a dict: dict(model.named_parameters())."
+        )
 
 
 def _check_once(given: NamedGroups) -> None:

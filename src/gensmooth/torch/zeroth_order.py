@@ -8,6 +8,8 @@ wherever they are needed and never stored.
 """
 
 import math
+import warnings
+from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, nullcontext
 from itertools import chain
@@ -27,12 +29,19 @@ from gensmooth.torch.found import owners
 from gensmooth.torch.layers import Layers
 from gensmooth.torch.log import Log, LogError, LogRecord
 from gensmooth.torch.moving import Mover, describe_parameters, fingerprint
-from gensmooth.torch.named import read_parameters
+from gensmooth.torch.named import NamedGroups, read_parameters
 from gensmooth.torch.ranks import Ranks, Split
 
 Tensor = torch.Tensor
 Closure = Callable[[], Any]
 Mode = Literal["layers", "copy", "in-place"]
+
+
+class DivergenceWarning(UserWarning):
+    """The losses of a run are far above the first, and stay there."""
+
+
+_PATIENCE = 20  # steps
 
 
 class Marks(NamedTuple):
@@ -56,7 +65,8 @@ class ZerothOrder(Optimizer):
     Args:
         params: A model, ``model.named_parameters()``, or parameter groups, each a dict whose
             ``"params"`` are named parameters. Frozen parameters are left out.
-        lr: η, the learning rate; schedulers of ``torch.optim.lr_scheduler`` may change it.
+        lr: η, the learning rate; schedulers of ``torch.optim.lr_scheduler`` may change it. There is
+            no default, as the right one depends on the model: ``docs/torch.md`` has a rule.
         spacing: c, how far from the parameters the loss is evaluated, per entry.
         num_directions: L. A step calls the closure L+1 times (forward), 2L times (antithetic) or
             L times (one-point).
@@ -82,7 +92,16 @@ class ZerothOrder(Optimizer):
         ranks: Whether ``"directions"`` or ``"batches"`` are split over the processes of
             ``torch.distributed``.
         group: Of ``torch.distributed``; by default all processes.
-        allow_unused: Whether an evaluation may leave out some of the parameters.
+        allow_unused: Whether an evaluation may leave out some of the parameters. Each one is then
+            watched, to see which parameters it reads, and takes longer.
+        on_failure: ``"raise"`` on a loss that is not finite, or ``"drop"`` its direction. The
+            estimate keeps its mean if failures do not depend on the direction. ``failures`` counts
+            the directions left out.
+        min_fraction: Under ``"drop"``, the smallest share of directions that makes an estimate.
+
+    Warns:
+        DivergenceWarning: Once, when 20 losses in a row are far above the first: by three of their
+            standard deviations, or by twice its absolute value.
 
     >>> model = torch.nn.Linear(3, 1)
     >>> opt = ZerothOrder(model, lr=0.05, num_directions=8, seed=0)
@@ -95,7 +114,7 @@ class ZerothOrder(Optimizer):
     def __init__(
         self,
         params: Any,
-        lr: float = 1e-6,
+        lr: float,
         *,
         spacing: float = 1e-3,
         num_directions: int = 1,
@@ -112,7 +131,10 @@ class ZerothOrder(Optimizer):
         ranks: Split | None = None,
         group: Any = None,
         allow_unused: bool = False,
+        on_failure: Literal["raise", "drop"] = "raise",
+        min_fraction: float = 0.5,
     ) -> None:
+        self._given = {name: value for name, value in locals().items() if name in _COPIED}
         self._spacing = checks.positive("spacing", spacing)
         self._num_directions = checks.count("num_directions", num_directions)
         self._estimator = _estimator(estimator)
@@ -121,6 +143,8 @@ class ZerothOrder(Optimizer):
         self._mode: Mode = checks.one_of("mode", mode, get_args(Mode))
         self._samples = checks.optional(checks.one_of, "samples", samples, options=SAMPLE_MODES)
         self._allow_unused = checks.flag("allow_unused", allow_unused)
+        self._on_failure = checks.one_of("on_failure", on_failure, ("raise", "drop"))
+        self._min_fraction = checks.share("min_fraction", min_fraction, one=True)
         self._momentum = checks.nonnegative("momentum", momentum)
         if self._momentum >= 1:
             raise ValueError(f"`momentum` must be below 1, but is {momentum}.")
@@ -142,7 +166,12 @@ class ZerothOrder(Optimizer):
                 )
         given = read_parameters(params)
         self._parameters = given.parameters
-        self._modules = given.modules
+        if self._ranks is None and given.world > 1:
+            raise ValueError(
+                "The model is in DistributedDataParallel, so each rank may see another batch, and "
+                "without `ranks` the parameters of ranks would drift apart: pass ranks='batches', "
+                "or ranks='directions' if all ranks see the same batch."
+            )
         self._plan: Plan = plan(self._estimator, self._num_directions, 1, self._samples)
         dim = sum(w.numel() for w in self._parameters.values())
         self._law = choose_law(directions, dim, self._num_directions)
@@ -155,7 +184,11 @@ class ZerothOrder(Optimizer):
         self._building = False
         self.steps_done: int = 0
         self.done_ahead = False  # of a trainer that will call step() without a closure
+        self.failures: int = 0  # directions left out so far
         self._loss = math.nan
+        self._first_loss = math.nan
+        self._last_losses: deque[float] = deque(maxlen=_PATIENCE)
+        self._diverged = False
         self._moving = False
         self._inside = False
         self._mover = Mover(
@@ -164,6 +197,9 @@ class ZerothOrder(Optimizer):
             law=self._law,
             momentum=self._momentum,
         )
+        self._modules = given.modules
+        if self._modules is None and self._mode == "layers":
+            self._modules = owners(self._parameters.values())
         self._layers = self._make_layers()
         self._rates()  # refuses what a group may have of its own
         self._marks = self._current_marks()
@@ -203,9 +239,11 @@ class ZerothOrder(Optimizer):
             except Exception as error:
                 failure = error
             values = self._ranks.exchange(values, step, failure)
-        weights, loss = self._weigh(values)
+        weights, loss, dropped = self._weigh(values)
         self._take(weights, loss)
+        self.failures += dropped
         self._loss = loss
+        self._note_loss(loss)
         return loss
 
     def points(self) -> list[tuple[int, int]]:
@@ -239,7 +277,6 @@ class ZerothOrder(Optimizer):
                 f"A step has {len(self._plan)} evaluations, see points(), but `values` has the "
                 f"shape {found.shape}."
             )
-        self._check_values(found)
         return self._weigh(found)[0].tolist()
 
     def apply(
@@ -265,6 +302,7 @@ class ZerothOrder(Optimizer):
                 f"but is {checks.shown(weights)}."
             )
         self._take(found, loss)
+        self._note_loss(loss)
 
     def direction(self, name: str, index: int, *, step: int | None = None) -> Tensor:
         """ε_index of one parameter, by its name, as a tensor: for those who check."""
@@ -277,8 +315,13 @@ class ZerothOrder(Optimizer):
     def accept_changes(self) -> None:
         """Go on with parameters that something else has changed since the last step.
 
-        A log cannot: it would not rebuild them.
+        A log cannot: it would not rebuild them. Nor can parameters be frozen: they would move.
         """
+        if frozen := [name for name, w in self._parameters.items() if not w.requires_grad]:
+            raise RuntimeError(
+                f"The parameter {frozen[0]!r} was frozen, but this optimiser moves it: make a new "
+                "optimiser, which leaves frozen parameters out."
+            )
         if self._log is not None:
             raise LogError(
                 f"The parameters were changed by something else, which {self._log.path} cannot "
@@ -319,13 +362,14 @@ class ZerothOrder(Optimizer):
                 if not ran:
                     raise ValueError(
                         "The closure did not run the model: none of its parameters was used. Did "
-                        "it use another model, or values computed before? (If it runs a compiled "
-                        "function of the model, choose mode='copy'.)"
+                        "it use another model, or values computed before? (If it replays a CUDA "
+                        "graph of the model, choose mode='in-place'.)"
                     )
                 mine.append(e)
         values = np.zeros(len(self._plan))
         values[mine] = _as_floats(found)
-        self._check_values(values)
+        if self._on_failure == "raise":  # before other ranks are told
+            self._check_values(values)
         return values
 
     def _gradients(self) -> list[tuple[Tensor | None, int]]:
@@ -349,9 +393,11 @@ class ZerothOrder(Optimizer):
         if self._inside:
             raise RuntimeError("The parameters are perturbed already: leave that context first.")
         self._inside = True
+        torch.clear_autocast_cache()  # it has parameters at other values
         try:
             if side == 0:
-                yield
+                with self._layers.attached() if self._layers is not None else nullcontext():
+                    yield
                 return
             amount = side * self._spacing
             if self._layers is not None:
@@ -365,6 +411,7 @@ class ZerothOrder(Optimizer):
                 self._mover.shift(step, direction, -amount)
                 self._marks = self._current_marks()
         finally:
+            torch.clear_autocast_cache()
             self._inside = False
 
     def _sample_seed(self, step: int, sample: int) -> int:
@@ -378,23 +425,69 @@ class ZerothOrder(Optimizer):
         e = int(np.flatnonzero(~np.isfinite(values))[0])
         direction, side = self.points()[e]
         where = "at the parameters" if side == 0 else f"at direction {direction}, side {side:+d}"
+        advice = (
+            "A smaller `spacing` stays closer to the parameters; on_failure='drop' leaves such "
+            "directions out."
+        )
+        if not np.isfinite(values[self._plan.side == side]).any():
+            advice = (
+                "The run has diverged: go back to earlier parameters and lower `lr` "
+                f"(it is {self._rates()[0][0]:.3g})."
+                if self.steps_done
+                else "Check the model and its input: no loss is finite there."
+            )
         raise ValueError(
-            f"The loss of step {self.steps_done} is {values[e]} {where}. Nothing moved. A smaller "
-            "`spacing` stays closer to the parameters."
+            f"The loss of step {self.steps_done} is {values[e]} {where}. Nothing moved. {advice}"
         )
 
-    def _weigh(self, values: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
-        """The weight of each direction, and the loss."""
+    def _weigh(self, values: NDArray[np.float64]) -> tuple[NDArray[np.float64], float, int]:
+        """The weight of each direction, the loss, and how many directions were dropped."""
+        if self._on_failure == "raise":
+            self._check_values(values)
         sign = -1.0 if self._maximize else 1.0
-        L = self._num_directions
-        delta, loss = self._estimator.differences(sign * values, L, self._samples)
+        delta, loss = self._estimator.differences(
+            sign * values, self._num_directions, self._samples
+        )
+        fine = np.isfinite(delta)
+        used = int(np.count_nonzero(fine))
+        if used < max(1, math.ceil(self._min_fraction * self._num_directions)):
+            raise ValueError(
+                f"Only {used} of {self._num_directions} directions of step {self.steps_done} have "
+                f"finite losses, fewer than min_fraction={self._min_fraction} asks for. Nothing "
+                "moved."
+            )
         if self._normalize is None:
-            unit = 1 / (self._spacing * L)
+            unit = 1 / (self._spacing * used)
         else:
-            away = values[self._plan.side != 0]
+            away = values[(self._plan.side != 0) & np.isfinite(values)]
             spread = float(away.std(ddof=1)) if len(away) > 1 else 0.0
-            unit = 1 / (L * spread) if spread > 0 else 0.0
-        return delta * (unit * self._law.factor), sign * loss
+            unit = 1 / (used * spread) if spread > 0 else 0.0
+        weights = np.where(fine, delta, 0.0) * (unit * self._law.factor)
+        return weights, sign * loss, self._num_directions - used
+
+    def _note_loss(self, loss: float) -> None:
+        """Warn, once, when the losses are far above the first."""
+        if not math.isfinite(loss):
+            return
+        if math.isnan(self._first_loss):
+            self._first_loss = loss
+        losses = self._last_losses
+        losses.append(loss)
+        if self._diverged or len(losses) < _PATIENCE:
+            return
+        sign = -1.0 if self._maximize else 1.0
+        rise = min(sign * (each - self._first_loss) for each in losses)
+        far = min(3 * float(np.std(losses)), 2 * abs(self._first_loss))
+        if rise > far:
+            self._diverged = True
+            warnings.warn(
+                f"The run may have diverged: the last {_PATIENCE} losses, {np.mean(losses):.4g} on "
+                f"average, are all far from the first, {self._first_loss:.4g}. Go back to earlier "
+                f"parameters and lower `lr` (it is {self._rates()[0][0]:.3g}) by a factor of 3 to "
+                "10. (If the data have become harder, ignore this.)",
+                DivergenceWarning,
+                stacklevel=4,  # the caller of step(), which torch wraps
+            )
 
     # --- moving ----------------------------------------------------------------------------------
 
@@ -433,9 +526,7 @@ class ZerothOrder(Optimizer):
             return None
         if self._mode == "copy":
             return Layers(self._parameters, [], whole=True)
-        modules = self._modules
-        if modules is None:
-            modules = owners(self._parameters.values())
+        modules = self._modules or []
         return Layers(self._parameters, modules, allow_unused=self._allow_unused)
 
     def _check_ready(self) -> None:
@@ -460,7 +551,8 @@ class ZerothOrder(Optimizer):
             raise RuntimeError(
                 f"The parameter {list(self._parameters)[i]!r} was changed since the last step, by "
                 f"something else (its {what.strip('_')} is another). Make a new optimiser for the "
-                "new parameters, or say opt.accept_changes() to go on with them."
+                "new parameters"
+                + (", or call opt.accept_changes() to go on with them." if one[1][3] else ".")
             )
 
     def _current_marks(self) -> Marks:
@@ -471,11 +563,18 @@ class ZerothOrder(Optimizer):
 
     def header(self) -> dict[str, Any]:
         """What a log says about the model and how it is trained; hashes all parameters."""
+        header = self._settings() | {"base": fingerprint(self._parameters)}
+        if self._mode == "in-place":  # then evaluations leave their traces
+            header["visited"] = [point for point in self.points() if point[1]]
+        return header
+
+    def _settings(self) -> dict[str, Any]:
+        """What must stay the same for a run to go on."""
         groups = [
             dict(zip(group["param_names"], group["params"], strict=True))
             for group in self.param_groups
         ]
-        header: dict[str, Any] = {
+        return {
             "seed": self.seed,
             "spacing": self._spacing,
             "num_directions": self._num_directions,
@@ -487,11 +586,7 @@ class ZerothOrder(Optimizer):
             "maximize": self._maximize,
             "samples": self._samples,
             "groups": [describe_parameters(group) for group in groups],
-            "base": fingerprint(self._parameters),
         }
-        if self._mode == "in-place":  # then evaluations leave their traces
-            header["visited"] = [point for point in self.points() if point[1]]
-        return header
 
     def _continue(self, log: Log) -> None:
         """Replay what a log has, and write to it from then on."""
@@ -503,6 +598,7 @@ class ZerothOrder(Optimizer):
                     with self._at(self.steps_done, direction, side):
                         pass
                 self._move(record.weights, record.rates, record.decays)
+                self._note_loss(record.loss)
         if self._ranks is None or self._ranks.rank == 0:
             log.open(header)
 
@@ -512,6 +608,7 @@ class ZerothOrder(Optimizer):
         names = {"base": "parameters", "groups": "names, types and shapes of parameters"}
         facts = {"seed": header.pop("seed"), "number of steps done": self.steps_done}
         facts |= {names.get(name, name): value for name, value in header.items()}
+        facts |= {"on_failure": self._on_failure, "min_fraction": self._min_fraction}
         return facts | {"learning rates": self._rates()}
 
     # --- torch's own interface -------------------------------------------------------------------
@@ -526,21 +623,20 @@ class ZerothOrder(Optimizer):
         super().add_param_group(param_group)
 
     def state_dict(self) -> dict[str, Any]:
-        """See ``torch.optim.Optimizer``; it also has the seed and the number of steps done."""
-        return super().state_dict() | {
-            "gensmooth": {"seed": self.seed, "steps_done": self.steps_done}
-        }
+        """See ``torch.optim.Optimizer``; it also has the number of steps done and all settings."""
+        return super().state_dict() | {"gensmooth": self._settings() | self._progress()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on where :meth:`state_dict` was taken; the model must hold its parameters of then."""
+        """Go on where :meth:`state_dict` was taken; the model must hold its parameters of then.
+
+        Raises:
+            ValueError: When it was taken from another model, or with other settings than the
+                learning rate and weight decay, which are loaded.
+        """
         own: Any = state_dict.get("gensmooth")
-        if own is None or "steps_done" not in own:
+        if own is None or "steps_done" not in own or "groups" not in own:
             raise ValueError("`state_dict` is not that of a ZerothOrder optimiser.")
-        if own["seed"] != self.seed:
-            raise ValueError(
-                f"`state_dict` belongs to a run with seed {own['seed']}, but this one has "
-                f"{self.seed}: it would go on along other directions."
-            )
+        check_header(own, self._settings(), "`state_dict`", ValueError)
         if self._log is not None and own["steps_done"] != self.steps_done:
             raise LogError(
                 f"{self._log.path} has {self.steps_done} steps, which the optimiser has replayed, "
@@ -548,47 +644,106 @@ class ZerothOrder(Optimizer):
             )
         plain = {name: state_dict[name] for name in ("state", "param_groups")}
         super().load_state_dict(plain)
-        names = {id(w): name for name, w in self._parameters.items()}
-        listed = [w for group in self.param_groups for w in group["params"]]
-        for place, kept in plain["state"].items():  # torch has rounded it to the parameter's type
-            w = listed[place]
-            velocity = kept["velocity"].to(w.device, copy=True)
-            self.state[w]["velocity"] = self._mover.velocities[names[id(w)]] = velocity
-        self.steps_done = own["steps_done"]
-        self._marks = self._current_marks()
+        names = [name for group in self.param_groups for name in group["param_names"]]
+        kept = plain["state"].items()  # torch has rounded velocities to the parameters' types
+        self._go_on(own, {names[place]: each["velocity"] for place, each in kept})
         if self._layers is not None:
             self._layers.forget()
         self._moving = False
+
+    def _progress(self) -> dict[str, Any]:
+        return {name: getattr(self, attribute) for name, attribute in _PROGRESS.items()}
+
+    def _go_on(self, progress: dict[str, Any], velocities: dict[str, Tensor]) -> None:
+        for name, attribute in _PROGRESS.items():
+            setattr(self, attribute, progress[name])
+        for name, each in velocities.items():
+            w = self._parameters[name]
+            velocity = each.to(w.device, copy=True)
+            self.state[w]["velocity"] = self._mover.velocities[name] = velocity
+        self._last_losses.clear()
+        self._marks = self._current_marks()
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """How to make a copy: anew, from the parameters and modules, or their copies."""
+        del protocol
+        self._check_ready()
+        if self._log is not None:
+            raise LogError(
+                f"This optimiser writes to {self._log.path}, which two cannot: it is not copied. "
+                "Copy its state_dict(), or make an optimiser without a log."
+            )
+        groups: list[Any] = [
+            (list(zip(group["param_names"], group["params"], strict=True)), {})
+            for group in self.param_groups
+        ]
+        options = [
+            {name: value for name, value in group.items() if name not in ("params", "param_names")}
+            for group in self.param_groups
+        ]
+        state = (options, self._progress(), self._mover.velocities)
+        given = NamedGroups(groups, self._modules)
+        return _rebuilt, (type(self), given, self._given | {"seed": self.seed}, state)
+
+
+# Arguments that a copy is made with, beside the parameters.
+_COPIED = (
+    *("lr", "spacing", "num_directions", "directions", "estimator", "normalize", "momentum"),
+    *("weight_decay", "maximize", "mode", "samples", "ranks", "group", "allow_unused"),
+    *("on_failure", "min_fraction"),
+)
+# What changes in a run, beside parameters and velocities, and where it is.
+_PROGRESS = {"steps_done": "steps_done", "failures": "failures", "first_loss": "_first_loss"}
+
+
+def _rebuilt(
+    kind: type[ZerothOrder],
+    given: NamedGroups,
+    how: dict[str, Any],
+    state: tuple[list[dict[str, Any]], dict[str, Any], dict[str, Tensor]],
+) -> ZerothOrder:
+    """An optimiser from what :meth:`ZerothOrder.__reduce_ex__` says of it."""
+    made = kind(given, **how)
+    options, progress, velocities = state
+    for group, own in zip(made.param_groups, options, strict=True):
+        group.update(own)
+    made._go_on(progress, velocities)  # pyright: ignore[reportPrivateUsage]
+    return made
 
 
 def _mark(marks: Marks, i: int) -> tuple[int, tuple[Any, ...]]:
     return marks.addresses[i], marks.others[i]
 
 
-def check_header(found: dict[str, Any], ours: dict[str, Any], path: str) -> None:
-    """Refuse a log of another model, or one that was written another way."""
+def check_header(
+    found: dict[str, Any],
+    ours: dict[str, Any],
+    path: str,
+    error: type[ValueError] = LogError,
+) -> None:
+    """Refuse a log (or state) of another model, or one that was written another way."""
     theirs: list[Any] = list(chain(*found["groups"]))
     mine: list[Any] = list(chain(*ours["groups"]))
     if theirs != mine:
         for their, my in zip(theirs, mine, strict=False):
             if their != my:
-                raise LogError(
+                raise error(
                     f"{path} belongs to another model: it has the parameter {their[0]!r} "
                     f"({their[1]}, shape {their[2]}) where this one has {my[0]!r} ({my[1]}, shape "
                     f"{my[2]}). Nothing moved."
                 )
-        raise LogError(
+        raise error(
             f"{path} belongs to another model: it has {len(theirs)} parameters, this one has "
             f"{len(mine)}. Nothing moved."
         )
     for name, value in ours.items():
-        if name != "base" and found.get(name) != _plain(value):
-            raise LogError(
+        if name != "base" and _plain(found.get(name)) != _plain(value):
+            raise error(
                 f"{path} was written with {name}={checks.shown(found.get(name))}, but this run has "
                 f"{name}={checks.shown(value)}. Nothing moved."
             )
-    if found["base"] != ours["base"]:
-        raise LogError(
+    if "base" in ours and found["base"] != ours["base"]:
+        raise error(
             f"{path} begins with other weights than this model holds now. Load the weights that "
             "the run began with; its steps are replayed on them. Nothing moved."
         )

@@ -174,19 +174,19 @@ def check(
             f"{'discrete actions' if info.discrete else 'entries of an action'}, but the policy "
             f"is made for {policy.sizes[0]} and {policy.sizes[-1]}."
         )
-    x = np.ascontiguousarray(parameters, np.float64)
+    x = _owned(parameters)
     if x.ndim != 2 or x.shape[1] != policy.num_parameters:
         raise ValueError(
             f"`parameters` must have one row of {policy.num_parameters} per episode, but has shape "
             f"{x.shape}."
         )
-    begin = np.ascontiguousarray(starts, np.float64)
+    begin = _owned(starts)
     if begin.shape != (len(x), start_size):
         raise ValueError(
             f"`starts` must have shape {(len(x), start_size)}, one row for each row of "
             f"`parameters`, but has {begin.shape}."
         )
-    mean, inverse = (np.ascontiguousarray(part, np.float64) for part in scaling)
+    mean, inverse = (_owned(part) for part in scaling)
     if mean.shape != (expected[0],) or inverse.shape != (expected[0],):
         raise ValueError(
             f"`scaling` must have {expected[0]} entries as the observations of {info.name}, but "
@@ -212,3 +212,8 @@ def missing_extra(error: ImportError) -> ImportError:
         f"Reinforcement learning needs {error.name or 'Gymnasium and MuJoCo'}: {how}",
         name=error.name,
     )
+
+
+def _owned(array: Array) -> Array:
+    """An array of one kind: Numba would compile a loop anew for one that is read-only."""
+    return np.require(array, np.float64, ["C", "W"])

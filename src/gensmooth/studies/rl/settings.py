@@ -208,7 +208,7 @@ def config_of(options: Options, setting: Setting, method: str) -> dict[str, Any]
     device = (options.device or CPU).split(":")[0]
     on_device = {} if device == CPU else {"device": device}
     kind = PARTS[setting.part]
-    # Networks once started with actions of any kind: those runs have no such entry.
+    # Part of the keys of the published runs. A linear policy always starts without an action.
     start = {} if kind["policy"] == "linear" else {"start": "no action"}
     return {
         "environment": known.name if known else setting.environment,
