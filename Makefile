@@ -40,8 +40,8 @@ $(GPU)/test-gpu: pyproject.toml constraints-gpu.txt
 	@$(ENVIRONMENT) $(GPU) test-gpu --extras test-gpu --constraints constraints-gpu.txt
 
 demo: $(VENV)/demo
-	$(BIN)/gensmooth reproduce $(STUDIES) --profile quick --out $(OUT) \
-		$(if $(WORKERS),--workers $(WORKERS)) $(if $(RAY),--ray $(RAY))
+	$(strip $(BIN)/gensmooth reproduce $(STUDIES) --profile quick --out $(OUT) \
+		$(if $(WORKERS),--workers $(WORKERS)) $(if $(RAY),--ray $(RAY)))
 
 # A worker of xdist that is replaced after a crash waits for ever; so a crash ends the tests.
 PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder \

@@ -32,7 +32,11 @@ EXTENDED = {
         "tests/test_fused.py",
         "tests/test_robots_fused.py",
     ),
-    "reports, also in a browser": ("tests/test_report.py",),
+    "reports, also in a browser": (
+        "tests/test_report.py",
+        "tests/test_overview.py",
+        "tests/test_demo.py",
+    ),
     "films": (),
     "soak tests and fuzzers": ("tests/test_soak.py",),
     "misbehaving objectives": (

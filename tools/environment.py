@@ -47,7 +47,7 @@ def main() -> None:
         say(f"installing {options.pip_first} with pip")
         pip(python, "--no-compile", "--no-deps", "-c", options.constraints, options.pip_first)
     what = ["--editable", f".[{options.extras}]", "--constraint", options.constraints]
-    say(f"installing gensmooth with the extras {options.extras}: downloads up to a gigabyte")
+    say(f"installing gensmooth and what its extras need: {options.extras}")
     install(python, what)
     (options.folder / options.name).touch()
     say("the environment is ready")
