@@ -678,14 +678,14 @@ def test_the_folder_knows_its_device(trained: Any):
     assert config["environment"]["device"] == "warp-cpu"
 
 
-def test_on_the_cpu_the_directions_are_the_same_and_the_folder_says_nothing(
+def test_on_the_cpu_the_directions_are_the_same_and_the_folder_names_the_device(
     trained: Any, tmp_path: Path
 ):
     """The same training but for rounding."""
     whole, _ = trained
     cpu = gs.rl.train(SHORT, **{**OPTIONS, "device": "cpu"}, out=tmp_path / "run")
     config = json.loads((tmp_path / "run" / "config.json").read_text())
-    assert "device" not in config["environment"]  # as folders were before there were devices
+    assert config["environment"]["device"] == "cpu"
     np.testing.assert_allclose(cpu.state.search.x, whole.state.search.x, rtol=1e-9, atol=1e-12)
     assert cpu.state.env_steps == whole.state.env_steps
 
