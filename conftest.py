@@ -132,9 +132,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    """Say what was left out, and how to run it."""
+    """List what was left out, and the command that runs it."""
     if config.getoption("--core"):
-        terminalreporter.write_line(
-            f"\nNot run, because they need more than this environment has: {'; '.join(EXTENDED)}."
-        )
+        groups = "; ".join(EXTENDED)
+        terminalreporter.write_line(f"\nNot part of `make test`, and not run: {groups}.")
         terminalreporter.write_line("To run them: make test-all")

@@ -206,9 +206,8 @@ def _read_asked(path: Path) -> dict[str, Any]:
                 raise ValueError(f"the option {name[:50]!r} is unknown")
             if not allowed(value):
                 raise ValueError(
-                    f"`{name}` is {checks.shown(value)}, which is not accepted from a file, since "
-                    "a file must not choose what is imported. If you trust it, repeat the command "
-                    "that made the runs yourself, with --no-run"
+                    f"`{name}` is {checks.shown(value)}, which is not accepted from a file. If you "
+                    "trust it, repeat the command that made the runs yourself, with --no-run"
                 )
         if "study" not in options:
             raise ValueError("it names no study")
