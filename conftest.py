@@ -27,6 +27,7 @@ EXTENDED = {
         "tests/test_network_example.py",
     ),
     "Warp": (
+        "src/gensmooth/physics/*_kernels.py",
         "src/gensmooth/rl/environments/*_kernels.py",
         "tests/test_warp.py",
         "tests/test_fused.py",
@@ -38,6 +39,7 @@ EXTENDED = {
         "tests/test_demo.py",
     ),
     "films": (),
+    "records of whole studies, and every robot term by term": ("tests/test_physics_compare.py",),
     "soak tests and fuzzers": ("tests/test_soak.py",),
     "misbehaving objectives": (
         "tests/test_evaluators_hostile.py",
@@ -63,6 +65,7 @@ EXTENDED = {
 _NEEDED = {
     "src/gensmooth/torch/*": "torch",
     "src/gensmooth/torch/gpu*.py": "triton",
+    "src/gensmooth/physics/*_kernels.py": "warp",
     "src/gensmooth/rl/environments/*_kernels.py": "warp",
     "tests/test_torch_*.py": "torch",
     "tests/torch_*.py": "torch",

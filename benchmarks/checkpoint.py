@@ -51,8 +51,8 @@ def measure(folder: Path, name: str, repeats: int) -> tuple[Row, Row]:
         held.open(held.take(program), None)
         state = search.init(x0, seed=1)
         best_x = rng.standard_normal(DIM, np.float32)
-        moments = [rng.standard_normal(DIM, np.float32) for _ in range(len(state.optimizer) - 1)]
-        state = state._replace(optimizer=type(state.optimizer)(0, *moments))
+        moments = [rng.standard_normal(DIM, np.float32) for _ in range(len(state.kept) - 1)]
+        state = state._replace(kept=type(state.kept)(0, *moments))
         current = MinimizeState(state, best_x, 0.0, 0)
 
         def checkpoint() -> None:

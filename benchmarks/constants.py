@@ -48,9 +48,7 @@ def _arithmetic(effort: Effort) -> list[Row]:
     return [
         _row(PERTURB, lambda: batch.point(3), effort, DIM),
         _row(COMBINE, lambda: batch.draw.combine(weights), effort, entries),
-        _row(
-            UPDATE, lambda: search.optimizer.update(change, state.optimizer, state.x), effort, DIM
-        ),
+        _row(UPDATE, lambda: search.optimizer.update(change, state.kept, state.x), effort, DIM),
     ]
 
 

@@ -48,12 +48,12 @@ from rich.table import Table
 import gensmooth as gs
 from benchmarks.record import commit, machine
 from gensmooth.evaluators import cores
+from gensmooth.lab.experiments.store import StoreError
+from gensmooth.lab.experiments.study import run_study
+from gensmooth.lab.paper.dfo.study import DfoOptions
 from gensmooth.runs import CheckpointError
 from gensmooth.runs.config import checksum
 from gensmooth.runs.container import MAGIC
-from gensmooth.studies.run import run_study
-from gensmooth.studies.spec import Options
-from gensmooth.studies.store import StoreError
 
 MEMORY = 400 << 20  # bytes beyond what the child has when it begins
 DEADLINE = 20  # seconds of computing for a case; a forgery may say that it takes longer
@@ -103,7 +103,7 @@ TRAIN = {
     "threads": 1,
     "target": None,
 }
-STUDY = Options(
+STUDY = DfoOptions(
     profile="quick", seeds=1, hyperparameters="paper", methods=("gs", "bes"), objectives=None
 )
 

@@ -26,9 +26,10 @@ from typing import Any, final
 import numpy as np
 
 import gensmooth as gs
-from gensmooth.rl.environments import catalogue, engines
+from gensmooth.physics import drivers
+from gensmooth.physics.drivers import load_warp
+from gensmooth.rl.environments import catalogue
 from gensmooth.rl.environments.compiled import CompiledSimulator
-from gensmooth.rl.environments.engines import load_warp
 from gensmooth.rl.environments.gathering import Grouped
 from gensmooth.rl.environments.warp import WarpOptions, WarpSimulator, _Batch, check_device
 from gensmooth.rl.normalize import identity
@@ -104,12 +105,12 @@ def speed(name: str, worlds: int, device: str, steps: int, physics: str | None) 
 def core(name: str, episodes: int = 64, steps: int = 100, rounds: int = 5) -> str:
     """Episodes on one core, by MuJoCo and by fused physics."""
     made: Any = catalogue.make(name)
-    environment = replace(made._environment, info=replace(made.info, horizon=steps))
+    environment = replace(made._environment, horizon=steps)
     simulators = [
         CompiledSimulator(environment, (int, ())),
         WarpSimulator(environment, check_device("warp-cpu"), (int, ()), WarpOptions()),
     ]
-    info = environment.info
+    info = environment
     policy = Linear().policy(info.observation_size, info.action_size)
     x = 0.02 * np.random.default_rng(0).standard_normal((episodes, policy.num_parameters))
     starts = simulators[0].starts([np.random.default_rng(i) for i in range(episodes)])
@@ -134,11 +135,11 @@ def groups(name: str, episodes: int, device: str, rounds: int = 2) -> str:
     starts = made.starts([np.random.default_rng(i) for i in range(episodes)])
     simulators: dict[int, Any] = {}
     best = dict.fromkeys((1, 2, 4), np.inf)
-    usual = engines._GROUPS
+    usual = drivers._GROUPS
     for turn in range(rounds + 1):  # the first compiles, and makes the worlds
         for number in best:
             if not turn:
-                engines._GROUPS = number
+                drivers._GROUPS = number
                 simulators[number] = WarpSimulator(
                     made._environment, check_device(device), (int, ()), WarpOptions()
                 )
@@ -146,7 +147,7 @@ def groups(name: str, episodes: int, device: str, rounds: int = 2) -> str:
             simulators[number].rollout(policy, x, identity(info.observation_size), starts)
             if turn:
                 best[number] = min(best[number], time.perf_counter() - began)
-    engines._GROUPS = usual
+    drivers._GROUPS = usual
     cells = " | ".join(f"{each:.3f} s" for each in best.values())
     return f"| {name} | {episodes} | {cells} |"
 

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from gensmooth.physics.mujoco_calls import load_mujoco
 from gensmooth.rl.environments import catalogue
 from gensmooth.rl.environments.compiled import CompiledSimulator
-from gensmooth.rl.environments.physics import load_mujoco
 from gensmooth.rl.environments.warp import WarpOptions, WarpSimulator, check_device
 from gensmooth.rl.normalize import identity
 from gensmooth.rl.policies import Linear
@@ -34,10 +34,8 @@ def differences(
     model = found.model
     if name.endswith("elliptic"):
         model.opt.cone = load_mujoco().mjtCone.mjCONE_ELLIPTIC
-    environment = replace(
-        found._environment, info=replace(found.info, horizon=steps), model=lambda: model
-    )
-    info = environment.info
+    environment = replace(found._environment, horizon=steps, model=lambda: model)
+    info = environment
     policy = Linear().policy(info.observation_size, info.action_size)
     x = scale * np.random.default_rng(1).standard_normal((episodes, policy.num_parameters))
     starts = found.starts([np.random.default_rng(i) for i in range(episodes)])

@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from gensmooth.physics.environment import CompiledEnvironment
+from gensmooth.physics.mujoco_calls import load_mujoco
 from gensmooth.rl.environments import catalogue
-from gensmooth.rl.environments.compiled import CompiledEnvironment, CompiledSimulator
-from gensmooth.rl.environments.physics import load_mujoco
+from gensmooth.rl.environments.compiled import CompiledSimulator
 from gensmooth.rl.environments.warp import WarpOptions, WarpSimulator, check_device
 from gensmooth.rl.normalize import identity
 from gensmooth.rl.policies import Linear
@@ -38,7 +39,7 @@ def environment(steps: int, options: dict[str, Any]) -> CompiledEnvironment:
     model = found.model()
     for name, value in options.items():
         setattr(model.opt, name, value)
-    return replace(found, info=replace(found.info, horizon=steps), model=lambda: model)
+    return replace(found, horizon=steps, model=lambda: model)
 
 
 def returns(device: str, steps: int, episodes: int, scale: float) -> dict[str, np.ndarray]:

@@ -26,9 +26,9 @@ from benchmarks.record import Row, commit, save, show
 from benchmarks.rl_floor import Floor, Work, record
 from benchmarks.rl_rivals import EnvPool, Processes
 from benchmarks.timing import Spread, spread
+from gensmooth.physics.robots.legged import ROBOTS
 from gensmooth.rl.environments import catalogue
 from gensmooth.rl.environments.compiled import CompiledSimulator
-from gensmooth.rl.environments.robots.legged import ROBOTS
 from gensmooth.rl.normalize import identity
 from gensmooth.rl.policies import Linear
 from gensmooth.streams import Purpose, generator

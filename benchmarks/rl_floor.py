@@ -8,8 +8,8 @@ import mujoco
 import numpy as np
 from numba import njit
 
+from gensmooth.physics.mujoco_calls import call, physics, take
 from gensmooth.rl.environments.compiled import CompiledSimulator
-from gensmooth.rl.environments.physics import call, physics, take
 from gensmooth.rl.normalize import Scaling
 from gensmooth.rl.policies import Policy
 

@@ -24,10 +24,10 @@ from numba import njit
 
 from benchmarks.record import Row, save, show
 from benchmarks.timing import Spread, spread
+from gensmooth.physics.mujoco_calls import call, take
 from gensmooth.rl.environments import catalogue
 from gensmooth.rl.environments.gymnasium import make_environment
-from gensmooth.rl.environments.physics import call, take
-from gensmooth.rl.environments.robots.sawyer import HORIZON
+from gensmooth.rl.environments.metaworld.sawyer import HORIZON
 from gensmooth.rl.normalize import identity
 from gensmooth.rl.policies import Policy
 

@@ -14,7 +14,7 @@ from gensmooth.rl.environments.base import Episodes, Info, Simulator
 from gensmooth.rl.policies import Linear
 from gensmooth.rl.rollouts import Local
 from gensmooth.rl.trainer import Trainer
-from gensmooth.search import RandomSearch
+from gensmooth.searches import RandomSearch
 
 METHODS = ("bes", "gs", "orthogonal-es", "guided-es")
 BAR = 0.01

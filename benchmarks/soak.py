@@ -45,8 +45,8 @@ from rich.table import Table
 
 import gensmooth as gs
 from benchmarks.record import commit, machine
-from gensmooth.studies.run import run_study
-from gensmooth.studies.spec import Options
+from gensmooth.lab.experiments.registry import find_study
+from gensmooth.lab.experiments.study import run_study
 
 MARK = "GENSMOOTH_SOAK"  # in the environment of all that a run starts, so that we know it again
 # Seconds that an evaluation may take: what a frozen worker costs. An episode's first, in a new
@@ -176,7 +176,8 @@ def _train(means: str, **settings: Any) -> Callable[[Path, bool], bytes]:
 
 
 def _study(means: str, name: str) -> Callable[[Path, bool], bytes]:
-    options = Options(profile="quick", seeds=1, hyperparameters="paper", methods=("gs", "bes"))
+    how = {"hyperparameters": "paper", "methods": ("gs", "bes")}
+    options = find_study(name).options(profile="quick", seeds=1, **how)
 
     def run(folder: Path, _: bool) -> bytes:
         how: dict[str, Any] = {"workers": 1 if means == "serial" else 2}
@@ -192,11 +193,13 @@ def _study(means: str, name: str) -> Callable[[Path, bool], bytes]:
 
 def _long_run(folder: Path, _: bool) -> bytes:
     """One long run of the reinforcement-learning study, with a checkpoint after every iteration."""
-    from gensmooth.studies.rl import run as long_run
-    from gensmooth.studies.rl import settings
+    from gensmooth.lab.paper.rl import run as long_run
+    from gensmooth.lab.paper.rl import settings
 
     long_run._EVERY = 0.0
-    profile = Options(profile="paper", hyperparameters="paper", iterations=10, test_trials=2)
+    profile = settings.RlOptions(
+        profile="paper", hyperparameters="paper", iterations=10, test_trials=2
+    )
     setting = settings.Setting("HalfCheetahRandVel", 2, "main")
     config = settings.config_of(profile, setting, "guided-es")
     config = {**config, "spacing": 0.1, "learning_rate": 0.01, "seed": 1001}

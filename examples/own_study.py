@@ -15,7 +15,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import gensmooth as gs
-from gensmooth.studies import Case, Measure, RunRecord, RunSpec, Scores, Sentence, Study, better
+from gensmooth.lab import Case, Measure, RunRecord, RunSpec, Scores, Sentence, Study, better
 
 METHODS, COUNTS = ("bes", "bes-shrinkage"), (2, 10)
 
@@ -83,7 +83,7 @@ STUDY = Study(
 # Python:
 
 if __name__ == "__main__":
-    from gensmooth.studies import reproduce
+    from gensmooth.lab import reproduce
 
     with tempfile.TemporaryDirectory() as out:
         found = reproduce("own_study:STUDY", workers=1, out=Path(out))

@@ -31,19 +31,26 @@ def fresh_interpreters(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(warm_python.installed, "enabled", False)
 
 
+# It registers a method when it is imported, which looking for doctests does.
+collect_ignore = ["search_cases.py"]
+
 # Ray's workers give way to all else on a machine, by a niceness of 15; here tests wait for them.
 os.environ.setdefault("RAY_worker_niceness", "0")
 
 # XLA spends most of its time on optimising programs that the tests run once.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
-# Workers of pytest take whole files, in this order. The first two compile different kernels, so
-# that the files after them find theirs compiled. Then come the files that take longest, so that no
-# worker is left alone with one at the end.
+# Workers of pytest take whole files, in this order. The first file compiles the kernels of all
+# directions, which takes longer than anything else. The other worker begins with files that need
+# other kernels, so that nothing is compiled twice. Then come the files that take longest, so that
+# no worker is left alone with one at the end.
 FIRST = (
-    "test_evaluators_identity.py",
-    "test_jax.py",
     "test_directions.py",
+    "test_rl_metaworld.py",
+    "test_evaluators_identity.py",
+    "test_rl_own.py",
+    "test_rl_legged.py",
+    "test_jax.py",
     "test_evaluators_hostile.py",
     "test_fingerprints.py",
     "test_evaluators_ray.py",

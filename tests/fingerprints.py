@@ -412,7 +412,7 @@ def study(name: str) -> Fingerprint:
     """The keys and records of the runs of a study that a command makes."""
     words = STUDIES[name].split()
     with tempfile.TemporaryDirectory() as folder:
-        with mock.patch("gensmooth.studies.run.write_report"):  # it takes most of the time
+        with mock.patch("gensmooth.lab.paper.reproduce.write_report"):  # it takes most of the time
             done = CliRunner().invoke(app, ["reproduce", *words, "--workers", "1", "--out", folder])
         assert done.exit_code == 0, done.output
         return of_study(name, Path(folder))
@@ -450,12 +450,14 @@ def run_of(where: Path) -> dict[str, Any]:
 
 def keys(name: str, profile: Any) -> Fingerprint:
     """The names of all runs of a study: its grid search, and what is reported with the tables."""
-    from gensmooth.studies.registry import find_study
-    from gensmooth.studies.spec import Options
+    from gensmooth.lab.experiments.registry import find_study
 
     found = find_study(name)
-    searched = Options(profile=profile, hyperparameters="search")
-    tables = Options(profile=profile, hyperparameters="paper")
+    grid = hasattr(found.options, "hyperparameters")
+    searched, tables = (
+        found.options(profile=profile, **({"hyperparameters": how} if grid else {}))
+        for how in ("search", "paper")
+    )
     specs = [*found.tuning(searched), *found.reporting(tables, found.select(tables, []))]
     names = [spec.key for spec in specs]
     return {"hash": digest([sorted(names)]), "runs": len(set(names)), "lead": []}

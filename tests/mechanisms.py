@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 
-from gensmooth.rl.environments.mechanics.contacts import axes_of, contacts_of, moving
-from gensmooth.rl.environments.mechanics.contacts import jacobian as rows_of
-from gensmooth.rl.environments.mechanics.mechanism import Mechanism
-from gensmooth.rl.environments.mechanics.models import FREE
-from gensmooth.rl.environments.mechanics.placed import Placed
-from gensmooth.rl.environments.physics import load_mujoco
+from gensmooth.physics.mechanics.contacts import axes_of, contacts_of, moving
+from gensmooth.physics.mechanics.contacts import jacobian as rows_of
+from gensmooth.physics.mechanics.mechanism import Mechanism
+from gensmooth.physics.mechanics.models import FREE
+from gensmooth.physics.mechanics.placed import Placed
+from gensmooth.physics.mujoco_calls import load_mujoco
 
 mujoco: Any = load_mujoco()
 ASSETS = Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets"

@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 
-from gensmooth.studies import Cell, ClaimRow, Options, Outcome, RunRecord, Table
-from gensmooth.studies.dfo import figures as dfo_figures
-from gensmooth.studies.linreg import figures as linreg_figures
-from gensmooth.studies.timing import figures as timing_figures
+from gensmooth.lab import Cell, ClaimRow, Options, Outcome, RunRecord, Table
+from gensmooth.lab.paper.dfo import figures as dfo_figures
+from gensmooth.lab.paper.linreg import figures as linreg_figures
+from gensmooth.lab.paper.timing import figures as timing_figures
 
 FOUR = ("gs", "bes", "gs-shrinkage", "bes-shrinkage")
 SIX = (*FOUR, "orthogonal-es", "guided-es")

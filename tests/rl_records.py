@@ -2,10 +2,12 @@
 
 import numpy as np
 
-from gensmooth.studies import Options, RunRecord, paper
-from gensmooth.studies.rl import settings as rl_settings
+from gensmooth.lab import RunRecord
+from gensmooth.lab.paper import tables as paper
+from gensmooth.lab.paper.rl import settings as rl_settings
+from gensmooth.lab.paper.rl.settings import RlOptions
 
-PAPER = Options(profile="paper", hyperparameters="paper")
+PAPER = RlOptions(profile="paper", hyperparameters="paper")
 
 
 def record(setting, method, seed, *, level=0.0, options=PAPER, diverged=False) -> RunRecord:

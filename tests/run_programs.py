@@ -126,8 +126,8 @@ def study_in_a_worker(folder, lines):
 def study(folder, told=told):
     from dataclasses import replace
 
-    from gensmooth.studies.rl import run as rl_run
-    from gensmooth.studies.rl import settings as rl_settings
+    from gensmooth.lab.paper.rl import run as rl_run
+    from gensmooth.lab.paper.rl import settings as rl_settings
     from rl_records import PAPER
 
     advance = rl_run.advance

@@ -7,11 +7,11 @@ import pytest
 
 import algorithms_literal as literal
 import gensmooth as gs
-from gensmooth import algorithms
-from gensmooth.algorithms import ars
 from gensmooth.directions import Address, normals
 from gensmooth.rl.policies import Linear
 from gensmooth.rl.trainer import Trainer
+from gensmooth.searches import algorithms
+from gensmooth.searches.algorithms import ars
 
 pytest.importorskip("gymnasium")
 from rl_cases import SLIDER, Formula

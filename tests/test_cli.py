@@ -33,8 +33,8 @@ CLI = Path(options.__file__).parent
 COMMANDS = [
     (minimize, "gensmooth.optimize:minimize"),
     (resume, "gensmooth.optimize:resume"),
-    (resume, "gensmooth.rl.training:resume"),
-    (train, "gensmooth.rl.training:train"),
+    (resume, "gensmooth.rl.front:resume"),
+    (train, "gensmooth.rl.front:train"),
     (evaluate, "gensmooth.rl.evaluation:evaluate"),
     (render, "gensmooth.rl.rendering:render"),
     (methods, "gensmooth.methods:predictions"),
@@ -134,7 +134,7 @@ def test_a_parameter_that_a_shell_cannot_say_is_an_error_of_ours():
         """
 
     found = options._options(run_it, "", {}, None)
-    with pytest.raises(TypeError, match="A shell cannot say `when"):
+    with pytest.raises(TypeError, match="No shell type for `when"):
         list(found)
 
 
@@ -244,7 +244,7 @@ def test_callbacks_blocks_and_trackers(here):
     common = ["--x0", "zeros:2", "-b", "100", "--seed", "1"]
     stopped = run("minimize", "model:loss", *common, "--callback", "model:stop")
     assert stopped.exit_code == 1
-    assert "The callback asked to stop" in stopped.output
+    assert "The callback requested a stop" in stopped.output
     assert result_of("model:stacked", *common, "--vectorized", "--block", 3)["success"]
     tracker = ["--tracker", "TensorBoard('logs')", "--tensorboard", "more"]
     pytest.importorskip("tensorboardX")
@@ -265,7 +265,9 @@ def test_resume_takes_what_gs_resume_takes():
         refused = run("resume", "run", "--optimizer", optimizer)
         assert "`--optimizer` must be an object as in Python" in str(refused.exception)
     refused = run("resume", "run", "--threads", 2)
-    assert "run holds no training, which alone takes `--threads`" in str(refused.exception)
+    assert "run holds a minimisation, but `--threads` is only for a training" in str(
+        refused.exception
+    )
 
 
 def test_methods_in_python():
@@ -274,7 +276,7 @@ def test_methods_in_python():
     told = {"noise": 2.0, "samples": "shared"}
     assert rows == [
         *gs.methods.predictions(10, 4, **told),
-        *gs.algorithms.rows(10, 4, **told),
+        *gs.searches.algorithms.rows(10, 4, **told),
     ]
     assert gs.theory.mse(gs.Bernoulli().moments(10, 4), gradient_norm2=1.0, noise_trace=2.0,
                          num_samples=1, samples="shared") == rows[1]["relative_mse"]  # fmt: skip
@@ -317,7 +319,10 @@ def test_out_of_a_training():
 BROKEN = {
     "imports": ("import numpyy\n", "imports.py, line 1: No module named 'numpyy'"),
     "deeper": ("import imports\n", "imports.py, line 1: No module named 'numpyy'"),
-    "syntax": ("x = 1\ndef loss(x)\n    return 1.0\n", "syntax.py is not Python: expected ':' in"),
+    "syntax": (
+        "x = 1\ndef loss(x)\n    return 1.0\n",
+        "syntax.py is not valid Python: expected ':' in",
+    ),
     "divides": ("\n\nvalue = 1 / 0\n", "divides.py, line 3: division by zero"),
     "leaves": ("import json\njson.loads('no')\n", "leaves.py, line 2: Expecting value"),
 }
@@ -353,12 +358,18 @@ def test_an_error_inside_the_objective_is_said_once_with_his_file_and_line(words
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--timeout", "3"], 'use --workers "Processes(1, timeout=3)", or more workers'),
-        (["--directions", "Guide(alpha=1)"], "There is no 'Guide' to call. Did you mean 'Guided'?"),
+        (["--timeout", "3"], 'pass --workers "Processes(1, timeout=3)", or use more workers'),
+        (
+            ["--directions", "Guide(alpha=1)"],
+            "There is no function or class 'Guide'. Did you mean 'Guided'?",
+        ),
         (["--directions", "Guided"], '`--directions` must be an object as in Python, such as "Gui'),
         (["--directions", "nowhere:Mine"], "There is no module 'nowhere' in"),
         (["--directions", "model:Nothing"], "Module 'model' has no 'Nothing'"),
-        (["--directions", "Guided(alpha=__import__('os'))"], "There is no '__import__' to call"),
+        (
+            ["--directions", "Guided(alpha=__import__('os'))"],
+            "There is no function or class '__import__'",
+        ),
         (
             ["--estimator", "foward"],
             "`--estimator` must be one of forward, antithetic, one-point, r",
@@ -368,8 +379,11 @@ def test_an_error_inside_the_objective_is_said_once_with_his_file_and_line(words
         (["--optimizer", "sgd"], "`--optimizer sgd` needs a `--learning-rate`"),
         (["--optimizer", "sgd(0.1)", "-r", "1"], "Give either `--learning-rate` or an `--opt"),
         (["--workers", "two"], "`--workers` must be an object as in Python, such as"),
-        (["--bounds", "1"], "`--bounds` must be lower,upper, such as -1,1, not '1'"),
-        (["--bounds", "0,1", "--bounds", "0,1"], "one (lower, upper) for each of the 3 parameters"),
+        (["--bounds", "1"], "`--bounds` must be lower,upper, such as -1,1, but is '1'"),
+        (
+            ["--bounds", "0,1", "--bounds", "0,1"],
+            "one pair (lower, upper) for each of the 3 parameters",
+        ),
     ],
 )
 def test_what_is_wrong_is_said_in_the_words_of_a_shell(words, said, here):
@@ -445,7 +459,7 @@ def test_on_a_terminal_long_values_are_cut_and_the_file_is_named(here):
     said = os.read(ours, 100_000).decode()
     os.close(ours)
     assert done.returncode == 0, done.stderr
-    assert "(all in the" in said
+    assert "(complete in the" in said
     assert "runs/model-loss-1/result.json" in said
     assert (here / "runs/model-loss-1/result.json").exists()
 
@@ -570,7 +584,7 @@ def test_methods_of_a_users_module(here):
     done = shell(here, "methods", "model", "--json")
     assert [row["method"] for row in json.loads(done.stdout)] == [
         *gs.methods.METHODS,
-        *gs.algorithms.ALGORITHMS,
+        *gs.searches.algorithms.ALGORITHMS,
     ]
     assert "There is no module 'nowhere' in" in shell(here, "methods", "nowhere").stderr
 

@@ -149,28 +149,32 @@ def check(printed: Printed) -> None:
     _check_ours(words[1:], prose=printed.prose)
 
 
-def _check_ours(words: list[str], *, prose: bool) -> None:
+def _check_ours(words: list[str], *, prose: bool, group: Any = APP, module: Any = MAIN) -> None:
     if not words:
         return
     name, *rest = words
     if name.startswith("-"):
-        if not any(name in option.opts for option in APP.get_params(typer.Context(APP))):
+        if not any(name in option.opts for option in group.get_params(typer.Context(group))):
             raise ValueError(f"there is no option {name}")
         return
-    if name not in APP.commands:
+    if name not in group.commands:
         raise ValueError(f"there is no command {name!r}")
+    if hasattr(group.commands[name], "commands"):
+        below = importlib.import_module(f"gensmooth.cli.{name}")
+        _check_ours(rest, prose=prose, group=group.commands[name], module=below)
+        return
     if prose and not rest:
         return  # a command's name
     partly = any(word in ("…", "...", "--help", "-h") for word in rest)
     rest = [word for word in rest if word not in ("…", "...", "--help", "-h")]
-    command = APP.commands[name]
+    command = group.commands[name]
     try:
-        given = command.make_context(name, rest, parent=typer.Context(APP)).params
+        given = command.make_context(name, rest, parent=typer.Context(group)).params
     except Exception as error:  # of Typer's, whose classes have no public name
         if partly and type(error).__name__ == "MissingParameter":
             return
         raise ValueError(getattr(error, "message", "") or str(error)) from error
-    for option in vars(MAIN)[name].options:
+    for option in vars(module)[name].options:
         value = given.get(option.name)
         if option.shell.read is not None and value and not _is_the_users(value):
             option.shell.read(value)

@@ -8,10 +8,9 @@ import pytest
 
 from fingerprints import of_study
 from fingerprints_compare import compare
-from gensmooth.studies import find_study, reproduce
-from gensmooth.studies.controller import model
-from gensmooth.studies.published import FILES, published
-from gensmooth.studies.spec import Options
+from gensmooth.lab import find_study, reproduce
+from gensmooth.lab.paper.controller import model
+from gensmooth.lab.paper.published import FILES, published
 
 pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")
@@ -22,7 +21,7 @@ SOURCES = {"claims.csv": "claims.csv", "untuned.csv": "untuned/claims.csv"}
 
 @pytest.mark.parametrize("name", FILES)
 def test_the_published_verdicts_are_those_of_the_results(name):
-    ours = ROOT / "src" / "gensmooth" / "studies" / "published" / name
+    ours = ROOT / "src" / "gensmooth" / "lab" / "paper" / "published" / name
     assert ours.read_bytes() == (ROOT / "docs" / "results" / SOURCES[name]).read_bytes()
 
 
@@ -40,7 +39,7 @@ def test_the_published_verdicts_are_those_of_the_results(name):
     ],
 )
 def test_runs_smaller_than_the_papers_judge_nothing(study, options, judged):
-    assert (find_study(study).smaller(Options(**options)) is None) == judged
+    assert (find_study(study).smaller(find_study(study).options(**options)) is None) == judged
     assert published(study).claims
 
 
@@ -91,7 +90,7 @@ def test_every_verdict_leads_to_its_curves(small):
 
 
 def test_the_message_is_there_only_if_its_claim_holds(monkeypatch, small):
-    from gensmooth.studies import outcome
+    from gensmooth.lab.paper import page as outcome
 
     found, _ = small
     assert outcome._message(found.outcomes)

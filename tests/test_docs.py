@@ -33,6 +33,7 @@ NEEDS = {
     "docs/from-nevergrad.md": "nevergrad",
     "docs/from-pycma.md": "cma",
     "docs/from-ars.md": "gymnasium",
+    "docs/physics.md": "gymnasium",
     "docs/jax.md": "jax",
     "docs/torch.md": "torch",
     "docs/integrations.md": "optuna",
@@ -83,7 +84,7 @@ def test_every_method_is_described():
     page, families = text_of("docs/methods.md"), text_of("docs/directions.md")
     bold = set(re.findall(r"^\*\*([\w-]+)\*\*", page, flags=re.M))
     rows = "\n".join(line for line in page.splitlines() if line.startswith("| `"))
-    for name, entry in gs.algorithms.ALGORITHMS.items():
+    for name, entry in gs.searches.algorithms.ALGORITHMS.items():
         assert f"`{name}`" in rows
         assert re.match(r"[\w-]+", entry.title)[0] in bold, name
     plain = {name.removesuffix("-shrinkage") for name in gs.METHODS}

@@ -105,12 +105,12 @@ ARGUMENTS = [
     (
         {"directions": "bes"},
         TypeError,
-        "`directions` must be directions, such as gs.Gaussian(), not 'bes'",
+        "`directions` must be directions, such as gs.Gaussian(), but is 'bes'",
     ),
     (
         {"directions": gs.Gaussian},
         TypeError,
-        "`directions` must be directions, such as gs.Gaussian(), not <class",
+        "`directions` must be directions, such as gs.Gaussian(), but is <class",
     ),
     ({"estimator": "antithetic"}, TypeError, "`estimator` must be"),
     ({"estimator": gs.Antithetic}, TypeError, "such as gs.Antithetic(), "),
@@ -143,29 +143,29 @@ ARGUMENTS = [
     (
         {"x_scale": np.ones(3)},
         ValueError,
-        "one for each parameter in the shape (2,) of x0, but has shape (3,)",
+        "must be a number or an array of the shape (2,) of x0, but has shape (3,)",
     ),
     ({"x_scale": "a"}, TypeError, "`x_scale`"),
     (
-        {"x_scale": 1.0, "spacing": 0.1},
+        {"x_scale": [1.0, 2.0], "spacing": 0.1},
         ValueError,
-        "`x_scale` is for the pilot, method='auto'",
+        "`x_scale` must be one number with method='bes'",
     ),
     (
         {"log_scale": True, "x0": [1.0, 0.0]},
         ValueError,
-        "`log_scale` is for parameters above zero, but x0 has 0 among them",
+        "`log_scale` needs parameters above zero, but one of them starts at 0",
     ),
     (
         {"log_scale": [True] * 3, "x0": [1.0, 1.0]},
         ValueError,
-        "True or False for each parameter in the shape (2,) of x0",
+        "must be True, False or a Boolean array of the shape (2,) of x0",
     ),
-    ({"log_scale": 1, "x0": [1.0, 1.0]}, ValueError, "`log_scale` must be True, or True or"),
+    ({"log_scale": 1, "x0": [1.0, 1.0]}, ValueError, "`log_scale` must be True, False or a"),
     (
         {"log_scale": True, "x0": [1.0, 1.0], "bounds": (-2, -1)},
         ValueError,
-        "`bounds` on a log scale must have upper limits above zero",
+        "`bounds` of a parameter on a log scale must have an upper limit above zero",
     ),
     ({"noise": "known"}, ValueError, "`noise` must be 'returned', a standard error or None"),
     ({"noise": -1.0}, ValueError, "`noise` must not be negative, but is -1.0"),
@@ -179,7 +179,7 @@ ARGUMENTS = [
     (
         {"bounds": [(0, 1)] * 3},
         ValueError,
-        "one (lower, upper) for each of the 2 parameters, but are [(0, 1), (0, 1), (0, 1)]",
+        "one pair (lower, upper) for each of the 2 parameters, but are [(0, 1), (0, 1), (0, 1)]",
     ),
     ({"bounds": [(0, 1), (0,)]}, ValueError, "but are [(0, 1), (0,)]"),
     ({"bounds": 3}, ValueError, "but are 3"),
@@ -336,7 +336,7 @@ def test_missing_values_at_the_centre_are_guessed():
 def test_a_bad_value_that_is_told_is_named(bad, told):
     s, first, batch, values, _ = told
     values[3] = bad
-    words = f"evaluation 3 of 5 in step 0 (+direction 2) has the value {bad}. Mend the objective"
+    words = f"evaluation 3 of 5 in step 0 (+direction 2) has the value {bad}. Fix the objective"
     with pytest.raises(ValueError, match=re.escape(words)):
         s.tell(first, batch, values)
     values[1] = math.nan
@@ -346,7 +346,7 @@ def test_a_bad_value_that_is_told_is_named(bad, told):
 
 def test_a_generator_without_samples_is_refused(told):
     _, _, batch, _, _ = told
-    with pytest.raises(ValueError, match="made without `samples="):
+    with pytest.raises(ValueError, match="create the search with `samples="):
         batch.rng(0)
 
 
@@ -384,7 +384,10 @@ OBJECTIVES = [
     (_raise, "raised KeyError: 'lost'"),
     (lambda: 10**400, "000... (OverflowError: int too large to convert to float)"),
     (lambda: Stubborn(), "returned <tensor> (RuntimeError: call detach() first)"),
-    (lambda: Speechless(), "must return a number, but returned a Speechless without words"),
+    (
+        lambda: Speechless(),
+        "must return a number, but returned a Speechless that cannot be shown as text",
+    ),
     (lambda: np.datetime64("2020-01-01"), "must return a number, but returned np.datetime64("),
     (lambda: np.ma.masked, "returned nan"),
 ]
@@ -517,7 +520,9 @@ def test_an_exception_without_words_is_an_error_all_the_same():
     def fun(_):
         raise Speechless
 
-    with pytest.raises(gs.EvaluationError, match="raised Speechless: a Speechless without words"):
+    with pytest.raises(
+        gs.EvaluationError, match="raised Speechless: a Speechless that cannot be shown as text"
+    ):
         minimize(fun)
 
 

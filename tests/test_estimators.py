@@ -19,7 +19,7 @@ import theory_literal as literal
 from cases import CLOSED, DTYPES, FAMILIES, twin_of
 from gensmooth import theory
 from gensmooth.estimators import SAMPLE_MODES, plan
-from gensmooth.pilot import evolution
+from gensmooth.searches import mirrored_es as evolution
 
 G = np.array([1.0, -2.0, 0.5, 3.0, 1.0])
 G2 = float(G @ G)
@@ -32,7 +32,7 @@ ESTIMATORS = {
 
 def estimates(
     search: gs.RandomSearch,
-    values: Callable[[gs.search.Batch, np.ndarray], np.ndarray],
+    values: Callable[[gs.searches.protocol.Batch, np.ndarray], np.ndarray],
     *,
     reps: int,
     x: np.ndarray,
@@ -103,7 +103,7 @@ def test_a_forward_difference_scales_with_the_variance_of_its_directions(varianc
 def _guided_state(search: gs.RandomSearch, history: np.ndarray) -> gs.SearchState:
     state = search.init(np.zeros(history.shape[1]), seed=11)
     for row in history:
-        state = state._replace(directions=search.directions.update(state.directions, row))
+        state = state._replace(sent=search.wire.update(state.sent, row))
     return state
 
 
@@ -150,7 +150,7 @@ H, NOISE, VALUE_VARIANCE, C, N = G / 4, np.array([2.0, 0.5, 4.0, 1.0, 0.1]), 6.0
 H2 = float(H @ H)
 
 
-def noisy(batch: gs.search.Batch, points: np.ndarray) -> np.ndarray:
+def noisy(batch: gs.searches.protocol.Batch, points: np.ndarray) -> np.ndarray:
     """f(x, ξ) = 0.7 + h·x + u + n·x: Var f = 6 at x = 0, Var ∇f = diag(NOISE)."""
     draws = np.array([rng.standard_normal(6) for rng in batch.rngs()])
     noise = math.sqrt(VALUE_VARIANCE) * draws[:, 0]

@@ -120,7 +120,7 @@ def test_a_fork_does_not_speak_for_its_worker(name: str, capfd: pytest.CaptureFi
     found = run(evaluators[name], search, forks, 4)
     assert found.x.tobytes() == run(Serial(), search, wavy, 4).x.tobytes()
     assert not found.faults
-    assert "the objective forked, and the child returned" in capfd.readouterr().err
+    assert "the objective forked and the child process returned" in capfd.readouterr().err
 
 
 class ForksOnArrival:

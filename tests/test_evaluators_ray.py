@@ -172,7 +172,7 @@ def test_objective_that_does_not_arrive(pool: Ray) -> None:
 
 def test_actors_that_find_no_room(cluster: Any) -> None:  # noqa: ARG001
     greedy = Ray(num_workers=1, actor_options={"num_cpus": 100}, start_timeout=1)
-    with pytest.raises(WorkerError, match=r"No worker has started within 1 s\. The cluster has"):
+    with pytest.raises(WorkerError, match=r"No worker started within 1 s\. The cluster has"):
         run(greedy, search_of(), wavy)
 
 

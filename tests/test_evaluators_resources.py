@@ -281,7 +281,7 @@ def test_environment_of_workers() -> None:
 def test_one_run_at_a_time() -> None:
     with Processes(1) as pool, pool.session(search_of(), Objective(wavy)):
         with (
-            pytest.raises(RuntimeError, match="already at work"),
+            pytest.raises(RuntimeError, match="already in use by another run"),
             pool.session(search_of(), Objective(wavy)),
         ):
             pass
@@ -290,7 +290,7 @@ def test_one_run_at_a_time() -> None:
 
 
 def test_traffic_needs_a_context() -> None:
-    with pytest.raises(RuntimeError, match="while the processes are used as a context"):
+    with pytest.raises(RuntimeError, match="available only inside"):
         _ = Processes(1).traffic
     with Processes(1) as pool:
         assert pool.traffic == Traffic(0, 0)
@@ -323,9 +323,9 @@ def test_workers_argument(workers: Any, options: Any, kind: str) -> None:
         (-2, {}, "but is -2"),
         (True, {}, "must be a number, a map-like callable"),
         ("4", {}, "such as gs.evaluators.Processes"),
-        (1, {"timeout": 3}, "workers=1 evaluates in this one.*Processes.1, timeout=3"),
-        (map, {"timeout": 3}, "a map-like callable has its own workers"),
-        (Serial(), {"retries": 3}, "give `timeout` and `retries` to it"),
+        (1, {"timeout": 3}, "workers=1 evaluates in this process.*Processes.1, timeout=3"),
+        (map, {"timeout": 3}, "a map-like callable manages its own workers"),
+        (Serial(), {"retries": 3}, "set them on the evaluator itself"),
         (2, {"retries": -1}, "`retries` must be a whole number of at least 0"),
         (2, {"timeout": True}, "`timeout` must be a number, but is True"),
         (2, {"timeout": 0}, "`timeout` must be positive, but is 0"),

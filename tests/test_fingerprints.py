@@ -8,6 +8,7 @@ import fingerprints_searches
 import gensmooth as gs
 from fingerprints_compare import RECORDED, compare
 
+RECORDS = "records of whole studies, and every robot term by term"
 CASES = fingerprints.every_case()
 APART = (
     *("train", "train robots", "train searches", "warp-cpu", "keys"),  # a test for each member
@@ -24,9 +25,9 @@ def test_every_case_is_recorded():
 
 def test_every_name_has_a_case():
     """A method, an algorithm, an estimator, a study or a robot that is added needs fingerprints."""
-    from gensmooth.algorithms import ALGORITHMS
     from gensmooth.estimators import ESTIMATORS
-    from gensmooth.studies import STUDIES
+    from gensmooth.lab import STUDIES
+    from gensmooth.searches.algorithms import ALGORITHMS
 
     searches = fingerprints_searches
     ours = {name for name, entry in gs.METHODS.items() if _is_ours(entry.make)}
@@ -55,6 +56,7 @@ def test_every_robot_has_a_case():
 
 def _group(name):
     marks = [pytest.mark.extended("torch")] if name == "torch" else []
+    marks += [pytest.mark.extended(RECORDS)] if name.startswith("study ") else []
     return pytest.param(name, marks=marks)
 
 
@@ -68,6 +70,7 @@ def test_trainings(name):
     compare("train", {name: CASES["train"][name]})
 
 
+@pytest.mark.extended(RECORDS)
 @pytest.mark.parametrize("name", CASES["train robots"])
 def test_every_robot(name):
     compare("train robots", {name: CASES["train robots"][name]})

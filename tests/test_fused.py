@@ -17,15 +17,15 @@ pytest.importorskip("gymnasium")
 import warp
 
 import mechanisms
-from gensmooth.rl.environments import warp_kernels
-from gensmooth.rl.environments.engines import FusedPhysics, load_warp, sizes
-from gensmooth.rl.environments.fused import solver, system
-from gensmooth.rl.environments.fused.outputs import FUSED_DATA
-from gensmooth.rl.environments.fused.source import FusedSource, fused
-from gensmooth.rl.environments.mechanics.mechanism import Mechanism
-from gensmooth.rl.environments.mechanics.placed import place
-from gensmooth.rl.environments.symbols import Slot, symbols
-from gensmooth.rl.environments.written import Writer
+from gensmooth.physics import warp_kernels
+from gensmooth.physics.c_source import Writer
+from gensmooth.physics.drivers import FusedPhysics, load_warp, sizes
+from gensmooth.physics.fused import solver, system
+from gensmooth.physics.fused.outputs import FUSED_DATA
+from gensmooth.physics.fused.source import FusedSource, fused
+from gensmooth.physics.mechanics.mechanism import Mechanism
+from gensmooth.physics.mechanics.placed import place
+from gensmooth.physics.symbols import Slot, symbols
 from mechanisms import MODELS, State, mechanism_of, mujoco, states
 
 CUDA = bool(load_warp().get_cuda_devices())
@@ -445,7 +445,7 @@ def test_a_light_body_beside_a_heavy_one_moves(monkeypatch: pytest.MonkeyPatch):
 
 def test_logs_roll_side_by_side(monkeypatch: pytest.MonkeyPatch):
     assert solved(LOGS, at_rest, 20) < 1e-11
-    parallel = "gensmooth.rl.environments.mechanics.mechanism.parallel"
+    parallel = "gensmooth.physics.mechanics.mechanism.parallel"
     monkeypatch.setattr(parallel, lambda *_: set())  # one point alone is noticed
     assert solved(LOGS, at_rest, 20) > 1e-6
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gensmooth import studies
+from gensmooth import lab
 from gensmooth.rl.environments import catalogue, gathering
 from gensmooth.rl.environments.base import Episodes
 from gensmooth.rl.environments.gathering import Gathering
@@ -18,7 +18,7 @@ from gensmooth.rl.policies import Policy
 from gensmooth.rl.rollouts import batch_starts
 from gensmooth.rl.rollouts import test_rngs as rngs_of
 from gensmooth.rl.rollouts import test_starts as starts_of
-from gensmooth.search import RandomSearch
+from gensmooth.searches import RandomSearch
 
 pytest.importorskip("mujoco")
 
@@ -224,7 +224,7 @@ def on_a_device(monkeypatch):
 
 
 def asked(out: Path, **given):
-    return studies.reproduce(
+    return lab.reproduce(
         "rl",
         profile="quick",
         environments=["Hopper"],
@@ -258,7 +258,7 @@ def test_a_study_on_a_device_makes_its_runs_side_by_side(on_a_device, tmp_path):
 
 def test_a_study_on_a_device_says_how_far_its_runs_are(on_a_device, tmp_path, monkeypatch, capfd):  # noqa: ARG001
     """They end together: by those that are finished nothing would be said until then."""
-    monkeypatch.setattr("gensmooth.studies.progress._EVERY", 0.0)
+    monkeypatch.setattr("gensmooth.lab.experiments.progress._EVERY", 0.0)
     asked(tmp_path, device="cuda")
     said = re.findall(r"rl: runs: (\d) of 4, (\d+)% of the work", capfd.readouterr().err)
     shares = [int(share) for finished, share in said if finished == "0"]
@@ -268,7 +268,9 @@ def test_a_study_on_a_device_says_how_far_its_runs_are(on_a_device, tmp_path, mo
 
 
 def test_a_device_is_for_this_study_alone(tmp_path):
-    with pytest.raises(ValueError, match="rl alone"):
-        studies.reproduce("linreg", device="cuda", out=tmp_path)
-    with pytest.raises(ValueError, match="rl alone"):
+    with pytest.raises(
+        ValueError, match=r"`device` \(--device\) is an option of rl, not of linreg"
+    ):
+        lab.reproduce("linreg", device="cuda", out=tmp_path)
+    with pytest.raises(ValueError, match="cannot be combined"):
         asked(tmp_path, device="cuda", ray="local")

@@ -165,14 +165,14 @@ def test_in_a_comparison_with_a_score(tmp_path):
 def test_what_cannot_be_held_is_refused():
     for bounds, words in [
         ((LOWER, np.where(LOWER == UPPER, 0.0, UPPER)), "lower limit below its upper limit"),
-        ((UPPER, UPPER), "hold every parameter"),
+        ((UPPER, UPPER), "fix every parameter"),
         ((np.array([0, 0, 0, np.inf]), np.array([1, 1, 1, np.inf])), "must be finite where"),
     ]:
         with pytest.raises(ValueError, match=words):
             gs.minimize(bowl, np.zeros(4), bounds=bounds)
     with pytest.raises(ValueError, match=r"`x_scale` must be .* the shape \(4,\) of x0"):
         gs.minimize(bowl, np.zeros(4), bounds=(LOWER, UPPER), x_scale=[1.0, 1.0])
-    with pytest.raises(ValueError, match=r"Only gs\.minimize holds such a parameter"):
+    with pytest.raises(ValueError, match=r"Only gs\.minimize accepts fixed parameters"):
         gs.RandomSearch(gs.Gaussian(), 4, 0.1, bounds=(LOWER, UPPER)).init(np.zeros(4), seed=0)
 
 

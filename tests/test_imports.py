@@ -1,6 +1,7 @@
 """What importing costs, and who may import whom (C7)."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -75,62 +76,60 @@ def test_theory_needs_the_standard_library_alone():
 
 # --- layers ------------------------------------------------------------------------------------
 
-# Each layer may import those above it in this list; members of one layer do not import each other.
-# docs/architecture.md shows this list: `python tests/test_imports.py` writes it there.
+# Imports go downward: a module imports only modules of earlier layers, and of its own layer those
+# that are listed before it. docs/architecture.md shows this list: `python tests/test_imports.py`
+# writes it there.
 LAYERS = [
     (
-        "_version checks naming",
-        "plain errors for bad arguments; a user's things by `module:name`, their source as a hash",
+        "foundations",
+        "_version checks naming theory streams expressions kernels",
+        "plain errors for bad arguments; custom objects by `module:name`; formulas on floats; how "
+        "a random number is addressed; the Numba kernels",
     ),
     (
-        "theory streams expressions",
-        "formulas on floats; how a random number is addressed; objects as text",
-    ),
-    ("kernels", "Numba: tiles of directions; perturb, combine, orthogonalise"),
-    ("directions estimators optimizers parameters", "the three choices; x as users give it"),
-    ("trees", "x as a structure of the user's: dicts, lists, tuples and dataclasses of arrays"),
-    (
-        "batch coordinates methods",
-        "the evaluations of a step; what the objective has and what the search has; methods by "
-        "name",
-    ),
-    ("models searches", "directions of a model's named parameters; what every search is"),
-    ("search pure describe", "`init`, `ask`, `tell`; the copy to read; choices as JSON"),
-    (
-        "pilot algorithms",
-        "the default search, which finds its own numbers; those of the literature, by name",
+        "choices",
+        "parameters directions estimators optimizers trees batch coordinates methods models "
+        "describe",
+        "directions, estimators and optimisers; x as users pass it; the evaluations of a step; "
+        "choices as JSON",
     ),
     (
-        "advice observe points",
-        "what a run should have been told; who follows it: live table, trackers; asking one point "
-        "at a time",
+        "searches",
+        "searches pure points",
+        "`init`, `ask`, `tell`: random search, the pilot and its searches, the literature's "
+        "algorithms; which search a name means; a copy to read; one point at a time",
     ),
-    ("runs", "programs, the one loop, the run folder, checkpoints, metrics, interrupts"),
-    ("evaluators results", "calling the objective anywhere; what a run gives"),
-    ("resuming", "what a run that goes on is made of, from its `config.json`"),
-    ("optimize", "`minimize`, `gradient`, `resume`: minimising as a program"),
     (
-        "jax torch",
-        "zeroth-order training of pytrees and of torch modules, which need the extras of their "
-        "names",
+        "evaluate and run",
+        "observe runs evaluators results",
+        "calling the objective anywhere; programs, the one loop, folders and checkpoints; who "
+        "follows a run, and what it returns",
     ),
-    ("nevergrad optuna scipy", "our methods as those libraries want them"),
-    ("rl", "policy search: training as a program, environments, policies"),
-    ("report", "figures, tables, the page: a library that knows no study"),
-    ("studies", "specs, stores, statistics, verdicts, and one folder per study"),
-    ("problems", "the models of two studies under the names that one looks for"),
-    ("comparisons", "methods and options side by side on one function, and the page of it"),
-    ("overview", "a page of any folder: run, training, comparison, sweep, study"),
-    ("cli", "the `gensmooth` command: its options are the parameters of the functions above"),
-    ("__main__", "`python -m gensmooth`"),
+    ("minimise", "optimize", "`minimize`, `resume`, `gradient`"),
+    (
+        "training and integrations",
+        "jax torch nevergrad optuna scipy rl",
+        "policies, torch modules and pytrees; our methods for other libraries",
+    ),
+    (
+        "lab",
+        "lab problems",
+        "experiments, statistics, verdicts and pages: the paper's studies, comparing, sweeping",
+    ),
+    ("command", "cli __main__", "the `gensmooth` command"),
 ]
-LEVELS = [set(names.split()) for names, _ in LAYERS]
-RANK = {name: rank for rank, level in enumerate(LEVELS) for name in level}
+# Physics stands beside the layers. It imports foundations only, and training imports it.
+PHYSICS = "physics"
+BESIDE = ("beside them", PHYSICS, "robots' models as one function each; imports foundations only")
+FOUNDATIONS = {"_version", "checks", "naming", "streams", "expressions", "kernels"}
+ORDER = [name for _, names, _ in LAYERS for name in names.split()]
+ORDER.insert(ORDER.index("rl"), PHYSICS)
+RANK = {name: rank for rank, name in enumerate(ORDER)}
 FILES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")
 
 
 def part_of(path: Path) -> str:
-    """The part of the package (the member of a level) that a file belongs to."""
+    """The part of the package that a file belongs to."""
     return path.relative_to(ROOT).parts[0].removesuffix(".py")
 
 
@@ -152,12 +151,14 @@ def imports_of(source: str) -> set[str]:
 
 
 def upward(part: str, imported: set[str]) -> set[str]:
-    """What a part imports that it must not: its own level or a later one, itself apart."""
+    """What a part imports although it comes later."""
     parts = {name for name in imported if name in RANK and name != part}
+    if part == PHYSICS:
+        return parts - FOUNDATIONS
     return {name for name in parts if RANK[name] >= RANK[part]}
 
 
-def test_every_part_of_the_package_has_its_level():
+def test_every_part_of_the_package_has_its_layer():
     assert {part_of(path) for path in FILES} <= set(RANK)
 
 
@@ -167,16 +168,41 @@ def test_imports_point_downward(path: Path):
     assert upward(part, imports_of(path.read_text())) == set()
 
 
+LAB = ("report", "experiments", "paper", "trials", "compare", "sweep", "overview")
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "lab").rglob("*.py")), ids=lambda p: str(p.name))
+def test_imports_within_the_lab_point_downward(path: Path):
+    part = path.relative_to(ROOT / "lab").parts[0].removesuffix(".py")
+    allowed = LAB if part == "__init__" else LAB[: LAB.index(part) + 1]
+    nodes = [n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.ImportFrom)]
+    names = {f"{node.module}.{alias.name}" for node in nodes for alias in node.names}
+    imported = {name.split(".")[2] for name in names if name.startswith("gensmooth.lab.")}
+    assert imported <= set(allowed)
+
+
 def test_an_upward_import_would_be_seen():
     for source in (
-        "from gensmooth import search",
-        "import gensmooth.search",
-        "from gensmooth.search import RandomSearch",
-        "def f():\n    from gensmooth.search import RandomSearch",
+        "from gensmooth import searches",
+        "import gensmooth.searches",
+        "from gensmooth.searches import RandomSearch",
+        "def f():\n    from gensmooth.searches import RandomSearch",
     ):
-        assert upward("directions", imports_of(source)) == {"search"}
+        assert upward("directions", imports_of(source)) == {"searches"}
     assert upward("directions", imports_of("from gensmooth.estimators import Plan"))
-    assert not upward("search", imports_of("from gensmooth.estimators import Plan"))
+    assert not upward("searches", imports_of("from gensmooth.estimators import Plan"))
+    for name in ("rl", "searches", "directions", "theory", "evaluators"):
+        assert upward("physics", imports_of(f"from gensmooth.{name} import anything")) == {name}
+    assert not upward("physics", imports_of("from gensmooth import checks, naming, streams"))
+    assert not upward("rl", imports_of("from gensmooth.physics import registry"))
+
+
+def test_physics_names_no_module_above_it():
+    """Neither by an import that is looked up at run time, nor as an entry point."""
+    above = [f"gensmooth.{name}" for name in set(RANK) - FOUNDATIONS - {PHYSICS}]
+    for path in (ROOT / PHYSICS).rglob("*.py"):
+        words = set(re.findall(r"gensmooth\.\w+", path.read_text()))
+        assert not words & set(above), path
 
 
 def test_the_package_itself_imports_its_version_alone():
@@ -198,8 +224,8 @@ def test_one_name_is_one_class():
 def layers_table() -> str:
     """The layers as docs/architecture.md shows them."""
     rows = [
-        f"| {number} | {', '.join(f'`{name}`' for name in names.split())} | {knows} |"
-        for number, (names, knows) in enumerate(LAYERS, 1)
+        f"| {layer} | {', '.join(f'`{name}`' for name in names.split())} | {knows} |"
+        for layer, names, knows in (*LAYERS, BESIDE)
     ]
     return "\n".join(["| layer | modules | what it knows |", "|---|---|---|", *rows])
 
@@ -212,7 +238,7 @@ def test_only_kernels_import_numba():
     for path in FILES:
         words = path.read_text()
         if "import numba" in words or "from numba" in words:
-            assert part_of(path) in {"kernels", "rl", "studies"}, path
+            assert part_of(path) in {"kernels", "physics", "rl", "lab"}, path
 
 
 if __name__ == "__main__":

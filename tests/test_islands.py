@@ -5,8 +5,8 @@ import pytest
 from scipy import stats
 
 import gensmooth as gs
-from gensmooth.algorithms import islands
-from gensmooth.algorithms.islands import Islands, Places
+from gensmooth.searches.algorithms import islands
+from gensmooth.searches.algorithms.islands import Islands, Places
 
 D = 5
 X0 = np.linspace(-1, 1, D)
@@ -32,7 +32,7 @@ def test_points_are_the_islands_own_places_and_pairs_around_them():
     search = make(num_directions=100)  # not the same number for each
     state = run(search, 2)
     points = search.ask(state).block(0, 100)
-    places = state.directions
+    places = state.sent
     seen = 0
     for island, (first, looks, pairs) in enumerate(search._shares(D)):
         seen += looks + 2 * pairs
@@ -61,11 +61,11 @@ def test_a_step_is_the_equation():
         for pair in range(pairs):
             coin = np.sign(points[begin + 2 * pair] - X0)
             found += (ranks[2 * pair + 1] - ranks[2 * pair]) * coin
-        c, s = state.directions.spacings[island], state.directions.strides[island]
+        c, s = state.sent.spacings[island], state.sent.strides[island]
         step = s * c * np.sqrt(D) * 0.5 * found / np.linalg.norm(found)
-        assert np.allclose(after.directions.x[island], X0 + step, rtol=1e-13)
-        assert not np.allclose(after.directions.x[island], X0 - step, rtol=1e-3)  # uphill
-    assert np.isclose(np.linalg.norm(after.directions.x[1] - X0), np.linalg.norm(step))
+        assert np.allclose(after.sent.x[island], X0 + step, rtol=1e-13)
+        assert not np.allclose(after.sent.x[island], X0 - step, rtol=1e-3)  # uphill
+    assert np.isclose(np.linalg.norm(after.sent.x[1] - X0), np.linalg.norm(step))
 
 
 def test_it_goes_by_ranks_and_maximises_alike():
@@ -84,8 +84,8 @@ def test_asking_is_a_pure_function_and_x_is_the_best_place():
     assert np.array_equal(one.block(0, 96), two.block(0, 96))
     batch, values = one, np.array([bowl(x) for x in one.points()])
     after, _ = search.tell(state, batch, values)
-    scores = [bowl(x) for x in state.directions.x]
-    assert np.array_equal(after.x, state.directions.x[int(np.argmin(scores))])
+    scores = [bowl(x) for x in state.sent.x]
+    assert np.array_equal(after.x, state.sent.x[int(np.argmin(scores))])
 
 
 def test_the_worst_become_copies_of_the_best_and_only_if_that_is_sure():
@@ -93,7 +93,7 @@ def test_the_worst_become_copies_of_the_best_and_only_if_that_is_sure():
     state = search.init(X0, seed=0)
     state = state._replace(step=2)  # the step that exchanges
     x = np.tile(X0, (8, 1)) + np.arange(8)[:, None]
-    places = state.directions._replace(x=x)
+    places = state.sent._replace(x=x)
     scores = np.arange(8.0)
 
     def exchanged(errors):
@@ -114,8 +114,8 @@ def test_the_worst_become_copies_of_the_best_and_only_if_that_is_sure():
 def test_with_many_parameters_islands_have_one_spacing_and_keep_it(dim):
     search = make(num_directions=64)
     state = search.init(np.zeros(dim), seed=0)
-    before = Places(*(each.copy() for each in state.directions))
-    after = state.directions
+    before = Places(*(each.copy() for each in state.sent))
+    after = state.sent
     search._exchange(state, after, np.arange(8.0), np.zeros(8))
     kept = dim > islands.LARGE
     assert (len(set(before.spacings)) == 1) == kept
@@ -132,7 +132,7 @@ def test_broken_episodes_are_left_out():
     values[[5, 20]] = np.nan
     after, info = search.tell(state, batch, values)
     assert info.dropped == 2
-    assert np.isfinite(after.directions.x).all()
+    assert np.isfinite(after.sent.x).all()
     with pytest.raises(ValueError, match="has the value"):
         make().tell(state, batch, values)
 
@@ -140,13 +140,13 @@ def test_broken_episodes_are_left_out():
 def test_a_damaged_state_is_refused():
     search = make()
     state = run(search, 3)
-    arrays = search.directions.pack(state.directions)
-    again = search.directions.unpack(arrays, D, X0.dtype)
-    assert all(np.array_equal(a, b) for a, b in zip(again, state.directions, strict=True))
+    arrays = search.wire.pack(state.sent)
+    again = search.wire.unpack(arrays, D, X0.dtype)
+    assert all(np.array_equal(a, b) for a, b in zip(again, state.sent, strict=True))
     for key in arrays:
         for wrong in (arrays[key][:-1], arrays[key] * np.nan):
             with pytest.raises(ValueError, match=r"one of .*'s"):
-                search.directions.unpack({**arrays, key: wrong}, D, X0.dtype)
+                search.wire.unpack({**arrays, key: wrong}, D, X0.dtype)
 
 
 def test_islands_are_as_many_as_have_enough_points():

@@ -11,18 +11,18 @@ pytest.importorskip("mujoco")
 pytest.importorskip("gymnasium")
 
 import mechanisms
-from gensmooth.rl.environments.mechanics import contacts, softness
-from gensmooth.rl.environments.mechanics.algebra import fixed_quaternion, normalized
-from gensmooth.rl.environments.mechanics.contacts import axes_of
-from gensmooth.rl.environments.mechanics.mechanism import Mechanism
-from gensmooth.rl.environments.mechanics.models import (
+from gensmooth.physics.mechanics import contacts, softness
+from gensmooth.physics.mechanics.algebra import fixed_quaternion, normalized
+from gensmooth.physics.mechanics.contacts import axes_of
+from gensmooth.physics.mechanics.mechanism import Mechanism
+from gensmooth.physics.mechanics.models import (
     UnsupportedMechanismError,
     margins_add,
     parallel_means_an_angle,
 )
-from gensmooth.rl.environments.mechanics.placed import Placed, place
-from gensmooth.rl.environments.mechanics.spatial import ZERO, Spatial
-from gensmooth.rl.environments.physics import quiet
+from gensmooth.physics.mechanics.placed import Placed, place
+from gensmooth.physics.mechanics.spatial import ZERO, Spatial
+from gensmooth.physics.mujoco_calls import quiet
 from mechanisms import MODELS, State, mechanism_of, mujoco, states
 
 EXACT = 1e-12  # relative, for what is a formula
@@ -321,7 +321,7 @@ def test_a_quaternion_is_found_again(seed: int):
     assert min(np.abs(found - wanted).max(), np.abs(found + wanted).max()) < 1e-14
 
 
-# --- what is not written down ---------------------------------------------------------------------
+# --- what is not covered --------------------------------------------------------------------------
 
 # Two capsules that move freely have no reason to stay parallel.
 PLAIN = """
@@ -363,7 +363,7 @@ CASES = [
     ("wind", "<option/>", '<option wind="1 0 0" density="1"/>'),
     ("equality constraints", END, '<equality><weld body1="one" body2="two"/></equality></mujoco>'),
     (
-        "contact pairs of its own",
+        "explicit contact pairs",
         END,
         '<contact><pair geom1="floor" geom2="g"/></contact></mujoco>',
     ),
@@ -373,7 +373,7 @@ CASES = [
         END,
         '<tendon><fixed stiffness="1"><joint joint="j" coef="1"/></fixed></tendon></mujoco>',
     ),
-    ("gaps between", GEOM, GEOM.replace("/>", ' margin="0.1" gap="0.05"/>')),
+    ("geoms with a gap", GEOM, GEOM.replace("/>", ' margin="0.1" gap="0.05"/>')),
     ("ball joints", '<freejoint name="free"/>', '<joint type="ball"/>'),
     ("friction in joints", JOINT, JOINT.replace("/>", ' frictionloss="1"/>')),
     (
@@ -394,9 +394,9 @@ CASES = [
     ),
     ("muscles and other gains", ACTUATOR, '<general joint="j" gaintype="user"/>'),
     ("muscles and other biases", ACTUATOR, '<general joint="j" biastype="user"/>'),
-    ("no plane, sphere or capsule", GEOM, '<geom type="box" size="0.1 0.1 0.1"/>'),
+    ("not planes, spheres or capsules", GEOM, '<geom type="box" size="0.1 0.1 0.1"/>'),
     ("rolling or spinning", GEOM, GEOM.replace("/>", ' condim="4"/>')),
-    ("negative margins", GEOM, GEOM.replace("/>", ' margin="-0.01"/>')),
+    ("a negative margin", GEOM, GEOM.replace("/>", ' margin="-0.01"/>')),
 ]
 LONG = """<body pos="2 0 1"><joint type="slide"/><geom type="capsule" size="0.1 2"/></body>
 <body pos="2.1 0 1"><joint type="slide"/><geom type="capsule" size="0.1 2"/></body></worldbody>"""

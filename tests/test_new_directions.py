@@ -186,7 +186,7 @@ def test_low_rank_takes_the_shape_of_x():
 
 
 def test_what_is_no_matrix_is_refused_by_low_rank():
-    with pytest.raises(ValueError, match=r"for matrices, but x has shape \(6,\)"):
+    with pytest.raises(ValueError, match=r"need a matrix, but x has shape \(6,\)"):
         gs.minimize(bowl, np.ones(6), method="low-rank", budget=50)
     with pytest.raises(ValueError, match=r"has 20 entries, but x has 6"):
         gs.minimize(bowl, np.ones(6), directions=gs.LowRank(shape=(4, 5)), budget=50)

@@ -98,7 +98,8 @@ def test_a_tracker_that_fails_is_left_out_and_the_run_goes_on(caplog):
     assert len(broken.steps) == 3
     assert len(notes.steps) == result.nit
     assert caplog.messages == [
-        "Broken no longer follows the run: it raised ConnectionError: no route to host"
+        "The tracker Broken raised ConnectionError and is not called again in this run: "
+        "no route to host"
     ]
 
 
@@ -125,7 +126,7 @@ def test_a_failed_run_ends_its_trackers():
 
 
 def test_what_is_no_tracker_is_refused():
-    with pytest.raises(TypeError, match="`trackers` must be objects with start, step and end"):
+    with pytest.raises(TypeError, match="`trackers` must be objects with the methods start"):
         gs.minimize(bowl, trackers=[print], **OPTIONS)
 
 
@@ -149,7 +150,7 @@ def test_lines_say_what_the_table_says():
         r"SNR [\d.]+  workers 1  faults none  time left \d:\d\d:\d\d",
         lines[0],
     )
-    assert lines[-1].startswith("end: The next step does not fit the budget")
+    assert lines[-1].startswith("end: The evaluation budget does not cover")
 
 
 def test_lines_tell_faults_by_kind_and_where_a_run_goes_on(tmp_path):
@@ -162,7 +163,7 @@ def test_lines_tell_faults_by_kind_and_where_a_run_goes_on(tmp_path):
 
     calls = Counter()
     gs.resume(tmp_path, unlucky, retries=1, trackers=[Lines(0.0, out)])
-    assert out.getvalue().startswith("going on after step 5, 45 evaluations\n")
+    assert out.getvalue().startswith("resuming after step 5, 45 evaluations\n")
     assert "faults non-finite 1" in out.getvalue()
 
 

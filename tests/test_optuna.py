@@ -151,7 +151,7 @@ def test_the_start():
     assert study.trials[0].params == {"x": 2.0, "y": 0.01}
     assert study.trials[1].params == pytest.approx({"x": 2.0, "y": 0.01})
     wrong = study_with({"x0": {"x": 200.0}})
-    with pytest.raises(ValueError, match="`x0` must be within"):
+    with pytest.raises(ValueError, match="`x0` must be between"):
         wrong.optimize(loss, n_trials=1)
 
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import gensmooth as gs
 from gensmooth.cli.main import app
-from gensmooth.overview import Look, command_of, expression, look_at, overview, speeds
+from gensmooth.lab.overview import RecordedRun, command_of, expression, overview, read_run, speeds
 from gensmooth.runs.folder import read_config
 
 MODEL = "def loss(x):\n    return float((x - 1) @ (x - 1))\n"
@@ -98,7 +98,7 @@ def test_speeds_are_of_the_time_that_a_run_ran():
         {"step": 2, "time": 1000.0, "begin": True},
         {"step": 6, "time": 1001.0},
     ]
-    at, rate = speeds(Look({}, steps, None, times))
+    at, rate = speeds(RecordedRun({}, steps, None, times))
     assert at.tolist() == [20, 60]
     assert rate.tolist() == [10, 40]
 
@@ -132,7 +132,7 @@ def test_a_comparison_and_a_sweep_become_their_pages_again(tmp_path):
 
 
 def test_a_study_becomes_its_page_again_and_a_strangers_module_is_not_imported(tmp_path):
-    from gensmooth.studies import reproduce
+    from gensmooth.lab import reproduce
 
     made = reproduce(
         "dfo",
@@ -203,10 +203,10 @@ def test_what_is_no_folder_of_ours_says_so(tmp_path):
 def test_half_a_line_is_left_out(tmp_path):
     run = tmp_path / "run"
     gs.minimize(lambda x: x @ x, [1.0], budget=50, seed=0, method="bes", checkpoint=run)
-    whole = len(look_at(run).steps)
+    whole = len(read_run(run).steps)
     with (run / "metrics.jsonl").open("a") as file:
         file.write('{"step": 99, "eval')
-    assert len(look_at(run).steps) == whole
+    assert len(read_run(run).steps) == whole
     assert command_of(read_config(run / "config.json"), run, run).startswith("gs.resume")
 
 

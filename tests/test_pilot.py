@@ -15,7 +15,9 @@ import scipy.stats
 import gensmooth as gs
 import theory_literal as literal
 from gensmooth.evaluators import Processes, Threads
-from gensmooth.pilot import Asked, Control, Phase, descent, evolution
+from gensmooth.searches import descent
+from gensmooth.searches import mirrored_es as evolution
+from gensmooth.searches.steered import Kind, Question
 
 
 def valley(x, rng=None) -> float:
@@ -71,15 +73,15 @@ class Passed:
     """A callback that keeps what each step was for."""
 
     def __init__(self) -> None:
-        self.steps: list[tuple[Phase, int, int]] = []
+        self.steps: list[tuple[Kind, int, int]] = []
 
     def __call__(self, _, state) -> None:
-        control: Control = state.optimizer
-        self.steps.append((Phase(state.directions.phase), control.trial, control.restarts))
+        control = state.kept.own
+        self.steps.append((Kind(state.sent.kind), control.trial, control.evolution.restarts))
 
 
 @cache
-def whole(name: str) -> tuple[gs.Result, list[tuple[Phase, int, int]]]:
+def whole(name: str) -> tuple[gs.Result, list[tuple[Kind, int, int]]]:
     fun, options = RUNS[name]
     passed = Passed()
     return gs.minimize(fun, seed=5, callback=passed, **options), passed.steps
@@ -87,11 +89,11 @@ def whole(name: str) -> tuple[gs.Result, list[tuple[Phase, int, int]]]:
 
 def test_the_runs_pass_through_everything_there_is():
     steps = {step for name in RUNS for step in whole(name)[1]}
-    assert {phase for phase, _, _ in steps} | {Phase.START} == set(Phase)
+    assert {phase for phase, _, _ in steps} | {Kind.START} == set(Kind)
     assert {trial for _, trial, _ in steps} == {0, 1, 2}
     assert {restarts > 0 for _, _, restarts in steps} == {False, True}
     after_trial = {phase for phase, trial, _ in steps if trial == 2}
-    assert {Phase.AXES, Phase.PAIRS} <= after_trial  # either won one
+    assert {Kind.AXES, Kind.PAIRS} <= after_trial  # either won one
 
 
 # --- the same bits -----------------------------------------------------------------------------
@@ -178,7 +180,7 @@ def test_telling_leaves_the_old_state_as_it_was():
 def flat(state) -> list:
     """All numbers of a state."""
     found = []
-    todo = [state.optimizer, state.directions]
+    todo = [state.kept, state.sent]
     while todo:
         item = todo.pop()
         if isinstance(item, tuple):
@@ -367,7 +369,7 @@ def test_it_falls_back_on_ranks_where_a_gradient_is_too_dear():
         passed = Passed()
         given = {"x0": np.zeros(6), "budget": 2000, "max_steps": 3} | options
         gs.minimize(bowl, callback=passed, seed=0, **given)
-        assert Phase.AXES not in {phase for phase, _, _ in passed.steps}
+        assert Kind.AXES not in {phase for phase, _, _ in passed.steps}
 
 
 # --- bounds ------------------------------------------------------------------------------------
@@ -538,7 +540,7 @@ def test_more_noise_makes_more_directions():
             fun, np.zeros(40), samples="independent", budget=20_000, seed=0,
             callback=lambda info, _: info.evaluations > 2000,
         )  # fmt: skip
-        return res.state.optimizer.evolution.pairs
+        return res.state.kept.own.evolution.pairs
 
     assert pairs(1e3) > 2 * pairs(1e-6)
 
@@ -605,7 +607,7 @@ def test_a_spacing_that_fits_stays():
     z[1::2] *= -1
     x = np.full(d, away / math.sqrt(d))
     best = 0.8 * k.effective * away / d
-    begun = evolution.begin(d, np.dtype(np.float64), metric=False)
+    begun = evolution.begin(d, np.dtype(np.float64), learns=False)
     for factor in (0.1, 1.0, 1.5, 5.0, 50.0):
         values = np.square(x + factor * best * z).sum(axis=1)
         now = begun._replace(spacing=factor * best)
@@ -624,7 +626,7 @@ def test_a_bound_on_the_directions_holds():
         rng = np.random.default_rng(0)
         for _ in range(60):
             batch = pilot.ask(state)
-            numbers.append(state.directions.number)
+            numbers.append(state.sent.number)
             state, _ = pilot.tell(state, batch, rng.standard_normal(len(batch)))
         return max(numbers)
 
@@ -667,9 +669,9 @@ def test_a_damaged_checkpoint_is_refused(name, tmp_path):
 def test_a_state_that_is_not_the_pilots_is_refused():
     pilot = gs.Pilot(budget=500)
     x = np.zeros(3)
-    asked: Asked = pilot.init(x, seed=0).directions
+    asked: Question = pilot.init(x, seed=0).sent
     for change in (
-        {"phase": 7},
+        {"kind": 7},
         {"number": 0},
         {"number": 2**40},
         {"repeats": -1},
@@ -677,14 +679,14 @@ def test_a_state_that_is_not_the_pilots_is_refused():
         {"spacing": math.nan},
         {"scale": np.ones(4)},
         {"line": np.array([1.0, math.inf, 0.0])},
-        {"phase": int(Phase.AXES)},
-        {"phase": int(Phase.LINE)},
+        {"kind": int(Kind.AXES)},
+        {"kind": int(Kind.LINE)},
     ):
-        packed = pilot.directions.pack(asked._replace(**change))
+        packed = pilot.wire.pack(asked._replace(**change))
         with pytest.raises((ValueError, TypeError)):
-            pilot.directions.unpack(packed, 3, x.dtype)
-    packed = pilot.directions.pack(asked)
-    assert pilot.directions.unpack(packed, 3, x.dtype).phase == asked.phase
+            pilot.wire.unpack(packed, 3, x.dtype)
+    packed = pilot.wire.pack(asked)
+    assert pilot.wire.unpack(packed, 3, x.dtype).kind == asked.kind
 
 
 def test_a_larger_budget_lets_it_go_on(tmp_path: Path):
@@ -874,7 +876,7 @@ def test_bounds_tell_the_unit_on_a_log_scale():
     seen: dict[str, np.ndarray] = {}
 
     def keep(_, state):
-        seen.setdefault("units", state.optimizer.units)
+        seen.setdefault("units", state.kept.known.units)
 
     bounds = gs.Bounds([1e-6, 0.0, -1.0, 1e-3], [1e2, np.inf, 3.0, 5.0])
     gs.minimize(

@@ -7,7 +7,8 @@ import scipy.stats
 import gensmooth as gs
 import theory_literal as literal
 from gensmooth.directions.draw import Address, MixedDraw, normals
-from gensmooth.pilot import evolution, metric
+from gensmooth.searches import metric
+from gensmooth.searches import mirrored_es as evolution
 
 D = 4
 
@@ -85,7 +86,7 @@ def test_it_learns_a_rotated_ellipsoid():
         batch = pilot.ask(state)
         values = [float(x @ hessian @ x) for x in batch.points()]
         state, _ = pilot.tell(state, batch, values)
-    found = state.directions.scale
+    found = state.sent.scale
     evened = np.linalg.cond(found.T @ hessian @ found)
     assert evened < 30 < 1e4
     assert float(state.x @ hessian @ state.x) < 1e-6
@@ -94,7 +95,7 @@ def test_it_learns_a_rotated_ellipsoid():
 def test_more_parameters_have_one_scale_each():
     for d, shape in ((10, (10, 10)), (11, (11,))):
         pilot = gs.Pilot(budget=1000, samples="independent")
-        assert pilot.init(np.ones(d), seed=0).directions.scale.shape == shape
+        assert pilot.init(np.ones(d), seed=0).sent.scale.shape == shape
 
 
 def test_bounds_and_a_full_metric_agree_where_bounds_are_far_away():
@@ -107,7 +108,7 @@ def test_bounds_and_a_full_metric_agree_where_bounds_are_far_away():
             batch = pilot.ask(state)
             values = [float((x * [1, 5, 9] * x).sum()) for x in batch.points()]
             state, _ = pilot.tell(state, batch, values)
-        return state.x, state.directions.scale
+        return state.x, state.sent.scale
 
     for one, other in zip(end(None), end((-1e3, 1e3)), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-8)
@@ -120,7 +121,7 @@ def test_bounds_and_a_full_metric_agree_where_bounds_are_far_away():
 def test_steps_ordered_by_noise_teach_nothing(full):
     def spread(share):
         rng = np.random.default_rng(6)
-        begun = evolution.begin(D, np.dtype(np.float64), metric=True, pairs=4)
+        begun = evolution.begin(D, np.dtype(np.float64), learns=True, pairs=4)
         now, f = begun._replace(share=share), np.eye(D) if full else None
         k = evolution.constants(D, 4)
         for _ in range(200):

@@ -12,7 +12,7 @@ from gensmooth.streams import Purpose, generator
 
 functions = pytest.importorskip("nevergrad.functions", reason="pip install nevergrad")
 
-from gensmooth.studies.dfo.model import NevergradFunction  # noqa: E402
+from gensmooth.lab.paper.dfo.model import NevergradFunction  # noqa: E402
 
 NAMES = list(noisy.FUNCTIONS)
 

@@ -8,10 +8,10 @@ import scipy.stats
 
 import gensmooth as gs
 from cases import FAMILIES
+from gensmooth.lab.paper import protocol
+from gensmooth.lab.paper.dfo import kernels as noisy_kernels
 from gensmooth.problems import noisy
 from gensmooth.streams import Purpose, generator
-from gensmooth.studies import protocol
-from gensmooth.studies.dfo import kernels as noisy_kernels
 
 NAMES = list(noisy.FUNCTIONS)
 SETTING = {"spacing": 0.2, "learning_rate": 1e-3, "seed": 31, "num_directions": 4, "dim": 6}

@@ -9,9 +9,9 @@ import pytest
 import gensmooth as gs
 from cases import FAMILIES
 from gensmooth.directions.draw import stream_key
+from gensmooth.lab.paper import protocol, sampling
 from gensmooth.problems import regression
 from gensmooth.streams import Purpose, generator
-from gensmooth.studies import protocol, sampling
 
 SETTING = {
     "spacing": 0.3,

@@ -9,8 +9,8 @@ import gensmooth as gs
 import problems_literal as literal
 from cases import FAMILIES
 from gensmooth.directions import Address
+from gensmooth.lab.paper.linreg import kernels as regression_kernels
 from gensmooth.problems import regression
-from gensmooth.studies.linreg import kernels as regression_kernels
 
 DIM = 6
 THETA = np.array([0.3, -1.2, 0.8, 2.0, -0.4, 1.1])

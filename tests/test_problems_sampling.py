@@ -6,8 +6,8 @@ import scipy.stats
 from numba import njit
 
 from gensmooth.directions.draw import stream_key
+from gensmooth.lab.paper import sampling
 from gensmooth.streams import Purpose
-from gensmooth.studies import sampling
 
 N = 200_000
 

@@ -24,12 +24,12 @@ pytest.importorskip("jinja2")
 from matplotlib.figure import Figure as Canvas
 from PIL import Image
 
+from gensmooth.lab import Cell, RunRecord, write_report
+from gensmooth.lab.report.curves import Curve, View, band, curves, draw_curves, limits
+from gensmooth.lab.report.figure import Figure, Panel, write_figure
+from gensmooth.lab.report.style import assign_styles, css_variables, method_style
+from gensmooth.lab.report.tables import choices
 from gensmooth.methods import METHODS
-from gensmooth.report.curves import Curve, View, band, curves, draw_curves, limits
-from gensmooth.report.figure import Figure, Panel, write_figure
-from gensmooth.report.style import assign_styles, css_variables, method_style
-from gensmooth.report.tables import choices
-from gensmooth.studies import Cell, RunRecord, write_report
 
 COMMAND = "gensmooth reproduce all --profile paper --workers 2 --out somewhere/with a & b"
 DIVERGE = [("gs", 2, 5, 1), *(("bes", 2, 5, seed) for seed in range(3))]
@@ -399,7 +399,7 @@ def test_odd_outcomes_are_written_too(tmp_path):
 def test_a_missing_extra_names_the_pip_line():
     code = (
         "import sys; sys.modules['jinja2'] = None\n"
-        "from gensmooth.studies import write_report\n"
+        "from gensmooth.lab import write_report\n"
         "try: write_report([], '.', command='x')\n"
         "except ImportError as error: print(error)"
     )
@@ -457,8 +457,8 @@ def test_matplotlib_is_left_as_it_was(tmp_path):
         from pathlib import Path
         import matplotlib as mpl
         import report_outcomes as made
-        from gensmooth.report.style import drawing
-        from gensmooth.studies import write_report
+        from gensmooth.lab.report.style import drawing
+        from gensmooth.lab import write_report
         names = [name for name in mpl.rcParams if "backend" not in name]
         before = [mpl.rcParams[name] for name in names]
         with drawing():

@@ -78,13 +78,13 @@ def test_what_is_no_result_says_so(tmp_path):
         ({"x": [1.0]}, "`x` is not an array"),
         ({"x": [1.0, "2"]}, "`x` is not an array"),
         ({"x": [1.0, [2.0]]}, "is not a result"),
-        ({"dtype": "object"}, "dtype is object"),
+        ({"dtype": "object"}, "float64, but is object"),
         ({"kind": "policy"}, "its kind is 'policy'"),
         ({"format": 99}, "format 99"),
-        ({"status": "fine"}, "status is 'fine'"),
+        ({"status": "fine"}, "its status 'fine'"),
         ({"nfev": -1}, "not a count"),
         ({"fun": [1]}, "not a number"),
-        ({"message": 5}, "not text"),
+        ({"message": 5}, "not strings"),
         ({"history": {"evaluations": [1]}}, "is not a result"),
         ({"seed": "x"}, "seed"),
     ]:
@@ -113,5 +113,7 @@ def test_folders_and_policies_have_their_own_readers(tmp_path):
 
 def test_a_folder_that_is_not_there_is_named(tmp_path):
     res = gs.minimize(lambda x: float((x**2).sum()), [1.0], budget=30, seed=0)
-    with pytest.raises(FileNotFoundError, match=r"no folder .*nowhere to save best\.json"):
+    with pytest.raises(
+        FileNotFoundError, match=r"folder .*nowhere, to save best\.json in, does not exist"
+    ):
         res.save(tmp_path / "nowhere" / "best.json")

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gensmooth.studies import find_study, judge_again
-from gensmooth.studies.verdicts import Scores
+from gensmooth.lab import find_study, judge_again
+from gensmooth.lab.experiments.verdicts import Scores
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 

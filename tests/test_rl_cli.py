@@ -27,7 +27,7 @@ def test_train_evaluate_and_go_on(tmp_path):
     folder = tmp_path / "run"
     done = run("train", SLIDER, *SETTINGS, "-n", 4, "--out", folder)
     assert done.exit_code == 0, done.output
-    assert "All iterations were made" in done.output
+    assert "All iterations are complete" in done.output
     here = gs.rl.train(
         SLIDER,
         num_directions=4,
@@ -70,9 +70,9 @@ def test_without_a_folder_a_new_one_is_made(tmp_path, monkeypatch):
         (["train", SLIDER, "--hidden", "x"], "`--hidden` must be sizes"),
         (["train", SLIDER, "--hidden", "64,64"], "`hidden` is for policy='mlp'"),
         (["train", SLIDER, "--workers", "0"], "`workers` must be at least 1"),
-        (["train", SLIDER, "-n1", "-o", __file__], "cannot be made"),
-        (["evaluate", "nowhere"], "nowhere is not a file"),
-        (["render", "nowhere", "-o", "film.mp4"], "nowhere is not a file"),
+        (["train", SLIDER, "-n1", "-o", __file__], "cannot be created"),
+        (["evaluate", "nowhere"], "nowhere does not exist"),
+        (["render", "nowhere", "-o", "film.mp4"], "nowhere does not exist"),
         (["resume", "nowhere"], "nowhere is not a folder"),
     ],
 )
@@ -112,7 +112,7 @@ def test_resume_with_other_threads(tmp_path):
 def test_a_training_takes_no_objective(tmp_path):
     gs.rl.train(SLIDER, iterations=1, num_directions=2, test_episodes=1, out=tmp_path / "run")
     done = run("resume", tmp_path / "run", "--budget", 5)
-    assert "takes no `--budget`" in str(done.exception)
+    assert "holds a training, but `--budget` is only for a minimisation" in str(done.exception)
 
 
 def test_the_documentation_runs_as_it_stands(tmp_path, monkeypatch):

@@ -11,8 +11,8 @@ import pytest
 
 import gensmooth as gs
 from gensmooth.rl.environments.catalogue import reward_threshold
+from gensmooth.rl.program import _no_progress
 from gensmooth.rl.trainer import Test
-from gensmooth.rl.training import _no_progress
 from gensmooth.runs import End
 
 gymnasium = pytest.importorskip("gymnasium")
@@ -135,7 +135,9 @@ def test_arguments_of_an_environment(tmp_path):
 
 
 def test_a_policy_of_ones_own_says_what_to_do():
-    with pytest.raises(ValueError, match=r"A policy of your own is an objective.*gs.minimize\(fun"):
+    with pytest.raises(
+        ValueError, match=r"To train a custom policy, write an objective.*gs.minimize\(fun"
+    ):
         gs.rl.train("CartPole-v1", policy=lambda x, seen: x @ seen)
     with pytest.raises(ValueError, match=r"but is 'cnn'\.$"):
         gs.rl.train("CartPole-v1", policy="cnn")

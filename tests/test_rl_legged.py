@@ -25,11 +25,12 @@ for package in ("gymnasium", "mujoco"):
 from gymnasium.utils import seeding  # noqa: E402
 from numba.extending import register_jitable  # noqa: E402
 
-from gensmooth.rl.environments import base, catalogue, compiled, physics  # noqa: E402
+from gensmooth.physics import mujoco_calls  # noqa: E402
+from gensmooth.physics.robots import legged  # noqa: E402
+from gensmooth.physics.robots.hopper import hopper  # noqa: E402
+from gensmooth.rl.environments import base, catalogue, compiled  # noqa: E402
 from gensmooth.rl.environments.catalogue import make  # noqa: E402
 from gensmooth.rl.environments.gymnasium import make_environment  # noqa: E402
-from gensmooth.rl.environments.robots import legged  # noqa: E402
-from gensmooth.rl.environments.robots.hopper import hopper  # noqa: E402
 from gensmooth.rl.normalize import Scaling, Statistics, identity, statistics  # noqa: E402
 from gensmooth.rl.policies import MLP, Linear, Policy  # noqa: E402
 from gensmooth.streams import Purpose, generator  # noqa: E402
@@ -208,7 +209,8 @@ def hopper_with_a_wide_angle(state, action):
     ids=["frame skip", "bonus of the fall", "velocities not clipped", "healthy angle"],
 )
 def test_a_wrong_detail_is_seen(wrong):
-    twin = replace(legged.ROBOTS["Hopper-v4"], **wrong).simulator("Hopper-v4")
+    robot = replace(legged.ROBOTS["Hopper-v4"], **wrong)
+    twin = compiled.CompiledSimulator(robot.environment("Hopper-v4"), (int, ()))
     try:
         found = compare_with_gymnasium(twin, "Hopper-v4", seeds=40)
     except AssertionError:
@@ -408,7 +410,8 @@ def test_a_robot_in_a_module_of_ones_own_is_one_file(tmp_path):
 def test_every_file_of_the_folder_registers_itself():
     folder = Path(legged.__file__).parent
     assert {"hopper.py", "walker2d.py", "half_cheetah.py", "ant.py"} <= set(os.listdir(folder))
-    source = "".join(path.read_text() for path in Path(base.__file__).parent.glob("*.py"))
+    tables = Path(base.__file__).parent, folder.parent
+    source = "".join(path.read_text() for each in tables for path in each.glob("*.py"))
     for name in catalogue.names():  # no other file has a robot's name in a table
         assert f'"{name}"' not in source.replace('``"Hopper-v4"``', "")
 
@@ -416,9 +419,9 @@ def test_every_file_of_the_folder_registers_itself():
 LOADED = """
 import sys
 from gensmooth.rl.environments.catalogue import canonical
-folder = "gensmooth.rl.environments.robots."
+folders = "gensmooth.physics.robots.", "gensmooth.rl.environments.metaworld."
 for name in ("Hopper", "gensmooth/ML1-Reach-v1", "HalfCheetahRandVel"):
-    files = sorted(each.removeprefix(folder) for each in sys.modules if each.startswith(folder))
+    files = sorted(each.rpartition(".")[2] for each in sys.modules if each.startswith(folders))
     print(*files, canonical(name))
 """
 
@@ -452,10 +455,10 @@ def test_arguments_that_do_not_fit_are_refused():
 
 
 def test_a_mujoco_that_cannot_be_called_is_named(monkeypatch):
-    physics.load_mujoco.cache_clear()
+    mujoco_calls.load_mujoco.cache_clear()
     monkeypatch.delattr("mujoco.MjData")
     try:
         with pytest.raises(ImportError, match=r"MuJoCo \d.*pip install 'gensmooth\[rl\]'"):
             make("Hopper-v4")
     finally:
-        physics.load_mujoco.cache_clear()
+        mujoco_calls.load_mujoco.cache_clear()

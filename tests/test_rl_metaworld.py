@@ -18,10 +18,12 @@ for package in ("gymnasium", "mujoco", "metaworld"):
 import mujoco  # noqa: E402
 from scipy.spatial.transform import Rotation  # noqa: E402
 
-from gensmooth.rl.environments import base, catalogue, physics  # noqa: E402
+from gensmooth.physics import mujoco_calls  # noqa: E402
+from gensmooth.rl.environments import base, catalogue  # noqa: E402
 from gensmooth.rl.environments.catalogue import make  # noqa: E402
+from gensmooth.rl.environments.compiled import CompiledSimulator  # noqa: E402
 from gensmooth.rl.environments.gymnasium import make_environment  # noqa: E402
-from gensmooth.rl.environments.robots import ml1_push, ml1_reach, sawyer  # noqa: E402
+from gensmooth.rl.environments.metaworld import ml1_push, ml1_reach, sawyer  # noqa: E402
 from gensmooth.rl.normalize import Scaling, identity, statistics  # noqa: E402
 from gensmooth.rl.policies import MLP, Policy  # noqa: E402
 from gensmooth.streams import Purpose, generator  # noqa: E402
@@ -227,7 +229,7 @@ def test_a_wrong_detail_is_seen(monkeypatch, part, wrong):
 
 
 def test_a_wrong_reward_is_seen():
-    twin = sawyer.make("ML1-Push-v3", TASKS["ML1-Push"])
+    twin = CompiledSimulator(sawyer.make("ML1-Push-v3", TASKS["ML1-Push"]), (int, ()))
     starts = starts_of(twin, 2)
     parameters = random_policies(2)
     error, _ = difference_from_metaworld(twin, "ML1-Push-v3", parameters, starts, steps=5)
@@ -258,7 +260,7 @@ def test_threads_order_and_shortcut_do_not_change_a_bit(name):
     order = np.random.default_rng(0).permutation(16)
     mixed = simulator.rollout(POLICY, parameters[order], identity(39), starts[order], observe=True)
     same_bits(first, mixed, order)
-    plain = sawyer.make(name, TASKS[name], resume=False)
+    plain = CompiledSimulator(sawyer.make(name, TASKS[name], resume=False), (int, ()))
     same_bits(first, plain.rollout(POLICY, parameters, identity(39), starts, observe=True))
 
 
@@ -330,7 +332,7 @@ def test_an_unknown_task_names_near_ones():
 
 
 def test_a_mujoco_that_metaworld_cannot_use_is_named(monkeypatch):
-    monkeypatch.setattr(physics.load_mujoco(), "__version__", "4.0.0")
+    monkeypatch.setattr(mujoco_calls.load_mujoco(), "__version__", "4.0.0")
     for fast in (True, False):
         with pytest.raises(ImportError, match=r"MuJoCo 3\.3\.0.*4\.0\.0.*'mujoco==3\.3\.0'"):
             make("ML1-Reach", fast=fast)

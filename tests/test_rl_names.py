@@ -85,7 +85,7 @@ def test_nothing_is_imported_because_a_file_says_so(stranger):
         lambda: gs.rl.evaluate(policy, environment="CartPole-v1"),
         lambda: gs.rl.render(stranger / "policy", stranger / "film.gif"),
     ):
-        with pytest.raises(ValueError, match=r"would be imported, and so run|cannot run in"):
+        with pytest.raises(ValueError, match=r"would be imported and run|cannot run in"):
             use()
     with pytest.raises(ValueError, match=policy.environment):  # the stored name is shown
         gs.rl.evaluate(policy)
@@ -99,7 +99,7 @@ def test_a_training_of_a_stranger_imports_nothing_either(stranger):
     (stranger / "imported").unlink()
     sys.modules.pop(name.partition(":")[0])
     gymnasium.registry.pop("Mine-v0")
-    with pytest.raises(ValueError, match=f"{name}.*would be imported, and so run"):
+    with pytest.raises(ValueError, match=f"{name}.*would be imported and run"):
         gs.rl.resume("run", iterations=3)
     assert not (stranger / "imported").exists()
     assert gs.rl.resume("run", iterations=3, trust=True).iterations == 3

@@ -14,7 +14,8 @@ import pytest
 pytest.importorskip("mujoco", reason="needs the extra rl")
 
 import gensmooth as gs
-from gensmooth.rl.environments import catalogue, own
+from gensmooth.physics import custom
+from gensmooth.rl.environments import catalogue
 from gensmooth.rl.environments.base import UnsupportedEnvironmentError
 from gensmooth.rl.normalize import identity
 
@@ -55,7 +56,7 @@ def test_what_numba_does_not_know_is_said_plainly(cart: Any):
     line = inspect.getsourcelines(unknown_to_numba)[1] + 1
     name = gs.rl.register_robot(
         "Unknown",
-        own.definition_of(cart.info.name).model,
+        custom.definition_of(cart.info.name).model,
         observation=unknown_to_numba,
         reward=plain_reward,
     )
@@ -177,7 +178,7 @@ def test_the_bonus_is_paid_in_every_step_but_the_one_that_ends():
     [
         ({"model": 3}, TypeError, "path of an XML file"),
         ({"model": "missing.xml"}, ValueError, "missing.xml"),
-        ({"model": "<mujoco><nonsense/></mujoco>"}, ValueError, "no MuJoCo model"),
+        ({"model": "<mujoco><nonsense/></mujoco>"}, ValueError, "not a MuJoCo model"),
         ({"model": MODEL.format("")}, ValueError, "no actuator"),
         ({"observation": pair}, TypeError, "one-dimensional"),
         ({"observation": whole}, TypeError, "float64"),
@@ -205,7 +206,7 @@ def test_a_model_in_a_file_is_found_beside_the_module(tmp_path: Path, monkeypatc
     monkeypatch.setattr(sys.modules[__name__], "__file__", str(tmp_path / "robot.py"))
     (tmp_path / "slider.xml").write_text(FULL)
     name = gs.rl.register_robot("Filed", "slider.xml", observation=seen, reward=paid)
-    assert own.definition_of(name).model == tmp_path / "slider.xml"
+    assert custom.definition_of(name).model == tmp_path / "slider.xml"
     assert gs.rl.make(name).info.observation_size == 2
 
 

@@ -76,7 +76,7 @@ def test_a_policy_standardises_what_it_sees(trained):
 
 def test_another_environment_is_refused(trained, tmp_path):
     trained.save(tmp_path / "policy")
-    words = "trained in rl_cases:Slider-v0, and cannot run in Pendulum-v1"
+    words = "trained in rl_cases:Slider-v0 and cannot run in Pendulum-v1"
     with pytest.raises(ValueError, match=words):
         gs.rl.load_policy(tmp_path / "policy", environment="Pendulum-v1")
     with pytest.raises(ValueError, match=words):
@@ -111,7 +111,7 @@ def test_a_file_that_says_something_else_is_no_policy(change, trained, tmp_path)
 def test_files_that_are_none(trained, tmp_path):
     with pytest.raises(gs.CheckpointError, match="has no policy yet"):
         gs.rl.load_policy(tmp_path)
-    with pytest.raises(gs.CheckpointError, match="is not a file"):
+    with pytest.raises(gs.CheckpointError, match="does not exist"):
         gs.rl.load_policy(tmp_path / "nothing")
     (tmp_path / "text").write_text("hello")
     with pytest.raises(gs.CheckpointError, match="is not a gensmooth checkpoint"):
@@ -154,7 +154,7 @@ def test_evaluation_repeats_and_sees_fresh_starts(tmp_path):
 
 def test_an_episode_that_breaks_down(trained):
     broken = replace(trained, environment="rl_cases:SliderRaise-v0")
-    with pytest.raises(gs.EvaluationError, match="broke down in episode") as raised:
+    with pytest.raises(gs.EvaluationError, match="failed in episode") as raised:
         gs.rl.evaluate(broken, episodes=40)
     assert str(raised.value.__cause__) == "the belt broke"
     found = gs.rl.evaluate(broken, episodes=40, on_failure="drop")
@@ -264,7 +264,7 @@ def test_a_place_that_cannot_be_written_is_found_before_anything_is_drawn(
     (tmp_path / "file").write_text("")
     (tmp_path / "folder.mp4").mkdir()
     monkeypatch.setattr(rendering, "use_software_rendering", lambda: pytest.fail("too late"))
-    with pytest.raises(OSError, match=r"^The film .* cannot be written: [\w ]+\.$"):
+    with pytest.raises(OSError, match=r"^The video .* cannot be written: [\w ]+\.$"):
         gs.rl.render(trained, tmp_path / where)
 
 
@@ -313,12 +313,12 @@ def test_drawing_shows_progress_if_wanted(tmp_path, monkeypatch, capsys):
         return capsys.readouterr().err
 
     assert said(None) == said(False) == said(False, terminal=True) == ""
-    assert said(True) == "Drawn: 6 frames\n"  # done before the first line was due
+    assert said(True) == "Frames rendered: 6\n"  # done before the first line was due
     monkeypatch.setattr(rendering, "_EVERY", 0.0)
     lines = said(True).splitlines()
-    assert lines[:2] == ["Drawn: 1 frames of at most 20", "Drawn: 2 frames of at most 20"]
-    assert lines[-1] == "Drawn: 6 frames"
-    assert said(None, terminal=True) == "\rDrawn: 6 frames\x1b[K\n"
+    assert lines[:2] == ["Frames rendered: 1 of at most 20", "Frames rendered: 2 of at most 20"]
+    assert lines[-1] == "Frames rendered: 6"
+    assert said(None, terminal=True) == "\rFrames rendered: 6\x1b[K\n"
 
 
 def test_films_that_cannot_be_made(trained, tmp_path, monkeypatch):
@@ -326,7 +326,7 @@ def test_films_that_cannot_be_made(trained, tmp_path, monkeypatch):
         gs.rl.render(trained, tmp_path / "film.avi")
     with pytest.raises(ValueError, match="`skip` must be a whole number of at least 1"):
         gs.rl.render(trained, tmp_path / "film.gif", skip=0)
-    with pytest.raises(RuntimeError, match="draws no frames"):
+    with pytest.raises(RuntimeError, match="cannot be rendered"):
         gs.rl.render(trained, tmp_path / "film.gif")
     monkeypatch.delenv("MUJOCO_GL", raising=False)
     monkeypatch.delenv("DISPLAY", raising=False)
@@ -355,6 +355,6 @@ def test_a_package_that_the_frames_need_is_named_and_no_file_is_left(tmp_path, m
     monkeypatch.setattr(rendering, "use_software_rendering", lambda: None)
     monkeypatch.setitem(sys.modules, "pygame", None)
     policy = gs.rl.train("CartPole-v1", **CARTPOLE).policy
-    with pytest.raises(ImportError, match=r"frames of CartPole-v1 need .*pip install"):
+    with pytest.raises(ImportError, match=r"Rendering CartPole-v1 needs .*pip install"):
         gs.rl.render(policy, tmp_path / "film.gif")
     assert not list(tmp_path.iterdir())

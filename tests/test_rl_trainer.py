@@ -168,7 +168,7 @@ def test_an_episode_that_breaks_down_ends_the_training_or_costs_its_direction():
         return float("nan") if i == 3 else rough(x, i)
 
     trainer = trainer_of()
-    with pytest.raises(gs.EvaluationError, match=r"Formula broke down in evaluation 3 of 8.*drop"):
+    with pytest.raises(gs.EvaluationError, match=r"Formula failed in evaluation 3 of 8.*drop"):
         trainer.step(trainer.init(0), Formula(broken, SIZE))
     trainer = trainer_of(on_failure="drop")
     state = trainer.init(0)
@@ -187,7 +187,7 @@ def test_an_episode_that_breaks_down_ends_the_training_or_costs_its_direction():
 def test_too_few_directions_end_the_training_as_other_failures_do():
     trainer = trainer_of(on_failure="drop")
     with pytest.raises(
-        gs.EvaluationError, match=r"Formula broke down too often: Only 0 of"
+        gs.EvaluationError, match=r"Too many episodes of Formula failed: Only 0 of"
     ) as told:
         trainer.step(trainer.init(0), Formula(lambda _x, _i: float("nan"), SIZE))
     assert (told.value.step, told.value.index) == (0, 0)
@@ -198,7 +198,7 @@ def test_a_test_that_breaks_down():
         return float("nan") if i == 1 else 2.0
 
     trainer = trainer_of()
-    with pytest.raises(gs.EvaluationError, match="broke down in test episode 1"):
+    with pytest.raises(gs.EvaluationError, match="failed in test episode 1"):
         trainer.test(trainer.init(0), Formula(broken, SIZE), 3)
     _, test = trainer_of(on_failure="drop").test(trainer.init(0), Formula(broken, SIZE), 3)
     assert (test.episodes, test.mean_return) == (2, 7.0)

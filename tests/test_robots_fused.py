@@ -16,11 +16,12 @@ pytest.importorskip("gymnasium")
 import warp
 from numba.extending import register_jitable
 
+from gensmooth.physics.drivers import load_warp
+from gensmooth.physics.environment import CompiledEnvironment
+from gensmooth.physics.robots import inverted_double_pendulum
 from gensmooth.rl.environments import catalogue
 from gensmooth.rl.environments.base import Episodes
-from gensmooth.rl.environments.compiled import CompiledEnvironment, CompiledSimulator
-from gensmooth.rl.environments.engines import load_warp
-from gensmooth.rl.environments.robots import inverted_double_pendulum
+from gensmooth.rl.environments.compiled import CompiledSimulator
 from gensmooth.rl.environments.warp import WarpOptions, WarpSimulator
 from gensmooth.rl.normalize import Scaling
 from gensmooth.rl.policies import Linear, Policy
@@ -59,7 +60,7 @@ def environment_of(name: str) -> CompiledEnvironment:
     found = catalogue.make(name)._environment  # type: ignore[attr-defined]
     model = found.model()
     exact(model)
-    return replace(found, info=replace(found.info, horizon=AGREEMENT[name][0]), model=lambda: model)
+    return replace(found, horizon=AGREEMENT[name][0], model=lambda: model)
 
 
 class Request(NamedTuple):
@@ -72,7 +73,7 @@ class Request(NamedTuple):
 
 
 def request(environment: CompiledEnvironment, trials: int = 8) -> Request:
-    info, rng = environment.info, np.random.default_rng(1)
+    info, rng = environment, np.random.default_rng(1)
     policy = Linear().policy(info.observation_size, info.action_size)
     size = info.observation_size
     scaling = Scaling(rng.normal(0, 0.1, size), rng.uniform(0.5, 1.5, size))
@@ -120,7 +121,7 @@ def test_episodes_are_those_of_mujoco(name: str, device: str):
     gaps = differences(found, wanted)
     assert gaps["lengths"] == gaps["bonuses"] == 0
     assert max(gaps.values()) < AGREEMENT[name][1]
-    ended = (wanted.lengths < environment.info.horizon).any()
+    ended = (wanted.lengths < environment.horizon).any()
     assert ended != name.startswith("Swimmer")
 
 
@@ -129,7 +130,7 @@ def test_mujoco_warp_reads_the_same_numbers(name: str):
     """Constraint forces; inertias, velocities, motor forces: as far as float32 goes, in 3 steps."""
     pytest.importorskip("mujoco_warp", reason="needs the extra gpu (docs/gpu.md): make test-all")
     usual = environment_of(name)
-    environment = replace(usual, info=replace(usual.info, horizon=3))
+    environment = replace(usual, horizon=3)
     asked = request(environment)
     options = WarpOptions(worlds=8, physics="mujoco-warp")
     found = WarpSimulator(environment, "warp-cpu", (int, ()), options).rollout(*asked, observe=True)

@@ -20,9 +20,9 @@ from gensmooth.cli.common import finish
 from gensmooth.describe import describe, is_given, rebuild
 from gensmooth.naming import find_function, name_of
 from gensmooth.optimize import Minimization
-from gensmooth.resuming import falling
 from gensmooth.runs import Every, Limits, RunFolder, parse_every
 from gensmooth.runs.folder import config_of
+from gensmooth.searches.choose import falling
 
 OPTIMIZERS = {
     "sgd": gs.sgd(0.1),
@@ -122,7 +122,7 @@ def test_nothing_but_the_listed_choices_can_be_made(found):
 
 def test_names_of_functions():
     assert name_of(math.dist) == "math:dist"
-    assert name_of(gs.minimize) == "gensmooth.optimize:minimize"
+    assert name_of(gs.minimize) == "gensmooth.optimize.front:minimize"
     assert name_of(np.linalg.norm) == "numpy.linalg:norm"
     assert find_function(name_of(gs.minimize)) is gs.minimize
     for nameless in (lambda x: x, functools.partial(math.dist, 1), Mine().draw, OPTIMIZERS):
@@ -197,7 +197,7 @@ def test_a_run_with_other_limits_lists_the_earlier_ones_and_falls_anew(tmp_path)
         {"until_step": 5, "budget": 400, "max_steps": None, "target": None, "tolerance": None},
     )
     assert (longer.limits, longer.seed) == (limits, 7)
-    anew = falling(0.2, program.search, limits)
+    anew = falling(0.2, program.search, limits.budget, limits.max_steps)
     assert describe(longer.search.optimizer) == describe(anew) != describe(program.search.optimizer)
     assert longer.settings({})["search"]["optimizer"] == {"learning_rate": 0.2}
 
@@ -206,7 +206,7 @@ def test_the_rate_falls_over_the_steps_that_the_limits_allow():
     search = gs.RandomSearch(gs.Bernoulli(), 4, 0.1, num_samples=3, samples="shared")
     per_step = len(search.plan)
     for limits, steps in [(Limits(9 * per_step), 9), (Limits(9 * per_step, 4), 4), (Limits(1), 1)]:
-        optimizer = falling(0.2, search, limits)
+        optimizer = falling(0.2, search, limits.budget, limits.max_steps)
         state, x = optimizer.init(np.ones(1)), np.ones(1)
         for _ in range(steps):
             update, state = optimizer.update(np.ones(1), state, x)
@@ -232,7 +232,7 @@ def test_a_damaged_checkpoint_is_one_line_too(tmp_path):
     (tmp_path / "run" / "checkpoint").write_bytes(b"gone")
     done = command_line(tmp_path, "resume", "run", "--objective", "model:loss")
     path = tmp_path / "run" / "checkpoint"
-    assert done.stderr == f"Error: {path} is not a gensmooth checkpoint.\n"
+    assert done.stderr == f"Error: {path} is not a gensmooth checkpoint or policy.\n"
     assert done.returncode == 1
 
 

@@ -127,7 +127,10 @@ def test_optax_states_survive(name, tmp_path):
         (lambda data: data + b"\0", "is damaged: it should have"),
         (lambda data: data[:-1] + bytes([data[-1] ^ 1]), "is damaged: the checksum of"),
         (lambda data: data[:50] + b"~" + data[51:], "is damaged: the checksum of its header"),
-        (lambda data: data[:8] + struct.pack("<I", 2) + data[12:], "format 2, but this gensmooth"),
+        (
+            lambda data: data[:8] + struct.pack("<I", 2) + data[12:],
+            "format 2, but this version of gensmooth",
+        ),
     ],
 )
 def test_a_damaged_foreign_or_newer_checkpoint_is_named_and_left_alone(damage, words, run):
@@ -150,7 +153,7 @@ def test_a_damaged_foreign_or_newer_checkpoint_is_named_and_left_alone(damage, w
         with pytest.raises(gs.CheckpointError, match=words) as caught:
             go_on()
         assert str(path) in str(caught.value)
-        assert "after 10 steps: rename checkpoint.previous" in str(caught.value)
+        assert "after 10 steps, is intact: rename checkpoint.previous" in str(caught.value)
         assert files(run) == before
 
 
@@ -173,7 +176,7 @@ def test_the_checkpoint_of_another_run_is_refused(run, tmp_path):
 
 def test_a_missing_checkpoint_is_not_a_reason_to_begin_anew(run):
     (run / "checkpoint").unlink()
-    with pytest.raises(gs.CheckpointError, match=r"is missing, but checkpoint\.previous is there"):
+    with pytest.raises(gs.CheckpointError, match=r"is missing, but checkpoint\.previous exists"):
         gs.resume(run, bowl)
 
 
@@ -320,7 +323,7 @@ def test_two_runs_cannot_write_to_one_folder(run):
         other = subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=LONG
         )
-        assert "is in use: another run is writing there" in other.stderr
+        assert "is in use: another run is writing to it" in other.stderr
     Lock(run).release()
 
 
@@ -395,7 +398,7 @@ def test_a_full_disk_is_reported_once_and_the_run_goes_on(tmp_path):
     out, logged = full_disk(tmp_path, "limit")
     assert len(logged) == 1
     assert "Could not write" in logged[0]
-    assert "The checkpoint after 20 steps is kept, the run goes on" in logged[0]
+    assert "The checkpoint after 20 steps is kept. The run continues" in logged[0]
     # Nothing half-written is left, and when there is room again nothing is missing.
     assert "kept 20 ['.lock', 'checkpoint', 'checkpoint.previous', 'config.json'" in out
     assert "lines 200" in out

@@ -231,7 +231,7 @@ def test_what_cannot_be_written_down_must_be_passed_again(tmp_path):
     gs.minimize(quiet, checkpoint=tmp_path, callback=stop_after_one, **options)
     with pytest.raises(gs.CheckpointError, match=r"config.json.*pass it again.*optimizer=\.\.\."):
         gs.resume(tmp_path, quiet)
-    with pytest.raises(gs.CheckpointError, match="checkpoint does not fit its run: optimizer"):
+    with pytest.raises(gs.CheckpointError, match="checkpoint does not match its run: kept"):
         gs.resume(tmp_path, quiet, optimizer=optax.adam(0.1))
     with pytest.raises(gs.CheckpointError, match="cannot become"):
         gs.resume(tmp_path, quiet, optimizer=gs.sgd(0.1))
@@ -274,7 +274,7 @@ def test_an_optimizer_that_was_written_down_cannot_change(tmp_path):
 
 def test_a_state_that_cannot_be_written_is_refused_before_the_first_evaluation(tmp_path):
     optimizer = gs.Optimizer(lambda _: {"a": object()}, lambda g, s, _: (-g, s))
-    with pytest.raises(TypeError, match=r"cannot be checkpointed: optimizer\.'a' is a object"):
+    with pytest.raises(TypeError, match=r"cannot be checkpointed: kept\.'a' is a object"):
         gs.minimize(never, np.zeros(3), optimizer=optimizer, checkpoint=tmp_path)
 
 
@@ -351,12 +351,12 @@ def test_what_goes_on_otherwise_than_it_began_is_logged(tmp_path, caplog):
     assert not caplog.messages
     gs.resume(tmp_path, never)
     changed, ended = caplog.messages
-    assert changed.startswith("The objective has changed since the run in")
-    assert "which has ended after 3 steps" in ended
+    assert changed.startswith("The source of the objective")
+    assert "which ended after 3 steps" in ended
     caplog.clear()
     gs.resume(tmp_path, louder, max_steps=4)
     changed, began, here = caplog.messages
-    assert changed.startswith("The objective has changed since the run in")
+    assert changed.startswith("The source of the objective")
     assert began == f"The run began with {__name__}:quiet, and goes on with {__name__}:louder."
     assert here.startswith("The run had an evaluator, which cannot be written down")
 

@@ -86,7 +86,7 @@ def test_sigterm_writes_a_last_checkpoint_and_ends_the_process(kind, tmp_path):
 @POSIX
 def test_a_studys_worker_writes_a_last_checkpoint_when_its_parent_is_gone(tmp_path):
     pytest.importorskip("mujoco")
-    from gensmooth.studies import workers
+    from gensmooth.lab.experiments import workers
 
     context = multiprocessing.get_context("spawn")
     watched, held = context.Pipe(duplex=False)

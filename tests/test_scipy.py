@@ -86,17 +86,19 @@ def test_tol_and_the_words_of_scipy():
         scipy.optimize.minimize(bowl, [1.0], (0.0,), method, options={"maxfev": 40, "budget": 9})
     with pytest.raises(TypeError, match="`gtol`: use `tolerance` or `target`"):
         scipy.optimize.minimize(bowl, [1.0], (0.0,), method, options={"gtol": 40})
-    with pytest.raises(ValueError, match="is no option: give it to scipy"):
+    with pytest.raises(ValueError, match="is not an option: pass it to scipy"):
         gs.scipy.method("bes", bounds=(0, 1))
 
 
 def test_what_it_cannot_do_is_said():
     method = gs.scipy.method("auto", **HOW)
-    with pytest.raises(ValueError, match="knows no `constraints` but `bounds`"):
+    with pytest.raises(ValueError, match="does not support `constraints`, only `bounds`"):
         scipy.optimize.minimize(
             bowl, [0.0], (1.0,), method, constraints={"type": "eq", "fun": lambda x: x[0]}
         )
-    with pytest.warns(RuntimeWarning, match="does not use derivatives: `jac`") as caught:
+    with pytest.warns(
+        RuntimeWarning, match="does not use derivatives, so it ignores `jac`"
+    ) as caught:
         scipy.optimize.minimize(bowl, [0.0], (1.0,), method, jac=lambda x, c: 2 * (x - c))
     assert caught[0].filename == __file__
     with pytest.warns(RuntimeWarning, match="`jac`"):

@@ -120,7 +120,7 @@ def test_points_belong_to_the_caller():
 def test_evaluations_that_a_batch_has_not_are_an_error(start, stop):
     search = search_of()
     batch = search.ask(search.init(np.zeros(3), seed=0))  # 5 evaluations
-    with pytest.raises(IndexError, match=f"{start} to {stop} of a batch that has 5"):
+    with pytest.raises(IndexError, match=f"{start} to {stop} are outside a batch of 5"):
         batch.block(start, stop)
     for index in (-1, 5):
         with pytest.raises(IndexError):

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import gensmooth as gs
+from gensmooth.lab import RunRecord, Scores, find_study
+from gensmooth.lab.paper.dfo import claims as dfo
+from gensmooth.lab.paper.linreg import claims as linreg
 from gensmooth.problems import regression
-from gensmooth.studies import RunRecord, Scores, find_study
-from gensmooth.studies.dfo import claims as dfo
-from gensmooth.studies.linreg import claims as linreg
 
 SIZE = {"dim": 100, "num_directions": 6, "num_samples": 15}
 RUN = {"spacing": 0.01, "learning_rate": 0.01, "seed": 3, "rounds": 8}

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from gensmooth.evaluators.ray import connect
-from gensmooth.studies.dfo.study import STUDY
-from gensmooth.studies.run import run_study
-from gensmooth.studies.spec import Options, RunSpec
-from gensmooth.studies.workers import Job, over_ray
+from gensmooth.lab.experiments.spec import RunSpec
+from gensmooth.lab.experiments.study import run_study
+from gensmooth.lab.experiments.workers import Job, over_ray
+from gensmooth.lab.paper.dfo.study import STUDY, DfoOptions
 
 ray = pytest.importorskip("ray")
 # Ray's own warnings, and JAX's where another test has loaded it: Ray forks to start its servers.
 pytestmark = pytest.mark.filterwarnings("ignore")
-SMALL = Options(profile="quick", seeds=1, hyperparameters="paper", methods=("gs", "bes"))
+SMALL = DfoOptions(profile="quick", seeds=1, hyperparameters="paper", methods=("gs", "bes"))
 
 
 def quiet(line):

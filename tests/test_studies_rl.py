@@ -4,13 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from gensmooth.studies import Options, RunSpec, paper, run_study
-from gensmooth.studies.rl import claims, scores
-from gensmooth.studies.rl import settings as rl_settings
-from gensmooth.studies.rl.scores import complete, coverage
-from gensmooth.studies.rl.settings import Setting
-from gensmooth.studies.rl.study import STUDY
-from gensmooth.studies.store import StudyStore
+from gensmooth.lab import RunSpec, run_study
+from gensmooth.lab.experiments.store import StudyStore
+from gensmooth.lab.paper import tables as paper
+from gensmooth.lab.paper.linreg.study import LinregOptions
+from gensmooth.lab.paper.rl import claims, scores
+from gensmooth.lab.paper.rl import settings as rl_settings
+from gensmooth.lab.paper.rl.scores import complete, coverage
+from gensmooth.lab.paper.rl.settings import RlOptions, Setting
+from gensmooth.lab.paper.rl.study import STUDY
 from rl_records import PAPER, record, study
 
 SIX = paper.METHODS
@@ -300,7 +302,10 @@ def test_reporting_on_what_is_there(tmp_path):
     fewer = run_study("rl", replace(PAPER, test_trials=1000), merged.parent, make=False)
     assert {r.config["seed"] for r in fewer.records} == {1001, 1002}
     assert all(c.verdict == "not run" for c in fewer.claims)  # no cell has all five seeds
+    linreg = LinregOptions("paper", hyperparameters="paper")
     with pytest.raises(RuntimeError, match=r"180 of 180 runs of linreg are missing.*--no-run"):
+        run_study("linreg", linreg, tmp_path / "linreg", make=False)
+    with pytest.raises(TypeError, match="options of linreg are LinregOptions, not RlOptions"):
         run_study("linreg", PAPER, tmp_path / "linreg", make=False)
 
 
@@ -355,7 +360,7 @@ def test_a_setting_is_of_one_device(tmp_path):
 
 
 def test_a_report_says_what_was_made_on_which_device(tmp_path):
-    from gensmooth.studies import write_report
+    from gensmooth.lab import write_report
 
     here, there = Setting("HalfCheetahRandVel", 2), Setting("Ant", 2)
     on_cpu = study(lambda _s, _m: 5.0, settings=[here])
@@ -380,7 +385,7 @@ def test_a_report_says_what_was_made_on_which_device(tmp_path):
         assert head.split(",")[0] == "device"
         assert first.split(",")[0] == ("cuda" if "Ant" in name else "cpu")
     # Verdicts from the tables are those of the page.
-    from gensmooth.studies import reproduce
+    from gensmooth.lab import reproduce
 
     again = reproduce("rl", judge=tables)
     assert [c.verdict for c in again.claims] == [c.verdict for c in outcome.claims]
@@ -395,7 +400,7 @@ def test_a_report_says_what_was_made_on_which_device(tmp_path):
 
 
 def test_figures_and_tables_of_a_partial_study(tmp_path):
-    from gensmooth.studies import write_report
+    from gensmooth.lab import write_report
 
     settings = [Setting("HalfCheetahRandVel", 2), Setting("Ant", 20, "mlp")]
     settings += [Setting("ML1-Push", 6)]
@@ -418,7 +423,7 @@ def test_figures_and_tables_of_a_partial_study(tmp_path):
 
 
 def test_quick_has_all_six_environments_and_judges_nothing():
-    options = Options(profile="quick", hyperparameters="paper")
+    options = RlOptions(profile="quick", hyperparameters="paper")
     specs = STUDY.reporting(options, STUDY.select(options, []))
     assert {s.config["environment"] for s in specs} == {
         known.name for known in rl_settings.ENVIRONMENTS.values()

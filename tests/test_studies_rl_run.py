@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gensmooth.studies.rl import run as rl_run
-from gensmooth.studies.rl import settings as rl_settings
-from gensmooth.studies.rl.settings import Setting
+from gensmooth.lab.paper.rl import run as rl_run
+from gensmooth.lab.paper.rl import settings as rl_settings
+from gensmooth.lab.paper.rl.settings import Setting
 from rl_records import PAPER
 
 pytest.importorskip("mujoco")

@@ -1,6 +1,7 @@
 """Who makes the runs of a study: order, time left, and workers that do not outlive their parent."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -9,15 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from gensmooth.studies import progress
-from gensmooth.studies.linreg.study import STUDY
-from gensmooth.studies.progress import Shares, TimeLeft
-from gensmooth.studies.run import run_study
-from gensmooth.studies.spec import Options, RunSpec
-from gensmooth.studies.store import StudyStore
+from gensmooth import lab
+from gensmooth.lab.experiments import progress
+from gensmooth.lab.experiments.progress import Shares, TimeLeft
+from gensmooth.lab.experiments.spec import RunSpec
+from gensmooth.lab.experiments.store import StudyStore
+from gensmooth.lab.experiments.study import run_study
+from gensmooth.lab.paper.linreg.study import STUDY, LinregOptions
 from patience import LONG, alive, children, wait_until
 
-SMALL = Options(profile="quick", seeds=2, hyperparameters="paper", methods=("gs", "bes"))
+SMALL = LinregOptions(profile="quick", seeds=2, hyperparameters="paper", methods=("gs", "bes"))
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -86,8 +88,8 @@ def test_long_runs_are_made_first(tmp_path, monkeypatch):
         return STUDY.execute(config, scratch)
 
     study = replace(STUDY, execute=execute, cost=lambda config: float(config["num_directions"]))
-    for module in ("run", "workers"):
-        monkeypatch.setattr(f"gensmooth.studies.{module}.find_study", lambda _: study)
+    for module in ("study", "workers"):
+        monkeypatch.setattr(f"gensmooth.lab.experiments.{module}.find_study", lambda _: study)
     for i in (1, 2):
         folder = tmp_path / f"piece{i}"
         assert run_study("linreg", SMALL, folder, piece=(i, 2), say=str) is None
@@ -118,11 +120,11 @@ def test_a_scratch_folder_is_gone_when_its_run_is_kept(tmp_path):
 @pytest.mark.skipif(not Path("/proc").exists(), reason="looks at processes in /proc")
 def test_workers_do_not_outlive_their_parent(tmp_path):
     """Or they would write to the same scratch folders as their successors."""
-    options = "Options(profile='paper', hyperparameters='paper')"
+    options = "DfoOptions(profile='paper', hyperparameters='paper')"
     code = (
         "from pathlib import Path\n"
-        "from gensmooth.studies.run import run_study\n"
-        "from gensmooth.studies.spec import Options\n"
+        "from gensmooth.lab.experiments.study import run_study\n"
+        "from gensmooth.lab.paper.dfo.study import DfoOptions\n"
         f"if __name__ == '__main__':\n    run_study('dfo', {options}, Path('out'), workers=2)\n"
     )
     (tmp_path / "script.py").write_text(code)
@@ -174,3 +176,40 @@ def test_without_mujoco_all_studies_go_on_without_it(tmp_path):
     assert "rl is left out: Reinforcement learning needs mujoco" in done.stderr
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "out" / "report.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("study", "option", "words"),
+    [
+        ("dfo", {"offline": True}, "`offline` (--offline) is an option of linreg, not of dfo."),
+        ("linreg", {"environments": ["Ant"]}, "(--env) is an option of rl, not of linreg."),
+        ("timing", {"seeds": 3}, "and untuned, not of timing."),
+        ("linreg,timing", {"device": "cuda"}, "an option of rl, not of linreg or timing."),
+    ],
+)
+def test_an_option_of_another_study_is_refused(study, option, words, tmp_path):
+    with pytest.raises(ValueError, match=re.escape(words)):
+        lab.reproduce(study, **option, out=tmp_path)
+    with pytest.raises(TypeError, match=r"`seed` is not an option of linreg\. Did you mean"):
+        lab.reproduce("linreg", seed=3)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_study_declares_its_own_options(tmp_path, monkeypatch):
+    """And ``reproduce`` takes them; of several studies, each takes those that it has."""
+    (tmp_path / "declared.py").write_text(
+        "from dataclasses import dataclass\n"
+        "from gensmooth.lab import Options, RunRecord, RunSpec, Study, option\n"
+        "@dataclass(frozen=True)\n"
+        "class Mine(Options):\n"
+        "    height: int = option('How high.', 2)\n"
+        "STUDY = Study('mine', 'Mine', lambda options, records: f'{options.height} high',\n"
+        "    lambda options, cells: [RunSpec('mine', {'height': options.height})],\n"
+        "    lambda config, scratch: RunRecord(config, {}, 0.0, False, 0.0), options=Mine)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    found = lab.reproduce("declared:STUDY,controller", height=7, seeds=1, workers=1, out="out")
+    assert [outcome.study for outcome in found.outcomes] == ["mine", "controller"]
+    assert found.outcomes[0].records[0].config == {"height": 7}
+    assert len(found.outcomes[1].records) == 1

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from gensmooth.studies import (
+from gensmooth.lab import (
     AllOf,
     AnyOf,
     Case,
@@ -18,8 +18,8 @@ from gensmooth.studies import (
     better,
     counted,
 )
-from gensmooth.studies.grid import choose
-from gensmooth.studies.statistics import apart, compare, equivalence, holm
+from gensmooth.lab.experiments.grid import choose
+from gensmooth.lab.experiments.statistics import apart, compare, equivalence, holm
 
 RNG = np.random.default_rng(8)
 A, B = RNG.normal(0.0, 0.3, 5), RNG.normal(0.2, 0.3, 5)

@@ -7,16 +7,18 @@ import resource
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from gensmooth.lab.experiments.registry import STUDIES, find_study
+from gensmooth.lab.experiments.spec import RunRecord, RunSpec
+from gensmooth.lab.experiments.store import StoreError, StudyStore
+from gensmooth.lab.experiments.study import run_study
+from gensmooth.lab.paper.linreg.study import STUDY as LINREG
+from gensmooth.lab.paper.linreg.study import LinregOptions
 from gensmooth.runs import Program, Scratch
-from gensmooth.studies.linreg.study import STUDY as LINREG
-from gensmooth.studies.registry import STUDIES, find_study
-from gensmooth.studies.run import run_study
-from gensmooth.studies.spec import Options, RunRecord, RunSpec
-from gensmooth.studies.store import StoreError, StudyStore
 from patience import wait_until
 
 SPEC = RunSpec("linreg", {"method": "gs", "seed": 3, "spacing": 0.1})
@@ -200,7 +202,7 @@ def test_a_full_disk_is_reported_and_loses_nothing(tmp_path):
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
-        with pytest.raises(StoreError, match=r"finished is kept.*again"):
+        with pytest.raises(StoreError, match=r"Finished runs are kept.*again"):
             store.save(other, long)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
@@ -218,7 +220,7 @@ def quiet(line):
     assert line
 
 
-SMALL = Options(profile="quick", seeds=2, hyperparameters="paper", methods=("gs", "bes"))
+SMALL = LinregOptions(profile="quick", seeds=2, hyperparameters="paper", methods=("gs", "bes"))
 
 
 @pytest.fixture(scope="module")
@@ -250,7 +252,7 @@ def test_only_the_damaged_run_is_made_again_and_it_is_said(small_study):
 
 def test_more_seeds_reuse_what_is_there(small_study):
     folder, first = small_study
-    more = run_study("linreg", Options(**{**vars(SMALL), "seeds": 3}), folder, workers=1, say=quiet)
+    more = run_study("linreg", replace(SMALL, seeds=3), folder, workers=1, say=quiet)
     assert more.facts["runs made now"] == len(first.records) // 2
 
 
@@ -268,8 +270,8 @@ def test_a_killed_study_continues_where_it_was(small_study, tmp_path):
     folder = tmp_path / "killed"
     code = (
         "from pathlib import Path\n"
-        "from gensmooth.studies.run import run_study\n"
-        "from gensmooth.studies.spec import Options\n"
+        "from gensmooth.lab.experiments.study import run_study\n"
+        "from gensmooth.lab.paper.linreg.study import LinregOptions\n"
         f"run_study('linreg', {SMALL!r}, Path({str(folder)!r}), workers=1)\n"
     )
     done = 0
@@ -288,11 +290,17 @@ def test_a_killed_study_continues_where_it_was(small_study, tmp_path):
     assert not list(folder.glob("runs/.*"))
 
 
+def options_of(study, profile):
+    """Its options, with the paper's hyperparameters if it has any."""
+    grid = {"hyperparameters": "paper"} if hasattr(study.options, "hyperparameters") else {}
+    return study.options(profile=profile, **grid)
+
+
 @pytest.mark.parametrize("name", STUDIES)
 def test_a_study_is_a_deterministic_list_of_distinct_runs(name):
     study = find_study(name)
     for profile in ("quick", "paper"):
-        options = Options(profile=profile, hyperparameters="paper")
+        options = options_of(study, profile)
         cells = study.select(options, [])
         specs = study.reporting(options, cells)
         assert [s.key for s in specs] == [s.key for s in study.reporting(options, cells)]
@@ -303,9 +311,9 @@ def test_a_study_is_a_deterministic_list_of_distinct_runs(name):
 @pytest.mark.parametrize("name", ["linreg", "dfo"])
 def test_tuning_and_reporting_seeds_are_disjoint(name):
     study = find_study(name)
-    tuning = study.tuning(Options(profile="paper"))
-    cells = study.select(Options(profile="paper", hyperparameters="paper"), [])
-    reporting = study.reporting(Options(profile="paper"), cells)
+    tuning = study.tuning(study.options(profile="paper"))
+    cells = study.select(options_of(study, "paper"), [])
+    reporting = study.reporting(study.options(profile="paper"), cells)
     seeds = [{s.config["seed"] for s in specs} for specs in (tuning, reporting)]
     assert len(seeds[0]) == 3
     assert len(seeds[1]) == 5
@@ -313,6 +321,6 @@ def test_tuning_and_reporting_seeds_are_disjoint(name):
 
 
 def test_the_papers_size():
-    options = Options(profile="paper")
-    assert len(LINREG.tuning(options)) == 9 * 4 * 18
-    assert len(find_study("dfo").tuning(options)) == 4 * 3 * 6 * 30
+    assert len(LINREG.tuning(LinregOptions(profile="paper"))) == 9 * 4 * 18
+    dfo = find_study("dfo")
+    assert len(dfo.tuning(dfo.options(profile="paper"))) == 4 * 3 * 6 * 30

@@ -7,20 +7,21 @@ import numpy as np
 import pytest
 
 import gensmooth as gs
-from gensmooth.problems import noisy, regression
-from gensmooth.streams import Purpose
-from gensmooth.studies import (
+from gensmooth.lab import (
     Cell,
-    Options,
     Scores,
     find_study,
     judge_again,
-    paper,
-    protocol,
     run_study,
     write_report,
 )
-from gensmooth.studies.untuned import claims, model
+from gensmooth.lab.experiments.options import read_options
+from gensmooth.lab.paper import protocol
+from gensmooth.lab.paper import tables as paper
+from gensmooth.lab.paper.untuned import claims, model
+from gensmooth.lab.paper.untuned.study import UntunedOptions
+from gensmooth.problems import noisy, regression
+from gensmooth.streams import Purpose
 
 NOISY = {"dim": 6, "num_directions": 3, "seed": 5, "rounds": 8, "iterations": 4}
 LINEAR = {"dim": 7, "num_directions": 4, "num_samples": 3, "seed": 5, "rounds": 6, "iterations": 5}
@@ -126,15 +127,21 @@ def test_an_objective_that_raises_is_no_divergence(monkeypatch):
 # The list of runs
 
 
+def shared(study, options):
+    """The options of another study that has some of ours."""
+    return read_options(study.options, vars(options))
+
+
 def test_the_pilot_and_its_rivals_have_the_same_settings_and_seeds():
-    options = Options(profile="paper", hyperparameters="search")
+    options = UntunedOptions(profile="paper", hyperparameters="search")
     study = find_study("untuned")
     tuning = study.tuning(options)
     assert len(tuning) == 12 * 6 * 30 + 9 * 6 * 18
+    six = replace(options, methods=paper.METHODS)
     cells = [
         Cell(grid.where(case), case["method"], (0.1, 0.01), None, 1.0)
         for grid in (claims.BENCHMARK, claims.REGRESSION)
-        for case in grid.cases(replace(options, methods=paper.METHODS))
+        for case in grid.cases(shared(find_study(grid.study), six))
     ]
     specs = study.reporting(options, cells)
     places = {(claims.where_of(s.config), s.config["seed"]) for s in specs}
@@ -148,12 +155,15 @@ def test_the_pilot_and_its_rivals_have_the_same_settings_and_seeds():
 
 def test_rivals_are_runs_of_the_other_studies():
     """Of the same name, so that nothing is made twice in one folder."""
-    options = Options(profile="paper", hyperparameters="paper", methods=("gs", "bes"), seeds=7)
+    options = UntunedOptions(
+        profile="paper", hyperparameters="paper", methods=("gs", "bes"), seeds=7
+    )
     borrowed = set()
     for name in ("dfo", "linreg"):
         study = find_study(name)
-        borrowed |= {s.key for s in study.reporting(options, study.select(options, []))}
-        assert {s.key for s in study.tuning(replace(options, hyperparameters=None))} <= {
+        theirs = shared(study, options)
+        borrowed |= {s.key for s in study.reporting(theirs, study.select(theirs, []))}
+        assert {s.key for s in study.tuning(replace(theirs, hyperparameters=None))} <= {
             s.key for s in find_study("untuned").tuning(replace(options, hyperparameters=None))
         }
     study = find_study("untuned")
@@ -161,13 +171,13 @@ def test_rivals_are_runs_of_the_other_studies():
     assert {s.key for s in specs if s.study != "untuned"} == borrowed
 
 
-SMALL = Options(
+SMALL = UntunedOptions(
     profile="quick", seeds=2, hyperparameters="paper", methods=("gs",), objectives=("sphere",)
 )
 
 
 def test_what_another_study_made_is_not_made_again(tmp_path):
-    run_study("dfo", SMALL, tmp_path / "dfo", say=str)
+    run_study("dfo", shared(find_study("dfo"), SMALL), tmp_path / "dfo", say=str)
     before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("metrics.jsonl")}
     assert len(before) == 3 * 2
     outcome = run_study("untuned", SMALL, tmp_path / "untuned", say=str)
@@ -175,7 +185,8 @@ def test_what_another_study_made_is_not_made_again(tmp_path):
     assert outcome.facts["runs made now"] == 2 * (3 + 9) * 2 - 6
     assert all(p.stat().st_mtime_ns == stamp for p, stamp in before.items())
     assert len(list((tmp_path / "untuned" / "runs").iterdir())) == (3 + 9) * 2
-    assert run_study("linreg", SMALL, tmp_path / "linreg", say=str).facts["runs made now"] == 0
+    linreg = shared(find_study("linreg"), SMALL)
+    assert run_study("linreg", linreg, tmp_path / "linreg", say=str).facts["runs made now"] == 0
     page = write_report([outcome], tmp_path / "report", command="x")
     assert "untuned-regression" in page.read_text()
     tables = page.parent / "tables"

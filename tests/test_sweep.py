@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import gensmooth as gs
-from gensmooth.comparisons.plan import Order
-from gensmooth.comparisons.sweeping import read_values
+from gensmooth.lab.sweep import read_values
+from gensmooth.lab.trials.table import TrialTable
 
 
 def noisy(x, rng):
@@ -91,7 +91,7 @@ def test_the_best_cell_is_chosen_on_some_seeds_and_judged_on_others(tmp_path):
         out=tmp_path,
     )
     assert _runs(tmp_path) == before  # a comparison takes over what a sweep has run
-    assert Order.read(tmp_path).kind == "comparison"
+    assert TrialTable.read(tmp_path).kind == "comparison"
 
 
 def test_a_cell_in_which_a_run_failed_is_out(tmp_path):
@@ -122,7 +122,7 @@ def test_what_cannot_be_swept_is_refused_before_anything_is_run(tmp_path):
         ({"method": "auto", "spacing": [0.1]}, "method='auto' chooses `spacing` itself"),
         ({"method": "bess", "spacing": [0.1]}, "Did you mean 'bes'"),
         ({"vary": {"spaceing": [1]}}, "Did you mean 'spacing'"),
-        ({"spacing": [0.1], "fresh_seeds": [1]}, "must be others than `seeds`"),
+        ({"spacing": [0.1], "fresh_seeds": [1]}, "must differ from `seeds`"),
         ({"spacing": [0.1], "search": "random"}, "`search` must be one of"),
     ]:
         with pytest.raises(ValueError) as error:

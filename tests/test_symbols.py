@@ -16,8 +16,9 @@ from numba import njit
 from numba.extending import register_jitable
 from numpy import clip, linalg
 
-from gensmooth.rl.environments.rebuilt import rebuilt
-from gensmooth.rl.environments.symbols import (
+from gensmooth.physics.c_source import Writer
+from gensmooth.physics.symbolic_numpy import rebuilt
+from gensmooth.physics.symbols import (
     MOST_WAYS,
     VALUES,
     Slot,
@@ -30,7 +31,6 @@ from gensmooth.rl.environments.symbols import (
     symbols,
     value_of,
 )
-from gensmooth.rl.environments.written import Writer
 
 SIZE = 4
 LIMITS = (-0.5, 0.5)
@@ -319,8 +319,8 @@ FIXED = np.zeros(1)
         (as_an_index, "known only when the robot moves"),
         (into_floats, "made beforehand"),
         (without_a_form, "known only when the robot moves .TypeError"),
-        (without_end, "a loop must not last"),
-        (many_ways, f"more than {MOST_WAYS} ways .* np.where"),
+        (without_end, "the length of a loop must not depend"),
+        (many_ways, f"more than {MOST_WAYS} paths .* np.where"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

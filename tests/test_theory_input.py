@@ -26,12 +26,12 @@ BAD = [
     (lambda: theory.iid(4, 2, variance=-0.1), "`variance` must be positive, but is -0.1."),
     (lambda: theory.iid(4, 2, variance=0.0), "`variance` must be positive, but is 0.0."),
     (lambda: theory.iid(4, 2, variance=math.inf), "`variance` must be finite, but is inf."),
-    (lambda: theory.iid(4, 2, kurtosis=0.5), "`kurtosis` must be at least 1 (no distribution"),
+    (lambda: theory.iid(4, 2, kurtosis=0.5), "`kurtosis` must be at least 1 (the smallest"),
     (lambda: theory.iid(4, 2, kurtosis=math.nan), "`kurtosis` must be at least 1"),
     (lambda: theory.optimal_variance(4, 2, kurtosis=-1), "`kurtosis` must be at least 1"),
     (lambda: M.scaled(-1.0), "`factor` must not be negative, but is -1.0."),
     (lambda: theory.optimal_scale(M.scaled(0.0)), "`moments.second` must be positive"),
-    (lambda: theory.combine([]), "`groups` must hold at least one group"),
+    (lambda: theory.combine([]), "`groups` must contain at least one group"),
     (lambda: theory.combine([M, theory.iid(5, 2)]), "the same dimension, but have [4, 5]"),
     (lambda: theory.bernoulli_moments(1.0, 0.5), "`p` must be between 0 and 1"),
     (lambda: theory.bernoulli_moments(0.5, 0.0), "`m` must be positive, but is 0.0."),
@@ -40,14 +40,14 @@ BAD = [
     (lambda: theory.mse(M, gradient_norm2=1.0, num_samples=0), "`num_samples` must be"),
     (lambda: theory.mse(M, gradient_norm2=1.0, samples="own"), "'paired', 'shared', 'indep"),
     (lambda: theory.mse(M, gradient_norm2=1.0, estimator="fd"), "'forward', 'antithetic'"),
-    (lambda: theory.mse(M, **WHOLE), '`spacing` must be given: with samples="independent"'),
-    (lambda: theory.mse(M, **WHOLE, spacing=0.1), "`value_variance` must be given"),
+    (lambda: theory.mse(M, **WHOLE), '`spacing` is required: with samples="independent"'),
+    (lambda: theory.mse(M, **WHOLE, spacing=0.1), "`value_variance` is required"),
     (lambda: theory.mse(M, **WHOLE, spacing=-0.1), "`spacing` must be positive, but is -0.1."),
     (
         lambda: theory.mse(
             M, gradient_norm2=1.0, estimator="one-point", spacing=0.1, value_variance=1.0
         ),
-        "`value` must be given: the one-point estimator",
+        "`value` is required: the one-point estimator",
     ),
     (
         lambda: theory.optimal_scale_whole(theory.mse_terms(M, gradient_norm2=1.0), scale="x"),

@@ -117,7 +117,7 @@ def test_a_path_that_follows_nothing_keeps_its_length():
         (lambda: theory.effective([]), "`weights` must not be empty or all zero"),
         (lambda: theory.effective([0.0, 0.0]), "`weights` must not be empty or all zero"),
         (lambda: theory.effective([math.nan]), "`weights` must be finite"),
-        (lambda: theory.mirrored_neutral([0.5, 0.3, 0.2]), "`weights` must come in pairs"),
+        (lambda: theory.mirrored_neutral([0.5, 0.3, 0.2]), "`weights` must have an even length"),
         (lambda: theory.mirrored_neutral([0.1] * 10), "`weights` must not all be equal"),
     ],
 )

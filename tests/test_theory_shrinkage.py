@@ -205,7 +205,7 @@ def test_an_expansion_without_a_minimum_is_refused():
         value=-1.0,
         laplacian=100.0,
     )
-    with pytest.raises(ValueError, match="must grow with the square"):
+    with pytest.raises(ValueError, match="must have a positive quadratic coefficient"):
         theory.optimal_scale_whole(terms)
 
 

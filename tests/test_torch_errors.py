@@ -21,28 +21,28 @@ def refuse(model, call, error, match):
 @pytest.mark.parametrize(
     ("params", "error", "match"),
     [
-        (lambda m: m.parameters(), TypeError, "with their names"),
+        (lambda m: m.parameters(), TypeError, "must have names"),
         (lambda m: [w for w in m.parameters()], TypeError, "named_parameters"),  # noqa: C416
-        (lambda m: [{"params": m.parameters()}], TypeError, "with their names"),
+        (lambda m: [{"params": m.parameters()}], TypeError, "must have names"),
         (lambda m: next(m.parameters()), TypeError, "must be a model"),
         (lambda _: "model", TypeError, "must be a model"),
         (lambda _: [{"lr": 1}], ValueError, "must have 'params'"),
-        (lambda m: [(1, next(m.parameters()))], TypeError, "with their names"),
+        (lambda m: [(1, next(m.parameters()))], TypeError, "must have names"),
         (lambda _: [("w", 3.0)], TypeError, "must be a tensor"),
-        (lambda m: [*m.named_parameters(), *m.named_parameters()], ValueError, "given twice"),
+        (lambda m: [*m.named_parameters(), *m.named_parameters()], ValueError, "occurs twice"),
         (lambda m: [("a", m[0].weight), ("b", m[0].weight)], ValueError, "it is also 'a'"),
-        (lambda m: [("a", m[0].weight), ("a", m[0].bias)], ValueError, "name 'a' is given twice"),
+        (lambda m: [("a", m[0].weight), ("a", m[0].bias)], ValueError, "have the name 'a'"),
         (
             lambda m: [("a", m[0].weight), ("b", nn.Parameter(m[0].weight.data[1:]))],
             ValueError,
             "share memory",
         ),
-        (lambda _: [], ValueError, "nothing to move"),
-        (lambda m: m.requires_grad_(False), ValueError, "requires_grad is True"),
+        (lambda _: [], ValueError, "no parameters to train"),
+        (lambda m: m.requires_grad_(False), ValueError, "requires_grad to True"),
         (lambda _: [("w", torch.arange(3))], TypeError, "torch.int64, which cannot be perturbed"),
         (lambda _: [("w", torch.zeros(3, dtype=torch.complex64))], TypeError, "complex64"),
         (lambda _: [("w", nn.Parameter(torch.zeros(3, device="meta")))], TypeError, "meta|device"),
-        (lambda _: [("w", nn.Parameter(torch.zeros(3)))], ValueError, "No module was found"),
+        (lambda _: [("w", nn.Parameter(torch.zeros(3)))], ValueError, "No module owns"),
     ],
 )
 def test_parameters(params, error, match):
@@ -106,17 +106,17 @@ def with_gradients(model):
 @pytest.mark.parametrize(
     ("closure", "error", "match"),
     [
-        (lambda m: square_loss(m)().backward(), ValueError, "calls backward"),
-        (with_gradients, ValueError, "calls backward"),
-        (lambda m: torch.enable_grad()(square_loss(m))(), ValueError, "with a gradient"),
+        (lambda m: square_loss(m)().backward(), ValueError, "computes gradients"),
+        (with_gradients, ValueError, "computes gradients"),
+        (lambda m: torch.enable_grad()(square_loss(m))(), ValueError, "requires a gradient"),
         (lambda m: square_loss(m)() * float("nan"), ValueError, "loss of step 0 is nan"),
         (lambda m: square_loss(m)() * float("inf"), ValueError, "loss of step 0 is inf"),
         (lambda m: m(torch.ones(3, 5)), ValueError, r"shape \(3, 1\)"),
         (lambda m: (square_loss(m)(), None)[1], ValueError, "returned None"),
         (lambda m: (square_loss(m)(), "low")[1], ValueError, "one number"),
         (lambda m: square_loss(m)() * 1j, ValueError, "real number"),
-        (lambda _: 3.0, ValueError, "did not run the model"),
-        (lambda _: square_loss(perceptron())(), ValueError, "did not run the model"),
+        (lambda _: 3.0, ValueError, "none of the model's parameters"),
+        (lambda _: square_loss(perceptron())(), ValueError, "none of the model's parameters"),
     ],
 )
 def test_closures(closure, error, match):
@@ -222,20 +222,20 @@ def test_steps_by_hand():
     for call, error, match in (
         (lambda: opt.apply([1.0]), ValueError, "2 finite numbers"),
         (lambda: opt.apply([1.0, float("nan")]), ValueError, "2 finite numbers"),
-        (lambda: opt.apply([1.0, 2.0], step=3), ValueError, "next is step 0"),
+        (lambda: opt.apply([1.0, 2.0], step=3), ValueError, "next step is 0"),
         (lambda: opt.weights([1.0]), ValueError, "3 evaluations"),
         (lambda: opt.weights([1.0, 2.0, float("nan")]), ValueError, "is nan"),
         (lambda: opt.perturbed(direction=2).__enter__(), ValueError, "below the number"),
         (lambda: opt.perturbed(direction=0, side=2).__enter__(), ValueError, "`side`"),
         (lambda: opt.direction("0.wieght", 0), ValueError, "Did you mean '0.weight'"),
         (lambda: opt.add_param_group({"params": []}), RuntimeError, "cannot be added"),
-        (lambda: opt.load_state_dict({}), ValueError, "not that of"),
+        (lambda: opt.load_state_dict({}), ValueError, "does not come from"),
         (lambda: opt.load_state_dict(optimizer(model, seed=1).state_dict()), ValueError, "seed=1"),
     ):
         refuse(model, call, error, match)
-    with opt.perturbed(direction=0), pytest.raises(RuntimeError, match="perturbed already"):
+    with opt.perturbed(direction=0), pytest.raises(RuntimeError, match="already perturbed"):
         opt.step(square_loss(model))
-    with pytest.raises(RuntimeError, match="perturbed already"), opt.perturbed(direction=0):
+    with pytest.raises(RuntimeError, match="already perturbed"), opt.perturbed(direction=0):
         opt.apply([1.0, 2.0])
 
 

@@ -320,7 +320,7 @@ def test_layers_may_run_in_any_order_and_number(dtype, monkeypatch):
         scratch.append(opt.scratch_bytes)
     assert together >= 6
     assert scratch[0] == scratch[11]  # together they take no more than one by one
-    assert not opt._layers._own
+    assert not opt._layers._originals
 
 
 def test_an_error_among_layers_that_were_perturbed_at_once():

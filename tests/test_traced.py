@@ -19,14 +19,14 @@ pytest.importorskip("mujoco", reason="needs the extra rl")
 from numba.extending import register_jitable
 
 import gensmooth as gs
-from gensmooth.rl.environments import catalogue, engines
-from gensmooth.rl.environments.base import Info
-from gensmooth.rl.environments.compiled import CompiledEnvironment
-from gensmooth.rl.environments.physics import call, load_mujoco, physics
-from gensmooth.rl.environments.robots import legged
-from gensmooth.rl.environments.robots.hopper import hopper
-from gensmooth.rl.environments.symbols import Slot, TraceError, value_of
-from gensmooth.rl.environments.traced import DATA, Traced, source, trace
+from gensmooth.physics import drivers
+from gensmooth.physics.environment import CompiledEnvironment
+from gensmooth.physics.mujoco_calls import call, load_mujoco, physics
+from gensmooth.physics.robots import legged
+from gensmooth.physics.robots.hopper import hopper
+from gensmooth.physics.symbols import Slot, TraceError, value_of
+from gensmooth.physics.tracing import DATA, Traced, source, trace
+from gensmooth.rl.environments import catalogue
 
 catalogue.names()  # every robot's file has been imported
 NAMES = list(legged.ROBOTS)
@@ -109,9 +109,9 @@ def _compare_one(
     environment = bench.environment
     bench.fill(rng, spread)
     before = bench.numbers()
-    seen = np.empty(environment.info.observation_size)
+    seen = np.empty(environment.observation_size)
     environment.observe(bench.state, seen)
-    action = rng.normal(0, 1, environment.info.action_size)
+    action = rng.normal(0, 1, environment.action_size)
     controls: list[Any] = []
     after = move(law, bench, rng, spread, controls, lost=lost)
     paid = environment.step(bench.state, action)
@@ -190,7 +190,7 @@ def test_the_law_of_a_built_in_robot_is_exact(name: str):
     law = trace(bench.environment, bench.model)
     found = compare(law, bench)
     assert max(found[:4]) <= 1e-12
-    if bench.environment.info.survival_bonus:
+    if bench.environment.survival_bonus:
         assert 0 < found.ends < 40  # fallen and not
     assert max(compare(law, bench, lost=True)[:4]) <= 1e-12
 
@@ -222,7 +222,7 @@ def test_the_law_holds_on_a_trajectory_of_the_real_physics(name: str):
     mujoco.mj_resetData(bench.model, bench.data)
     environment.begin(bench.real, environment.start(bench.model, rng))
     for _ in range(15):
-        before, action = bench.numbers(), rng.normal(0, 0.5, environment.info.action_size)
+        before, action = bench.numbers(), rng.normal(0, 0.5, environment.action_size)
         paid = environment.step(bench.real, action)
         after = bench.numbers()
 
@@ -340,9 +340,7 @@ def step(state, action):
 def own(**changes: Any) -> CompiledEnvironment:
     model = mujoco.MjModel.from_xml_string(MODEL)
     parts = {"state": make_state, "start": start, "begin": begin, "observe": observe, "step": step}
-    return CompiledEnvironment(
-        Info("Own", 3, 1, 50, fast=True), model=lambda: model, **{**parts, **changes}
-    )
+    return CompiledEnvironment("Custom", 3, 1, 50, model=lambda: model, **{**parts, **changes})
 
 
 def test_gains_memory_and_numbers_of_bodies_in_a_state_of_ones_own():
@@ -431,20 +429,20 @@ class Wide(NamedTuple):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"step": _set_position}, r"a step sets qpos\[0\] itself"),
-        ({"step": _treadmill}, r"a step sets qpos\[0\] itself"),
-        ({"step": _control_between}, r"a step sets ctrl\[0\] itself .* the first time"),
-        ({"step": _forward_again}, "by `step` and `forces` alone"),
-        ({"step": _no_physics}, "a step must move the physics"),
+        ({"step": _set_position}, r"a step sets qpos\[0\] "),
+        ({"step": _treadmill}, r"a step sets qpos\[0\] "),
+        ({"step": _control_between}, r"a step sets ctrl\[0\] .* the first physics step"),
+        ({"step": _forward_again}, "only its `step` and `forces`"),
+        ({"step": _no_physics}, "a step must call the physics"),
         ({"step": _sometimes}, "depends on the robot's state"),
         ({"step": _two_controls}, "depends on the robot's state"),
         ({"step": _renumber}, "ValueError.*read-only"),
-        ({"observe": _look_and_move}, "looking at the robot changes it"),
-        ({"begin": _begin_stepping}, "before the episode begins"),
+        ({"observe": _look_and_move}, "the observation changes the robot"),
+        ({"begin": _begin_stepping}, "before the episode starts"),
         ({"begin": _begin_from_derived}, "depends on `xpos`"),
         (
             {"state": lambda _, data, physics: Wide(physics, data.qfrc_bias)},
-            "`qfrc_bias` of MuJoCo's data is not read on a GPU .*qpos, qvel",
+            "`qfrc_bias` of MuJoCo's data cannot be read on a GPU .*qpos, qvel",
         ),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
@@ -511,7 +509,7 @@ def test_the_law_as_c_reads_and_writes_what_it_should():
 
 
 def test_without_warp_the_extra_is_named(monkeypatch: pytest.MonkeyPatch):
-    engines.load_warp.cache_clear()
+    drivers.load_warp.cache_clear()
     monkeypatch.setitem(sys.modules, "warp", None)
     with pytest.raises(ImportError, match=r"needs warp: pip install 'gensmooth\[rl,cuda\]'"):
         gs.rl.make("Hopper-v5", device="cuda")

@@ -433,7 +433,7 @@ def test_a_callback_sees_the_structure():
     assert flatten(seen[-1]).tobytes() == flatten(res.x).tobytes()
     assert res.state is not None
     search = gs.RandomSearch(method="bes", num_directions=3, spacing=0.1)
-    assert set(search.ask(res.state._replace(directions=())).point(0)) == {"w", "b"}
+    assert set(search.ask(res.state._replace(sent=())).point(0)) == {"w", "b"}
 
 
 def test_results_do_not_share_memory():
@@ -460,9 +460,9 @@ def test_a_failing_objective_tells_what_it_found():
     ("x0", "more", "error", "words"),
     [
         ({}, {}, ValueError, "at least one entry"),
-        ({"w": W, "n": 3}, {}, TypeError, r"x0\['n'\] is 3, whole numbers"),
+        ({"w": W, "n": 3}, {}, TypeError, r"x0\['n'\] is 3, which holds integers"),
         ({"w": W, "name": "mlp"}, {}, TypeError, r"x0\['name'\]"),
-        ({0: W}, {}, TypeError, "text as keys"),
+        ({0: W}, {}, TypeError, "strings as keys"),
         ({"w": W}, {"bounds": {"v": (0, 1)}}, ValueError, "`bounds` must .* structure of x0"),
         ({"w": W}, {"bounds": (np.zeros((2, 3)), 1)}, ValueError, "structure of x0"),
         ({"w": W}, {"x_scale": {"w": 1.0, "v": 1.0}}, ValueError, "`x_scale` must"),
@@ -512,7 +512,7 @@ def test_low_rank_directions_know_the_matrices_of_a_structure():
 
 
 def test_a_page_has_no_shell_command_for_a_structure(tmp_path: Any):
-    from gensmooth.overview import command_of
+    from gensmooth.lab.overview import command_of
 
     gs.minimize(loss, STARTS["dict"], budget=50, seed=0, checkpoint=tmp_path / "run")
     gs.minimize(flat_loss, FLAT, budget=50, seed=0, checkpoint=tmp_path / "flat")

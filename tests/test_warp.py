@@ -32,14 +32,15 @@ pytest.importorskip("warp", reason="needs Warp (docs/gpu.md): make test-all")
 import warp
 
 import gensmooth as gs
+from gensmooth.physics import drivers, symbols
+from gensmooth.physics.environment import CompiledEnvironment
+from gensmooth.physics.fused.lanes import numbers
+from gensmooth.physics.mujoco_calls import load_mujoco, physics
+from gensmooth.physics.robots.hopper import hopper
 from gensmooth.rl.defaults import GPU_DIRECTIONS, NUM_DIRECTIONS
-from gensmooth.rl.environments import catalogue, engines, symbols
+from gensmooth.rl.environments import catalogue
 from gensmooth.rl.environments import warp as engine
 from gensmooth.rl.environments.base import Episodes, UnsupportedEnvironmentError
-from gensmooth.rl.environments.compiled import CompiledEnvironment
-from gensmooth.rl.environments.fused.lanes import numbers
-from gensmooth.rl.environments.physics import load_mujoco, physics
-from gensmooth.rl.environments.robots.hopper import hopper
 from gensmooth.rl.environments.warp import Grouped, Usage, WarpOptions, WarpSimulator
 from gensmooth.rl.normalize import EpisodeMoments, Scaling, identity
 from gensmooth.rl.policies import MLP, Linear, Policy
@@ -104,7 +105,7 @@ def environment_of(name: str, steps: int = HORIZON) -> CompiledEnvironment:
     model = found.model()
     if name == ELLIPTIC:
         model.opt.cone = mujoco.mjtCone.mjCONE_ELLIPTIC
-    return replace(found, info=replace(found.info, horizon=steps), model=lambda: model)
+    return replace(found, horizon=steps, model=lambda: model)
 
 
 @cache
@@ -130,7 +131,7 @@ class Request(NamedTuple):
 
 def request(name: str, trials: int = 8, *, scale: float = 0.1, shape: Any = None) -> Request:
     environment = environment_of(name)
-    info, rng = environment.info, np.random.default_rng(1)
+    info, rng = environment, np.random.default_rng(1)
     policy = (shape or Linear()).policy(info.observation_size, info.action_size)
     scaling = Scaling(
         rng.normal(0, 0.1, info.observation_size), rng.uniform(0.5, 1.5, info.observation_size)
@@ -151,9 +152,9 @@ def by_mujoco(name: str, asked: Request, steps: int = HORIZON) -> Episodes:
     for parameters, start in zip(asked.parameters, asked.starts, strict=True):
         mujoco.mj_resetData(model, data)
         environment.begin(state, start)
-        seen, rewards, bonuses = np.empty(environment.info.observation_size), [], []
+        seen, rewards, bonuses = np.empty(environment.observation_size), [], []
         observations = []
-        for _ in range(environment.info.horizon):
+        for _ in range(environment.horizon):
             environment.observe(state, seen)
             observations.append(seen.copy())
             action = asked.policy.act(parameters, asked.scaling(seen))
@@ -268,7 +269,7 @@ def test_sensors_are_left_to_mujoco_warp(name: str, observation: Any, words: str
 
 def test_what_only_mujoco_warp_computes_asks_for_it(monkeypatch: pytest.MonkeyPatch):
     """When the simulator is made, not when the first episode runs; with the reason."""
-    engines.load_mujoco_warp.cache_clear()
+    drivers.load_mujoco_warp.cache_clear()
     monkeypatch.setitem(sys.modules, "mujoco_warp", None)
     words = r"Ant-v5 has elliptic friction cones.*needs mujoco_warp: pip install 'gensmooth\[gpu\]'"
     with pytest.raises(ImportError, match=rf"{words}.* device='cpu' runs every model"):
@@ -281,7 +282,7 @@ def test_without_warp_what_to_install_is_said_of_any_device(monkeypatch: pytest.
         r"other than 'cpu' needs warp: pip install 'gensmooth\[rl,cuda\]'. device='cpu' does not"
     )
     with pytest.raises(ImportError, match=words):
-        engines.load_warp.__wrapped__()
+        drivers.load_warp.__wrapped__()
 
 
 @pytest.mark.parametrize(
@@ -329,12 +330,12 @@ def test_as_many_worlds_side_by_side_as_a_thread_has_room_for(monkeypatch: pytes
         options = WarpOptions(worlds=4, physics="fused")
         return WarpSimulator(environment_of("own_robot:Cart"), "warp-cpu", (int, ()), options)
 
-    monkeypatch.setattr(engines, "_STACK", 3 * need)
+    monkeypatch.setattr(drivers, "_STACK", 3 * need)
     fewer = made()
     assert fewer.fused == usual._replace(lanes=2)
     asked = ragged()
     assert_same_bits(fewer.rollout(*asked), simulator("own_robot:Cart").rollout(*asked))
-    monkeypatch.setattr(engines, "_STACK", need - 1)
+    monkeypatch.setattr(drivers, "_STACK", need - 1)
     with pytest.raises(UnsupportedEnvironmentError, match="so much that may touch"):
         made()
 
@@ -718,7 +719,7 @@ def test_an_iteration_has_more_directions_by_default(tmp_path: Path):
     ("name", "device", "options", "error", "words"),
     [
         (SHORT, "gpu", {}, ValueError, "'cpu', 'cuda', 'cuda:1' and so on"),
-        (SHORT, 3, {}, ValueError, "`device` must be a name, but is 3"),
+        (SHORT, 3, {}, ValueError, "`device` must be a non-empty string, but is 3"),
         (SHORT, "cuda:99", {}, ValueError, "no CUDA device|here are only"),
         ("ML1-Reach", "warp-cpu", {}, UnsupportedEnvironmentError, "Meta-World, on the CPU alone"),
         ("CartPole-v1", "warp-cpu", {}, UnsupportedEnvironmentError, "on the CPU alone"),
@@ -729,8 +730,8 @@ def test_an_iteration_has_more_directions_by_default(tmp_path: Path):
             UnsupportedEnvironmentError,
             "on the CPU alone",
         ),
-        (SHORT, "warp-cpu", {"workers": 2}, ValueError, "leave `workers` and `timeout` out"),
-        (SHORT, "warp-cpu", {"timeout": 3.0}, ValueError, "leave `workers` and `timeout` out"),
+        (SHORT, "warp-cpu", {"workers": 2}, ValueError, "leave `workers`, `timeout` and `retries` out"),
+        (SHORT, "warp-cpu", {"timeout": 3.0}, ValueError, "leave `workers`, `timeout` and `retries` out"),
     ],
 )
 def test_bad_devices_are_refused(

@@ -161,7 +161,7 @@ def test_a_file_of_that_name(tmp_path, monkeypatch):
 
 
 def test_another_environment_is_refused():
-    with pytest.raises(ValueError, match="trained in CartPole-v1, and cannot run in Acrobot-v1"):
+    with pytest.raises(ValueError, match="trained in CartPole-v1 and cannot run in Acrobot-v1"):
         gs.rl.evaluate("zoo:cart-pole", environment="Acrobot-v1")
 
 

@@ -39,9 +39,9 @@ from typing import Any, NamedTuple
 
 _PRELOAD = (
     "gensmooth.cli.main", "gensmooth.evaluators.worker", "gensmooth.evaluators.processes",
-    "gensmooth.runs.folder", "gensmooth.optimize", "gensmooth.pilot", "gensmooth.algorithms",
-    "gensmooth.comparisons.comparing", "gensmooth.studies.run", "gensmooth.rl.training",
-    "gensmooth.report.page", "cloudpickle", "scipy.special", "scipy.stats", "matplotlib.figure",
+    "gensmooth.runs.folder", "gensmooth.optimize", "gensmooth.searches.algorithms",
+    "gensmooth.lab.compare", "gensmooth.lab.paper.reproduce", "gensmooth.rl.front",
+    "gensmooth.lab.report.page", "cloudpickle", "scipy.special", "scipy.stats", "matplotlib.figure",
     "matplotlib.backends.backend_agg", "jinja2", "gymnasium", "rich.live", "typer.core",
 )  # fmt: skip
 # Variables that libraries read when they are imported: a process with others is not forked.

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from examples.network_theory.landscape import greedy_rate, widest_spacing
 
-from gensmooth.report.style import drawing, method_style, method_title
+from gensmooth.lab.report.style import drawing, method_style, method_title
 
 Row = dict[str, str]
 FAMILIES = ("gs", "bes", "gs-shrinkage", "bes-shrinkage", "orthogonal", "low-rank")

@@ -15,7 +15,6 @@ from gensmooth._version import __version__
 
 if TYPE_CHECKING:
     from gensmooth import (
-        algorithms,
         directions,
         estimators,
         evaluators,
@@ -25,12 +24,10 @@ if TYPE_CHECKING:
         rl,
         runs,
         scipy,
-        search,
+        searches,
         streams,
         theory,
     )
-    from gensmooth.algorithms import CMAES, SNES, XNES, algorithm
-    from gensmooth.comparisons import Comparison, Sweep, compare, sweep
     from gensmooth.directions import (
         IID,
         Bernoulli,
@@ -56,6 +53,8 @@ if TYPE_CHECKING:
         Ranked,
     )
     from gensmooth.evaluators import EvaluationError
+    from gensmooth.lab.compare import Comparison, compare
+    from gensmooth.lab.sweep import Sweep, sweep
     from gensmooth.methods import METHODS, method
     from gensmooth.optimize import gradient, minimize, resume
     from gensmooth.optimizers import (
@@ -71,15 +70,25 @@ if TYPE_CHECKING:
         weight_decay,
     )
     from gensmooth.parameters import Bounds
-    from gensmooth.pilot import Pilot
     from gensmooth.results import Result, load
     from gensmooth.runs import CheckpointError
-    from gensmooth.search import GradientEstimate, RandomSearch, SearchState, StepInfo
+    from gensmooth.searches import (
+        GradientEstimate,
+        GreedyDescent,
+        MirroredES,
+        Pilot,
+        QuasiNewton,
+        RandomSearch,
+        Search,
+        SearchState,
+        StepInfo,
+    )
+    from gensmooth.searches.algorithms import CMAES, SNES, XNES, algorithm
     from gensmooth.trees import Tree
 
 _HOME = {
-    "gensmooth.algorithms": "CMAES SNES XNES algorithm",
-    "gensmooth.comparisons": "Comparison Sweep compare sweep",
+    "gensmooth.lab.compare": "Comparison compare",
+    "gensmooth.lab.sweep": "Sweep sweep",
     "gensmooth.directions": (
         "IID Bernoulli Directions Gaussian Guided Learned LowRank NoClosedForm Orthogonal "
         "OrthogonalBernoulli Sparse Sphere Stars shrunk"
@@ -95,14 +104,16 @@ _HOME = {
         "weight_decay"
     ),
     "gensmooth.parameters": "Bounds",
-    "gensmooth.pilot": "Pilot",
     "gensmooth.results": "Result load",
     "gensmooth.runs": "CheckpointError",
-    "gensmooth.search": "GradientEstimate RandomSearch SearchState StepInfo",
+    "gensmooth.searches": (
+        "GradientEstimate GreedyDescent MirroredES Pilot QuasiNewton RandomSearch Search "
+        "SearchState StepInfo"
+    ),
+    "gensmooth.searches.algorithms": "CMAES SNES XNES algorithm",
     "gensmooth.trees": "Tree",
 }
 _MODULES = (
-    "algorithms",
     "directions",
     "estimators",
     "evaluators",
@@ -117,7 +128,7 @@ _MODULES = (
     "rl",
     "runs",
     "scipy",
-    "search",
+    "searches",
     "streams",
     "theory",
 )
@@ -142,18 +153,22 @@ __all__ = [
     "ForwardDifference",
     "Gaussian",
     "GradientEstimate",
+    "GreedyDescent",
     "Guided",
     "Learned",
     "LowRank",
+    "MirroredES",
     "NoClosedForm",
     "OnePoint",
     "Optimizer",
     "Orthogonal",
     "OrthogonalBernoulli",
     "Pilot",
+    "QuasiNewton",
     "RandomSearch",
     "Ranked",
     "Result",
+    "Search",
     "SearchState",
     "Sparse",
     "Sphere",
@@ -164,7 +179,6 @@ __all__ = [
     "__version__",
     "adam",
     "algorithm",
-    "algorithms",
     "compare",
     "cosine_decay",
     "directions",
@@ -185,7 +199,7 @@ __all__ = [
     "rl",
     "runs",
     "scipy",
-    "search",
+    "searches",
     "sgd",
     "shrunk",
     "spall",

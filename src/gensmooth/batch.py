@@ -1,4 +1,4 @@
-"""The evaluations of one step, as points that are made when they are wanted."""
+"""The evaluations of one step, whose points are generated on demand."""
 
 import sys
 from collections.abc import Iterator
@@ -17,15 +17,15 @@ from gensmooth.trees import Tree
 
 Array = NDArray[Any]
 
-_CHUNK = 262_144  # numbers; points are made together up to this many, which a cache still holds
+_CHUNK = 262_144  # the numbers generated at a time: as many as fit in a cache
 
 
 @final
 class Batch:
-    """The evaluations of one step; make the points as you go, in any order, anywhere.
+    """The evaluations of one step. Points can be generated in any order and in any process.
 
-    ``len(batch)`` values are expected by :meth:`RandomSearch.tell`, in the order of
-    :meth:`points`. Of parameters that came as a structure (:class:`gensmooth.Tree`), so do points.
+    :meth:`RandomSearch.tell` expects ``len(batch)`` values in the order of :meth:`points`. If the
+    parameters are a structure (:class:`gensmooth.Tree`), so are the points.
     """
 
     __slots__ = (
@@ -63,57 +63,57 @@ class Batch:
         self._x = x
         self._plan = plan
         self._spacing = spacing
-        self._spacings = spacings  # of each evaluation: spacing · side, made once for all steps
+        self._spacings = spacings  # spacing · side of each evaluation, computed once for all steps
         self._bounds = bounds
         self.step = step
         self.seed = seed
         self.draw = draw
         self.samples: Samples | None = samples
-        self.purpose = purpose  # of the evaluations' noise
-        self.context = context  # numbers that the objective is handed beside each point
-        self.own = own  # whether its plan is the one that the search lays out by itself
-        self.tree = tree  # of the parameters; points are built in it
+        self.purpose = purpose  # of the random numbers that the objective receives
+        self.context = context  # numbers passed to the objective with each point
+        self.own = own  # whether the search itself laid out the plan
+        self.tree = tree  # the structure of the points, if any
 
     def __len__(self) -> int:
         return len(self._spacings)
 
     def is_at(self, x: Array) -> bool:
-        """Whether the batch was asked at these parameters."""
+        """Whether the batch was generated at these parameters."""
         return self._x is x or np.array_equal(self._x, x)
 
     def point(self, index: int) -> Any:
-        """The point of one evaluation, a new array in the shape of x."""
-        found = self._rows(index, index + 1)[0, ...]
-        return found if self.tree is None else self.tree.build(found)
+        """Return the point of one evaluation, a new array in the shape of x."""
+        row = self._rows(index, index + 1)[0, ...]
+        return row if self.tree is None else self.tree.build(row)
 
     def points(self) -> Iterator[Any]:
-        """The point of each evaluation, in order. With N samples a point comes N times.
+        """Iterate over the points in evaluation order; with N samples, each appears N times.
 
-        Points may be kept or changed: memory is used again only when nobody holds it any more.
+        You may keep or change the points: a buffer is reused only when nothing refers to it.
         """
-        twice = False
+        costly = False
         if isinstance(self.draw, KernelDraw | ScaledDraw):
             self.draw = self.draw.held()
-            twice = isinstance(self.draw, KernelDraw) and self.draw.dear
+            costly = isinstance(self.draw, KernelDraw) and self.draw.dear
         if self.tree is not None:
             return map(self.tree.build, self.flat().points())
         number, dim = len(self._spacings), self._x.size
         if number * dim <= _CHUNK:
             return iter(self._rows(0, number)) if self._x.ndim else self._stream(number)
-        # A pair's direction is made once for both of its points, if that is worth the memory.
-        pair = twice and number > 1 and self._spacings[0] == -self._spacings[1] != 0
+        # If a direction is costly, generate it once for both points of a pair.
+        pair = costly and number > 1 and self._spacings[0] == -self._spacings[1] != 0
         least = 2 if pair else 1
         return self._stream(max(least, _CHUNK // dim))
 
     def _stream(self, rows: int) -> Iterator[Array]:
-        """Points made a few rows at a time, in turn in two buffers.
+        """Generate points a few rows at a time, alternating between two buffers.
 
-        While a caller's loop variable still holds the last point, the buffer before it is free.
+        While the caller's loop variable still refers to the last point, the other buffer is free.
         """
         buffers: list[Array] = []
         for start in range(0, len(self), rows):
             stop = min(start + rows, len(self))
-            # references: the list, `sys.getrefcount`'s argument; a third is somebody's view
+            # two references: the list and `getrefcount`'s argument; any other is a caller's view
             free = [i for i in range(len(buffers)) if sys.getrefcount(buffers[i]) == 2]
             if free and len(buffers[free[0]]) == stop - start:
                 buffers.append(buffers.pop(free[0]))
@@ -124,9 +124,9 @@ class Batch:
                 yield buffers[-1][row].reshape(self._x.shape)
 
     def block(self, start: int, stop: int) -> Any:
-        """The points of evaluations ``start … stop``, stacked along a first axis."""
-        found = self._rows(start, stop)
-        return found if self.tree is None else self.tree.build(found)
+        """Return the points of evaluations ``start`` to ``stop − 1``, one per row."""
+        rows = self._rows(start, stop)
+        return rows if self.tree is None else self.tree.build(rows)
 
     @property
     def dim(self) -> int:
@@ -135,33 +135,33 @@ class Batch:
 
     @property
     def spacing(self) -> float:
-        """How far apart its points are, c."""
+        """The spacing c of its points."""
         return self._spacing
 
     @property
     def plan(self) -> Plan:
-        """Which points the evaluations are at."""
+        """The direction, side and sample of each evaluation."""
         return self._plan
 
     def planned(self, plan: Plan, purpose: Purpose = Purpose.SAMPLE) -> "Batch":
-        """Other evaluations around the same x, along the same directions.
+        """Return a batch with other evaluations around the same x, along the same directions.
 
         Args:
-            plan: Which evaluations.
-            purpose: What their noise is for: that of tests is never that of a search's samples.
+            plan: The evaluations.
+            purpose: The purpose of their random numbers; tests never share those of a search.
         """
         return self._changed(plan, purpose, self.context, self.tree)
 
     def given(self, context: NDArray[np.float64]) -> "Batch":
-        """The same evaluations by an objective that is also handed ``context``.
+        """Return the same evaluations with a ``context`` that is passed to the objective.
 
-        For an objective that depends on more than the point: numbers that are the same for all
-        evaluations of a step. They are sent to each worker once per step.
+        The context holds numbers that are the same for all evaluations of a step. They are sent to
+        each worker once per step.
         """
         return self._changed(self._plan, self.purpose, context, self.tree)
 
     def flat(self) -> "Batch":
-        """The same evaluations, at points that are one array each, in the order of the arrays."""
+        """Return the same evaluations with flat points, even if the parameters are a structure."""
         if self.tree is None:
             return self
         return self._changed(self._plan, self.purpose, self.context, None)
@@ -190,27 +190,27 @@ class Batch:
         )
 
     def shaped(self, vector: Array) -> Any:
-        """A vector of length d in the shape of x, or in its structure."""
+        """Return a vector of length d in the shape or structure of x."""
         return vector.reshape(self._x.shape) if self.tree is None else self.tree.build(vector)
 
     def has_center(self) -> bool:
-        """Whether some evaluations are at x itself."""
+        """Whether any evaluation is at x itself."""
         return bool((self._plan.side == 0).any())
 
     def rng(self, index: int) -> np.random.Generator:
-        """The generator of one evaluation's noise: its sample ξ."""
+        """Return the random generator of one evaluation, its sample ξ."""
         if self.samples is None:
-            raise ValueError("There are no samples: the search was made without `samples=`.")
+            raise ValueError("This batch has no samples: create the search with `samples=`.")
         sample = int(self._plan.sample[index])
         return streams.generator(self.seed, self.purpose, step=self.step, index=sample)
 
     def rngs(self) -> Iterator[np.random.Generator]:
-        """The generator of each evaluation, in order."""
+        """Iterate over the random generators of the evaluations, in order."""
         for index in range(len(self)):
             yield self.rng(index)
 
     def describe(self, index: int) -> str:
-        """Words for an evaluation, for error messages."""
+        """Describe an evaluation for error messages."""
         side = {1: "+", -1: "−", 0: "the centre of "}[int(self._plan.side[index])]
         return (
             f"evaluation {index} of {len(self)} in step {self.step} "
@@ -221,7 +221,9 @@ class Batch:
         x, direction, spacings = self._x, self._plan.direction, self._spacings
         if start != 0 or stop != len(spacings):
             if not 0 <= start <= stop <= len(spacings):
-                raise IndexError(f"Evaluations {start} to {stop} of a batch that has {len(self)}.")
+                raise IndexError(
+                    f"Evaluations {start} to {stop} are outside a batch of {len(self)}."
+                )
             direction, spacings = direction[start:stop], spacings[start:stop]
         flat = x if x.ndim == 1 else x.reshape(-1)
         if out is None:

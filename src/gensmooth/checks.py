@@ -1,7 +1,7 @@
-"""Plain errors for bad arguments: which argument, what it must be, what it is.
+"""Argument checks whose errors name the argument, what it must be, and what it is.
 
-What comes back is Python's own: a NumPy number becomes an ``int`` or a ``float`` of the same value,
-so that a run counts with the numbers that its configuration has.
+Each check returns a plain Python value: a NumPy number becomes an ``int`` or a ``float`` of the
+same value, so that a run computes with exactly the numbers in its configuration.
 """
 
 import inspect
@@ -18,96 +18,99 @@ from typing import Any, ParamSpec, TypeVar, cast
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_LARGEST = 2**63  # counts are below: files and kernels have 64 bits for them
+_LIMIT = 2**63  # files and kernels store counts in 64 bits
 
 
 def count(name: str, value: object, least: int = 1) -> int:
     """Return ``value`` as an ``int`` if it is a whole number of at least ``least``.
 
-    NumPy's integers are whole numbers; ``True`` and ``2.0`` are not.
+    NumPy integers are accepted; ``True`` and ``2.0`` are not.
     """
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         raise ValueError(
             f"`{name}` must be a whole number of at least {least}, but is {shown(value)}."
         )
     whole = int(value)
-    if whole >= _LARGEST:
+    if whole >= _LIMIT:
         raise ValueError(f"`{name}` must be below 2**63, but is {shown(value)}.")
     return whole
 
 
 def number(name: str, value: object) -> float:
-    """Return ``value`` as an ``int`` or ``float`` if it is a real number; inf and NaN are.
+    """Return ``value`` as an ``int`` or ``float`` if it is a real number, inf and NaN included.
 
-    ``True`` is not, and neither is an integer that no float can hold.
+    ``True`` is rejected, and so is an integer too large for a float.
     """
     if isinstance(value, bool) or not isinstance(value, Real):
         raise ValueError(f"`{name}` must be a number, but is {shown(value)}.")
     try:
         as_float = float(value)
     except OverflowError:
-        raise ValueError(f"`{name}` must fit a float, but is {shown(value)}.") from None
+        raise ValueError(f"`{name}` must fit in a float, but is {shown(value)}.") from None
     return int(value) if isinstance(value, Integral) else as_float
 
 
 def finite(name: str, value: object) -> float:
-    """Return ``value`` if it is a number, neither infinite nor NaN."""
-    found = number(name, value)
-    if not math.isfinite(found):
-        raise ValueError(f"`{name}` must be finite, but is {found}.")
-    return found
+    """Return ``value`` if it is a finite number."""
+    checked = number(name, value)
+    if not math.isfinite(checked):
+        raise ValueError(f"`{name}` must be finite, but is {checked}.")
+    return checked
 
 
 def positive(name: str, value: object) -> float:
     """Return ``value`` if it is a finite number above zero."""
-    if not (found := number(name, value)) > 0:
-        raise ValueError(f"`{name}` must be positive, but is {found}.")
-    return finite(name, found)
+    if not (checked := number(name, value)) > 0:
+        raise ValueError(f"`{name}` must be positive, but is {checked}.")
+    return finite(name, checked)
 
 
 def nonnegative(name: str, value: object) -> float:
-    """Return ``value`` if it is a finite number not below zero."""
-    if not (found := number(name, value)) >= 0:
-        raise ValueError(f"`{name}` must not be negative, but is {found}.")
-    return finite(name, found)
+    """Return ``value`` if it is a finite number of at least zero."""
+    if not (checked := number(name, value)) >= 0:
+        raise ValueError(f"`{name}` must not be negative, but is {checked}.")
+    return finite(name, checked)
 
 
 def moderate(name: str, value: object, least: float = 0.0) -> float:
-    """Return ``value`` if its powers up to the fourth fit a float.
+    """Return ``value`` if its powers up to the fourth do not overflow a float.
 
-    Where they are divided by, ``least`` is 1e-75, so that they are not zero either.
+    A caller that divides by these powers passes ``least=1e-75``, so that they do not underflow to
+    0.
     """
-    found = finite(name, value)
-    if not least <= abs(found) <= 1e75:
-        raise ValueError(f"`{name}` must be between {least:g} and 1e75 in size, but is {found:g}.")
-    return found
+    checked = finite(name, value)
+    if not least <= abs(checked) <= 1e75:
+        raise ValueError(
+            f"`{name}` must be between {least:g} and 1e75 in absolute value, but is {checked:g}."
+        )
+    return checked
 
 
 def share(name: str, value: object, *, zero: bool = False, one: bool = False) -> float:
-    """Return ``value`` if it is a number between 0 and 1; ``zero`` and ``one`` let these in."""
-    found = number(name, value)
-    if not (0 < found < 1 or (zero and found == 0) or (one and found == 1)):
-        where = f"in {'[' if zero else '('}0, 1{']' if one else ')'}"
+    """Return ``value`` if it is between 0 and 1; ``zero`` and ``one`` include the end points."""
+    checked = number(name, value)
+    if not (0 < checked < 1 or (zero and checked == 0) or (one and checked == 1)):
+        interval = f"in {'[' if zero else '('}0, 1{']' if one else ')'}"
         if not (zero or one):
-            where = "between 0 and 1"
-        raise ValueError(f"`{name}` must be {where}, but is {found}.")
-    return found
+            interval = "between 0 and 1"
+        raise ValueError(f"`{name}` must be {interval}, but is {checked}.")
+    return checked
 
 
 def at_least(name: str, value: object, floor: float, why: str) -> float:
-    """Return ``value`` if it is a finite number not below ``floor``, up to rounding."""
-    if not (found := number(name, value)) >= floor - 1e-9 * abs(floor):
-        raise ValueError(f"`{name}` must be at least {floor:.6g} ({why}), but is {found}.")
-    return finite(name, found)
+    """Return ``value`` if it is a finite number of at least ``floor``, up to rounding."""
+    if not (checked := number(name, value)) >= floor - 1e-9 * abs(floor):
+        raise ValueError(f"`{name}` must be at least {floor:.6g} ({why}), but is {checked}.")
+    return finite(name, checked)
 
 
 def kurtosis(value: object) -> float:
-    """Return ``value`` if some distribution has it as its fourth standardised moment."""
-    return at_least("kurtosis", value, 1.0, "no distribution has less")
+    """Return ``value`` if a distribution can have it as its fourth standardised moment."""
+    return at_least("kurtosis", value, 1.0, "the smallest kurtosis of any distribution")
 
 
 def flag(name: str, value: object) -> bool:
-    """Return ``value`` as a ``bool`` if it is True or False, Python's or NumPy's."""
+    """Return ``value`` as a ``bool`` if it is a Python or NumPy boolean."""
     if isinstance(value, bool):
         return value
     if getattr(getattr(value, "dtype", None), "kind", "") == "b" and getattr(value, "ndim", 1) == 0:
@@ -116,129 +119,129 @@ def flag(name: str, value: object) -> bool:
 
 
 def one_of(name: str, value: T, options: Sequence[str]) -> T:
-    """Return ``value`` if it is among ``options``; if not, list them."""
+    """Return ``value`` if it is one of ``options``; the error lists them."""
     if not isinstance(value, str) or value not in options:
-        known = ", ".join(repr(option) for option in options)
-        raise ValueError(f"`{name}` must be one of {known}, but is {shown(value)}.")
+        listed = ", ".join(repr(option) for option in options)
+        raise ValueError(f"`{name}` must be one of {listed}, but is {shown(value)}.")
     return value
 
 
-def optional(check: Callable[..., T], name: str, value: object, **how: Any) -> T | None:
-    """``check(name, value)``, except that ``None`` is itself."""
-    return None if value is None else check(name, value, **how)
+def optional(check: Callable[..., T], name: str, value: object, **options: Any) -> T | None:
+    """Return ``check(name, value, **options)``, or ``None`` if ``value`` is ``None``."""
+    return None if value is None else check(name, value, **options)
 
 
 def function(name: str, value: T) -> T:
-    """Return ``value`` if it can be called."""
+    """Return ``value`` if it is callable."""
     if not callable(value):
         raise TypeError(f"`{name}` must be a function, but is {shown(value)}.")
     return value
 
 
 def text(name: str, value: object) -> str:
-    """Return ``value`` if it is a string that is not empty."""
+    """Return ``value`` if it is a non-empty string."""
     if not isinstance(value, str) or not value:
-        raise ValueError(f"`{name}` must be a name, but is {shown(value)}.")
+        raise ValueError(f"`{name}` must be a non-empty string, but is {shown(value)}.")
     return value
 
 
 def mapping(name: str, value: object) -> dict[str, Any]:
-    """Return ``value`` as a ``dict`` if it maps names to something."""
+    """Return ``value`` as a ``dict`` if it is a mapping whose keys are non-empty strings."""
     if not isinstance(value, Mapping):
         raise TypeError(f"`{name}` must be a mapping, but is {shown(value)}.")
-    return {text(name, key): each for key, each in cast(Mapping[object, Any], value).items()}
+    return {text(name, key): item for key, item in cast(Mapping[object, Any], value).items()}
 
 
 def path(name: str, value: object) -> Path:
-    """Return ``value`` as a path; an empty one, which would be the working folder, is refused."""
+    """Return ``value`` as a path; an empty one, which would be the working folder, is rejected."""
     if not isinstance(value, str | os.PathLike):
         raise TypeError(f"`{name}` must be a path, but is {shown(value)}.")
-    given = cast("str | os.PathLike[Any]", value)
-    found: object = os.fspath(given)
-    if not isinstance(found, str) or not found or "\0" in found:
-        raise ValueError(f"`{name}` must be a path, but is {shown(given)}.")
-    return Path(found)
+    pathlike = cast("str | os.PathLike[Any]", value)
+    plain: object = os.fspath(pathlike)
+    if not isinstance(plain, str) or not plain or "\0" in plain:
+        raise ValueError(f"`{name}` must be a path, but is {shown(pathlike)}.")
+    return Path(plain)
 
 
 def reals(name: str, values: object) -> Any:
-    """Return ``values`` as a NumPy array of real numbers, whatever their type.
+    """Return ``values`` as a NumPy array of booleans, integers or floats.
 
-    Strings, dates and complex numbers are refused, where NumPy would make numbers of them.
+    Strings, dates and complex numbers are rejected, although NumPy could convert some of them.
     """
-    import numpy as np  # the theory, which asks for no arrays, does without
+    import numpy as np  # here, so that `theory` can be imported without NumPy
 
     try:
         array = np.asarray(values)
         kind = array.dtype.kind
-        words = kind == "O" and any(isinstance(each, str | bytes | complex) for each in array.flat)
-        if values is None or kind in "cmMSUT" or words:
+        not_real = kind == "O" and any(isinstance(v, str | bytes | complex) for v in array.flat)
+        if values is None or kind in "cmMSUT" or not_real:
             raise TypeError
         return array if kind in "biuf" else array.astype(np.float64)
-    except Exception as error:  # an object of the user's may raise anything
+    except Exception as error:  # a user's object may raise anything
         raise TypeError(f"`{name}` must be numbers, but is {shown(values)}.") from error
 
 
 def python(value: Any) -> Any:
-    """NumPy's number as Python's of the same value; anything else as it is."""
+    """Convert a NumPy number or boolean to a Python one; return anything else unchanged."""
     if getattr(value, "ndim", None) != 0 or not hasattr(value, "dtype"):
         return value
     kinds: dict[str, Callable[[Any], Any]] = {"b": bool, "i": int, "u": int, "f": float}
-    return kinds.get(value.dtype.kind, lambda same: same)(value)
+    return kinds.get(value.dtype.kind, lambda unchanged: unchanged)(value)
 
 
-def settle(made: object, **values: object) -> None:
-    """Put checked values into a frozen dataclass: the last line of its ``__post_init__``."""
+def settle(instance: object, /, **values: object) -> None:
+    """Store checked values in a frozen dataclass; call this at the end of its ``__post_init__``."""
     for name, value in values.items():
-        object.__setattr__(made, name, value)
+        object.__setattr__(instance, name, value)
 
 
-def given(name: str, value: float | None, why: str) -> float:
-    """Return ``value`` unless it is ``None``, in which case ``why`` says what needs it."""
+def required(name: str, value: float | None, why: str) -> float:
+    """Return ``value`` unless it is ``None``; the error then gives ``why`` as the reason."""
     if value is None:
-        raise ValueError(f"`{name}` must be given: {why}.")
+        raise ValueError(f"`{name}` is required: {why}.")
     return value
 
 
 def did_you_mean(name: object, known: Iterable[str], *, most: int = 1, cutoff: float = 0.6) -> str:
-    """A hint at names that are spelt like ``name``, to go into a message; empty if none is.
+    """Return a hint for an error message with the names closest to ``name``, or an empty string.
 
     >>> did_you_mean("bess", ["gs", "bes"])
     " Did you mean 'bes'?"
     >>> did_you_mean("newton", ["gs", "bes"]), did_you_mean("BES", ["gs", "bes"])
     ('', " Did you mean 'bes'?")
     """
-    folded = {each.casefold(): each for each in known}
-    found = get_close_matches(str(name).casefold(), list(folded), n=most, cutoff=cutoff)
-    near = [folded[each] for each in found]
-    return f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+    folded = {option.casefold(): option for option in known}
+    matches = get_close_matches(str(name).casefold(), list(folded), n=most, cutoff=cutoff)
+    names = [folded[match] for match in matches]
+    return f" Did you mean {' or '.join(map(repr, names))}?" if names else ""
 
 
 def shown(value: object) -> str:
-    """A value in a message: NumPy's numbers as the number alone, nothing at length."""
+    """Format a value for a message: a NumPy number as a plain number, and at most 80 characters."""
     try:
         text = str(value) if isinstance(value, Real) else repr(value)
-    except Exception:  # such as an integer of too many digits, or an object of the user's
+    except Exception:  # an integer with too many digits, or a user's object
         text = f"a {type(value).__name__}"
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-# --- arguments that there are not ----------------------------------------------------------------
+# --- unknown arguments ---------------------------------------------------------------------------
 
-_NO_DERIVATIVES = "no derivatives are used, so leave it out"
-_BUDGET = "use `budget`, the evaluations to spend at most"
-_STEPS = "use `max_steps`, the steps to make at most, or `budget`, the evaluations"
+_NO_DERIVATIVES = "derivatives are not used, so omit it"
+_BUDGET = "use `budget`, the maximum number of evaluations"
+_STEPS = "use `max_steps` to limit the steps, or `budget` to limit the evaluations"
 _SPACING = "use `spacing`, or `x_scale` for method='auto'"
 
-# What SciPy, Nevergrad, pycma, ARS and Optax call it.
+# Argument names from SciPy, Nevergrad, pycma, ARS and Optax, with what to use here instead.
 FOREIGN: Mapping[str, str] = {
-    "tol": "use `tolerance`, which ends a run whose steps are that short",
+    "tol": "use `tolerance`, which ends a run when its steps get this short",
     **dict.fromkeys(("xtol", "ftol", "gtol", "xatol", "fatol"), "use `tolerance` or `target`"),
     **dict.fromkeys(("maxiter", "max_iter", "niter", "n_iter"), _STEPS),
     "iterations": "use `max_steps`",
     **dict.fromkeys(("maxfun", "maxfev", "max_nfev", "maxfevals", "n_trials"), _BUDGET),
-    "options": "give each option by itself, such as `budget` or `tolerance`",
+    "options": "pass each option as its own argument, such as `budget` or `tolerance`",
     **dict.fromkeys(("jac", "hess", "hessp", "grad"), _NO_DERIVATIVES),
-    "constraints": "only `bounds` are known: add a penalty to the objective for the rest",
+    "constraints": "only `bounds` are supported: for others, add a penalty to the objective",
     **dict.fromkeys(("disp", "verbose", "verbosity"), "use `progress`"),
     **dict.fromkeys(("func", "f", "objective"), "use `fun`, the first argument"),
     **dict.fromkeys(("x_init", "init", "initial"), "use `x0`, the second argument"),
@@ -246,38 +249,38 @@ FOREIGN: Mapping[str, str] = {
     **dict.fromkeys(("n_jobs", "num_workers", "processes", "n_workers"), "use `workers`"),
     **dict.fromkeys(("popsize", "population", "population_size"), "use `num_directions`"),
     **dict.fromkeys(("sigma", "sigma0", "delta_std", "stepsize"), _SPACING),
-    **dict.fromkeys(("lr", "learning_rate"), "use `optimizer`, as in optimizer=gs.sgd(0.01)"),
-    **dict.fromkeys(("resume", "folder", "out"), "use `checkpoint`, a folder for the run"),
+    **dict.fromkeys(("lr", "learning_rate"), "use `optimizer`, such as optimizer=gs.sgd(0.01)"),
+    **dict.fromkeys(("resume", "folder", "out"), "use `checkpoint`, the folder of the run"),
 }  # fmt: skip
 
 
 def explains_unknown(function: Callable[P, T]) -> Callable[P, T]:
-    """Make a function answer an argument that it does not know with its own word for it.
+    """Make a function suggest the right argument when it is called with an unknown one.
 
     >>> @explains_unknown
     ... def minimize(fun, x0, *, tolerance=None, budget=100): ...
     >>> minimize(abs, 1.0, tol=0.1)
     Traceback (most recent call last):
-    TypeError: minimize() has no argument `tol`: use `tolerance`, which ends a run whose steps ...
+    TypeError: minimize() has no argument `tol`: use `tolerance`, which ends a run when its ...
     """
     known = inspect.signature(function).parameters
-    by_place = [name for name, each in known.items() if each.kind is each.POSITIONAL_OR_KEYWORD]
+    positional = [name for name, p in known.items() if p.kind is p.POSITIONAL_OR_KEYWORD]
 
     @wraps(function)
     def explained(*args: P.args, **kwargs: P.kwargs) -> T:
         for name in kwargs:
             if name not in known:
                 hint = FOREIGN.get(name, "")
-                ours = set(re.findall(r"`(\w+)`", hint))
-                if not hint or (ours and not ours & set(known)):
-                    near = did_you_mean(name, known)
-                    hint = near.strip() or f"it has {', '.join(known)}"
+                suggested = set(re.findall(r"`(\w+)`", hint))
+                if not hint or (suggested and not suggested & set(known)):
+                    similar = did_you_mean(name, known)
+                    hint = similar.strip() or f"its arguments are {', '.join(known)}"
                 end = "" if hint.endswith("?") else "."
                 raise TypeError(f"{function.__name__}() has no argument `{name}`: {hint}{end}")
-        if len(args) > len(by_place):
+        if len(args) > len(positional):
             raise TypeError(
-                f"{function.__name__}() takes {' and '.join(map(repr, by_place))} by their place, "
-                f"and everything else by its name, but got {len(args)} arguments by their place."
+                f"{function.__name__}() takes only {' and '.join(map(repr, positional))} by "
+                f"position, but got {len(args)} positional arguments: pass the others by name."
             )
         return function(*args, **kwargs)
 

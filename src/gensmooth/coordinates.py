@@ -1,15 +1,16 @@
-"""What the objective has and what the search has: structures, held parameters, log scales.
+"""Conversion between the objective's parameters and the search's: structures, fixed values, logs.
 
-The objective has parameters as the user gave them. The search has an array of what is left to
-find: the structure is flat (:class:`~gensmooth.trees.Tree`), parameters whose two limits are equal
-are left out (:class:`Held`), those on a log scale are logarithms
-(:class:`~gensmooth.parameters.LogScale`). In this order one leads inward, and back outward:
+The objective takes parameters in the user's form. The search works on an array of the parameters
+that it can change. To get from the first to the second ("inward"), a structure is flattened
+(:class:`~gensmooth.trees.Tree`), fixed parameters, whose two limits are equal, are removed
+(:class:`Held`), and parameters on a log scale become logarithms
+(:class:`~gensmooth.parameters.LogScale`). "Outward" undoes these steps in reverse order:
 
->>> found = inward({"a": 2.0, "b": 5.0, "c": 1.0}, bounds={"a": (0, 9), "b": (4, 4), "c": (1, 9)},
+>>> start = inward({"a": 2.0, "b": 5.0, "c": 1.0}, bounds={"a": (0, 9), "b": (4, 4), "c": (1, 9)},
 ...                log_scale={"a": True, "b": False, "c": False})
->>> found.x, found.bounds.upper
+>>> start.x, start.bounds.upper
 (array([0.69314718, 1.        ]), array([2.19722458, 9.        ]))
->>> {name: round(float(each), 3) for name, each in found.coordinates.outward(found.x).items()}
+>>> {name: round(float(x), 3) for name, x in start.coordinates.outward(start.x).items()}
 {'a': 2.0, 'b': 4.0, 'c': 1.0}
 """
 
@@ -31,14 +32,14 @@ Array = NDArray[Any]
 @final
 @dataclass(frozen=True)
 class Held:
-    """Some parameters are held where their limits are: the search has the others, as a flat array.
+    """Fixed parameters, whose two limits are equal; the search gets the others as a flat array.
 
-    It has them alone, so that what it derives from their number (directions, lengths, units) is
-    that of what there is to find.
+    They are removed so that everything that depends on the number of parameters (directions,
+    lengths, units) counts only those that can change.
 
     Attributes:
-        free: Which the search has, in the shape of x.
-        values: What the others are, in the shape of x; 0 where ``free``.
+        free: Which parameters can change, in the shape of x.
+        values: The values of the fixed parameters, in the shape of x; 0 where ``free``.
     """
 
     free: Array
@@ -46,7 +47,7 @@ class Held:
 
     @classmethod
     def of(cls, bounds: Bounds | None, x: Array) -> "Held | None":
-        """From limits, of which two may be equal; ``None`` if none are."""
+        """Find the fixed parameters from their limits; return ``None`` if there are none."""
         if bounds is None or not (equal := bounds.lower == bounds.upper).any():
             return None
         values = np.where(equal, bounds.lower, 0).astype(x.dtype)
@@ -54,47 +55,47 @@ class Held:
             raise ValueError("`bounds` must be finite where a lower limit equals its upper limit.")
         if equal.all():
             raise ValueError(
-                "`bounds` hold every parameter, each lower limit being its upper limit: there is "
-                "nothing left to search."
+                "`bounds` fix every parameter, because every lower limit equals its upper limit: "
+                "leave at least one parameter free."
             )
         return cls(~equal, values)
 
     def inward(self, x: Array) -> Array:
-        """What the search has, from what the objective has."""
+        """Convert the objective's parameters to the search's."""
         return x[self.free]
 
     def outward(self, x: Array) -> Array:
-        """What the objective has, from what the search has; points may be stacked."""
-        found = np.empty((*x.shape[:-1], *self.free.shape), x.dtype)
-        found[...] = self.values
-        found[..., self.free] = x
-        return found
+        """Convert the search's parameters to the objective's; points may be stacked."""
+        full = np.empty((*x.shape[:-1], *self.free.shape), x.dtype)
+        full[...] = self.values
+        full[..., self.free] = x
+        return full
 
-    def each(self, name: str, given: Any) -> Any:
-        """What was given for each parameter, for those that the search has; one for all stays."""
+    def each(self, name: str, values: Any) -> Any:
+        """Keep the values of the free parameters; a single value for all is returned unchanged."""
         array: Array = np.zeros(())
-        with suppress(Exception):  # ragged, or an object of the user's: told of later
-            array = np.asarray(given)
+        with suppress(Exception):  # ragged, or a user's object: a later check reports it
+            array = np.asarray(values)
         if array.ndim == 0:
-            return given
+            return values
         try:
             return np.broadcast_to(array, self.free.shape)[self.free]
         except ValueError:
             raise ValueError(
-                f"`{name}` must be one for all parameters, or one for each in the shape "
-                f"{self.free.shape} of x0, but has shape {array.shape}."
+                f"`{name}` must be a single value or an array of the shape {self.free.shape} of "
+                f"x0, but has shape {array.shape}."
             ) from None
 
 
 @final
 @dataclass(frozen=True)
 class Coordinates:
-    """The way from what the search has to what the objective has, and back.
+    """The conversion between the search's parameters and the objective's.
 
     Attributes:
-        tree: The structure in which the objective has parameters, if it is one.
-        held: Which are held, if any.
-        log_scale: Which the search has as logarithms, if any.
+        tree: The structure of the objective's parameters, if they are not a single array.
+        held: The fixed parameters, if any.
+        log_scale: The parameters that the search sees as logarithms, if any.
     """
 
     tree: Tree | None = None
@@ -102,32 +103,32 @@ class Coordinates:
     log_scale: LogScale | None = None
 
     def shapes(self, x: Array) -> tuple[int, ...] | tuple[tuple[int, ...], ...]:
-        """The shape of what the search has, or those of the arrays in it.
+        """Return the shape of the search's parameters, or the shapes of the arrays in it.
 
-        An array of a structure of which some is held is a vector of the rest.
+        In a structure, an array with some fixed entries becomes a vector of its free entries.
         """
         if self.tree is None or self.held is None:
             return x.shape if self.tree is None else self.tree.shapes
         sizes = [math.prod(shape) for shape in self.tree.shapes]
         free = [int(part.sum()) for part in np.split(self.held.free, np.cumsum(sizes)[:-1])]
-        every = zip(self.tree.shapes, sizes, free, strict=True)
-        return tuple(shape if left == size else (left,) for shape, size, left in every if left)
+        arrays = zip(self.tree.shapes, sizes, free, strict=True)
+        return tuple(shape if left == size else (left,) for shape, size, left in arrays if left)
 
     def outward(self, x: Array) -> Any:
-        """What the objective has, from what the search has."""
+        """Convert the search's parameters to the objective's."""
         x = x.copy() if self.log_scale is None else self.log_scale.outward(x)
         x = x if self.held is None else self.held.outward(x)
         return x if self.tree is None else self.tree.build(x)
 
     def objective(self, fun: Callable[..., Any]) -> Callable[..., Any]:
-        """The objective of what the search has."""
+        """Return ``fun`` as a function of the search's parameters."""
         fun = fun if self.tree is None else self.tree.objective(fun)
         fun = fun if self.held is None else HeldObjective(fun, self.held)
         return fun if self.log_scale is None else self.log_scale.objective(fun)
 
 
 class Inward(NamedTuple):
-    """A start and what is said of its parameters, as the search has them."""
+    """The arguments of a search: the start, the bounds and the scale in its own parameters."""
 
     coordinates: Coordinates
     x: Array
@@ -136,7 +137,7 @@ class Inward(NamedTuple):
 
 
 def inward(x0: Any, *, bounds: Any = None, x_scale: Any = None, log_scale: Any = None) -> Inward:
-    """From what a user gives to what a search has; see :func:`gensmooth.minimize`."""
+    """Convert the arguments of :func:`gensmooth.minimize` to those of a search."""
     x, tree = Tree.of(x0) if is_tree(x0) else (as_parameters(x0), None)
     if tree is not None:
         bounds = None if bounds is None else tree.bounds(bounds)
@@ -158,11 +159,11 @@ def inward(x0: Any, *, bounds: Any = None, x_scale: Any = None, log_scale: Any =
 @final
 @dataclass(frozen=True)
 class HeldObjective:
-    """See :class:`Held`."""
+    """The objective as a function of the search's parameters; see :class:`Held`."""
 
     fun: Callable[..., Any]
     held: Held
 
     def __call__(self, x: Array, *more: Any) -> Any:
-        """The objective at what the search has."""
+        """Evaluate the objective at the search's parameters."""
         return self.fun(self.held.outward(x), *more)

@@ -1,10 +1,10 @@
-"""The choices of a run as JSON, and back: directions, estimators, optimisers, schedules.
+"""The parts of a search as JSON, and back: directions, estimators, optimisers, schedules.
 
-Each is a frozen dataclass, written as its name and its fields. Classes of this package are written
-by their short name; a family of directions from a user's own module as ``module:Class``, and read
-back by importing that module. Anything else (an Optax transformation, a schedule of a user's own,
-a class that was defined in a script or a function) is written as ``{"given": its type}``: such a
-run goes on when the object is passed again.
+Each part is a frozen dataclass, written as its name and its fields. Classes of this package are
+written by their short names. A user's family of directions is written as ``module:Class`` and read
+by importing that module. Anything else (an Optax transformation, a custom schedule, a class defined
+in a script or a function) is written as ``{"given": its type}``: to resume such a run, pass the
+object again.
 """
 
 import math
@@ -24,7 +24,7 @@ from gensmooth.optimizers import Optimizer
 
 @cache
 def _kinds() -> dict[str, type[Any]]:
-    """The frozen dataclasses of this package, by name: no other short name can be read back."""
+    """Return our dataclasses by name; no other short name is accepted when reading."""
     known = {**vars(directions), **vars(estimators), **vars(optimizers)}
     return {
         name: kind for name, kind in known.items() if isinstance(kind, type) and is_dataclass(kind)
@@ -32,11 +32,11 @@ def _kinds() -> dict[str, type[Any]]:
 
 
 class _Unknown(Exception):  # noqa: N818
-    """Something that only its maker can make again."""
+    """The value cannot be described, so the user has to pass it again."""
 
 
 def describe(value: Any) -> Any:
-    """The description of a choice.
+    """Return the description of a part, for JSON.
 
     >>> describe(directions.shrunk(directions.Bernoulli()))["base"]
     {'kind': 'Bernoulli', 'p': 0.5, 'm': None}
@@ -53,24 +53,24 @@ def describe(value: Any) -> Any:
 
 
 def describe_parts(thing: object, names: Iterable[str]) -> dict[str, Any]:
-    """The descriptions of some attributes, by their names."""
+    """Return the descriptions of the named attributes."""
     return {name: describe(getattr(thing, name)) for name in names}
 
 
 def is_given(description: Any) -> bool:
-    """Whether the object must be passed again."""
+    """Whether the object has to be passed again, because it could not be described."""
     return isinstance(description, dict) and "given" in description
 
 
 def rebuild(description: Any, *, trust: bool = False) -> Any:
-    """The choice that was described.
+    """Create the object that a description describes.
 
     Args:
-        description: What :func:`describe` gave.
+        description: A return value of :func:`describe`.
         trust: Whether a module that it names may be imported; see :mod:`gensmooth.naming`.
 
     Raises:
-        ValueError: When there is no such thing, or it must be passed again.
+        ValueError: If the description is invalid, or the object has to be passed again.
     """
     if not isinstance(description, dict):
         return _value(description)
@@ -79,14 +79,14 @@ def rebuild(description: Any, *, trust: bool = False) -> Any:
         return _distribution(d)
     kind = _kind(str(d.get("kind")), trust)
     if kind is None or set(d) - {"kind"} != set(_names(kind)):
-        raise ValueError(f"{str(d)[:200]} describes nothing that this gensmooth knows")
+        raise ValueError(f"{str(d)[:200]} is not known to this version of gensmooth")
     try:
-        made = kind(**{name: _field(value, trust) for name, value in d.items() if name != "kind"})
+        part = kind(**{name: _field(value, trust) for name, value in d.items() if name != "kind"})
     except (TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"{str(d)[:200]} cannot be made: {error}") from error
-    if isinstance(made, optimizers.RULES):
-        return Optimizer(made.init, made.update)
-    return made
+        raise ValueError(f"{str(d)[:200]} cannot be created: {error}") from error
+    if isinstance(part, optimizers.RULES):
+        return Optimizer(part.init, part.update)
+    return part
 
 
 def _describe(value: Any) -> Any:
@@ -116,7 +116,7 @@ def _names(kind: type[Any]) -> list[str]:
 
 
 def _kind_name(kind: type[Any]) -> str:
-    """The short name of a class of this package; ``module:Class`` of a user's directions."""
+    """Return the short name of our class, or ``module:Class`` for a user's directions."""
     if _kinds().get(kind.__name__) is kind:
         return kind.__name__
     name = naming.name_of(kind)
@@ -126,34 +126,34 @@ def _kind_name(kind: type[Any]) -> str:
 
 
 def _kind(name: str, trust: bool) -> type[Any] | None:
-    """The class of a name that :func:`_kind_name` gave."""
+    """Return the class that :func:`_kind_name` named, or ``None`` if there is none."""
     if ":" not in name:
         return _kinds().get(name)
     naming.check_trusted(name.partition(":")[0], trust=trust)
-    found = naming.find(name)
-    if isinstance(found, type) and issubclass(found, Directions) and is_dataclass(found):
-        return found
+    kind = naming.find(name)
+    if isinstance(kind, type) and issubclass(kind, Directions) and is_dataclass(kind):
+        return kind
     return None
 
 
 def _field(description: Any, trust: bool) -> Any:
-    """The value of a field: a choice, a plain value, or a tuple of them."""
+    """Return the value of a field: a part, a plain value, or a tuple of them."""
     if isinstance(description, list):
         return tuple(_field(part, trust) for part in cast(list[Any], description))
     return rebuild(description, trust=trust)
 
 
 def _value(description: Any) -> Any:
-    """A plain value; the infinities were written as words."""
+    """Return a plain value; infinities and NaN are stored as strings."""
     if description in ("inf", "-inf", "nan"):
         return number(description)
     if description is None or isinstance(description, bool | int | float | str):
         return description
-    raise ValueError(f"{str(description)[:200]} is not a plain value")
+    raise ValueError(f"{str(description)[:200]} is not None, a Boolean, a number or a string")
 
 
 def _describe_distribution(frozen: Any) -> dict[str, Any]:
-    """A frozen SciPy distribution by its name and numbers."""
+    """Describe a frozen SciPy distribution by its name and parameters."""
     name = getattr(frozen.dist, "name", None)
     family = getattr(import_module("scipy.stats"), str(name), None)
     if type(family) is not type(frozen.dist):
@@ -171,7 +171,7 @@ def _distribution(d: dict[str, Any]) -> Any:
         stats = import_module("scipy.stats")
     except ImportError as error:
         raise ImportError(
-            "This run's directions are a SciPy distribution: pip install 'gensmooth[scipy]'"
+            "The directions of this run use a SciPy distribution: pip install 'gensmooth[scipy]'"
         ) from error
     family: Any = getattr(stats, str(d["scipy"]), None)
     if not isinstance(family, stats.rv_continuous | stats.rv_discrete):
@@ -180,11 +180,11 @@ def _distribution(d: dict[str, Any]) -> Any:
         args = [number(value) for value in d["args"]]
         return family(*args, **{str(key): number(v) for key, v in d["keywords"].items()})
     except (TypeError, ValueError, KeyError, AttributeError) as error:
-        raise ValueError(f"{str(d)[:200]} is not a distribution: {error}") from error
+        raise ValueError(f"{str(d)[:200]} is not a valid SciPy distribution: {error}") from error
 
 
 def plain(value: float | None) -> float | str | None:
-    """A number for JSON, which has no infinity and no NaN: those are words.
+    """Return a number for JSON; infinities and NaN, which JSON lacks, become strings.
 
     >>> plain(0.1), plain(float("-inf")), plain(None)
     (0.1, '-inf', None)
@@ -193,17 +193,17 @@ def plain(value: float | None) -> float | str | None:
 
 
 def number(value: Any) -> float:
-    """A float from what :func:`plain` gave."""
+    """Return the float that :func:`plain` encoded."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise TypeError(f"{str(value)[:80]!r} is not a number")
     try:
         return float(value)
     except OverflowError:
-        raise ValueError("it has a number that is larger than any float") from None
+        raise ValueError("it contains a number too large for a float") from None
 
 
 def whole(value: Any) -> int:
-    """A count from JSON, checked."""
+    """Return a checked count from JSON."""
     if type(value) is not int or not 0 <= value < 2**63:
         raise TypeError(f"{str(value)[:80]!r} is not a count")
     return value

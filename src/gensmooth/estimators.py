@@ -38,58 +38,58 @@ class Plan(NamedTuple):
 
     @property
     def arrays(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """The three arrays (a plan's own length is that of its evaluations)."""
+        """The three arrays as a tuple (``len`` of a plan is its number of evaluations)."""
         return self.direction, self.side, self.sample
 
 
-# What the values of a step say: δ_l for each direction (NaN where a value it needs is not finite),
-# and the mean of the values that stand for the objective at x.
+# The δ_l of each direction (NaN if a value that it needs is not finite), and the mean of the values
+# that represent the objective at x.
 Differences = tuple[NDArray[np.float64], float]
 
 
 class Estimator(ABC):
-    """Lays out the evaluations of a step and reads their values.
+    """Lays out the evaluations of a step and turns their values into weights.
 
     Attributes:
-        by_rank: Whether it takes the smallest value for the best. A search that maximises then
-            shows it the values with the other sign: the largest is the best.
+        by_rank: Whether it treats the smallest value as the best. A search that maximises negates
+            the values before it passes them to such an estimator.
     """
 
     by_rank: ClassVar[bool] = False
 
     @abstractmethod
     def points(self, num_directions: int, samples: Samples | None) -> list[tuple[int, int]]:
-        """The points of a step in order, each as (direction, side)."""
+        """Return the points of a step in order, each as (direction, side)."""
 
     @abstractmethod
     def differences(
         self, means: NDArray[np.float64], num_directions: int, samples: Samples | None
     ) -> Differences:
-        """δ from the mean value at each of :meth:`points`."""
+        """Return δ, computed from the mean value at each of :meth:`points`."""
 
     def variances(
         self, variances: NDArray[np.float64], num_directions: int, samples: Samples | None
     ) -> NDArray[np.float64]:
-        """The variance of each δ that comes from the noise of values, given those of the values.
+        """Return the part of each δ's variance that comes from the noise of the values.
 
         Args:
-            variances: At each of :meth:`points`.
+            variances: The variance of the mean value at each of :meth:`points`.
             num_directions: L.
-            samples: How they are drawn.
+            samples: How the samples are drawn.
         """
         sides = np.array([side for _, side in self.points(num_directions, samples)])
         directions = np.array([index for index, _ in self.points(num_directions, samples)])
-        own = np.bincount(directions[sides != 0], variances[sides != 0], num_directions)
+        moved = np.bincount(directions[sides != 0], variances[sides != 0], num_directions)
         if (sides == 0).sum() == 1:
-            return own + variances[sides == 0]
+            return moved + variances[sides == 0]
         center = np.bincount(directions[sides == 0], variances[sides == 0], num_directions)
-        both = (sides == -1).any()
-        return (own + center) / (4 if both else 1)
+        two_sided = (sides == -1).any()
+        return (moved + center) / (4 if two_sided else 1)
 
     def evaluations(
         self, num_directions: int, *, num_samples: int = 1, samples: Samples | None = None
     ) -> int:
-        """How many evaluations a step needs.
+        """Return the number of evaluations that a step needs.
 
         >>> estimator = ForwardDifference()
         >>> estimator.evaluations(20), estimator.evaluations(20, samples="paired")
@@ -104,9 +104,9 @@ class OnePoint(Estimator):
     r"""One value per direction (eq. ``gsestimator``): :math:`\delta_l = F(x + c\epsilon_l) - b`.
 
     Args:
-        baseline: b. ``None`` is 0, as in the paper; a number near F(x) removes most of the
-            variance; ``"others"`` takes the mean of the other directions' values, which
-            removes it without a guess and keeps the mean of the estimate.
+        baseline: b. ``None`` means 0, as in the paper. A number near F(x) removes most of the
+            variance. ``"others"`` uses the mean of the other directions' values, which removes it
+            without a guess and without changing the mean of the estimate.
     """
 
     baseline: float | Literal["others"] | None = None
@@ -120,7 +120,7 @@ class OnePoint(Estimator):
             checks.settle(self, baseline=checks.finite("baseline", self.baseline))
 
     def points(self, num_directions: int, samples: Samples | None) -> list[tuple[int, int]]:  # noqa: ARG002
-        """X + c ε_l for each l."""
+        """Return x + c ε_l for each l."""
         if self.baseline == "others" and num_directions < 2:
             raise ValueError("baseline='others' needs at least 2 directions, but there is 1.")
         return [(direction, 1) for direction in range(num_directions)]
@@ -146,16 +146,16 @@ class OnePoint(Estimator):
 @final
 @dataclass(frozen=True)
 class ForwardDifference(Estimator):
-    r"""Each direction against the centre (eq. ``fdempirical``).
+    r"""Forward differences from the centre (eq. ``fdempirical``).
 
     :math:`\delta_l = F(x + c\epsilon_l) - F(x)`. With shared samples, or none, the centre is
-    evaluated once per step; otherwise once for each direction. Where that one value is not finite
-    (and failures are dropped), the mean of the other directions' values stands in for it, as in
-    :class:`OnePoint`: the estimate keeps its mean.
+    evaluated once per step; otherwise once for each direction. If that single value is not finite
+    (and failures are dropped), the mean of the other directions' values replaces it, as in
+    :class:`OnePoint`, so that the estimate keeps its mean.
     """
 
     def points(self, num_directions: int, samples: Samples | None) -> list[tuple[int, int]]:
-        """The centre, then x + c ε_l; or both for each l."""
+        """Return the centre and then x + c ε_l for each l; or both points for each l."""
         if samples in (None, "shared"):
             return [(0, 0), *((direction, 1) for direction in range(num_directions))]
         return [(direction, side) for direction in range(num_directions) for side in (1, 0)]
@@ -176,14 +176,14 @@ class ForwardDifference(Estimator):
 @final
 @dataclass(frozen=True)
 class Antithetic(Estimator):
-    r"""Both sides of each direction (eq. ``atempirical``).
+    r"""Central differences along each direction (eq. ``atempirical``).
 
-    :math:`\delta_l = \frac12 (F(x + c\epsilon_l) - F(x - c\epsilon_l))`; exact on quadratics for
-    any spacing.
+    :math:`\delta_l = \frac12 (F(x + c\epsilon_l) - F(x - c\epsilon_l))`. On quadratics it is exact
+    for any spacing.
     """
 
     def points(self, num_directions: int, samples: Samples | None) -> list[tuple[int, int]]:  # noqa: ARG002
-        """X + c ε_l, x − c ε_l for each l."""
+        """Return x + c ε_l and x − c ε_l for each l."""
         return [(direction, side) for direction in range(num_directions) for side in (1, -1)]
 
     def differences(
@@ -209,14 +209,14 @@ class Ranked(Estimator):
     .. math:: \frac1{cL}\sum_l\delta_l\epsilon_l
               = -\frac1c\sum_l(w_+ - w_-)\,\epsilon_l ,
 
-    minus the step of a mirrored evolution strategy, over c: ``gs.sgd(c**2)`` makes that step. Equal
-    values share their weights. Only the order of the values counts, so whatever increasing
-    function the objective is put through, the estimate is the same to the last bit; a few wild
-    values do no harm, and the length of the estimate says nothing about that of the gradient.
+    which is minus the step of a mirrored evolution strategy divided by c: ``gs.sgd(c**2)`` makes
+    that step. Tied values share their weights. Only the order of the values matters: an increasing
+    transformation of the objective leaves the estimate bit-identical, and a few outliers do no
+    harm. The length of the estimate says nothing about the length of the gradient.
 
-    A pair with a value that is not finite is left out as if it had not been asked for. The standard
-    error treats pairs as independent, which ranks within a step are not quite; where samples are
-    shared there is none.
+    A pair with a value that is not finite is left out, as if it had never been requested. The
+    standard error treats pairs as independent, although ranks within a step are slightly dependent;
+    with shared samples there is no standard error.
 
     >>> values = np.array([3.0, 1.0, 2.0, 5.0])  # at x + cε_1, x − cε_1, x + cε_2, x − cε_2
     >>> delta, value = Ranked().differences(values, 2, None)
@@ -229,7 +229,7 @@ class Ranked(Estimator):
     by_rank: ClassVar[bool] = True
 
     def points(self, num_directions: int, samples: Samples | None) -> list[tuple[int, int]]:
-        """X + c ε_l, x − c ε_l for each l."""
+        """Return x + c ε_l and x − c ε_l for each l."""
         return _ANTITHETIC.points(num_directions, samples)
 
     def differences(
@@ -255,11 +255,11 @@ class CenteredRanks(Estimator):
     r"""Both sides of each direction, weighted by their centred ranks among all 2L values.
 
     The fitness shaping of Salimans et al. (2017): the worst value has the utility
-    :math:`u = -\frac12`, the best :math:`+\frac12`, and those between lie at equal distances. With
+    :math:`u = -\frac12`, the best :math:`+\frac12`, and the others are equally spaced. With
     :math:`u_\pm` the utilities at :math:`x \pm c\epsilon_l`,
-    :math:`\delta_l = -\frac12 (u_+ - u_-)`. Equal values share their utilities; a pair with a
-    value that is not finite is left out as if it had not been asked for. What :class:`Ranked` says
-    of units, wild values and the standard error holds here too.
+    :math:`\delta_l = -\frac12 (u_+ - u_-)`. Tied values share their utilities. A pair with a value
+    that is not finite is left out, as if it had never been requested. The notes on :class:`Ranked`
+    about transformations, outliers and the standard error apply here too.
 
     >>> values = np.array([3.0, 1.0, 2.0, 5.0])  # u = −1/6, 1/2, 1/6, −1/2
     >>> CenteredRanks().differences(values, 2, None)[0].round(3)
@@ -269,7 +269,7 @@ class CenteredRanks(Estimator):
     by_rank: ClassVar[bool] = True
 
     def points(self, num_directions: int, samples: Samples | None) -> list[tuple[int, int]]:
-        """X + c ε_l, x − c ε_l for each l."""
+        """Return x + c ε_l and x − c ε_l for each l."""
         return _ANTITHETIC.points(num_directions, samples)
 
     def differences(
@@ -286,27 +286,27 @@ class CenteredRanks(Estimator):
 @final
 @dataclass(frozen=True)
 class BestPairs(Estimator):
-    r"""The b pairs with the best value on either side, over the deviation of their 2b values.
+    r"""The b pairs with the best values, divided by the standard deviation of their 2b values.
 
-    The update of ARS (Mania, Guy & Recht, 2018, algorithm 2, for a minimum): directions are sorted
-    by :math:`\min\{F(x + c\epsilon_l), F(x - c\epsilon_l)\}` and, with
+    The update of ARS (Mania, Guy & Recht, 2018, algorithm 2, for minimisation). Directions are
+    sorted by :math:`\min\{F(x + c\epsilon_l), F(x - c\epsilon_l)\}` and, with
     :math:`\sigma_R` the standard deviation of the values of the first b,
 
     .. math:: \delta_l = \frac{L}{b}\,
               \frac{F(x + c\epsilon_l) - F(x - c\epsilon_l)}{2\sigma_R}
-              \quad\text{for these, and 0 for the others.}
+              \quad\text{for these b, and 0 for the others.}
 
-    The estimate is about :math:`\nabla F / \sigma_R`, and ``gs.sgd(2 * alpha * c)`` makes their
-    step, :math:`\frac{\alpha}{b\sigma_R}\sum (F_+ - F_-)\,\epsilon`. Its length does not depend on
-    the units of the objective. A pair with a value that is not finite is left out. Where all values
-    are the same there is no step. The standard error treats pairs as independent, which a choice
-    among them is not; where samples are shared there is none.
+    The estimate is about :math:`\nabla F / \sigma_R`, and ``gs.sgd(2 * alpha * c)`` makes the step
+    of ARS, :math:`\frac{\alpha}{b\sigma_R}\sum (F_+ - F_-)\,\epsilon`. Its length does not depend
+    on the units of the objective. A pair with a value that is not finite is left out. If all values
+    are equal, the estimate is zero. The standard error treats pairs as independent, although
+    selecting among them makes them dependent; with shared samples there is no standard error.
 
     Args:
-        number: b; by default all.
+        number: b. By default, all pairs.
 
     >>> values = np.array([3.0, 1.0, 2.0, 5.0])
-    >>> BestPairs(1).differences(values, 2, None)[0]  # the first: 1 is below 2; σ_R = 1
+    >>> BestPairs(1).differences(values, 2, None)[0]  # the first has the best value, 1; σ_R = 1
     array([2., 0.])
     """
 
@@ -317,11 +317,11 @@ class BestPairs(Estimator):
         checks.settle(self, number=checks.optional(checks.count, "number", self.number))
 
     def points(self, num_directions: int, samples: Samples | None) -> list[tuple[int, int]]:
-        """X + c ε_l, x − c ε_l for each l."""
+        """Return x + c ε_l and x − c ε_l for each l."""
         if self.number is not None and self.number > num_directions:
             raise ValueError(
-                f"BestPairs({self.number}) takes more directions than there are: give it at most "
-                f"`num_directions`, {num_directions}."
+                f"BestPairs({self.number}) needs at least {self.number} directions, but "
+                f"`num_directions` is {num_directions}."
             )
         return _ANTITHETIC.points(num_directions, samples)
 
@@ -340,24 +340,24 @@ _ANTITHETIC = Antithetic()
 
 
 def rank(values: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The weight of each value: the largest for the smallest, equal ones for equal values.
+    """Return the weight of each value by its rank; tied values get the mean of their weights.
 
     Args:
-        values: In any order.
-        weights: As many, best first.
+        values: The values, in any order; the smallest is the best.
+        weights: One weight per rank, best first.
 
     >>> rank(np.array([7.0, 5.0, 7.0]), np.array([0.5, 0.25, 0.25]))
     array([0.25, 0.5 , 0.25])
     """
     order = np.argsort(values, kind="stable")
-    found = np.empty(len(values))
-    found[order] = weights
+    assigned = np.empty(len(values))
+    assigned[order] = weights
     ordered = values[order]
-    if (ordered[1:] == ordered[:-1]).any():  # whoever is first among equals is no better
+    if (ordered[1:] == ordered[:-1]).any():  # ties
         _, group = np.unique(values, return_inverse=True)
-        total = np.bincount(group, found)
-        found = (total / np.bincount(group))[group]
-    return found
+        total = np.bincount(group, assigned)
+        assigned = (total / np.bincount(group))[group]
+    return assigned
 
 
 @lru_cache(maxsize=128)
@@ -365,7 +365,7 @@ def _rank_weights(num_values: int) -> NDArray[np.float64]:
     return np.array(theory.rank_weights(num_values))
 
 
-# By the names that people type, in a shell and for a training.
+# The names accepted in a shell and by `train`.
 ESTIMATORS: dict[str, Estimator] = {
     "forward": ForwardDifference(),
     "antithetic": Antithetic(),
@@ -376,33 +376,39 @@ ESTIMATORS: dict[str, Estimator] = {
 }
 
 
-def check_estimator(given: object) -> Estimator:
-    """Refuse what is not an estimator, with a hint at what is."""
-    if not isinstance(given, Estimator):
+def check_estimator(estimator: object) -> Estimator:
+    """Return ``estimator`` if it is one.
+
+    Raises:
+        TypeError: If it is anything else.
+    """
+    if not isinstance(estimator, Estimator):
         raise TypeError(
-            f"`estimator` must be an estimator, such as gs.Antithetic(), not {checks.shown(given)}."
+            "`estimator` must be an estimator, such as gs.Antithetic(), but is "
+            f"{checks.shown(estimator)}."
         )
-    return given
+    return estimator
 
 
 @lru_cache(maxsize=128)
 def plan(
     estimator: Estimator, num_directions: int, num_samples: int, samples: Samples | None
 ) -> Plan:
-    """Lay out the evaluations of a step of an estimator; see :func:`lay_out`."""
+    """Lay out the evaluations of one step of an estimator; see :func:`lay_out`."""
     return lay_out(estimator.points(num_directions, samples), num_samples, samples)
 
 
-def lay_out(places: Sequence[tuple[int, int]], num_samples: int, samples: Samples | None) -> Plan:
+def lay_out(points: Sequence[tuple[int, int]], num_samples: int, samples: Samples | None) -> Plan:
     """Lay out evaluations: the points in order, each with its N samples.
 
-    The sample numbers implement the three modes: ``"shared"`` numbers the N samples alone,
-    ``"paired"`` numbers them within each direction, ``"independent"`` numbers every evaluation.
+    The sample numbers implement the three modes: ``"shared"`` uses the same N numbers at every
+    point, ``"paired"`` uses N numbers per direction, and ``"independent"`` numbers every
+    evaluation.
     """
-    points = np.array(places, np.int64)
-    direction = np.repeat(points[:, 0], num_samples)
-    side = np.repeat(points[:, 1], num_samples)
-    within = np.tile(np.arange(num_samples), len(points))
+    table = np.array(points, np.int64)
+    direction = np.repeat(table[:, 0], num_samples)
+    side = np.repeat(table[:, 1], num_samples)
+    within = np.tile(np.arange(num_samples), len(table))
     if samples == "paired":
         sample = direction * num_samples + within
     elif samples == "independent":
@@ -413,6 +419,6 @@ def lay_out(places: Sequence[tuple[int, int]], num_samples: int, samples: Sample
 
 
 def _mean(values: NDArray[np.float64]) -> float:
-    """The mean of the finite values, NaN if there are none."""
+    """Return the mean of the finite values, or NaN if there are none."""
     finite = values[np.isfinite(values)]
     return float(finite.mean()) if len(finite) else float("nan")

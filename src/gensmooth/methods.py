@@ -1,4 +1,4 @@
-"""The methods by their names: the one table, filled by the families themselves."""
+"""The table of methods by name, in which each family registers itself."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -11,13 +11,13 @@ __all__ = ["METHODS", "Method", "choose_directions", "method", "predictions"]
 
 
 def method(name: str, *, dim: int | None = None, num_directions: int | None = None) -> Directions:
-    """The directions of a method by its name.
+    """Return the directions of a method.
 
     Args:
-        name: One of :data:`METHODS`; or ``module:name``, a method that a module of your own
-            registers when it is imported.
-        dim: d, and
-        num_directions: L: give both to have everything that depends on them filled in.
+        name: One of :data:`METHODS`, or ``module:name`` for a method that your own module registers
+            when it is imported.
+        dim: d. If you pass it, pass ``num_directions`` too.
+        num_directions: L. With both, the settings that depend on d and L are filled in.
 
     >>> method("bes-shrinkage", dim=100, num_directions=20).factor  # 20 / (20 + 100 - 1)
     0.168...
@@ -38,26 +38,26 @@ def method(name: str, *, dim: int | None = None, num_directions: int | None = No
 def _find(name: object, also: Sequence[str] = ()) -> Method:
     if isinstance(name, str) and name in METHODS:
         return METHODS[name]
-    module, colon, own = checks.text("method", name).rpartition(":")
+    module, colon, short_name = checks.text("method", name).rpartition(":")
     if colon:
         naming.load_module(module)
-    if own not in METHODS:
-        hint = checks.did_you_mean(own, ["auto", *METHODS, *also])
+    if short_name not in METHODS:
+        hint = checks.did_you_mean(short_name, ["auto", *METHODS, *also])
         known = ", ".join([*METHODS, *also])
         raise ValueError(f"There is no method {checks.shown(name)}.{hint} Known: {known}.")
-    return METHODS[own]
+    return METHODS[short_name]
 
 
 def choose_directions(
     name: str | None, directions: object, default: str = "bes", *, also: Sequence[str] = ()
 ) -> Directions:
-    """Directions from ``method=`` or ``directions=``, of which one may be given.
+    """Return the directions selected by ``method=`` or ``directions=``.
 
     Args:
-        name: ``method``.
-        directions: ``directions``.
-        default: The method if neither is given.
-        also: Other names that the caller knows, for the message about one that nobody does.
+        name: The argument ``method``.
+        directions: The argument ``directions``.
+        default: The method if both are ``None``.
+        also: Other names that the caller accepts, to be listed in the error for an unknown name.
     """
     if directions is None:
         return _find(default if name is None else name, also).make()
@@ -74,19 +74,19 @@ def predictions(
     noise: float = 0.0,
     samples: Literal["paired", "shared"] = "paired",
 ) -> list[dict[str, Any]]:
-    """What theory predicts for each method: how far its estimate is from the gradient.
+    """Predict, for each method, how far its estimate is from the gradient.
 
     Args:
         dim: d, the number of parameters.
-        num_directions: L, directions per step.
-        num_samples: N, samples averaged at each point.
+        num_directions: L, the number of directions per step.
+        num_samples: N, the number of samples averaged at each point.
         noise: tr Var[∇f] / ‖∇F‖², the noise of a single sample's gradient.
-        samples: How samples are drawn, ``"paired"`` or ``"shared"``.
+        samples: How the samples are drawn, ``"paired"`` or ``"shared"``.
 
     Returns:
-        One row per method: its name, title and distribution; the variance and kurtosis of its
-        directions; the bias of its estimate relative to ∇F, and ``relative_mse``,
-        E‖estimate − ∇F‖² / ‖∇F‖². Numbers are ``None`` where there is no closed form.
+        One row per method: its name, title and distribution; whether it is in the paper; the
+        variance and kurtosis of its directions; the bias of its estimate relative to ∇F; and
+        ``relative_mse``, E‖estimate − ∇F‖² / ‖∇F‖². A number without a closed form is ``None``.
 
     >>> round(predictions(dim=100, num_directions=20)[1]["relative_mse"], 2)  # BeS: (d − 1) / L
     4.95

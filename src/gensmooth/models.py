@@ -1,8 +1,9 @@
-"""Directions for the named parameters of a model: made at each parameter's own address.
+"""Directions for the named parameters of a model; each parameter has its own random stream.
 
-Families with independent entries are those of :mod:`gensmooth.directions`, by name or as objects,
-shrunk or not, and low-rank ones, whose matrices are the parameters. :class:`SparseTiles` is made
-for parameters that are too many to choose among one by one.
+The directions come from the families of :mod:`gensmooth.directions` with independent entries,
+shrunk or not, and from the low-rank family, applied to each weight matrix. They are selected by
+name or as objects. :class:`SparseTiles` is for models with too many parameters to select single
+entries.
 """
 
 import math
@@ -20,21 +21,21 @@ from gensmooth.streams import Purpose
 Entries = Literal["coin", "normal"]
 NAMES = ("bes", "gs", "bes-shrinkage", "gs-shrinkage", "low-rank", "sparse")
 
-_PROBE = 64  # entries: enough to see by which law a family makes its directions
+_PROBE = 64  # the entries drawn to find out which law a family uses
 
 
 @final
 @dataclass(frozen=True)
 class SparseTiles:
-    """Each step moves a random subset of the entries, the same for all its directions.
+    """Each step perturbs a random subset of the entries, the same for all of its directions.
 
-    The subset is made of tiles of 2048 consecutive entries of a parameter (a smaller parameter is
-    one tile), each of which is chosen with probability ``density``. What is not chosen is neither
-    perturbed nor updated.
+    The subset consists of tiles of 2048 consecutive entries of a parameter (a smaller parameter is
+    one tile). Each tile is selected with probability ``density``. Entries that are not selected are
+    neither perturbed nor updated.
 
     Args:
-        density: The share of tiles that a step moves.
-        entries: Of the directions on these, ``"coin"`` or ``"normal"``.
+        density: The expected fraction of tiles that a step perturbs.
+        entries: The distribution of the perturbed entries: ``"coin"`` (±1) or ``"normal"``.
     """
 
     density: float = 0.1
@@ -46,14 +47,14 @@ class SparseTiles:
 
 
 class Law(NamedTuple):
-    """How directions are made, written down: what a log needs to make them again.
+    """How directions are generated: everything that a log needs to reproduce them.
 
     Attributes:
         entries: ``"coin"`` or ``"normal"``.
         scale: Their standard deviation.
-        factor: What the estimate is multiplied by (shrinkage of the estimate).
-        rank: Of matrices; 0 is full.
-        density: The share of tiles that a step moves.
+        factor: The factor of the estimate (shrinkage of the estimate).
+        rank: The rank of a matrix's direction; 0 means full rank.
+        density: The expected fraction of tiles that a step perturbs.
     """
 
     entries: Entries
@@ -64,28 +65,28 @@ class Law(NamedTuple):
 
 
 class Stream(NamedTuple):
-    """Where the random numbers of one parameter are, and how they are used.
+    """The random stream of one parameter.
 
     Attributes:
-        seed: Of the parameter, see :func:`gensmooth.streams.named_seed`.
-        law: How its directions are made.
+        seed: The seed of the parameter; see :func:`gensmooth.streams.named_seed`.
+        law: How its directions are generated.
     """
 
     seed: int
     law: Law
 
     def key(self, step: int, purpose: Purpose = Purpose.DIRECTION) -> tuple[int, int, int, int]:
-        """The words that Philox needs beside index and position."""
+        """Return the words that Philox needs besides index and position."""
         return streams.key_and_counter(self.seed, purpose, step)
 
 
 def choose_law(directions: object, dim: int, num_directions: int) -> Law:
-    """The law of directions given by a name or as an object.
+    """Return the law of directions, selected by name or passed as an object.
 
     Args:
         directions: One of :data:`NAMES`, :class:`SparseTiles`, ``gs.LowRank(rank=4)``, or a family
             of :mod:`gensmooth.directions` with independent entries, shrunk or not.
-        dim: d, the number of all entries that are moved.
+        dim: d, the total number of entries that are perturbed.
         num_directions: L.
 
     >>> choose_law("bes", 100, 8)
@@ -108,23 +109,23 @@ def choose_law(directions: object, dim: int, num_directions: int) -> Law:
 
 
 def describe_directions(directions: object) -> str:
-    """Directions in a few words, for messages and headers."""
+    """Describe directions briefly, for messages and headers."""
     if isinstance(directions, SparseTiles):
-        own = ", ".join(f"{name}={value!r}" for name, value in asdict(directions).items())
-        return f"{type(directions).__name__}({own})"
+        values = ", ".join(f"{name}={value!r}" for name, value in asdict(directions).items())
+        return f"{type(directions).__name__}({values})"
     return directions if isinstance(directions, str) else repr(directions)
 
 
 def _independent(directions: Directions, dim: int, num_directions: int) -> Law:
-    """The law of a family whose entries are independent coins or normals."""
+    """Return the law of a family whose entries are independent coins or normals."""
     family = directions.resolve(dim, num_directions)
-    refusal = ValueError(
-        "Models are moved along directions with independent entries, fair coins or normals (or "
-        f"low-rank, or sparse ones), but `directions` is {describe_directions(directions)}. "
-        f"Known names: {', '.join(NAMES)}."
+    unsupported = ValueError(
+        "`directions` of a model must have independent entries (fair coins or normals), or be "
+        f"low-rank or sparse, but is {describe_directions(directions)}. Known names: "
+        f"{', '.join(NAMES)}."
     )
     if not family.same_law_each_step:
-        raise refusal
+        raise unsupported
     single = np.dtype(np.float32)
     probe = max(_PROBE, num_directions)
     draw = family.draw(
@@ -134,10 +135,10 @@ def _independent(directions: Directions, dim: int, num_directions: int) -> Law:
     law: Any = draw.law if isinstance(draw, KernelDraw) else None
     entries = kinds.get(type(law).__name__)
     if entries is None or not (law.scale == law.scale[0]).all():
-        raise refusal
+        raise unsupported
     if entries == "coin" and law.row.any():
-        raise refusal
+        raise unsupported
     scale = float(law.scale[0])
     if not (scale > 0 and math.isfinite(scale)):
-        raise refusal
+        raise unsupported
     return Law(entries, scale=scale, factor=float(draw.factor))

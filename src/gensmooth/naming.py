@@ -1,7 +1,4 @@
-"""Things of a user's own: by name, ``module:name``, and their source as a hash.
-
-Objectives, families of directions, and the like.
-"""
+"""User-defined functions and classes: their names (``module:name``) and a hash of their source."""
 
 import ast
 import hashlib
@@ -15,12 +12,12 @@ from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple, cast
 
-_NAMED = (type, FunctionType, BuiltinFunctionType, MethodType)  # what knows where it is from
-_MOST = 1000  # functions that one calls, and those call
+_NAMED = (type, FunctionType, BuiltinFunctionType, MethodType)  # types that record their module
+_MAX_FUNCTIONS = 1000  # in the source of one objective, counting the functions that it calls
 
 
 def name_of(thing: Any) -> str | None:
-    """``module:name`` when another process can find the function or class by it, else ``None``.
+    """Return ``module:name`` if another process can import the object by that name, else ``None``.
 
     >>> import math
     >>> name_of(math.dist), name_of(lambda x: x)
@@ -29,23 +26,23 @@ def name_of(thing: Any) -> str | None:
     module, name = getattr(thing, "__module__", None), getattr(thing, "__qualname__", None)
     if not isinstance(module, str) or not isinstance(name, str):
         return None
-    if module in ("__main__", "__mp_main__"):  # a script, here or in a process that it has spawned
+    if module in ("__main__", "__mp_main__"):  # a script, or a process that it spawned
         return None
-    found: Any = sys.modules.get(module)
+    target: Any = sys.modules.get(module)
     for part in name.split("."):
-        found = getattr(found, part, None)
-    return f"{module}:{name}" if found is thing else None
+        target = getattr(target, part, None)
+    return f"{module}:{name}" if target is thing else None
 
 
 def load_module(name: str) -> ModuleType:
-    """Import a user's module, looked for in this folder too.
+    """Import a user's module from the current folder or the Python path.
 
-    The one place where a name that was typed, or read from a file, makes code run.
+    This is the only place where a name that was typed, or read from a file, causes code to run.
 
     Raises:
-        ValueError: When there is no such module.
+        ValueError: If there is no such module.
     """
-    if sys.modules.get(name) is not None:  # a file may say so: nothing changes for it
+    if sys.modules.get(name) is not None:  # already imported: no code runs
         return sys.modules[name]
     if "" not in sys.path and str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
@@ -60,86 +57,88 @@ def load_module(name: str) -> ModuleType:
 
 
 def check_trusted(module: str, *, trust: bool) -> None:
-    """Refuse to import a module because a file says so, unless the reader of the file trusts it.
+    """Reject a module named in a file, unless the caller trusts the file.
 
-    A module that is imported already runs nothing new.
+    A module that has already been imported is accepted, because no new code runs.
 
     Raises:
-        ValueError: When the file would have a module imported.
+        ValueError: If the module would be imported without ``trust``.
     """
     if trust or module in sys.modules:
         return
     raise ValueError(
-        f"it names {module[:200]!r}, a module that would be imported, and so run. If you trust it, "
-        "say so: trust=True, or --trust in a shell"
+        f"it names the module {module[:200]!r}, which would be imported and run. If you trust it, "
+        "pass trust=True (--trust in a shell)"
     )
 
 
 def find_objective(name: str, *, trust: bool) -> Callable[..., Any]:
-    """The objective that a file names. It will be called, so somebody must have said so.
+    """Return the objective named in a file, which the caller must trust because it will be called.
 
     Raises:
-        ValueError: When nobody did, or when it is part of Python itself and no objective.
+        ValueError: If ``trust`` is False, or the function belongs to Python's standard library.
     """
-    pythons = f"its objective is {name[:200]!r}, which is no function of a user's"
-    if _is_pythons(name.partition(":")[0]):
-        raise ValueError(pythons)
+    not_users = (
+        f"its objective {name[:200]!r} is in Python's standard library, not a user's function"
+    )
+    if _in_standard_library(name.partition(":")[0]):
+        raise ValueError(not_users)
     if not trust:
         raise ValueError(
-            f"its objective is {name[:200]!r}, which would be imported and called. Name it "
-            f"yourself (gs.resume(folder, fun), or --objective {name[:200]}), or say that you "
-            "trust the folder: trust=True, or --trust in a shell"
+            f"its objective is {name[:200]!r}, which would be imported and called. Pass it "
+            f"yourself (gs.resume(folder, fun), or --objective {name[:200]}), or, if you trust the "
+            "folder, pass trust=True (--trust in a shell)"
         )
-    found = find_function(name)
-    if isinstance(found, _NAMED) and _is_pythons(str(getattr(found, "__module__", None))):
-        raise ValueError(pythons)  # by way of a module that has imported it
-    return found
+    fun = find_function(name)
+    if isinstance(fun, _NAMED) and _in_standard_library(str(getattr(fun, "__module__", None))):
+        raise ValueError(not_users)  # reached through a module that imports it
+    return fun
 
 
-def _is_pythons(module: str) -> bool:
+def _in_standard_library(module: str) -> bool:
     return module.partition(".")[0] in sys.stdlib_module_names
 
 
 def find(name: str) -> Any:
-    """What ``module:name`` names.
+    """Import the object called ``module:name``.
 
     Raises:
-        ValueError: When there is no such thing.
+        ValueError: If there is no such module or name.
     """
     module_name, _, inner = name.partition(":")
-    found: Any = load_module(module_name)
+    target: Any = load_module(module_name)
     for part in inner.split("."):
-        if not hasattr(found, part):
+        if not hasattr(target, part):
             raise ValueError(f"Module {module_name!r} has no {inner!r}.")
-        found = getattr(found, part)
-    return found
+        target = getattr(target, part)
+    return target
 
 
 def find_function(name: str) -> Callable[..., Any]:
-    """The objective called ``module:function``.
+    """Import the objective called ``module:function``.
 
     Raises:
-        ValueError: When there is no such function.
+        ValueError: If there is no such function.
     """
     module_name, colon, function_name = name.partition(":")
     if not colon or not module_name or not function_name:
         raise ValueError(
-            f"The objective must be module:function, such as model:loss, not {name!r}."
+            f"The objective must be named module:function, such as model:loss, but is {name!r}."
         )
-    found = find(name)
-    if not callable(found):
-        raise ValueError(f"{name} is not a function, but {type(found).__name__}.")
-    return found
+    fun = find(name)
+    if not callable(fun):
+        raise ValueError(f"{name} must be a function, but is of type {type(fun).__name__}.")
+    return fun
 
 
-# --- their source -------------------------------------------------------------------------------
+# --- source hashes ------------------------------------------------------------------------------
 
 
 class Identity(NamedTuple):
-    """What is known of a function in other processes and at other times.
+    """Identifies a function across processes and over time.
 
     Attributes:
-        name: ``module:name``; ``None`` where that would not be the whole function.
+        name: ``module:name``; ``None`` if the function cannot be imported or has extra arguments.
         source: See :func:`source_hash`.
     """
 
@@ -148,75 +147,76 @@ class Identity(NamedTuple):
 
 
 def identity(fun: Callable[..., Any], arguments: Sequence[Any] = ()) -> Identity:
-    """The name and the source of a function; with arguments of its own it has no name."""
+    """Return the name and source hash of a function; with extra arguments it has no name."""
     return Identity(None if arguments else name_of(fun), source_hash(fun, arguments))
 
 
 def source_hash(fun: Callable[..., Any], arguments: Sequence[Any] = ()) -> str | None:
-    """SHA-256 of what a function says; ``None`` where Python does not know its source.
+    """Return the SHA-256 of a function's source, or ``None`` if its source is not available.
 
-    Comments at the end of a line count, those on lines of their own and blank lines do not. What it
-    calls of its own module counts too, wherever it is; what other modules say does not, and neither
-    do the values of variables.
+    The hash covers the function and what it calls in its own module. It ignores other modules, the
+    values of variables, blank lines, and comments on their own lines; comments at the end of a line
+    count.
 
     Args:
-        fun: The function, or an object that can be called.
-        arguments: What it is called with beside its parameters: numbers, words and arrays count.
+        fun: The function, or a callable object.
+        arguments: Extra arguments it is called with. The hash covers the values of numbers, strings
+            and arrays, and only the types of other objects.
 
     >>> def loss(x):
     ...     return x @ x
     >>> source_hash(loss) == source_hash(partial(loss)), source_hash(len)
     (True, None)
     """
-    found: dict[int, str] = {}
-    given: list[Any] = [*arguments]
-    what: Any = fun
-    while isinstance(what, partial):
-        given += [*what.args, *sorted(what.keywords.items())]
-        what = cast(Any, what.func)
+    sources: dict[int, str] = {}
+    bound: list[Any] = [*arguments]
+    inner: Any = fun
+    while isinstance(inner, partial):
+        bound += [*inner.args, *sorted(inner.keywords.items())]
+        inner = cast(Any, inner.func)
     try:
-        _collect(what, found)
-    except Exception:  # no source, or an object of the user's that raises anything
+        _collect(inner, sources)
+    except Exception:  # no source, or a user's object, which may raise anything
         return None
-    words = hashlib.sha256()
-    for text in (*found.values(), *map(_words, given)):
-        words.update(text.encode())
-        words.update(b"\0")
-    return words.hexdigest()
+    digest = hashlib.sha256()
+    for text in (*sources.values(), *map(_fingerprint, bound)):
+        digest.update(text.encode())
+        digest.update(b"\0")
+    return digest.hexdigest()
 
 
-def _collect(fun: Any, found: dict[int, str]) -> None:
-    """The source of a function and of those of its module that it calls, in order of calling."""
+def _collect(fun: Any, sources: dict[int, str]) -> None:
+    """Add the source of a function, then that of the functions it calls in its own module."""
     fun = inspect.unwrap(fun)
     thing: Any = fun.__func__ if isinstance(fun, MethodType) else fun
     if not isinstance(thing, FunctionType | type):
-        thing = cast(Any, type(thing))  # an object that can be called is what its class says
-    if id(thing) in found or len(found) > _MOST:
+        thing = cast(Any, type(thing))  # a callable object is hashed as its class
+    if id(thing) in sources or len(sources) > _MAX_FUNCTIONS:
         return
-    found[id(thing)] = _source(thing)
+    sources[id(thing)] = _source(thing)
     for name, other in _called(thing):
         if name != getattr(thing, "__name__", None) and other.__module__ == thing.__module__:
-            _collect(other, found)
+            _collect(other, sources)
 
 
 def _source(thing: Any) -> str:
     lines = textwrap.dedent(inspect.getsource(thing)).splitlines()
-    if getattr(thing, "__name__", "") == "<lambda>":  # the statement around it is no part of it
+    if getattr(thing, "__name__", "") == "<lambda>":  # keep the lambda, not the statement around it
         text = "\n".join(lines).strip()
         lambdas = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Lambda)]
-        (only,) = lambdas  # of several it is not known which
+        (only,) = lambdas  # with several on a line, it is unclear which one this is
         lines = (ast.get_source_segment(text, only) or "").splitlines()
     kept = (line.rstrip() for line in lines)
     return "\n".join(line for line in kept if line and not line.lstrip().startswith("#"))
 
 
 def _called(thing: Any) -> Iterator[tuple[str, Any]]:
-    """The functions and classes that the code of a function, or of a class's methods, names."""
+    """Yield the functions and classes named in the code of a function or of a class's methods."""
     if isinstance(thing, FunctionType):
         functions = [thing]
     else:
-        own = cast(dict[str, Any], vars(thing)).values()
-        functions = [each for each in own if isinstance(each, FunctionType)]
+        members = cast(dict[str, Any], vars(thing)).values()
+        functions = [member for member in members if isinstance(member, FunctionType)]
     for function in functions:
         enclosed = inspect.getclosurevars(function)
         names = {**function.__globals__, **enclosed.nonlocals}
@@ -232,8 +232,8 @@ def _names(code: CodeType) -> Iterator[str]:
             yield from _names(constant)
 
 
-def _words(value: Any) -> str:
-    import numpy as np  # the theory, which asks for no arrays, does without
+def _fingerprint(value: Any) -> str:
+    import numpy as np  # here, so that `theory` can be imported without NumPy
 
     if isinstance(value, np.ndarray | np.generic):
         data: Any = np.ascontiguousarray(cast(Any, value))
@@ -241,6 +241,6 @@ def _words(value: Any) -> str:
             return "array"
         return f"{data.dtype} {data.shape} {hashlib.sha256(data.tobytes()).hexdigest()}"
     if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_words, cast(list[Any], value)))}]"
+        return f"[{', '.join(map(_fingerprint, cast(list[Any], value)))}]"
     plain = value is None or isinstance(value, bool | int | float | complex | str | bytes)
     return repr(cast(object, value)) if plain else type(value).__name__

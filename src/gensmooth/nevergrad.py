@@ -1,5 +1,5 @@
 # pyright: reportPrivateUsage=false
-"""For users of Nevergrad: ``import gensmooth.nevergrad`` puts our methods into its registry.
+"""Our methods for Nevergrad: ``import gensmooth.nevergrad`` adds them to its registry.
 
 >>> import nevergrad as ng
 >>> import gensmooth.nevergrad
@@ -8,11 +8,11 @@
 >>> optimizer.minimize(lambda x: ((x - 2) ** 2).sum()).value.round(3)
 array([2., 2., 2.])
 
-Every method is there: ``GensmoothAuto``, ``GensmoothBES``, ``GensmoothBESShrinkage``, ....
-:class:`Gensmooth` has their numbers as arguments. The search runs in Nevergrad's standardised
-space, where a unit is the parametrisation's own scale; bounds, integers, choices and cheap
-constraints are the parametrisation's business. A batch has at least as many points as there are
-workers; who asks for more is given one that is being evaluated a second time.
+Every method is registered: ``GensmoothAuto``, ``GensmoothBES``, ``GensmoothBESShrinkage`` and so
+on. :class:`Gensmooth` takes their settings as arguments. The search runs in Nevergrad's
+standardised space, whose unit is the scale of the parametrisation; bounds, integers, choices and
+cheap constraints are handled by the parametrisation. A batch has at least as many points as there
+are workers; asking for more points returns a point that is already being evaluated.
 """
 
 import math
@@ -30,15 +30,15 @@ import numpy as np
 
 from gensmooth.estimators import Estimator
 from gensmooth.optimizers import Optimizer
-from gensmooth.pilot import AUTO
 from gensmooth.points import PointByPoint, Ticket, make_search, usable
+from gensmooth.searches import AUTO
 
-_META = "gensmooth"  # where a candidate keeps which evaluation it is
-_TOO_LARGE = 5e20  # what Nevergrad makes of a loss that is not a number
+_META = "gensmooth"  # the key under which a candidate stores its evaluation
+_TOO_LARGE = 5e20  # Nevergrad replaces a NaN loss by this number
 
 
 class GensmoothOptimizer(base.Optimizer):
-    """What Nevergrad runs; make it with :class:`Gensmooth`, or from the registry."""
+    """The optimizer that Nevergrad runs; create it with :class:`Gensmooth` or from the registry."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class GensmoothOptimizer(base.Optimizer):
 
     @property
     def points(self) -> PointByPoint:
-        """The search, which begins when it is first asked."""
+        """The search, started at the first use."""
         if self._points is None:
             seed = int(self._rng.randint(2**31, dtype=np.int64))
             self._points = PointByPoint(self._search, np.zeros(self.dimension), seed=seed)
@@ -87,46 +87,48 @@ class GensmoothOptimizer(base.Optimizer):
 
     def _internal_tell_candidate(self, candidate: parameter.Parameter, loss: float) -> None:
         ticket: Ticket | None = candidate._meta.get(_META)
-        if ticket is None:  # moved to where Nevergrad's constraints allow: the nearest there is
+        if (
+            ticket is None
+        ):  # moved to satisfy constraints: its value counts for the oldest open point
             ticket = self.points.waited_for()
         if ticket is not None:
             self.points.tell(ticket, loss if loss < _TOO_LARGE else math.nan)
         better = self._feasible is None or loss < self._feasible[1]
         if self._constrained and better and candidate.satisfies_constraints():
-            where = candidate.get_standardized_data(reference=self.parametrization)
-            self._feasible = where, loss
+            x = candidate.get_standardized_data(reference=self.parametrization)
+            self._feasible = x, loss
 
     def _internal_tell_not_asked(self, candidate: parameter.Parameter, loss: float) -> None:
-        """A point that we did not choose is a candidate for the best one, and no more."""
+        """Ignore a point that we did not choose; Nevergrad itself may recommend it."""
 
     @property
     def _constrained(self) -> bool:
         return bool(self.parametrization._constraint_checkers)
 
     def _internal_provide_recommendation(self) -> Any:
-        """The search's point to use; where constraints forbid it, the best one that they allow."""
+        """Return the recommended point, or the best feasible one if constraints rule it out."""
         x = None if self._points is None else self._points.recommend()
         if not self._constrained or self._feasible is None:
             return x
         if x is not None:
-            there = self.parametrization.spawn_child().set_standardized_data(x)
-            if there.satisfies_constraints():
+            candidate = self.parametrization.spawn_child().set_standardized_data(x)
+            if candidate.satisfies_constraints():
                 return x
         return self._feasible[0]
 
 
 class Gensmooth(base.ConfiguredOptimizer):
-    """A method of gensmooth's with numbers of your own.
+    """A gensmooth method with custom settings.
 
     Args:
-        method: ``"auto"``, which needs no numbers, or a method's name.
-        num_directions: L; for ``"auto"`` the pairs that its evolution strategy begins with. By
-            default 4 + ⌊3 ln d⌋, or as many as the workers need.
-        spacing: c, in units of the parametrisation; 0.1 by default, and not for ``"auto"``.
-        learning_rate: Where Adam's learning rate begins to fall; 0.1 by default.
+        method: A method's name, or ``"auto"``, which needs no settings.
+        num_directions: L; for ``"auto"``, the number of pairs with which its evolution strategy
+            starts. By default 4 + ⌊3 ln d⌋, or as many as the workers need.
+        spacing: c, in units of the parametrisation; 0.1 by default. Not for ``"auto"``.
+        learning_rate: The initial learning rate of Adam, which then decays; 0.1 by default.
         estimator: How values become an estimate; forward differences by default.
         optimizer: Another optimiser, instead of ``learning_rate``.
-        scale: How far apart interesting values are, in units of the parametrisation.
+        scale: The distance between interesting values, in units of the parametrisation.
 
     >>> Gensmooth(method="bes", spacing=0.5)
     Gensmooth(method='bes', spacing=0.5)
@@ -147,7 +149,7 @@ class Gensmooth(base.ConfiguredOptimizer):
 
 
 def registered_name(method: str) -> str:
-    """What a method is called in Nevergrad's registry.
+    """Return the name of a method in Nevergrad's registry.
 
     >>> registered_name("auto"), registered_name("bes-shrinkage"), registered_name("cma-es")
     ('GensmoothAuto', 'GensmoothBESShrinkage', 'GensmoothCMAES')
@@ -158,11 +160,11 @@ def registered_name(method: str) -> str:
 
 
 def register(method: str) -> None:
-    """Put a method, perhaps one of your own, into Nevergrad's registry."""
+    """Add a method, such as a custom one, to Nevergrad's registry."""
     name = registered_name(method)
     if name not in base.registry:
         Gensmooth(method=method).set_name(name, register=True)
 
 
-for each in usable():
-    register(each)
+for _method in usable():
+    register(_method)

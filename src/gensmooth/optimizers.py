@@ -1,12 +1,11 @@
-r"""Optimisers in Optax's shape: a pair of pure functions.
+r"""Optimisers that follow Optax's interface: a pair of pure functions.
 
-``init(x) -> state`` and ``update(gradient, state, x) -> (change, state)``; the caller adds the
-change to x. An Optax transformation has the same shape and drops in unchanged. A learning rate is
-a number or a schedule, ``step -> number`` with steps counted from 0.
+The functions are ``init(x) -> state`` and ``update(gradient, state, x) -> (change, state)``; the
+caller adds the change to x. An Optax transformation has the same interface and works unchanged. A
+learning rate is a number or a schedule, ``step -> number``, with steps counted from 0.
 
-The two functions of an optimiser made here are methods of one frozen dataclass, its *rule*, and
-the schedules made here are frozen dataclasses too: they can be pickled, and written to a run's
-configuration.
+The two functions of each optimiser in this module are methods of a frozen dataclass, its *rule*.
+The schedules are frozen dataclasses too. Both can be pickled and written to a run's configuration.
 """
 
 import math
@@ -22,18 +21,20 @@ from gensmooth import checks, kernels
 Array = NDArray[Any]
 Schedule = Callable[[int], float]
 
-_FIRST = 0.03  # the length of greedy's first step, over that of one unit in every parameter
-_CLIP = 1.5  # no estimate counts for more, whatever its product with the others
-_SIZES = 10  # estimates whose mean size settles the gain of `spall`
-_LONGEST = 2.0  # an estimate longer than this times the usual is shortened to that
+_FIRST = 0.03  # greedy: the first step, in units of every parameter
+_CLIP = 1.5  # greedy: the bound on one estimate's score
+_LONGEST = (
+    2.0  # greedy: an estimate longer than this multiple of the usual length is shortened to it
+)
+_SIZES = 10  # spall: the number of estimates whose mean size sets the gain
 
 
 class Optimizer(NamedTuple):
     """An optimiser: how an estimate changes the parameters.
 
     Attributes:
-        init: From the parameters to the first state.
-        update: From (gradient, state, parameters) to (change, state).
+        init: Maps the parameters to the initial state.
+        update: Maps (gradient, state, parameters) to (change, state).
     """
 
     init: Callable[[Array], Any]
@@ -41,20 +42,20 @@ class Optimizer(NamedTuple):
 
 
 class SgdState(NamedTuple):
-    """Steps made so far."""
+    """The number of steps so far."""
 
     step: int
 
 
 class MomentumState(NamedTuple):
-    """Steps made so far and the decaying sum of gradients."""
+    """The number of steps so far and the decaying sum of gradients."""
 
     step: int
     velocity: Array
 
 
 class AdamState(NamedTuple):
-    """Steps made so far and the decaying means of the gradient and of its square."""
+    """The number of steps so far and the decaying means of the gradient and of its square."""
 
     step: int
     mean: Array
@@ -62,13 +63,13 @@ class AdamState(NamedTuple):
 
 
 class GreedyState(NamedTuple):
-    """What the estimates so far say of the next step.
+    """Statistics of the estimates so far, and the current step size.
 
     Attributes:
-        step: Estimates taken in; those that are zero are not.
+        step: The number of non-zero estimates so far.
         mean: Their decaying mean.
-        weight2: The sum of the squares of the weights in it.
-        square: The decaying mean of their squared lengths, which begins at the first.
+        weight2: The sum of the squared weights in that mean.
+        square: The decaying mean of their squared lengths, started at the first one.
         rate: η.
     """
 
@@ -80,7 +81,7 @@ class GreedyState(NamedTuple):
 
 
 class SpallState(NamedTuple):
-    """The steps so far, the estimates whose size was taken in, and their mean size."""
+    """The number of steps so far, the number of estimates measured, and their mean size."""
 
     step: int
     seen: int
@@ -98,11 +99,11 @@ class Sgd:
         checks.settle(self, learning_rate=_checked(self.learning_rate))
 
     def init(self, x: Array) -> SgdState:  # noqa: ARG002
-        """The state before the first step."""
+        """Return the initial state."""
         return SgdState(0)
 
     def update(self, gradient: Array, state: SgdState, x: Array) -> tuple[Array, SgdState]:  # noqa: ARG002
-        """The change of x, and the state after it."""
+        """Return the change of x and the new state."""
         return -_rate(self.learning_rate, state.step) * gradient, SgdState(state.step + 1)
 
 
@@ -124,7 +125,7 @@ class Momentum:
         )
 
     def init(self, x: Array) -> MomentumState:
-        """The state before the first step."""
+        """Return the initial state."""
         return MomentumState(0, np.zeros_like(x))
 
     def update(
@@ -133,7 +134,7 @@ class Momentum:
         state: MomentumState,
         x: Array,  # noqa: ARG002
     ) -> tuple[Array, MomentumState]:
-        """The change of x, and the state after it."""
+        """Return the change of x and the new state."""
         velocity = self.decay * state.velocity + gradient
         along = self.decay * velocity + gradient if self.nesterov else velocity
         change = -_rate(self.learning_rate, state.step) * along
@@ -160,17 +161,17 @@ class Adam:
         )
 
     def init(self, x: Array) -> AdamState:
-        """The state before the first step."""
+        """Return the initial state."""
         return AdamState(0, np.zeros_like(x), np.zeros_like(x))
 
     def update(self, gradient: Array, state: AdamState, x: Array) -> tuple[Array, AdamState]:
-        """The change of x, and the state after it."""
+        """Return the change of x and the new state."""
         return self.decayed(gradient, state, x, 0.0)
 
     def decayed(
         self, gradient: Array, state: AdamState, x: Array, decay: float
     ) -> tuple[Array, AdamState]:
-        """The same for the gradient plus ``decay · x``, in one pass over the parameters."""
+        """Update with the gradient plus ``decay · x``, in one pass over the parameters."""
         t, b1, b2 = state.step + 1, self.b1, self.b2
         size = -_rate(self.learning_rate, state.step) / (1 - b1**t)
         arrays = (gradient, x, state.mean, state.square)
@@ -210,11 +211,11 @@ class Greedy:
         )
 
     def init(self, x: Array) -> GreedyState:
-        """The state before the first step."""
+        """Return the initial state."""
         return GreedyState(0, np.zeros_like(x), 0.0, 0.0, 0.0)
 
     def update(self, gradient: Array, state: GreedyState, x: Array) -> tuple[Array, GreedyState]:
-        """The change of x, and the state after it."""
+        """Return the change of x and the new state."""
         step, mean, weight2, square, rate = state
         dot, d = kernels.on_sums().dot, x.size
         g = np.ravel(gradient)
@@ -252,17 +253,17 @@ class WeightDecay:
     def __post_init__(self) -> None:
         if not (hasattr(self.optimizer, "init") and hasattr(self.optimizer, "update")):
             raise TypeError(
-                "`optimizer` must be an (init, update) pair such as gs.sgd(0.01), but is "
+                "`optimizer` must be an (init, update) pair, such as gs.sgd(0.01), but is "
                 f"{checks.shown(self.optimizer)}."
             )
         checks.settle(self, decay=checks.nonnegative("decay", self.decay))
 
     def init(self, x: Array) -> Any:
-        """The state before the first step: that of the other optimiser."""
+        """Return the initial state of the inner optimiser."""
         return self.optimizer.init(x)
 
     def update(self, gradient: Array, state: Any, x: Array) -> tuple[Array, Any]:
-        """The change of x, and the state after it."""
+        """Return the change of x and the new state."""
         rule = getattr(self.optimizer.update, "__self__", None)
         if isinstance(rule, Adam):
             return rule.decayed(gradient, state, x, self.decay)
@@ -287,11 +288,11 @@ class Spall:
         )
 
     def init(self, x: Array) -> SpallState:  # noqa: ARG002
-        """The state before the first step."""
+        """Return the initial state."""
         return SpallState(0, 0, 0.0)
 
     def update(self, gradient: Array, state: SpallState, x: Array) -> tuple[Array, SpallState]:
-        """The change of x, and the state after it."""
+        """Return the change of x and the new state."""
         k, seen, size = state
         g = np.ravel(gradient)
         now = math.sqrt(kernels.on_sums().dot(g, g) / x.size)
@@ -308,7 +309,7 @@ RULES = (Sgd, Momentum, Adam, Greedy, WeightDecay, Spall)
 
 
 def sgd(learning_rate: float | Schedule) -> Optimizer:
-    r"""Gradient descent, :math:`x \leftarrow x - \eta g`: the paper's optimiser.
+    r"""Gradient descent, :math:`x \leftarrow x - \eta g`, the optimiser of the paper.
 
     >>> import numpy as np
     >>> optimizer = sgd(0.5)
@@ -328,7 +329,7 @@ def momentum(
     Args:
         learning_rate: η.
         decay: β in [0, 1).
-        nesterov: Step along :math:`\beta m + g` with the new m instead.
+        nesterov: Step along :math:`\beta m + g`, with the new m, instead of m.
     """
     rule = Momentum(learning_rate, decay, nesterov)
     return Optimizer(rule.init, rule.update)
@@ -337,43 +338,44 @@ def momentum(
 def adam(
     learning_rate: float | Schedule, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8
 ) -> Optimizer:
-    r"""Adam (Kingma and Ba, 2015): steps of about η in every coordinate, whatever F's scale.
+    r"""Adam (Kingma and Ba, 2015): steps of about η in every coordinate, whatever the scale of F.
 
     :math:`m \leftarrow \beta_1 m + (1-\beta_1) g`, :math:`s \leftarrow \beta_2 s + (1-\beta_2)
-    g^2`, :math:`x \leftarrow x - \eta \hat m / (\sqrt{\hat s} + \varepsilon)` with the bias of
-    both means removed.
+    g^2`, :math:`x \leftarrow x - \eta \hat m / (\sqrt{\hat s} + \varepsilon)`, where
+    :math:`\hat m` and :math:`\hat s` are the bias-corrected means.
     """
     rule = Adam(learning_rate, b1, b2, eps)
     return Optimizer(rule.init, rule.update)
 
 
 def greedy(unit: float = 1.0, *, memory: float = 0.05, speed: float = 0.05) -> Optimizer:
-    r"""Gradient descent whose step size steers itself, for any directions and any estimator.
+    r"""Gradient descent that adapts its step size, for any directions and any estimator.
 
-    :math:`x \leftarrow x - \eta g`, where η is right when successive estimates are orthogonal: on
-    an isotropic quadratic the mean product of two of them is positive below the step that lowers
-    the value most, zero at it and negative above, at every lag and whatever the noise
-    (:func:`gensmooth.theory.lagged_product`). With E the decaying mean of the estimates so far, q
-    the sum of the squares of its weights and V the decaying mean of :math:`\|g\|^2`,
+    The update is :math:`x \leftarrow x - \eta g`. The step size η is right when successive
+    estimates are orthogonal: on an isotropic quadratic, the mean product of two estimates is
+    positive below the step size that lowers the value most, zero at it and negative above it, at
+    every lag and for any noise (:func:`gensmooth.theory.lagged_product`). With E the decaying mean
+    of the estimates so far, q the sum of its squared weights and V the decaying mean of
+    :math:`\|g\|^2`,
 
     .. math:: \log\eta \leftarrow \log\eta + a\,\mathrm{clip}\Bigl(
               \frac{\langle g, E\rangle}{V\sqrt{q/d}}, \pm1.5\Bigr),
 
-    whose argument has mean 0 and variance about 1 where g owes E nothing. The first step has the
-    length of 3 % of a unit in every parameter. An estimate more than twice as long as usual is
-    shortened to that, before it enters E and V. Multiplying the objective by a positive constant
-    changes nothing.
+    where the clipped quantity has mean 0 and variance about 1 if g is independent of E. The first
+    step is as long as a step of 3 % of a unit in every parameter. An estimate more than twice as
+    long as usual is shortened to twice the usual length before it enters E and V. Multiplying the
+    objective by a positive constant changes nothing.
 
-    The defaults and the first step were chosen on the paper's linear regression, seeds 100 to 105,
-    L from 2 to 20. Smaller speeds are steadier where estimates are mostly noise; above 0.1, or with
-    a first step ten times as long, such runs may end where they are worse than at the start. Where
-    descent is faster than E and V forget, η stays as it is.
+    The defaults and the first step were chosen on the paper's linear regression with seeds 100 to
+    105 and L from 2 to 20. When estimates are mostly noise, smaller speeds are more stable; with a
+    speed above 0.1, or a first step ten times as long, such runs may end with a worse value than
+    they started with. If descent is faster than E and V forget, η does not change.
 
     Args:
-        unit: How far apart interesting values of a parameter are: it sets the first step alone.
-        memory: The weight of the newest estimate in E and V: 1 over the steps they remember. (While
-            there are fewer, E is their mean.)
-        speed: a, how fast η follows.
+        unit: The distance between interesting values of a parameter. It only sets the first step.
+        memory: The weight of the newest estimate in E and V, that is, 1 over the number of steps
+            they remember. During the first steps, E is the plain mean.
+        speed: a, the rate at which η adapts.
 
     >>> import numpy as np
     >>> optimizer = greedy()
@@ -390,13 +392,13 @@ def greedy(unit: float = 1.0, *, memory: float = 0.05, speed: float = 0.05) -> O
 
 
 def weight_decay(optimizer: Optimizer, decay: float) -> Optimizer:
-    r"""Another optimiser on :math:`g + \lambda x`.
+    r"""Apply an optimiser to :math:`g + \lambda x`.
 
-    That is the gradient of F plus :math:`\frac\lambda2\|x\|^2`. As Salimans et al. (2017) do
-    before Adam: the decay passes through the other optimiser like the estimate.
+    This is the gradient of :math:`F(x) + \frac\lambda2\|x\|^2`. As in Salimans et al. (2017), who
+    use it with Adam, the decay passes through the inner optimiser together with the estimate.
 
     Args:
-        optimizer: The other one.
+        optimizer: The inner optimiser.
         decay: λ.
 
     >>> import numpy as np
@@ -412,17 +414,17 @@ def weight_decay(optimizer: Optimizer, decay: float) -> Optimizer:
 def spall(change: float, *, stability: float = 0.0, power: float = 0.602) -> Optimizer:
     r"""Gradient descent with Spall's gain sequence, :math:`x \leftarrow x - a_k g`.
 
-    :math:`a_k = a / (A + k + 1)^{0.602}`, where a is found by his rule (Spall, 1998, section III):
-    in the first steps a parameter shall change by about ``change``, so
-    :math:`a = \text{change}\,(A + 1)^{0.602} / |g|`. He averages :math:`|g|` over estimates at the
-    start; here it is the mean over the first ten steps, taken in as they come (the root mean square
-    of an estimate's entries, which for one direction of coins is the size of each). Whoever knows a
-    writes ``gs.sgd(gs.inverse_decay(a / (A + 1)**0.602, steps=A + 1, power=0.602))``.
+    :math:`a_k = a / (A + k + 1)^{0.602}`, where a follows from Spall's rule (Spall, 1998, section
+    III): each parameter should change by about ``change`` in the first steps, so
+    :math:`a = \text{change}\,(A + 1)^{0.602} / |g|`. Spall averages :math:`|g|` over several
+    estimates at the start; here it is the running mean over the first ten steps of the root mean
+    square of an estimate's entries. (With one Bernoulli direction, every entry has that size.) If
+    you know a, use ``gs.sgd(gs.inverse_decay(a / (A + 1)**0.602, steps=A + 1, power=0.602))``.
 
     Args:
-        change: How far a parameter goes in each of the first steps.
-        stability: A; a tenth of the steps that are to be made, says Spall.
-        power: The exponent; 1 is the fastest that converges, 0.602 about the slowest.
+        change: How far each parameter should move in each of the first steps.
+        stability: A. Spall suggests a tenth of the planned number of steps.
+        power: The exponent: 1 decays as fast as convergence allows, 0.602 about as slowly.
 
     >>> import numpy as np
     >>> optimizer = spall(0.1)
@@ -452,7 +454,7 @@ class ExponentialDecay:
         )
 
     def __call__(self, step: int) -> float:
-        """The rate at a step."""
+        """Return the rate at this step."""
         return self.initial * _power(self.rate, step / self.steps)
 
 
@@ -474,7 +476,7 @@ class InverseDecay:
         )
 
     def __call__(self, step: int) -> float:
-        """The rate at a step."""
+        """Return the rate at this step."""
         return self.initial / _power(1 + step / self.steps, self.power)
 
 
@@ -496,13 +498,13 @@ class CosineDecay:
         )
 
     def __call__(self, step: int) -> float:
-        """The rate at a step."""
+        """Return the rate at this step."""
         progress = min(step / max(self.steps, 1), 1.0)
         return self.final + 0.5 * (self.initial - self.final) * (1 + math.cos(math.pi * progress))
 
 
 def exponential_decay(initial: float, *, rate: float, steps: int) -> ExponentialDecay:
-    """``initial · rate^(step/steps)``.
+    """Return the schedule ``initial · rate^(step/steps)``.
 
     >>> exponential_decay(0.1, rate=0.5, steps=10)(20)
     0.025
@@ -511,12 +513,12 @@ def exponential_decay(initial: float, *, rate: float, steps: int) -> Exponential
 
 
 def inverse_decay(initial: float, *, steps: float = 1.0, power: float = 1.0) -> InverseDecay:
-    """``initial / (1 + step/steps)^power``: the classical decay of stochastic approximation."""
+    """Return ``initial / (1 + step/steps)^power``, the usual decay in stochastic approximation."""
     return InverseDecay(initial, steps, power)
 
 
 def cosine_decay(initial: float, *, steps: int, final: float = 0.0) -> CosineDecay:
-    """Half a cosine from ``initial`` down to ``final`` over ``steps`` steps, then constant.
+    """Return half a cosine from ``initial`` to ``final`` over ``steps`` steps, then constant.
 
     >>> cosine_decay(0.1, steps=10)(5)
     0.05
@@ -525,7 +527,7 @@ def cosine_decay(initial: float, *, steps: int, final: float = 0.0) -> CosineDec
 
 
 def _alike(arrays: tuple[Array, ...]) -> bool:
-    """Whether a kernel takes them: NumPy's, of one shape, one of two dtypes, without gaps."""
+    """Whether a kernel accepts them: contiguous NumPy arrays of one shape and one float dtype."""
     first = arrays[0]
     return (
         type(first) is np.ndarray
@@ -552,9 +554,10 @@ def _rate(learning_rate: float | Schedule, step: int) -> float:
     rate = learning_rate(step)
     try:
         float(rate)
-    except Exception:  # what a schedule of the user's gives may be anything
+    except Exception:  # a user's schedule may return anything
         raise TypeError(
-            f"`learning_rate` must give numbers, but gave {checks.shown(rate)} at step {step}."
+            "The schedule `learning_rate` must return numbers, but returned "
+            f"{checks.shown(rate)} at step {step}."
         ) from None
     return rate
 

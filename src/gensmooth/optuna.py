@@ -1,5 +1,5 @@
 # pyright: reportPrivateUsage=false
-"""For users of Optuna: a sampler for spaces of floats.
+"""An Optuna sampler for floating-point parameters.
 
 >>> import optuna
 >>> from gensmooth.optuna import GensmoothSampler
@@ -11,11 +11,12 @@
 >>> study.best_value < 1e-3
 True
 
-The search is in the unit cube: a parameter's range, or the logarithm of it with ``log=True``, is
-what 0 to 1 stands for. It is a pure function of the seed and of the values told, so nothing of it
-but the seed and each trial's place in it is stored: a study that is loaded again goes on as if it
-had never stopped, and processes that share a storage share one search. Integers, categories, floats
-with a ``step`` and what only some trials suggest are sampled by ``independent_sampler``.
+The search runs in the unit cube: 0 to 1 is the range of a parameter, or of its logarithm with
+``log=True``. The search is a pure function of the seed and the reported values, so the storage only
+holds the seed and the position of each trial. A study that is loaded again continues as if it had
+never stopped, and processes that share a storage share one search. Integers, categories, floats
+with a ``step``, and parameters that only some trials suggest are sampled by
+``independent_sampler``.
 """
 
 import hashlib
@@ -40,11 +41,11 @@ import numpy as np
 from gensmooth import checks, streams
 from gensmooth.estimators import Estimator
 from gensmooth.optimizers import Optimizer
-from gensmooth.pilot import AUTO
 from gensmooth.points import PointByPoint, Ticket, make_search
+from gensmooth.searches import AUTO
 
-_TICKET = "gensmooth:ticket"  # of a trial: the space, the step, and the place in the step
-_SEED = "gensmooth:seed"  # of a study
+_TICKET = "gensmooth:ticket"  # a trial's search space, step, and position in the step
+_SEED = "gensmooth:seed"  # a study's seed
 _ENDED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 
 
@@ -52,16 +53,17 @@ class GensmoothSampler(BaseSampler):
     """Samples floats by random search.
 
     Args:
-        method: ``"auto"``, which needs no numbers, or the name of a method of gensmooth's.
-        seed: Makes a study repeatable; if the study has one already, that is used.
-        budget: Trials to come; 10,000 if that is not known.
-        x0: Where to start, by the parameters' names; the middle of a range by default.
-        num_workers: How many trials run at a time.
-        num_directions: L; for ``"auto"`` the pairs that its evolution strategy begins with.
-        spacing: c, as a share of a range; not for ``"auto"``.
+        method: A method's name, or ``"auto"``, which needs no settings.
+        seed: Makes a study repeatable. If the study already has a seed, that one is used.
+        budget: The planned number of trials; 10,000 if you do not know it.
+        x0: The start, by parameter name; by default, the middle of each range.
+        num_workers: The number of trials that run at the same time.
+        num_directions: L; for ``"auto"``, the number of pairs with which its evolution strategy
+            starts.
+        spacing: c, as a fraction of a range. Not for ``"auto"``.
         estimator: As in :func:`gensmooth.minimize`.
-        optimizer: As in :func:`gensmooth.minimize`; in shares of a range.
-        independent_sampler: Who samples the rest; Optuna's random sampler by default.
+        optimizer: As in :func:`gensmooth.minimize`, in fractions of a range.
+        independent_sampler: Samples the other parameters; Optuna's random sampler by default.
     """
 
     def __init__(
@@ -78,7 +80,7 @@ class GensmoothSampler(BaseSampler):
         optimizer: Optimizer | float | None = None,
         independent_sampler: BaseSampler | None = None,
     ) -> None:
-        self._how: dict[str, Any] = {
+        self._settings: dict[str, Any] = {
             "budget": budget,
             "workers": num_workers,
             "num_directions": num_directions,
@@ -87,31 +89,33 @@ class GensmoothSampler(BaseSampler):
             "optimizer": optimizer,
         }
         self._method = method
-        make_search(method, 1, bounds=(0, 1), **self._how)  # complains about what is wrong
+        make_search(
+            method, 1, bounds=(0, 1), **self._settings
+        )  # raises an error if an argument is invalid
         self._seed = None if seed is None else streams.check_seed(seed)
         self._x0 = checks.mapping("x0", {} if x0 is None else x0)
         self._independent = independent_sampler or RandomSampler(seed=seed)
         self._intersection = IntersectionSearchSpace()
         self._lock = threading.RLock()
         self._points: PointByPoint | None = None
-        self._key = ""  # the space of the search
-        self._seen = 0  # trials of the study whose values all steps to come know
+        self._key = ""  # identifies the search space
+        self._seen = 0  # earlier trials belong to completed steps and need not be read again
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_lock"}
 
-    def __setstate__(self, found: dict[str, Any]) -> None:
-        vars(self).update(found)
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
         self._lock = threading.RLock()
 
     def reseed_rng(self) -> None:
-        """See Optuna's ``BaseSampler``: of the search, every worker has the same seed."""
+        """Reseed the independent sampler; the search uses the same seed in every worker."""
         self._independent.reseed_rng()
 
     def infer_relative_search_space(
         self, study: "optuna.Study", trial: FrozenTrial
     ) -> dict[str, BaseDistribution]:
-        """The floats that every trial so far has suggested."""
+        """Return the floats that every trial so far has suggested."""
         del trial
         return {
             name: distribution
@@ -124,9 +128,12 @@ class GensmoothSampler(BaseSampler):
     def sample_relative(
         self, study: "optuna.Study", trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """The next point of the search, in the parameters' own units."""
+        """Return the next point of the search, in the parameters' own units."""
         if len(study.directions) > 1:
-            raise ValueError("GensmoothSampler is for a single objective, but the study has more.")
+            raise ValueError(
+                "GensmoothSampler needs a single objective, but the study has "
+                f"{len(study.directions)}."
+            )
         if not search_space:
             return {}
         with self._lock:
@@ -148,16 +155,16 @@ class GensmoothSampler(BaseSampler):
         param_name: str,
         param_distribution: BaseDistribution,
     ) -> Any:
-        """What is no part of the search, and the first trial, whose space is not known yet."""
+        """Sample a parameter outside the search, or the first trial, before the space is known."""
         start = self._x0.get(param_name)
         if start is not None and not self._intersection.calculate(study):
             if isinstance(param_distribution, FloatDistribution):
-                _to_unit(param_distribution, start)  # complains if it is outside
+                _to_unit(param_distribution, start)  # raises an error if it is out of range
             return start
         return self._independent.sample_independent(study, trial, param_name, param_distribution)
 
     def before_trial(self, study: "optuna.Study", trial: FrozenTrial) -> None:
-        """See Optuna's ``BaseSampler``."""
+        """Call the independent sampler's ``before_trial``."""
         self._independent.before_trial(study, trial)
 
     def after_trial(
@@ -167,7 +174,7 @@ class GensmoothSampler(BaseSampler):
         state: TrialState,
         values: Sequence[float] | None,
     ) -> None:
-        """Tell the search the value of a trial; one that failed or was pruned has none."""
+        """Report a trial's value to the search; a failed or pruned trial has none."""
         with self._lock:
             if self._points is not None:
                 self._tell(self._points, trial, state, values)
@@ -178,7 +185,7 @@ class GensmoothSampler(BaseSampler):
     def _search_for(
         self, study: "optuna.Study", space: dict[str, BaseDistribution]
     ) -> PointByPoint:
-        """The search in a space: begun anew where the space is another than before."""
+        """Return the search in a space, and restart it if the space has changed."""
         names = sorted(space)
         described = [[name, repr(space[name])] for name in names]
         key = hashlib.sha256(json.dumps(described).encode()).hexdigest()[:16]
@@ -188,7 +195,7 @@ class GensmoothSampler(BaseSampler):
                 len(names),
                 bounds=(0.0, 1.0),
                 maximize=study.direction == optuna.study.StudyDirection.MAXIMIZE,
-                **self._how,
+                **self._settings,
             )
             x0 = np.array([_to_unit(space[name], self._x0.get(name)) for name in names])
             self._points = PointByPoint(search, x0, seed=self._seed_of(study))
@@ -196,14 +203,14 @@ class GensmoothSampler(BaseSampler):
         return self._points
 
     def _seed_of(self, study: "optuna.Study") -> int:
-        kept = study._storage.get_study_system_attrs(study._study_id).get(_SEED)
-        if kept is None:
-            kept = str(streams.check_seed(self._seed))
-            study._storage.set_study_system_attr(study._study_id, _SEED, kept)
-        return int(kept)
+        stored = study._storage.get_study_system_attrs(study._study_id).get(_SEED)
+        if stored is None:
+            stored = str(streams.check_seed(self._seed))
+            study._storage.set_study_system_attr(study._study_id, _SEED, stored)
+        return int(stored)
 
     def _catch_up(self, study: "optuna.Study", points: PointByPoint, number: int) -> None:
-        """Tell what other processes, or an earlier one, have found; count what they are at."""
+        """Report the values of other processes or an earlier one, and mark their running trials."""
         trials = [
             trial
             for trial in study._get_trials(deepcopy=False, use_cache=False)[self._seen :]
@@ -211,7 +218,7 @@ class GensmoothSampler(BaseSampler):
         ]
         ended = [trial for trial in trials if trial.state in _ENDED]
         before = -1
-        while points.step != before:  # a step that is made makes place for the next one's values
+        while points.step != before:  # after a step, the values of the next one can be reported
             before = points.step
             for trial in ended:
                 self._tell(points, trial, trial.state, trial.values)
@@ -222,7 +229,7 @@ class GensmoothSampler(BaseSampler):
             ticket = self._ticket(trial)
             if trial.state not in _ENDED or ticket is None or ticket.step >= points.step:
                 break
-            self._seen = trial.number + 1  # those before need not be looked at again
+            self._seen = trial.number + 1  # earlier trials need not be read again
 
     def _ticket(self, trial: FrozenTrial) -> Ticket | None:
         try:
@@ -245,19 +252,19 @@ class GensmoothSampler(BaseSampler):
 
 
 def _to_unit(distribution: Any, value: float | None) -> float:
-    """A parameter as a share of its range; the middle where there is none."""
+    """Return a parameter as a fraction of its range; ``None`` means the middle."""
     if value is None:
         return 0.5
     low, high = distribution.low, distribution.high
     if not low <= value <= high:
-        raise ValueError(f"`x0` must be within {low} and {high}, but has {value}.")
+        raise ValueError(f"`x0` must be between {low} and {high}, but is {value}.")
     if distribution.log:
         low, high, value = math.log(low), math.log(high), math.log(value)
     return (value - low) / (high - low)
 
 
 def _from_unit(distribution: Any, unit: float) -> float:
-    """The inverse of :func:`_to_unit`, within the range to the last bit."""
+    """Invert :func:`_to_unit`; rounding never leaves the range."""
     low, high = distribution.low, distribution.high
     if distribution.log:
         value = math.exp(math.log(low) + unit * (math.log(high) - math.log(low)))

@@ -1,4 +1,4 @@
-"""The parameters as users give them: any shape, two dtypes, within bounds, on any scale."""
+"""Parameters as users pass them: their shape, dtype, bounds and scale."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -12,10 +12,10 @@ from gensmooth import checks
 
 Array = NDArray[Any]
 
-_OF_BOX = 0.25  # of what the bounds leave
-_TINY = 1e-6  # a start this much smaller than the others is on a scale of its own
-_FEW = 2000  # parameters; of many random ones some are that small by chance
-DEEPEST = 50  # levels of a structure: one that contains itself has no end
+_OF_BOX = 0.25  # a unit, as a fraction of the distance between the bounds
+_TINY = 1e-6  # a start smaller than this multiple of the others is on a scale of its own
+_FEW = 2000  # with more parameters than this, a random start has such small entries by chance
+DEEPEST = 50  # the maximum depth of a structure; one that contains itself would have no end
 
 
 class Bounds(NamedTuple):
@@ -26,10 +26,10 @@ class Bounds(NamedTuple):
 
 
 def as_parameters(x0: ArrayLike) -> Array:
-    """A fresh float32 or float64 array from ``x0``, checked."""
+    """Return a checked float32 or float64 copy of ``x0``."""
     try:
         x = np.array(x0, order="C")
-    except Exception:  # ragged, or an object of the user's
+    except Exception:  # ragged, or a user's object
         raise ValueError(f"`x0` must be an array, but is {checks.shown(x0)}.") from None
     if not x.dtype.isnative:
         x = x.astype(x.dtype.newbyteorder("="))
@@ -38,8 +38,8 @@ def as_parameters(x0: ArrayLike) -> Array:
     if x.dtype.name not in ("float32", "float64"):
         if is_tree(x0):
             raise TypeError(
-                "`x0` must be one array here, but is a structure: start from the array of "
-                "`flat, tree = gs.Tree.of(x0)`, with the function tree.objective(fun)."
+                "`x0` must be a single array here, but is a structure: use "
+                "`flat, tree = gs.Tree.of(x0)`, start from `flat`, and pass tree.objective(fun)."
             )
         raise TypeError(f"`x0` must be numbers in float32 or float64, but its dtype is {x.dtype}.")
     if x.size == 0:
@@ -53,8 +53,8 @@ def as_parameters(x0: ArrayLike) -> Array:
 def is_tree(x0: Any) -> bool:
     """Whether parameters are a structure (see :mod:`gensmooth.trees`) rather than one array.
 
-    Mappings, dataclasses and named tuples are. A list or tuple is one if it holds any of these, or
-    arrays that do not make one array together: what NumPy makes an array of stays an array.
+    Mappings, dataclasses and named tuples are structures. A list or tuple is one if it contains any
+    of these, or arrays that NumPy cannot stack into one array.
 
     >>> is_tree({"w": np.ones(2)}), is_tree([1.0, 2.0]), is_tree([np.ones(3), np.ones((3, 2))])
     (True, False, True)
@@ -74,7 +74,7 @@ def is_tree(x0: Any) -> bool:
 
 
 def is_record(value: Any) -> bool:
-    """Whether something is a dataclass or a named tuple; their classes are not."""
+    """Whether something is an instance of a dataclass or a named tuple."""
     if isinstance(value, type):
         return False
     named = isinstance(value, tuple) and hasattr(cast("object", value), "_fields")
@@ -82,16 +82,16 @@ def is_record(value: Any) -> bool:
 
 
 def _has_names(value: Any) -> bool:
-    """Whether it holds things by name, and is no array of its own making."""
+    """Whether it is a mapping or record, and not convertible to an array."""
     return (isinstance(value, Mapping) or is_record(value)) and not hasattr(
         cast("object", value), "__array__"
     )
 
 
 def _held(items: "list[Any]", depth: int) -> tuple[bool, bool]:
-    """Whether a list has mappings or records in it, and whether it has arrays, at any level."""
+    """Whether a list contains mappings or records, and whether it contains arrays, at any level."""
     arrays = False
-    if set(map(type, items)) <= {float, int, bool} or depth > DEEPEST:  # at once, as mostly
+    if set(map(type, items)) <= {float, int, bool} or depth > DEEPEST:  # the usual case
         return False, arrays
     for item in items:
         if _has_names(item):
@@ -107,18 +107,18 @@ def _held(items: "list[Any]", depth: int) -> tuple[bool, bool]:
 
 
 def as_bounds(bounds: Any, x: Array, *, equal: bool = False) -> Bounds:
-    """Limits in the shape of x, from any of these forms.
+    """Return limits in the shape of x, from any of these forms.
 
     - ``(lower, upper)``, two numbers (or ``None``) for all parameters, or two arrays in the shape
       of x, or one of each;
     - ``gs.Bounds(lower, upper)``, or SciPy's ``Bounds``, whose arrays are broadcast;
-    - one ``(lower, upper)`` for each parameter, as SciPy takes them.
+    - one ``(lower, upper)`` for each parameter, as in SciPy.
 
-    With two parameters, ``[[a, b], [c, d]]`` may be two arrays or two pairs. Tuples inside are
-    pairs, and two NumPy arrays in a tuple are lower and upper limits; where neither is the case,
-    and each reading has every lower limit below its upper limit, it is an error.
+    With two parameters, ``[[a, b], [c, d]]`` could mean two arrays or two pairs. Inner tuples are
+    read as pairs, and a tuple of two NumPy arrays as lower and upper limits. Otherwise, the reading
+    in which every lower limit is below its upper limit is used; if both are valid, it is an error.
 
-    With ``equal``, a lower limit may be its upper limit: such a parameter is held.
+    With ``equal``, a lower limit may equal its upper limit, which fixes the parameter.
     """
     if hasattr(bounds, "lb") and hasattr(bounds, "ub"):
         low, high = bounds.lb, bounds.ub
@@ -127,7 +127,7 @@ def as_bounds(bounds: Any, x: Array, *, equal: bool = False) -> Bounds:
     else:
         low, high = _read(bounds, x)
     low, high = -np.inf if low is None else low, np.inf if high is None else high
-    low, high = (np.asarray(checks.reals("bounds", each), x.dtype) for each in (low, high))
+    low, high = (np.asarray(checks.reals("bounds", side), x.dtype) for side in (low, high))
     try:
         low, high = np.broadcast_to(low, x.shape), np.broadcast_to(high, x.shape)
     except ValueError:
@@ -138,7 +138,7 @@ def as_bounds(bounds: Any, x: Array, *, equal: bool = False) -> Bounds:
     fits = low <= high if equal else low < high
     if not fits.all():
         where = tuple(np.argwhere(~fits)[0])
-        hint = " Only gs.minimize holds such a parameter." if low[where] == high[where] else ""
+        hint = " Only gs.minimize accepts fixed parameters." if low[where] == high[where] else ""
         raise ValueError(
             "`bounds` must have every lower limit below its upper limit, but one pair is "
             f"({low[where]}, {high[where]}).{hint}"
@@ -147,32 +147,32 @@ def as_bounds(bounds: Any, x: Array, *, equal: bool = False) -> Bounds:
 
 
 def find_units(x: Array, x_scale: Any, bounds: Any) -> Array:
-    """One unit per parameter, or a single one for all.
+    """Return one unit per parameter, or a single unit for all.
 
-    What the user says counts first (``x_scale``), then what the bounds leave where both are
-    finite, then the size of the start: its root mean square, unless a parameter is so much smaller
-    that it must be on a scale of its own. A start of zeros says nothing: the unit is then 1.
+    The user's ``x_scale`` comes first. Without it, the unit of a parameter with two finite bounds
+    is a quarter of their distance. The unit of any other parameter is the root mean square of the
+    start (1 if the start is zero), or the parameter's own size if that is far smaller.
     """
     if x_scale is not None:
-        given = np.asarray(checks.reals("x_scale", x_scale), np.float64)
-        if not (np.isfinite(given).all() and (given > 0).all()):
+        scale = np.asarray(checks.reals("x_scale", x_scale), np.float64)
+        if not (np.isfinite(scale).all() and (scale > 0).all()):
             raise ValueError(
                 f"`x_scale` must be positive and finite, but is {checks.shown(x_scale)}."
             )
         try:
-            full = np.broadcast_to(given, x.shape) if given.ndim else given
+            full = np.broadcast_to(scale, x.shape) if scale.ndim else scale
         except ValueError:
             raise ValueError(
-                f"`x_scale` must be one number, or one for each parameter in the shape {x.shape} "
-                f"of x0, but has shape {given.shape}."
+                f"`x_scale` must be a number or an array of the shape {x.shape} "
+                f"of x0, but has shape {scale.shape}."
             ) from None
         return full.reshape(-1).copy()
     sizes = np.abs(x.reshape(-1).astype(np.float64))
     typical = float(np.sqrt(np.square(sizes).mean())) or 1.0
     units = np.full(1, typical)
-    own = (sizes > 0) & (sizes < _TINY * typical)
-    if own.any() and x.size <= _FEW:
-        units = np.where(own, sizes, typical)
+    tiny = (sizes > 0) & (sizes < _TINY * typical)
+    if tiny.any() and x.size <= _FEW:
+        units = np.where(tiny, sizes, typical)
     if bounds is not None:
         limits = as_bounds(bounds, x)
         width = limits.upper.astype(np.float64) - limits.lower.astype(np.float64)
@@ -185,122 +185,124 @@ def find_units(x: Array, x_scale: Any, bounds: Any) -> Array:
 @final
 @dataclass(frozen=True)
 class LogScale:
-    """Some parameters on a log scale: the search has log x where the objective has x.
+    """Some parameters on a log scale: the search works on log x where the objective takes x.
 
     Attributes:
-        mask: Which, in the shape of x.
+        mask: Which parameters, in the shape of x.
     """
 
     mask: Array
 
     @classmethod
-    def of(cls, given: Any, x: Array) -> "LogScale | None":
-        """From ``True``, or from one truth value for each parameter; ``None`` if none is."""
-        if given is None or given is False:
+    def of(cls, which: Any, x: Array) -> "LogScale | None":
+        """Return the scale for ``True`` or a Boolean array; ``None`` if it selects no parameter."""
+        if which is None or which is False:
             return None
         mask: Array = np.zeros(0)
-        with suppress(Exception):  # ragged, or an object of the user's
-            mask = np.asarray(given)
+        with suppress(Exception):  # ragged, or a user's object
+            mask = np.asarray(which)
         if mask.dtype != bool or mask.shape not in ((), x.shape):
             raise ValueError(
-                f"`log_scale` must be True, or True or False for each parameter in the shape "
-                f"{x.shape} of x0, but is {checks.shown(given)}."
+                f"`log_scale` must be True, False or a Boolean array of the shape {x.shape} of x0, "
+                f"but is {checks.shown(which)}."
             )
         full = np.broadcast_to(mask, x.shape)
         if not (x[full] > 0).all():
             raise ValueError(
-                "`log_scale` is for parameters above zero, but x0 has "
-                f"{float(x[full].min()):g} among them."
+                "`log_scale` needs parameters above zero, but one of them starts at "
+                f"{float(x[full].min()):g}."
             )
         return cls(full.copy()) if full.any() else None
 
     def inward(self, x: Array) -> Array:
-        """What the search has, from what the objective has."""
-        with np.errstate(divide="ignore"):  # a lower limit of 0 becomes −inf, none
+        """Convert the objective's parameters to the search's."""
+        with np.errstate(divide="ignore"):  # a lower limit of 0 becomes −inf: no limit
             return np.where(self.mask, np.log(np.where(self.mask, x, 1)), x).astype(x.dtype)
 
     def outward(self, x: Array) -> Array:
-        """What the objective has, from what the search has; points may be stacked."""
+        """Convert the search's parameters to the objective's; points may be stacked."""
         return np.where(self.mask, np.exp(np.where(self.mask, x, 0)), x).astype(x.dtype)
 
     def bounds(self, bounds: Bounds) -> Bounds:
-        """The limits that the search has."""
-        low, high = (np.array(each) for each in bounds)
+        """Convert limits for the objective to limits for the search."""
+        low, high = (np.array(limit) for limit in bounds)
         if (high[self.mask] <= 0).any():
-            raise ValueError("`bounds` on a log scale must have upper limits above zero.")
+            raise ValueError(
+                "`bounds` of a parameter on a log scale must have an upper limit above zero."
+            )
         low[self.mask] = np.maximum(low[self.mask], 0)
         lower, upper = self.inward(low), self.inward(high)
         least = float(np.finfo(low.dtype).eps)
         with np.errstate(invalid="ignore"):  # inf − inf
-            while (outside := self.outward(lower) < low).any():  # by the last bit
+            while (outside := self.outward(lower) < low).any():  # by rounding
                 lower = np.where(outside, lower + least * (1 + np.abs(lower)), lower)
             while (outside := self.outward(upper) > high).any():
                 upper = np.where(outside, upper - least * (1 + np.abs(upper)), upper)
         return Bounds(lower.astype(low.dtype), upper.astype(high.dtype))
 
     def units(self, x: Array, bounds: Bounds | None) -> Array:
-        """One unit per parameter, of what the search has: see :func:`find_units`.
+        """Return one unit per parameter of the search; see :func:`find_units`.
 
-        On a log scale it is a quarter of what the bounds leave, or else 1, a factor of e: the size
-        of a logarithm says nothing.
+        On a log scale, the unit is a quarter of the distance between the bounds, or, without
+        bounds, 1 (a factor of e): the size of a logarithm says nothing about its scale.
         """
         units, rest = np.ones(x.shape), ~self.mask
         if bounds is not None:
             width = np.subtract(*bounds[::-1], dtype=np.float64)
             units = np.where(self.mask & np.isfinite(width), _OF_BOX * width, units)
         if rest.any():
-            limits = None if bounds is None else Bounds(*(each[rest] for each in bounds))
+            limits = None if bounds is None else Bounds(*(limit[rest] for limit in bounds))
             units[rest] = find_units(x[rest], None, limits)
         return units
 
     def objective(self, fun: Callable[..., Any]) -> "LogObjective":
-        """The objective of what the search has."""
+        """Return ``fun`` as a function of the search's parameters."""
         return LogObjective(fun, self)
 
 
 @final
 @dataclass(frozen=True)
 class LogObjective:
-    """See :class:`LogScale`."""
+    """The objective as a function of the search's parameters; see :class:`LogScale`."""
 
     fun: Callable[..., Any]
     scale: LogScale
 
     def __call__(self, x: Array, *more: Any) -> Any:
-        """The objective at what the search has."""
+        """Evaluate the objective at the search's parameters."""
         return self.fun(self.scale.outward(x), *more)
 
 
 @final
 @dataclass(frozen=True)
 class WithArguments:
-    """An objective that takes more than x: ``fun(x, *arguments)``, ``fun(x, rng, *arguments)``."""
+    """An objective with extra arguments: ``fun(x, *arguments)`` or ``fun(x, rng, *arguments)``."""
 
     fun: Callable[..., Any]
     arguments: tuple[Any, ...]
 
     def __call__(self, x: Array, *more: Any) -> Any:
-        """The objective with its arguments."""
+        """Evaluate the objective with its extra arguments."""
         return self.fun(x, *more, *self.arguments)
 
 
-def with_arguments(fun: Callable[..., Any], given: Any) -> Callable[..., Any]:
-    """An objective with SciPy's ``args``: a tuple, or a single argument that is none."""
-    arguments = cast(tuple[Any, ...], given if isinstance(given, tuple) else (given,))
+def with_arguments(fun: Callable[..., Any], args: Any) -> Callable[..., Any]:
+    """Bind SciPy's ``args`` to an objective; a single value may be passed without a tuple."""
+    arguments = cast(tuple[Any, ...], args if isinstance(args, tuple) else (args,))
     return WithArguments(fun, arguments) if arguments else fun
 
 
 def _read(bounds: Any, x: Array) -> tuple[Any, Any]:
-    """Lower and upper limits from a sequence: in pairs, or apart."""
+    """Return lower and upper limits from a sequence of pairs, or of two sides."""
     members: list[Any] = []
-    with suppress(Exception):  # an object of the user's may raise anything
+    with suppress(Exception):  # a user's object may raise anything
         members = list(bounds)
     if _has_names(bounds) or any(map(_has_names, members[:2])):
         raise ValueError(
-            "`bounds` of a search must be numbers or arrays, but are a structure: "
-            "`flat, tree = gs.Tree.of(x0)` and tree.bounds(bounds) make arrays of them."
+            "`bounds` of a search must be numbers or arrays, but are a structure: convert them "
+            "with `flat, tree = gs.Tree.of(x0)` and tree.bounds(bounds)."
         )
-    shapes = [_shape(each) for each in members[: max(2, x.size)]]
+    shapes = [_shape(member) for member in members[: max(2, x.size)]]
     two = len(members) == 2
     if two and () in shapes and all(shape in ((), x.shape) for shape in shapes):
         return _unlimited(members[0], -np.inf), _unlimited(members[1], np.inf)
@@ -308,8 +310,8 @@ def _read(bounds: Any, x: Array) -> tuple[Any, Any]:
     pairs = len(members) == x.size and all(shape == (2,) for shape in shapes)
     if not (apart or pairs):
         raise ValueError(
-            "`bounds` must be (lower, upper) for all parameters, two numbers or two arrays in the "
-            f"shape {x.shape} of x0; gs.Bounds(lower, upper); or one (lower, upper) for each of "
+            "`bounds` must be (lower, upper), each a number or an array in the shape "
+            f"{x.shape} of x0; gs.Bounds(lower, upper); or one pair (lower, upper) for each of "
             f"the {x.size} parameters, but are {_form(bounds, members, shapes)}."
         )
     in_pairs = [_one_side(members, side, x) for side in (0, 1)] if pairs else []
@@ -318,49 +320,49 @@ def _read(bounds: Any, x: Array) -> tuple[Any, Any]:
     lower, upper = _unlimited(members[0], -np.inf), _unlimited(members[1], np.inf)
     if not pairs:
         return lower, upper
-    if all(isinstance(each, tuple) for each in members):
+    if all(isinstance(member, tuple) for member in members):
         return in_pairs[0], in_pairs[1]
-    if isinstance(bounds, tuple) and all(isinstance(each, np.ndarray) for each in members):
+    if isinstance(bounds, tuple) and all(isinstance(member, np.ndarray) for member in members):
         return lower, upper
-    lower, upper = (np.asarray(checks.reals("bounds", each)) for each in (lower, upper))
+    lower, upper = (np.asarray(checks.reals("bounds", side)) for side in (lower, upper))
     if not (lower < upper).all():
         return in_pairs[0], in_pairs[1]
     if (in_pairs[0] < in_pairs[1]).all():
         raise ValueError(
             "`bounds` of two parameters can be read in two ways: as lower and upper limits, "
-            f"{lower.tolist()} and {upper.tolist()}, or as a pair for each. Write "
-            "gs.Bounds(lower, upper) for the first, or tuples, [(lower, upper), (lower, upper)], "
-            "for the second."
+            f"{lower.tolist()} and {upper.tolist()}, or as one pair for each parameter. Write "
+            "gs.Bounds(lower, upper) for the first, or [(lower, upper), (lower, upper)], with "
+            "tuples, for the second."
         )
     return lower, upper
 
 
 def _one_side(pairs: list[Any], side: int, x: Array) -> Array:
-    """The lower or the upper limits of pairs, in the shape of x."""
-    free = np.inf if side else -np.inf
-    each = [free if pair[side] is None else pair[side] for pair in pairs]
-    return np.reshape(checks.reals("bounds", each), x.shape)
+    """Return the lower or the upper limits of pairs, in the shape of x."""
+    unbounded = np.inf if side else -np.inf
+    limits = [unbounded if pair[side] is None else pair[side] for pair in pairs]
+    return np.reshape(checks.reals("bounds", limits), x.shape)
 
 
-def _unlimited(limits: Any, free: float) -> Any:
-    """Limits with ``free`` where ``None`` says that there is none."""
+def _unlimited(limits: Any, unbounded: float) -> Any:
+    """Return limits with ``None`` replaced by ``unbounded``."""
     if limits is None:
-        return free
+        return unbounded
     array = np.asarray(limits)
-    return limits if array.dtype != object else np.where(array == None, free, array)  # noqa: E711
+    return limits if array.dtype != object else np.where(array == None, unbounded, array)  # noqa: E711
 
 
 def _shape(value: Any) -> tuple[int, ...] | None:
     try:
         return np.shape(value)
-    except Exception:  # ragged, or an object of the user's
+    except Exception:  # ragged, or a user's object
         return None
 
 
 def _form(bounds: Any, members: list[Any], shapes: list[tuple[int, ...] | None]) -> str:
-    """What was given, in few words: an array's shape rather than some of its numbers."""
+    """Describe invalid bounds briefly: an array by its shape rather than its numbers."""
     if isinstance(bounds, np.ndarray):
         return f"an array of shape {np.shape(cast(Array, bounds))}"
-    if len(members) == 2 and all(isinstance(each, np.ndarray) for each in members):
+    if len(members) == 2 and all(isinstance(member, np.ndarray) for member in members):
         return f"two arrays of shapes {shapes[0]} and {shapes[1]}"
     return checks.shown(bounds)

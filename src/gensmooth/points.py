@@ -12,17 +12,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gensmooth import algorithms, checks, optimizers
-from gensmooth.estimators import Estimator, ForwardDifference
-from gensmooth.methods import METHODS, choose_directions
+from gensmooth import checks
+from gensmooth.estimators import Estimator
 from gensmooth.optimizers import Optimizer
-from gensmooth.pilot import AUTO, Pilot
-from gensmooth.search import RandomSearch, Search
+from gensmooth.searches.choose import choose, names
+from gensmooth.searches.protocol import Search
+from gensmooth.searches.wanted import Wanted
 
 Array = NDArray[Any]
 
 BUDGET = 10_000  # evaluations, where nobody says how many there are
-_RATE = 0.1  # where Adam's rate begins, as in gs.minimize
 _LEAST = 0.01  # of the directions: a step is made with whatever there is
 
 
@@ -41,6 +40,7 @@ class PointByPoint:
         x0: Where it starts.
         seed: Its seed.
 
+    >>> from gensmooth import Pilot
     >>> points = PointByPoint(Pilot(budget=300), np.zeros(2), seed=0)
     >>> for _ in range(300):
     ...     ticket, x = points.ask()
@@ -101,7 +101,7 @@ class PointByPoint:
             self._best = self._batch.point(index), float(value)
         if self._told.all():
             values = self._values
-            if not isinstance(self.search, Pilot) and not np.isfinite(values).any():
+            if not (self.search.survives_failures or np.isfinite(values).any()):
                 values = np.zeros_like(values)  # nothing was learnt: the next step looks elsewhere
             self.state, _ = self.search.tell(self.state, self._batch, values)
             self._begin()
@@ -117,10 +117,9 @@ class PointByPoint:
 
     def recommend(self) -> Array | None:
         """The point to use where the best one told is not it: the centre of the search."""
-        if isinstance(self.search, Pilot):
-            exact = self.search.noise(self.state) in (None, 0)
-            return None if exact else self.search.recommend(self.state)
-        return self.state.x.copy()
+        if self.search.is_exact(self.state):
+            return None
+        return self.search.recommend(self.state).copy()
 
 
 def make_search(
@@ -153,73 +152,27 @@ def make_search(
         bounds: As in :func:`gensmooth.minimize`.
         maximize: As in :func:`gensmooth.minimize`.
     """
-    budget = checks.optional(checks.count, "budget", budget) or BUDGET
-    workers = checks.count("workers", workers)
-    usual = 4 + int(3 * math.log(dim))
-    if method == AUTO:
-        given = {"spacing": spacing, "estimator": estimator, "optimizer": optimizer}
-        for name, value in given.items():
-            if value is not None:
-                raise ValueError(
-                    f"method='auto' chooses `{name}` itself: name a method to give it."
-                )
-        if num_directions is None and workers > usual:
-            num_directions = -(-workers // 2)
-        return Pilot(
-            budget=budget,
-            num_directions=num_directions,
-            x_scale=x_scale,
-            bounds=bounds,
-            maximize=maximize,
-            on_failure="drop",
-            min_fraction=_LEAST,
-        )
-    if algorithms.find(method) is not None:
-        units = method in algorithms.POPULATIONS
-        if spacing is not None and x_scale is not None and not units:
-            spacing = spacing * float(x_scale)
-        return algorithms.make(
-            np.zeros(dim),
-            algorithms.Wanted(
-                name=method,
-                num_directions=num_directions,
-                spacing=spacing,
-                estimator=estimator,
-                optimizer=optimizer,
-                x_scale=x_scale if units else None,
-                budget=budget,
-                bounds=bounds,
-                maximize=maximize,
-                on_failure="drop",
-                min_fraction=_LEAST,
-            ),
-        )
-    number = max(usual, workers - 1) if num_directions is None else num_directions
-    if x_scale is not None:
-        spacing = (0.1 if spacing is None else spacing) * float(x_scale)
-    rate = _RATE if optimizer is None else optimizer
-    search = RandomSearch(
-        directions=choose_directions(method, None, also=algorithms.names())
-        .shaped((dim,))
-        .resolve(dim, number),
-        num_directions=number,
-        spacing=0.1 if spacing is None else spacing,
-        estimator=ForwardDifference() if estimator is None else estimator,
+    wanted = Wanted(
+        method=method,
+        num_directions=num_directions,
+        spacing=spacing,
+        estimator=estimator,
+        optimizer=optimizer,
+        x_scale=x_scale,
+        budget=checks.optional(checks.count, "budget", budget) or BUDGET,
+        workers=checks.count("workers", workers),
         bounds=bounds,
         maximize=maximize,
         on_failure="drop",
         min_fraction=_LEAST,
     )
-    if isinstance(rate, int | float):
-        steps = max(1, budget // len(search.plan))
-        rate = optimizers.adam(optimizers.cosine_decay(rate, steps=steps))
-    return search.changed(optimizer=rate)
+    return choose(np.zeros(dim), wanted).search
 
 
 def usable() -> list[str]:
     """The methods that need no more than a number of parameters: neither a matrix nor a noise."""
     found: list[str] = []
-    for name in (AUTO, *METHODS, *algorithms.names()):
+    for name in names():
         try:
             make_search(name, 4)
         except (ValueError, ImportError):

@@ -1,9 +1,8 @@
-r"""The four methods of the paper, whole, in plain NumPy: a copy to read.
+r"""The paper's four methods in one screen of plain NumPy, for reading.
 
 Gao and Sener, *Generalizing Gaussian Smoothing for Random Search* (ICML 2022); labels such as
-``eq:fdempirical`` are the paper's. Nothing else in the package uses this file. Given the same
-random numbers, :class:`gensmooth.RandomSearch` makes the same steps bit for bit
-(``tests/test_pure.py``).
+``eq:fdempirical`` are the paper's. Nothing else in the package uses this file. With the same random
+numbers, :class:`gensmooth.RandomSearch` makes bit-identical steps (``tests/test_pure.py``).
 
 >>> import numpy as np
 >>> rng = np.random.default_rng(0)
@@ -24,7 +23,7 @@ Array = NDArray[np.float64]
 
 
 def directions(method: str, z: Array) -> Array:
-    r"""The directions ε_1, …, ε_L of a step, as rows (``tab:algorithms``).
+    r"""Return the directions ε_1, …, ε_L of a step, as rows (``tab:algorithms``).
 
     Args:
         method: ``"gs"``, ``"bes"``, ``"gs-shrinkage"`` or ``"bes-shrinkage"``.
@@ -42,15 +41,15 @@ def directions(method: str, z: Array) -> Array:
 def gradient(
     f: Callable[[Array], float], theta: Array, eps: Array, *, c: float, antithetic: bool
 ) -> Array:
-    r"""The estimate :math:`\frac1{cL}\sum_l\delta_l\epsilon_l` of ∇F(θ).
+    r"""Return the estimate :math:`\frac1{cL}\sum_l\delta_l\epsilon_l` of ∇F(θ).
 
     Args:
         f: The objective, or its mean over the N samples of a step.
         theta: θ.
         eps: The directions.
         c: The spacing.
-        antithetic: Differences of both sides (``eq:atempirical``), instead of differences from the
-            centre (``eq:fdempirical``).
+        antithetic: Whether to use central differences (``eq:atempirical``) instead of forward
+            differences (``eq:fdempirical``).
     """
     if antithetic:
         delta = [(f(theta + c * e) - f(theta - c * e)) / 2 for e in eps]
@@ -74,16 +73,16 @@ def search(
     steps: int,
     antithetic: bool = False,
 ) -> Array:
-    """Gradient descent on the estimates; the last θ.
+    """Run gradient descent on the estimates and return the last θ.
 
     Args:
         f: The objective.
         theta: The start.
-        method: One of the four, see :func:`directions`.
-        z: The random numbers of each step t, see :func:`directions`.
+        method: One of the four methods; see :func:`directions`.
+        z: Maps a step t to its random numbers; see :func:`directions`.
         c: The spacing.
         eta: η, the learning rate.
-        steps: How many.
+        steps: The number of steps.
         antithetic: See :func:`gradient`.
     """
     for t in range(steps):

@@ -1,4 +1,4 @@
-"""What a run gives: its result and its history, in memory and as a file."""
+"""The result and history of a run, in memory and as a file."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -12,7 +12,7 @@ from gensmooth import checks
 from gensmooth.describe import number, whole
 from gensmooth.parameters import is_tree
 from gensmooth.runs import MESSAGES, CheckpointError, Reason, Record, result_file, states
-from gensmooth.search import SearchState
+from gensmooth.searches import SearchState
 from gensmooth.streams import check_seed
 from gensmooth.trees import Tree
 from gensmooth.trees import plain as plain_tree
@@ -22,13 +22,13 @@ class History(NamedTuple):
     """One entry per step.
 
     Attributes:
-        evaluations: Evaluations so far.
-        value: The objective as each step saw it.
-        gradient_norm: ‖estimate‖.
-        standard_error: NaN where there is none.
-        step_size: ‖change of x‖.
+        evaluations: The number of evaluations so far.
+        value: Each step's estimate of the objective at x.
+        gradient_norm: The norm of the gradient estimate.
+        standard_error: The standard error of the gradient estimate; NaN where there is none.
+        step_size: The norm of the change of x.
         best_value: The best single value of each step.
-        faults: Events of each kind, such as ``{"timeout": 1}``; mostly empty.
+        faults: The failures of each step by kind, such as ``{"timeout": 1}``.
     """
 
     evaluations: NDArray[np.int64]
@@ -42,37 +42,37 @@ class History(NamedTuple):
 
 @dataclass(frozen=True)
 class Result:
-    """What a run found; SciPy's names where SciPy has one.
+    """The result of a run, with SciPy's names where SciPy has one.
 
     Attributes:
-        x: The point to use. The pilot's: the best one seen if values are exact, the centre of its
-            search if they are noisy, because the best of many noisy values is mostly luck. With a
-            method of the paper: the last iterate. An array, or the structure that x0 has.
-        fun: The objective there, evaluated once more at the end (N samples if sampled; the mean of
-            several values if the pilot found them noisy).
-        best_x: The point of the best single value seen: the recommended point of an
-            objective without noise.
-        best_fun: That value; under noise it is too good to be true.
-        nfev: Evaluations made.
-        nit: Steps made.
-        success: Whether the run ended as planned (budget, steps, target or tolerance), and found
-            any value at all.
+        x: The recommended point, an array or a structure like x0. The pilot recommends the best
+            point seen if values are exact, and the centre of its search if they are noisy, because
+            the best of many noisy values is mostly luck. A method of the paper returns the last
+            iterate.
+        fun: The objective at x, evaluated once more at the end (with N samples if sampled; the mean
+            of several values if the pilot found them noisy).
+        best_x: The point with the best single value; use it if the objective has no noise.
+        best_fun: The objective at ``best_x``. With noise, it is biased towards good values.
+        nfev: The number of evaluations.
+        nit: The number of steps.
+        success: Whether the run ended as planned (budget, steps, target or tolerance) and found at
+            least one finite value.
         status: The reason it ended.
-        message: The reason in words.
-        dropped: Directions left out because a value was not finite.
-        faults: What went wrong on the way, by kind (``exception``, ``non-finite``, ``timeout``,
-            ``died``), whether it was retried, dropped or the end.
-        seed: The seed, drawn for you if you gave none: with it the run repeats exactly.
+        message: The reason as a sentence.
+        dropped: The number of directions left out because a value was not finite.
+        faults: The number of failures by kind (``exception``, ``non-finite``, ``timeout``,
+            ``died``), whether they were retried, dropped, or ended the run.
+        seed: The seed, drawn for you if you passed none. With it, the run repeats exactly.
         history: One entry per step.
-        state: The state after the last step: the search's ``ask`` goes on from it. Of parameters on
-            a log scale it has the logarithms, and none that bounds hold. A result that was loaded
-            from a file has none: to go on with a run later, give it a ``checkpoint``.
-        error: The standard error of ``fun`` under noise: from several values there, and where the
-            budget allows few of them also from the noise that was measured before.
-        noise: The standard deviation of one value, as the pilot measured it: 0 if values are
-            exact, ``None`` where it was not measured.
-        warnings: What went wrong without failing, and what to do about it; in ``message`` and in
-            the log too.
+        state: The state after the last step, from which the search's ``ask`` can continue. It
+            contains the logarithms of parameters on a log scale and omits fixed parameters. A
+            result loaded from a file has none; to continue a run later, use ``checkpoint``.
+        error: The standard error of ``fun`` under noise, from several values at x and, if the
+            budget allows only a few of them, also from the noise measured earlier.
+        noise: The standard deviation of one value as measured by the pilot: 0 if values are exact,
+            ``None`` if it was not measured.
+        warnings: Problems that did not end the run, and what to do about them. They also appear in
+            ``message`` and in the log.
     """
 
     x: Any
@@ -94,23 +94,23 @@ class Result:
     warnings: tuple[str, ...] = ()
 
     def __getitem__(self, name: str) -> Any:
-        """``res["x"]``, as SciPy's result allows."""
+        """Return an attribute by name, as in ``res["x"]``, like SciPy's result."""
         return getattr(self, name)
 
     def as_json(self, *, history: bool = False) -> dict[str, Any]:
-        """All but ``state`` as plain JSON (with infinities), perhaps without the history."""
-        names = [each.name for each in fields(self) if each.name not in ("history", "state")]
-        found: dict[str, Any] = {name: getattr(self, name) for name in names}
-        found |= {"x": plain_tree(self.x), "best_x": plain_tree(self.best_x)}
-        found |= {"faults": dict(self.faults), "warnings": list(self.warnings)}
+        """Return all fields except ``state`` (and the history, unless asked for) as JSON."""
+        names = [f.name for f in fields(self) if f.name not in ("history", "state")]
+        content: dict[str, Any] = {name: getattr(self, name) for name in names}
+        content |= {"x": plain_tree(self.x), "best_x": plain_tree(self.best_x)}
+        content |= {"faults": dict(self.faults), "warnings": list(self.warnings)}
         x, tree = Tree.of(self.x) if is_tree(self.x) else (self.x, None)
-        found |= result_file.header(x, None if tree is None else tree.to_json())
+        content |= result_file.header(x, None if tree is None else tree.to_json())
         if history:
             *arrays, faults = self.history
             listed = [array.tolist() for array in arrays]
-            told = {str(i): dict(each) for i, each in enumerate(faults) if each}
-            found["history"] = dict(zip(History._fields, [*listed, told], strict=True))
-        return found
+            by_step = {str(step): dict(kinds) for step, kinds in enumerate(faults) if kinds}
+            content["history"] = dict(zip(History._fields, [*listed, by_step], strict=True))
+        return content
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the result to a JSON file that :func:`load` reads; ``state`` is left out.
@@ -125,74 +125,76 @@ class Result:
 
 
 def load(path: str | PathLike[str]) -> Result:
-    """Read a result that :meth:`Result.save` or ``gensmooth minimize`` has written.
+    """Read a result written by :meth:`Result.save` or ``gensmooth minimize``.
 
     Args:
-        path: The file, such as ``"best.json"`` or the ``result.json`` of a run's folder. Where x is
-            a dataclass or named tuple, it is a dict here, for ``Params(**res.x)``: reading a file
-            runs nothing.
+        path: The file, such as ``"best.json"`` or the ``result.json`` of a run's folder. A
+            dataclass or named tuple is returned as a dict, for ``Params(**res.x)``, because reading
+            a file never runs code.
 
     Raises:
-        CheckpointError: When it is no such file: a policy is read by ``gs.rl.load_policy``, and
-            the run of a folder is told again by :func:`resume`.
+        CheckpointError: If it is not such a file. Read a policy with ``gs.rl.load_policy``, and a
+            run's folder with :func:`resume`.
     """
     file = checks.path("path", path)
-    found = result_file.read_result(file)
+    content = result_file.read_result(file)
     try:
-        return _result_from_json(found)
+        return _result_from_json(content)
     except (ValueError, TypeError, LookupError, AttributeError) as error:
         raise CheckpointError(file, f"is not a result: {error}.") from error
 
 
-def _result_from_json(found: Mapping[str, Any]) -> Result:
-    def maybe(name: str) -> float | None:
-        return None if found[name] is None else number(found[name])
+def _result_from_json(content: Mapping[str, Any]) -> Result:
+    def optional(name: str) -> float | None:
+        return None if content[name] is None else number(content[name])
 
-    if found["status"] not in MESSAGES or not isinstance(found["success"], bool):
-        raise ValueError(f"its status is {str(found['status'])[:80]!r}")
-    warnings: Any = found["warnings"]
-    if not all(isinstance(each, str) for each in [found["message"], *warnings]):
-        raise TypeError("its message or its warnings are not text")
+    if content["status"] not in MESSAGES or not isinstance(content["success"], bool):
+        raise ValueError(
+            f"its status {str(content['status'])[:80]!r} or its `success` is not valid"
+        )
+    warnings: Any = content["warnings"]
+    if not all(isinstance(message, str) for message in [content["message"], *warnings]):
+        raise TypeError("its message or its warnings are not strings")
     return Result(
-        x=found["x"],
-        fun=number(found["fun"]),
-        best_x=found["best_x"],
-        best_fun=number(found["best_fun"]),
-        nfev=whole(found["nfev"]),
-        nit=whole(found["nit"]),
-        success=found["success"],
-        status=found["status"],
-        message=found["message"],
-        dropped=whole(found["dropped"]),
-        faults=states.faults_from_json(found["faults"]),
-        seed=check_seed(found["seed"]),
-        history=_history_from_json(found.get("history")),
+        x=content["x"],
+        fun=number(content["fun"]),
+        best_x=content["best_x"],
+        best_fun=number(content["best_fun"]),
+        nfev=whole(content["nfev"]),
+        nit=whole(content["nit"]),
+        success=content["success"],
+        status=content["status"],
+        message=content["message"],
+        dropped=whole(content["dropped"]),
+        faults=states.faults_from_json(content["faults"]),
+        seed=check_seed(content["seed"]),
+        history=_history_from_json(content.get("history")),
         state=None,
-        error=maybe("error"),
-        noise=maybe("noise"),
+        error=optional("error"),
+        noise=optional("noise"),
         warnings=tuple(warnings),
     )
 
 
-def _history_from_json(found: Any) -> History:
-    """The history of a file; without one (the command writes none), no steps."""
-    if found is None:
+def _history_from_json(content: Any) -> History:
+    """Read the history; a file written by the command has none, which gives an empty one."""
+    if content is None:
         return history_of(())
     *names, last = History._fields
-    columns = [[number(value) for value in found[name]] for name in names]
+    columns = [[number(value) for value in content[name]] for name in names]
     steps = len(columns[0])
     if any(len(column) != steps for column in columns):
         raise ValueError("the columns of its history differ in length")
-    told = {int(step): states.faults_from_json(each) for step, each in found[last].items()}
+    by_step = {int(step): states.faults_from_json(kinds) for step, kinds in content[last].items()}
     return History(
         np.array([whole(int(value)) for value in columns[0]], np.int64),
         *(np.array(column, np.float64) for column in columns[1:]),
-        faults=tuple(told.get(step, {}) for step in range(steps)),
+        faults=tuple(by_step.get(step, {}) for step in range(steps)),
     )
 
 
 def history_of(records: Sequence[Record]) -> History:
-    """One entry per step."""
+    """Return the history of a run from its records, one per step."""
     infos = [record.info for record in records]
     return History(
         np.array([info.evaluations for info in infos], np.int64),

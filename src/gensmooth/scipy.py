@@ -1,4 +1,4 @@
-"""For users of SciPy: our methods as ``method=`` of ``scipy.optimize.minimize``.
+"""Our methods as the ``method=`` argument of ``scipy.optimize.minimize``.
 
 >>> import scipy.optimize
 >>> import gensmooth as gs
@@ -18,15 +18,14 @@ from typing import Any, final
 
 import numpy as np
 
-from gensmooth import algorithms, checks, methods
+from gensmooth import checks, methods
 from gensmooth.coordinates import Coordinates, inward
 from gensmooth.optimize import minimize
-from gensmooth.pilot import AUTO
 from gensmooth.results import Result
-from gensmooth.search import SearchState, StepInfo
+from gensmooth.searches import AUTO, SearchState, StepInfo, algorithms
 
-# SciPy's words for options that are ours.
-_WORDS = {
+# SciPy's names of our options.
+_NAMES = {
     "maxiter": "max_steps",
     "maxfev": "budget",
     "maxfun": "budget",
@@ -36,33 +35,33 @@ _WORDS = {
 
 
 def method(name: str = "auto", **options: Any) -> "ScipyMethod":
-    """A method for ``scipy.optimize.minimize(fun, x0, method=...)``.
+    """Return a method for ``scipy.optimize.minimize(fun, x0, method=...)``.
 
     Args:
-        name: The name of a method, as :func:`gensmooth.minimize` takes it.
+        name: The name of a method, as in :func:`gensmooth.minimize`.
         **options: Arguments of :func:`gensmooth.minimize`, which SciPy's ``options`` override.
 
-    SciPy's ``args``, ``bounds``, ``callback``, ``tol`` and ``options`` are understood; ``options``
-    are arguments of :func:`gensmooth.minimize`, and ``maxiter``, ``maxfev`` and ``disp`` mean
-    ``max_steps``, ``budget`` and ``progress``. No derivatives are used, and there are no
-    constraints but bounds.
+    SciPy's ``args``, ``bounds``, ``callback``, ``tol`` and ``options`` are supported. ``options``
+    are arguments of :func:`gensmooth.minimize`; ``maxiter``, ``maxfev`` and ``disp`` mean
+    ``max_steps``, ``budget`` and ``progress``. Derivatives are not used, and bounds are the only
+    constraints.
 
-    What SciPy returns has, beside SciPy's names, ``best_x``, ``best_fun``, ``error``, ``noise``,
-    ``seed``, ``history`` and ``reason``, as :class:`gensmooth.Result` explains them.
+    Besides SciPy's attributes, the result has ``best_x``, ``best_fun``, ``error``, ``noise``,
+    ``seed`` and ``history`` of :class:`gensmooth.Result`, and its ``status`` as ``reason``.
 
     >>> method("bes-shrinkage", spacing=0.01)
     ScipyMethod(name='bes-shrinkage', options={'spacing': 0.01})
     """
     if name != AUTO and algorithms.find(name) is None:
-        # An unknown one is an error that lists the known ones.
+        # Raises an error that lists the known names.
         methods.choose_directions(name, None, also=algorithms.names())
-    return ScipyMethod(name, _understood(options))
+    return ScipyMethod(name, _translated(options))
 
 
 @final
 @dataclass(frozen=True)
 class ScipyMethod:
-    """What SciPy calls; see :func:`method`."""
+    """The callable that SciPy calls; see :func:`method`."""
 
     name: str
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -81,61 +80,66 @@ class ScipyMethod:
         callback: Callable[..., Any] | None = None,
         **options: Any,
     ) -> Any:
-        """Minimise, as SciPy asks its own methods to."""
+        """Minimise ``fun``, with the arguments that SciPy passes to a custom method."""
         optimize: Any = import_module("scipy.optimize")
         if np.size(constraints):
             raise ValueError(
-                "gensmooth knows no `constraints` but `bounds`: add a penalty to the objective."
+                "gensmooth does not support `constraints`, only `bounds`: add a penalty to the "
+                "objective."
             )
         unused = {"jac": callable(jac), "hess": hess is not None, "hessp": hessp is not None}
-        if names := ", ".join(f"`{name}`" for name, given in unused.items() if given):
-            warnings.warn(f"gensmooth does not use derivatives: {names}.", RuntimeWarning, 3)
-        given = {**self.options, **_understood(options)}
-        told = None
+        if names := ", ".join(f"`{name}`" for name, passed in unused.items() if passed):
+            warnings.warn(
+                f"gensmooth does not use derivatives, so it ignores {names}.", RuntimeWarning, 3
+            )
+        settings = {**self.options, **_translated(options)}
+        on_step = None
         if callback is not None:
-            start = inward(x0, bounds=bounds, log_scale=given.get("log_scale"))
-            told = _Callback(callback, optimize.OptimizeResult, start.coordinates)
-        found = minimize(
+            start = inward(x0, bounds=bounds, log_scale=settings.get("log_scale"))
+            on_step = _Callback(callback, optimize.OptimizeResult, start.coordinates)
+        result = minimize(
             fun,
             x0,
             args=args,
             method=self.name,
             bounds=bounds,
-            callback=told,
-            **given,
+            callback=on_step,
+            **settings,
         )
-        return _as_scipy(found, optimize.OptimizeResult)
+        return _as_scipy(result, optimize.OptimizeResult)
 
 
-def _understood(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options under our names."""
-    found: dict[str, Any] = {}
+def _translated(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options under our names."""
+    translated: dict[str, Any] = {}
     for name, value in options.items():
-        ours = _WORDS.get(name, name)
-        if ours in found:
-            raise ValueError(f"`{name}` and another of the options both mean `{ours}`.")
-        found[ours] = value
+        ours = _NAMES.get(name, name)
+        if ours in translated:
+            raise ValueError(f"`{name}` and another option both mean `{ours}`: pass only one.")
+        translated[ours] = value
     for name in ("fun", "x0", "args", "method", "bounds", "callback"):
-        if name in found:
-            raise ValueError(f"`{name}` is no option: give it to scipy.optimize.minimize itself.")
-    return found
+        if name in translated:
+            raise ValueError(
+                f"`{name}` is not an option: pass it to scipy.optimize.minimize itself."
+            )
+    return translated
 
 
 class _Callback:
-    """The user's callback, called as SciPy calls it: ``(xk)`` or ``(intermediate_result=...)``."""
+    """The user's callback, called like SciPy's: ``(xk)`` or ``(intermediate_result=...)``."""
 
     def __init__(self, callback: Callable[..., Any], result: Any, coordinates: Coordinates) -> None:
         self._callback = checks.function("callback", callback)
         self._result = result
-        self._coordinates = coordinates  # of what the search's state has
+        self._coordinates = coordinates  # from the search's parameters to the user's
         try:
             names = set(inspect.signature(callback).parameters)
-        except (TypeError, ValueError):  # built in
+        except (TypeError, ValueError):  # a built-in function
             names = set[str]()
         self._wants_result = names == {"intermediate_result"}
 
     def __call__(self, info: StepInfo, state: SearchState) -> bool:
-        """Whether to stop: it raises ``StopIteration`` then, or returns True."""
+        """Return whether to stop: the callback returned True or raised ``StopIteration``."""
         x = self._coordinates.outward(state.x)
         try:
             if self._wants_result:
@@ -146,20 +150,20 @@ class _Callback:
             return True
 
 
-def _as_scipy(found: Result, result: Any) -> Any:
-    return result(
-        x=found.x,
-        fun=found.fun,
-        success=found.success or found.status == "callback",
-        status=0 if found.success else 99 if found.status == "callback" else 1,
-        message=found.message,
-        nfev=found.nfev,
-        nit=found.nit,
-        reason=found.status,
-        best_x=found.best_x,
-        best_fun=found.best_fun,
-        error=found.error,
-        noise=found.noise,
-        seed=found.seed,
-        history=found.history,
+def _as_scipy(result: Result, scipy_result: Any) -> Any:
+    return scipy_result(
+        x=result.x,
+        fun=result.fun,
+        success=result.success or result.status == "callback",
+        status=0 if result.success else 99 if result.status == "callback" else 1,
+        message=result.message,
+        nfev=result.nfev,
+        nit=result.nit,
+        reason=result.status,
+        best_x=result.best_x,
+        best_fun=result.best_fun,
+        error=result.error,
+        noise=result.noise,
+        seed=result.seed,
+        history=result.history,
     )

@@ -1,4 +1,4 @@
-"""Counter-based randomness: every random number is a pure function of where it is used.
+"""Counter-based randomness: every random number is a pure function of its address.
 
 A number is addressed by ``(seed, purpose, step, index, position)``. There is no generator whose
 state could be lost, shared or advanced in the wrong order: any worker, in any order, on any
@@ -8,7 +8,7 @@ Two generators of the Philox family (Salmon et al., "Parallel random numbers: as
 SC 2011) share this addressing:
 
 * directions come from Philox4x32-10 inside the Numba kernels (:mod:`gensmooth.kernels.philox`);
-* an objective's own noise comes from :func:`generator`, a NumPy ``Generator`` over Philox4x64-10.
+* the noise of an objective comes from :func:`generator`, a NumPy ``Generator`` over Philox4x64-10.
 """
 
 import hashlib
@@ -22,36 +22,36 @@ from numpy.random.bit_generator import ISpawnableSeedSequence
 
 from gensmooth import checks
 
-TILE = 2048  # entries of a direction that the kernels make together, from one range of counters
+TILE = 2048  # entries of a direction that a kernel generates together, from one range of counters
 
 _WORD = 0xFFFFFFFF
 
 
 class Purpose(IntEnum):
-    """What a random number is for. Values are part of the on-disk contract: never renumber."""
+    """What a random number is used for. Stored runs depend on these values: never renumber them."""
 
     DIRECTION = 1  # the entries of ε_l: index = l
     SIGNS = 2  # the column signs of a randomised Hadamard matrix: index = group
     ROWS = 3  # the choice of Hadamard rows and their signs: index = group
     GUIDE = 4  # Guided ES: the coefficients in the guiding subspace: index = l
-    SAMPLE = 5  # ξ, handed to the objective: index = sample
+    SAMPLE = 5  # ξ, passed to the objective: index = sample
     START = 6  # starting points
     DATA = 7  # data sets of the built-in problems
     TEST = 8  # test sets and test evaluations
-    LEFT = 9  # low-rank directions of a matrix: the factor along its rows: index = l · rank + k
-    RIGHT = 10  # ... and the one along its columns
-    CHOICE = 11  # which tiles of a parameter a step of sparse directions moves
+    LEFT = 9  # low-rank directions of a matrix: the factor along its rows; index = l · rank + k
+    RIGHT = 10  # the same for the factor along its columns
+    CHOICE = 11  # sparse directions: which tiles of a parameter a step perturbs
 
 
 def check_seed(seed: object) -> int:
-    """Return a valid 64-bit seed, drawing one from the operating system when ``seed`` is None."""
+    """Return a valid 64-bit seed; ``None`` draws one from the operating system."""
     if seed is None:
         return secrets.randbits(63)
     try:
         if isinstance(seed, bool):
             raise TypeError
         number = as_index(seed)  # pyright: ignore[reportArgumentType]
-    except Exception:  # an object of the user's may raise anything
+    except Exception:  # a user's object may raise anything
         raise TypeError(
             f"`seed` must be an integer or None, but is {checks.shown(seed)}."
         ) from None
@@ -61,20 +61,20 @@ def check_seed(seed: object) -> int:
 
 
 def named_seed(seed: int, name: str) -> int:
-    """The seed of one named parameter of a model: 64 bits that seed and name alone decide.
+    """Return the 64-bit seed of a named parameter of a model, a function of seed and name only.
 
-    Entry j of a parameter's direction is then addressed as any other, by position j under this
-    seed. It does not depend on the other parameters, on their order, or on who holds which part.
+    Entry j of the parameter's direction is position j under this seed. It does not depend on the
+    other parameters, on their order, or on how a model is divided among processes.
 
     >>> named_seed(0, "layers.0.weight") == named_seed(0, "layers.1.weight")
     False
     """
-    words = seed.to_bytes(8, "little") + name.encode()
-    return int.from_bytes(hashlib.blake2b(words, digest_size=8).digest(), "little")
+    message = seed.to_bytes(8, "little") + name.encode()
+    return int.from_bytes(hashlib.blake2b(message, digest_size=8).digest(), "little")
 
 
 def key_and_counter(seed: int, purpose: Purpose, step: int) -> tuple[int, int, int, int]:
-    """The words ``(k0, k1, c2, c3)`` that Philox4x32 needs beside index and position.
+    """Return the words ``(k0, k1, c2, c3)`` that Philox4x32 needs besides index and position.
 
     The key is the seed; the counter is ``(position, index, step, purpose and high bits of step)``,
     so no two addresses share a counter for up to 2**56 steps.
@@ -88,9 +88,9 @@ def key_and_counter(seed: int, purpose: Purpose, step: int) -> tuple[int, int, i
 
 
 def generator(seed: int, purpose: Purpose, *, step: int = 0, index: int = 0) -> np.random.Generator:
-    """A NumPy generator that depends on its address alone.
+    """Return a NumPy generator that depends only on its address.
 
-    Two addresses never overlap before 2**64 blocks of four words have been drawn.
+    The streams of two addresses do not overlap within the first 2**64 blocks of four words.
 
     >>> a = generator(7, Purpose.SAMPLE, step=3, index=1).standard_normal()
     >>> b = generator(7, Purpose.SAMPLE, step=3, index=1).standard_normal()
@@ -104,10 +104,10 @@ def generator(seed: int, purpose: Purpose, *, step: int = 0, index: int = 0) -> 
 
 @final
 class _PhiloxKey(ISpawnableSeedSequence):
-    """The key of a generator, in the form that NumPy takes it in at once.
+    """The key of a generator, in the form that NumPy accepts fastest.
 
-    Given as ``key=``, NumPy first asks the operating system for 128 bits that it does not use,
-    which takes twice as long as all the rest. What is spawned depends on the address too.
+    With ``key=``, NumPy first draws 128 bits from the operating system that it never uses, which
+    takes twice as long as everything else. Spawned seeds depend only on the address, too.
     """
 
     def __init__(self, seed: int, purpose: Purpose, step: int, index: int) -> None:
@@ -115,13 +115,13 @@ class _PhiloxKey(ISpawnableSeedSequence):
         self._spawned = 0
 
     def generate_state(self, n_words: int, dtype: Any = np.uint32) -> Any:
-        """The key of Philox; other words, of which there may be any number, are derived."""
+        """Return the Philox key; for any other request, words derived from the address."""
         if n_words == 2 and dtype is np.uint64:
             return np.array(self._words[:2], dtype=np.uint64)
         return np.random.SeedSequence(self._words).generate_state(n_words, dtype)
 
     def spawn(self, n_children: int) -> list[Any]:
-        """The next so many seeds for generators of the user's own."""
+        """Return the next ``n_children`` seeds, for generators that the user spawns."""
         first, self._spawned = self._spawned, self._spawned + n_children
         return [
             np.random.SeedSequence(self._words, spawn_key=(child,))

@@ -1,9 +1,9 @@
-"""Parameters in a structure of the user's: dicts, lists, tuples and dataclasses of arrays.
+"""Structured parameters: dicts, lists, tuples, named tuples and dataclasses of arrays.
 
-The search has one flat array. A :class:`Tree` knows how it was made, and makes the structure again
-for each call of the objective. No library for trees (optree, JAX's) is used, because a run folder
-keeps the structure as plain JSON, where theirs can only be pickled, and because a dataclass would
-have to be registered with them first.
+The search works on one flat array. A :class:`Tree` stores the structure and rebuilds it for each
+call of the objective. We do not use a tree library (optree, JAX) for two reasons: a run's folder
+stores the structure as JSON, while theirs can only be pickled; and dataclasses would have to be
+registered with them first.
 """
 
 import inspect
@@ -30,8 +30,8 @@ class Leaf(NamedTuple):
 
     Attributes:
         shape: Its shape.
-        dtype: Its type, ``"float32"`` or ``"float64"``; ``"float"`` is a Python number.
-        start: Where it begins in the flat array.
+        dtype: ``"float32"``, ``"float64"``, or ``"float"`` for a Python number.
+        start: Its first position in the flat array.
     """
 
     shape: tuple[int, ...]
@@ -40,12 +40,12 @@ class Leaf(NamedTuple):
 
 
 class Node(NamedTuple):
-    """What holds arrays: children by name, or by place.
+    """A container of arrays or further containers.
 
     Attributes:
         kind: ``"dict"``, ``"list"``, ``"tuple"``, or the class of a dataclass or named tuple.
-        names: Of the children; ``None`` where they have places only.
-        children: In the order of the structure.
+        names: The names of the children; ``None`` for lists and tuples.
+        children: The children, in the order of the structure.
     """
 
     kind: Any
@@ -54,7 +54,7 @@ class Node(NamedTuple):
 
     @property
     def labels(self) -> Sequence[Any]:
-        """Names or places."""
+        """The names or positions of the children."""
         return range(len(self.children)) if self.names is None else self.names
 
 
@@ -64,8 +64,8 @@ class Tree:
     """A structure whose arrays are pieces of one flat array.
 
     Attributes:
-        root: Of the structure.
-        size: How many numbers it holds.
+        root: The outermost node.
+        size: The number of entries of the flat array.
 
     >>> flat, tree = Tree.of({"w": np.ones((2, 2)), "b": 0.5})
     >>> flat
@@ -79,157 +79,157 @@ class Tree:
 
     @classmethod
     def of(cls, params: Any) -> "tuple[Array, Tree]":
-        """The numbers of some parameters in one array, and their structure.
+        """Flatten parameters into one array, and return it with their structure.
 
-        Mappings, lists, tuples, named tuples and dataclasses hold; arrays and Python's floats are
-        held. The array is float32 if all arrays are, else float64.
+        The containers are mappings, lists, tuples, named tuples and dataclasses; the leaves are
+        arrays and Python floats. The flat array is float32 if all leaves are, else float64.
 
         Raises:
-            TypeError: When there is something else in it than floating-point numbers.
-            ValueError: When it holds no number, or cannot be made again from its parts.
+            TypeError: If it contains anything other than floating-point numbers.
+            ValueError: If it contains no numbers, or cannot be rebuilt from its parts.
         """
-        found: list[Array] = []
-        at = [0]
-        tree = cls(_placed(_take(params, "x0", found, 0), at), at[0])
+        arrays: list[Array] = []
+        position = [0]
+        tree = cls(_placed(_take(params, "x0", arrays, 0), position), position[0])
         if tree.size == 0:
             raise ValueError("`x0` must have at least one entry, but its arrays are empty.")
-        single = all(array.dtype == np.float32 for array in found)
-        flat = np.concatenate([array.reshape(-1) for array in found])
+        single = all(array.dtype == np.float32 for array in arrays)
+        flat = np.concatenate([array.reshape(-1) for array in arrays])
         flat = flat.astype(np.float32 if single else np.float64)
         try:
             tree.build(flat)
-        except Exception as error:  # a constructor of the user's may raise anything
+        except Exception as error:  # a user's constructor may raise anything
             raise ValueError(
-                "`x0` cannot be made again from its parts, which each call of the objective needs: "
+                "`x0` cannot be rebuilt from its parts, which each call of the objective requires: "
                 f"{type(error).__name__}: {checks.shown(error)}"
             ) from error
         return flat, tree
 
     def build(self, flat: Array) -> Any:
-        """The structure with the numbers of an array; leading axes (stacked points) stay.
+        """Build the structure from a flat array; leading axes (stacked points) are kept.
 
-        Arrays of the type of ``flat`` are views of it.
+        Arrays with the dtype of ``flat`` are views of it.
         """
         return _build(self.root, flat)
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
-        """Of the arrays, in order, such as ``gs.LowRank(shape=tree.shapes)`` takes them.
+        """The shapes of the arrays, in order, for ``gs.LowRank(shape=tree.shapes)``.
 
-        What is no matrix is a vector there.
+        Arrays that are not matrices count as vectors.
         """
         shapes = (leaf.shape for leaf in _leaves(self.root))
         return tuple(shape if len(shape) == 2 else (prod(shape),) for shape in shapes)
 
-    def like(self, name: str, given: Any, missing: float | None = None) -> Any:
-        """Numbers for the flat array from a structure like this one; a single number as it is.
+    def like(self, name: str, values: Any, missing: float | None = None) -> Any:
+        """Flatten numbers that have this structure; a single number is returned unchanged.
 
-        A number stands for all entries of an array, or of all arrays, in its place.
+        In place of an array or a container, a number applies to all of its entries.
 
         Args:
-            name: What they are, for messages.
-            given: The numbers.
-            missing: What ``None`` stands for; by default it stands for nothing.
+            name: The argument's name, for error messages.
+            values: The numbers.
+            missing: The value that ``None`` stands for. By default, ``None`` is not allowed.
 
         Raises:
-            ValueError: When it is an array, or another structure.
+            ValueError: If it is an array or has a different structure.
         """
-        if _is_number(given):
-            return given
+        if _is_number(values):
+            return values
         pieces: list[Array] = []
-        _match(self.root, given, name, pieces, missing)
+        _match(self.root, values, name, pieces, missing)
         return np.concatenate(pieces)
 
-    def bounds(self, given: Any) -> Bounds:
-        """Limits for the flat array.
+    def bounds(self, limits: Any) -> Bounds:
+        """Return limits for the flat array, from either of these forms.
 
-        - ``(lower, upper)``, ``gs.Bounds`` or SciPy's ``Bounds``: each a number, ``None`` or a
-          structure like this one;
-        - a mapping or dataclass like this structure, with a pair ``(lower, upper)`` for each array.
+        - ``(lower, upper)``, ``gs.Bounds`` or SciPy's ``Bounds``: each side a number, ``None``
+          or a structure like this one;
+        - a structure like this one, with a pair ``(lower, upper)`` for each array.
 
         Raises:
-            ValueError: When they are something else.
+            ValueError: If they have another form.
         """
-        if hasattr(given, "lb") and hasattr(given, "ub"):
-            sides = given.lb, given.ub
-        elif isinstance(given, Bounds):
-            sides = given.lower, given.upper
-        elif isinstance(given, Mapping) or is_record(given):
-            sides = (_side(self.root, given, which, "bounds") for which in (0, 1))
-        elif isinstance(given, list | tuple) and len(cast("list[Any]", given)) == 2:
-            sides = cast("list[Any]", given)
+        if hasattr(limits, "lb") and hasattr(limits, "ub"):
+            sides = limits.lb, limits.ub
+        elif isinstance(limits, Bounds):
+            sides = limits.lower, limits.upper
+        elif isinstance(limits, Mapping) or is_record(limits):
+            sides = (_side(self.root, limits, which, "bounds") for which in (0, 1))
+        elif isinstance(limits, list | tuple) and len(cast("list[Any]", limits)) == 2:
+            sides = cast("list[Any]", limits)
         else:
-            shown = checks.shown(cast("object", given))
+            shown = checks.shown(cast("object", limits))
             raise ValueError(
                 "`bounds` must be (lower, upper), each a number or a structure like x0; or a "
-                f"structure like x0 with a pair for each array, but are {shown}."
+                f"structure like x0 with a pair (lower, upper) for each array, but are {shown}."
             )
-        return Bounds(*(self._limits(*each) for each in zip(sides, _FREE, strict=True)))
+        return Bounds(*map(self._limits, sides, _UNBOUNDED))
 
-    def _limits(self, given: Any, free: float) -> Array:
-        limits = self.like("bounds", free if given is None else given, free)
+    def _limits(self, side: Any, unbounded: float) -> Array:
+        limits = self.like("bounds", unbounded if side is None else side, unbounded)
         return np.broadcast_to(np.asarray(checks.reals("bounds", limits)), (self.size,))
 
     def objective(self, fun: Callable[..., Any]) -> "TreeObjective":
-        """The objective of the flat array."""
+        """Return ``fun`` as a function of the flat array."""
         return TreeObjective(fun, self)
 
     def to_json(self) -> Any:
-        """Written down; of a class that only this process knows, the name."""
+        """Return the structure as JSON; a class that cannot be imported is stored by name only."""
         return _to_json(self.root)
 
     @classmethod
-    def from_json(cls, found: Any, *, trust: bool) -> "Tree":
-        """What :meth:`to_json` wrote.
+    def from_json(cls, description: Any, *, trust: bool) -> "Tree":
+        """Read what :meth:`to_json` returned.
 
         Raises:
-            ValueError: When it is damaged, names a class that is not to be found from here, or one
-                in a module that is not imported and nobody trusts the file.
+            ValueError: If it is damaged, if it names a class that cannot be imported, or if it
+                names a class in a module that has not been imported and ``trust`` is False.
         """
-        return cls._read(found, lambda kind: _class(kind, trust=trust))
+        return cls._read(description, lambda kind: _class(kind, trust=trust))
 
     @classmethod
-    def of_names(cls, found: Any) -> "Tree":
-        """What :meth:`to_json` wrote, with a dict in place of each dataclass and named tuple.
+    def of_names(cls, description: Any) -> "Tree":
+        """Read what :meth:`to_json` returned, with dicts for dataclasses and named tuples.
 
-        No class is looked for, and nothing is called.
+        No class is imported and no code runs.
         """
-        return cls._read(found, lambda _: "dict")
+        return cls._read(description, lambda _: "dict")
 
     @classmethod
-    def _read(cls, found: Any, find: Callable[[str], Any]) -> "Tree":
-        at = [0]
-        return cls(_placed(_from_json(found, find, 0), at), at[0])
+    def _read(cls, description: Any, find: Callable[[str], Any]) -> "Tree":
+        position = [0]
+        return cls(_placed(_from_json(description, find, 0), position), position[0])
 
 
 @final
 @dataclass(frozen=True)
 class TreeObjective:
-    """See :class:`Tree`."""
+    """The objective as a function of the flat array; see :class:`Tree`."""
 
     fun: Callable[..., Any]
     tree: Tree
 
     def __call__(self, x: Array, *more: Any) -> Any:
-        """The objective at a flat array."""
+        """Evaluate the objective at a flat array."""
         return self.fun(self.tree.build(x), *more)
 
 
 def plain(built: Any) -> Any:
-    """A structure of arrays as JSON has it: dicts and lists of numbers."""
-    held = _children(built)
-    if held is None:
+    """Return a structure of arrays as JSON: dicts and lists of numbers."""
+    container = _children(built)
+    if container is None:
         return built.tolist() if isinstance(built, np.ndarray) else built
-    _, names, children = held
-    made = [plain(child) for child in children]
-    return made if names is None else dict(zip(names, made, strict=True))
+    _, names, children = container
+    values = [plain(child) for child in children]
+    return values if names is None else dict(zip(names, values, strict=True))
 
 
 # --- from a value and back -----------------------------------------------------------------------
 
 
 def _children(value: Any) -> tuple[Any, tuple[Any, ...] | None, list[Any]] | None:
-    """Kind, names and children of a value that holds others, else ``None``."""
+    """Return the kind, names and children of a container; ``None`` for anything else."""
     if hasattr(value, "__array__"):
         return None
     if isinstance(value, Mapping):
@@ -247,59 +247,59 @@ def _children(value: Any) -> tuple[Any, tuple[Any, ...] | None, list[Any]] | Non
     return None
 
 
-def _take(value: Any, where: str, found: list[Array], depth: int) -> Node | Leaf:
-    """The structure of a value; its arrays are added to what was found before."""
+def _take(value: Any, where: str, arrays: list[Array], depth: int) -> Node | Leaf:
+    """Return the structure of a value, and append its arrays to ``arrays``."""
     if depth > DEEPEST:
-        raise ValueError(f"`x0` has more than {DEEPEST} levels, at {where[:80]}.")
-    held = _children(value)
-    if held is None:
-        return _leaf(value, where, found)
-    kind, names, children = held
+        raise ValueError(f"`x0` must have at most {DEEPEST} levels, but has more at {where[:80]}.")
+    container = _children(value)
+    if container is None:
+        return _leaf(value, where, arrays)
+    kind, names, children = container
     for name in names or ():
         if not isinstance(name, str):
             raise TypeError(
-                f"`x0` must have text as keys, which files can keep, but {where} has the key "
+                f"`x0` must have strings as keys, so that it can be saved, but {where} has the key "
                 f"{checks.shown(name)}."
             )
     node = Node(kind, names, ())
     labels = range(len(children)) if names is None else names
     return node._replace(
         children=tuple(
-            _take(child, f"{where}[{label!r}]", found, depth + 1)
+            _take(child, f"{where}[{label!r}]", arrays, depth + 1)
             for label, child in zip(labels, children, strict=True)
         )
     )
 
 
-def _leaf(value: Any, where: str, found: list[Array]) -> Leaf:
+def _leaf(value: Any, where: str, arrays: list[Array]) -> Leaf:
     try:
         array: Array = np.array(value)
-    except Exception:  # an object of the user's may raise anything
+    except Exception:  # a user's object may raise anything
         array = np.array(None)
     if array.dtype.kind in "iub":
         raise TypeError(
-            f"`x0` must hold floating-point numbers, but {where} is {checks.shown(value)}, whole "
-            "numbers or truth values: make them floats, or give `fun` what is no parameter by "
-            "`args`."
+            f"`x0` must contain floating-point numbers, but {where} is {checks.shown(value)}, "
+            "which holds integers or Booleans: convert them to floats, or, if they are not "
+            "parameters, pass them to `fun` with `args`."
         )
     if array.dtype.name not in _TYPES:
         raise TypeError(
-            f"`x0` must hold arrays of float32 or float64, but {where} is {checks.shown(value)}: "
-            "give `fun` what is no parameter by `args`."
+            f"`x0` must contain arrays of float32 or float64, but {where} is "
+            f"{checks.shown(value)}: pass what is not a parameter to `fun` with `args`."
         )
     if not np.isfinite(array).all():
         raise ValueError(f"`x0` must be finite, but {where} is not.")
     dtype = array.dtype.name
-    found.append(array.astype(dtype, copy=False))  # in the machine's own byte order
+    arrays.append(array.astype(dtype, copy=False))  # in native byte order
     return Leaf(array.shape, _NUMBER if isinstance(value, float) else dtype, 0)
 
 
-def _placed(node: Node | Leaf, at: list[int]) -> Node | Leaf:
-    """A structure whose leaves know where they begin; ``at`` is where the next one does."""
+def _placed(node: Node | Leaf, position: list[int]) -> Node | Leaf:
+    """Set where each leaf starts; ``position`` holds the start of the next one."""
     if isinstance(node, Node):
-        return node._replace(children=tuple(_placed(child, at) for child in node.children))
-    at[0] += prod(node.shape)
-    return node._replace(start=at[0] - prod(node.shape))
+        return node._replace(children=tuple(_placed(child, position) for child in node.children))
+    position[0] += prod(node.shape)
+    return node._replace(start=position[0] - prod(node.shape))
 
 
 def _build(node: Node | Leaf, flat: Array) -> Any:
@@ -326,66 +326,66 @@ def _leaves(node: Node | Leaf) -> Iterator[Leaf]:
             yield from _leaves(child)
 
 
-# --- numbers that belong to a structure ----------------------------------------------------------
+# --- numbers in the shape of a structure ----------------------------------------------------------
 
-_FREE = (-np.inf, np.inf)  # what ``None`` is as a lower and as an upper limit
+_UNBOUNDED = (-np.inf, np.inf)  # what ``None`` means as a lower and as an upper limit
 
 
-def _is_number(given: Any) -> bool:
-    """One number for all: not something that holds others, and no array of several."""
-    return _children(given) is None and np.ndim(given) == 0
+def _is_number(value: Any) -> bool:
+    """Whether it is a single number: neither a container nor an array with axes."""
+    return _children(value) is None and np.ndim(value) == 0
 
 
 def _match(
-    node: Node | Leaf, given: Any, where: str, pieces: list[Array], missing: float | None
+    node: Node | Leaf, value: Any, where: str, pieces: list[Array], missing: float | None
 ) -> None:
-    """Add the numbers for each leaf of a node."""
-    given = missing if given is None else given
+    """Append the numbers for each leaf of a node to ``pieces``."""
+    value = missing if value is None else value
     if isinstance(node, Leaf):
         try:
-            piece = np.asarray(given)
+            piece = np.asarray(value)
             if piece.shape not in ((), node.shape) or piece.dtype.kind not in "biuf":
                 raise ValueError
-        except Exception:  # ragged, of another shape, or no numbers
+        except Exception:  # ragged, of another shape, or not numbers
             raise ValueError(
                 f"`{where}` must be a number or an array of shape {node.shape}, as in x0, but is "
-                f"{checks.shown(given)}."
+                f"{checks.shown(value)}."
             ) from None
         pieces.append(np.broadcast_to(piece, node.shape).reshape(-1))
-    elif given is not None and _is_number(given):
+    elif value is not None and _is_number(value):
         for child in node.children:
-            _match(child, given, where, pieces, missing)
+            _match(child, value, where, pieces, missing)
     else:
-        for label, child, part in _side_by_side(node, given, where):
+        for label, child, part in _side_by_side(node, value, where):
             _match(child, part, f"{where}[{label!r}]", pieces, missing)
 
 
-def _side_by_side(node: Node, given: Any, where: str) -> Iterator[tuple[Any, Node | Leaf, Any]]:
-    """The children of a node, each with what is given for it."""
-    held = _children(given)
-    names, parts = (None, []) if held is None else held[1:]
+def _side_by_side(node: Node, value: Any, where: str) -> Iterator[tuple[Any, Node | Leaf, Any]]:
+    """Yield the label of each child of a node, the child, and its counterpart in ``value``."""
+    container = _children(value)
+    names, parts = (None, []) if container is None else container[1:]
     by_label = dict(zip(range(len(parts)) if names is None else names, parts, strict=True))
-    if held is None or set(by_label) != set(node.labels):
-        found = checks.shown(given if held is None else list(by_label))
+    if container is None or set(by_label) != set(node.labels):
+        actual = checks.shown(value if container is None else list(by_label))
         raise ValueError(
             f"`{where}` must be a number or have the structure of x0, with "
-            f"{checks.shown(list(node.labels))}, but has {found}."
+            f"{checks.shown(list(node.labels))}, but has {actual}."
         )
     for label, child in zip(node.labels, node.children, strict=True):
         yield label, child, by_label[label]
 
 
-def _side(node: Node | Leaf, given: Any, which: int, where: str) -> Any:
-    """The lower (0) or upper (1) limits of a structure with pairs in it, as a structure."""
-    pair = cast("list[Any]", given) if isinstance(given, list | tuple) else []
+def _side(node: Node | Leaf, limits: Any, which: int, where: str) -> Any:
+    """Return the lower (0) or upper (1) limits from a structure of pairs, as a structure."""
+    pair = cast("list[Any]", limits) if isinstance(limits, list | tuple) else []
     if len(pair) == 2 and (isinstance(node, Leaf) or all(map(_is_number, pair))):
-        return _FREE[which] if pair[which] is None else pair[which]
+        return _UNBOUNDED[which] if pair[which] is None else pair[which]
     if isinstance(node, Leaf):
-        shown = checks.shown(cast("object", given))
+        shown = checks.shown(cast("object", limits))
         raise ValueError(f"`{where}` must be a pair (lower, upper), but is {shown}.")
     sides = {
         label: _side(child, part, which, f"{where}[{label!r}]")
-        for label, child, part in _side_by_side(node, given, where)
+        for label, child, part in _side_by_side(node, limits, where)
     }
     return sides if node.names is not None else list(sides.values())
 
@@ -405,27 +405,27 @@ def _to_json(node: Node | Leaf) -> Any:
 
 
 def _class(kind: str, *, trust: bool) -> Any:
-    """The dataclass or named tuple of a name."""
+    """Import a dataclass or named tuple by name."""
     module, _, name = kind.partition(":")
     if not module:
         raise ValueError(
-            f"`x0` of this run is made of a class {name[:200]!r}, which cannot be found from here: "
-            "pass it again, gs.resume(folder, fun, x0=...)"
+            f"`x0` of this run uses the class {name[:200]!r}, which cannot be imported: pass x0 "
+            "again, gs.resume(folder, fun, x0=...)"
         )
     naming.check_trusted(module, trust=trust)
-    found: Any = naming.find(kind)
-    if inspect.isclass(found) and (is_dataclass(found) or hasattr(found, "_fields")):
-        return cast("Any", found)
+    record: Any = naming.find(kind)
+    if inspect.isclass(record) and (is_dataclass(record) or hasattr(record, "_fields")):
+        return cast("Any", record)
     raise ValueError(_DAMAGED)
 
 
 _DAMAGED = "the structure of `x0` is damaged"
 
 
-def _from_json(found: Any, find: Callable[[str], Any], depth: int) -> Node | Leaf:
-    if not isinstance(found, dict) or depth > DEEPEST:
+def _from_json(description: Any, find: Callable[[str], Any], depth: int) -> Node | Leaf:
+    if not isinstance(description, dict) or depth > DEEPEST:
         raise ValueError(_DAMAGED)
-    node = cast("dict[str, Any]", found)
+    node = cast("dict[str, Any]", description)
     if "kind" not in node:
         shape, dtype = node.get("shape"), node.get("dtype")
         sizes = cast("list[Any]", shape) if isinstance(shape, list) else [-1]
@@ -436,11 +436,11 @@ def _from_json(found: Any, find: Callable[[str], Any], depth: int) -> Node | Lea
     named = kind not in ("list", "tuple")
     if not isinstance(kind, str) or not isinstance(children, list) or named != (names is not None):
         raise ValueError(_DAMAGED)
-    held = kind if kind in _PLAIN else find(kind)
-    made = tuple(_from_json(child, find, depth + 1) for child in cast("list[Any]", children))
+    container = kind if kind in _PLAIN else find(kind)
+    nodes = tuple(_from_json(child, find, depth + 1) for child in cast("list[Any]", children))
     if names is None:
-        return Node(held, None, made)
+        return Node(container, None, nodes)
     texts = cast("list[Any]", names) if isinstance(names, list) else []
-    if len(texts) != len(made) or not all(isinstance(text, str) for text in texts):
+    if len(texts) != len(nodes) or not all(isinstance(text, str) for text in texts):
         raise ValueError(_DAMAGED)
-    return Node(held, tuple(texts), made)
+    return Node(container, tuple(texts), nodes)

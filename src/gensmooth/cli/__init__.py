@@ -1,4 +1,4 @@
-"""The ``gensmooth`` command. Each sub-command lives in its file and imports what it needs late."""
+"""The ``gensmooth`` command. Each subcommand has its own file and imports what it needs late."""
 
 from gensmooth.cli.main import main
 

@@ -1,4 +1,4 @@
-"""What the commands share: who evaluates, who follows, and what is left of the result."""
+"""Shared parts of the commands: evaluators, trackers, optimisers and the output of results."""
 
 import json
 import math
@@ -11,42 +11,42 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import typer
 
-from gensmooth.cli.options import Given, Sets, users_code
+from gensmooth.cli.options import ParsedOptions, Sets, users_code
 
 if TYPE_CHECKING:
     from gensmooth import Result
 
 RESULT = "result.json"
 STANDARD_OUTPUT = Path("-")
-# Of a result; error, noise and warnings are in the words on fun, and in the message.
+# The fields of a result to print; `fun` includes error and noise, `message` the warnings.
 _SHOWN = (
     *("x", "fun", "best_x", "best_fun", "nfev", "nit", "success", "status", "message"),
     *("dropped", "faults", "seed"),
 )
-FILES = (".json", ".txt")  # how the name of a file for the result ends; others are folders
+FILES = (".json", ".txt")  # an `--out` with these suffixes is a file; any other is a folder
 REPORT = Sets("gensmooth.cli.common:report", {"out": "out", "as_json": "json"})
 JSON = Sets("gensmooth.cli.common:report", {"as_json": "json"})
 
 
 def open_streams() -> None:
-    """Open those of the three standard streams that the shell has closed, to nothing.
+    """Connect standard streams that the shell has closed to the null device.
 
-    Otherwise the next files that are opened would take their numbers, and what is printed.
+    Otherwise, the next files to be opened would get their numbers and receive the output.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)
         except OSError:
-            os.dup2(os.open(os.devnull, os.O_RDWR), number)  # the same number, most likely
+            os.dup2(os.open(os.devnull, os.O_RDWR), number)  # usually the same number
             os.set_inheritable(number, True)
         if getattr(sys, name) is None:
             stream = open(number, "w" if number else "r", closefd=False)  # noqa: SIM115
             setattr(sys, name, stream)
 
 
-def choose_evaluator(arguments: dict[str, Any], given: Given) -> None:
-    """Make ``workers`` what ``--ray`` says, with the options that a cluster takes."""
-    if given["ray"] is None:
+def choose_evaluator(arguments: dict[str, Any], parsed: ParsedOptions) -> None:
+    """Set ``workers`` to the Ray cluster of ``--ray``, with the options that apply to it."""
+    if parsed["ray"] is None:
         return
     from gensmooth.evaluators import Ray
 
@@ -54,36 +54,37 @@ def choose_evaluator(arguments: dict[str, Any], given: Given) -> None:
     if arguments.get("on_failure") == "retry" and retries == 0:
         retries = 2
     arguments["workers"] = Ray(
-        None if given["ray"] == "local" else given["ray"],
+        None if parsed["ray"] == "local" else parsed["ray"],
         num_workers=arguments.pop("workers", None),
         timeout=arguments.pop("timeout", None),
         retries=retries,
     )
 
 
-def choose_trackers(arguments: dict[str, Any], given: Given) -> None:
+def choose_trackers(arguments: dict[str, Any], parsed: ParsedOptions) -> None:
     """Add ``--tensorboard``, ``--mlflow`` and ``--wandb`` to the trackers."""
     from gensmooth import observe
 
-    found: list[Any] = list(arguments.get("trackers", ()))
-    if given["tensorboard"] is not None:
-        found.append(observe.TensorBoard(given["tensorboard"]))
-    if given["mlflow"] is not None:
-        found.append(observe.MLflow(given["mlflow"]))
-    if given["wandb"] is not None:
-        found.append(observe.WandB(given["wandb"]))
-    arguments["trackers"] = found
+    trackers: list[Any] = list(arguments.get("trackers", ()))
+    if parsed["tensorboard"] is not None:
+        trackers.append(observe.TensorBoard(parsed["tensorboard"]))
+    if parsed["mlflow"] is not None:
+        trackers.append(observe.MLflow(parsed["mlflow"]))
+    if parsed["wandb"] is not None:
+        trackers.append(observe.WandB(parsed["wandb"]))
+    arguments["trackers"] = trackers
 
 
 def choose_optimizer(
     arguments: dict[str, Any], rate: float | None, *, falling: float | None = None
 ) -> None:
-    """Make an optimiser of its short name and ``--learning-rate``.
+    """Create the optimiser from its short name and ``--learning-rate``.
 
     Args:
-        arguments: What the function is called with.
-        rate: The learning rate, if it was given.
-        falling: Where Adam's rate begins to fall if it was not, of a function that lets it fall.
+        arguments: The arguments of the function, which are changed in place.
+        rate: The learning rate, if there is one.
+        falling: The initial learning rate of Adam without ``--learning-rate``, for a function that
+            lets it decay.
     """
     import gensmooth as gs
 
@@ -94,23 +95,27 @@ def choose_optimizer(
         return
     if name == "greedy":
         if rate is not None:
-            raise ValueError("`--optimizer greedy` finds its own learning rate: give none.")
+            raise ValueError(
+                "`--optimizer greedy` finds its own learning rate: omit `--learning-rate`."
+            )
         arguments["optimizer"] = gs.greedy()
     elif rate is not None:
         arguments["optimizer"] = getattr(gs, name or "adam")(rate)
     elif name == "adam" and falling is not None:
         arguments["optimizer"] = falling
     elif name is not None:
-        raise ValueError(f"`--optimizer {name}` needs a `--learning-rate`.")
+        raise ValueError(
+            f"`--optimizer {name}` needs a `--learning-rate`, such as `--learning-rate 0.01`."
+        )
 
 
 class Out(NamedTuple):
-    """Where what comes of a command goes.
+    """Where a command writes its result.
 
     Attributes:
-        folder: The run's folder, if it has one.
-        file: The file for the result, if it has one.
-        reserved: A folder that was made for the file alone.
+        folder: The run's folder, if there is one.
+        file: The file for the result, if there is one.
+        reserved: A folder that was created only for this file.
     """
 
     folder: Path | None
@@ -118,15 +123,15 @@ class Out(NamedTuple):
     reserved: Path | None = None
 
 
-def choose_out(given: Given, folder: Path | None, *, stem: str | None = None) -> Out:
-    """Where the result goes; what cannot be written is refused before the run.
+def choose_out(parsed: ParsedOptions, folder: Path | None, *, stem: str | None = None) -> Out:
+    """Return where the result goes, and check before the run that it can be written.
 
     Args:
-        given: The options.
-        folder: The run's folder if another option has said it; then ``--out`` is a file.
-        stem: What a folder under ``runs`` is named after, if there is no other place.
+        parsed: The options.
+        folder: The run's folder if another option sets it; ``--out`` is then a file.
+        stem: The name of a new folder under ``runs``, used if nothing else is specified.
     """
-    out: Path | None = given["out"]
+    out: Path | None = parsed["out"]
     if out is None:
         if folder is not None or stem is None:
             return Out(folder, None if folder is None else folder / RESULT)
@@ -138,8 +143,8 @@ def choose_out(given: Given, folder: Path | None, *, stem: str | None = None) ->
         return Out(out, out / RESULT)
     try:
         if out.is_dir() or not out.parent.is_dir():
-            what = "a folder" if out.is_dir() else "in a folder that does not exist"
-            raise ValueError(f"`--out` must be a file to write the result to, but {out} is {what}.")
+            problem = "is a folder" if out.is_dir() else "is in a folder that does not exist"
+            raise ValueError(f"`--out` must be a file for the result, but {out} {problem}.")
         new = not out.exists()
         with out.open("a"):
             pass
@@ -151,9 +156,9 @@ def choose_out(given: Given, folder: Path | None, *, stem: str | None = None) ->
 
 
 def new_folder(stem: str) -> Path | None:
-    """Make the first of ``runs/STEM-1``, ``runs/STEM-2``, … that is not there.
+    """Create the first of ``runs/STEM-1``, ``runs/STEM-2``, … that does not exist.
 
-    ``None`` where nothing can be made: then the result is printed in full, and not kept.
+    Returns ``None`` if no folder can be created; the result is then printed in full and not saved.
     """
     stem = stem.replace("/", "-").replace(":", "-")
     number = 1
@@ -171,13 +176,13 @@ def new_folder(stem: str) -> Path | None:
 
 @contextmanager
 def running(out: Out) -> Generator[None]:
-    """While the user's code runs: standard output is the result's; a failure leaves nothing."""
+    """Run the user's code with its output on standard error; a failure leaves no empty folder."""
     try:
         with users_code():
             yield
     finally:
         if out.reserved is not None and sys.exc_info()[0] is not None:
-            with suppress(OSError):  # they hold something
+            with suppress(OSError):  # the folder is not empty
                 out.reserved.rmdir()
                 out.reserved.parent.rmdir()
 
@@ -190,15 +195,15 @@ def report(
     out: Path | None = None,
     as_json: bool = False,
 ) -> None:
-    """Print what came of a command, and write it down.
+    """Print the result of a command and write it to a file.
 
     Args:
-        full: All of it.
-        shown: What a person wants to see of it.
-        file: The file for it.
-        out: Where to leave the result: a .json file; or a folder for the whole run, which has
-            the result in result.json, beside configuration, metrics and checkpoint; or - for
-            standard output.
+        full: The complete result.
+        shown: The part to print as a table.
+        file: The file for the result.
+        out: Where to write the result: a .json file; a folder for the whole run, which contains
+            result.json, the configuration, the metrics and the checkpoint; or - for standard
+            output.
         as_json: Print the result as JSON instead of a table.
     """
     text = json.dumps(_plain(full), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
@@ -206,7 +211,10 @@ def report(
         try:
             _write(file, text, chosen=file == out)
         except OSError as error:
-            typer.echo(f"The result could not be written: {error}. Here it is.", err=True)
+            typer.echo(
+                f"The result could not be written to a file: {error}. It is printed here instead.",
+                err=True,
+            )
             file, as_json = None, True
     if as_json or out == STANDARD_OUTPUT:
         typer.echo(text, nl=False)
@@ -217,9 +225,9 @@ def report(
 
 
 def _write(file: Path, text: str, *, chosen: bool) -> None:
-    """Write a result: to the very file that was chosen, or into a folder that may be a stranger's.
+    """Write a result to the file that the user chose, or into a run's folder.
 
-    There, no link is followed.
+    In a run's folder, which may come from someone else, links are not followed.
     """
     from gensmooth.runs.files import write_text
 
@@ -231,9 +239,9 @@ def _write(file: Path, text: str, *, chosen: bool) -> None:
 
 
 def kept(out: Out, seed: int) -> Path | None:
-    """The file for the result of a run with this seed.
+    """Return the file for the result of a run with this seed.
 
-    ``None`` if its folder was removed or replaced while it ran, and so is not the run's any more.
+    It is ``None`` if the folder was removed or replaced during the run.
     """
     from gensmooth.runs import CheckpointError
     from gensmooth.runs.folder import seed_in
@@ -254,50 +262,50 @@ def finish(
     as_json: bool = False,
     failed: bool = False,
 ) -> None:
-    """Report a minimisation, and leave with what it means for a shell.
+    """Report the result of a minimisation, and exit with the status for the shell.
 
     Args:
         result: The result.
-        file: The file for it.
+        file: The file for the result.
         out: As in :func:`report`.
         as_json: As in :func:`report`.
-        failed: Whether an error is still to be told.
+        failed: Whether the caller will report an error; this function then does not exit.
     """
-    found = result.as_json()
-    shown = {name: found[name] for name in _SHOWN}
+    full = result.as_json()
+    shown = {name: full[name] for name in _SHOWN}
     shown["fun"] = _with_error(result)
-    report(found, shown, file=file, out=out, as_json=as_json)
+    report(full, shown, file=file, out=out, as_json=as_json)
     if not failed:
         leave(result)
 
 
 def _with_error(result: "Result") -> float | str:
-    """The value found, with its error bar and the noise of a single value where there is any."""
+    """Format ``fun``, with its standard error and the noise of a single value if there is any."""
     if not (result.error or result.noise):
         return result.fun
-    words = f"{result.fun:.8g}"
+    text = f"{result.fun:.8g}"
     if result.error:
-        words += f" ± {result.error:.2g}"
-    return f"{words}, noise {result.noise:.2g}" if result.noise else words
+        text += f" ± {result.error:.2g}"
+    return f"{text}, noise {result.noise:.2g}" if result.noise else text
 
 
-def run_and_finish(run: Callable[[], "Result"], out: Out, given: Given) -> None:
-    """Run a minimisation and report it; of one that fails, what was found until then."""
+def run_and_finish(run: Callable[[], "Result"], out: Out, parsed: ParsedOptions) -> None:
+    """Run a minimisation and report its result; if it fails, report the result so far."""
     from gensmooth.evaluators import EvaluationError
 
-    how: dict[str, Any] = {"out": given["out"], "as_json": bool(given["json"])}
+    output: dict[str, Any] = {"out": parsed["out"], "as_json": bool(parsed["json"])}
     try:
         with running(out):
             result = run()
     except EvaluationError as error:
         if error.result is not None and error.result.nit:
-            finish(error.result, kept(out, error.result.seed), failed=True, **how)
+            finish(error.result, kept(out, error.result.seed), failed=True, **output)
         raise
-    finish(result, kept(out, result.seed), **how)
+    finish(result, kept(out, result.seed), **output)
 
 
 def leave(result: Any) -> None:
-    """Leave with what the end of a run means for a shell."""
+    """Exit with the status of a finished run: 130 if interrupted, 1 without success."""
     if result.status == "interrupted":
         raise typer.Exit(130)
     if not result.success:
@@ -305,32 +313,32 @@ def leave(result: Any) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """For JSON, which has no infinity and no NaN: those are words."""
+    """Convert a value for JSON; infinities and NaN, which JSON lacks, become strings."""
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, dict):
-        return {str(key): _plain(each) for key, each in cast(dict[Any, Any], value).items()}
+        return {str(key): _plain(item) for key, item in cast(dict[Any, Any], value).items()}
     if isinstance(value, list | tuple):
-        return [_plain(each) for each in cast(list[Any], value)]
+        return [_plain(item) for item in cast(list[Any], value)]
     return value
 
 
 def show(values: dict[str, Any], *, cut: bool = False) -> None:
-    """Print names and values; on a terminal long ones are cut if ``cut``, elsewhere none is."""
-    words = {
+    """Print names and values; with ``cut``, long values are shortened on a terminal."""
+    texts = {
         name: f"{value:.8g}" if isinstance(value, float) else str(value)
         for name, value in values.items()
     }
-    if not sys.stdout.isatty():  # for a file or a program: one line each, and all of it
-        width = max(map(len, words))
-        for name, text in words.items():
+    if not sys.stdout.isatty():  # for a file or a program: one full line per value
+        width = max(map(len, texts))
+        for name, text in texts.items():
             typer.echo(f"{name:{width}}  {text}")
         return
     from rich.console import Console
     from rich.table import Table
 
     table = Table(show_header=False, box=None)
-    for name, text in words.items():
+    for name, text in texts.items():
         long = cut and isinstance(values[name], list) and len(text) > 200
-        table.add_row(name, f"{text[:100]}… (all in the result's file)" if long else text)
+        table.add_row(name, f"{text[:100]}… (complete in the result file)" if long else text)
     Console().print(table, markup=False)

@@ -1,4 +1,4 @@
-"""``gensmooth compare model:loss --methods auto,bes,gs``: methods on one function, and a page."""
+"""``gensmooth compare model:loss --methods auto,bes,gs``: compare methods on a function."""
 
 import shlex
 import sys
@@ -10,7 +10,7 @@ import typer
 
 from gensmooth.cli.common import JSON, Out, report, running
 from gensmooth.cli.minimize import check_call
-from gensmooth.cli.options import Given, Sets, Shell, command
+from gensmooth.cli.options import ParsedOptions, Sets, Shell, command
 from gensmooth.cli.values import (
     as_module,
     method_names,
@@ -22,20 +22,21 @@ from gensmooth.cli.values import (
 )
 
 if TYPE_CHECKING:
-    from gensmooth.comparisons import Comparison, Sweep
+    from gensmooth.lab.compare import Comparison
+    from gensmooth.lab.sweep import Sweep
 
-TARGET = "gensmooth.comparisons.comparing:compare"
+TARGET = "gensmooth.lab.compare:compare"
 
 
 def read_problem(text: str) -> Any:
-    """A built-in problem as it is; a function of the user's by ``module:function``."""
-    from gensmooth.comparisons import BUILT_IN
+    """Return a built-in problem's name unchanged, or a user's function as ``module:function``."""
+    from gensmooth.lab.trials.problems import BUILT_IN
 
     return text if text.partition(":")[0] in BUILT_IN else as_module(text)
 
 
 def read_seeds(text: str) -> int | list[int]:
-    """A number of seeds, or seeds with commas."""
+    """Return a number of seeds, or a list of comma-separated seeds."""
     try:
         numbers = [int(part) for part in text.split(",") if part.strip()]
     except ValueError:
@@ -45,7 +46,7 @@ def read_seeds(text: str) -> int | list[int]:
     return numbers if "," in text else numbers[0]
 
 
-# What describes a problem, for the commands that run several methods on it.
+# The options that describe a problem, for commands that run several methods on it.
 PROBLEM = {
     "fun": Shell(
         name="objective",
@@ -95,79 +96,82 @@ PROBLEM = {
         ),
     },
 )
-def compare(given: Given) -> None:
-    """Compare methods on a function: equal evaluations, the same seeds, a page with verdicts.
+def compare(parsed: ParsedOptions) -> None:
+    """Compare methods on a function with equal budgets and seeds, and write a page.
 
     For example, with a file model.py that defines loss(x):
 
         gensmooth compare model:loss --x0 zeros:12 --methods auto,bes,gs --seeds 10 --budget 20000
         gensmooth compare noisy:sphere:100 --methods auto,bes-shrinkage
 
-    Runs what is missing: the same command continues what was interrupted.
+    Only missing runs are made, so the same command continues an interrupted comparison.
     """
-    from gensmooth.comparisons.comparing import run_comparison
+    from gensmooth.lab.compare import run_comparison
 
-    arguments = all_arguments(given, TARGET)
+    arguments = all_arguments(parsed, TARGET)
     with kept():
-        found = run_comparison(
+        result = run_comparison(
             arguments.pop("fun"), arguments.pop("x0"), arguments, command=typed()
         )
-    told(found, given, {"standings": found.standings, "pairs": found.pairs})
+    print_result(result, parsed, {"standings": result.standings, "pairs": result.pairs})
 
 
-def told(found: "Comparison | Sweep", given: Given, rows: dict[str, Sequence[Any]]) -> None:
-    """Print what came of it: as a terminal shows it, or these rows as JSON."""
-    if given["json"]:
-        where = {"page": str(found.page), "runs": str(found.csv)}
+def print_result(
+    result: "Comparison | Sweep", parsed: ParsedOptions, rows: dict[str, Sequence[Any]]
+) -> None:
+    """Print a result: as text, or these rows as JSON."""
+    if parsed["json"]:
+        where = {"page": str(result.page), "runs": str(result.csv)}
         words = {name: [each._asdict() for each in every] for name, every in rows.items()}
         report(words | where, {}, as_json=True)
         return
-    typer.echo(str(found))
-    typer.echo(f"\npage: {found.page}\nruns: {found.csv}")
+    typer.echo(str(result))
+    typer.echo(f"\npage: {result.page}\nruns: {result.csv}")
 
 
-def all_arguments(given: Given, target: str) -> dict[str, Any]:
-    """Every parameter of a function: as given, or its default; workers are one per core."""
+def all_arguments(parsed: ParsedOptions, target: str) -> dict[str, Any]:
+    """Every parameter of a function: its value or default; by default one worker per core."""
     import inspect
 
     from gensmooth.evaluators import cores
 
-    found = given.arguments(target)
-    function = Sets(target).find()
-    every = {name: each.default for name, each in inspect.signature(function).parameters.items()}
-    every |= found
-    if "workers" not in found and every.get("ray") is None:
-        every["workers"] = cores()
-    elif "workers" not in found:
-        every["workers"] = None
-    fun = every["fun"]
+    passed = parsed.arguments(target)
+    parameters = inspect.signature(Sets(target).find()).parameters
+    arguments = {name: parameter.default for name, parameter in parameters.items()} | passed
+    if "workers" not in passed and arguments.get("ray") is None:
+        arguments["workers"] = cores()
+    elif "workers" not in passed:
+        arguments["workers"] = None
+    fun = arguments["fun"]
     if isinstance(fun, str) and not is_built_in(fun):
-        with suppress(ValueError):  # what is not there is told by the comparison
+        with suppress(ValueError):  # the comparison reports a missing function
             fun = read_function(fun)
-            every["fun"] = fun
+            arguments["fun"] = fun
         if callable(fun):
-            check_call(fun, given["objective"], sampled=every["samples"] is not None)
-    return every
+            check_call(fun, parsed["objective"], sampled=arguments["samples"] is not None)
+    return arguments
 
 
 def is_built_in(text: str) -> bool:
     """Whether a text names a built-in problem."""
-    from gensmooth.comparisons import BUILT_IN
+    from gensmooth.lab.trials.problems import BUILT_IN
 
     return text.partition(":")[0] in BUILT_IN
 
 
 def typed() -> str:
-    """What the user has typed."""
+    """Return the command line that the user typed."""
     return shlex.join(["gensmooth", *sys.argv[1:]])
 
 
 @contextmanager
 def kept() -> Generator[None]:
-    """While runs are made: what user code prints goes to standard error; Ctrl-C keeps what is."""
+    """Make runs with the user's output on standard error; Ctrl-C keeps the finished ones."""
     try:
         with running(Out(None, None)):
             yield
     except KeyboardInterrupt:
-        typer.echo("Interrupted. What is finished is kept: the same command continues.", err=True)
+        typer.echo(
+            "Interrupted. Finished runs are kept: repeat the same command to continue.", err=True
+        )
         raise typer.Exit(130) from None

@@ -1,4 +1,4 @@
-"""The command's entry: sub-commands, and errors in plain words."""
+"""The entry point of the command: subcommands and error messages."""
 
 import json
 import re
@@ -15,7 +15,8 @@ from gensmooth.cli.compare import compare
 from gensmooth.cli.evaluate import evaluate
 from gensmooth.cli.methods import methods
 from gensmooth.cli.minimize import minimize
-from gensmooth.cli.options import Given, command
+from gensmooth.cli.options import ParsedOptions, command
+from gensmooth.cli.physics import app as physics_app
 from gensmooth.cli.render import render
 from gensmooth.cli.report import report
 from gensmooth.cli.reproduce import reproduce
@@ -32,8 +33,8 @@ app = typer.Typer(
 )
 
 
-def _say_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         from gensmooth import __version__
 
         typer.echo(f"gensmooth {__version__}")
@@ -44,59 +45,68 @@ def _say_version(wanted: bool) -> None:
 def gensmooth(
     version: Annotated[
         bool,
-        typer.Option("--version", help="Print the version.", callback=_say_version, is_eager=True),
+        typer.Option(
+            "--version", help="Print the version.", callback=_print_version, is_eager=True
+        ),
     ] = False,
 ) -> None:
-    """Derivative-free optimisation by random search: minimise any black box."""
+    """Derivative-free optimisation by random search: minimise any black-box function."""
 
 
 @command(JSON)
-def version(given: Given, *, verbose: bool = False) -> None:
+def version(parsed: ParsedOptions, *, verbose: bool = False) -> None:
     """Print the version.
 
     Args:
-        given: The other options.
-        verbose: Also those of Python and of the packages that results depend on.
+        parsed: The other options.
+        verbose: Also print the versions of Python and of the packages that results depend on.
     """
     from gensmooth import __version__
 
-    found = {"gensmooth": __version__}
+    versions = {"gensmooth": __version__}
     if verbose:
         import platform
-        from importlib.metadata import version as of
+        from importlib.metadata import version as version_of
 
-        found["Python"] = f"{platform.python_version()} on {platform.platform()}"
-        found |= {package: of(package) for package in ("numpy", "numba")}
-    if given["json"]:
-        typer.echo(json.dumps(found, indent=2))
+        versions["Python"] = f"{platform.python_version()} on {platform.platform()}"
+        versions |= {package: version_of(package) for package in ("numpy", "numba")}
+    if parsed["json"]:
+        typer.echo(json.dumps(versions, indent=2))
     else:
-        typer.echo("\n".join(f"{name} {each}" for name, each in found.items()))
+        typer.echo("\n".join(f"{name} {number}" for name, number in versions.items()))
 
 
-for each in (
+for _command in (
     *(minimize, compare, sweep, report, train, evaluate, render, resume),
     *(methods, zoo, reproduce, version),
 ):
-    each.add_to(app)
+    _command.add_to(app)
+app.add_typer(physics_app)
 
 
 def main() -> None:
-    """Run the command; an error is a line on stderr, after the place in the user's own code."""
+    """Run the command; print an error as one line on stderr, after any traceback in user code."""
     open_streams()
     try:
         app()
     except Exception as error:
-        where, what = explain(error)
-        if where:
-            typer.echo(where.rstrip(), err=True)
-        typer.secho(f"Error: {what}", err=True, fg=typer.colors.RED)
+        shown, message = explain(error)
+        if shown:
+            typer.echo(shown.rstrip(), err=True)
+        typer.secho(f"Error: {message}", err=True, fg=typer.colors.RED)
         sys.exit(1)
 
 
 # --- errors ------------------------------------------------------------------------------------
 
-_PLAIN = (ValueError, TypeError, RuntimeError, OSError, ImportError)  # what we raise, with words
-_IN_SHELL = (  # what our errors advise in Python, as a shell says it
+_PLAIN = (
+    ValueError,
+    TypeError,
+    RuntimeError,
+    OSError,
+    ImportError,
+)  # what we raise deliberately, with a message
+_IN_SHELL = (  # Python advice in our errors, and the same for a shell
     (re.compile(r"workers=gs\.evaluators\.(\w+\([^()]*\))"), r'--workers "\1"'),
     (re.compile(r"gs\.resume\(folder, fun\)"), "--objective module:function"),
     (re.compile(r"use gs\.(?:rl\.)?resume\b"), "use `gensmooth resume` with that folder"),
@@ -104,50 +114,50 @@ _IN_SHELL = (  # what our errors advise in Python, as a shell says it
 
 
 def explain(error: Exception) -> tuple[str, str]:
-    """Where an error was raised, if in the user's own code, and what it says.
+    """Return the part of an error's traceback in the user's code, and its message.
 
     Args:
-        error: What ended the command.
+        error: The error that ended the command.
 
     Returns:
-        A traceback, or nothing; and a line.
+        The traceback, or an empty string; and one line.
     """
     from gensmooth.evaluators import EvaluationError
 
-    what = str(error)
+    message = str(error)
     if isinstance(error, EvaluationError):  # raised by the user's function, perhaps in a worker
         cause = error.__cause__
-        found = None if cause is None or error.traceback else _in_the_users_code(cause)
-        return error.traceback if found is None else found[0], what
+        location = None if cause is None or error.traceback else _in_users_code(cause)
+        return error.traceback if location is None else location[0], message
     if isinstance(error, SyntaxError):
         shown = "".join(traceback.format_exception_only(error))
-        return shown, f"{error.filename} is not Python: {error.msg} in line {error.lineno}."
-    found = _in_the_users_code(error)
-    if found is not None:
-        shown, place = found
-        return shown, f"{type(error).__name__} in {place}: {what}"
-    if not isinstance(error, _PLAIN):  # ours, and not foreseen
-        return "".join(traceback.format_exception(error)), f"{type(error).__name__}: {what}"
-    for pattern, words in _IN_SHELL:
-        what = pattern.sub(words, what)
-    return "", what
+        return shown, f"{error.filename} is not valid Python: {error.msg} in line {error.lineno}."
+    location = _in_users_code(error)
+    if location is not None:
+        shown, place = location
+        return shown, f"{type(error).__name__} in {place}: {message}"
+    if not isinstance(error, _PLAIN):  # an unexpected error in our own code
+        return "".join(traceback.format_exception(error)), f"{type(error).__name__}: {message}"
+    for pattern, advice in _IN_SHELL:
+        message = pattern.sub(advice, message)
+    return "", message
 
 
-def _in_the_users_code(error: BaseException) -> tuple[str, str] | None:
-    """The traceback from where it enters the user's code, and the last place there; or nothing."""
+def _in_users_code(error: BaseException) -> tuple[str, str] | None:
+    """Return the traceback from where it enters the user's code, and the last place there."""
     trace = error.__traceback__
-    while trace is not None and not _is_the_users(trace.tb_frame.f_code.co_filename):
+    while trace is not None and not _is_users(trace.tb_frame.f_code.co_filename):
         trace = trace.tb_next
     if trace is None:
         return None
     places = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(trace)]
-    file, line = [place for place in places if _is_the_users(place[0])][-1]
+    file, line = [place for place in places if _is_users(place[0])][-1]
     shown = "".join(traceback.format_exception(type(error), error, trace, chain=False))
     return shown, f"{file}, line {line}"
 
 
-def _is_the_users(file: str) -> bool:
-    """Whether a file is neither ours, nor Python's, nor an installed package's."""
+def _is_users(file: str) -> bool:
+    """Whether a file is the user's: not ours, Python's or an installed package's."""
     ours = Path(__file__).parents[1]
     stdlib = sysconfig.get_path("stdlib")
     path = Path(file)

@@ -1,4 +1,4 @@
-"""``gensmooth methods``: what there is, and the error that theory predicts for it."""
+"""``gensmooth methods``: list the methods and their predicted errors."""
 
 import json
 import os
@@ -8,10 +8,10 @@ from typing import Any
 import typer
 
 from gensmooth.cli.common import JSON
-from gensmooth.cli.options import Given, Sets, Shell, command, users_code
+from gensmooth.cli.options import ParsedOptions, Sets, Shell, command, users_code
 from gensmooth.naming import load_module
 
-# From the one that is last to go where there is no room to the one that goes first.
+# In order of importance: if there is not enough room, the last columns are dropped first.
 COLUMNS = {
     "method": "method",
     "relative_mse": "MSE",
@@ -20,7 +20,7 @@ COLUMNS = {
     "kurtosis": "kurt",
     "distribution": "directions",
 }
-_LEAST = 8  # characters for the names of methods
+_LEAST = 8  # the minimum width of method names
 ORDER = ("method", "distribution", "variance", "kurtosis", "bias", "relative_mse")
 
 
@@ -29,53 +29,54 @@ ORDER = ("method", "distribution", "variance", "kurtosis", "bias", "relative_mse
     JSON,
     shell={"modules": Shell(type=list[str], argument=True)},
 )
-def methods(given: Given, *, modules: list[str] | None = None) -> None:
-    """List the methods with the relative error E‖estimate − ∇F‖² / ‖∇F‖² predicted for each.
+def methods(parsed: ParsedOptions, *, modules: list[str] | None = None) -> None:
+    """List the methods with their predicted relative error E‖estimate − ∇F‖² / ‖∇F‖².
 
     Args:
-        given: The options that are :func:`gensmooth.methods.predictions`'s.
-        modules: Modules of your own, imported first: their methods are listed too.
+        parsed: The options of :func:`gensmooth.methods.predictions`.
+        modules: Your own modules, imported first so that their methods are listed too.
     """
-    from gensmooth import algorithms, theory
+    from gensmooth import theory
     from gensmooth.directions.base import OF_USERS
     from gensmooth.methods import METHODS, predictions
+    from gensmooth.searches import algorithms
 
     with users_code():
         for name in modules or ():
             load_module(name)
-    arguments = given.arguments("gensmooth.methods:predictions")
-    known = predictions(**arguments)
-    own = [row for row in known if METHODS[row["method"]].place >= OF_USERS]
-    rows = [row for row in known if row not in own] + algorithms.rows(**arguments) + own
-    if given["json"]:
+    arguments = parsed.arguments("gensmooth.methods:predictions")
+    predicted = predictions(**arguments)
+    users = [row for row in predicted if METHODS[row["method"]].place >= OF_USERS]
+    rows = [row for row in predicted if row not in users] + algorithms.rows(**arguments) + users
+    if parsed["json"]:
         typer.echo(json.dumps(rows, indent=2, ensure_ascii=False))
         return
-    dim, number = given.all["dim"], given.all["num_directions"]
+    dim, number = parsed.all["dim"], parsed.all["num_directions"]
     title = (
-        f"d = {dim}, L = {number}, N = {given.all['num_samples']}, noise {given.all['noise']:g} "
-        f"({given.all['samples']})"
+        f"d = {dim}, L = {number}, N = {parsed.all['num_samples']}, noise {parsed.all['noise']:g} "
+        f"({parsed.all['samples']})"
     )
     caption = (
         f"No estimate from {number} directional derivatives of an unknown gradient has an MSE "
         f"below {theory.information_limit(dim, number):.4g}. MSE and bias are relative to ‖∇F‖² "
-        "and ∇F. • marks the paper's methods. Those from `ars` on are whole algorithms with "
-        "numbers of their own (docs/methods.md). The default of `minimize` and `train` is none of "
-        "them but `auto`, the pilot, which needs no numbers; name a method to have it."
+        "and ∇F. • marks the paper's methods. Those from `ars` on are complete algorithms with "
+        "their own settings (docs/methods.md). `minimize` and `train` use none of these by "
+        "default, but `auto`, the pilot, which needs no settings."
     )
-    print_table([_words(row) for row in rows], title, caption)
+    print_table([_cells(row) for row in rows], title, caption)
 
 
-def _words(row: dict[str, Any]) -> dict[str, str]:
-    found = {
+def _cells(row: dict[str, Any]) -> dict[str, str]:
+    numbers = {
         key: "–" if row[key] is None else f"{row[key]:.4g}"
         for key in ("variance", "kurtosis", "bias", "relative_mse")
     }
     name = f"{row['method']} •" if row["in_paper"] else row["method"]
-    return found | {"method": name, "distribution": row["distribution"]}
+    return numbers | {"method": name, "distribution": row["distribution"]}
 
 
 def print_table(rows: list[dict[str, str]], title: str, caption: str) -> None:
-    """Print the columns that there is room for: whole words and digits, or not at all."""
+    """Print the columns that fit; numbers and words are never truncated."""
     from rich.console import Console
     from rich.table import Table
 
@@ -83,7 +84,7 @@ def print_table(rows: list[dict[str, str]], title: str, caption: str) -> None:
     widths = {key: max(len(row[key]) for row in [*rows, COLUMNS]) for key in COLUMNS}
     room = console.width - widths["relative_mse"] - 7  # borders, and a space on either side
     folded = _LEAST <= room < widths["method"]
-    if folded:  # long names go over several lines rather than push the numbers out
+    if folded:  # wrap long names rather than drop the numbers
         widths["method"] = room
     kept: list[str] = []
     used = 1
@@ -94,15 +95,15 @@ def print_table(rows: list[dict[str, str]], title: str, caption: str) -> None:
         kept.append(key)
     left_out = [COLUMNS[key] for key in COLUMNS if key not in kept]
     if left_out:
-        caption += f" No room for: {', '.join(left_out)}; --json has them."
+        caption += f" No room for: {', '.join(left_out)}; use --json to see them."
     table = Table(title=title, caption=caption)
     for key in ORDER:
         if key in kept:
-            words = key in ("method", "distribution")
+            textual = key in ("method", "distribution")
             wraps = key == "method" and (folded or kept == [key])
             table.add_column(
                 COLUMNS[key],
-                justify="left" if words else "right",
+                justify="left" if textual else "right",
                 no_wrap=not wraps,
                 overflow="fold",
                 min_width=None if wraps else widths[key],
@@ -113,5 +114,5 @@ def print_table(rows: list[dict[str, str]], title: str, caption: str) -> None:
 
 
 def _wide() -> int | None:
-    """Where there is no terminal there is room, unless ``COLUMNS`` says how much."""
+    """Return the width without a terminal: 200 columns, unless ``COLUMNS`` is set."""
     return None if os.environ.get("COLUMNS", "").isdigit() else 200

@@ -1,4 +1,4 @@
-"""``gensmooth minimize model:loss --x0 zeros:10``: minimise a function on the Python path."""
+"""``gensmooth minimize model:loss --x0 zeros:10``: minimise a function."""
 
 import inspect
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from gensmooth.cli.common import (
     choose_trackers,
     run_and_finish,
 )
-from gensmooth.cli.options import Given, Sets, Shell, command
+from gensmooth.cli.options import ParsedOptions, Sets, Shell, command
 from gensmooth.cli.values import (
     RAY,
     SHELL,
@@ -37,7 +37,7 @@ from gensmooth.cli.values import (
             name="objective",
             type=str,
             read=read_function,
-            how="In the shell module:function or file.py:function, found from this folder on.",
+            how="In the shell module:function or file.py:function, looked up from this folder.",
             argument=True,
         ),
         "x0": Shell(
@@ -48,8 +48,8 @@ from gensmooth.cli.values import (
         "bounds": Shell(
             type=list[str],
             read=read_bounds,
-            how="In the shell lower,upper for all parameters, such as -1,1 or 0, without an upper "
-            "limit; given once for each, for each its own; or a .npy file with a row for each.",
+            how="In the shell lower,upper for all parameters, such as -1,1 (leave one empty for no "
+            "limit); repeat it to set each parameter; or a .npy file with a row for each.",
         ),
         "x_scale": Shell(
             type=str,
@@ -70,7 +70,9 @@ from gensmooth.cli.values import (
         "vectorized": Shell(type=bool, how="See --block."),
     },
 )
-def minimize(given: Given, *, learning_rate: float | None = None, block: int | None = None) -> None:
+def minimize(
+    parsed: ParsedOptions, *, learning_rate: float | None = None, block: int | None = None
+) -> None:
     """Minimise a function on the Python path.
 
     For example, with a file model.py that defines loss(x):
@@ -78,51 +80,55 @@ def minimize(given: Given, *, learning_rate: float | None = None, block: int | N
         gensmooth minimize model:loss --x0 zeros:10 --budget 20000
 
     Args:
-        given: The options that are :func:`gensmooth.minimize`'s.
-        learning_rate: A constant learning rate for --optimizer, by default Adam; without it, and
-            with a method of the paper, Adam's falls from 0.1 to 0 over the budget.
+        parsed: The options of :func:`gensmooth.minimize`.
+        learning_rate: A constant learning rate for --optimizer, by default Adam. Without it, a
+            method of the paper uses Adam with a learning rate that decays from 0.1 to 0 over the
+            budget.
         block: The number of points that a vectorised function takes at once.
     """
     import gensmooth as gs
 
-    arguments = given.arguments("gensmooth.optimize:minimize")
+    arguments = parsed.arguments("gensmooth.optimize:minimize")
     more = len(arguments.get("args", ()))
-    check_call(arguments["fun"], given["objective"], sampled="samples" in arguments, more=more)
+    check_call(arguments["fun"], parsed["objective"], sampled="samples" in arguments, more=more)
     if block is not None:
         arguments["vectorized"] = block
     choose_optimizer(arguments, learning_rate, falling=0.1)
-    choose_evaluator(arguments, given)
-    choose_trackers(arguments, given)
-    out = choose_out(given, given["checkpoint"], stem=given["objective"])
+    choose_evaluator(arguments, parsed)
+    choose_trackers(arguments, parsed)
+    out = choose_out(parsed, parsed["checkpoint"], stem=parsed["objective"])
     if out.folder is not None:
         arguments["checkpoint"] = out.folder
-    run_and_finish(lambda: gs.minimize(**arguments), out, given)
+    run_and_finish(lambda: gs.minimize(**arguments), out, parsed)
 
 
 def check_call(fun: Callable[..., Any], name: str, *, sampled: bool, more: int = 0) -> None:
-    """Explain a function that cannot be called as it would be: with or without a generator.
+    """Check that a function takes the arguments it will get, with or without a generator.
 
     Args:
         fun: The function.
-        name: What the user called it.
+        name: The name that the user typed.
         sampled: Whether it is called with a generator.
-        more: How many arguments of the user's it is called with.
+        more: The number of extra arguments.
+
+    Raises:
+        ValueError: If the generator is missing, or one too many.
     """
     try:
         signature = inspect.signature(fun)
-    except (TypeError, ValueError):  # built in: calling it will tell
+    except (TypeError, ValueError):  # a built-in function: the first call will show
         return
     takes = {number for number in (1, 2) if _binds(signature, number + more)}
     if not sampled and takes == {2}:
         raise ValueError(
             f"{name}{signature} takes two arguments, but is called with x alone. If its noise "
-            "comes from a generator, fun(x, rng), say how its samples are drawn: `--samples "
+            "comes from a generator, fun(x, rng), choose how samples are drawn: `--samples "
             "independent` (or shared, or paired)."
         )
     if sampled and takes == {1}:
         raise ValueError(
             f"{name}{signature} takes one argument, but with `--samples` it is called as "
-            "fun(x, rng): take the generator, and draw the noise from it."
+            "fun(x, rng): add the argument `rng` and draw the noise from it."
         )
 
 

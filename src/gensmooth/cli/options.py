@@ -1,9 +1,9 @@
-"""A command's options, declared once: by the function that they set, and its docstring.
+"""Options derived from the functions that they set, so that each is declared only once.
 
-``gensmooth minimize … --spacing 0.1`` is ``gs.minimize(…, spacing=0.1)``. The option has the name,
-the type and the default of the parameter, and its help is what the docstring says of it; a command
-adds only what a shell must say otherwise (:class:`Shell`). The function is imported when its
-command is run or asked for help, not before.
+``gensmooth minimize … --spacing 0.1`` means ``gs.minimize(…, spacing=0.1)``. The option has the
+name, type and default of the parameter, and its help text comes from the docstring. A command only
+adds what is different in a shell (:class:`Shell`). The function is imported when its command runs
+or shows its help, not before.
 """
 
 import inspect
@@ -42,16 +42,16 @@ SHORT = {
 
 
 class Shell(NamedTuple):
-    """How a shell says a parameter for which Python has an object.
+    """How an option differs from the parameter that it sets.
 
     Attributes:
-        name: The option's name, if it is another than the parameter's.
-        type: What the shell reads, if that does not follow from the parameter's type.
-        read: From what the shell has read to the parameter's value.
-        how: How to write it, in words that follow those of the docstring.
-        flags: The option's spellings, if they do not follow from its name.
-        argument: Whether it goes without a ``--name``, by its place.
-        complete: The words to choose from, for completion.
+        name: The option's name, if it differs from the parameter's.
+        type: The type of the option, if it does not follow from the parameter's.
+        read: Converts the option's value to the parameter's.
+        how: How to write it in a shell; appended to the text of the docstring.
+        flags: The option's flags, if they do not follow from its name.
+        argument: Whether it is a positional argument.
+        complete: Returns the words for shell completion.
     """
 
     name: str | None = None
@@ -67,15 +67,15 @@ class Sets(NamedTuple):
     """A function (or class) whose parameters a command sets.
 
     Attributes:
-        target: Where it is, ``module:name``.
-        only: The parameters that are options, each with the option's name; by default all.
+        target: Its name, ``module:name``.
+        only: The parameters that become options, each with the option's name; by default, all.
     """
 
     target: str
     only: Mapping[str, str] | None = None
 
     def find(self) -> Callable[..., Any]:
-        """Import it."""
+        """Import the function."""
         module, _, name = self.target.partition(":")
         return getattr(import_module(module), name)
 
@@ -86,10 +86,10 @@ class Option(NamedTuple):
     Attributes:
         name: Its name, as an identifier.
         parameter: The parameter's name.
-        type: What the shell reads.
-        default: Its value when it is not given; ``...`` if it must be.
-        help: What it is for.
-        shell: How a shell says it.
+        type: Its type.
+        default: Its default value; ``...`` if it is required.
+        help: Its help text.
+        shell: How it differs from the parameter.
     """
 
     name: str
@@ -100,10 +100,10 @@ class Option(NamedTuple):
     shell: Shell
 
     def for_typer(self) -> inspect.Parameter:
-        """As Typer wants it: a parameter of the command's function."""
+        """Return it as a parameter of the command's function, for Typer."""
         complete = self.shell.complete
         options: dict[str, Any] = {
-            "help": self.help.replace("[", r"\["),  # Rich would take it for a style
+            "help": self.help.replace("[", r"\["),  # Rich would read it as a style
             "autocompletion": None if complete is None else lambda: complete(),
         }
         default = inspect.Parameter.empty if self.default is ... else self.default
@@ -120,38 +120,38 @@ class Option(NamedTuple):
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """How it is spelt."""
+        """The flags of the option."""
         if self.shell.flags:
             return self.shell.flags
-        words = self.name.replace("_", "-")
+        dashed = self.name.replace("_", "-")
         yes_or_no = bool in (self.type, *get_args(self.type)) and self.default is not False
-        long = f"--{words}/--no-{words}" if yes_or_no else f"--{words}"
+        long = f"--{dashed}/--no-{dashed}" if yes_or_no else f"--{dashed}"
         return (long, *([SHORT[self.name]] if self.name in SHORT else []))
 
 
 @contextmanager
 def users_code() -> Generator[None]:
-    """While the user's code runs, or is imported: what it prints goes to standard error.
+    """Run or import the user's code with its standard output redirected to standard error.
 
-    Standard output is the result's alone, also for worker processes, which inherit it.
+    Standard output is reserved for the result. Worker processes inherit the redirection.
     """
     sys.stdout.flush()
-    kept = None
+    saved = None
     with suppress(OSError, ValueError):  # not a file, as in a test
         if sys.stdout.fileno() == 1:
-            kept = os.dup(1)
+            saved = os.dup(1)
             os.dup2(2, 1)
     try:
         with redirect_stdout(sys.stderr):
             yield
     finally:
-        if kept is not None:
-            os.dup2(kept, 1)
-            os.close(kept)
+        if saved is not None:
+            os.dup2(saved, 1)
+            os.close(saved)
 
 
-class Given:
-    """The options of a command as they were given, under the names of the shell.
+class ParsedOptions:
+    """The parsed options of a command, by their names in the shell.
 
     Args:
         command: The command.
@@ -159,7 +159,7 @@ class Given:
 
     Attributes:
         all: The value of each option.
-        values: The values of those that were given, and are not their defaults.
+        values: The values that differ from their defaults.
     """
 
     def __init__(self, command: "Command", values: Mapping[str, Any]) -> None:
@@ -172,12 +172,12 @@ class Given:
         }
 
     def __getitem__(self, name: str) -> Any:
-        """What was said, or ``None``."""
+        """Return the value of an option, or ``None`` if it has its default."""
         return self.values.get(name)
 
     def arguments(self, target: str) -> dict[str, Any]:
-        """What was given of a function's parameters, as the function wants it."""
-        with users_code():  # some are looked up in the user's modules, which may print
+        """Return the options that set a function's parameters, converted to its arguments."""
+        with users_code():  # reading some imports the user's modules, which may print
             return {
                 option.parameter: option.shell.read(value) if option.shell.read else value
                 for option in self._command.by_target[target]
@@ -185,7 +185,7 @@ class Given:
             }
 
     def foreign(self, target: str) -> list[str]:
-        """What was given that other functions take, and this one does not."""
+        """Return the options in use that belong to other functions of the command."""
         known = {option.name for option in self._command.by_target[target]}
         others = {
             option.name
@@ -198,13 +198,13 @@ class Given:
 
 @dataclass(frozen=True)
 class Command:
-    """A sub-command: a function of what was given, and the functions whose options it has.
+    """A subcommand: its function, and the functions whose parameters are its options.
 
     Attributes:
-        function: ``function(given, **own)``, where ``own`` are keyword-only parameters of its own:
-            options that only a shell has.
+        function: ``function(parsed, **extra)``; its keyword-only parameters are further options,
+            which exist only in the shell.
         sets: The functions whose parameters are options.
-        shell: How a shell says some of them.
+        shell: How some options differ from the parameters.
     """
 
     function: Callable[..., None]
@@ -213,17 +213,17 @@ class Command:
 
     @cached_property
     def by_target(self) -> dict[str, list[Option]]:
-        """The options that each function has; its own are under ``""``."""
-        found = {sets.target: list(options_of(sets, self.shell)) for sets in self.sets}
-        own = {
-            name: name for name in inspect.signature(self.function).parameters if name != "given"
+        """The options of each function; those of the command itself are under ``""``."""
+        options = {sets.target: list(options_of(sets, self.shell)) for sets in self.sets}
+        extra = {
+            name: name for name in inspect.signature(self.function).parameters if name != "parsed"
         }
-        found[""] = list(_options(self.function, "", self.shell, own))
-        return found
+        options[""] = list(_options(self.function, "", self.shell, extra))
+        return options
 
     @cached_property
     def options(self) -> list[Option]:
-        """All options, each once."""
+        """All options without duplicates, positional arguments first."""
         unique: dict[str, Option] = {}
         for options in self.by_target.values():
             for option in options:
@@ -231,10 +231,10 @@ class Command:
         return sorted(unique.values(), key=lambda option: not option.shell.argument)
 
     def add_to(self, app: typer.Typer) -> None:
-        """Make it a command of ``app``, whose options are looked up when they are needed."""
+        """Add it to ``app`` as a command whose options are built when they are needed."""
         build = self._build
 
-        class Late(TyperCommand):
+        class LazyCommand(TyperCommand):
             def get_params(self, ctx: Any) -> list[Any]:
                 if not self.params:
                     built: Any = build()
@@ -245,31 +245,31 @@ class Command:
                 try:
                     return super().parse_args(ctx, args)
                 except Exception as error:
-                    _answer(error)
+                    _suggest(error)
                     raise
 
         def stub() -> None: ...
 
         stub.__name__ = self.function.__name__
         stub.__doc__ = inspect.cleandoc(self.function.__doc__ or "").partition("\nArgs:\n")[0]
-        app.command(cls=Late)(stub)
+        app.command(cls=LazyCommand)(stub)
 
     def _build(self) -> Any:
         parameters = [option.for_typer() for option in self.options]
 
         def run(**values: Any) -> None:
-            own = {option.name: values[option.name] for option in self.by_target[""]}
-            self.function(Given(self, values), **own)
+            extra = {option.name: values[option.name] for option in self.by_target[""]}
+            self.function(ParsedOptions(self, values), **extra)
 
         setattr(run, "__signature__", inspect.Signature(parameters))  # noqa: B010 (pyright)
-        run.__annotations__ = {each.name: each.annotation for each in parameters}
-        alone = typer.Typer(add_completion=False)
-        alone.command()(run)
-        return typer.main.get_command(alone)
+        run.__annotations__ = {p.name: p.annotation for p in parameters}
+        app = typer.Typer(add_completion=False)
+        app.command()(run)
+        return typer.main.get_command(app)
 
 
-def _answer(error: Any) -> None:
-    """Answer an unknown option that another library has with ours."""
+def _suggest(error: Any) -> None:
+    """Suggest our option if an unknown one is known from another library."""
     name = str(getattr(error, "option_name", "")).lstrip("-").replace("-", "_")
     hint = checks.FOREIGN.get(name)
     if hint is not None:
@@ -281,17 +281,17 @@ def _answer(error: Any) -> None:
 def command(
     *sets: Sets, shell: Mapping[str, Shell] | None = None
 ) -> Callable[[Callable[..., None]], Command]:
-    """Make a function of ``given`` a command with the options of other functions.
+    """Turn a function into a command with the options of other functions.
 
     Args:
-        sets: The functions.
-        shell: How a shell says some of their parameters.
+        sets: The functions whose parameters become options.
+        shell: How some options differ from the parameters.
     """
     return lambda function: Command(function, sets, {} if shell is None else shell)
 
 
 def options_of(sets: Sets, shell: Mapping[str, Shell]) -> Iterator[Option]:
-    """The options that set a function's parameters."""
+    """Yield the options that set a function's parameters."""
     return _options(sets.find(), sets.target.partition(":")[0], shell, sets.only)
 
 
@@ -301,7 +301,7 @@ def _options(
     shell: Mapping[str, Shell],
     only: Mapping[str, str] | None,
 ) -> Iterator[Option]:
-    said = documented(function, module)
+    texts = documented(function, module)
     for parameter in inspect.signature(function).parameters.values():
         if only is not None and parameter.name not in only:
             continue
@@ -309,10 +309,10 @@ def _options(
         name = how.name or (parameter.name if only is None else only[parameter.name])
         default, kind = _default_and_type(function, parameter, how)
         if only is not None and default is ...:
-            default, kind = None, kind | None  # a part of an optional object
-        part = f"{_first_line(function)} " if inspect.isclass(function) else ""
-        words = f"{part}{said[parameter.name]} {how.how}".strip()
-        yield Option(name, parameter.name, kind, default, words, how)
+            default, kind = None, kind | None  # a parameter of an optional object
+        summary = f"{_first_line(function)} " if inspect.isclass(function) else ""
+        text = f"{summary}{texts[parameter.name]} {how.how}".strip()
+        yield Option(name, parameter.name, kind, default, text, how)
 
 
 def _default_and_type(
@@ -324,31 +324,31 @@ def _default_and_type(
         kind = read_as(parameter.annotation)
     if kind is None:
         raise TypeError(
-            f"A shell cannot say `{parameter.name}: {parameter.annotation}` of "
-            f"{function.__module__}.{function.__qualname__}: give the command a Shell for it."
+            f"No shell type for `{parameter.name}: {parameter.annotation}` of "
+            f"{function.__module__}.{function.__qualname__}: add a Shell for it to the command."
         )
     if default is not ... and not isinstance(default, _plain(kind)):
-        default = None  # an object, which the docstring has words for
+        default = None  # an object, which the docstring describes
     return default, kind | None if default is None else kind
 
 
 def _plain(kind: Any) -> type | tuple[type, ...]:
-    """The types of values that a shell can show as a default."""
+    """Return the types of default values that a shell can show."""
     if _is_literal(kind):
         return str
     return (int, float) if kind is float else get_origin(kind) or kind
 
 
 def read_as(annotation: Any) -> Any:
-    """What a shell reads for a parameter of such a type; ``None`` if it cannot say it.
+    """Return the shell type for a parameter of this type, or ``None`` if there is none.
 
     >>> read_as(float | None), read_as(int | str), read_as(str | PathLike[str]), read_as(bytes)
     (<class 'float'>, <class 'str'>, <class 'pathlib.Path'>, None)
     """
     union = get_origin(annotation) in (Union, UnionType)
-    members = [each for each in get_args(annotation) if each is not NoneType] if union else []
+    members = [member for member in get_args(annotation) if member is not NoneType] if union else []
     members = members or [annotation]
-    if any(get_origin(each) is PathLike or each is Path for each in members):
+    if any(get_origin(member) is PathLike or member is Path for member in members):
         return Path
     if len(members) == 1 and (members[0] in (int, float, str, bool) or _is_literal(members[0])):
         return members[0]
@@ -366,33 +366,33 @@ _AS_IN = re.compile(r"As in :func:`~?([\w.]+)`[.;,]? ?")
 
 
 def documented(function: Callable[..., Any], module: str = "") -> dict[str, str]:
-    """What a Google-style docstring says of each argument, in plain words.
+    """Return the text of each argument in a Google-style docstring, without markup.
 
-    "As in :func:`minimize`; …" stands for what is said there, and goes on with what follows.
+    "As in :func:`minimize`; …" is replaced by the text of that function, followed by the rest.
 
     Args:
-        function: The function, or class.
-        module: The module in which a function that it refers to is looked up.
+        function: The function or class.
+        module: The module in which functions it refers to are looked up.
     """
-    found: dict[str, list[str]] = {}
+    entries: dict[str, list[str]] = {}
     _, _, rest = inspect.cleandoc(function.__doc__ or "").partition("\nArgs:\n")
-    words: list[str] = []
+    current: list[str] = []
     for line in rest.splitlines():
         if line and not line.startswith("    "):
             break  # the next section
         entry = _ENTRY.fullmatch(line)
         if entry:
-            words = found[entry[1]] = [entry[2]]
+            current = entries[entry[1]] = [entry[2]]
         elif line:
-            words.append(line.strip())
-    return {name: _plain_words(name, " ".join(lines), module) for name, lines in found.items()}
+            current.append(line.strip())
+    return {name: _plain_text(name, " ".join(lines), module) for name, lines in entries.items()}
 
 
 def _first_line(function: Callable[..., Any]) -> str:
     return inspect.cleandoc(function.__doc__ or "").partition("\n")[0]
 
 
-def _plain_words(name: str, text: str, module: str) -> str:
+def _plain_text(name: str, text: str, module: str) -> str:
     reference = _AS_IN.match(text)
     if reference:
         home, _, other = reference[1].rpartition(".")

@@ -1,16 +1,16 @@
-"""``gensmooth report DIR``: a page of any folder, once or for as long as the run goes on."""
+"""``gensmooth report DIR``: write the page of a folder, once or while the run continues."""
 
 import typer
 
 from gensmooth.cli import common
 from gensmooth.cli.common import JSON
-from gensmooth.cli.options import Given, Sets, Shell, command
+from gensmooth.cli.options import ParsedOptions, Sets, Shell, command
 
-TARGET = "gensmooth.overview:overview"
+TARGET = "gensmooth.lab.overview:overview"
 
 
 @command(Sets(TARGET), JSON, shell={"folder": Shell(argument=True)})
-def report(given: Given) -> None:
+def report(parsed: ParsedOptions) -> None:
     """Write the page of a run, a training, a comparison, a sweep or a study.
 
     For example:
@@ -18,13 +18,14 @@ def report(given: Given) -> None:
         gensmooth report runs/model-loss-1
         gensmooth report hopper --live
 
-    The page has the curve, the estimate's norm and standard error, signal to noise, steps, speed,
-    failures, the configuration, and the command that repeats it.
+    The page shows the learning curve, the norm and standard error of the estimate, the
+    signal-to-noise ratio, steps, speed, failures, the configuration, and the command that repeats
+    the run.
     """
-    from gensmooth.overview import overview
+    from gensmooth.lab.overview import overview
 
-    path = overview(**given.arguments(TARGET))
-    if given["json"]:
+    path = overview(**parsed.arguments(TARGET))
+    if parsed["json"]:
         common.report({"page": str(path)}, {}, as_json=True)
     else:
         typer.echo(f"page: {path}")

@@ -1,11 +1,11 @@
-"""``gensmooth reproduce``: run the paper's studies, or your own, and write the report."""
+"""``gensmooth reproduce``: run the paper's studies, or a custom one, and write the report."""
 
 import json
 
 import typer
 
 from gensmooth.cli.common import JSON
-from gensmooth.cli.options import Given, Sets, Shell, command, users_code
+from gensmooth.cli.options import ParsedOptions, Sets, Shell, command, users_code
 
 
 def _names(text: str) -> list[str]:
@@ -17,61 +17,63 @@ def _methods(text: str) -> list[str]:
 
     names = list(METHODS) if text == "every" else text.split(",")
     for name in names:
-        method(name)  # an unknown method is an error that lists the known ones
+        method(name)  # raises an error that lists the known names
     return names
 
 
 def _studies() -> list[str]:
-    from gensmooth.studies import STUDIES
+    from gensmooth.lab import STUDIES
 
     return [*STUDIES, "all"]
 
 
 @command(
-    Sets("gensmooth.studies:reproduce"),
+    Sets("gensmooth.lab.paper.reproduce:reproduce"),
     JSON,
     shell={
         "study": Shell(argument=True, complete=_studies),
         "methods": Shell(type=str, read=_methods, how="With commas, or `every`."),
         "objectives": Shell(name="objective", type=str, read=_names, how="With commas."),
         "environments": Shell(
-            name="env", type=list[str], flags=("--env", "-e"), how="May be given several times."
+            name="env", type=list[str], flags=("--env", "-e"), how="May be repeated."
         ),
-        "num_directions": Shell(type=list[int], how="May be given several times."),
-        "parts": Shell(name="part", type=list[str], how="May be given several times."),
-        "claims": Shell(name="claim", type=list[str], how="May be given several times."),
+        "num_directions": Shell(type=list[int], how="May be repeated."),
+        "parts": Shell(name="part", type=list[str], how="May be repeated."),
+        "claims": Shell(name="claim", type=list[str], how="May be repeated."),
     },
 )
-def reproduce(given: Given) -> None:
+def reproduce(parsed: ParsedOptions) -> None:
     """Run the paper's studies and write a report that judges its claims one by one.
 
-    Runs what is missing: the same command again continues what was interrupted, and a larger
-    study reuses the runs it shares with a smaller one. Runs that were made apart, with --piece or
-    with other options, are merged by copying their `runs` folders together.
+    Only missing runs are made: the same command continues after an interruption, and a larger study
+    reuses the runs that it shares with a smaller one. To merge runs that were made separately, with
+    --piece or with other options, copy their `runs` folders together. Each study has its own
+    options, named in the help below; those of other studies are refused.
     """
-    from gensmooth import studies
+    from gensmooth import lab
 
-    arguments = given.arguments("gensmooth.studies:reproduce")
+    arguments = parsed.arguments("gensmooth.lab.paper.reproduce:reproduce")
     try:
         with users_code():
-            found = studies.reproduce(**arguments)
+            report = lab.reproduce(**arguments)
     except KeyboardInterrupt:
-        typer.echo("Interrupted. What is finished is kept: the same command continues.", err=True)
+        typer.echo(
+            "Interrupted. Finished runs are kept: repeat the same command to continue.", err=True
+        )
         raise typer.Exit(130) from None
-    if given["json"]:
-        page = None if found.page is None else str(found.page)
-        claims = [row._asdict() for row in found.claims]
-        words = json.dumps({"claims": claims, "report": page}, indent=2, ensure_ascii=False)
-        typer.echo(words)
+    if parsed["json"]:
+        page = None if report.page is None else str(report.page)
+        claims = [row._asdict() for row in report.claims]
+        typer.echo(json.dumps({"claims": claims, "report": page}, indent=2, ensure_ascii=False))
         return
-    for row in found.claims:
+    for row in report.claims:
         if row.verdict != "not run":
             typer.echo(f"{row.verdict:14} {row.claim}")
-    smaller = [outcome for outcome in found.outcomes if outcome.smaller and outcome.claims]
+    smaller = [outcome for outcome in report.outcomes if outcome.smaller and outcome.claims]
     for outcome in smaller:
-        typer.echo(f"{'not judged':14} {outcome.title}: {outcome.smaller}, too little to judge by")
+        typer.echo(f"{'not judged':14} {outcome.title}: {outcome.smaller}, too small to judge")
     hidden = {row.id for outcome in smaller for row in outcome.claims}
-    if unjudged := sum(row.verdict == "not run" and row.id not in hidden for row in found.claims):
-        typer.echo(f"{'not run':14} {unjudged} more, which need runs that are not there")
-    if found.page is not None:
-        typer.echo(f"\nreport: {found.page}")
+    if unjudged := sum(row.verdict == "not run" and row.id not in hidden for row in report.claims):
+        typer.echo(f"{'not run':14} {unjudged} more, whose runs are missing")
+    if report.page is not None:
+        typer.echo(f"\nreport: {report.page}")

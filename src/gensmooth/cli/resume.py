@@ -1,4 +1,4 @@
-"""``gensmooth resume FOLDER``: go on with a training, or a run whose objective has a name."""
+"""``gensmooth resume FOLDER``: continue a training, or a run whose objective has a name."""
 
 from functools import partial
 
@@ -10,14 +10,14 @@ from gensmooth.cli.common import (
     run_and_finish,
     running,
 )
-from gensmooth.cli.options import Given, Sets, Shell, command
+from gensmooth.cli.options import ParsedOptions, Sets, Shell, command
 from gensmooth.cli.train import finish_training
 from gensmooth.cli.values import RAY, SHELL, TRACKERS, read_function, read_object
 
 
 @command(
     Sets("gensmooth.optimize:resume"),
-    Sets("gensmooth.rl.training:resume"),
+    Sets("gensmooth.rl.front:resume"),
     RAY,
     *TRACKERS,
     REPORT,
@@ -40,34 +40,34 @@ from gensmooth.cli.values import RAY, SHELL, TRACKERS, read_function, read_objec
             read=partial(read_object, option="x0"),
             how="In the shell module:name.",
         ),
-        "iterations": Shell(how="Of a training; --max-steps does the same."),
+        "iterations": Shell(how="For a training; --max-steps does the same."),
     },
 )
-def resume(given: Given) -> None:
-    """Go on with an interrupted run, or with one that has ended under larger limits.
+def resume(parsed: ParsedOptions) -> None:
+    """Continue an interrupted run, or a finished one with larger limits.
 
-    The objective is the function that the folder's config.json names; it is imported and called,
-    so look there first if the folder is not yours.
+    The objective is the function named in the folder's config.json. It is imported and called, so
+    check that file first if the folder is not yours.
     """
     import gensmooth as gs
     from gensmooth.runs import kind_of
 
-    folder = given["folder"]
+    folder = parsed["folder"]
     training = kind_of(folder) == "training"
-    if training and given["max_steps"] is not None:
-        given.values.setdefault("iterations", given.values.pop("max_steps"))
-    target = "gensmooth.rl.training:resume" if training else "gensmooth.optimize:resume"
-    for name in given.foreign(target):
-        holds = "a training, which takes" if training else "no training, which alone takes"
+    if training and parsed["max_steps"] is not None:
+        parsed.values.setdefault("iterations", parsed.values.pop("max_steps"))
+    target = "gensmooth.rl.front:resume" if training else "gensmooth.optimize:resume"
+    for name in parsed.foreign(target):
         option = name.replace("_", "-")
-        raise ValueError(f"{folder} holds {holds} {'no ' if training else ''}`--{option}`.")
-    arguments = given.arguments(target)
-    choose_evaluator(arguments, given)
-    choose_trackers(arguments, given)
-    out = choose_out(given, folder)
+        kind, other = ("training", "minimisation") if training else ("minimisation", "training")
+        raise ValueError(f"{folder} holds a {kind}, but `--{option}` is only for a {other}.")
+    arguments = parsed.arguments(target)
+    choose_evaluator(arguments, parsed)
+    choose_trackers(arguments, parsed)
+    out = choose_out(parsed, folder)
     if not training:
-        run_and_finish(lambda: gs.resume(**arguments), out, given)
+        run_and_finish(lambda: gs.resume(**arguments), out, parsed)
         return
     with running(out):
         trained = gs.rl.resume(**arguments)
-    finish_training(trained, out, given)
+    finish_training(trained, out, parsed)

@@ -1,4 +1,4 @@
-"""``gensmooth train ENV``: train a policy, in a folder that holds all of it."""
+"""``gensmooth train ENV``: train a policy; its folder contains everything."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from gensmooth.cli.common import (
     report,
     running,
 )
-from gensmooth.cli.options import Given, Sets, Shell, command
+from gensmooth.cli.options import ParsedOptions, Sets, Shell, command
 from gensmooth.cli.values import (
     RAY,
     SHELL,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @command(
-    Sets("gensmooth.rl.training:train"),
+    Sets("gensmooth.rl.front:train"),
     RAY,
     *TRACKERS,
     JSON,
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
             name="env_arg",
             type=list[str],
             read=read_settings,
-            how="In the shell name=value, such as g=5.0; may be given several times.",
+            how="In the shell name=value, such as g=5.0; may be repeated.",
         ),
         "target": Shell(
             type=str,
@@ -59,12 +59,12 @@ if TYPE_CHECKING:
             complete=lambda: ["threshold", "none"],
         ),
         "out": Shell(
-            how="In the shell by default a new one under runs/, with the result in result.json; or "
-            "a .json file for the result alone."
+            how="In the shell by default a new folder under runs/, with the result in result.json; "
+            "or a .json file for the result alone."
         ),
     },
 )
-def train(given: Given) -> None:
+def train(parsed: ParsedOptions) -> None:
     """Train a policy by random search.
 
     For example:
@@ -73,28 +73,28 @@ def train(given: Given) -> None:
         gensmooth evaluate hopper
         gensmooth render hopper -o hopper.mp4
     """
-    from gensmooth.rl import training
+    from gensmooth.rl import front as training
 
-    arguments = given.arguments("gensmooth.rl.training:train")
+    arguments = parsed.arguments("gensmooth.rl.front:train")
     if "optimizer" in arguments:
         choose_optimizer(arguments, arguments.pop("learning_rate", None))
-    choose_evaluator(arguments, given)
-    choose_trackers(arguments, given)
-    out = choose_out(given, None, stem=arguments["environment"])
+    choose_evaluator(arguments, parsed)
+    choose_trackers(arguments, parsed)
+    out = choose_out(parsed, None, stem=arguments["environment"])
     if out.folder is None:
         folder = out.reserved or new_folder(arguments["environment"])
         if folder is None:
-            raise ValueError(f"No folder can be made in {Path.cwd()}: say where with `--out`.")
+            raise ValueError(f"No folder can be created in {Path.cwd()}: choose one with `--out`.")
         out = Out(folder, out.file, folder)
     arguments["out"] = out.folder
     with running(out):
         result = training.train(**arguments)
-    finish_training(result, out, given)
+    finish_training(result, out, parsed)
 
 
-def finish_training(result: "TrainResult", out: Out, given: Given) -> None:
-    """Report a training, and leave with what it means for a shell."""
-    found: dict[str, Any] = {
+def finish_training(result: "TrainResult", out: Out, parsed: ParsedOptions) -> None:
+    """Report the result of a training, and exit with the status for the shell."""
+    full: dict[str, Any] = {
         "environment": result.policy.environment,
         "status": result.status,
         "message": result.message,
@@ -107,11 +107,11 @@ def finish_training(result: "TrainResult", out: Out, given: Given) -> None:
     }
     tests = [{"step": test.step, "mean_return": test.mean_return} for test in result.tests]
     best = {"step": result.best.step, "mean_return": result.best.mean_return}
-    shown = {name.replace("env_", "environment "): value for name, value in found.items()}
+    shown = {name.replace("env_", "environment "): value for name, value in full.items()}
     if tests:
         shown["last test"] = f"{tests[-1]['mean_return']:.6g}"
         shown["best test"] = f"{best['mean_return']:.6g} after {best['step']} iterations"
-    found |= {"best": best if tests else None, "tests": tests}
+    full |= {"best": best if tests else None, "tests": tests}
     file = kept(out, result.seed)
-    report(found, shown, file=file, out=given["out"], as_json=bool(given["json"]))
+    report(full, shown, file=file, out=parsed["out"], as_json=bool(parsed["json"]))
     leave(result)

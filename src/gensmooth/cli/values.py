@@ -1,7 +1,7 @@
-"""How a shell says what Python has objects for: points, bounds, functions, directions, ….
+"""Conversion of option texts to Python objects: points, bounds, functions, directions, ….
 
 An object is written as in Python, without ``gs.``: ``--directions "Guided(alpha=0.3)"``,
-``--optimizer "sgd(cosine_decay(0.1, steps=500))"``; or, if it is the user's own, as
+``--optimizer "sgd(cosine_decay(0.1, steps=500))"``. A user's own object is written as
 ``module:name``.
 """
 
@@ -15,17 +15,17 @@ from typing import Any
 from gensmooth import expressions, naming
 from gensmooth.cli.options import Sets, Shell
 
-_OWN = re.compile(r"([^\s()\[\]{}'\"]+?):([A-Za-z_]\w*(?:\.\w+)*)(\(.*\))?", re.DOTALL)
+_USERS = re.compile(r"([^\s()\[\]{}'\"]+?):([A-Za-z_]\w*(?:\.\w+)*)(\(.*\))?", re.DOTALL)
 OPTIMIZERS = ("adam", "greedy", "momentum", "sgd")
 
 
 def read_function(text: str) -> Callable[..., Any]:
-    """The function of ``module:function`` or ``file.py:function``, found from this folder on."""
+    """Import ``module:function`` or ``file.py:function``, looked up from this folder."""
     return naming.find_function(as_module(text))
 
 
 def as_module(text: str) -> str:
-    """``module:function`` from ``path/to/module.py:function``, whose folder is put on the path."""
+    """Convert ``path/module.py:function`` to ``module:function``; add its folder to the path."""
     path, colon, name = text.rpartition(":")
     if not (colon and path.endswith(".py")):
         return text
@@ -35,14 +35,14 @@ def as_module(text: str) -> str:
     folder = str(file.resolve().parent)
     if folder not in sys.path:
         sys.path.insert(0, folder)
-    found = naming.load_module(file.stem).__file__
-    if found is None or Path(found).resolve() != file.resolve():
-        raise ValueError(f"{file} needs another name: {file.stem!r} is {found or 'taken'}.")
+    loaded = naming.load_module(file.stem).__file__
+    if loaded is None or Path(loaded).resolve() != file.resolve():
+        raise ValueError(f"{file} needs another name: {file.stem!r} is {loaded or 'taken'}.")
     return f"{file.stem}:{name}"
 
 
 def read_start(text: str) -> Any:
-    """The starting point from its words."""
+    """Return the starting point."""
     import numpy as np
 
     kind, colon, number = text.partition(":")
@@ -60,7 +60,7 @@ def read_start(text: str) -> Any:
 
 
 def read_scale(text: str) -> Any:
-    """One scale for all parameters, or an array of one for each."""
+    """Return one scale for all parameters, or an array with one for each."""
     import numpy as np
 
     if text.endswith(".npy"):
@@ -76,7 +76,7 @@ def read_scale(text: str) -> Any:
 
 
 def read_truths(text: str) -> Any:
-    """True for all parameters, or an array of one truth value for each."""
+    """Return True for all parameters, or a Boolean array."""
     import numpy as np
 
     if text == "all":
@@ -94,18 +94,18 @@ def read_truths(text: str) -> Any:
 
 
 def read_arguments(text: str) -> Any:
-    """More arguments of an objective: plain values, with commas."""
+    """Return extra arguments of an objective: comma-separated literals."""
     try:
-        found = ast.literal_eval(f"({text},)") if text.strip() else ()
+        values = ast.literal_eval(f"({text},)") if text.strip() else ()
     except (SyntaxError, ValueError):
         raise ValueError(
             f"`--args` must be plain values as in Python, such as \"2, 'fast'\", but is {text!r}."
         ) from None
-    return found
+    return values
 
 
 def read_noise(text: str) -> float | str:
-    """A standard error, or a word."""
+    """Return a standard error, or the text itself."""
     try:
         return float(text)
     except ValueError:
@@ -113,7 +113,7 @@ def read_noise(text: str) -> float | str:
 
 
 def read_bounds(texts: list[str]) -> Any:
-    """``(lower, upper)`` for all parameters, or a list of one for each."""
+    """Return ``(lower, upper)`` for all parameters, or a list with one pair for each."""
     import numpy as np
 
     if len(texts) == 1 and texts[0].endswith(".npy"):
@@ -129,33 +129,37 @@ def _pair(text: str) -> tuple[float, float]:
             raise ValueError
         return float(low or "-inf"), float(high or "inf")
     except ValueError:
-        raise ValueError(f"`--bounds` must be lower,upper, such as -1,1, not {text!r}.") from None
+        raise ValueError(
+            f"`--bounds` must be lower,upper, such as -1,1, but is {text!r}."
+        ) from None
 
 
 def read_sizes(text: str) -> tuple[int, ...]:
-    """The sizes of hidden layers."""
+    """Return the sizes of hidden layers."""
     try:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
-        raise ValueError(f"`--hidden` must be sizes such as 32 or 64,64, not {text!r}.") from None
+        raise ValueError(
+            f"`--hidden` must be sizes such as 32 or 64,64, but is {text!r}."
+        ) from None
 
 
 def read_settings(texts: list[str]) -> dict[str, Any]:
-    """Arguments of an environment from ``name=value``; a value that is no literal is a word."""
-    found: dict[str, Any] = {}
+    """Return arguments from ``name=value``; a value that is not a literal becomes a string."""
+    settings: dict[str, Any] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name.strip().isidentifier():
-            raise ValueError(f"`--env-arg` must be name=value, such as g=5.0, not {text!r}.")
+            raise ValueError(f"`--env-arg` must be name=value, such as g=5.0, but is {text!r}.")
         try:
-            found[name.strip()] = ast.literal_eval(value.strip())
+            settings[name.strip()] = ast.literal_eval(value.strip())
         except (SyntaxError, ValueError):
-            found[name.strip()] = value.strip()
-    return found
+            settings[name.strip()] = value.strip()
+    return settings
 
 
 def read_target(text: str) -> Any:
-    """A number, the word for the default, or none."""
+    """Return a number, ``"threshold"``, or ``None``."""
     if text in ("none", "threshold"):
         return None if text == "none" else text
     try:
@@ -167,7 +171,7 @@ def read_target(text: str) -> Any:
 
 
 def read_workers(text: str) -> Any:
-    """A number, an evaluator, or a map-like callable of the user's."""
+    """Return a number, an evaluator, or a user's map-like callable."""
     try:
         return int(text)
     except ValueError:
@@ -175,7 +179,7 @@ def read_workers(text: str) -> Any:
 
 
 def read_estimator(text: str) -> Any:
-    """An estimator by its short name, or an object."""
+    """Return an estimator, from its short name or an expression."""
     from gensmooth.estimators import ESTIMATORS
 
     if text in ESTIMATORS:
@@ -184,7 +188,7 @@ def read_estimator(text: str) -> Any:
 
 
 def read_optimizer(text: str) -> Any:
-    """A short name, as it is; a learning rate; or an object."""
+    """Return a short name unchanged, a learning rate, or an optimiser."""
     if text in OPTIMIZERS:
         return text
     try:
@@ -194,52 +198,57 @@ def read_optimizer(text: str) -> Any:
 
 
 def read_policy(text: str) -> Any:
-    """The name of a policy, or an object such as ``MLP(hidden=(64, 64))``."""
+    """Return the name of a policy, or an object such as ``MLP(hidden=(64, 64))``."""
     return read_object(text, option="policy", module="gensmooth.rl") if "(" in text else text
 
 
 def read_trackers(texts: list[str]) -> list[Any]:
-    """Trackers such as ``MLflow(experiment='mine')``."""
+    """Return trackers such as ``MLflow(experiment='mine')``."""
     return [read_object(text, option="tracker", module="gensmooth.observe") for text in texts]
 
 
 def read_directions(text: str) -> Any:
-    """Directions such as ``Guided(alpha=0.3)``."""
+    """Return directions such as ``Guided(alpha=0.3)``."""
     return read_object(text, option="directions")
+
+
+def read_search(text: str) -> Any:
+    """A search such as ``MirroredES(budget=1000)``."""
+    return read_object(text, option="search")
 
 
 def read_object(
     text: str, *, option: str, module: str = "gensmooth", words: tuple[str, ...] = ()
 ) -> Any:
-    """An object, written as in Python: calls of public names with literal arguments, nothing else.
+    """Create an object from an expression: calls of public names with literal arguments only.
 
     Args:
-        text: ``Name(...)`` of a public name of ``module``; or ``own:name``, an object of the
-            user's, or ``own:Name(...)``.
-        option: The option, for an error.
-        module: Where names are looked up.
-        words: What else the option could be, for an error.
+        text: ``Name(...)`` with a public name of ``module``; or a user's object, ``users:name`` or
+            ``users:Name(...)``.
+        option: The option, for error messages.
+        module: The module in which names are looked up.
+        words: Other values that the option accepts, for error messages.
 
     >>> read_object("shrunk(Bernoulli())", option="directions")
     Shrunk(base=Bernoulli(...
     """
-    own = _OWN.fullmatch(text.strip())
-    if own:
-        found = naming.find(as_module(f"{own[1]}:{own[2]}"))
-        if own[3] is None:
-            return found() if isinstance(found, type) else found
-        expression, names = f"it{own[3]}", {"it": lambda: found}
+    users = _USERS.fullmatch(text.strip())
+    if users:
+        target = naming.find(as_module(f"{users[1]}:{users[2]}"))
+        if users[3] is None:
+            return target() if isinstance(target, type) else target
+        expression, names = f"it{users[3]}", {"it": lambda: target}
     else:
         expression, names = text.strip(), expressions.public(module)
     try:
         return expressions.build(expression, names)
     except (SyntaxError, ValueError) as error:
         if isinstance(error, ValueError) and error.args:
-            raise  # the object's own words
+            raise  # with the object's own message
     known = f"one of {', '.join(words)}, or " if words else ""
     raise ValueError(
         f"`--{option}` must be {known}an object as in Python, such as {_EXAMPLES[option]}, or "
-        f"module:name of one of your own, but is {text!r}."
+        f"your own as module:name, but is {text!r}."
     )
 
 
@@ -248,22 +257,23 @@ _EXAMPLES = {
     "estimator": "\"OnePoint('others')\"",
     "optimizer": '"adam(0.01, b1=0.8)"',
     "policy": '"MLP(hidden=(64, 64))"',
+    "search": '"MirroredES(budget=1000)"',
     "tracker": "\"MLflow(experiment='mine')\"",
     "workers": '"Processes(4, timeout=60)"',
+    "x0": '"my_module:parameters"',
 }
 
 
 def method_names() -> list[str]:
-    """The methods there are, and the name of the default, which is none of them."""
-    from gensmooth import algorithms
+    """Return the names of all methods, and of the default."""
     from gensmooth.methods import METHODS
-    from gensmooth.pilot import AUTO
+    from gensmooth.searches import AUTO, algorithms
 
     return [AUTO, *METHODS, *algorithms.names(training=True)]
 
 
 def estimator_names() -> list[str]:
-    """The estimators there are."""
+    """Return the names of all estimators."""
     from gensmooth.estimators import ESTIMATORS
 
     return list(ESTIMATORS)
@@ -271,7 +281,7 @@ def estimator_names() -> list[str]:
 
 _OBJECT = "In the shell written as in Python,"
 
-# By the parameter's name, for the commands that run something.
+# By parameter name, for the commands that make runs.
 SHELL = {
     "args": Shell(
         type=str,
@@ -279,6 +289,9 @@ SHELL = {
         how="In the shell plain values as in Python, such as \"2, 'fast'\".",
     ),
     "method": Shell(how="See `gensmooth methods`.", complete=method_names),
+    "search": Shell(
+        type=str, read=read_search, how=f'{_OBJECT} "MirroredES(budget=1000)", or as module:name.'
+    ),
     "directions": Shell(
         type=str, read=read_directions, how=f'{_OBJECT} "Guided(alpha=0.3)", or as module:name.'
     ),
@@ -305,12 +318,12 @@ SHELL = {
         name="tracker",
         type=list[str],
         read=read_trackers,
-        how=f"{_OBJECT} \"MLflow(experiment='mine')\"; may be given several times.",
+        how=f"{_OBJECT} \"MLflow(experiment='mine')\"; may be repeated.",
     ),
     "ray": Shell(how="In the shell local starts one.", complete=lambda: ["auto", "local"]),
 }
 
-# Short ways to an evaluator and to trackers: the one parameter of each that is mostly wanted.
+# Short options for an evaluator and trackers: the most used parameter of each.
 RAY = Sets("gensmooth.evaluators.ray:Ray", {"address": "ray"})
 TRACKERS = (
     Sets("gensmooth.observe.trackers:TensorBoard", {"folder": "tensorboard"}),

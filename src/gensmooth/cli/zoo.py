@@ -5,14 +5,14 @@ import json
 import typer
 
 from gensmooth.cli.common import JSON
-from gensmooth.cli.options import Given, command
+from gensmooth.cli.options import ParsedOptions, command
 
 HEAD = ("name", "environment", "mean return", "d")
 
 
 @command(JSON)
-def zoo(given: Given) -> None:
-    """List the trained policies that come with the package, and how good they are.
+def zoo(parsed: ParsedOptions) -> None:
+    """List the trained policies that come with the package, with their mean returns.
 
     For example:
 
@@ -20,25 +20,25 @@ def zoo(given: Given) -> None:
     gensmooth render zoo:hopper -o hopper.mp4
 
     Args:
-        given: The options.
+        parsed: The options.
     """
     from gensmooth.rl.zoo_catalogue import zoo as policies
 
     rows = policies()
-    if given["json"]:
+    if parsed["json"]:
         typer.echo(json.dumps([row._asdict() for row in rows], indent=2))
         return
     lines: list[tuple[str, ...]] = [HEAD]
     for row in rows:
-        found = f"{row.mean_return:.6g} ± {(row.high - row.low) / 2:.3g}"
-        lines.append((row.name, row.environment, found, str(row.num_parameters)))
+        mean = f"{row.mean_return:.6g} ± {(row.high - row.low) / 2:.3g}"
+        lines.append((row.name, row.environment, mean, str(row.num_parameters)))
     widths = [max(len(line[i]) for line in lines) for i in range(len(HEAD))]
     for line in lines:
         cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
         typer.echo("  ".join(cells).rstrip())
-    episodes = ", ".join(str(each) for each in sorted({row.episodes for row in rows}))
-    level = ", ".join(f"{100 * each:g} %" for each in sorted({row.confidence for row in rows}))
+    episodes = ", ".join(map(str, sorted({row.episodes for row in rows})))
+    level = ", ".join(f"{100 * c:g} %" for c in sorted({row.confidence for row in rows}))
     typer.echo(
-        f"\nOver {episodes} episodes that training has not seen, ± half of the {level} interval."
-        "\nRun one: gensmooth evaluate zoo:NAME. How each was trained: --json."
+        f"\nMeans over {episodes} episodes not used in training, ± half of the {level} interval."
+        "\nTo run one: gensmooth evaluate zoo:NAME. To see how each was trained: --json."
     )

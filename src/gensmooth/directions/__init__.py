@@ -1,4 +1,4 @@
-"""Directions: how the L perturbations of a step are chosen. One family is one file."""
+"""Directions: how the L perturbations of a step are chosen. Each family has its own file."""
 
 from gensmooth.directions.base import (
     METHODS,

@@ -1,8 +1,8 @@
-"""What every family of directions offers to the rest of the program, and the table of methods.
+"""The interface of a family of directions, and the table of methods.
 
-A family is one file, here or in a module of a user's own: a frozen dataclass derived from
-:class:`Directions`, and a :func:`register` for each name that it goes by. Nothing else in the
-program knows which family is in use; it asks the family.
+A family is defined in one file, here or in a user's module. The file contains a frozen dataclass
+derived from :class:`Directions`, and a call of :func:`register` for each of its names. No other
+code depends on which family is in use; it reads the family's properties.
 """
 
 from abc import ABC, abstractmethod
@@ -22,11 +22,11 @@ Arrays = dict[str, NDArray[Any]]
 
 
 class Factors(NamedTuple):
-    """What low-rank directions are products of.
+    """The factors of low-rank directions.
 
     Attributes:
-        entries: Of the factors, ``"coin"`` or ``"normal"``.
-        rank: Their columns.
+        entries: The distribution of their entries, ``"coin"`` or ``"normal"``.
+        rank: Their number of columns.
     """
 
     entries: Literal["coin", "normal"]
@@ -34,61 +34,64 @@ class Factors(NamedTuple):
 
 
 class NoClosedForm(ValueError):  # noqa: N818 (it is a statement, raised as one)
-    """The family has no closed form for what was asked; the message says why."""
+    """The family has no closed form for the requested quantity; the message says why."""
 
 
 class Directions(ABC):
-    """A way to choose the directions of a step: the whole of what a method of the paper is.
+    """A family of directions; each method of the paper is one.
 
-    A family is an immutable description. What must be remembered from step to step (Guided ES's
-    past estimates) is an explicit state; most families have none.
+    A family is an immutable description. What it has to remember between steps, such as the past
+    estimates of Guided ES, is an explicit state. Most families have none.
     """
 
     @abstractmethod
     def draw(self, state: State, at: Address) -> Draw:
-        """The directions of one step: a pure function of the state and the address."""
+        """Return the directions of one step, a pure function of the state and the address."""
 
     @abstractmethod
     def moments(self, dim: int, num_directions: int) -> theory.Moments:
-        """The moments that bias, error and shrinkage follow from; see :mod:`gensmooth.theory`.
+        """Return the moments that determine bias, error and shrinkage.
+
+        See :mod:`gensmooth.theory`.
 
         Raises:
-            NoClosedForm: When the family has none.
+            NoClosedForm: If the family has no closed form for them.
         """
 
-    # --- what follows from the moments, unless the family knows better ---------------------------
+    # --- defaults derived from the moments -------------------------------------------------------
 
     def variance(self, dim: int, num_directions: int) -> float:
-        """The variance of an entry, on average over all entries of all directions.
+        """Return the variance of an entry, averaged over all entries of all directions.
 
-        Evaluations are √variance times the spacing away from x, in each coordinate.
+        In each coordinate, evaluations are √variance times the spacing away from x.
 
         Raises:
-            NoClosedForm: When the family has no moments and does not say.
+            NoClosedForm: If the family has no moments and does not define this method.
         """
         return self.moments(dim, num_directions).mean
 
     def gain(self, dim: int, num_directions: int) -> float:
-        """How long the mean of the estimate is, in units of the gradient.
+        """Return the length of the mean estimate, relative to the gradient.
 
-        It is the variance, unless something scales the estimate.
+        It equals the variance unless the estimate is rescaled.
         """
         return self.variance(dim, num_directions)
 
     def kurtosis(self, dim: int, num_directions: int) -> float:  # noqa: ARG002
-        """The kurtosis of an entry, the plain fourth standardised moment (3 for a Gaussian).
+        """Return the kurtosis of an entry, its fourth standardised moment (3 for a Gaussian).
 
         Raises:
-            NoClosedForm: When the family does not say. It does not follow from the moments; for
-                directions of a uniformly random orientation it does, see :func:`rotated_kurtosis`.
+            NoClosedForm: If the family does not define it. In general, it does not follow from the
+                moments. For directions of uniformly random orientation it does; see
+                :func:`rotated_kurtosis`.
         """
         raise NoClosedForm(
-            f"{type(self).__name__} does not say what the kurtosis of its entries is: give it "
+            f"{type(self).__name__} does not define the kurtosis of its entries: add a method "
             "`kurtosis`."
         )
 
     def shrinkage(self, dim: int, num_directions: int) -> float:  # noqa: ARG002
-        """The factor v by which the family shrinks the estimate; 1 for one that does not."""
+        """Return the factor v by which the family shrinks the estimate; 1 without shrinkage."""
         return 1.0
 
     def quadratic_spacing_mse(
@@ -99,110 +102,114 @@ class Directions(ABC):
         spacing: float,  # noqa: ARG002
         hessian: theory.HessianSquares,  # noqa: ARG002
     ) -> float:
-        """What a finite spacing adds to the forward difference's MSE on a quadratic.
+        """Return the part of the forward difference's MSE on a quadratic due to a finite spacing.
 
-        Arguments as in :func:`gensmooth.theory.quadratic_spacing_mse`.
+        The arguments are those of :func:`gensmooth.theory.quadratic_spacing_mse`.
 
         Raises:
-            NoClosedForm: When the family does not say.
+            NoClosedForm: If the family has no closed form for it.
         """
         raise NoClosedForm(f"{self!r} has no closed form for its error at a finite spacing.")
 
     @property
     def usual_spacing(self) -> float:
-        """The spacing of a search that was given none."""
+        """The default spacing of a search with these directions."""
         return 0.1
 
     @property
     def same_law_each_step(self) -> bool:
-        """Whether the kernel laws of all steps differ in their key alone.
+        """Whether the kernel laws of all steps differ only in their key.
 
-        Then compiled loops draw many steps at once. Never needed, only faster.
+        Compiled loops can then draw many steps at once. This is optional; it only saves time.
         """
         return False
 
     @property
     def factors(self) -> Factors | None:
-        """Of low-rank matrices, what they are products of: models make theirs from it.
+        """The factors of low-rank directions, from which models generate theirs.
 
-        ``None`` of every other family.
+        ``None`` for every other family.
         """
         return None
 
-    # --- state: what the family remembers from step to step --------------------------------------
+    # --- state: what the family remembers between steps ------------------------------------------
 
     def resolve(self, dim: int, num_directions: int) -> "Directions":  # noqa: ARG002
-        """The family with everything that depends on d and L filled in."""
+        """Return the family with all settings that depend on d and L filled in."""
         return self
 
     def shaped(self, shape: Shape | tuple[Shape, ...]) -> "Directions":  # noqa: ARG002
-        """The family for parameters of this shape: for one that makes a difference of it.
+        """Return the family for parameters of this shape, if the family depends on it.
 
         Args:
-            shape: That of x; or the shapes of the arrays whose entries lie one after the other in
-                it, as a policy's layers do.
+            shape: The shape of x, or the shapes of the arrays that are concatenated in x, such as
+                the layers of a policy.
         """
         return self
 
     def init(self, dim: int, dtype: np.dtype[Any]) -> State:  # noqa: ARG002
-        """The state before the first step."""
+        """Return the initial state."""
         return ()
 
     def update(self, state: State, gradient: NDArray[Any]) -> State:  # noqa: ARG002
-        """The state after a step whose estimate was ``gradient``."""
+        """Return the state after a step with the estimate ``gradient``."""
         return state
 
     def observe(self, state: State, value: float) -> State:  # noqa: ARG002
-        """The state after a step that saw this value at x; called after :meth:`update`."""
+        """Return the state after a step with this value at x; called after :meth:`update`."""
         return state
 
     def latest_gradient(self, before: State, after: State) -> NDArray[Any] | None:  # noqa: ARG002
-        """The estimate whose :meth:`update` leads from one state to the other, if one does.
+        """Return the estimate whose :meth:`update` leads from one state to the other, if any.
 
-        Workers that hold ``before`` are sent this instead of all of ``after``.
+        Workers that already have ``before`` receive this estimate instead of all of ``after``.
         """
         return None
 
     def pack(self, state: State) -> Arrays:
-        """The state as named arrays, for checkpoints and workers.
+        """Return the state as named arrays, for checkpoints and workers.
 
-        This one knows tuples and NamedTuples of arrays and numbers; a family whose state holds
-        anything else has its own.
+        The default handles tuples and NamedTuples of arrays and numbers. A family whose state
+        contains anything else needs its own version.
 
         Raises:
-            TypeError: When the state holds anything else.
+            TypeError: If the state contains anything else.
         """
         return pack_state(state)
 
     def unpack(self, arrays: Mapping[str, NDArray[Any]], dim: int, dtype: np.dtype[Any]) -> State:
-        """The state that :meth:`pack` was given.
+        """Return the state from the arrays of :meth:`pack`.
 
         Raises:
-            ValueError: When the arrays are not such a state.
+            ValueError: If the arrays are not a valid state.
         """
         return unpack_state(arrays, self.init(dim, dtype))
 
 
-def check_directions(given: object) -> Directions:
-    """Refuse what is not directions, with a hint at what is.
+def check_directions(directions: object) -> Directions:
+    """Return ``directions`` if they are, with NumPy numbers in their fields converted to Python's.
 
-    A family of a user's own, too, gets Python's numbers for NumPy's: a configuration has those.
+    The conversion also covers custom families, because a configuration can only store the latter.
+
+    Raises:
+        TypeError: If they are not directions.
     """
-    if not isinstance(given, Directions):
+    if not isinstance(directions, Directions):
         raise TypeError(
-            f"`directions` must be directions, such as gs.Gaussian(), not {checks.shown(given)}."
+            "`directions` must be directions, such as gs.Gaussian(), but is "
+            f"{checks.shown(directions)}."
         )
-    if not is_dataclass(given):
-        return given
-    own = {field.name: getattr(given, field.name) for field in fields(given) if field.init}
-    plain = {n: checks.python(value) for n, value in own.items() if isinstance(value, np.generic)}
-    return replace(given, **plain) if plain else given
+    if not is_dataclass(directions):
+        return directions
+    values = {f.name: getattr(directions, f.name) for f in fields(directions) if f.init}
+    plain = {n: checks.python(v) for n, v in values.items() if isinstance(v, np.generic)}
+    return replace(directions, **plain) if plain else directions
 
 
 def rotated_kurtosis(moments: theory.Moments) -> float:
-    """The kurtosis of an entry of directions whose orientation is uniformly random.
+    """Return the kurtosis of an entry of directions with uniformly random orientation.
 
-    For these E ε_j⁴ = 3 E‖ε‖⁴ / (d (d + 2)).
+    It follows from E ε_j⁴ = 3 E‖ε‖⁴ / (d (d + 2)).
     """
     return 3 * moments.own / ((moments.dim + 2) * moments.mean**2)
 
@@ -210,18 +217,18 @@ def rotated_kurtosis(moments: theory.Moments) -> float:
 # --- the table of methods -----------------------------------------------------------------------
 
 
-OF_USERS = 1000  # the place of a method that says none
+OF_USERS = 1000  # the default place, after our own methods
 
 
 class Method(NamedTuple):
     """A named choice of directions.
 
     Attributes:
-        make: Makes the directions.
-        title: What people call it.
-        distribution: How the directions are distributed, in a few words.
+        make: Creates the directions.
+        title: Its usual name.
+        distribution: A short description of the distribution of the directions.
         in_paper: Whether it is one of the six methods of Gao & Sener (ICML 2022).
-        place: Where it stands in lists: the paper's first, then ours, then those of users.
+        place: Its position in lists: the paper's methods first, then ours, then users'.
     """
 
     make: Callable[[], Directions]
@@ -243,23 +250,23 @@ def register(
     in_paper: bool = False,
     place: int = OF_USERS,
 ) -> None:
-    """Name a choice of directions, so that ``method=name`` finds it.
+    """Register directions under a name, for ``method=name``.
 
     Args:
-        name: What users type.
-        make: Makes the directions: a family, or a function without arguments.
-        title: What people call it; by default the name.
-        distribution: How the directions are distributed, in a few words.
+        name: The name that users type.
+        make: Creates the directions: a family, or a function without arguments.
+        title: Its usual name; by default, ``name``.
+        distribution: A short description of the distribution of the directions.
         in_paper: Whether it is one of the six methods of the paper.
-        place: Where it stands in lists.
+        place: Its position in lists.
 
     Raises:
-        ValueError: When the name is taken by a method of this package.
+        ValueError: If ``name`` is empty, contains a colon, or is one of this package's methods.
     """
     if not name or ":" in name:
-        raise ValueError(f"`name` must be a word without a colon, but is {name!r}.")
-    taken = METHODS.get(name)
-    if taken is not None and taken.make.__module__.partition(".")[0] == "gensmooth":
+        raise ValueError(f"`name` must be a non-empty string without a colon, but is {name!r}.")
+    registered = METHODS.get(name)
+    if registered is not None and registered.make.__module__.partition(".")[0] == "gensmooth":
         raise ValueError(f"There is a method {name!r} already: choose another name.")
     METHODS[name] = Method(make, name if title is None else title, distribution, in_paper, place)
     ordered = sorted(METHODS.items(), key=lambda item: item[1].place)
@@ -268,11 +275,11 @@ def register(
 
 
 # --- states as named arrays ---------------------------------------------------------------------
-# A leaf is named by its path, field names or indices joined by dots; the name of one that is not
-# an array says after a colon what it is.
+# The name of a leaf is its path, field names or indices joined by dots. If the leaf is not an
+# array, a colon and its type follow.
 
 _LEAVES: dict[str, Callable[[NDArray[Any]], Any]] = {
-    "": np.array,  # a copy: what a worker was sent may lie in memory that is used again
+    "": np.array,  # a copy, because a worker may reuse the memory in which it received the array
     "scalar": lambda array: array[()],
     "bool": lambda array: bool(array),
     "int": lambda array: int(array),
@@ -283,7 +290,7 @@ _LEAVES: dict[str, Callable[[NDArray[Any]], Any]] = {
 
 
 def pack_state(state: State) -> Arrays:
-    """A tuple or NamedTuple of arrays and numbers as named arrays."""
+    """Convert a tuple or NamedTuple of arrays and numbers to named arrays."""
     arrays: Arrays = {}
     if state:
         _flatten(state, "", arrays)
@@ -291,10 +298,10 @@ def pack_state(state: State) -> Arrays:
 
 
 def unpack_state(arrays: Mapping[str, NDArray[Any]], template: State) -> State:
-    """The state that was packed; NamedTuples are those of the template.
+    """Return the packed state; the template determines the types of its NamedTuples.
 
     Raises:
-        ValueError: When the arrays are not such a state.
+        ValueError: If the arrays are not a valid state.
     """
     try:
         return _restore(_tree(arrays), template)
@@ -303,7 +310,7 @@ def unpack_state(arrays: Mapping[str, NDArray[Any]], template: State) -> State:
 
 
 def _flatten(part: Any, path: str, arrays: Arrays) -> None:
-    """Put the leaves of a state into ``arrays``."""
+    """Add the leaves of a state to ``arrays``."""
     if isinstance(part, tuple) and part:
         items = cast(State, part)
         names = getattr(items, "_fields", None) or map(str, range(len(items)))
@@ -315,8 +322,8 @@ def _flatten(part: Any, path: str, arrays: Arrays) -> None:
     array: NDArray[Any] = np.empty(0) if kind in ("none", "empty") else np.asarray(leaf)
     if kind not in _LEAVES or array.dtype.kind not in "biufc":
         raise TypeError(
-            f"the directions' state has {path}, a {type(leaf).__name__}: one of arrays and numbers "
-            "can be written down; for any other the family needs its own `pack` and `unpack`"
+            f"the directions' state must consist of arrays and numbers, but {path} is of type "
+            f"{type(leaf).__name__}: give the family its own `pack` and `unpack`"
         )
     arrays[f"{path}:{kind}" if kind else path] = array
 
@@ -332,25 +339,25 @@ def _kind(part: Any) -> str:
 
 
 def _restore(tree: Mapping[str, Any], template: Any) -> State:
-    """The state of these leaves; NamedTuples are those of the template."""
+    """Return the state with these leaves; the template determines the types of NamedTuples."""
     fields: tuple[str, ...] | None = getattr(template, "_fields", None)
-    found = {name.partition(":")[0]: name for name in tree}
+    keys = {name.partition(":")[0]: name for name in tree}
     names = list(fields or map(str, range(len(tree))))
-    if set(found) != set(names):
-        raise ValueError(f"the directions' state has {sorted(found)}, but should have {names}")
-    made: list[Any] = []
+    if set(keys) != set(names):
+        raise ValueError(f"the directions' state must have {names}, but has {sorted(keys)}")
+    parts: list[Any] = []
     for index, name in enumerate(names):
-        part = tree[found[name]]
+        part = tree[keys[name]]
         if isinstance(part, dict):
             inner = template[index] if index < len(template) else ()
-            made.append(_restore(cast(dict[str, Any], part), inner))
+            parts.append(_restore(cast(dict[str, Any], part), inner))
         else:
-            made.append(_LEAVES[found[name].partition(":")[2]](part))
-    return type(template)(*made) if fields else tuple(made)
+            parts.append(_LEAVES[keys[name].partition(":")[2]](part))
+    return type(template)(*parts) if fields else tuple(parts)
 
 
 def _tree(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
-    """The leaves, nested by their paths."""
+    """Return the leaves, nested by their paths."""
     tree: dict[str, Any] = {}
     for path, array in arrays.items():
         *outer, name = path.split(".")

@@ -16,11 +16,12 @@ from gensmooth.directions.shrinkage import shrunk
 @final
 @dataclass(frozen=True)
 class Bernoulli(Directions):
-    r"""Entries :math:`(B_p - p)/m`, :math:`B_p` a coin that shows one with probability p: BeS.
+    r"""Entries :math:`(B_p - p)/m`, where :math:`B_p` is 1 with probability p, else 0: BeS.
 
     Args:
-        p: The coin's probability; ½ has the smallest kurtosis of all distributions, 1.
-        m: The divisor; by default the coin's standard deviation, so that the variance is 1.
+        p: The probability of 1. At ½, the kurtosis is 1, the smallest of any distribution.
+        m: The divisor; by default, the standard deviation of :math:`B_p`, which makes the variance
+            1.
 
     >>> Bernoulli().kurtosis(dim=100, num_directions=20)
     1.0
@@ -39,12 +40,12 @@ class Bernoulli(Directions):
 
     @cached_property
     def divisor(self) -> float:
-        """m, filled in."""
+        """m, with its default filled in."""
         return math.sqrt(self.p * (1 - self.p)) if self.m is None else self.m
 
     @property
     def same_law_each_step(self) -> bool:
-        """True of fair coins, which kernels make."""
+        """True for fair coins, which the kernels generate."""
         return self.p == 0.5
 
     def draw(self, state: State, at: Address) -> Draw:  # noqa: ARG002
@@ -59,11 +60,11 @@ class Bernoulli(Directions):
         return theory.iid(dim, num_directions, variance=entry.variance, kurtosis=entry.kurtosis)
 
     def variance(self, dim: int, num_directions: int) -> float:  # noqa: ARG002
-        """p(1−p)/m²."""
+        """Return p(1−p)/m²."""
         return self.p * (1 - self.p) / self.divisor**2
 
     def kurtosis(self, dim: int, num_directions: int) -> float:  # noqa: ARG002
-        """3 + (1 − 6p(1−p)) / (p(1−p))."""
+        """Return 3 + (1 − 6p(1−p)) / (p(1−p))."""
         return theory.bernoulli_moments(self.p, self.divisor).kurtosis
 
     def quadratic_spacing_mse(
@@ -71,7 +72,7 @@ class Bernoulli(Directions):
     ) -> float:
         """See :meth:`Directions.quadratic_spacing_mse`; all even standardised moments are 1."""
         if self.p != 0.5:
-            raise NoClosedForm("Coins that are not fair have no closed form at a finite spacing.")
+            raise NoClosedForm("Biased coins have no closed-form error at a finite spacing.")
         return theory.quadratic_spacing_mse(
             dim,
             num_directions,

@@ -1,11 +1,11 @@
-"""The directions of one step, however they are made: block, perturb, combine.
+"""The directions of one step, with three operations: block, perturb, combine.
 
-:class:`Draw` is the interface that search and workers see; :class:`KernelDraw` answers from a
-kernel law, :class:`QuantileDraw` from any quantile function. Neither ever holds L × d numbers
-unless a caller asks for the block (or the law itself is one, as orthogonal rows are).
+:class:`Draw` is the interface that searches and workers use. :class:`KernelDraw` generates
+directions from a kernel law, :class:`QuantileDraw` from any quantile function. Neither holds L × d
+numbers unless a caller requests the block (or the law itself stores one, as for orthogonal rows).
 
-:func:`normals`, :func:`signs`, :func:`dense` and :func:`quantiles` make a draw at an
-:class:`Address`: what a family of directions is built from.
+Families of directions are built from :func:`normals`, :func:`signs`, :func:`dense` and
+:func:`quantiles`, which return a draw at an :class:`Address`.
 """
 
 from collections.abc import Callable
@@ -23,13 +23,13 @@ from gensmooth.streams import TILE, Purpose
 
 Array = NDArray[Any]
 
-_HELD = (2**12, 2**21)  # entries of normals that are kept for the estimate: 16 MB at most
-_WORTH_THREADS = 10_000_000  # entries; below, starting threads costs more than they save
-_CHUNK = 65_536  # entries of each direction that QuantileDraw holds at once; a multiple of the tile
+_HELD = (2**12, 2**21)  # the range of sizes at which normals are kept in memory: at most 16 MB
+_WORTH_THREADS = 10_000_000  # entries below which starting threads costs more than it saves
+_CHUNK = 65_536  # entries per direction that QuantileDraw holds at once; a multiple of TILE
 
 
 class Address(NamedTuple):
-    """Which directions are wanted: where their random numbers are, and their shape.
+    """The address of the random numbers of some directions, and their shape.
 
     Attributes:
         seed: The seed of the run.
@@ -46,17 +46,17 @@ class Address(NamedTuple):
     dtype: np.dtype[Any]
 
     def key(self, purpose: Purpose = Purpose.DIRECTION) -> Array:
-        """The key by which kernels read the random numbers of this step."""
+        """Return the kernels' key to the random numbers of this step."""
         return stream_key(self.seed, purpose, self.step)
 
     def generator(
         self, purpose: Purpose = Purpose.DIRECTION, *, index: int = 0
     ) -> np.random.Generator:
-        """A NumPy generator that depends on seed and step alone (and on purpose and index)."""
+        """Return a NumPy generator that depends only on seed, step, purpose and index."""
         return streams.generator(self.seed, purpose, step=self.step, index=index)
 
 
-_NO_KEY = np.zeros(4, np.uint64)  # of what no stream makes
+_NO_KEY = np.zeros(4, np.uint64)  # for directions that use no random stream
 
 
 class Draw(Protocol):
@@ -66,8 +66,8 @@ class Draw(Protocol):
         dim: d.
         num_directions: L.
         dtype: float32 or float64.
-        factor: What the mean over directions is multiplied by (1, unless shrinkage scales the
-            estimate instead of the directions).
+        factor: The factor of the estimate: 1, unless shrinkage scales the estimate instead of the
+            directions.
     """
 
     dim: int
@@ -76,31 +76,31 @@ class Draw(Protocol):
     factor: float
 
     def block(self) -> Array:
-        """All directions, shape (L, d)."""
+        """Return all directions, shape (L, d)."""
         ...
 
     def perturb(self, x: Array, directions: Array, spacings: Array, out: Array) -> Array:
-        """Put ``x + spacings[r] · ε_{directions[r]}`` into row r of ``out``, shape (rows, d)."""
+        """Write ``x + spacings[r] · ε_{directions[r]}`` to row r of ``out``, shape (rows, d)."""
         ...
 
     def combine(self, weights: NDArray[np.float64]) -> tuple[Array, NDArray[np.float64]]:
-        """``Σ_l weights[l] ε_l`` and the squared lengths ``‖ε_l‖²``."""
+        """Return ``Σ_l weights[l] ε_l`` and the squared lengths ``‖ε_l‖²``."""
         ...
 
     def estimate(self, delta: NDArray[np.float64], unit: float) -> tuple[Array, float, float]:
-        """``g = Σ_l g_l``, ``g_l = unit · delta[l] · ε_l``, with ``‖g‖²`` and ``Σ_l ‖g_l‖²``."""
+        """Return ``g = Σ_l g_l``, ``‖g‖²`` and ``Σ_l ‖g_l‖²``; ``g_l = unit · delta[l] · ε_l``."""
         ...
 
     def rescaled(
         self, *, length: float = 1.0, factor: float = 1.0, threads: int | None = None
     ) -> "Draw":
-        """The same draw with longer or shorter directions, a factor, or other threads."""
+        """Return the same draw with directions of another length, a factor, or other threads."""
         ...
 
 
 @final
 class KernelDraw:
-    """Directions that kernels make tile by tile, from a law of :mod:`gensmooth.kernels`."""
+    """Directions that kernels generate tile by tile, from a law of :mod:`gensmooth.kernels`."""
 
     __slots__ = (
         *("_kernels", "_passed", "_reads", "_room", "_tiles"),
@@ -119,7 +119,7 @@ class KernelDraw:
     ) -> None:
         self.law = law
         self._room = room
-        self._reads = reads  # what the law has the addresses of: alive as long as the draw
+        self._reads = reads  # vectors whose addresses the law holds, kept alive by the draw
         self.dim = dim
         self.num_directions = len(law.scale)
         self.dtype: np.dtype[Any] = law.scale.dtype
@@ -130,7 +130,7 @@ class KernelDraw:
 
     @property
     def has_signs(self) -> bool:
-        """Whether its directions are signs, which have kernels of their own."""
+        """Whether its directions are signs, which have their own kernels."""
         return len(self._passed) > 1
 
     def block(self) -> Array:
@@ -141,7 +141,7 @@ class KernelDraw:
 
     def perturb(self, x: Array, directions: Array, spacings: Array, out: Array) -> Array:
         """See :meth:`Draw.perturb`."""
-        if self.threads == 1:  # straight: at small d each Python call on the way shows
+        if self.threads == 1:  # directly: at small d, every Python call counts
             self._kernels.perturb(*self._passed, 0, self._tiles, x, directions, spacings, out)
         else:
             self.over_tiles(self._kernels.perturb, x, directions, spacings, out, size=out.size)
@@ -165,14 +165,14 @@ class KernelDraw:
 
     @property
     def dear(self) -> bool:
-        """Whether its directions are normals, which cost more to make than to read."""
+        """Whether its directions are normals, which are slower to generate than to read."""
         return type(self.law) is kernels.on_laws().NormalLaw
 
     def held(self) -> "KernelDraw":
-        """The same directions in memory, for whoever is about to use all of them twice.
+        """Return the same directions, stored in memory if this saves time when all are used twice.
 
-        A draw that was given room for them keeps them, and one of normals that are not too many,
-        nor so few that it does not matter.
+        They are stored if the draw has memory for them (``room``), or if they are normals of a
+        size at which storing them pays off.
         """
         if self._room is not None:
             block = self._room.take((self.num_directions, self.dim), self.dtype)
@@ -197,7 +197,7 @@ class KernelDraw:
         )
 
     def changed(self, **fields: Array) -> "KernelDraw":
-        """The same draw with other values for some fields of its law."""
+        """Return the same draw with some fields of its law replaced."""
         law = self.law._replace(**fields)
         return KernelDraw(
             law,
@@ -209,7 +209,7 @@ class KernelDraw:
         )
 
     def moments(self, weights: NDArray[np.float64]) -> tuple[Array, Array]:
-        """``Σ_l weights[l] ε_l`` and ``Σ_l weights[l] ε_l²``, entry by entry; not of signs."""
+        """Return ``Σ_l weights[l] ε_l`` and ``Σ_l weights[l] ε_l²`` by entry; not for signs."""
         out, squares = np.empty(self.dim, self.dtype), np.empty(self.dim, self.dtype)
         self.over_tiles(kernels.on_moments().moments, weights, out, squares)
         return out, squares
@@ -217,12 +217,12 @@ class KernelDraw:
     def over_tiles(
         self, kernel: Callable[..., None], *arguments: Any, size: int | None = None
     ) -> None:
-        """Call a kernel over all tiles, split between threads at tile boundaries if it is worth it.
+        """Call a kernel on all tiles, split among threads at tile boundaries if that saves time.
 
         Args:
-            kernel: ``kernel(law, first tile, last tile, *arguments)``.
-            arguments: What else it takes.
-            size: Entries that it makes; by default those of all directions.
+            kernel: A function ``kernel(law, first tile, last tile, *arguments)``.
+            arguments: Its other arguments.
+            size: The number of entries it generates; by default, those of all directions.
         """
         size = self.dim * self.num_directions if size is None else size
         if self.threads == 1 or size < _WORTH_THREADS:
@@ -238,14 +238,14 @@ class KernelDraw:
             piece.result()
 
     def _sums(self) -> tuple[Array, Array]:
-        """Room for a combination and for the squared lengths that come with it."""
+        """Allocate arrays for a combination and its squared lengths."""
         tiles = (self._tiles, self.num_directions)
         return np.empty(self.dim, self.dtype), np.empty(tiles)
 
 
 @final
 class QuantileDraw:
-    """Directions with i.i.d. entries ``scale · quantile(u)``, u uniform on (0, 1)."""
+    """Directions with i.i.d. entries ``scale · quantile(u)``, where u is uniform on (0, 1)."""
 
     __slots__ = ("_at", "_key", "_quantile", "_scale", "dim", "dtype", "factor", "num_directions")
 
@@ -309,7 +309,7 @@ class QuantileDraw:
         return QuantileDraw(self._quantile, self._at, scale=scale, factor=factor)
 
     def _entries(self, first: int, rows: int, start: int, stop: int) -> Array:
-        """Entries ``start … stop`` of some directions; ``start`` is a multiple of the chunk."""
+        """Return entries ``start`` to ``stop − 1`` of some rows; _CHUNK divides ``start``."""
         uniforms = np.empty((rows, stop - start))
         kernels.on_laws().uniforms(self._key, first, start // TILE, uniforms)
         return (self._scale * self._quantile(uniforms)).astype(self.dtype)
@@ -317,10 +317,10 @@ class QuantileDraw:
 
 @final
 class ScaledDraw:
-    """The directions of another draw, each entry j multiplied by ``scale[j]``: a diagonal metric.
+    """The directions of a base draw with entry j multiplied by ``scale[j]``: a diagonal metric.
 
     Attributes:
-        base: The other draw.
+        base: The base draw.
         scale: One number per parameter.
     """
 
@@ -372,11 +372,11 @@ class ScaledDraw:
 
 
 class MixedDraw:
-    """The directions z of another draw, each as F z: a full metric, for few parameters.
+    """The directions F z for the directions z of a base draw: a full metric, for few parameters.
 
     Attributes:
-        base: The other draw.
-        mix: F, of shape (d, d) and lower triangular.
+        base: The base draw.
+        mix: F, a lower triangular matrix of shape (d, d).
     """
 
     __slots__ = ("base", "dim", "dtype", "factor", "mix", "num_directions")
@@ -416,7 +416,7 @@ class MixedDraw:
         return MixedDraw(base, self.mix)
 
     def _mixed(self, rows: Array) -> Array:
-        """Every row z as F z; sums in one order, however many rows there are."""
+        """Return F z for every row z, summed in the same order for any number of rows."""
         mixed = np.zeros_like(rows)
         for column in range(self.dim):
             mixed[:, column:] += rows[:, column, None] * self.mix[column:, column]
@@ -424,7 +424,7 @@ class MixedDraw:
 
 
 def signs(at: Address, scale: float = 1.0, *, purpose: Purpose = Purpose.DIRECTION) -> KernelDraw:
-    """Independent rows of fair signs times ``scale``."""
+    """Return directions of independent fair signs times ``scale``."""
     n = at.num_directions
     law = kernels.on_signs().SignLaw(
         at.key(purpose), _constant(n, scale, at.dtype), _counting(n), _zeros(n)
@@ -433,16 +433,16 @@ def signs(at: Address, scale: float = 1.0, *, purpose: Purpose = Purpose.DIRECTI
 
 
 def normals(at: Address, scale: float = 1.0, *, purpose: Purpose = Purpose.DIRECTION) -> KernelDraw:
-    """Independent rows of normals times ``scale``."""
+    """Return directions of independent normals times ``scale``."""
     n = at.num_directions
     law = kernels.on_laws().NormalLaw(at.key(purpose), _constant(n, scale, at.dtype), _counting(n))
     return KernelDraw(law, at.dim)
 
 
 def dense(block: Array) -> KernelDraw:
-    """Directions that lie in memory: the rows of a float32 or float64 array of shape (L, d)."""
+    """Return directions stored as the rows of a float32 or float64 array of shape (L, d)."""
     block = np.ascontiguousarray(block)
-    if block.ndim != 2 or block.dtype.char not in "fd":  # the name takes microseconds to make
+    if block.ndim != 2 or block.dtype.char not in "fd":  # `dtype.name` would take microseconds
         raise TypeError(
             "`block` must be an array of shape (L, d) in float32 or float64, but has shape "
             f"{block.shape} and dtype {block.dtype}."
@@ -452,14 +452,14 @@ def dense(block: Array) -> KernelDraw:
 
 
 def quantiles(at: Address, quantile: Callable[[Array], Array], scale: float = 1.0) -> QuantileDraw:
-    """Independent entries ``scale · quantile(u)``, u uniform on (0, 1)."""
+    """Return directions of independent entries ``scale · quantile(u)``, u uniform on (0, 1)."""
     return QuantileDraw(quantile, at, scale=scale)
 
 
 def stream_key(seed: int, purpose: Purpose, step: int) -> Array:
-    """The key by which kernels read a stream."""
+    """Return the kernels' key to a random stream."""
     key = _first_key(seed, purpose).copy()
-    if step < 1 << 32:  # the low word alone: this is called in every step
+    if step < 1 << 32:  # only the low word, because this runs in every step
         key[2] = step
     else:
         _, _, key[2], key[3] = streams.key_and_counter(seed, purpose, step)

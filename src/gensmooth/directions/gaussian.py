@@ -27,11 +27,11 @@ class Gaussian(Directions):
         return theory.iid(dim, num_directions, kurtosis=3.0)
 
     def variance(self, dim: int, num_directions: int) -> float:  # noqa: ARG002
-        """One."""
+        """Return 1."""
         return 1.0
 
     def kurtosis(self, dim: int, num_directions: int) -> float:  # noqa: ARG002
-        """Three."""
+        """Return 3."""
         return 3.0
 
     @property

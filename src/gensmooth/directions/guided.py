@@ -1,10 +1,10 @@
-r"""Guided ES (Maheswaranathan et al., ICML 2019), as the paper sets it.
+r"""Guided ES (Maheswaranathan et al., ICML 2019), with the paper's settings.
 
 :math:`\epsilon \sim N(0, \Sigma)`, :math:`\Sigma = \frac{\alpha}{d} I + \frac{1-\alpha}{k} U U^T`,
-U an orthonormal basis of the last k estimates; α = 1 until there are k of them. tr Σ = 1, and the
-estimate is not rescaled, so it is about ∇F/d in size: Guided ES's learning rates are its own.
-Where the k estimates are linearly dependent, U has as many columns as they have dimensions, their
-rank, and the rank stands in k's place, so that tr Σ stays 1.
+where U is an orthonormal basis of the last k estimates; α = 1 until there are k of them. tr Σ = 1,
+and the estimate is not rescaled, so its size is about ∇F/d and Guided ES needs its own learning
+rates. If the k estimates are linearly dependent, U has as many columns as their rank, and the rank
+replaces k, so that tr Σ stays 1.
 """
 
 import math
@@ -21,16 +21,16 @@ from gensmooth.directions.draw import Address, KernelDraw, normals
 from gensmooth.directions.vectors import Room, Vectors
 from gensmooth.streams import Purpose
 
-_CUTOFF = 1e-8  # squared sine of the angle below which an estimate adds no dimension to U
+_CUTOFF = 1e-8  # the squared sine of the angle below which an estimate adds no dimension to U
 
 
 class GuidedState(NamedTuple):
     """The last k estimates and their inner products."""
 
     estimates: Vectors  # G, oldest first
-    gram: NDArray[np.float64]  # G Gᵀ, kept up to date row by row, in float64
-    blank: NDArray[Any]  # shape (0, d): what there is of a history before the first estimate
-    room: Room  # for the directions that lean on them
+    gram: NDArray[np.float64]  # G Gᵀ, updated one row at a time
+    blank: NDArray[Any]  # shape (0, d): the history before the first estimate
+    room: Room  # memory for the directions
 
     @property
     def history(self) -> NDArray[Any]:
@@ -41,11 +41,12 @@ class GuidedState(NamedTuple):
 @final
 @dataclass(frozen=True)
 class Guided(Directions):
-    """Gaussian directions that lean towards the span of recent estimates.
+    """Gaussian directions with extra variance in the span of recent estimates.
 
     Args:
-        alpha: Share of the variance that is spread over all of the space.
-        history: k, how many estimates span the guiding subspace; by default 50, or 10 when d < 50.
+        alpha: The share of the variance that is spread over the whole space.
+        history: k, the number of estimates that span the guiding subspace; by default 50, or 10 if
+            d < 50.
 
     >>> Guided().resolve(dim=20, num_directions=5)
     Guided(alpha=0.5, history=10)
@@ -68,7 +69,7 @@ class Guided(Directions):
         return replace(self, history=50 if dim >= 50 else 10)
 
     def init(self, dim: int, dtype: np.dtype[Any]) -> GuidedState:
-        """No estimates yet."""
+        """Return a state without estimates."""
         return GuidedState(Vectors(), np.empty((0, 0)), np.empty((0, dim), dtype), Room())
 
     def draw(self, state: State, at: Address) -> KernelDraw:
@@ -85,12 +86,12 @@ class Guided(Directions):
         isotropic = normals(at, math.sqrt((1 - share) / at.dim)).law
         mix = (math.sqrt(share / max(rank, 1)) * mix).astype(at.dtype)
         law = kernels.on_laws().GuidedLaw(*isotropic, state.estimates.addresses, mix)
-        # Every direction reads the whole history: unless there are many more of them, keep them.
+        # Every direction reads the whole history, so store them unless there are many more.
         room = state.room if at.num_directions <= 2 * k else None
         return KernelDraw(law, at.dim, room=room, reads=state.estimates)
 
     def update(self, state: State, gradient: NDArray[Any]) -> GuidedState:
-        """Append an estimate and one row of inner products; forget the oldest."""
+        """Append an estimate and its inner products; drop the oldest if there are k."""
         assert isinstance(state, GuidedState)
         forget = int(len(state.gram) == self._length(len(gradient)))
         estimates = state.estimates.with_newest(gradient, forget=forget)
@@ -102,7 +103,7 @@ class Guided(Directions):
         return state._replace(estimates=estimates, gram=gram)
 
     def latest_gradient(self, before: State, after: State) -> NDArray[Any] | None:
-        """The newest estimate, if all others of ``after`` are those of ``before``."""
+        """Return the newest estimate if all others in ``after`` are also in ``before``."""
         if not (isinstance(before, GuidedState) and isinstance(after, GuidedState)):
             return None
         if not len(after.gram):
@@ -116,7 +117,7 @@ class Guided(Directions):
         return newest if all(a is b or np.array_equal(a, b) for a, b in pairs) else None
 
     def pack(self, state: State) -> Arrays:
-        """The estimates and their inner products."""
+        """Return the estimates and their inner products."""
         assert isinstance(state, GuidedState)
         return {"history": state.history, "gram": state.gram}
 
@@ -125,7 +126,7 @@ class Guided(Directions):
     ) -> GuidedState:
         """See :meth:`Directions.unpack`."""
         if set(arrays) != {"history", "gram"}:
-            raise ValueError(f"Guided ES has a history and a gram, but there is {sorted(arrays)}")
+            raise ValueError(f"Guided ES needs 'history' and 'gram', but got {sorted(arrays)}")
         history, gram = arrays["history"], arrays["gram"]
         k = len(gram)
         if gram.shape != (k, k) or gram.dtype != np.float64 or k > self._length(dim):
@@ -140,19 +141,19 @@ class Guided(Directions):
         return self.init(dim, dtype)._replace(estimates=estimates, gram=gram)
 
     def moments(self, dim: int, num_directions: int) -> theory.Moments:  # noqa: ARG002
-        """Refuses."""
+        """Raise :class:`NoClosedForm`."""
         raise NoClosedForm(
             "Guided ES has no closed-form error: it depends on how well the past estimates "
             "point along the gradient. It cannot be shrunk; tune its learning rate instead."
         )
 
     def variance(self, dim: int, num_directions: int) -> float:  # noqa: ARG002
-        """1/d: the trace of the covariance is 1."""
+        """Return 1/d, because the trace of the covariance is 1."""
         return 1 / dim
 
     def kurtosis(self, dim: int, num_directions: int) -> float:  # noqa: ARG002
-        """Refuses."""
-        raise NoClosedForm("Guided ES's entries are Gaussian, but not all of one variance.")
+        """Raise :class:`NoClosedForm`."""
+        raise NoClosedForm("The entries of Guided ES are Gaussian, but with different variances.")
 
     def _length(self, dim: int) -> int:
         length = self.resolve(dim, 1).history

@@ -1,4 +1,4 @@
-"""Orthogonal BeS: rows of a randomised Hadamard matrix, orthogonal coins without Gram–Schmidt."""
+"""Orthogonal BeS: rows of a randomised Hadamard matrix, orthogonal without Gram–Schmidt."""
 
 from dataclasses import dataclass
 from typing import final
@@ -16,16 +16,16 @@ from gensmooth.streams import Purpose
 @final
 @dataclass(frozen=True)
 class OrthogonalBernoulli(Directions):
-    """Rows of a randomised Hadamard matrix: entries ±1, one sign bit per coordinate, no QR.
+    """Rows of a randomised Hadamard matrix: entries ±1, stored as bits, without a QR decomposition.
 
-    With D the smallest power of two ≥ d, L distinct rows of the Hadamard matrix of order D are
-    drawn, cut to d columns, and multiplied by d random signs, one per column, and by another random
-    sign each; more than D of them in groups of D, each with its own columns' signs. The rows are
-    exactly orthogonal when d = D, nearly so otherwise.
+    Let D be the smallest power of two ≥ d. L distinct rows of the Hadamard matrix of order D are
+    drawn and truncated to d columns. Each column and each row is multiplied by a random sign. More
+    than D rows form groups of D, each with its own column signs. The rows are exactly orthogonal if
+    d = D, and nearly orthogonal otherwise.
 
-    The sign of a row changes nothing in ε εᵀ, but makes different directions uncorrelated,
-    E[ε_l ε_mᵀ] = 0: without it, all rows would share the sign of the matrix's first column, which
-    is constant, and ``OnePoint("others")`` would be biased.
+    The sign of a row does not change ε εᵀ, but it makes different directions uncorrelated,
+    E[ε_l ε_mᵀ] = 0. Without it, all rows would have the same sign in the first column, which is
+    constant, and ``OnePoint("others")`` would be biased.
 
     >>> OrthogonalBernoulli().kurtosis(dim=100, num_directions=20)
     1.0
@@ -52,7 +52,7 @@ class OrthogonalBernoulli(Directions):
         return theory.hadamard(dim, num_directions)
 
     def kurtosis(self, dim: int, num_directions: int) -> float:  # noqa: ARG002
-        """One: the entries are ±1."""
+        """Return 1, because the entries are ±1."""
         return 1.0
 
     def quadratic_spacing_mse(
@@ -60,7 +60,7 @@ class OrthogonalBernoulli(Directions):
     ) -> float:
         """See :meth:`Directions.quadratic_spacing_mse`.
 
-        A row is a row of coins, and its own random sign makes the products of two rows vanish.
+        Each row consists of coins, and its random sign removes the products of two rows.
         """
         return theory.quadratic_spacing_mse(
             dim,
@@ -73,10 +73,10 @@ class OrthogonalBernoulli(Directions):
 
 
 def _distinct_rows(at: Address, order: int, count: int, group: int) -> NDArray[np.int64]:
-    """``count`` of ``range(order)`` without replacement, and below them a fair sign for each.
+    """Draw ``count`` of ``range(order)`` without replacement, and a fair sign for each.
 
-    Fisher–Yates on the few that move. A row and its sign come from one random integer, so they
-    stay what they are when ``count`` grows.
+    This is a sparse Fisher–Yates shuffle. A row and its sign come from one random integer, so they
+    do not change when ``count`` grows.
     """
     rng = at.generator(Purpose.ROWS, index=group)
     picks = rng.integers(2 * np.arange(count), 2 * order)  # pick i ~ U{i, …, order−1}, and a bit

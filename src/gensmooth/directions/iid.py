@@ -1,9 +1,9 @@
 r"""Directions with independent entries from any distribution of mean zero.
 
-For variance :math:`v` and kurtosis :math:`k` of the entries the relative error of the estimate is
-:math:`(v-1)^2 + v^2 (d+k-2)/L` (the paper's Lemma, eq. ``msepart1``): all that matters of a
-distribution is :math:`v` and :math:`k`, and at :math:`v = 1` the smallest :math:`k` wins, which
-is the fair coin's.
+If the entries have variance :math:`v` and kurtosis :math:`k`, the relative error of the estimate is
+:math:`(v-1)^2 + v^2 (d+k-2)/L` (the paper's Lemma, eq. ``msepart1``). It depends on the
+distribution only through :math:`v` and :math:`k`. At :math:`v = 1`, the smallest :math:`k` is best,
+which is that of a fair coin.
 """
 
 import math
@@ -20,25 +20,26 @@ from gensmooth.directions.draw import Address, QuantileDraw, quantiles
 
 
 class Distribution(Protocol):
-    """What :class:`IID` needs of a distribution; frozen SciPy distributions have it."""
+    """The interface that :class:`IID` requires; frozen SciPy distributions have it."""
 
     def ppf(self, q: Any, /) -> Any:
-        """The quantile function."""
+        """Return the quantiles."""
         ...
 
     def stats(self, moments: str = ..., /) -> Any:
-        """Mean, variance and *excess* kurtosis for ``"mvk"``, as SciPy gives them."""
+        """Return mean, variance and *excess* kurtosis for ``"mvk"``, as in SciPy."""
         ...
 
 
 @final
 @dataclass(frozen=True)
 class IID(Directions):
-    """Entries from any distribution with mean zero, such as ``IID(scipy.stats.laplace())``.
+    """Independent entries from any distribution with mean zero.
 
     Args:
-        distribution: A frozen SciPy distribution, or anything with its ``ppf`` and ``stats``.
-        standardize: Divide by the standard deviation, so that the variance is 1.
+        distribution: A frozen SciPy distribution, such as ``scipy.stats.laplace()``, or any object
+            with its ``ppf`` and ``stats``.
+        standardize: Whether to divide by the standard deviation, which makes the variance 1.
 
     >>> import scipy.stats
     >>> IID(scipy.stats.laplace()).kurtosis(dim=100, num_directions=20)
@@ -64,8 +65,8 @@ class IID(Directions):
             raise ValueError(f"`distribution` must have a finite variance, but has {variance}.")
         if abs(mean) > 1e-9 * math.sqrt(variance):
             raise ValueError(
-                f"`distribution` must have mean 0, but has {mean:g}: directions that lean one "
-                "way give a wrong gradient. Shift it, for example with loc=."
+                f"`distribution` must have mean 0, but has {mean:g}, which would bias the "
+                "gradient: shift it, for example with loc=."
             )
 
     def draw(self, state: State, at: Address) -> QuantileDraw:  # noqa: ARG002
@@ -82,21 +83,21 @@ class IID(Directions):
         )
 
     def variance(self, dim: int, num_directions: int) -> float:  # noqa: ARG002
-        """The distribution's, or 1 if it is standardised; known without a finite kurtosis, too."""
+        """Return the distribution's variance, or 1 if it is standardised."""
         return 1.0 if self.standardize else self._statistics[1]
 
     def kurtosis(self, dim: int, num_directions: int) -> float:  # noqa: ARG002
-        """The distribution's fourth standardised moment (SciPy's excess plus 3)."""
+        """Return the distribution's fourth standardised moment (SciPy's excess kurtosis plus 3)."""
         kurtosis = self._statistics[2]
         if not math.isfinite(kurtosis):
             raise NoClosedForm(
-                f"`distribution` has kurtosis {kurtosis}: its mean squared error is not finite."
+                f"`distribution` has kurtosis {kurtosis}, so its mean squared error is not finite."
             )
         return kurtosis
 
     @cached_property
     def _statistics(self) -> tuple[float, float, float]:
-        """Mean, variance and kurtosis; SciPy takes a millisecond to find them."""
+        """Mean, variance and kurtosis, cached because SciPy takes a millisecond to compute them."""
         mean, variance, excess = (float(v) for v in self.distribution.stats("mvk"))
         return mean, variance, excess + 3.0
 
@@ -105,7 +106,7 @@ class IID(Directions):
 
 
 def _with_python_numbers(distribution: Any) -> Distribution:
-    """A frozen SciPy distribution with Python's numbers: with NumPy's it may count in float32."""
+    """Convert a frozen SciPy distribution's NumPy numbers, which could make it use float32."""
     args, keywords = getattr(distribution, "args", ()), getattr(distribution, "kwds", {})
     if all(checks.python(value) is value for value in (*args, *keywords.values())):
         return distribution

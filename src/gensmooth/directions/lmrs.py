@@ -1,21 +1,21 @@
 r"""LMRS, learned manifold random search (Sener & Koltun, ICLR 2020), in its linear form.
 
-The paper supposes that the objective depends on x through few numbers, f(x) = g(r(x)), learns r
-online from all that was evaluated, and searches along its tangent space. Here r is linear,
-r(x) = Ux with k orthonormal rows: follow-the-leader on the squared error of the estimates,
+The paper assumes that the objective depends on x only through a few numbers, f(x) = g(r(x)). It
+learns r online from all evaluations, and searches along its tangent space. Here r is linear,
+r(x) = Ux with k orthonormal rows, and is learned by follow-the-leader on the squared error,
 
 .. math:: U_t = \arg\min_U \sum_{s<t} \gamma^{t-s}\,\|\bar g_s - U^TU\bar g_s\|^2,
           \qquad \bar g = \hat g/\|\hat g\| ,
 
-whose answer is the principal subspace of the estimates so far. It is kept up to date one estimate
-at a time (an incremental singular value decomposition cut at rank k). Directions are
-:math:`\epsilon \sim N(0, U^TU + \rho\,(I - U^TU))`: within the subspace the estimate has the
-gradient as its mean, outside it ρ times that, with so much less noise. ρ > 0 is what keeps learning
-possible.
+whose solution is the principal subspace of the estimates so far. It is updated with each estimate
+(an incremental singular value decomposition, truncated at rank k). The directions are
+:math:`\epsilon \sim N(0, U^TU + \rho\,(I - U^TU))`. Within the subspace, the mean of the estimate
+is the gradient; outside, it is ρ times the gradient, with correspondingly less noise. Learning
+requires ρ > 0.
 
-The paper's r is a neural network trained as the search goes, whose tangent space changes with x.
-That is not part of this package: an objective whose few directions turn from place to place is not
-what this form can follow, other than by forgetting.
+In the paper, r is a neural network trained during the search, whose tangent space changes with x.
+This package does not include it: if the relevant directions of an objective change with x, this
+linear form can only follow by forgetting.
 """
 
 import math
@@ -37,7 +37,7 @@ class LearnedState(NamedTuple):
     """The principal subspace of the estimates so far."""
 
     basis: Vectors  # the rows of U, orthonormal, at most k
-    weights: NDArray[np.float64]  # how much of the (decayed) estimates each has, largest first
+    weights: NDArray[np.float64]  # decayed squared size along each row, largest first
     blank: NDArray[Any]  # shape (0, d)
     room: Room
 
@@ -48,10 +48,10 @@ class Learned(Directions):
     """Directions in a subspace learned from past estimates: LMRS with a linear map.
 
     Args:
-        dims: k, the number of dimensions that the objective is thought to depend on; by default 10,
-            or d where that is less.
-        explore: ρ, the variance of the directions outside the subspace, where it is 1 inside.
-        memory: After so many steps an estimate counts 1/e of a new one.
+        dims: k, the number of dimensions on which the objective is assumed to depend; by default
+            10, or d if that is smaller.
+        explore: ρ, the variance of the directions outside the subspace; inside, it is 1.
+        memory: The number of steps after which the weight of an estimate has decayed to 1/e.
 
     >>> Learned().resolve(dim=4, num_directions=5).dims
     4
@@ -74,11 +74,11 @@ class Learned(Directions):
         return replace(self, dims=self._dims(dim))
 
     def init(self, dim: int, dtype: np.dtype[Any]) -> LearnedState:
-        """Nothing learned yet."""
+        """Return an empty subspace."""
         return LearnedState(Vectors(), np.empty(0), np.empty((0, dim), dtype), Room())
 
     def draw(self, state: State, at: Address) -> KernelDraw:
-        """See :meth:`Directions.draw`; plain normals until there are k estimates."""
+        """See :meth:`Directions.draw`; plain normals until the subspace has k dimensions."""
         assert isinstance(state, LearnedState)
         k = len(state.basis)
         if k < self._dims(at.dim):
@@ -92,10 +92,10 @@ class Learned(Directions):
         return KernelDraw(law, at.dim, room=room, reads=state.basis)
 
     def update(self, state: State, gradient: NDArray[Any]) -> LearnedState:
-        """Take an estimate in: the best k dimensions of the old k and the new one.
+        """Add an estimate: keep the k principal directions of the old ones and the new estimate.
 
-        With rows √(γw_i) u_i and ḡ, the eigenvectors of their (k+1) × (k+1) inner products say
-        which combinations of the rows are the new principal directions.
+        With rows √(γw_i) u_i and ḡ, the eigenvectors of their (k+1) × (k+1) inner products give the
+        coefficients of the new principal directions.
         """
         assert isinstance(state, LearnedState)
         sums, subspaces = kernels.on_sums(), kernels.on_subspaces()
@@ -118,7 +118,7 @@ class Learned(Directions):
         return state._replace(basis=Vectors(tuple(block)), weights=values[:kept].copy())
 
     def pack(self, state: State) -> Arrays:
-        """The subspace and its weights."""
+        """Return the subspace and its weights."""
         assert isinstance(state, LearnedState)
         basis = state.basis.block(state.blank.shape[1], state.blank.dtype)
         return {"basis": basis, "weights": state.weights}
@@ -128,7 +128,7 @@ class Learned(Directions):
     ) -> LearnedState:
         """See :meth:`Directions.unpack`."""
         if set(arrays) != {"basis", "weights"}:
-            raise ValueError(f"LMRS has a basis and weights, but there is {sorted(arrays)}")
+            raise ValueError(f"LMRS needs 'basis' and 'weights', but got {sorted(arrays)}")
         basis, weights = arrays["basis"], arrays["weights"]
         k = len(weights)
         if weights.shape != (k,) or weights.dtype != np.float64 or k > self._dims(dim):
@@ -136,25 +136,27 @@ class Learned(Directions):
         if basis.shape != (k, dim) or basis.dtype != dtype:
             raise ValueError(f"the basis of LMRS has shape {basis.shape}, dtype {basis.dtype}")
         if not (np.isfinite(basis).all() and np.isfinite(weights).all() and (weights > 0).all()):
-            raise ValueError("the basis of LMRS is not finite, or has weights that are not above 0")
+            raise ValueError(
+                "the basis of LMRS must be finite and its weights positive, but they are not"
+            )
         rows = Vectors(tuple(np.array(row) for row in basis))
         return self.init(dim, dtype)._replace(basis=rows, weights=np.array(weights))
 
     def moments(self, dim: int, num_directions: int) -> theory.Moments:  # noqa: ARG002
-        """Refuses."""
+        """Raise :class:`NoClosedForm`."""
         raise NoClosedForm(
             "LMRS has no closed-form error: it depends on how much of the gradient lies in the "
-            "learned subspace. It cannot be shrunk; outside the subspace it is already."
+            "learned subspace. It cannot be shrunk; it already shrinks outside the subspace."
         )
 
     def variance(self, dim: int, num_directions: int) -> float:  # noqa: ARG002
-        """(k + ρ(d − k))/d, once there is a subspace."""
+        """Return (k + ρ(d − k))/d, the variance once there is a subspace."""
         k = self._dims(dim)
         return (k + self.explore * (dim - k)) / dim
 
     def kurtosis(self, dim: int, num_directions: int) -> float:  # noqa: ARG002
-        """Refuses."""
-        raise NoClosedForm("LMRS's entries are Gaussian, but not all of one variance.")
+        """Raise :class:`NoClosedForm`."""
+        raise NoClosedForm("The entries of LMRS are Gaussian, but with different variances.")
 
     @property
     def _decay(self) -> float:
@@ -162,7 +164,7 @@ class Learned(Directions):
 
     @staticmethod
     def _straighten(block: NDArray[Any]) -> None:
-        """Make rows that are orthonormal but for rounding so again: rounding would add up."""
+        """Orthonormalise rows again, so that rounding errors do not accumulate."""
         if not kernels.on_bases().gram_schmidt(block, 1.0):
             raise FloatingPointError("the learned subspace of LMRS has lost a dimension")
 

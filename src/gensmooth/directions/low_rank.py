@@ -1,9 +1,9 @@
-r"""Low-rank directions for matrices: :math:`E = A B^T/\sqrt r`, as EGGROLL perturbs weights.
+r"""Low-rank directions for matrices, :math:`E = A B^T/\sqrt r`, as in EGGROLL.
 
-(Sarkar et al., "Evolution strategies at the hyperscale", 2025.) A is m × r and B is n × r, all
-entries independent normals or coins, so a direction is made of (m + n) r numbers instead of m n:
-its entries are uncorrelated with variance 1, but not independent. The matrix E is never held:
-points and estimates are made row by row.
+(Sarkar et al., "Evolution strategies at the hyperscale", 2025.) A is m × r and B is n × r, with
+independent normals or coins as entries, so a direction needs (m + n) r random numbers instead of m
+n. Its entries are uncorrelated with variance 1, but not independent. The matrix E is never stored:
+points and estimates are computed row by row.
 """
 
 import math
@@ -36,11 +36,11 @@ class LowRank(Directions):
     """A Bᵀ/√r for each matrix of the parameters.
 
     Args:
-        rank: r, columns of A and of B.
-        shape: (m, n), the matrix that the parameters are; or a list of shapes whose entries lie
-            one after the other in x: (m, n) for a matrix, (n,) for a vector, whose entries are
-            plain. By default the shape of x, if that is a matrix.
-        entries: Of A, B and vectors: ``"gaussian"`` or ``"bernoulli"`` (coins ±1).
+        rank: r, the number of columns of A and B.
+        shape: The shape (m, n) of the parameters; or, if x concatenates several arrays, a list with
+            (m, n) for each matrix and (n,) for each vector, whose entries are independent. By
+            default, the shape of x, which must then be a matrix.
+        entries: The entries of A, B and vectors: ``"gaussian"`` or ``"bernoulli"`` (coins ±1).
 
     >>> LowRank(2, shape=(30, 20)).kurtosis(dim=600, num_directions=8)  # (3² + 3 (r − 1)) / r
     6.0
@@ -60,10 +60,10 @@ class LowRank(Directions):
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
-        """The shapes of the parts, filled in."""
+        """The shapes of the parts."""
         if self.shape is None:
             raise ValueError(
-                "LowRank must know the shape of the matrix: start from x0 of shape (m, n), or give "
+                "LowRank needs the shape of the matrix: start from x0 of shape (m, n), or pass "
                 "gs.LowRank(shape=(m, n))."
             )
         return _each(self.shape)
@@ -72,27 +72,26 @@ class LowRank(Directions):
     def factors(self) -> Factors:
         """See :attr:`Directions.factors`."""
         if self.shape is not None:
-            raise ValueError("`shape` of LowRank is that of each parameter here: leave it out.")
+            raise ValueError("`shape` of LowRank must not be set for a model: omit it.")
         return Factors("coin" if self.entries == "bernoulli" else "normal", self.rank)
 
     def shaped(self, shape: Shape | tuple[Shape, ...]) -> "LowRank":
-        """Take the shape of x, or of the arrays in it, if none was given.
+        """Use the shape of x, or of the arrays in it, unless ``shape`` is set.
 
         Raises:
-            ValueError: If x is no matrix, or has another number of entries than what was given.
+            ValueError: If x is not a matrix, or its number of entries does not match ``shape``.
         """
         if self.shape is not None:
-            given, size = sum(map(math.prod, self.shapes)), sum(map(math.prod, _each(shape)))
-            if given != size:
+            expected, size = sum(map(math.prod, self.shapes)), sum(map(math.prod, _each(shape)))
+            if expected != size:
                 raise ValueError(
-                    f"`shape` of LowRank has {given} entries, but x has {size}, shape {shape}."
+                    f"`shape` of LowRank has {expected} entries, but x has {size}, shape {shape}."
                 )
             return self
         if all(len(part) != 2 for part in _each(shape)):
             raise ValueError(
-                f"Low-rank directions are for matrices, but x has shape {shape}: start from x0 of "
-                "shape (m, n), or say how the entries of x make up matrices, "
-                "gs.LowRank(shape=(m, n))."
+                f"Low-rank directions need a matrix, but x has shape {shape}: start from x0 of "
+                "shape (m, n), or pass the shape of the matrix in x, gs.LowRank(shape=(m, n))."
             )
         return replace(self, shape=shape)
 
@@ -115,42 +114,42 @@ class LowRank(Directions):
         return LowRankDraw(factors, np.array(parts, np.int64), at.dim)
 
     def moments(self, dim: int, num_directions: int) -> theory.Moments:
-        """See :meth:`Directions.moments`; of matrices of one shape, or of none but vectors.
+        """See :meth:`Directions.moments`; defined for matrices of one shape, or for vectors.
 
         Raises:
-            NoClosedForm: If the shape is not known, or parts differ: then the error depends on
-                which part the gradient is in.
+            NoClosedForm: If the shape is not known, or if the parts have different moments, so that
+                the error depends on which part the gradient is in.
         """
         if self.shape is None:
             raise NoClosedForm(
-                "The error of low-rank directions depends on the shape of the matrix: "
-                "gs.LowRank(shape=(m, n)) has one."
+                "The error of low-rank directions depends on the shape of the matrix: pass it, "
+                "gs.LowRank(shape=(m, n))."
             )
         dim = sum(map(math.prod, self.shapes))
         kurtosis = _KURTOSIS[self.entries]
-        own = {
+        fourth = {  # s of each part, see theory.Moments
             theory.low_rank(*shape, num_directions, rank=self.rank, kurtosis=kurtosis).own
             + (dim - math.prod(shape))
             if len(shape) == 2
             else dim + kurtosis - 1.0
             for shape in self.shapes
         }
-        if max(own) - min(own) > 1e-9 * max(own):
+        if max(fourth) - min(fourth) > 1e-9 * max(fourth):
             raise NoClosedForm(
-                "Low-rank directions of parts of different shapes have no one error: it depends on "
-                "which part the gradient is in."
+                "Low-rank directions for parts of different shapes have no closed-form error: it "
+                "depends on which part the gradient is in."
             )
-        s, L = max(own), num_directions
+        s, L = max(fourth), num_directions
         return theory.Moments(1.0, 1.0 + (s - 1.0) / L, s, dim, L)
 
     def variance(self, dim: int, num_directions: int) -> float:  # noqa: ARG002
-        """One."""
+        """Return 1."""
         return 1.0
 
     def kurtosis(self, dim: int, num_directions: int) -> float:  # noqa: ARG002
-        """(κ² + 3(r − 1)) / r, κ that of an entry of A and B: 9 for rank-one normals."""
+        """Return (κ² + 3(r − 1)) / r, where κ is the kurtosis of an entry of A and B."""
         if self.shape is not None and any(len(shape) != 2 for shape in self.shapes):
-            raise NoClosedForm("The entries of matrices and vectors have different laws.")
+            raise NoClosedForm("The entries of matrices and vectors have different kurtosis.")
         return (_KURTOSIS[self.entries] ** 2 + 3 * (self.rank - 1)) / self.rank
 
 
@@ -164,7 +163,7 @@ class LowRankDraw:
         self, factors: Array, parts: NDArray[np.int64], dim: int, *, factor: float = 1.0
     ) -> None:
         self._factors = factors
-        self._parts = parts  # rows, columns, rank, where its factors are, where its entries are
+        self._parts = parts  # rows, columns, rank, start of its factors, start of its entries
         self.dim = dim
         self.dtype = factors.dtype
         self.factor = factor
@@ -198,49 +197,49 @@ class LowRankDraw:
         *,
         length: float = 1.0,
         factor: float = 1.0,
-        threads: int | None = None,  # noqa: ARG002 (rows are made in one thread)
+        threads: int | None = None,  # noqa: ARG002 (rows are computed in one thread)
     ) -> "LowRankDraw":
         """See :meth:`Draw.rescaled`."""
         factors = self._factors
         if length != 1.0:
             factors = factors.copy()
             for rows, columns, rank, first, _ in self._parts.tolist():
-                own = rows * rank if rank else columns  # A, or the entries of a vector
-                factors[:, first : first + own] *= self.dtype.type(length)
+                scaled = rows * rank if rank else columns  # A, or the entries of a vector
+                factors[:, first : first + scaled] *= self.dtype.type(length)
         return LowRankDraw(factors, self._parts, self.dim, factor=self.factor * factor)
 
 
 def _each(shape: Shape | tuple[Shape, ...]) -> tuple[Shape, ...]:
-    """The shapes of the parts."""
+    """Return the shapes of the parts."""
     several = bool(shape) and isinstance(shape[0], tuple)
     return cast(tuple[Shape, ...], shape if several else (shape,))
 
 
-def _checked_shape(given: object) -> Shape | tuple[Shape, ...]:
-    """A shape, or a tuple of them, of Python's integers."""
-    parts = _parts_of(given)
+def _checked_shape(shape: object) -> Shape | tuple[Shape, ...]:
+    """Return a shape, or a tuple of shapes, with Python integers."""
+    parts = _parts_of(shape)
     if not parts:
         raise TypeError(
-            f"`shape` must be (m, n) or a list of shapes, but is {checks.shown(given)}."
+            f"`shape` must be (m, n) or a list of shapes, but is {checks.shown(shape)}."
         )
     if any(_parts_of(part) is not None for part in parts):
         return tuple(_one_shape(part) for part in parts)
-    return _one_shape(given)
+    return _one_shape(shape)
 
 
-def _one_shape(given: object) -> Shape:
-    sizes = _parts_of(given)
+def _one_shape(shape: object) -> Shape:
+    sizes = _parts_of(shape)
     if sizes is None or len(sizes) not in (1, 2):
         raise ValueError(
-            "`shape` must be made of (m, n) for a matrix and (n,) for a vector, but has "
-            f"{checks.shown(given)}: write an array of more axes as (m, rest)."
+            "`shape` must contain (m, n) for a matrix or (n,) for a vector, but has "
+            f"{checks.shown(shape)}: write an array with more axes as (m, product of the others)."
         )
     return tuple(checks.count("shape", size) for size in sizes)
 
 
-def _parts_of(given: object) -> list[object] | None:
-    """The members of a list or tuple; ``None`` of anything else."""
-    return list(cast(Sequence[object], given)) if isinstance(given, list | tuple) else None
+def _parts_of(value: object) -> list[object] | None:
+    """Return the members of a list or tuple; ``None`` for anything else."""
+    return list(cast(Sequence[object], value)) if isinstance(value, list | tuple) else None
 
 
 register("low-rank", LowRank, title="Low rank", distribution="ABᵀ, rank 1, normals", place=20)

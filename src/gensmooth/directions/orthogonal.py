@@ -1,7 +1,8 @@
-r"""Orthogonal directions: L of them tell all that L directional derivatives can.
+r"""Orthogonal directions, with the smallest error that L directional derivatives allow.
 
-With exactly orthogonal rows of length √d the estimate is d/L times the projection of the gradient
-on their span: unbiased, with relative error d/L − 1, against (d+1)/L for independent Gaussians.
+With exactly orthogonal rows of length √d, the estimate is d/L times the projection of the gradient
+onto their span. It is unbiased and has the relative error d/L − 1, compared with (d+1)/L for
+independent Gaussians. (With shrinkage, it attains :func:`gensmooth.theory.information_limit`.)
 """
 
 import math
@@ -19,12 +20,12 @@ Lengths = Literal["equal", "residual"]
 @final
 @dataclass(frozen=True)
 class Orthogonal(Directions):
-    """Gaussian rows made orthogonal by Gram–Schmidt; more than d of them in groups of d.
+    """Gaussian rows orthogonalised by Gram–Schmidt; more than d rows form groups of d.
 
     Args:
-        lengths: ``"equal"`` gives every row the length √d; ``"residual"`` is the paper's
-            Orthogonal ES, whose rows keep the length that Gram–Schmidt leaves them (row k loses
-            k − 1 of its d degrees of freedom, so the estimate is biased towards zero).
+        lengths: ``"equal"`` gives every row the length √d. ``"residual"``, the paper's Orthogonal
+            ES, keeps the lengths after Gram–Schmidt: row k loses k − 1 of its d degrees of freedom,
+            so the estimate is biased towards zero.
 
     >>> Orthogonal().moments(dim=100, num_directions=20).second
     5.0
@@ -42,7 +43,7 @@ class Orthogonal(Directions):
         for start in range(0, at.num_directions, at.dim):
             if not kernels.on_bases().gram_schmidt(block[start : start + at.dim], length):
                 raise FloatingPointError(
-                    f"{at.num_directions} Gaussian rows of length {at.dim} came out numerically "
+                    f"{at.num_directions} Gaussian rows of length {at.dim} are numerically "
                     f"dependent in {at.dtype.name} (seed {at.seed}, step {at.step}): use float64, "
                     "fewer directions or another seed."
                 )
@@ -54,7 +55,7 @@ class Orthogonal(Directions):
         return family(dim, num_directions)
 
     def kurtosis(self, dim: int, num_directions: int) -> float:
-        """3d / (d + 2) for rows of equal length; for residual rows, of the mixture of all rows."""
+        """Return 3d / (d + 2) for equal lengths, else the kurtosis of the mixture of all rows."""
         return rotated_kurtosis(self.moments(dim, num_directions))
 
     def quadratic_spacing_mse(

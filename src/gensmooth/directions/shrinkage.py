@@ -1,9 +1,9 @@
-r"""Shrinkage: scale any directions by what minimises the error of the estimate.
+r"""Shrinkage: scale directions by the factor that minimises the error of the estimate.
 
 If :math:`A = \frac1L \sum \epsilon\epsilon^T` has :math:`E A = a I` and :math:`E A^2 = b I`, then
-directions scaled by :math:`\sqrt v` have relative error :math:`1 - 2va + v^2 b`, smallest at
-:math:`v^* = a/b`. For i.i.d. entries that is the paper's :math:`L/(L+d+k-2)`: GS-shrinkage is
-``shrunk(Gaussian())``, BeS-shrinkage ``shrunk(Bernoulli())``.
+directions scaled by :math:`\sqrt v` have the relative error :math:`1 - 2va + v^2 b`, which is
+smallest at :math:`v^* = a/b`. For i.i.d. entries, this is the paper's :math:`L/(L+d+k-2)`:
+GS-shrinkage is ``shrunk(Gaussian())``, and BeS-shrinkage is ``shrunk(Bernoulli())``.
 """
 
 import math
@@ -24,13 +24,13 @@ Scale = Literal["direction", "estimate"]
 @final
 @dataclass(frozen=True)
 class Shrunk(Directions):
-    """Directions scaled by the factor of smallest error; made by :func:`shrunk`.
+    """Directions scaled to minimise the error of the estimate; create them with :func:`shrunk`.
 
     Attributes:
-        base: What is scaled.
-        scale: ``"direction"`` multiplies the directions by √v, as in the paper (which also
-            multiplies the distance of the evaluations by √v); ``"estimate"`` multiplies the
-            estimate by v and leaves the evaluations where they were.
+        base: The family that is scaled.
+        scale: ``"direction"`` multiplies the directions by √v, as in the paper, and so also the
+            distance of the evaluations from x. ``"estimate"`` multiplies the estimate by v and does
+            not move the evaluations.
         factor: v, filled in by :meth:`resolve`.
     """
 
@@ -48,12 +48,12 @@ class Shrunk(Directions):
 
     @property
     def same_law_each_step(self) -> bool:
-        """As that of what is scaled."""
+        """Whether the base family has this property."""
         return self.base.same_law_each_step
 
     @property
     def usual_spacing(self) -> float:
-        """As that of what is scaled."""
+        """The base family's default spacing."""
         return self.base.usual_spacing
 
     def draw(self, state: State, at: Address) -> Draw:
@@ -65,7 +65,7 @@ class Shrunk(Directions):
         return draw.rescaled(factor=v)
 
     def shrinkage(self, dim: int, num_directions: int) -> float:
-        """v* = a/b of what is scaled, unless it is filled in."""
+        """Return v, or v* = a/b of the base family if it is not filled in."""
         if self.factor is not None:
             return self.factor
         return theory.optimal_scale(self.base.moments(dim, num_directions))
@@ -76,38 +76,38 @@ class Shrunk(Directions):
         return replace(self, base=base, factor=self.shrinkage(dim, num_directions))
 
     def shaped(self, shape: Shape | tuple[Shape, ...]) -> "Shrunk":
-        """That of what is scaled."""
+        """Pass the shape to the base family."""
         return replace(self, base=self.base.shaped(shape))
 
     def moments(self, dim: int, num_directions: int) -> theory.Moments:
-        """See :meth:`Directions.moments`; they are the same whichever is scaled."""
+        """See :meth:`Directions.moments`; they do not depend on ``scale``."""
         v = self.shrinkage(dim, num_directions)
         return self.base.moments(dim, num_directions).scaled(v)
 
     def variance(self, dim: int, num_directions: int) -> float:
-        """That of what is scaled, times v where the directions are."""
+        """Return the base family's variance, times v if the directions are scaled."""
         v = self.shrinkage(dim, num_directions) if self.scale == "direction" else 1.0
         return v * self.base.variance(dim, num_directions)
 
     def gain(self, dim: int, num_directions: int) -> float:
-        """That of what is scaled, times v."""
+        """Return the base family's gain times v."""
         return self.shrinkage(dim, num_directions) * self.base.gain(dim, num_directions)
 
     def kurtosis(self, dim: int, num_directions: int) -> float:
-        """That of what is scaled."""
+        """Return the base family's kurtosis."""
         return self.base.kurtosis(dim, num_directions)
 
     def quadratic_spacing_mse(
         self, dim: int, num_directions: int, *, spacing: float, hessian: theory.HessianSquares
     ) -> float:
-        """See :meth:`Directions.quadratic_spacing_mse`: of the sixth degree in the directions."""
+        """See :meth:`Directions.quadratic_spacing_mse`; it is of degree 6 in the directions."""
         power = 3 if self.scale == "direction" else 2
         base = self.base.quadratic_spacing_mse(
             dim, num_directions, spacing=spacing, hessian=hessian
         )
         return self.shrinkage(dim, num_directions) ** power * base
 
-    # --- the state is that of what is scaled -----------------------------------------------------
+    # --- the state is that of the base family ----------------------------------------------------
 
     def init(self, dim: int, dtype: np.dtype[Any]) -> State:
         """See :meth:`Directions.init`."""
@@ -135,22 +135,22 @@ class Shrunk(Directions):
 
 
 def shrunk(directions: Directions, *, scale: Scale = "direction") -> Shrunk:
-    """Shrink directions to the size that minimises the error of the estimate.
+    """Scale directions by the factor that minimises the error of the estimate.
 
     Args:
         directions: Any family whose error has a closed form.
-        scale: Whether the directions are scaled, as in the paper, or the estimate. As the spacing
-            goes to zero the two agree. Under noise that does not vanish with the spacing,
-            scaling the directions moves the evaluations closer together and so amplifies it;
-            scaling the estimate does not.
+        scale: Whether to scale the ``"direction"``, as in the paper, or the ``"estimate"``. The two
+            agree as the spacing goes to zero. Scaling the directions moves the evaluations closer
+            together, which amplifies noise that does not vanish with the spacing. Scaling the
+            estimate does not.
 
     Raises:
-        NoClosedForm: For a family that has none, such as Guided.
+        NoClosedForm: If the error of the family has no closed form, as for Guided.
 
     >>> from gensmooth.directions.gaussian import Gaussian
     >>> shrunk(Gaussian()).resolve(dim=100, num_directions=20).factor  # 20 / (20 + 100 + 1)
     0.165...
     """
-    made = Shrunk(directions, scale)
-    made.base.moments(1, 1)  # refuses here, before a run has begun
-    return made
+    shrunken = Shrunk(directions, scale)
+    shrunken.base.moments(1, 1)  # raises NoClosedForm now rather than in a run
+    return shrunken

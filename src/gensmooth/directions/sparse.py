@@ -1,9 +1,10 @@
-r"""Sparse and block-coordinate directions: a random few of the coordinates move, the others rest.
+r"""Sparse and block-coordinate directions, which perturb a random subset of the coordinates.
 
-A direction is :math:`\sqrt{d/k}\,z` on a random subset S of k coordinates, z of k independent coins
-or normals, and zero elsewhere, so that :math:`E\,\epsilon\epsilon^T = I`. With a subset for each
-direction these are the sparse perturbations of large models; with one subset for all directions of
-a step, the step is one of random block-coordinate descent. A point costs a copy of x and k numbers.
+A direction is :math:`\sqrt{d/k}\,z` on a random subset of k coordinates and zero elsewhere, where z
+consists of k independent coins or normals, so that :math:`E\,\epsilon\epsilon^T = I`. If each
+direction has its own subset, these are sparse perturbations as used for large models. If all
+directions of a step share one subset, it is a step of random block-coordinate descent. A point
+costs a copy of x and k random numbers.
 """
 
 import itertools
@@ -29,18 +30,18 @@ KURTOSIS: dict[str, float] = {"bernoulli": 1.0, "gaussian": 3.0}
 @final
 @dataclass(frozen=True)
 class Sparse(Directions):
-    """Coins or normals on k random coordinates, √(d/k) times as large; zero elsewhere.
+    """Coins or normals times √(d/k) on k random coordinates, and zero elsewhere.
 
     Args:
-        size: k, how many coordinates move.
-        share: k/d, by which k follows from d if it is not given.
+        size: k, the number of perturbed coordinates.
+        share: k/d, used if ``size`` is not set.
         entries: ``"bernoulli"`` (coins ±1) or ``"gaussian"``.
-        subset: A subset of its own for each ``"direction"``, or one for all directions of a
-            ``"step"``: random block-coordinate descent.
+        subset: ``"direction"`` draws a subset for each direction; ``"step"`` draws one for all
+            directions of a step, which is random block-coordinate descent.
 
     >>> Sparse(share=0.05).resolve(dim=100, num_directions=20).size
     5
-    >>> Sparse(5).kurtosis(dim=100, num_directions=20)  # d/k times that of a coin
+    >>> Sparse(5).kurtosis(dim=100, num_directions=20)  # d/k times the kurtosis of a coin
     20.0
     """
 
@@ -76,17 +77,17 @@ class Sparse(Directions):
         return family(dim, num_directions, size=self._size(dim), kurtosis=kurtosis)
 
     def variance(self, dim: int, num_directions: int) -> float:  # noqa: ARG002
-        """One, on average over all coordinates; d/k on those that move."""
+        """Return 1, the average over all coordinates; it is d/k on the perturbed ones."""
         return 1.0
 
     def kurtosis(self, dim: int, num_directions: int) -> float:  # noqa: ARG002
-        """D/k times that of the entries that move."""
+        """Return d/k times the kurtosis of the perturbed entries."""
         return KURTOSIS[self.entries] * dim / self._size(dim)
 
     def _size(self, dim: int) -> int:
         if self.size is None:
             return max(1, round(self.share * dim))
-        if self.size > dim and dim > 1:  # of one parameter, all move
+        if self.size > dim and dim > 1:  # a single parameter is always perturbed
             raise ValueError(
                 f"`size` must be at most the number of parameters, {dim}, but is {self.size}."
             )
@@ -95,7 +96,7 @@ class Sparse(Directions):
 
 @final
 class SparseDraw:
-    """Directions of a draw in k dimensions, placed on random coordinates of d."""
+    """Directions of a draw in k dimensions, placed on k random coordinates of d."""
 
     __slots__ = ("_inner", "_key", "_last", "_shared", "dim", "dtype", "factor", "num_directions")
 
@@ -110,13 +111,13 @@ class SparseDraw:
         self.num_directions = inner.num_directions
 
     def coordinates(self, direction: int) -> NDArray[np.int64]:
-        """Which coordinates a direction moves, in increasing order."""
+        """Return the coordinates that a direction perturbs, in increasing order."""
         index = 0 if self._shared else direction
-        known, found = self._last  # neighbouring points are often of one direction
-        if known != index:
-            found = kernels.on_subsets().choose(self._key, index, self._inner.dim, self.dim)
-            self._last = (index, found)
-        return found
+        cached, chosen = self._last  # consecutive points often share a direction
+        if cached != index:
+            chosen = kernels.on_subsets().choose(self._key, index, self._inner.dim, self.dim)
+            self._last = (index, chosen)
+        return chosen
 
     def block(self) -> Array:
         """See :meth:`Draw.block`."""
@@ -137,12 +138,12 @@ class SparseDraw:
 
     def combine(self, weights: NDArray[np.float64]) -> tuple[Array, NDArray[np.float64]]:
         """See :meth:`Draw.combine`."""
-        found, squares = self._inner.combine(weights)
+        total, squares = self._inner.combine(weights)
         out = np.zeros(self.dim, self.dtype)
         if self._shared:
-            out[self.coordinates(0)] = found
+            out[self.coordinates(0)] = total
             return out, squares
-        row, origin = np.empty((1, self._inner.dim), self.dtype), np.zeros_like(found)
+        row, origin = np.empty((1, self._inner.dim), self.dtype), np.zeros_like(total)
         for index in range(self.num_directions):
             self._inner.perturb(origin, np.array([index]), np.ones(1), row)
             at = self.coordinates(index)
@@ -163,7 +164,7 @@ class SparseDraw:
         return SparseDraw(inner, self._key, self.dim, shared=self._shared)
 
     def _runs(self, directions: Array) -> list[tuple[slice, NDArray[np.int64]]]:
-        """Neighbouring rows that move the same coordinates, and which those are."""
+        """Return runs of consecutive rows with the same coordinates, and these coordinates."""
         if self._shared:
             return [(slice(0, len(directions)), self.coordinates(0))]
         starts = [0, *(np.flatnonzero(np.diff(directions)) + 1).tolist(), len(directions)]
@@ -173,21 +174,23 @@ class SparseDraw:
         ]
 
 
-def _named(name: str, title: str, words: str, entries: Entries, subset: Subset, place: int) -> None:
+def _register(
+    name: str, title: str, law: str, entries: Entries, subset: Subset, place: int
+) -> None:
     def make() -> Sparse:
         return Sparse(entries=entries, subset=subset)
 
-    register(name, make, title=title, distribution=words, place=place)
+    register(name, make, title=title, distribution=law, place=place)
     register(
         f"{name}-shrinkage",
         lambda: shrunk(make()),
         title=f"{title}-shrinkage",
-        distribution=f"{words}, shrunk",
+        distribution=f"{law}, shrunk",
         place=place + 4,
     )
 
 
-_named("sparse-gs", "Sparse GS", "N(0, d/k) on k of d", "gaussian", "direction", 12)
-_named("sparse-bes", "Sparse BeS", "±√(d/k) on k of d", "bernoulli", "direction", 13)
-_named("block-gs", "Block GS", "N(0, d/k) on a block", "gaussian", "step", 14)
-_named("block-bes", "Block BeS", "±√(d/k) on a block", "bernoulli", "step", 15)
+_register("sparse-gs", "Sparse GS", "N(0, d/k) on k of d", "gaussian", "direction", 12)
+_register("sparse-bes", "Sparse BeS", "±√(d/k) on k of d", "bernoulli", "direction", 13)
+_register("block-gs", "Block GS", "N(0, d/k) on a block", "gaussian", "step", 14)
+_register("block-bes", "Block BeS", "±√(d/k) on a block", "bernoulli", "step", 15)

@@ -16,7 +16,7 @@ from gensmooth.streams import TILE
 @final
 @dataclass(frozen=True)
 class Sphere(Directions):
-    """Gaussian rows scaled to length √d: the error of fair coins without their lattice.
+    """Gaussian rows scaled to length √d; their error is that of fair coins.
 
     >>> from gensmooth.directions.bernoulli import Bernoulli
     >>> Sphere().moments(dim=100, num_directions=20) == Bernoulli().moments(100, 20)
@@ -36,7 +36,7 @@ class Sphere(Directions):
         return theory.sphere(dim, num_directions)
 
     def kurtosis(self, dim: int, num_directions: int) -> float:
-        """3d / (d + 2)."""
+        """Return 3d / (d + 2)."""
         return rotated_kurtosis(self.moments(dim, num_directions))
 
     def quadratic_spacing_mse(

@@ -1,10 +1,10 @@
 r"""STARS (Chen & Wild, 2015): Gaussian directions whose spacing follows from noise and smoothness.
 
-With ``spacing=1`` the points are x + μu and the estimate is
-:math:`\frac{\tilde f(x + \mu u) - \tilde f(x)}{\mu}\,u`, u ~ N(0, I), μ by
-:func:`gensmooth.theory.stars_spacing`: directions are μ times as long, and the estimate is divided
-by μ². STARS itself has one direction per step, forward differences and steps of
-:func:`gensmooth.theory.stars_step`: ``method="stars"`` puts them together.
+With ``spacing=1``, the points are x + μu and the estimate is :math:`\frac{\tilde f(x + \mu u) -
+\tilde f(x)}{\mu}\,u`, where u ~ N(0, I) and μ is :func:`gensmooth.theory.stars_spacing`. To this
+end, the directions are multiplied by μ and the estimate is divided by μ². STARS itself uses one
+direction per step, forward differences and the step size :func:`gensmooth.theory.stars_step`;
+``method="stars"`` combines them.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from gensmooth.directions.draw import Address, KernelDraw, normals
 
 
 class StarsState(NamedTuple):
-    """What multiplicative noise makes of the spacing: the last value at x."""
+    """The last value at x, on which the spacing depends under multiplicative noise."""
 
     value: float
 
@@ -26,14 +26,15 @@ class StarsState(NamedTuple):
 @final
 @dataclass(frozen=True)
 class Stars(Directions):
-    """Gaussian directions at the distance μ that minimises a bound on the error; spacing 1.
+    """Gaussian directions times the μ that minimises a bound on the error; use spacing 1.
 
     Args:
         smoothness: L₁, the Lipschitz constant of the gradient.
-        noise: The standard deviation of a value: of ξ in f + ξ, or in f (1 + ξ).
-        noise_kind: ``"additive"``, or ``"multiplicative"``: μ then follows the objective's value.
-            Since all evaluations of a step are made together, it is the value of the step before.
-        value: f at the start, for multiplicative noise: what the first step's μ follows.
+        noise: The standard deviation of ξ in f + ξ (additive) or f (1 + ξ) (multiplicative).
+        noise_kind: ``"additive"`` or ``"multiplicative"``. In the latter case, μ depends on the
+            value of the objective, for which the previous step's value is used, because all
+            evaluations of a step are made together.
+        value: f at the start, which determines the first step's μ under multiplicative noise.
 
     >>> round(Stars(2.0, 0.1).variance(dim=10, num_directions=1) ** 0.5, 5)  # μ
     0.08359
@@ -54,21 +55,21 @@ class Stars(Directions):
         checks.one_of("noise_kind", self.noise_kind, get_args(theory.NoiseKind))
         if self.noise_kind == "multiplicative" and self.value == 0:
             raise ValueError(
-                "`value` must not be 0 with multiplicative noise: a value of 0 has no noise, and "
-                "the spacing would be 0."
+                "`value` must not be 0 with multiplicative noise, because the spacing would be 0: "
+                "pass the size of a typical value."
             )
 
     @property
     def usual_spacing(self) -> float:
-        """One: the directions have the length that is wanted."""
+        """1, because the directions already have the required length."""
         return 1.0
 
     def init(self, dim: int, dtype: np.dtype[Any]) -> State:  # noqa: ARG002
-        """Before the first step the value is what was given."""
+        """Return the initial state, with the ``value`` passed by the user."""
         return StarsState(self.value) if self.noise_kind == "multiplicative" else ()
 
     def observe(self, state: State, value: float) -> State:
-        """Remember the value, which the next spacing follows; one of 0 would leave none."""
+        """Store the value for the next spacing; a value of 0 is ignored."""
         if not isinstance(state, StarsState) or value == 0 or not np.isfinite(value):
             return state
         return StarsState(float(value))
@@ -79,26 +80,26 @@ class Stars(Directions):
         return normals(at).rescaled(length=mu, factor=1 / mu**2)
 
     def distance(self, state: State, dim: int) -> float:
-        """μ of the next step."""
+        """Return μ of the next step."""
         value = state.value if isinstance(state, StarsState) else self.value
         return theory.stars_spacing(
             dim, smoothness=self.smoothness, noise=self.noise, kind=self.noise_kind, value=value
         )
 
     def moments(self, dim: int, num_directions: int) -> theory.Moments:
-        """Those of GS: what μ does to the directions is undone in the estimate."""
+        """Return the moments of GS: the estimate cancels the factor μ of the directions."""
         return theory.iid(dim, num_directions, kurtosis=3.0)
 
     def variance(self, dim: int, num_directions: int) -> float:  # noqa: ARG002
-        """μ², where it does not change."""
+        """Return μ² for additive noise."""
         if self.noise_kind == "multiplicative":
-            raise NoClosedForm("With multiplicative noise the spacing follows the values.")
+            raise NoClosedForm("With multiplicative noise, the spacing depends on the values.")
         return self.distance((), dim) ** 2
 
     def gain(self, dim: int, num_directions: int) -> float:  # noqa: ARG002
-        """One."""
+        """Return 1."""
         return 1.0
 
     def kurtosis(self, dim: int, num_directions: int) -> float:  # noqa: ARG002
-        """Three."""
+        """Return 3."""
         return 3.0

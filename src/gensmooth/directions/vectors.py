@@ -1,4 +1,4 @@
-"""Memory that directions live on: vectors that kernels read by address, and room to work in."""
+"""Memory for directions: vectors that kernels read by address, and reusable blocks."""
 
 import sys
 from typing import Any, final
@@ -11,14 +11,14 @@ Array = NDArray[Any]
 
 @final
 class Vectors:
-    """Vectors of length d, each in memory of its own, that nobody writes to any more.
+    """Immutable vectors of length d, each in its own memory.
 
-    Growing and forgetting share what stays, so the state of each step can have its own: neither
-    costs a copy of the others.
+    Adding a vector or dropping old ones shares the others, so the state of each step can have its
+    own collection without copying.
 
     Attributes:
         arrays: The vectors, oldest first.
-        addresses: Where they lie, for the kernels.
+        addresses: Their memory addresses, for the kernels.
     """
 
     __slots__ = ("addresses", "arrays")
@@ -31,26 +31,26 @@ class Vectors:
         return len(self.arrays)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Vectors, (self.arrays,)  # addresses mean nothing elsewhere
+        return Vectors, (self.arrays,)  # addresses are valid only in this process
 
     def with_newest(self, vector: Array, *, forget: int = 0) -> "Vectors":
-        """A copy of ``vector`` after all but the ``forget`` oldest of these."""
-        newest = np.array(vector)  # a caller's may be overwritten
-        made = object.__new__(Vectors)
-        made.arrays = (*self.arrays[forget:], newest)
-        made.addresses = np.empty(len(made.arrays), np.uint64)
-        made.addresses[:-1] = self.addresses[forget:]
-        made.addresses[-1] = newest.__array_interface__["data"][0]
-        return made
+        """Return these vectors without the ``forget`` oldest, followed by a copy of ``vector``."""
+        newest = np.array(vector)  # the caller may overwrite its own
+        vectors = object.__new__(Vectors)
+        vectors.arrays = (*self.arrays[forget:], newest)
+        vectors.addresses = np.empty(len(vectors.arrays), np.uint64)
+        vectors.addresses[:-1] = self.addresses[forget:]
+        vectors.addresses[-1] = newest.__array_interface__["data"][0]
+        return vectors
 
     def block(self, dim: int, dtype: np.dtype[Any]) -> Array:
-        """All of them, shape (number, d)."""
+        """Return all vectors, shape (number, d)."""
         return np.stack(self.arrays) if self.arrays else np.empty((0, dim), dtype)
 
 
 @final
 class Room:
-    """Memory for the directions of one step after the other: fresh memory costs as much again."""
+    """Memory reused for the directions of each step; allocating it anew would double the cost."""
 
     __slots__ = ("_block",)
 
@@ -61,9 +61,9 @@ class Room:
         return Room, ()
 
     def take(self, shape: tuple[int, int], dtype: np.dtype[Any]) -> Array:
-        """A block whose content nobody needs any more, or a new one."""
+        """Return the previous block if nothing refers to it any more, else a new one."""
         block = self._block
-        # references: here, the attribute, `sys.getrefcount`'s argument; a fourth is somebody's
+        # three references: `block`, the attribute, `getrefcount`'s argument; more are callers'
         if (
             block is None
             or sys.getrefcount(block) > 3

@@ -1,8 +1,8 @@
-"""What an evaluator is, what it may raise, and which one ``workers=`` means.
+"""The evaluator interface, its errors, and the meaning of ``workers=``.
 
-An evaluator opens a session on a search and an objective. A session lives as long as a run:
-workers are started once, are sent the search and the objective once, and per step only what has
-changed. To add an evaluator of your own, implement :class:`Evaluator` and :class:`Session`.
+An evaluator opens a session for a search and an objective. A session lasts for a whole run:
+workers start once and receive the search and the objective once. At each step they receive only
+what has changed. To write a custom evaluator, implement :class:`Evaluator` and :class:`Session`.
 """
 
 import os
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from gensmooth import checks
 from gensmooth.batch import Batch
-from gensmooth.search import Search, SearchState, StepInfo
+from gensmooth.searches import Search, SearchState, StepInfo
 
 if TYPE_CHECKING:
     from gensmooth.evaluators.objective import Objective
@@ -28,8 +28,8 @@ class Evaluated(NamedTuple):
 
     Attributes:
         values: In the order of the batch; NaN for an evaluation that failed and was dropped.
-        faults: How many faults of each kind there were, such as ``{"exception": 2, "timeout": 1}``.
-        extras: What an objective with ``extras`` returned beside its values, one row per
+        faults: The number of faults of each kind, such as ``{"exception": 2, "timeout": 1}``.
+        extras: The additional numbers returned by an objective with ``extras``, one row per
             evaluation.
     """
 
@@ -39,15 +39,15 @@ class Evaluated(NamedTuple):
 
 
 class Session(Protocol):
-    """A run's use of an evaluator: its workers are running."""
+    """An evaluator in use by a run, with its workers running."""
 
     @property
     def workers(self) -> int:
-        """How many workers are ready."""
+        """The number of workers that are ready."""
         ...
 
     def evaluate(self, state: SearchState, batch: Batch) -> Evaluated:
-        """The values of ``batch``, which was asked from ``state``."""
+        """Evaluate ``batch``, which ``search.ask(state)`` returned."""
         ...
 
 
@@ -63,15 +63,18 @@ class Evaluator(Protocol):
 
 
 class EvaluationError(RuntimeError):
-    """An evaluation failed: the objective raised, returned no number, hung, or lost its worker.
+    """An evaluation failed.
+
+    The objective raised an exception, returned something other than a finite number, timed out, or
+    lost its worker.
 
     Attributes:
-        step: The step in which it happened.
-        index: Which evaluation of the step.
-        kind: ``"exception"``, ``"timeout"``, ``"died"``, or ``"return"`` for a value that is not
-            a number.
-        traceback: Where in the objective it happened, as text; empty when there is none.
-        result: What the run had found until then; ``None`` outside of a run.
+        step: The step in which the evaluation failed.
+        index: The evaluation's index within the step, or ``None`` if no single evaluation failed.
+        kind: ``"exception"``, ``"timeout"``, ``"died"``, ``"worker"``, ``"non-finite"``, or
+            ``"return"`` for a return value that is not a number.
+        traceback: The objective's traceback as text; empty if there is none.
+        result: The run's result up to the failure; ``None`` outside a run.
     """
 
     def __init__(
@@ -95,7 +98,7 @@ class EvaluationError(RuntimeError):
 
 
 class WorkerError(EvaluationError):
-    """Workers could not start, keep dying, or cannot be sent the objective."""
+    """Workers could not start, keep dying, or cannot receive the objective."""
 
     def __init__(self, message: str, *, step: int = -1) -> None:
         super().__init__(message, step=step, index=None, kind="worker")
@@ -110,15 +113,19 @@ def tell(
     *,
     explain: Callable[[ValueError], str] = str,
 ) -> tuple[SearchState, StepInfo]:
-    """``search.tell``; that too few directions are left is an :class:`EvaluationError`.
+    """Call ``search.tell`` and turn errors caused by non-finite values into evaluation errors.
 
     Args:
         search: The search.
         state: Its state.
         batch: The batch that was evaluated.
         values: Its values.
-        errors: Their standard errors, where they are known.
-        explain: The message, from the search's error.
+        errors: Their standard errors, if known.
+        explain: Returns the error message, given the search's error.
+
+    Raises:
+        EvaluationError: If the search rejects the values and some of them are not finite.
+        ValueError: If the search rejects the values and all of them are finite.
     """
     try:
         return search.tell(state, batch, values, errors)
@@ -141,14 +148,14 @@ def _rebuilt(kind: type[EvaluationError], message: str, state: dict[str, Any]) -
 @final
 @dataclass(frozen=True)
 class Failure:
-    """An evaluation that gave no value.
+    """A failed evaluation.
 
     Attributes:
-        index: The evaluation; the first of its block for a vectorised objective.
-        kind: ``"exception"``, ``"timeout"``, ``"died"`` or ``"return"``.
-        what: What happened, worded so that ", at evaluation 3 …" can follow.
-        traceback: Where, as text.
-        cause: The exception itself, if it was raised in this process.
+        index: The evaluation's index; the first of its block for a vectorised objective.
+        kind: ``"exception"``, ``"timeout"``, ``"died"``, ``"non-finite"`` or ``"return"``.
+        what: What happened, phrased so that ", at evaluation 3 …" can follow.
+        traceback: The traceback as text.
+        cause: The exception, if it was raised in this process.
     """
 
     index: int
@@ -158,12 +165,12 @@ class Failure:
     cause: BaseException | None = None
 
     def picklable(self) -> "Failure":
-        """The same without the exception, which may not pickle."""
+        """Return a copy without the exception, which may not be picklable."""
         return replace(self, cause=None)
 
     def error(self, batch: Batch, tries: int = 1) -> EvaluationError:
-        """The error that ends a run."""
-        again = f" The last of {tries} tries." if tries > 1 else ""
+        """Return the error that ends the run."""
+        again = f" All {tries} attempts failed." if tries > 1 else ""
         error = EvaluationError(
             f"{self.what}, at {batch.describe(self.index)}.{again}",
             step=batch.step,
@@ -187,31 +194,31 @@ class _InWorker(Exception):  # noqa: N818 (shown as the cause; its text is a wor
 
 
 def as_evaluator(workers: Any = 1, *, timeout: float | None = None, retries: int = 0) -> Evaluator:
-    """The evaluator that ``workers=`` asks for: SciPy's convention, plus our evaluators.
+    """Return the evaluator that ``workers=`` specifies: SciPy's convention, plus our evaluators.
 
     Args:
-        workers: 1 evaluates in this process, one point after the other; n in n processes; −1 in
-            one process per core; a map-like callable, such as ``executor.map``, is called with a
-            function and work items; an evaluator is taken as it is.
-        timeout: Seconds that one evaluation may take, where there is a process to stop.
-        retries: How often a failed evaluation is tried again, with the same seeds.
+        workers: 1 evaluates in this process, one point at a time; n uses n processes; −1 uses one
+            process per core. A map-like callable, such as ``executor.map``, is called with a
+            function and a list of work items. An evaluator is returned unchanged.
+        timeout: The time limit for one evaluation, in seconds. Requires worker processes.
+        retries: How often a failed evaluation is retried, with the same seeds.
 
     >>> as_evaluator(1)
     Serial(retries=0)
     >>> as_evaluator(1, timeout=5)
     Traceback (most recent call last):
-    ValueError: `timeout` needs a process to stop, ...
+    ValueError: `timeout` needs a worker process that can be stopped, ...
     """
     timeout = checks.optional(checks.positive, "timeout", timeout)
     if not isinstance(workers, type) and hasattr(workers, "session"):
         if timeout is not None or checks.count("retries", retries, 0):
             raise ValueError(
-                f"`workers` is an evaluator: give `timeout` and `retries` to it, as in "
-                f"{type(workers).__name__}(..., timeout=…, retries=…)."
+                "`timeout` and `retries` cannot be passed along with an evaluator: set them on the "
+                f"evaluator itself, {type(workers).__name__}(...), if it supports them."
             )
         return cast(Evaluator, workers)
     if callable(workers) and not hasattr(workers, "session"):
-        _refuse_timeout(timeout, "a map-like callable has its own workers")
+        _refuse_timeout(timeout, "a map-like callable manages its own workers")
         from gensmooth.evaluators.maplike import MapLike
 
         return MapLike(cast(Callable[..., Iterable[Any]], workers), retries=retries)
@@ -222,7 +229,7 @@ def as_evaluator(workers: Any = 1, *, timeout: float | None = None, retries: int
         )
     number = int(workers)
     if number == 1:
-        _refuse_timeout(timeout, "workers=1 evaluates in this one")
+        _refuse_timeout(timeout, "workers=1 evaluates in this process")
         from gensmooth.evaluators.serial import Serial
 
         return Serial(retries=retries)
@@ -235,7 +242,7 @@ def as_evaluator(workers: Any = 1, *, timeout: float | None = None, retries: int
 
 
 def cores() -> int:
-    """The cores that this process may use."""
+    """The number of CPU cores available to this process."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -244,6 +251,7 @@ def cores() -> int:
 def _refuse_timeout(timeout: float | None, why: str) -> None:
     if timeout is not None:
         raise ValueError(
-            f"`timeout` needs a process to stop, and {why}. To stop an evaluation that hangs, use "
-            f"workers=gs.evaluators.Processes(1, timeout={timeout:g}), or more workers."
+            f"`timeout` needs a worker process that can be stopped, but {why}. To stop evaluations "
+            f"that hang, pass workers=gs.evaluators.Processes(1, timeout={timeout:g}), or use more "
+            "workers."
         )

@@ -1,6 +1,6 @@
-"""What becomes of evaluations that fail: they are tried again, dropped, or end the run.
+"""How failed evaluations are handled: they are retried, dropped, or end the run.
 
-Every evaluator collects a batch in one :class:`BatchResults`, so that ``retries`` and
+Every evaluator collects the values of a batch in a :class:`BatchResults`, so ``retries`` and
 ``on_failure`` mean the same everywhere.
 """
 
@@ -15,23 +15,23 @@ from numpy.typing import NDArray
 from gensmooth.batch import Batch
 from gensmooth.evaluators.base import Evaluated, Failure
 from gensmooth.evaluators.objective import Objective
-from gensmooth.search import FailurePolicy
+from gensmooth.searches import FailurePolicy
 
 _log = logging.getLogger("gensmooth")
 
-# A unit is what one call of the objective evaluates: an evaluation, or a block of them for a
-# vectorised objective. It never depends on the workers. This is a range of units.
+# A unit is what one call of the objective evaluates: one evaluation, or a block of evaluations for
+# a vectorised objective. It never depends on the workers. `Units` is a range of units.
 Units = tuple[int, int]
 
 
 @final
 @dataclass
 class FaultPolicy:
-    """What a session does about faults, and which kinds it has already logged.
+    """How a session handles faults, and which kinds it has already logged.
 
     Args:
-        on_failure: What happens when no retry is left.
-        retries: How often a failed evaluation is tried again.
+        on_failure: What happens when no retries are left.
+        retries: How often a failed evaluation is retried.
     """
 
     on_failure: FailurePolicy
@@ -40,29 +40,29 @@ class FaultPolicy:
 
     @property
     def drop(self) -> bool:
-        """Whether evaluations that fail are left out."""
+        """Whether failed evaluations are dropped."""
         return self.on_failure == "drop"
 
     @property
     def go_on(self) -> bool:
-        """Whether a batch goes on after a failure."""
+        """Whether a batch continues after a failure."""
         return self.drop or self.retries > 0
 
-    def log_once(self, kind: str, words: str) -> None:
+    def log_once(self, kind: str, message: str) -> None:
         """Log the first fault of each kind."""
         if kind not in self._logged:
             self._logged.add(kind)
-            _log.warning("%s. Further events of this kind are counted, not logged.", words)
+            _log.warning("%s. Further faults of this kind are counted but not logged.", message)
 
 
 @final
 class BatchResults:
-    """The values of a batch as they come in, and the faults on the way.
+    """Collects the values and faults of a batch as they arrive.
 
     Attributes:
-        rows: Evaluations per unit.
-        units: How many units the batch has.
-        missing: How many of them have no final result yet.
+        rows: The number of evaluations per unit.
+        units: The number of units in the batch.
+        missing: The number of units without a final result.
     """
 
     def __init__(self, policy: FaultPolicy, objective: Objective, batch: Batch) -> None:
@@ -73,19 +73,22 @@ class BatchResults:
         self._batch = batch
         self._values = objective.blank(len(batch))
         self._faults: Counter[str] = Counter()
-        self._failures: Counter[int] = Counter()  # of each unit
+        self._failures: Counter[int] = Counter()  # per unit
 
     def span(self, units: Units) -> tuple[int, int]:
-        """The evaluations of some units, as ``start, stop``."""
+        """The evaluations that belong to ``units``, as ``start, stop``."""
         return units[0] * self.rows, min(units[1] * self.rows, len(self._values))
 
     def add(
         self, units: Units, values: NDArray[np.float64], failures: list[Failure]
     ) -> list[Units]:
-        """Enter the values of some units; returns the units to do again.
+        """Record the values of ``units``.
+
+        Returns:
+            The units to evaluate again.
 
         Raises:
-            EvaluationError: When a failure ends the run.
+            EvaluationError: If a failure ends the run.
         """
         start, stop = self.span(units)
         self._values[start:stop] = values
@@ -100,34 +103,37 @@ class BatchResults:
             if failure.kind == "non-finite":
                 bad[index // self.rows] = failure, count + 1
         self.missing -= units[1] - units[0] - len(bad)
-        return [(unit, unit + 1) for unit, found in bad.items() if self.add_failure(*found)]
+        return [(unit, unit + 1) for unit, entry in bad.items() if self.add_failure(*entry)]
 
     def add_failure(self, failure: Failure, count: int = 1) -> bool:
-        """Enter a failure of a unit that is missing; returns whether to do it again.
+        """Record a failure of a unit that has no final result.
+
+        Returns:
+            Whether to evaluate the unit again.
 
         Raises:
-            EvaluationError: When the failure ends the run.
+            EvaluationError: If the failure ends the run.
         """
         self._faults[failure.kind] += count
         unit = failure.index // self.rows
         self._failures[unit] += 1
         again = failure.kind != "return" and self._failures[unit] <= self._policy.retries
         if again or (self._policy.drop and failure.kind != "return"):
-            words = f"{failure.what}, at {self._batch.describe(failure.index)}"
-            self._policy.log_once(failure.kind, words)  # else it is raised, and not logged too
+            message = f"{failure.what}, at {self._batch.describe(failure.index)}"
+            self._policy.log_once(failure.kind, message)  # a failure that is raised is not logged
         elif failure.kind != "non-finite":
             raise failure.error(self._batch, self._failures[unit])
-        # A value that is not finite goes on to `tell`, which raises where values are used.
+        # A non-finite value is passed on to `tell`, which raises if it needs the value.
         self.missing -= not again
         return again
 
-    def count(self, kind: str, words: str, count: int = 1) -> None:
-        """Count faults, and log the first of their kind."""
+    def count(self, kind: str, message: str, count: int = 1) -> None:
+        """Count faults and log the first one of each kind."""
         self._faults[kind] += count
-        self._policy.log_once(kind, words)
+        self._policy.log_once(kind, message)
 
     def evaluated(self) -> Evaluated:
-        """The batch, complete."""
+        """The complete results of the batch."""
         values = self._values
         if values.ndim == 1:
             return Evaluated(values, dict(self._faults))
@@ -136,14 +142,14 @@ class BatchResults:
 
 @final
 class Queue:
-    """Units to do, handed out in ranges."""
+    """The units still to be evaluated, handed out in ranges."""
 
     def __init__(self, units: int) -> None:
         self._ranges: deque[Units] = deque([(0, units)])
         self.left = units
 
     def take(self, count: int) -> Units | None:
-        """At most ``count`` neighbouring units; ``None`` when there are none left."""
+        """Remove and return at most ``count`` consecutive units; ``None`` if the queue is empty."""
         if not self._ranges:
             return None
         first, last = self._ranges.popleft()
@@ -154,16 +160,16 @@ class Queue:
         return first, middle
 
     def put(self, ranges: list[Units]) -> None:
-        """Units to do again, each range handed out by itself."""
+        """Append ranges of units to evaluate again; each range is handed out separately."""
         self._ranges.extend(ranges)
         self.left += sum(last - first for first, last in ranges)
 
     def put_first(self, units: list[int]) -> None:
-        """Units to do again before all others, each by itself."""
+        """Prepend units to evaluate again before all others, one at a time."""
         self._ranges.extendleft((unit, unit + 1) for unit in reversed(units))
         self.left += len(units)
 
     def clear(self) -> None:
-        """Nothing left to do."""
+        """Remove all units."""
         self._ranges.clear()
         self.left = 0

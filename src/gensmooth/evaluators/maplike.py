@@ -1,7 +1,7 @@
-"""Any map: ``concurrent.futures``, ``multiprocessing.Pool``, Dask, MPI.
+"""Evaluation through any map function: ``concurrent.futures``, ``multiprocessing.Pool``, Dask, MPI.
 
-A map has no way to send its workers something once per step, so each work item carries its point:
-d numbers per evaluation, where the other evaluators send a few bytes.
+A map cannot send data to its workers once per step, so each work item carries its point: d numbers
+per evaluation. The evaluators with their own worker processes send a few bytes.
 """
 
 import pickle
@@ -20,21 +20,21 @@ from gensmooth.evaluators.base import Evaluated, Failure, WorkerError
 from gensmooth.evaluators.faults import BatchResults, FaultPolicy, Units
 from gensmooth.evaluators.objective import Objective, check_flat
 from gensmooth.evaluators.session import pickled
-from gensmooth.search import Search, SearchState
+from gensmooth.searches import Search, SearchState
 from gensmooth.streams import Purpose
 
 
 @final
 @dataclass(frozen=True)
 class MapLike:
-    """Evaluates by a map of your own: ``workers(function, items)`` gives the results in order.
+    """Evaluates with your map: ``workers(function, items)`` returns the results in order.
 
-    There is no time-out, since the map's workers are its own. All of a step's points are made
-    here, so as many points are held in memory as there are evaluations in a step.
+    Time-outs are not available, because the map manages its own workers. All points of a step are
+    created in this process and held in memory at the same time.
 
     Args:
-        workers: The map, such as ``executor.map`` or ``pool.map``.
-        retries: How often a failed evaluation is tried again, with the same seeds.
+        workers: The map function, such as ``executor.map`` or ``pool.map``.
+        retries: How often a failed evaluation is retried, with the same seeds.
     """
 
     workers: Callable[..., Iterable[Any]]
@@ -56,7 +56,7 @@ class MapLike:
 class MapLikeSession:
     """See :class:`MapLike`."""
 
-    workers = 1  # as far as we know
+    workers = 1  # the actual number is unknown
 
     def __init__(
         self, map_: Callable[..., Iterable[Any]], objective: Objective, policy: FaultPolicy
@@ -73,8 +73,8 @@ class MapLikeSession:
         while todo:
             items = [_item(batch, *results.span(units)) for units in todo]
             again: list[Units] = []
-            for units, found in zip(todo, self._results(items, batch), strict=True):
-                again += results.add(units, *found)
+            for units, values in zip(todo, self._results(items, batch), strict=True):
+                again += results.add(units, *values)
             todo = again
         return results.evaluated()
 
@@ -85,15 +85,15 @@ class MapLikeSession:
             raise
         except Exception as error:
             raise WorkerError(
-                f"The map given as `workers` raised {type(error).__name__}: {error}, in step "
-                f"{batch.step}.",
+                f"The map passed as `workers` raised {type(error).__name__} in step {batch.step}: "
+                f"{error}",
                 step=batch.step,
             ) from error
         if len(results) != len(items) or not all(isinstance(r, tuple) for r in results):
             raise WorkerError(
-                "`workers` must be map-like, `workers(function, items)` giving the results in "
-                f"order, but it gave {len(results)} results of type "
-                f"{type(results[0]).__name__ if results else 'nothing'} for {len(items)} items.",
+                "`workers(function, items)` must return one result of `function` per item, in "
+                f"order, but for {len(items)} items it returned {len(results)} results"
+                f"{f', the first a {type(results[0]).__name__}' if results else ''}.",
                 step=batch.step,
             )
         return cast("list[_Values]", results)
@@ -103,7 +103,7 @@ _Values = tuple[NDArray[np.float64], list[Failure]]
 
 
 class _Item(NamedTuple):
-    """The points of one call of the objective, and where their noise comes from."""
+    """The points of one call of the objective, and the addresses of their random samples."""
 
     points: NDArray[Any]
     start: int
@@ -145,7 +145,7 @@ def _item(batch: Batch, start: int, stop: int) -> _Item:
 
 @final
 class _Call:
-    """The objective on a work item; pickled by cloudpickle, unpickled once per process."""
+    """Calls the objective on a work item; pickled by cloudpickle, unpickled once per process."""
 
     def __init__(self, objective: Objective) -> None:
         self._objective = objective

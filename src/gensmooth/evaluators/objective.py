@@ -1,4 +1,4 @@
-"""The user's objective: how it is called, and what may come of a call."""
+"""The user's objective: how it is called, and how its return values and errors are handled."""
 
 import os
 import sys
@@ -19,19 +19,19 @@ from gensmooth.evaluators.base import Failure
 
 Array = NDArray[Any]
 
-_BLOCK = 4_194_304  # numbers in a block of points handed to a vectorised objective
-_SMALL = 65_536  # numbers; points of fewer in all are made together
+_BLOCK = 4_194_304  # the most numbers in a block of points for a vectorised objective
+_SMALL = 65_536  # numbers: points with no more than this in total are created as one block
 _CALLED = {
-    False: "it is called with x, and `args` if there are any; one whose noise comes from a "
-    "generator, fun(x, rng), needs samples='independent', 'shared' or 'paired'",
-    True: "with `samples` it is called as fun(x, rng), and draws its noise from that generator",
+    False: "it is called with x, and `args` if there are any; if it takes a generator, "
+    "fun(x, rng), pass samples='independent', 'shared' or 'paired'",
+    True: "with `samples` it is called as fun(x, rng), and must draw its noise from that generator",
 }
 _OURS = str(Path(__file__).parents[1]) + os.sep
-_LONGEST = 16_384  # characters of a traceback that are kept
+_LONGEST = 16_384  # the most characters of a traceback to keep
 
 
 class Points(Protocol):
-    """What an objective is evaluated on: a batch, or the part of one that was sent here."""
+    """The points to evaluate: a batch, or the part of a batch that was sent to a worker."""
 
     @property
     def dim(self) -> int:
@@ -39,7 +39,7 @@ class Points(Protocol):
         ...
 
     def point(self, index: int) -> Array:
-        """The point of one evaluation."""
+        """The point at which evaluation ``index`` takes place."""
         ...
 
     def block(self, start: int, stop: int) -> Array:
@@ -47,28 +47,30 @@ class Points(Protocol):
         ...
 
     def rng(self, index: int) -> np.random.Generator:
-        """The generator of one evaluation."""
+        """The random generator for evaluation ``index``."""
         ...
 
     @property
     def context(self) -> NDArray[np.float64] | None:
-        """What the objective is handed beside each point, if anything."""
+        """The additional argument passed to the objective with each point, if any."""
         ...
 
 
 @final
 @dataclass(frozen=True)
 class Objective:
-    """A function to evaluate, and how it wants to be called.
+    """A function to evaluate, and how to call it.
 
     Attributes:
-        fun: ``fun(x)``, or ``fun(x, rng)`` when sampled; with ``vectorized``, ``fun(X)`` or
-            ``fun(X, rngs)`` on points stacked along a first axis.
+        fun: ``fun(x)``, or ``fun(x, rng)`` if sampled; with ``vectorized``, ``fun(X)`` or
+            ``fun(X, rngs)`` on points stacked along a new first axis.
         sampled: Whether it takes a generator.
-        vectorized: Whether it takes blocks of points; a number is how many points a block has.
-        extras: How many more numbers it returns for each point, after the value.
+        vectorized: Whether it takes blocks of points; an integer sets the number of points per
+            block.
+        extras: How many additional numbers it returns for each point, after the value.
 
-    For a batch with a context (:meth:`gensmooth.batch.Batch.given`) the context is a last argument.
+    If the batch has a context (:meth:`gensmooth.batch.Batch.given`), it is passed as the last
+    argument.
     """
 
     fun: Callable[..., Any]
@@ -78,33 +80,34 @@ class Objective:
 
     def __post_init__(self) -> None:
         checks.function("fun", self.fun)
-        given: object = self.vectorized
+        vectorized: object = self.vectorized
         block: bool | int
-        if isinstance(given, bool) or not isinstance(given, Integral):
-            block = checks.flag("vectorized", given)
+        if isinstance(vectorized, bool) or not isinstance(vectorized, Integral):
+            block = checks.flag("vectorized", vectorized)
         else:
-            block = checks.count("vectorized", given, 0)
+            block = checks.count("vectorized", vectorized, 0)
         checks.settle(self, vectorized=block)
 
     def blank(self, evaluations: int) -> NDArray[np.float64]:
-        """Room for the numbers of some evaluations: the values, or rows that begin with them."""
+        """An array of NaN for the values, or for rows of a value and its extras."""
         shape = (evaluations, 1 + self.extras) if self.extras else evaluations
         return np.full(shape, np.nan)
 
     def block_rows(self, dim: int) -> int:
-        """How many points one call evaluates: never depends on the workers.
+        """The number of points per call.
 
-        A block's size can change the last bits of its values.
+        It never depends on the workers, because the size of a block can change the last bits of
+        its values.
         """
         if self.vectorized is True:
             return max(1, _BLOCK // dim)
         return int(self.vectorized) or 1
 
     def value(self, batch: Batch, index: int) -> float:
-        """The value of one evaluation of a batch: all that an evaluator of your own needs.
+        """Evaluate one point of a batch. A custom evaluator needs only this method.
 
         Raises:
-            EvaluationError: When the objective raises or returns something else.
+            EvaluationError: If the objective raises or returns something other than a number.
         """
         values, failures = self.values(batch, index, index + 1)
         if failures:
@@ -120,17 +123,21 @@ class Objective:
         begin: Callable[[int], None] | None = None,
         go_on: bool = True,
     ) -> tuple[NDArray[np.float64], list[Failure]]:
-        """The values of evaluations ``start … stop``, NaN where one failed, and the failures.
+        """Perform evaluations ``start … stop``.
 
         Args:
             batch: The batch.
-            start: The first evaluation, of a whole block when vectorised.
-            stop: One after the last.
-            begin: Called before each call of the objective, with the evaluation's index.
-            go_on: Whether to go on after a failure.
+            start: The first evaluation; for a vectorised objective, the first of a block.
+            stop: One past the last evaluation.
+            begin: Called with the evaluation's index before each call of the objective.
+            go_on: Whether to continue after an exception or an invalid block.
 
-        An objective may fork. The child's place is inside of the objective: if it comes out, by
-        ``return``, ``sys.exit`` or an exception, it ends here, or there would be two optimisers.
+        Returns:
+            The values, NaN where an evaluation failed, and the failures.
+
+        An objective may fork, but the child must end inside the objective. If the child leaves it
+        by ``return``, ``sys.exit`` or an exception, the child is ended here. Otherwise two
+        processes would continue the run.
         """
         if isinstance(batch, Batch) and batch.tree is not None:
             of_arrays = replace(self, fun=batch.tree.objective(self.fun))
@@ -142,11 +149,11 @@ class Objective:
             rows = self.block_rows(batch.dim)
             for first in range(start, stop, rows):
                 last = min(first + rows, stop)
-                found = self._block(batch, first, last, begin)
-                if not isinstance(found, Failure):
-                    values[first - start : last - start] = found
+                block = self._block(batch, first, last, begin)
+                if not isinstance(block, Failure):
+                    values[first - start : last - start] = block
                     continue
-                failures.append(found)
+                failures.append(block)
                 if not go_on:
                     break
             return values, failures
@@ -169,13 +176,13 @@ class Objective:
                 continue
             if _forks != forks:
                 end_fork()
-            if not isinstance(value, float) or self.extras:  # float64 is a float: the common case
+            if not isinstance(value, float) or self.extras:  # np.float64 is a float: the usual case
                 value = self._row(index, value) if self.extras else _number(index, value)
                 if isinstance(value, Failure):
                     failures.append(value)
                     break
             values[index - start] = value
-        if os.getpid() != pid:  # forked by a C library, unseen by Python
+        if os.getpid() != pid:  # forked by a C library, which Python's fork hook does not see
             end_fork()
         return values, failures
 
@@ -189,7 +196,7 @@ class Objective:
         context = () if batch.context is None else (batch.context,)
         pid = os.getpid()
         try:
-            found = self.fun(points, *([rngs] if self.sampled else []), *context)
+            returned = self.fun(points, *([rngs] if self.sampled else []), *context)
         except BaseException as error:
             if os.getpid() != pid:
                 end_fork(error)
@@ -199,9 +206,9 @@ class Objective:
         if os.getpid() != pid:
             end_fork()
         try:
-            values = _floats(found)
+            values = _floats(returned)
         except Exception as error:
-            what = f"The objective must return numbers, but returned {_show(found, error)}"
+            what = f"The objective must return numbers, but returned {_show(returned, error)}"
             return Failure(start, "return", what)
         expected = (stop - start, 1 + self.extras) if self.extras else (stop - start,)
         if values.shape != expected:
@@ -213,23 +220,23 @@ class Objective:
             return Failure(start, "return", what)
         return values
 
-    def _row(self, index: int, found: Any) -> NDArray[np.float64] | Failure:
-        """A value and its extras, or what is wrong with what came instead."""
+    def _row(self, index: int, returned: Any) -> NDArray[np.float64] | Failure:
+        """Convert a return value to a row of a value and its extras, or to a failure."""
         why: Exception | None = None
         try:
-            row = _floats(found)
+            row = _floats(returned)
             if row.shape == (1 + self.extras,):
                 return row
         except Exception as error:
             why = error
         what = (
             f"The objective must return {1 + self.extras} numbers, a value and extras="
-            f"{self.extras} more, but returned {_show(found, why)}"
+            f"{self.extras} more, but returned {_show(returned, why)}"
         )
         return Failure(index, "return", what)
 
 
-_forks = 0  # counts in each child, and costs less to look at than the process's number
+_forks = 0  # incremented in each forked child; reading it is cheaper than os.getpid()
 
 
 def _count_fork() -> None:
@@ -242,9 +249,9 @@ if hasattr(os, "register_at_fork"):
 
 
 def end_fork(error: BaseException | None = None) -> NoReturn:
-    """End this process, a fork made by the objective that has come out of it.
+    """End this process: a child, forked by the objective, that has left the objective.
 
-    At once: handlers of exit, buffers and locks belong to the process that it was forked from.
+    It ends immediately, because exit handlers, buffers and locks belong to the parent process.
     """
     code = 1
     with suppress(BaseException):
@@ -254,8 +261,8 @@ def end_fork(error: BaseException | None = None) -> NoReturn:
             traceback.print_exception(error)
         else:
             print(
-                "gensmooth: the objective forked, and the child returned from it: it is ended. Let "
-                "the child end by itself (os._exit) inside of the objective.",
+                "gensmooth: the objective forked and the child process returned from it, so the "
+                "child has been ended. End the child inside the objective with os._exit.",
                 file=sys.stderr,
                 flush=True,
             )
@@ -263,11 +270,12 @@ def end_fork(error: BaseException | None = None) -> NoReturn:
 
 
 def check_flat(batch: Batch) -> None:
-    """Refuse structures where points are made far away: the objective travels there, once."""
+    """Reject structured points where workers create the points, because they create arrays."""
     if batch.tree is not None:
         raise ValueError(
-            "Workers make points as arrays, but these are structures: start from the array of "
-            "`flat, tree = gs.Tree.of(x0)`, and give the session Objective(tree.objective(fun))."
+            "Workers create points as arrays, but this search has structured parameters. Start it "
+            "from the array of `flat, tree = gs.Tree.of(x0)`, and open the session with "
+            "Objective(tree.objective(fun))."
         )
 
 
@@ -281,25 +289,25 @@ def _points(batch: Points, start: int, stop: int) -> Iterator[Array]:
 
 
 def _raised(index: int, error: BaseException, sampled: bool) -> Failure:
-    trace = sys.exc_info()[2]  # not the exception's own: a user's class may do anything there
+    trace = sys.exc_info()[2]  # not error.__traceback__, which a user's class may override
     trace = theirs = trace.tb_next if trace else None  # the first frame is ours
     while theirs and theirs.tb_frame.f_code.co_filename.startswith(_OURS):
-        theirs = theirs.tb_next  # so may be the next: readers want their own
+        theirs = theirs.tb_next  # skip our other frames: readers want to see their own code
     trace = theirs or trace
     try:
         text = "".join(traceback.format_exception(type(error), error, trace))
     except KeyboardInterrupt:
         raise
-    except BaseException:  # its notes, cause or position may raise in their turn
+    except BaseException:  # formatting may call the exception's own code, which may raise
         text = "".join(traceback.format_tb(trace))
     what = f"The objective raised {_kind(error)}: {_text(error, str)[:_LONGEST]}"
     if isinstance(error, TypeError) and theirs is None and "argument" in what:
-        what += f" ({_CALLED[sampled]})"  # it was never entered
+        what += f" ({_CALLED[sampled]})"  # the call itself failed: the arguments do not match
     return Failure(index, "exception", what, text[-_LONGEST:], error)
 
 
 def _number(index: int, value: Any) -> float | Failure:
-    """A float, or what is wrong with what came instead."""
+    """Convert a return value to a float, or to a failure."""
     if value is None:
         what = "The objective returned None (does it end without `return`?)"
         return Failure(index, "return", what)
@@ -317,17 +325,17 @@ def _number(index: int, value: Any) -> float | Failure:
     return float(array.reshape(-1)[0])
 
 
-def _floats(found: Any) -> NDArray[np.float64]:
-    """What an objective returned, as floats; the user's object may raise anything."""
-    found = np.ma.filled(found, np.nan) if np.ma.isMA(found) else found
+def _floats(returned: Any) -> NDArray[np.float64]:
+    """Convert a return value to floats; the user's object may raise any exception."""
+    returned = np.ma.filled(returned, np.nan) if np.ma.isMA(returned) else returned
     try:
-        return np.asarray(checks.reals("fun", found), np.float64)
+        return np.asarray(checks.reals("fun", returned), np.float64)
     except TypeError as error:
         raise error.__cause__ or error from None
 
 
 def _show(value: Any, why: Exception | None = None) -> str:
-    """What came instead of a number and, where that is not plain, why it is none."""
+    """The value's repr and, unless the reason is obvious, why it is not a number."""
     text = _text(value, repr)
     text = text if len(text) <= 80 else f"{text[:77]}..."
     if why is None or isinstance(why, TypeError | ValueError):
@@ -335,15 +343,15 @@ def _show(value: Any, why: Exception | None = None) -> str:
     return f"{text} ({_kind(why)}: {_text(why, str)[:_LONGEST]})"
 
 
-def _text(value: Any, words: Callable[[Any], str]) -> str:
+def _text(value: Any, convert: Callable[[Any], str]) -> str:
     try:
-        return words(value)
+        return convert(value)
     except KeyboardInterrupt:
         raise
     except BaseException:  # an object that cannot be shown must not hide what happened
-        return f"a {_kind(value)} without words"
+        return f"a {_kind(value)} that cannot be shown as text"
 
 
 def _kind(value: Any) -> str:
-    """The name of its class, whatever the class of that makes of it."""
+    """The name of the value's class, even if its metaclass overrides ``__name__``."""
     return type.__dict__["__name__"].__get__(type(value))

@@ -1,4 +1,4 @@
-"""Processes on this machine: started once, sent little, replaced when they die."""
+"""Worker processes on this machine: started once, sent little data, replaced when they die."""
 
 import json
 import os
@@ -40,12 +40,12 @@ _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from gensmooth.evaluators.worker import main; main(*map(int, sys.argv[2:]))"
 )
-_EXIT_SECONDS = 2.0  # that an idle worker has to end by itself
-_SILENCE = 10.0  # seconds without a message or computing, outside of the objective
+_EXIT_SECONDS = 2.0  # time for an idle worker to exit
+_SILENCE = 10.0  # seconds that a worker may be silent and idle outside the objective
 
 
 class Traffic(NamedTuple):
-    """Bytes to and from all workers of a pool, present and past."""
+    """Bytes sent to and received from all workers of a pool, current and former."""
 
     sent: int
     received: int
@@ -53,24 +53,27 @@ class Traffic(NamedTuple):
 
 @final
 class Processes(PoolEvaluator["ProcessPool"]):
-    """Evaluates in processes of this machine.
+    """Evaluates in worker processes on this machine.
 
     Workers are fresh interpreters (safe with threads, no ``if __name__ == "__main__"`` needed).
-    They are sent the objective once, read x from shared memory, and make their own points. A
-    worker that dies is replaced; one that hangs is stopped, with all that it has started.
+    They receive the objective once, read x from shared memory, and create their own points. A
+    worker that dies is replaced. One that exceeds ``timeout`` is stopped, with all its children.
 
-    Used as it is, workers live as long as a run. Used as a context, they stay for many runs::
+    By default, the workers live as long as a run. As a context manager, the evaluator keeps them
+    for several runs::
 
         with Processes(4) as pool:
             for seed in range(10):
                 gs.minimize(fun, x0, workers=pool, seed=seed)
 
     Args:
-        num_workers: How many.
-        timeout: Seconds that one evaluation (one block, for a vectorised objective) may take.
-        retries: How often a failed evaluation is tried again, with the same seeds.
+        num_workers: The number of processes.
+        timeout: The time limit in seconds for one evaluation (one block, for a vectorised
+            objective).
+        retries: How often a failed evaluation is retried, with the same seeds.
         environment: Environment variables for the workers, such as ``{"OMP_NUM_THREADS": "1"}``.
-        start_timeout: Seconds to wait for a first worker, and for any to take the objective.
+        start_timeout: The time limit in seconds for the first worker to start and for a worker to
+            load the objective once another worker has done so.
     """
 
     def __init__(
@@ -85,8 +88,9 @@ class Processes(PoolEvaluator["ProcessPool"]):
         super().__init__(timeout, retries, start_timeout)
         if os.name != "posix":
             raise OSError(
-                "gs.evaluators.Processes needs Linux or macOS. Here, use gs.evaluators.Threads, or "
-                "workers=executor.map of a concurrent.futures.ProcessPoolExecutor."
+                "gs.evaluators.Processes needs Linux or macOS. On this system, use "
+                "gs.evaluators.Threads, or workers=executor.map with a "
+                "concurrent.futures.ProcessPoolExecutor."
             )
         self.num_workers = checks.count("num_workers", num_workers)
         self.environment: dict[str, str] = {} if environment is None else _texts(environment)
@@ -96,14 +100,14 @@ class Processes(PoolEvaluator["ProcessPool"]):
 
     @property
     def traffic(self) -> Traffic:
-        """Bytes to and from the workers, while used as a context."""
+        """Bytes sent to and received from the workers; available inside a ``with`` block."""
         if self._pool is None:
-            raise RuntimeError("Traffic is counted while the processes are used as a context.")
+            raise RuntimeError("`traffic` is available only inside `with Processes(...) as pool:`.")
         return self._pool.traffic
 
     @property
     def pids(self) -> list[int]:
-        """The workers' process ids, while used as a context."""
+        """The workers' process ids inside a ``with`` block; otherwise an empty list."""
         return [] if self._pool is None else [w.process.pid for w in self._pool.workers]
 
     def _new_pool(self) -> "ProcessPool":
@@ -118,18 +122,18 @@ class ProcessHandle(WorkerHandle):
     channel: Channel = field(kw_only=True)
     lifeline: socket.socket = field(kw_only=True)
     slot: int = field(kw_only=True)
-    greeted: bool = False  # it is up, and can be sent messages
+    greeted: bool = False  # it has started and can receive messages
     opening: bool = False  # it may be reading the payload
-    layout: tuple[str, tuple[int, ...]] | None = None  # x's type and shape, as it was told
+    layout: tuple[str, tuple[int, ...]] | None = None  # the dtype and shape of x last sent to it
     assignments: int = 0
     expected: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])  # number, rows
-    deaf: bool = False  # it does not read what it is sent
+    deaf: bool = False  # it does not read its messages
     cpu_seconds: float = -1.0
 
 
 @final
 class ProcessPool(WorkerPool[ProcessHandle]):
-    """Worker processes that share memory with us."""
+    """Worker processes that share memory with this process."""
 
     message_worth = 2e-4
 
@@ -152,15 +156,18 @@ class ProcessPool(WorkerPool[ProcessHandle]):
 
     @property
     def traffic(self) -> Traffic:
-        """Bytes to and from all workers, present and past."""
+        """Bytes sent to and received from all workers, current and former."""
         sent = self._past.sent + sum(w.channel.sent for w in self.workers)
         return Traffic(sent, self._past.received + sum(w.channel.received for w in self.workers))
 
     def open_session(self, payload: bytes) -> None:
         """See :meth:`WorkerPool.open_session`."""
         if self._opening is not None:
-            raise RuntimeError("These processes are already at work for another run.")
-        reading = any(worker.opening for worker in self.workers)  # perhaps the last payload
+            raise RuntimeError(
+                "These worker processes are already in use by another run. Wait for it to end, or "
+                "create another gs.evaluators.Processes."
+            )
+        reading = any(worker.opening for worker in self.workers)  # possibly the previous payload
         start = os.fstat(self._payload_fd).st_size if reading else 0
         os.ftruncate(self._payload_fd, start)
         write_file(self._payload_fd, payload, start)
@@ -172,7 +179,7 @@ class ProcessPool(WorkerPool[ProcessHandle]):
         self.start_workers()
 
     def close_session(self) -> None:
-        """End a session; workers stay, and forget the objective."""
+        """End the session; the workers keep running and discard the objective."""
         self._opening = None
         for worker in [w for w in self.workers if w.units or w.awaited]:
             self.stop(worker)
@@ -181,8 +188,8 @@ class ProcessPool(WorkerPool[ProcessHandle]):
         os.ftruncate(self._state_fd, 0)
 
     def close(self) -> None:
-        """End all workers."""
-        if self._owner != os.getpid():  # we are a fork: they are not our children
+        """Stop all workers."""
+        if self._owner != os.getpid():  # in a forked child, which does not own the workers
             return
         idle = [w for w in self.workers if w.greeted and not w.units and not w.awaited]
         try:
@@ -223,7 +230,7 @@ class ProcessPool(WorkerPool[ProcessHandle]):
                 pass_fds=fds,
                 stdin=subprocess.DEVNULL,
                 env={**os.environ, **self._environment},
-                process_group=0,  # out of the terminal's reach; stopped with all its children
+                process_group=0,  # no signals from the terminal; stopped with all its children
             )
         except OSError as error:
             ours.close()
@@ -232,8 +239,8 @@ class ProcessPool(WorkerPool[ProcessHandle]):
         finally:
             theirs.close()
             their_lifeline.close()
-        # A send to a worker that does not read waits so long and no longer; `settimeout` would
-        # ask the kernel twice for each message.
+        # Limits how long a send waits for a worker that does not read. `settimeout` would cost a
+        # second system call per message.
         limit = struct.pack("ll", int(self.start_timeout), int(self.start_timeout % 1 * 1e6))
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
         channel = Channel(ours)
@@ -260,7 +267,7 @@ class ProcessPool(WorkerPool[ProcessHandle]):
         form = wire.NO_STATE
         if isinstance(change, dict):
             form = wire.WHOLE_STATE
-            if not self._state_size:  # once per step: others may be reading it
+            if not self._state_size:  # written once per step: other workers may be reading it
                 state = pickle.dumps(change)
                 write_file(self._state_fd, state)
                 self._state_size = len(state)
@@ -295,8 +302,8 @@ class ProcessPool(WorkerPool[ProcessHandle]):
             except EOFError:
                 events.append((worker, self._lost(worker)))
             except (ValueError, KeyError, TypeError, IndexError, struct.error):
-                events.append((worker, self._lost(worker, "sent what is not a message of ours")))
-        if not readable:  # a child of a dead worker may hold its socket open: no end of file, then
+                events.append((worker, self._lost(worker, "sent an invalid message")))
+        if not readable:  # a child of a dead worker may hold its socket open: no end of file
             dead = [w for w in self.workers if w.process.poll() is not None]
             speaking = [key.data for key, _ in self._selector.select(0)] if dead else []
             events += [(w, self._lost(w)) for w in dead if w not in speaking]
@@ -306,7 +313,7 @@ class ProcessPool(WorkerPool[ProcessHandle]):
         if code == wire.VALUES:
             number, seconds, rows, columns = wire.RESULT.unpack_from(body)
             if (number, rows) != worker.expected[0]:
-                raise ValueError("not an answer to what it was asked")
+                raise ValueError("the answer does not match the assignment")
             worker.expected.pop(0)
             values: NDArray[np.float64] = np.frombuffer(
                 body, np.float64, rows * (columns or 1), wire.RESULT.size
@@ -324,7 +331,7 @@ class ProcessPool(WorkerPool[ProcessHandle]):
                 self._send_opening(worker, self._opening)
             return None
         if code not in (wire.READY, wire.REFUSED):
-            raise ValueError("not what a worker says")
+            raise ValueError("not a message that a worker sends")
         (session,) = wire.SESSION.unpack_from(body)
         if session != self._session:
             return None
@@ -343,7 +350,7 @@ class ProcessPool(WorkerPool[ProcessHandle]):
         index = self._memory.running(worker.slot)[0]
         code: int | None = None
         if worker.deaf:
-            why = "did not read what it was sent"
+            why = "did not read its messages"
         elif not why:
             with suppress(subprocess.TimeoutExpired):
                 code = worker.process.wait(1.0)
@@ -358,22 +365,23 @@ class ProcessPool(WorkerPool[ProcessHandle]):
 
     def silence(self, worker: ProcessHandle) -> float | None:
         """See :meth:`WorkerPool.silence`."""
-        if worker.greeted and not worker.ready:  # unpickling may run any code, and wait
+        if worker.greeted and not worker.ready:  # unpickling may run any code, and may wait
             others = any(other.ready for other in self.workers)
             return self.start_timeout if worker.proven or others else None
         return min(_SILENCE, self.start_timeout) if _CPU_CLOCK else self.start_timeout
 
     def is_computing(self, worker: ProcessHandle) -> bool:
-        """See :meth:`WorkerPool.is_computing`: by the kernel's count of its CPU time.
+        """See :meth:`WorkerPool.is_computing`; uses the kernel's count of its CPU time.
 
-        On a busy machine that count may stand still for long. So a worker that waits for a
-        processor or for a disk counts as computing too; one that sleeps or is stopped does not.
+        On a busy machine that count may not advance for a long time. A worker that waits for a
+        processor or a disk therefore counts as computing too; one that sleeps or is stopped does
+        not.
         """
         if not _CPU_CLOCK:
             return False
         before = worker.cpu_seconds
-        with suppress(OSError):  # it is gone, which `receive` will find out
-            # The clock of another process has the number that clock_getcpuclockid(3) gives.
+        with suppress(OSError):  # the process is gone, which `receive` will detect
+            # The clock id of another process, as clock_getcpuclockid(3) computes it.
             worker.cpu_seconds = time.clock_gettime((~worker.process.pid << 3) | 2)
         return worker.cpu_seconds > before or _state_of(worker.process.pid) in ("R", "D")
 
@@ -381,7 +389,7 @@ class ProcessPool(WorkerPool[ProcessHandle]):
         """See :meth:`WorkerPool.stop`."""
         if worker not in self.workers:
             return
-        with suppress(ProcessLookupError, PermissionError):  # it has left no process behind
+        with suppress(ProcessLookupError, PermissionError):  # no process is left in the group
             os.killpg(worker.process.pid, signal.SIGKILL)
         self.workers.remove(worker)
         self._selector.unregister(worker.channel)
@@ -389,29 +397,29 @@ class ProcessPool(WorkerPool[ProcessHandle]):
         self._past = Traffic(sent + worker.channel.sent, received + worker.channel.received)
         worker.channel.close()
         worker.lifeline.close()
-        with suppress(subprocess.TimeoutExpired):  # stuck in the kernel, it ends in its own time
+        with suppress(subprocess.TimeoutExpired):  # blocked in the kernel; it will end later
             worker.process.wait(5.0)
 
     def hint(self) -> str:
         """See :meth:`WorkerPool.hint`."""
-        return " What it had to say is on the error stream."
+        return " Its output is on standard error."
 
     def _send(self, worker: ProcessHandle, code: bytes, body: bytes = b"") -> None:
         try:
             worker.channel.send(code, body)
-        except BlockingIOError:  # it has not read for too long; `receive` will find an end of file
+        except BlockingIOError:  # it has not read for too long; `receive` will see an end of file
             worker.deaf = True
             worker.channel.hang_up()
-        except OSError:  # it is gone, which `receive` will find out
+        except OSError:  # the process is gone, which `receive` will detect
             pass
 
 
-_CPU_CLOCK = sys.platform == "linux"  # whether the CPU time of another process can be asked
+_CPU_CLOCK = sys.platform == "linux"  # whether the CPU time of another process can be read
 _pools: "WeakSet[ProcessPool]" = WeakSet()
 
 
 def _close_sockets() -> None:
-    """In a fork of ours: close its copies of the lifelines, or workers would live as long as it."""
+    """Close a forked child's copies of the lifelines; else workers would live as long as it."""
     for pool in _pools:
         for worker in pool.workers:
             worker.lifeline.close()
@@ -423,19 +431,21 @@ if hasattr(os, "register_at_fork"):
 
 
 def _texts(environment: object) -> dict[str, str]:
-    given = checks.mapping("environment", environment)
-    if not all(isinstance(value, str) for value in given.values()):
-        raise TypeError(f"`environment` must have texts, but is {checks.shown(environment)}.")
-    if any("=" in name or "\0" in name + value for name, value in given.items()):
-        raise ValueError(
-            "`environment` must have names without = and texts without zeros, but is "
-            f"{checks.shown(environment)}."
+    variables = checks.mapping("environment", environment)
+    if not all(isinstance(value, str) for value in variables.values()):
+        raise TypeError(
+            f"`environment` must have string values, but is {checks.shown(environment)}."
         )
-    return given
+    if any("=" in name or "\0" in name + value for name, value in variables.items()):
+        raise ValueError(
+            "`environment` must have names without '=', and names and values without null "
+            f"characters, but is {checks.shown(environment)}."
+        )
+    return variables
 
 
 def _state_of(pid: int) -> str:
-    """The letter that Linux has for what a process does: R, S, D, T, Z, ...; see proc(5)."""
+    """The letter for the state of a process on Linux: R, S, D, T, Z, ...; see proc(5)."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:
@@ -447,7 +457,7 @@ def _why(code: int | None) -> str:
     if code is None:
         return "closed its connection"
     if code == -signal.SIGKILL:
-        return "was killed by SIGKILL (by hand, or by the system for want of memory)"
+        return "was killed by SIGKILL (by a user, or by the system because memory ran out)"
     if code < 0:
         return f"was killed by {signal.Signals(-code).name}"
     return f"ended with exit code {code}"

@@ -1,6 +1,6 @@
-"""Ray actors: many machines, or this one.
+"""Evaluation in Ray actors, on many machines or on this one.
 
-Ray is imported when it is used, and untyped: everything of it is ``Any``.
+Ray is imported on first use. It is untyped here: all of its objects are ``Any``.
 """
 
 import os
@@ -34,33 +34,35 @@ from gensmooth.evaluators.session import (
 )
 from gensmooth.evaluators.worker import Answer, Array, Step, Worker
 
-_EXIT_SECONDS = 1.0  # that an actor has to end by itself
-_GONE_SECONDS = 20.0  # that the kernel has to end it; a busy machine may take a while
+_EXIT_SECONDS = 1.0  # time for an actor to exit
+_GONE_SECONDS = 20.0  # time for the kernel to end a killed process; long, for busy machines
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
-_FEW = 16  # answers: with so few to wait for, asking again costs more than it finds
+_FEW = 16  # pending answers: up to this many, polling for more costs more than it gains
 
 
 @final
 class Ray(PoolEvaluator["RayPool"]):
     """Evaluates in Ray actors, on a cluster or on this machine.
 
-    Each actor is sent the objective once and x once per step (a machine fetches it once for all
-    of its actors), and makes its own points. An actor that is lost, alone or with its machine, is
-    replaced as soon as the cluster has room; one that hangs is killed and replaced.
+    Each actor receives the objective once and x once per step, and creates its own points. A
+    machine fetches x once for all its actors. A lost actor is replaced as soon as the cluster has
+    room. An actor that exceeds ``timeout`` is killed and replaced.
 
-    Can be used as a context, to keep actors for many runs: see :class:`Processes`.
+    As a context manager, the evaluator keeps its actors for several runs; see :class:`Processes`.
 
     Args:
-        address: Of an existing cluster, such as ``"auto"`` or ``"ray://head:10001"``. By default
-            the cluster that this program is connected to or that ``RAY_ADDRESS`` names; else one
-            is started on this machine, and stopped afterwards (``"local"``: always).
-        num_workers: How many actors; by default one for each CPU of the cluster.
-        timeout: Seconds that one evaluation (one block, for a vectorised objective) may take.
-        retries: How often a failed evaluation is tried again, with the same seeds.
+        address: The address of a cluster, such as ``"auto"`` or ``"ray://head:10001"``. By default,
+            the cluster that this program is connected to or that ``RAY_ADDRESS`` names. If there is
+            none, or the address is ``"local"``, a cluster is started on this machine and stopped
+            afterwards. An existing connection always takes precedence.
+        num_workers: The number of actors; by default one per CPU of the cluster.
+        timeout: The time limit in seconds for one evaluation (one block, for a vectorised
+            objective).
+        retries: How often a failed evaluation is retried, with the same seeds.
         actor_options: Ray's options for each actor, such as ``{"num_gpus": 0.5}``; by default one
             CPU each.
-        start_timeout: Seconds to wait for a first actor and, where there is a ``timeout``, for any
-            to take a step in.
+        start_timeout: The time limit in seconds for the first actor to start and, with a
+            ``timeout``, for an actor to receive a step.
     """
 
     def __init__(
@@ -98,12 +100,12 @@ class Ray(PoolEvaluator["RayPool"]):
 
 
 class RayConnection(NamedTuple):
-    """Ray itself, and whether we connected to it (and are to disconnect).
+    """The Ray module, and whether this object owns the connection.
 
     Attributes:
         ray: The module.
-        ours: Whether the connection was made for us.
-        on_sigterm: The handlers of SIGTERM, before and after connecting.
+        ours: Whether :func:`connect` made the connection, so that :meth:`close` must end it.
+        on_sigterm: The SIGTERM handlers before and after connecting.
     """
 
     ray: Any
@@ -112,40 +114,40 @@ class RayConnection(NamedTuple):
 
     @property
     def cpus(self) -> float:
-        """The CPUs of the cluster."""
+        """The number of CPUs in the cluster."""
         return float(self.ray.cluster_resources().get("CPU", 0))
 
     def close(self) -> None:
-        """Disconnect, if we connected; a Ray that was started for us ends."""
+        """End the connection if it is ours, which also stops a cluster that was started for it."""
         if self.ours:
             self.ray.shutdown()
             before, rays = self.on_sigterm
             if before not in (rays, None) and signal.getsignal(signal.SIGTERM) is rays:
-                with suppress(ValueError):  # in another thread than the main one
+                with suppress(ValueError):  # not in the main thread
                     signal.signal(signal.SIGTERM, before)
 
 
 def connect(
     address: str | None = None, *, num_cpus: int | None = None, log_to_driver: bool = True
 ) -> RayConnection:
-    """Connect to Ray, unless this program is connected already.
+    """Connect to Ray, unless this program is already connected.
 
     Args:
-        address: Of a cluster; ``"auto"`` for the one that runs here or that ``RAY_ADDRESS`` names;
-            ``"local"`` for one that is started on this machine; ``None`` for the one that
-            ``RAY_ADDRESS`` names, else as ``"local"``.
-        num_cpus: Of a Ray that is started here; by default all.
-        log_to_driver: Whether to show what actors and tasks print.
+        address: The address of a cluster. ``"auto"`` is the cluster that runs here or that
+            ``RAY_ADDRESS`` names; ``"local"`` starts one on this machine; ``None`` is the cluster
+            that ``RAY_ADDRESS`` names, or else ``"local"``.
+        num_cpus: The number of CPUs of a cluster that is started here; by default all.
+        log_to_driver: Whether to show the output of actors and tasks.
 
     Raises:
-        ImportError: When Ray is not installed.
-        WorkerError: When there is no cluster at the address.
+        ImportError: If Ray is not installed.
+        WorkerError: If the connection fails or the local cluster cannot start.
     """
     try:
         ray: Any = import_module("ray")
     except ImportError as error:
         raise ImportError(
-            "This needs Ray, which is not installed: pip install 'gensmooth[ray]'", name="ray"
+            "Ray is required but not installed: pip install 'gensmooth[ray]'", name="ray"
         ) from error
     if ray.is_initialized():
         return RayConnection(ray, ours=False)
@@ -159,18 +161,20 @@ def connect(
     try:
         _check_listening(address)
         ray.init(address=address, **options)
-    except Exception as error:  # of any class: Ray's own word for a late start is `Exception`
+    except Exception as error:  # Ray raises a plain `Exception` if the start takes too long
         what = f"({_in_short(error)})"
         if address == "local":
             raise WorkerError(
-                f"Could not start Ray on this machine {what}. If it is busy with other things, try "
-                "again when it is not; or start a cluster with `ray start --head`, and give 'auto'."
+                f"Could not start Ray on this machine {what}. If the machine is busy, try again "
+                "later; or start a cluster with `ray start --head` and pass the address 'auto'."
             ) from None
         raise WorkerError(
             f"Could not connect to Ray at {address!r} {what}. Start a cluster with "
-            "`ray start --head`, give the address of one, or give 'local' to start one here."
+            "`ray start --head`, pass the address of a running one, or pass 'local' to start one "
+            "on this machine."
         ) from None
-    # Ray makes SIGTERM exit. A run's own handler, which writes a last checkpoint, comes first.
+    # Ray installs a SIGTERM handler that exits. Restore the run's handler, which writes a last
+    # checkpoint.
     rays = signal.getsignal(signal.SIGTERM)
     if callable(before) and rays is not before:
         signal.signal(signal.SIGTERM, before)
@@ -178,14 +182,14 @@ def connect(
 
 
 def _check_listening(address: str) -> None:
-    """Whether anything listens there; Ray itself would try for minutes."""
+    """Raise ``OSError`` if nothing listens at the address; Ray itself would retry for minutes."""
     host, _, port = address.rpartition("//")[2].rpartition(":")
     if host and port.isdigit():
         socket.create_connection((host, int(port)), timeout=10).close()
 
 
 def _in_short(error: Any) -> str:
-    """The first sentence: Ray's errors are a page long."""
+    """The first sentence of the message: Ray's errors are a page long."""
     error = getattr(error, "cause", None) or error
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text.split('. ')[0].rstrip('.')[:200]}"
@@ -196,10 +200,10 @@ class ActorHandle(WorkerHandle):
     """An actor."""
 
     actor: Any = field(kw_only=True)
-    answers: list[Any] = field(default_factory=list[Any])  # what it will say: references
+    answers: list[Any] = field(default_factory=list[Any])  # references to its pending answers
     opening: bool = False
-    step_begun: Any = None  # how its last step began: a reference, kept for its error
-    start: int = 0  # the assignment that it is at, and since when
+    step_begun: Any = None  # reference to the result of its last `step` call, kept for its error
+    start: int = 0  # the first evaluation of its assignment; `since`: when it was sent
     since: float = 0.0
     node: str = ""
     process: "ProcessIdentity | None" = None
@@ -207,7 +211,7 @@ class ActorHandle(WorkerHandle):
 
 @final
 class RayPool(WorkerPool[ActorHandle]):
-    """Ray actors, and the connection to Ray."""
+    """A pool of Ray actors, with its connection to Ray."""
 
     message_worth = 2e-3
 
@@ -229,9 +233,9 @@ class RayPool(WorkerPool[ActorHandle]):
         self._class: Any = self._ray.remote(RayWorker).options(**actor_options)
         self._paths = [path for path in sys.path if isinstance(path, str)]  # pyright: ignore
         self._steps = 0
-        self._ending: list[tuple[float, ProcessIdentity]] = []  # actors that were stopped, and when
+        self._ending: list[tuple[float, ProcessIdentity]] = []  # stopped actors, and when
         self._ended_elsewhere: list[Any] = []
-        # References to what all actors are sent.
+        # References to the data that all actors receive.
         self._payload: Any = None
         self._x: Any = None
         self._estimate: Any = None
@@ -240,7 +244,10 @@ class RayPool(WorkerPool[ActorHandle]):
     def open_session(self, payload: bytes) -> None:
         """See :meth:`WorkerPool.open_session`."""
         if self._payload is not None:
-            raise RuntimeError("These actors are already at work for another run.")
+            raise RuntimeError(
+                "These actors are already in use by another run. Wait for it to end, or create "
+                "another gs.evaluators.Ray."
+            )
         self._stop_busy()
         self._payload = self._ray.put(payload)
         for worker in self.workers:
@@ -248,7 +255,7 @@ class RayPool(WorkerPool[ActorHandle]):
         self.start_workers()
 
     def close_session(self) -> None:
-        """End a session; actors stay."""
+        """End the session; the actors keep running."""
         self._stop_busy()
         self._payload = self._x = self._estimate = self._state = None
 
@@ -257,7 +264,7 @@ class RayPool(WorkerPool[ActorHandle]):
             self.stop(worker)
 
     def close(self) -> None:
-        """End all actors, and Ray if it was started for us."""
+        """Stop all actors, and Ray if it was started for this pool."""
         try:
             for worker in list(self.workers):
                 self.stop(worker)
@@ -308,7 +315,7 @@ class RayPool(WorkerPool[ActorHandle]):
         elif change is not None:
             estimate = self._estimate
         worker.step_begun = worker.actor.step.remote(self._steps, step, self._x, estimate, state)
-        if self.one_by_one:  # an evaluation's time is to begin when it has all that it needs
+        if self.one_by_one:  # an evaluation's time limit starts after the actor has its step
             worker.answers.append(worker.step_begun)
         return self.one_by_one
 
@@ -325,10 +332,10 @@ class RayPool(WorkerPool[ActorHandle]):
         if not awaited:
             time.sleep(min(timeout, 0.01))
             return []
-        found, rest = self._ray.wait(list(awaited), num_returns=1, timeout=timeout)
-        if found and len(rest) > _FEW:
-            found += self._ray.wait(rest, num_returns=len(rest), timeout=0)[0]
-        return [(awaited[answer], self._event(awaited[answer])) for answer in found]
+        arrived, rest = self._ray.wait(list(awaited), num_returns=1, timeout=timeout)
+        if arrived and len(rest) > _FEW:
+            arrived += self._ray.wait(rest, num_returns=len(rest), timeout=0)[0]
+        return [(awaited[answer], self._event(awaited[answer])) for answer in arrived]
 
     def _event(self, worker: ActorHandle) -> Event:
         try:
@@ -349,7 +356,7 @@ class RayPool(WorkerPool[ActorHandle]):
         return Answer(*value)
 
     def _first_cause(self, worker: ActorHandle, error: Exception) -> Exception:
-        """Why its step did not begin, if it did not."""
+        """The error of the actor's last ``step`` call, if it failed; otherwise ``error``."""
         try:
             self._ray.get(worker.step_begun, timeout=0)
         except Exception as cause:
@@ -367,8 +374,8 @@ class RayPool(WorkerPool[ActorHandle]):
     def silence(self, worker: ActorHandle) -> float | None:
         """See :meth:`WorkerPool.silence`.
 
-        An actor that is new may be waiting for room in the cluster; of one with work it cannot be
-        seen from here whether it is in the objective, and the time-out looks after it.
+        A new actor may be waiting for room in the cluster. For an actor with work, it is not known
+        here whether it is inside the objective, so only the time-out applies.
         """
         return self.start_timeout if worker.proven and not worker.units else None
 
@@ -382,14 +389,14 @@ class RayPool(WorkerPool[ActorHandle]):
             return
         if worker.process.boot == boot_id():
             self._ending.append((time.monotonic(), worker.process))
-        elif worker.answers:  # on another machine, and perhaps frozen
+        elif worker.answers:  # on another machine, and possibly frozen
             strategies = import_module("ray.util.scheduling_strategies")
             there = strategies.NodeAffinitySchedulingStrategy(worker.node, soft=False)
             task = self._ray.remote(_end_process).options(num_cpus=0, scheduling_strategy=there)
             self._ended_elsewhere.append(task.remote(worker.process))
 
     def _end_frozen(self) -> None:
-        """Kill what has not ended: Ray asks an actor to end itself, which a frozen one cannot."""
+        """Kill actors that have not exited: Ray asks them to, but a frozen actor cannot."""
         now = time.monotonic()
         self._ending = [(since, process) for since, process in self._ending if process.exists()]
         for since, process in self._ending:
@@ -399,13 +406,13 @@ class RayPool(WorkerPool[ActorHandle]):
     def hint(self) -> str:
         """See :meth:`WorkerPool.hint`."""
         return (
-            f" The cluster has {self._connection.cpus:g} CPUs, and each of {self.size} workers "
-            "asks for what `actor_options` says, by default one."
+            f" The cluster has {self._connection.cpus:g} CPUs, and each of the {self.size} workers "
+            "requests the resources in `actor_options`, by default one CPU."
         )
 
 
 class ProcessIdentity(NamedTuple):
-    """A process that cannot be mistaken for another: of this boot of this machine, since then."""
+    """Identifies a process uniquely by the machine's boot, the process id and its start time."""
 
     boot: str
     pid: int
@@ -413,7 +420,7 @@ class ProcessIdentity(NamedTuple):
 
     @classmethod
     def of(cls, pid: int) -> "ProcessIdentity | None":
-        """Of a process that is running here; ``None`` where that cannot be told."""
+        """The identity of a process on this machine; ``None`` if it has ended or is unknown."""
         try:
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         except OSError:
@@ -421,11 +428,11 @@ class ProcessIdentity(NamedTuple):
         return None if fields[0] in "ZX" else cls(boot_id(), pid, fields[19])
 
     def exists(self) -> bool:
-        """Whether it is still running, here."""
+        """Whether the process is still running on this machine."""
         return self.of(self.pid) == self
 
     def kill(self) -> None:
-        """End it, if it is still running."""
+        """Kill the process if it is still running."""
         if self.exists():
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(self.pid, signal.SIGKILL)
@@ -433,7 +440,7 @@ class ProcessIdentity(NamedTuple):
 
 @cache
 def boot_id() -> str:
-    """This boot of this machine; empty where there is no such thing."""
+    """The id of this machine's current boot; empty if the system provides none."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -441,7 +448,7 @@ def boot_id() -> str:
 
 
 def _end_process(process: ProcessIdentity) -> None:
-    """On the machine of an actor: give it time to end, then end it."""
+    """Runs on an actor's machine: gives the actor time to exit, then kills it."""
     end = time.monotonic() + _EXIT_SECONDS
     while process.exists() and time.monotonic() < end:
         time.sleep(0.05)
@@ -449,48 +456,52 @@ def _end_process(process: ProcessIdentity) -> None:
 
 
 def die_with_raylet() -> None:
-    """Have the kernel end this process when the raylet, Ray's server of this machine, has ended.
+    """Ask the kernel to kill this process when its raylet, Ray's server on this machine, ends.
 
-    An actor ends by itself when it sees that its raylet is gone, which a frozen one does not. The
-    kernel wakes the stopped orphans of a session, but only those that had wholly stopped before
-    their parent ended. Its signal comes when the *thread* ends that started us; a raylet starts its
-    workers from the loop that it runs in.
+    An actor exits when it notices that its raylet is gone, but a frozen actor does not notice. The
+    kernel wakes stopped orphans of a session, but only those that had fully stopped before their
+    parent ended. The kernel sends the signal when the *thread* that started this process ends; a
+    raylet starts its workers from its main loop, so that thread lives as long as the raylet.
     """
     raylet = os.environ.get("RAY_RAYLET_PID", "")
     if sys.platform != "linux" or raylet != str(os.getppid()):
         return
     import ctypes
 
-    with suppress(OSError, AttributeError):  # a C library without it
+    with suppress(OSError, AttributeError):  # a C library without prctl
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-    if raylet != str(os.getppid()):  # gone before that
+    if raylet != str(os.getppid()):  # the raylet ended before the call
         os._exit(1)
 
 
 @final
 class RayWorker:
-    """What becomes an actor: a worker that is sent method calls, in order."""
+    """The class of the actors: a worker whose methods Ray calls in order."""
 
     def __init__(self) -> None:
         die_with_raylet()
         self._worker: Worker | None = None
-        self._step: int | None = None  # the step that has begun, in the pool's count
+        self._step: int | None = None  # the current step, as counted by the pool
         self._loaded = False
 
     def open(self, payload: bytes, paths: list[str]) -> tuple[str, ProcessIdentity | None]:
-        """Take a search and an objective, which may live where the driver found its modules.
+        """Load a search and an objective.
+
+        Args:
+            payload: The search and the objective, pickled.
+            paths: The driver's module search path, for importing what the payload refers to.
 
         Returns:
-            The node and the process that this is.
+            The ids of this actor's node and process.
         """
         sys.path += [path for path in paths if path not in sys.path and os.path.isdir(path or ".")]
         self._step = None
-        self._loaded = False  # other directions have other kernels
+        self._loaded = False  # other directions use other kernels
         pid = os.getpid()
         try:
             self._worker = Worker(*pickle.loads(payload))
         finally:
-            if os.getpid() != pid:  # forked by what the objective brings along: not our actor
+            if os.getpid() != pid:  # a child forked while unpickling: it is not the actor
                 end_fork()
         node = import_module("ray").get_runtime_context().get_node_id()
         return node, ProcessIdentity.of(os.getpid())
@@ -508,18 +519,18 @@ class RayWorker:
         self._step = None
         if step.context is not None:
             step = step._replace(context=np.array(step.context))
-        # Copies: arrays in Ray's store are read-only, and Numba would compile for them.
+        # Copies: arrays in Ray's store are read-only, for which Numba would compile again.
         newest = None if estimate is None else np.array(estimate)
         whole = None if state is None else {name: np.array(a) for name, a in state.items()}
         self._worker.step(step, np.array(x), estimate=newest, directions=whole)
-        if not self._loaded:  # or loading the kernels would count as the objective's time
+        if not self._loaded:  # otherwise loading the kernels would count as evaluation time
             self._worker.load_kernels()
             self._loaded = True
         self._step = number
 
     def evaluate(self, number: int, start: int, stop: int) -> tuple[Any, ...]:
-        """The values of evaluations ``start … stop``."""
+        """Perform evaluations ``start … stop``."""
         assert self._worker is not None
-        if number != self._step:  # the step did not begin: say so, rather than evaluate the last
+        if number != self._step:  # `step` failed: do not evaluate the previous step's points
             raise RuntimeError("the step could not begin")
         return tuple(self._worker.evaluate(start, stop))

@@ -1,4 +1,4 @@
-"""One evaluation after the other, in this process."""
+"""Evaluation in this process, one point at a time."""
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -9,16 +9,16 @@ from gensmooth.batch import Batch
 from gensmooth.evaluators.base import Evaluated
 from gensmooth.evaluators.faults import BatchResults, FaultPolicy, Units
 from gensmooth.evaluators.objective import Objective
-from gensmooth.search import Search, SearchState
+from gensmooth.searches import Search, SearchState
 
 
 @final
 @dataclass(frozen=True)
 class Serial:
-    """Evaluates in this process, one point after the other.
+    """Evaluates in this process, one point at a time.
 
     Args:
-        retries: How often a failed evaluation is tried again, with the same seeds.
+        retries: How often a failed evaluation is retried, with the same seeds.
     """
 
     retries: int = 0
@@ -50,6 +50,6 @@ class SerialSession:
         while todo:
             units = todo.pop()
             start, stop = results.span(units)
-            found = self._objective.values(batch, start, stop, go_on=self._policy.go_on)
-            todo += results.add(units, *found)
+            values, failures = self._objective.values(batch, start, stop, go_on=self._policy.go_on)
+            todo += results.add(units, values, failures)
         return results.evaluated()

@@ -1,7 +1,7 @@
-"""A session on workers: units go to whoever is free, values are placed by index, losses made good.
+"""Sessions with workers: assign units to free workers, place values by index, replace lost workers.
 
-Worker processes and Ray actors share this dispatcher; what differs between them is a
-:class:`WorkerPool`. The order in which workers answer changes nothing.
+Worker processes and Ray actors share this dispatcher; each implements a :class:`WorkerPool`. The
+order in which workers answer does not affect the results.
 """
 
 import time
@@ -24,13 +24,13 @@ from gensmooth.evaluators.faults import (
 )
 from gensmooth.evaluators.objective import Objective, check_flat
 from gensmooth.evaluators.worker import Answer, Array, Step
-from gensmooth.search import Search, SearchState
+from gensmooth.searches import Search, SearchState
 
-_FAILED_STARTS = 3  # in a row, and it is no accident
+_FAILED_STARTS = 3  # after this many in a row, the cause is assumed to be permanent
 _LAST_ANSWERS = 5.0  # seconds
-_CHECK = 0.5  # seconds between looks at whether a worker is silent
-_LONGEST = 365 * 86_400.0  # seconds that anything is waited for: as good as for ever
-_SHORT = 100  # an evaluation shorter than this many messages: waiting for the next would be felt
+_CHECK = 0.5  # seconds between checks for silent workers
+_LONGEST = 365 * 86_400.0  # the longest wait in seconds, in effect unlimited
+_SHORT = 100  # evaluations shorter than this many messages are handed out ahead
 
 
 # --- workers as a pool sees them ---------------------------------------------------------------
@@ -38,18 +38,18 @@ _SHORT = 100  # an evaluation shorter than this many messages: waiting for the n
 
 @dataclass(eq=False)
 class WorkerHandle:
-    """A worker, as seen from the run.
+    """The dispatcher's record of a worker.
 
     Attributes:
-        ready: It has the search and the objective.
-        step: The last step that it was sent, in the session's own count.
+        ready: Whether it has the search and the objective.
+        step: The last step sent to it, as counted by the session.
         version: The version of the directions' state that it holds.
-        awaited: It was sent a step and has not yet said that it received it.
-        units: What it is to do: first what it is working on, then what it will find next without
-            having to wait for us.
-        proven: It has been ready before, in this session or another.
-        heard: When it last said something, was seen working, or was sent something to answer.
-        ahead: The evaluation that it was seen at before it had answered an earlier one, and when.
+        awaited: Whether it was sent a step and has not yet confirmed it.
+        units: Its assigned units: the one it is working on, then any handed out ahead.
+        proven: Whether it has ever been ready, in this session or another.
+        heard: When it last sent a message, was seen working, or was sent a request.
+        ahead: The evaluation it was running when an earlier answer was still missing, and when
+            this was noticed.
     """
 
     ready: bool = False
@@ -80,13 +80,13 @@ class Refused(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """A worker is gone, and no longer in its pool.
+    """A worker is gone and has been removed from its pool.
 
     Attributes:
-        why: Words that follow "A worker ".
+        why: What happened, phrased to follow "A worker ".
         began: Whether it had begun the first of its units.
-        evaluation: The one that it was running, where that is known.
-        by_itself: Whether nobody else ended it.
+        evaluation: The evaluation it was running, if known.
+        by_itself: Whether the worker ended without being killed.
     """
 
     why: str
@@ -99,14 +99,15 @@ Event = Ready | StepReceived | Refused | Lost | Answer
 
 
 class WorkerPool(ABC, Generic[W]):
-    """Workers of one kind, and how to talk to them.
+    """Workers of one kind, and how to communicate with them.
 
     Attributes:
-        size: How many workers there should be.
-        workers: Those there are, including those that are still starting.
-        message_worth: Seconds of work that are worth a message.
-        start_timeout: Seconds to wait for a first worker.
-        one_by_one: Hand out single units, because it cannot be seen which of several is running.
+        size: The intended number of workers.
+        workers: The current workers, including those that are still starting.
+        message_worth: The least seconds of work that justify a message.
+        start_timeout: Seconds to wait for the first worker.
+        one_by_one: Whether to hand out single units, because the pool cannot see which of several
+            is running.
     """
 
     size: int
@@ -117,61 +118,59 @@ class WorkerPool(ABC, Generic[W]):
 
     @abstractmethod
     def open_session(self, payload: bytes) -> None:
-        """Begin a session; ``payload`` has its search and objective, pickled."""
+        """Begin a session; ``payload`` is the pickled search and objective."""
 
     @abstractmethod
     def close_session(self) -> None:
-        """End a session; workers stay."""
+        """End the session; the workers keep running."""
 
     @abstractmethod
     def close(self) -> None:
-        """End all workers."""
+        """Stop all workers."""
 
     @abstractmethod
     def start_workers(self) -> None:
-        """Start workers until there are ``size``; return at once."""
+        """Start workers until there are ``size``, without waiting for them."""
 
     @abstractmethod
     def publish(self, x: Array, estimate: Array | None) -> None:
-        """Put a step's data where workers can read it."""
+        """Make a step's data available to the workers."""
 
     @abstractmethod
     def send_step(self, worker: W, step: Step, change: "Array | dict[str, Array] | None") -> bool:
-        """Send a step to a worker, with an estimate or with all of the directions' state.
+        """Send a step to a worker, with the newest estimate or the whole state of the directions.
 
         Returns:
-            Whether it will say :class:`StepReceived`, and must be given no work before.
+            Whether the worker will confirm with :class:`StepReceived`. It must not be assigned
+            work before that.
         """
 
     @abstractmethod
     def assign(self, worker: W, start: int, stop: int) -> None:
-        """Give a worker evaluations to do."""
+        """Assign evaluations ``start … stop`` to a worker."""
 
     @abstractmethod
     def receive(self, timeout: float) -> list[tuple[W, Event]]:
-        """What workers say, within ``timeout`` seconds."""
+        """Wait up to ``timeout`` seconds for events from workers."""
 
     @abstractmethod
     def running(self, worker: W) -> tuple[int, float] | None:
-        """Which evaluation a worker is running, and since when (``time.monotonic``)."""
+        """The evaluation that a worker is running, and when it began (``time.monotonic``)."""
 
     @abstractmethod
     def silence(self, worker: W) -> float | None:
-        """Seconds that a worker may leave us without an answer outside of the objective.
-
-        ``None``: as long as it likes, because it may have good reason.
-        """
+        """How many seconds a worker may be silent outside the objective; ``None``: no limit."""
 
     def is_computing(self, worker: W) -> bool:  # noqa: ARG002
-        """Whether a worker is seen to have computed since this was last asked."""
+        """Whether the worker has used CPU time since the last call."""
         return False
 
     @abstractmethod
     def stop(self, worker: W) -> None:
-        """Stop a worker at once, whatever it is doing."""
+        """Stop a worker immediately, whatever it is doing."""
 
     def hint(self) -> str:
-        """Words on why no worker starts."""
+        """A sentence to add to errors about workers that do not start."""
         return ""
 
 
@@ -179,22 +178,23 @@ P = TypeVar("P", bound=WorkerPool[Any])
 
 
 def pickled(thing: object, name: str) -> bytes:
-    """Pickled by cloudpickle, so that lambdas and functions of a notebook can be sent too."""
+    """Pickle with cloudpickle, which also handles lambdas and functions defined in a notebook."""
     cloudpickle: Any = import_module("cloudpickle")
     try:
         return cloudpickle.dumps(thing)
     except Exception as error:
         raise WorkerError(
-            f"{name} cannot be sent to another process: {error}. Make what cannot travel (locks, "
-            "open files, connections) inside the function, or evaluate in this process: workers=1 "
-            "or gs.evaluators.Threads."
+            f"{name} cannot be sent to another process: {error}. Create objects that cannot be "
+            "pickled (locks, open files, connections) inside the function, or evaluate in this "
+            "process with workers=1 or gs.evaluators.Threads."
         ) from error
 
 
 class PoolEvaluator(ABC, Generic[P]):
-    """What :class:`Processes` and :class:`Ray` share.
+    """The common base of :class:`Processes` and :class:`Ray`.
 
-    Used as it is, workers live as long as a run; used as a context, for as many runs as you like.
+    By default, the workers live as long as a run. As a context manager, the evaluator keeps them
+    for several runs.
     """
 
     def __init__(self, timeout: float | None, retries: int, start_timeout: float) -> None:
@@ -209,7 +209,9 @@ class PoolEvaluator(ABC, Generic[P]):
 
     def __enter__(self) -> Self:
         if self._pool is not None:
-            raise RuntimeError(f"{self!r} is already in use as a context.")
+            raise RuntimeError(
+                f"{self!r} is already in use in another `with` block. Create another evaluator."
+            )
         self._pool = self._new_pool()
         return self
 
@@ -228,7 +230,7 @@ class PoolEvaluator(ABC, Generic[P]):
         """See :class:`~gensmooth.evaluators.Evaluator`."""
         payload = pickled(
             (search.for_workers(), objective), "The objective"
-        )  # refused before any is started
+        )  # fails before any worker is started
         kept = self._pool
         pool = self._new_pool() if kept is None else kept
         policy = FaultPolicy(search.on_failure, self.retries)
@@ -249,7 +251,7 @@ class PoolEvaluator(ABC, Generic[P]):
 
 @final
 class WorkerSession(Generic[W]):
-    """A run's use of a pool of workers."""
+    """A session that evaluates batches with a pool of workers."""
 
     def __init__(
         self,
@@ -266,20 +268,20 @@ class WorkerSession(Generic[W]):
         self._directions = _DirectionsState(search)
         self._step: Step | None = None
         self._steps = 0
-        self._seconds: float | None = None  # that a unit takes, a running mean
+        self._seconds: float | None = None  # per unit, a running mean
         self._failed_starts = 0
         self._start_after = 0.0
-        self._losses = 0  # workers lost since the last that finished something
-        # Units of which one, it is not known which, ended a worker.
+        self._losses = 0  # workers lost since a worker last answered
+        # Units that a lost worker held when it is not known which of them it was running.
         self._suspects: set[int] = set()
-        self._waiting_since = 0.0  # for a first worker
-        self._check_after = 0.0  # whether any worker is silent
+        self._waiting_since = 0.0  # since when no worker has been available
+        self._check_after = 0.0  # time of the next check for silent workers
         for worker in pool.workers:
             worker.step = worker.version = -1
 
     @property
     def workers(self) -> int:
-        """How many are ready."""
+        """The number of workers that are ready."""
         return sum(worker.ready for worker in self._pool.workers)
 
     def evaluate(self, state: SearchState, batch: Batch) -> Evaluated:
@@ -291,7 +293,7 @@ class WorkerSession(Generic[W]):
             for worker in [w for w in self._pool.workers if w.units or w.awaited]:
                 self._pool.stop(worker)
             raise
-        except BaseException:  # Ctrl-C: trust no worker's state
+        except BaseException:  # such as Ctrl-C: the state of the workers is unknown
             for worker in list(self._pool.workers):
                 self._pool.stop(worker)
             raise
@@ -301,7 +303,7 @@ class WorkerSession(Generic[W]):
         check_flat(batch)
         results = BatchResults(self._policy, self._objective, batch)
         queue = Queue(results.units)
-        while any(worker.awaited for worker in pool.workers):  # may still read the last step's data
+        while any(worker.awaited for worker in pool.workers):  # may be reading the last step's data
             self._receive(results, queue)
         self._steps += 1
         self._suspects.clear()
@@ -321,12 +323,12 @@ class WorkerSession(Generic[W]):
                 self._waiting_since = time.monotonic()
             elif time.monotonic() - self._waiting_since > pool.start_timeout:
                 raise WorkerError(
-                    f"No worker has started within {pool.start_timeout:g} s.{pool.hint()}"
+                    f"No worker started within {pool.start_timeout:g} s.{pool.hint()}"
                 )
         return results.evaluated()
 
     def finish(self) -> None:
-        """Let workers receive what they were sent last, so that they can stay for another run."""
+        """Wait for workers to confirm their last step, so that they can serve another run."""
         end = time.monotonic() + _LAST_ANSWERS
         while any(worker.awaited for worker in self._pool.workers) and time.monotonic() < end:
             for worker, event in self._pool.receive(0.1):
@@ -359,13 +361,13 @@ class WorkerSession(Generic[W]):
                 self._pool.assign(worker, *results.span(units))
 
     def _ahead(self, left: int) -> bool:
-        """Whether to hand out work ahead: evaluations are short, and there are many left."""
+        """Whether to hand out work ahead, because evaluations are short and many are left."""
         if self._pool.one_by_one or self._seconds is None or self._suspects:
             return False
         return self._seconds < _SHORT * self._pool.message_worth and left > 3 * self.workers
 
     def _portion(self, left: int) -> int:
-        """How many units make a message worthwhile, and yet leave something for the others."""
+        """How many units to assign: enough to justify a message, leaving work for the others."""
         if self._pool.one_by_one or self._seconds is None or self._suspects:
             return 1
         worth = self._pool.message_worth / max(self._seconds, 1e-9)
@@ -391,7 +393,7 @@ class WorkerSession(Generic[W]):
                     worker.ready = worker.proven = True
                     self._failed_starts = 0
                 case Refused(why):
-                    raise WorkerError(f"A worker cannot take the objective. {why}")
+                    raise WorkerError(f"A worker cannot load the objective. {why}")
                 case Lost():
                     self._lose(worker, event, results, queue)
         if self._timeout is not None:
@@ -401,7 +403,7 @@ class WorkerSession(Generic[W]):
             self._stop_silent(results, queue)
 
     def _patience(self) -> float:
-        """Seconds to wait for a message: at most until the time of some evaluation is up."""
+        """Seconds to wait for a message: at most until the next evaluation times out."""
         if self._timeout is None:
             return 1.0
         now = time.monotonic()
@@ -419,15 +421,15 @@ class WorkerSession(Generic[W]):
             if running is None or now - running[1] <= timeout:
                 continue
             if not _is_in(running[0], results.span(worker.units[0])):
-                # It is further than we have heard; or else its answer has got lost. It is we who
-                # may have stood still: so it counts from when we see it, and listen meanwhile.
+                # Either its answer is still on the way, or it was lost. This process may itself
+                # have been suspended, so wait a little longer for the answer from now on.
                 if worker.ahead is None or worker.ahead[0] != running:
                     worker.ahead = running, now
                 elif now - max(running[1] + timeout, worker.ahead[1]) > _CHECK:
                     self._pool.stop(worker)
                     self._lose(worker, Lost("did not answer", began=False), results, queue)
                 continue
-            time.sleep(0.001)  # it may be between two evaluations, writing down where it is
+            time.sleep(0.001)  # it may be between two evaluations, updating its status
             if self._pool.running(worker) != running:
                 continue
             self._pool.stop(worker)
@@ -435,14 +437,14 @@ class WorkerSession(Generic[W]):
             self._fail(worker, Failure(running[0], "timeout", what), results, queue)
 
     def _stop_silent(self, results: BatchResults, queue: Queue) -> None:
-        """Replace workers that owe us an answer and neither give one nor evaluate: frozen, say."""
+        """Stop workers that owe an answer but neither send one nor compute, such as frozen ones."""
         now = time.monotonic()
         for worker in list(self._pool.workers):
-            if worker.ready and not worker.units and not worker.awaited:  # it owes us nothing
+            if worker.ready and not worker.units and not worker.awaited:  # it owes no answer
                 continue
             running = self._pool.running(worker) if worker.units else None
             if running and _is_in(running[0], results.span(worker.units[0])):
-                continue  # in the objective: the time-out's business
+                continue  # inside the objective: only the time-out applies
             limit = self._pool.silence(worker)
             if limit is None or self._pool.is_computing(worker):
                 worker.heard = now
@@ -452,13 +454,13 @@ class WorkerSession(Generic[W]):
                 self._lose(worker, lost, results, queue)
 
     def _lose(self, worker: W, lost: Lost, results: BatchResults, queue: Queue) -> None:
-        """A worker is gone: give its work to others, and charge the evaluation that it was at."""
+        """Reassign a lost worker's units and record the failure of the one that it was running."""
         words = f"A worker {lost.why}"
         self._losses += 1
         if worker.proven:
             self._waiting_since = time.monotonic()  # for the one that replaces it
         self._failed_starts += lost.by_itself and not worker.ready
-        if self._failed_starts >= _FAILED_STARTS and self.workers:  # go on without it for a while
+        if self._failed_starts >= _FAILED_STARTS and self.workers:  # use the others for a while
             again = min(5.0 * 2.0 ** (self._failed_starts - _FAILED_STARTS), 300.0)
             self._start_after = time.monotonic() + again
         elif self._failed_starts >= _FAILED_STARTS:
@@ -472,8 +474,8 @@ class WorkerSession(Generic[W]):
         first = worker.units[0][0]
         held = [unit for units in worker.units for unit in range(*units)]
         if lost.evaluation is None and len(held) > 1:
-            # Which one was it? Even the first may have been done, its answer lost on the way. Each
-            # is done again by itself, and soon, with nothing else at the same worker.
+            # It is unknown which unit the worker was running; even the first may be complete, with
+            # its answer lost. Each unit is evaluated again soon, alone on its worker.
             results.count("died", words)
             self._suspects.update(held)
             queue.put_first(held)
@@ -482,7 +484,7 @@ class WorkerSession(Generic[W]):
             self._fail(worker, Failure(index, "died", words), results, queue)
 
     def _fail(self, worker: W, failure: Failure, results: BatchResults, queue: Queue) -> None:
-        """One evaluation failed with its worker; the others that it had are done again."""
+        """Record a failure that ended a worker, and requeue the worker's other units."""
         (first, last), *later = worker.units
         unit = failure.index // results.rows
         self._suspects.discard(unit)
@@ -498,10 +500,10 @@ def _is_in(index: int, span: tuple[int, int]) -> bool:
 
 @final
 class _DirectionsState:
-    """What each worker must be sent of the directions' state, by the version that it holds.
+    """Decides how much of the directions' state each worker needs, from the version it holds.
 
-    A worker that holds the version before this one needs the newest estimate; one that holds an
-    older one, or none, needs the whole state.
+    A worker with the previous version needs the newest estimate. One with an older version, or
+    none, needs the whole state.
     """
 
     def __init__(self, search: Search) -> None:
@@ -511,13 +513,13 @@ class _DirectionsState:
         self.estimate: Array | None = None
 
     def begin(self, state: SearchState, batch: Batch) -> Step:
-        """Take up a step; returns what all workers are sent of it."""
-        now = state.directions
+        """Begin a step and return the part that all workers receive."""
+        now = state.sent
         if now is not self._state and (now or self._state):
-            family = self._search.directions
-            self.estimate = family.latest_gradient(self._state, now) if self._state else None
+            wire = self._search.wire
+            self.estimate = wire.latest_gradient(self._state, now) if self._state else None
             self._state = now
-            # Without an estimate that leads here, no worker holds the version before: skip one.
+            # Without such an estimate, no worker can update from the previous version: skip one.
             self.version += 1 if self.estimate is not None else 2
         plan = None if batch.own else batch.plan
         return Step(batch.step, batch.seed, plan, batch.purpose, batch.context)
@@ -528,9 +530,9 @@ class _DirectionsState:
         return bool(self._state)
 
     def change_since(self, version: int) -> "Array | dict[str, Array] | None":
-        """What a worker needs that holds this version: nothing, the estimate, or everything."""
+        """What a worker with this version needs: nothing, the newest estimate, or everything."""
         if not self._state or version == self.version:
             return None
         if self.estimate is not None and version == self.version - 1:
             return self.estimate
-        return self._search.directions.pack(self._state)
+        return self._search.wire.pack(self._state)

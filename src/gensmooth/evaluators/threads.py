@@ -1,4 +1,4 @@
-"""Threads: for objectives that release the interpreter's lock (NumPy, C, waiting)."""
+"""Evaluation in threads, for objectives that release the GIL (NumPy, C code, waiting for I/O)."""
 
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,20 +12,20 @@ from gensmooth.batch import Batch
 from gensmooth.evaluators.base import Evaluated
 from gensmooth.evaluators.faults import BatchResults, FaultPolicy, Queue
 from gensmooth.evaluators.objective import Objective
-from gensmooth.search import Search, SearchState
+from gensmooth.searches import Search, SearchState
 
 
 @final
 @dataclass(frozen=True)
 class Threads:
-    """Evaluates in threads of this process: nothing is copied or pickled.
+    """Evaluates in threads of this process, without copying or pickling.
 
-    A thread cannot be stopped from outside. So there is no time-out, and after Ctrl-C or an error
-    the evaluations that are running are waited for.
+    A thread cannot be stopped from outside. Time-outs are therefore not available, and after Ctrl-C
+    or an error the run waits for the evaluations in progress.
 
     Args:
-        num_workers: How many threads.
-        retries: How often a failed evaluation is tried again, with the same seeds.
+        num_workers: The number of threads.
+        retries: How often a failed evaluation is retried, with the same seeds.
     """
 
     num_workers: int
@@ -73,18 +73,20 @@ class ThreadsSession:
                     return
                 try:
                     start, stop = results.span(units)
-                    found = self._objective.values(batch, start, stop, go_on=self._policy.go_on)
+                    values, failures = self._objective.values(
+                        batch, start, stop, go_on=self._policy.go_on
+                    )
                     with lock:
-                        queue.put(results.add(units, *found))
+                        queue.put(results.add(units, values, failures))
                 except BaseException:
                     with lock:
-                        queue.clear()  # the other threads finish what they are evaluating
+                        queue.clear()  # the other threads finish their current evaluations
                     raise
 
         threads = [self._pool.submit(drain) for _ in range(min(self.workers, results.units))]
         try:
-            for one in threads:
-                one.result()
+            for thread in threads:
+                thread.result()
         finally:
             with lock:
                 queue.clear()

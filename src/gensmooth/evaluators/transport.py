@@ -1,7 +1,7 @@
-"""How a parent and its worker processes talk: messages over a socket, arrays in shared memory.
+"""Communication with worker processes: messages over a socket, arrays in shared memory.
 
-Shared memory has no name: it is a file descriptor that workers inherit. When the last process that
-has it is gone, however it ended, the memory is gone too: it cannot leak.
+The shared memory has no name: it is a file descriptor that workers inherit. The kernel frees it
+when the last process that holds it ends, however it ends, so the memory cannot leak.
 """
 
 import mmap
@@ -19,23 +19,24 @@ Array = NDArray[Any]
 
 # --- messages ----------------------------------------------------------------------------------
 
-_HEADER = struct.Struct("<IB")  # the body's length, a code of one byte
+_HEADER = struct.Struct("<IB")  # the body's length and a one-byte code
 
 # From the parent.
 OPEN, CLOSE, LAYOUT, STEP, EVALUATE = b"O", b"C", b"L", b"T", b"E"
 # From the worker.
 HELLO, READY, REFUSED, STEP_RECEIVED, VALUES = b"h", b"r", b"x", b"t", b"v"
 _CODES = b"OCLTEhrxtv"
-_LONGEST = 1 << 30  # bytes of a body
+_LONGEST = 1 << 30  # the most bytes in a body
 
-SESSION = struct.Struct("<q")  # READY, REFUSED: the session's number; then words
-OPENING = struct.Struct("<qqq")  # OPEN: the session's number, where its payload begins, its size
-# STEP: number, seed, which form the directions' state has (below), its size, purpose, evaluations
-# planned; then a plan and a context, where there are any.
+SESSION = struct.Struct("<q")  # READY, REFUSED: the session's number; REFUSED adds the reason
+OPENING = struct.Struct("<qqq")  # OPEN: the session's number, its payload's offset and size
+# STEP: number, seed, the form of the directions' state (below), its size, purpose, the number of
+# planned evaluations; then a plan and a context, if any.
 STEPPING = struct.Struct("<qQBqBq")
 NO_STATE, NEWEST_ESTIMATE, WHOLE_STATE = range(3)
 ASSIGNMENT = struct.Struct("<qqq")  # EVALUATE: the assignment's number, start, stop
-RESULT = struct.Struct("<qdqq")  # VALUES: its number, seconds, rows, columns; values, failures
+# VALUES: the assignment's number, seconds, rows, columns; then the values and the failures
+RESULT = struct.Struct("<qdqq")
 
 
 @final
@@ -54,21 +55,25 @@ class Channel:
         self.received = 0
 
     def fileno(self) -> int:
-        """For a selector."""
+        """The socket's descriptor, for selectors."""
         return self._socket.fileno()
 
     def send(self, code: bytes, body: bytes = b"") -> None:
-        """Send a message; ``OSError`` when nobody is there."""
+        """Send a message.
+
+        Raises:
+            OSError: If the other end is gone or does not read.
+        """
         data = _HEADER.pack(len(body), code[0]) + body
         self._socket.sendall(data)
         self.sent += len(data)
 
     def receive(self) -> list[tuple[bytes, bytes]]:
-        """The messages that are complete after reading once.
+        """Read once and return the messages that are now complete.
 
         Raises:
-            EOFError: At the end.
-            ValueError: When what was read is no message: an objective can write to any descriptor.
+            EOFError: If the other end has closed the connection.
+            ValueError: If the data is not a message; an objective can write to any descriptor.
         """
         try:
             data = self._socket.recv(1 << 16)
@@ -92,25 +97,25 @@ class Channel:
         return messages
 
     def hang_up(self) -> None:
-        """Let the other end read its end of file."""
-        with suppress(OSError):  # it has hung up already
+        """Shut the connection down; the other end reads an end of file."""
+        with suppress(OSError):  # already shut down
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the descriptor."""
         self._socket.close()
 
 
 # --- shared memory -----------------------------------------------------------------------------
 
-_SLOT = 64  # bytes: one cache line per worker, so that they do not slow each other down
-_RUNNING = struct.Struct("<qd")  # the evaluation that is running (−1: none), and when it began
+_SLOT = 64  # bytes: one cache line per worker, which avoids false sharing
+_RUNNING = struct.Struct("<qd")  # the current evaluation (−1: none), and when it began
 _RECEIVED = struct.Struct("<q")  # the last assignment received
 _PAGE = 4096
 
 
 def anonymous_files(number: int) -> list[int]:
-    """Descriptors of memory without a name."""
+    """Create anonymous files in memory and return their descriptors."""
     fds: list[int] = []
     for _ in range(number):
         if hasattr(os, "memfd_create"):
@@ -123,11 +128,11 @@ def anonymous_files(number: int) -> list[int]:
 
 @final
 class SharedMemory:
-    """One block: a slot for what each worker is doing, then x, then the newest estimate.
+    """One block of memory: a status slot per worker, then x, then the newest estimate.
 
     Args:
-        fd: Descriptor of an anonymous file.
-        slots: How many workers there can be.
+        fd: The descriptor of an anonymous file.
+        slots: The maximum number of workers.
     """
 
     def __init__(self, fd: int, slots: int) -> None:
@@ -137,21 +142,21 @@ class SharedMemory:
         self._map: mmap.mmap | None = None
 
     def reserve(self, nbytes: int) -> None:
-        """In the parent: make room for x and an estimate of that many bytes each."""
+        """Allocate space for x and an estimate of ``nbytes`` each. Called by the parent."""
         needed = self._start + 2 * _aligned(nbytes)
         if self._map is None or needed > self._size:
             os.ftruncate(self._fd, needed)
             self.map(nbytes)
 
     def map(self, nbytes: int) -> None:
-        """Map the room for x and an estimate of that many bytes each."""
+        """Map the space for x and an estimate of ``nbytes`` each."""
         needed = self._start + 2 * _aligned(nbytes)
         if self._map is None or needed > self._size:
-            self._map = mmap.mmap(self._fd, needed)  # the old one goes with its last array
+            self._map = mmap.mmap(self._fd, needed)  # the old map is freed with its last array
             self._size = needed
 
     def close(self) -> None:
-        """Let go of the memory."""
+        """Release the memory."""
         self._map = None
 
     def x(self, dtype: np.dtype[Any], size: int) -> Array:
@@ -166,27 +171,27 @@ class SharedMemory:
         return np.frombuffer(self._map, dtype, size, offset)
 
     def clear(self, slot: int) -> None:
-        """In the parent: there is a new worker, which is not doing anything."""
+        """Reset a slot for a new worker. Called by the parent."""
         self.set_running(slot, -1, 0.0)
         self.set_received(slot, 0)
 
     def set_running(self, slot: int, index: int, now: float) -> None:
-        """In a worker: an evaluation begins; −1: none is running."""
+        """Record the start of evaluation ``index``; −1 means none. Called by a worker."""
         assert self._map is not None
         _RUNNING.pack_into(self._map, slot * _SLOT, index, now)
 
     def running(self, slot: int) -> tuple[int, float]:
-        """The evaluation that a worker is running (−1: none), and when it began."""
+        """The worker's current evaluation (−1: none), and when it began."""
         assert self._map is not None
         return _RUNNING.unpack_from(self._map, slot * _SLOT)
 
     def set_received(self, slot: int, number: int) -> None:
-        """In a worker: it has received an assignment."""
+        """Record that an assignment has been received. Called by a worker."""
         assert self._map is not None
         _RECEIVED.pack_into(self._map, slot * _SLOT + _RUNNING.size, number)
 
     def received(self, slot: int) -> int:
-        """The last assignment that a worker has received."""
+        """The number of the last assignment that the worker has received."""
         assert self._map is not None
         return _RECEIVED.unpack_from(self._map, slot * _SLOT + _RUNNING.size)[0]
 

@@ -1,8 +1,9 @@
-"""What workers are sent, and what they do with it.
+"""The worker's side of a session: the data it receives, and how it evaluates.
 
-Once per session: the search and the objective. Once per step: x and, for directions with a state,
-the newest estimate. A worker asks its own search for the batch and makes its own points, so an
-evaluation costs two integers there and one number back, whatever the dimension.
+A worker receives the search and the objective once per session. Once per step it receives x and,
+for directions with a state, the newest estimate. It asks its own search for the batch and creates
+its own points, so an assignment is a few integers and each evaluation returns one number,
+whatever the dimension.
 """
 
 import json
@@ -26,24 +27,24 @@ from gensmooth.estimators import Plan
 from gensmooth.evaluators.base import Failure
 from gensmooth.evaluators.objective import Objective, end_fork
 from gensmooth.evaluators.transport import Channel, SharedMemory, read_file
-from gensmooth.search import Search, SearchState
+from gensmooth.searches import Search, SearchState
 from gensmooth.streams import Purpose
 
 Array = NDArray[Any]
 
 
-# --- what is sent ------------------------------------------------------------------------------
+# --- messages ----------------------------------------------------------------------------------
 
 
 class Step(NamedTuple):
-    """What a worker is sent once per step, beside x and the directions' state.
+    """The data that a worker receives once per step, in addition to x and the directions' state.
 
     Attributes:
         number: The step's number.
         seed: The run's seed.
-        plan: The evaluations, where they are not those that the search itself plans.
-        purpose: What their noise is for.
-        context: What the objective is handed beside each point.
+        plan: The evaluations, if they differ from those that the search plans.
+        purpose: The purpose of their random samples.
+        context: The additional argument passed to the objective with each point.
     """
 
     number: int
@@ -54,12 +55,12 @@ class Step(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a worker sends back for an assignment.
+    """A worker's answer to an assignment.
 
     Attributes:
-        values: Of its evaluations; rows that begin with them, for an objective with extras.
-        failures: Those that gave no value.
-        seconds: How long it took.
+        values: The values; for an objective with extras, rows that begin with the value.
+        failures: The evaluations that failed.
+        seconds: The time taken.
     """
 
     values: NDArray[np.float64]
@@ -67,12 +68,12 @@ class Answer(NamedTuple):
     seconds: float
 
 
-# --- what a worker does with it ----------------------------------------------------------------
+# --- evaluation --------------------------------------------------------------------------------
 
 
 @final
 class Worker:
-    """A worker's side of a session, whatever kind of worker it is."""
+    """Evaluates assignments; the same for every kind of worker."""
 
     def __init__(self, search: Search, objective: Objective) -> None:
         self._search = search
@@ -91,33 +92,33 @@ class Worker:
         """Begin a step.
 
         Args:
-            step: Which.
+            step: The step.
             x: The parameters.
-            estimate: What the last step found, for directions with a state; or
-            directions: the whole of that state, for a worker that has missed an estimate.
+            estimate: The previous step's gradient estimate, if the directions have a state.
+            directions: The whole state, for a worker that has missed an estimate.
         """
-        family = self._search.directions
+        wire = self._search.wire
         if directions is not None:
-            self._directions = family.unpack(directions, x.size, x.dtype)
+            self._directions = wire.unpack(directions, x.size, x.dtype)
         elif estimate is not None:
-            self._directions = family.update(self._directions, estimate)
+            self._directions = wire.update(self._directions, estimate)
         state = SearchState(x, step.number, 0, step.seed, None, self._directions)
         batch = self._search.ask(state)
         plan = batch.plan
         if step.plan is not None:
-            # Copies: arrays that were received are read-only, and Numba would compile for them.
+            # Copies: received arrays are read-only, for which Numba would compile again.
             plan = Plan(*(part.copy() for part in step.plan.arrays))
         if step.plan is not None or step.purpose != batch.purpose:
             batch = batch.planned(plan, step.purpose)
         self._batch = batch if step.context is None else batch.given(step.context)
 
     def load_kernels(self) -> None:
-        """Make a point, which loads the kernels."""
+        """Create one point, which loads the kernels."""
         assert self._batch is not None
         self._batch.point(0)
 
     def evaluate(self, start: int, stop: int, begin: Callable[[int], None] | None = None) -> Answer:
-        """The values of evaluations ``start … stop``; ``begin`` is called before each."""
+        """Perform evaluations ``start … stop``; ``begin`` is called before each."""
         assert self._batch is not None
         began = time.perf_counter()
         values, failures = self._objective.values(self._batch, start, stop, begin=begin)
@@ -131,16 +132,16 @@ class Worker:
 def main(
     channel: int, lifeline: int, memory: int, payload: int, state: int, slots: int, slot: int
 ) -> None:
-    """Serve the parent until it hangs up.
+    """Serve the parent until it closes the connection.
 
     Args:
-        channel: Descriptor of the socket for messages.
-        lifeline: Descriptor of a socket that closes when the parent ends.
-        memory: Descriptor of the shared memory.
-        payload: Descriptor of a file with the search and the objective, pickled.
-        state: Descriptor of a file with the whole of the directions' state, pickled.
-        slots: How many slots the shared memory has.
-        slot: Which of them is this worker's.
+        channel: The descriptor of the socket for messages.
+        lifeline: The descriptor of a socket that closes when the parent ends.
+        memory: The descriptor of the shared memory.
+        payload: The descriptor of a file with the pickled search and objective.
+        state: The descriptor of a file with the whole state of the directions, pickled.
+        slots: The number of slots in the shared memory.
+        slot: This worker's slot.
     """
     _die_with_parent(lifeline)
     talk = Channel(socket.socket(fileno=channel))
@@ -156,26 +157,27 @@ def main(
 
 
 def _die_with_parent(lifeline: int) -> None:
-    """Have the kernel end this process, and any it has started, when the parent is gone.
+    """Ask the kernel to end this process and its children when the parent ends.
 
-    The parent's end of the lifeline closes with it, and the kernel sends a signal: SIGKILL on
-    Linux, which works inside a C call that never returns and cannot be ignored; elsewhere SIGIO.
-    (Linux's own signal at a parent's death comes when the *thread* ends that started us.)
+    When the parent's end of the lifeline closes, the kernel sends a signal. On Linux this is
+    SIGKILL, which also works inside a C call that never returns and cannot be ignored; elsewhere
+    it is SIGIO. (Linux's own parent-death signal is sent when the *thread* that started this
+    process ends.)
     """
-    import fcntl  # not on Windows, where this module can be imported and not run
+    import fcntl  # here, so that the module can be imported on Windows
 
     fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpgrp())
     if hasattr(fcntl, "F_SETSIG"):
         fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
     flags = fcntl.fcntl(lifeline, fcntl.F_GETFL)
     fcntl.fcntl(lifeline, fcntl.F_SETFL, flags | os.O_ASYNC)
-    if select.select([lifeline], [], [], 0)[0]:  # gone before we were listening
+    if select.select([lifeline], [], [], 0)[0]:  # the parent ended before the signal was set up
         os._exit(1)
 
 
 @final
 class _WorkerProcess:
-    """Does what each message says."""
+    """Handles the parent's messages."""
 
     def __init__(
         self, channel: Channel, memory: SharedMemory, slot: int, payload: int, state: int
@@ -191,7 +193,7 @@ class _WorkerProcess:
         self.shape: tuple[int, ...] = ()
 
     def end_forks(self) -> None:
-        """End here if we are a fork, made by what came with the objective: the talk is not ours."""
+        """End this process if the objective's code forked it: the channel belongs to the worker."""
         if os.getpid() != self.pid:
             end_fork()
 
@@ -239,7 +241,7 @@ class _WorkerProcess:
             estimate = self.memory.estimate(self.dtype, size).copy()
         elif form == wire.WHOLE_STATE:
             whole = pickle.loads(read_file(self.state, 0, length))
-        if form != wire.NO_STATE:  # we have our copies; the parent may write the next ones
+        if form != wire.NO_STATE:  # copied, so the parent may now overwrite it
             self.send(wire.STEP_RECEIVED)
         step = Step(number, seed, plan, Purpose(purpose), context)
         self.worker.step(step, x, estimate=estimate, directions=whole)

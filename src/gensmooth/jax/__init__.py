@@ -1,4 +1,4 @@
-"""Zeroth-order gradients in JAX: pytrees, jit, Optax; the directions of the other engines.
+"""Zeroth-order gradients in JAX, for pytrees, ``jit`` and Optax.
 
 >>> import jax.numpy as jnp
 >>> import gensmooth as gs

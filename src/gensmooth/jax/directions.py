@@ -2,8 +2,8 @@
 # pyright: reportUnknownArgumentType=false, reportUnknownLambdaType=false
 """The random numbers of :mod:`gensmooth.streams` in JAX: Philox4x32-10, signs and normals.
 
-Signs have the bits of :mod:`gensmooth.kernels.tiles`, normals are those up to rounding: XLA takes
-the logarithm, sine and cosine of its own library.
+Signs are bit-identical to those of :mod:`gensmooth.kernels.tiles`. Normals agree up to rounding,
+because XLA has its own logarithm, sine and cosine.
 """
 
 import math
@@ -19,7 +19,7 @@ from gensmooth.streams import TILE, Purpose
 Array = jax.Array
 Words = tuple[Array, Array, Array, Array]
 
-MOST_ENTRIES = 2**34  # of one parameter: a 32-bit counter makes four normals
+MOST_ENTRIES = 2**34  # per parameter: each value of the 32-bit counter yields four normals
 
 _M0, _M1 = np.uint32(0xD2511F53), np.uint32(0xCD9E8D57)
 _W0, _W1 = np.uint32(0x9E3779B9), np.uint32(0xBB67AE85)
@@ -29,24 +29,24 @@ _SHIFTS = np.arange(31, -1, -1, dtype=np.uint32)
 
 
 class StreamPlace(NamedTuple):
-    """Where in the streams a direction is: its step and its number, which may be traced."""
+    """The address of a direction in the streams: its step and index, which may be traced."""
 
     step: Any
     index: Any
 
 
 def philox(counter: Words, key: tuple[Any, Any]) -> Words:
-    """Four random words for each counter of four words.
+    """Compute four random words for each four-word counter.
 
-    The ten rounds are a loop, which XLA does not merge with what uses the words: it would make
-    them again for each bit that is read.
+    The ten rounds are a loop, because XLA does not fuse a loop with the code that uses the words.
+    Fused, the words would be computed again for each bit that is read.
     """
     start = (*jnp.broadcast_arrays(*counter), *(jnp.asarray(word, jnp.uint32) for word in key))
     return jax.lax.fori_loop(0, 10, _philox_round, start)[:4]
 
 
 def _philox_round(_: int, state: Any) -> Any:
-    # Not inside `philox`: JAX compiles a loop once for each function object.
+    # Not nested in `philox`: JAX compiles a loop once per function object.
     c0, c1, c2, c3, k0, k1 = state
     high0, low0 = _product(_M0, c0)
     high1, low1 = _product(_M1, c2)
@@ -54,7 +54,7 @@ def _philox_round(_: int, state: Any) -> Any:
 
 
 def entries(stream: Stream, place: StreamPlace, shape: tuple[int, ...]) -> Array:
-    """The direction of one parameter, in its shape, in float32, before the law's scale."""
+    """One parameter's direction in float32, in its shape, without the law's scale."""
     law, size = stream.law, math.prod(shape)
     if law.rank and len(shape) > 1:
         return _low_rank(stream, place, shape)
@@ -65,7 +65,7 @@ def entries(stream: Stream, place: StreamPlace, shape: tuple[int, ...]) -> Array
 
 
 def _low_rank(stream: Stream, place: StreamPlace, shape: tuple[int, ...]) -> Array:
-    """Σ_k a_k b_kᵀ / √r, a parameter of more dimensions being a matrix of its first by the rest."""
+    """Σ_k a_k b_kᵀ / √r; more than two dimensions become a matrix (first × all others)."""
     law, rows = stream.law, shape[0]
     columns, total = math.prod(shape[1:]), jnp.zeros((shape[0], math.prod(shape[1:])), jnp.float32)
     size = np.float32(law.rank**-0.5)
@@ -82,7 +82,7 @@ def _independent(stream: Stream, purpose: Purpose, place: StreamPlace, size: int
 
 
 def _words(stream: Stream, purpose: Purpose, place: StreamPlace, number: int) -> Words:
-    """What Philox makes of the first counters of a direction."""
+    """The Philox words for the first ``number`` counters of a direction."""
     k0, k1, _, purpose_word = stream.key(0, purpose)
     position = jnp.arange(number, dtype=jnp.uint32)
     index, step = (jnp.asarray(word).astype(jnp.uint32) for word in (place.index, place.step))
@@ -90,7 +90,7 @@ def _words(stream: Stream, purpose: Purpose, place: StreamPlace, number: int) ->
 
 
 def _signs(stream: Stream, purpose: Purpose, place: StreamPlace, size: int) -> Array:
-    """±1: entry 64·j + k of a tile is bit j of its word k; a bit that is set is −1."""
+    """±1: entry 64·j + k of a tile is bit j of its word k; a set bit means −1."""
     tiles = -(-size // TILE)
     words = _words(stream, purpose, place, 16 * tiles)
     by_tile = jnp.stack([word.reshape(tiles, 16) for word in words], 1).reshape(tiles, 1, 64)
@@ -103,12 +103,12 @@ def _normals(stream: Stream, purpose: Purpose, place: StreamPlace, size: int) ->
     blocks = -(-size // 128)
     a, b, c, d = (word.reshape(blocks, 32) for word in _words(stream, purpose, place, 32 * blocks))
     radius, angle = jnp.concatenate([a, b], 1), jnp.concatenate([c, d], 1)
-    # log u, u = word · 2^-32; near u = 1 the word's complement is exact, 1 − u is not.
+    # log u, u = word · 2^-32; near u = 1, the word's complement is exact but 1 − u is not.
     near = radius >= np.uint32(0xB504F334)  # u > √½
     log_near = jnp.log1p(-(np.uint32(0) - radius).astype(jnp.float32) * np.float32(2.0**-32))
     far = jnp.maximum(radius.astype(jnp.float32), np.float32(0.5)) * np.float32(2.0**-32)
     length = jnp.sqrt(-2 * jnp.where(near, log_near, jnp.log(far)))
-    # The angle: 29 bits inside an octant, three bits for swap and signs.
+    # The angle: 29 bits within an octant, three bits for the swap and the signs.
     octant = (angle >> np.uint32(3)).astype(jnp.float32) + np.float32(0.5)
     octant = octant * np.float32(math.pi / 4 * 2.0**-29)
     sine, cosine = jnp.sin(octant), jnp.cos(octant)
@@ -119,19 +119,19 @@ def _normals(stream: Stream, purpose: Purpose, place: StreamPlace, size: int) ->
 
 
 def _chosen(stream: Stream, step: Any, size: int) -> Array:
-    """Which tiles sparse directions move at a step: those whose uniform is below the density."""
+    """The tiles that sparse directions move at a step: those whose uniform is below the density."""
     tiles = -(-size // TILE)
     a, b, c, d = _words(stream, Purpose.CHOICE, StreamPlace(step, 0), (tiles + 1) // 2)
     high = jnp.stack([a, c], 1).reshape(-1)[:tiles]
     low = jnp.stack([b, d], 1).reshape(-1)[:tiles] >> np.uint32(12)
-    # 52 bits of a uniform, as two words: (high · 2^20 + low + ½) · 2^-52 < density.
+    # A 52-bit uniform in two words: (high · 2^20 + low + ½) · 2^-52 < density.
     limit = math.ceil(stream.law.density * 2.0**52 - 0.5)
     limit_high, limit_low = np.uint32(limit >> 20), np.uint32(limit & 0xFFFFF)
     return (high < limit_high) | ((high == limit_high) & (low < limit_low))
 
 
 def _product(one: np.uint32, other: Array) -> tuple[Array, Array]:
-    """The upper and the lower word of a product, without 64-bit integers."""
+    """The upper and lower words of a product, without 64-bit integers."""
     one_low, one_high = one & _LOW, one >> _HALF
     low, high = other & _LOW, other >> _HALF
     first = one_low * low

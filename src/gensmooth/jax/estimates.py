@@ -2,8 +2,8 @@
 # pyright: reportUnknownArgumentType=false, reportUnknownLambdaType=false
 r"""The estimate :math:`\frac{1}{cL}\sum_l \delta_l\,\epsilon_l` on a pytree, inside ``jit``.
 
-Directions are not kept: they are made at their addresses when the objective is evaluated and made
-again when the estimate is summed, so that memory is that of one perturbed copy of the parameters.
+Directions are not stored: they are generated from their addresses for the evaluations and again for
+the sum. The memory needed is that of one perturbed copy of the parameters.
 """
 
 from collections.abc import Callable
@@ -23,14 +23,14 @@ EstimatorName = Literal["forward", "antithetic", "one-point"]
 
 
 class Estimate(NamedTuple):
-    """What one step's evaluations say.
+    """The estimate of one step.
 
     Attributes:
-        gradient: Like the parameters.
-        value: The mean of the objective at the parameters (forward differences: its value there;
-            else the mean over the points around them).
-        failures: How many directions were left out because a value was not finite. If all were,
-            the gradient is zero.
+        gradient: The gradient, a pytree like the parameters.
+        value: The objective at the parameters for forward differences; otherwise its mean over the
+            evaluated points.
+        failures: The number of directions dropped because a value was not finite. If all were
+            dropped, the gradient is zero.
     """
 
     gradient: Any
@@ -41,7 +41,7 @@ class Estimate(NamedTuple):
 @final
 @dataclass(frozen=True)
 class EstimateChoices:
-    """How gradients are estimated: what :func:`estimate` and its callers have in common."""
+    """The options of :func:`estimate`, shared by its callers."""
 
     num_directions: int = 8
     spacing: float = 1e-3
@@ -61,7 +61,7 @@ class EstimateChoices:
         )
 
     def law(self, dim: int) -> Law:
-        """How the entries of directions are made for so many parameters."""
+        """The law of the directions' entries for ``dim`` parameters."""
         return choose_law(self.directions, dim, self.num_directions)
 
 
@@ -75,23 +75,23 @@ def gradient(
     seed: int = 0,
     batch_size: int | None = None,
 ) -> Callable[..., Any]:
-    """Like ``jax.grad``, from values alone.
+    """Like ``jax.grad``, but estimated from function values only.
 
     Args:
-        fun: ``fun(params, *args, **kwargs)``, a scalar.
-        num_directions: L, directions per estimate.
-        spacing: c, how far the points are from the parameters.
-        directions: ``"bes"``, ``"gs"``, their shrunk kinds, ``"low-rank"``, ``"sparse"``, or an
-            object: ``gs.shrunk(gs.Bernoulli())``, ``gs.LowRank(rank=4)``.
+        fun: ``fun(params, *args, **kwargs)``, which returns a scalar.
+        num_directions: L, the number of directions per estimate.
+        spacing: c, the distance of the points from the parameters, in units of a direction.
+        directions: ``"bes"``, ``"gs"``, their shrinkage variants, ``"low-rank"``, ``"sparse"``, or
+            an object such as ``gs.shrunk(gs.Bernoulli())`` or ``gs.LowRank(rank=4)``.
         estimator: ``"forward"`` (L + 1 values), ``"antithetic"`` (2 L) or ``"one-point"`` (L).
-        seed: Of the directions.
-        batch_size: How many directions are evaluated at once (with ``vmap``); one after the other
-            if not given, which needs the memory of one copy of the parameters.
+        seed: The seed of the directions.
+        batch_size: How many directions to evaluate at once with ``vmap``. By default one at a time,
+            which needs the memory of one copy of the parameters.
 
     Returns:
-        A function of the parameters (and the further arguments of ``fun``) that returns its
-        gradient, a pytree like them. Its keyword ``step`` chooses the directions: another one for
-        each estimate.
+        A function of the parameters and the other arguments of ``fun``. It returns the estimated
+        gradient, a pytree like the parameters. Its keyword ``step`` selects the directions: pass a
+        different one for each estimate.
     """
     choices = EstimateChoices(num_directions, spacing, directions, estimator, seed, batch_size)
     checks.function("fun", fun)
@@ -105,13 +105,13 @@ def gradient(
 def estimate(
     fun: Callable[[Any], Any], params: Any, step: Any, choices: EstimateChoices
 ) -> Estimate:
-    """The estimate of one step; pure, and can be traced in ``params`` and ``step``.
+    """Estimate the gradient for one step; pure, and traceable in ``params`` and ``step``.
 
     Args:
-        fun: Of the parameters, a scalar.
+        fun: A scalar function of the parameters.
         params: A pytree of floating-point arrays.
-        step: The number of the step.
-        choices: How.
+        step: The step's number.
+        choices: The options.
     """
     parameters, structure = _named(params)
     law = choices.law(sum(leaf.size for _, leaf in parameters))
@@ -120,13 +120,13 @@ def estimate(
     ]
 
     def value(at: Any) -> Array:
-        found = jnp.asarray(fun(at))
-        if found.shape or not jnp.issubdtype(found.dtype, jnp.floating):
+        result = jnp.asarray(fun(at))
+        if result.shape or not jnp.issubdtype(result.dtype, jnp.floating):
             raise TypeError(
-                "The objective must return a scalar, but returned an array of shape "
-                f"{found.shape} and dtype {found.dtype}."
+                "The objective must return a floating-point scalar, but returned an array of shape "
+                f"{result.shape} and dtype {result.dtype}."
             )
-        return found.astype(jnp.promote_types(found.dtype, jnp.float32))
+        return result.astype(jnp.promote_types(result.dtype, jnp.float32))
 
     def moved(index: Any, side: float) -> Any:
         return jax.tree.unflatten(
@@ -183,7 +183,7 @@ def _combined(placed: Any, at: int, step: Any, numbers: Array, weights: Array) -
 
 
 def _rounded(leaf: Array, amount: float, direction: Array) -> Array:
-    """The sum x + c ε, made in float32 (in float64 for a float64) and rounded once."""
+    """The sum x + c ε, computed in float32 (float64 if x is float64) and rounded once."""
     wide = _wide(leaf)
     return (leaf.astype(wide) + wide.type(amount) * direction.astype(wide)).astype(leaf.dtype)
 
@@ -193,27 +193,31 @@ def _wide(leaf: Array) -> Any:
 
 
 def _mean(values: Array) -> Array:
-    """Of those that are finite."""
+    """The mean of the finite values; NaN if there are none."""
     fine = jnp.isfinite(values)
     return jnp.where(fine.any(), jnp.where(fine, values, 0).sum() / fine.sum(), jnp.nan)
 
 
 def _named(params: Any) -> tuple[list[tuple[str, Array]], Any]:
-    """The arrays of a pytree with their paths as names, checked; and its structure."""
-    found, structure = jax.tree_util.tree_flatten_with_path(params)
-    if not found:
-        raise ValueError(f"`params` must hold at least one array, but is {checks.shown(params)}.")
+    """The arrays of a pytree, checked and named by their paths, and its structure."""
+    leaves, structure = jax.tree_util.tree_flatten_with_path(params)
+    if not leaves:
+        raise ValueError(
+            f"`params` must contain at least one array, but is {checks.shown(params)}."
+        )
     named: list[tuple[str, Array]] = []
-    for path, leaf in found:
+    for path, leaf in leaves:
         name = jax.tree_util.keystr(path, simple=True, separator=".")
         array = jnp.asarray(leaf)
+        label = repr(name) if name else "the array"
         if not jnp.issubdtype(array.dtype, jnp.floating):
             raise TypeError(
-                f"Parameters must be floating-point arrays, but {name or 'the one given'!r} has "
-                f"dtype {array.dtype}. Leave it out of what is differentiated (for instance "
-                "with a closure)."
+                f"Parameters must be floating-point arrays, but {label} has dtype {array.dtype}. "
+                "Remove it from the parameters, for example by using a closure."
             )
         if array.size > MOST_ENTRIES:
-            raise ValueError(f"A parameter may have 2^34 entries, but {name!r} has {array.size}.")
+            raise ValueError(
+                f"A parameter may have at most 2^34 entries, but {label} has {array.size}."
+            )
         named.append((name, array))
     return named, structure

@@ -1,6 +1,6 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false, reportUnknownLambdaType=false
-"""Zeroth-order gradients as an Optax transformation: ``update`` takes the objective."""
+"""Zeroth-order gradients as an Optax transformation whose ``update`` takes the objective."""
 
 from typing import Any, NamedTuple
 
@@ -14,12 +14,12 @@ Array = jax.Array
 
 
 class ZerothOrderState(NamedTuple):
-    """What the next step needs, and what a reader wants.
+    """The state of :func:`zeroth_order`.
 
     Attributes:
-        step: The number of the next step: the address of its directions.
-        value: The objective's mean at the last step's parameters; NaN before the first.
-        failures: Directions left out so far because a value was not finite.
+        step: The number of the next step, which selects its directions.
+        value: The value of the last step's :class:`~gensmooth.jax.Estimate`; NaN before the first.
+        failures: The number of directions dropped so far because a value was not finite.
     """
 
     step: Array
@@ -37,28 +37,28 @@ def zeroth_order(
     seed: int = 0,
     batch_size: int | None = None,
 ) -> Any:
-    """An ``optax.GradientTransformationExtraArgs`` that needs no gradient.
+    """Return an ``optax.GradientTransformationExtraArgs`` that needs no gradient.
 
-    Its ``update(updates, state, params, obj_fn=...)`` evaluates ``obj_fn(params)`` at points around
-    the parameters and returns the estimated gradient, for the next transformation of a chain:
-    ``optax.chain(gs.jax.zeroth_order(seed=0), optax.adam(1e-3))``. What is given as ``updates`` is
-    not looked at.
+    Its ``update(updates, state, params, obj_fn=...)`` evaluates ``obj_fn`` at points around the
+    parameters and returns the estimated gradient for the next transformation in a chain:
+    ``optax.chain(gs.jax.zeroth_order(seed=0), optax.adam(1e-3))``. The argument ``updates`` is
+    ignored.
 
     Args:
-        learning_rate: If given, the updates are ``−learning_rate`` times the estimate: to be used
-            alone.
-        num_directions: L, directions per step.
-        spacing: c, how far the points are from the parameters.
+        learning_rate: If set, the updates are ``−learning_rate`` times the estimate, for use
+            without another transformation.
+        num_directions: L, the number of directions per step.
+        spacing: c, the distance of the points from the parameters, in units of a direction.
         directions: As for :func:`gensmooth.jax.gradient`.
         estimator: ``"forward"``, ``"antithetic"`` or ``"one-point"``.
-        seed: Of the directions.
-        batch_size: How many directions are evaluated at once.
+        seed: The seed of the directions.
+        batch_size: How many directions to evaluate at once.
     """
     try:
         import optax
     except ImportError:
         raise ImportError(
-            "gs.jax.zeroth_order is an Optax transformation: pip install 'gensmooth[jax]'."
+            "gs.jax.zeroth_order needs Optax: pip install 'gensmooth[jax]'."
         ) from None
     choices = EstimateChoices(num_directions, spacing, directions, estimator, seed, batch_size)
     factor = 1.0 if learning_rate is None else -checks.positive("learning_rate", learning_rate)
@@ -66,7 +66,7 @@ def zeroth_order(
     def init(params: Any) -> ZerothOrderState:
         choices.law(
             max(sum(jnp.size(leaf) for leaf in jax.tree.leaves(params)), 1)
-        )  # checked early
+        )  # checks the directions before the first step
         return ZerothOrderState(
             jnp.zeros((), jnp.uint32), jnp.full((), jnp.nan, jnp.float32), jnp.zeros((), jnp.int32)
         )
@@ -79,16 +79,16 @@ def zeroth_order(
             missing = "`params`" if params is None else "`obj_fn`"
             raise ValueError(
                 f"zeroth_order needs {missing}: call "
-                "`update(None, state, params, obj_fn=loss)`, where loss(params) is a scalar."
+                "`update(None, state, params, obj_fn=loss)`, where loss(params) returns a scalar."
             )
-        found = estimate(checks.function("obj_fn", extra["obj_fn"]), params, state.step, choices)
-        moves = found.gradient
+        result = estimate(checks.function("obj_fn", extra["obj_fn"]), params, state.step, choices)
+        moves = result.gradient
         if factor != 1.0:
             moves = jax.tree.map(lambda leaf: (factor * leaf).astype(leaf.dtype), moves)
         return moves, ZerothOrderState(
             state.step + jnp.uint32(1),
-            found.value.astype(state.value.dtype),
-            state.failures + found.failures,
+            result.value.astype(state.value.dtype),
+            state.failures + result.failures,
         )
 
     return optax.GradientTransformationExtraArgs(init, update)

@@ -1,10 +1,10 @@
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
 # pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
 # pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
-"""Orthogonal bases in a fixed order of operations: Gram–Schmidt of rows, and Guided ES's basis.
+"""Orthogonal bases, computed in a fixed order: Gram–Schmidt of rows, and the basis of Guided ES.
 
-Everything here is a few dozen rows of length d, so the work is the inner products; those run in
-the order of :func:`gensmooth.kernels.sums.dot` and do not depend on a BLAS or its threads.
+The inputs are a few dozen rows of length d, so the inner products dominate. They are summed in a
+fixed order that does not depend on a BLAS library or its threads.
 """
 
 import numpy as np
@@ -12,15 +12,15 @@ from numba import njit
 
 from gensmooth.kernels.sums import dot
 
-_PANEL = 512  # entries of all rows that are worked on together; 20 rows of it fit the L1/L2 cache
+_PANEL = 512  # entries of each row processed together; 20 such rows fit in the L1/L2 cache
 
 
 @njit(nogil=True, error_model="numpy")
 def _gram(rows):
-    """The lower triangle of rows · rowsᵀ (and a little beyond it).
+    """Compute the lower triangle of rows · rowsᵀ (and a few entries beyond it).
 
-    Four products at a time, each in 16 interleaved sums of the rows' own precision that are
-    folded side by side; sums of panels are in float64.
+    Four products are computed at a time, each as 16 interleaved sums in the precision of the rows.
+    The sums of the panels are added in float64.
     """
     number, dim = rows.shape
     padded = (number + 3) // 4 * 4
@@ -61,11 +61,11 @@ def _gram(rows):
 
 @njit(nogil=True, error_model="numpy")
 def _cholesky(gram):
-    """The lower triangle C of gram = C Cᵀ; its diagonal holds the residual lengths."""
+    """Return the lower triangle C of gram = C Cᵀ; its diagonal holds the residual lengths."""
     n = len(gram)
     c = np.zeros((n, n))
     for j in range(n):
-        # Column by column: the inner loop then runs over rows, and vectorises.
+        # By columns, so that the inner loop runs over rows and vectorises.
         column = gram[:, j].copy()
         for m in range(j):
             w, other = c[m, j], c[m]
@@ -79,7 +79,7 @@ def _cholesky(gram):
 
 @njit(nogil=True, error_model="numpy")
 def _solve_lower(c, lengths, rows):
-    """In place: rows ← diag(lengths) · C⁻¹ · rows by forward substitution."""
+    """Compute rows ← diag(lengths) · C⁻¹ · rows in place, by forward substitution."""
     number, dim = rows.shape
     panel = np.empty((number, _PANEL), rows.dtype)
     for start in range(0, dim, _PANEL):
@@ -101,7 +101,7 @@ def _solve_lower(c, lengths, rows):
 
 @njit(nogil=True, error_model="numpy")
 def _modified_gram_schmidt(rows, lengths):
-    """Unit orthogonal rows in place, each projected twice ("twice is enough", Kahan)."""
+    """Orthonormalise rows in place, projecting each one twice ("twice is enough", Kahan)."""
     for i in range(len(rows)):
         row = rows[i]
         before = np.sqrt(dot(row, row))
@@ -122,12 +122,12 @@ def _modified_gram_schmidt(rows, lengths):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def gram_schmidt(rows, length):
-    """Orthogonalise rows in place, in their order; False if they are numerically dependent.
+    """Orthogonalise rows in place, in order; return False if they are numerically dependent.
 
-    ``length > 0`` gives every row that length; ``length == 0`` leaves row k the length of its
-    residual, as plain Gram–Schmidt does. Few rows (n ≤ d/4, so well-conditioned: cond ≤ 3 for
-    Gaussian rows) go by Cholesky of the Gram matrix, which reads the rows twice; more rows by
-    modified Gram–Schmidt, which is stable for any conditioning.
+    ``length > 0`` gives every row that length; ``length == 0`` keeps the length of each row's
+    residual, as in plain Gram–Schmidt. With few rows (n ≤ d/4, where Gaussian rows have a condition
+    number of at most 3), it uses the Cholesky factor of the Gram matrix, which reads the rows
+    twice. Otherwise, it uses modified Gram–Schmidt, which is stable for any conditioning.
     """
     number, dim = rows.shape
     if 4 * number <= dim:
@@ -145,21 +145,22 @@ def gram_schmidt(rows, length):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def guiding_coefficients(gram, normals, cutoff):
-    """Coefficients that turn normals into points of the span of the history.
+    """Convert normals to the coefficients of points in the span of the history.
 
     With gram = G Gᵀ for a history G of k rows, a pivoted Cholesky factor of the history's
     correlation matrix gives an orthonormal basis U of its span without forming it: if C is the
-    factor of the rows kept, U = Gᵀ D C⁻ᵀ, so U z = Gᵀ (D C⁻ᵀ z). Rows that are zero, or within
-    a relative ``cutoff`` (squared sine of the angle) of the span of those kept, are left out:
-    the span is the same and nothing is divided by almost zero.
+    factor of the selected rows, U = Gᵀ D C⁻ᵀ, so U z = Gᵀ (D C⁻ᵀ z). A row is left out if it is
+    zero, or if the squared sine of its angle to the span of the selected rows is at most
+    ``cutoff``. This keeps the span (up to the cutoff) and avoids divisions by numbers close to
+    zero.
 
     Args:
-        gram: (k, k) inner products of the history's rows.
+        gram: (k, k), the inner products of the history's rows.
         normals: (L, k), replaced by the coefficients of each direction in the history.
-        cutoff: Smallest squared sine that counts as a new dimension.
+        cutoff: The largest squared sine that does not count as a new dimension.
 
     Returns:
-        The rank: how many columns U has.
+        The rank, which is the number of columns of U.
     """
     k = len(gram)
     inverse_length = np.zeros(k)
@@ -190,13 +191,13 @@ def guiding_coefficients(gram, normals, cutoff):
         residual[pivot] = 0.0
         kept[rank] = pivot
         rank += 1
-    factor = np.empty((rank, rank))  # row m: the coordinates of the m-th row kept
+    factor = np.empty((rank, rank))  # row m: the coordinates of the m-th selected row
     for m in range(rank):
         for j in range(rank):
             factor[m, j] = c[j, kept[m]]
     rest = np.empty(k)
     for r in range(len(normals)):
-        # Solve Cᵀ y = z from the last coordinate up.
+        # Solve Cᵀ y = z by back substitution.
         rest[:] = normals[r]
         normals[r] = 0.0
         for j in range(rank - 1, -1, -1):

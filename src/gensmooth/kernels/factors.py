@@ -1,11 +1,11 @@
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
 # pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
 # pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
-"""Directions that are products of factors, row of a matrix by row: no matrix of them is ever held.
+"""Directions that are products of factors, computed row by row without storing the matrices.
 
-The parameters are parts one after the other. A part of shape (m, n) and rank r has the entries
-E_ij = Σ_q A_iq B_jq, q in order, A of m rows and Bᵀ of r rows lying one after the other in
-``factors[l]``; a part that is a vector (r = 0) has its entries there themselves.
+The parameters are a sequence of parts. A part of shape (m, n) and rank r has the entries E_ij = Σ_q
+A_iq B_jq, summed in the order of q. ``factors[l]`` holds the m rows of A, followed by the r rows of
+Bᵀ. For a vector (r = 0), it holds the entries themselves.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ from numba import njit
 
 @njit(nogil=True, error_model="numpy")
 def _row(factor, part, i, z):
-    """Row ``i`` of one part of a direction."""
+    """Write row ``i`` of one part of a direction to ``z``."""
     rows, columns, rank, first = part[0], part[1], part[2], part[3]
     if rank == 0:
         at = first + i * columns

@@ -1,15 +1,15 @@
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
 # pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
 # pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
-"""Laws of directions, and what one can ask of them: fill a block, perturb a point, combine.
+"""Laws of directions, and their three operations: fill a block, perturb a point, combine.
 
-A law says how the tiles of the L directions of one step are made. The kernels read directions
-tile by tile: perturb and combine never hold L × d numbers. All of them read the same tiles, so
-they see the same numbers, and sums over directions run in the order of the directions.
+A law defines how the tiles of the L directions of a step are generated. The kernels process
+directions tile by tile, so perturb and combine never hold L × d numbers. All kernels use the same
+tiles, so they see the same numbers, and sums over directions run in the order of the directions.
 
-Kernels work on a range of tiles and release the interpreter's lock, so a caller may split a call
-over threads at tile boundaries without changing a bit of the result. Which code a law needs is
-chosen by its class when a kernel is compiled: a run compiles what it uses.
+Kernels work on a range of tiles and release the interpreter's lock, so a call can be split among
+threads at tile boundaries without changing a bit of the result. The class of the law selects the
+code when a kernel is compiled, so a run compiles only what it uses.
 """
 
 from typing import Any, NamedTuple
@@ -34,36 +34,36 @@ class NormalLaw(NamedTuple):
 
     key: np.ndarray  # uint64 (k0, k1, c2, c3): seed, purpose and step, see streams
     scale: np.ndarray  # in the directions' dtype
-    stream: np.ndarray  # uint64, the index the direction reads its stream at
+    stream: np.ndarray  # uint64, the index of the direction's stream
 
     def scaled(self, size):
-        """The law of the same directions, ``size`` times as long."""
+        """Return the law of the same directions multiplied by ``size``."""
         return self._replace(scale=self.scale * size)
 
 
 class DenseLaw(NamedTuple):
-    """Directions that lie in memory, times a scale each."""
+    """Directions stored in memory, each multiplied by a scale."""
 
-    key: np.ndarray  # not read; every law has one
+    key: np.ndarray  # unused; every law has a key
     scale: np.ndarray
     block: np.ndarray  # (L, d)
 
     def scaled(self, size):
-        """The law of the same directions, ``size`` times as long."""
+        """Return the law of the same directions multiplied by ``size``."""
         return self._replace(scale=self.scale * size)
 
 
 class GuidedLaw(NamedTuple):
-    """Entries scale · N(0, 1), plus a combination of k other vectors."""
+    """Entries scale · N(0, 1), plus a linear combination of k other vectors."""
 
     key: np.ndarray
     scale: np.ndarray
     stream: np.ndarray
-    rows: np.ndarray  # uint64, where each vector lies; whoever makes the law keeps them alive
-    mix: np.ndarray  # (L, k) coefficients of each direction in the vectors
+    rows: np.ndarray  # uint64, the addresses of the vectors; the law's creator keeps them alive
+    mix: np.ndarray  # (L, k), the coefficients of each direction
 
     def scaled(self, size):
-        """The law of the same directions, ``size`` times as long."""
+        """Return the law of the same directions multiplied by ``size``."""
         return self._replace(scale=self.scale * size, mix=self.mix * size)
 
 
@@ -94,9 +94,9 @@ def _guided(law, z, index, tile, start, count):
 
 @njit(nogil=True, error_model="numpy")
 def _add_rows(z, count, rows, start, weights):
-    """Z += Σ_m weights[m] · row m, in the order of m, four rows a pass to spare memory traffic.
+    """z += Σ_m weights[m] · row m, in the order of m, four rows per pass to reduce memory traffic.
 
-    Pieces of 512 entries keep 50 rows in the second-level cache.
+    With pieces of 512 entries, 50 rows stay in the second-level cache.
     """
     number = len(weights)
     whole = number - number % 4
@@ -118,7 +118,7 @@ def _add_rows(z, count, rows, start, weights):
 
 @njit(nogil=True, error_model="numpy")
 def _add_rows_to_two(z, count, rows, start, mix, index):
-    """:func:`_add_rows` for two directions at once, in the same order: a row is read for both."""
+    """Do what :func:`_add_rows` does for two directions at once, reading each row once."""
     number = mix.shape[1]
     whole = number - number % 4
     for piece in range(0, count, 1024):
@@ -155,7 +155,7 @@ _TILES = {NormalLaw: _normal, DenseLaw: _dense, GuidedLaw: _guided}
 
 
 def fill_tile(law, z, index, tile, start, count):
-    """Put entries ``start … start+count`` of direction ``index`` into ``z[:count]``."""
+    """Write entries ``start`` to ``start + count − 1`` of direction ``index`` to ``z[:count]``."""
     raise NotImplementedError("inside compiled code only")
 
 
@@ -170,26 +170,27 @@ def _fill_tile(law, z, index, tile, start, count):  # noqa: ARG001
 
 
 @register_jitable
-def _own_signs(law):
+def _copied_signs(law):
     return SignLaw(law.key.copy(), law.scale, law.stream, law.row)
 
 
 @register_jitable
-def _own_normal(law):
+def _copied_normal(law):
     return NormalLaw(law.key.copy(), law.scale, law.stream)
 
 
-_OWN = {SignLaw: _own_signs, NormalLaw: _own_normal}  # laws that differ in their key alone
+# laws in which only the key depends on the step
+_COPIES = {SignLaw: _copied_signs, NormalLaw: _copied_normal}
 
 
 def with_own_key(law):
-    """The law with a key that may be written to, to move it to another step."""
+    """Return the law with a copy of its key, which may be changed to move it to another step."""
     raise NotImplementedError("inside compiled code only")
 
 
 @overload(with_own_key, jit_options=_OPTIONS)
 def _with_own_key(law):
-    impl = _OWN[law.instance_class]
+    impl = _COPIES[law.instance_class]
 
     def call(law):
         return impl(law)
@@ -227,7 +228,7 @@ def _fill_dense(law, first_tile, last_tile, out):
 
 @register_jitable
 def _fill_guided(law, first_tile, last_tile, out):
-    """Tile by tile all directions: the rows are read from memory once for all of them."""
+    """Fill all directions tile by tile, so that the rows are read from memory only once."""
     z = np.empty((2, TILE), out.dtype)
     number, dim = out.shape
     for tile in range(first_tile, last_tile):
@@ -263,7 +264,7 @@ def _fill_by_class(law, first_tile, last_tile, out):  # noqa: ARG001
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def fill(law, first_tile, last_tile, out):
-    """``out[l] = ε_l`` for all directions, of any law."""
+    """``out[l] = ε_l`` for all directions of any law."""
     _fill(law, first_tile, last_tile, out)
 
 
@@ -328,7 +329,7 @@ def perturb(law, first_tile, last_tile, x, directions, spacings, out):
 
 @register_jitable
 def _add_tile(law, z, index, tile, start, count, weight, total):
-    """A tile of a direction into ``z``, and ``weight`` times it onto ``total``."""
+    """Write a tile of a direction to ``z``, and add ``weight`` times it to ``total``."""
     fill_tile(law, z, index, tile, start, count)
     for i in range(count):
         total[i] = total[i] + weight * z[i]
@@ -380,7 +381,7 @@ def combine(law, first_tile, last_tile, weights, out, squares):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def estimate(law, delta, unit, out):
-    """:func:`combine` with weights ``unit · delta`` over all tiles, then :func:`totals`."""
+    """Call :func:`combine` with weights ``unit · delta`` over all tiles, then :func:`totals`."""
     weights = unit * delta
     squares = np.empty(((len(out) + TILE - 1) // TILE, len(weights)))
     combine(law, 0, len(squares), weights, out, squares)
@@ -389,13 +390,13 @@ def estimate(law, delta, unit, out):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def totals(law, weights, out, squares):  # noqa: ARG001
-    """``‖out‖²`` and ``Σ_l ‖weights[l] ε_l‖²``, after :func:`combine`."""
+    """Return ``‖out‖²`` and ``Σ_l ‖weights[l] ε_l‖²``, after :func:`combine`."""
     return sum_totals(weights, out, squares)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def squared_lengths(law, first_tile, last_tile, dim, squares):
-    """``squares[tile, l] = Σ_{i in tile} ε_li²`` alone."""
+    """``squares[tile, l] = Σ_{i in tile} ε_li²``."""
     z = np.empty(TILE, law.scale.dtype)
     lanes = np.empty(32, np.float64)
     for tile in range(first_tile, last_tile):
@@ -408,7 +409,7 @@ def squared_lengths(law, first_tile, last_tile, dim, squares):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def uniforms(key, first_index, first_tile, out):
-    """``out[l]`` = uniforms in (0, 1) of stream ``first_index + l`` from tile ``first_tile`` on."""
+    """Fill ``out[l]`` with uniforms of stream ``first_index + l``, starting at ``first_tile``."""
     k0, k1, c2, c3 = key[0], key[1], key[2], key[3]
     z = np.empty(TILE + 1, np.float64)
     for l in range(out.shape[0]):  # noqa: E741

@@ -1,10 +1,10 @@
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
 # pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
 # pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
-"""Vectors by their addresses: kernels that read many, each in memory of its own.
+"""Access to vectors by their memory addresses, for kernels that read many separate vectors.
 
-A history of vectors then needs neither one large block nor a copy when its oldest vector goes.
-Whoever hands out an address keeps the array alive, contiguous and of the length that is read.
+A history of vectors then needs neither one large block nor a copy when its oldest vector is
+removed. If you pass an address, keep the array alive, contiguous and long enough.
 """
 
 from typing import Any
@@ -17,9 +17,9 @@ from numba.extending import intrinsic, overload
 
 @intrinsic
 def _pointer(typing_context, address):  # noqa: ARG001
-    """An address as a pointer; of anything else, a matrix's row say, it would be a wild one."""
+    """Convert an address to a pointer; any other type, such as a matrix row, is rejected."""
     if address != types.uint64:
-        raise TypingError(f"An address is a uint64, not {address}.")
+        raise TypingError(f"An address must be a uint64, but is {address}.")
 
     def make(context, builder, signature, arguments):  # noqa: ARG001
         return builder.inttoptr(arguments[0], context.get_value_type(types.voidptr))
@@ -28,7 +28,7 @@ def _pointer(typing_context, address):  # noqa: ARG001
 
 
 def part(address, start, stop, like):
-    """Entries ``start … stop`` of the vector at an address, whose dtype is that of ``like``."""
+    """Return entries ``start`` to ``stop − 1`` of a vector that has the dtype of ``like``."""
     raise NotImplementedError("inside compiled code only")
 
 

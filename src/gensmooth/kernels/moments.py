@@ -1,10 +1,10 @@
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
 # pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
 # pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
-"""Kernels of distributions that adapt: second moments, a diagonal metric, a matrix of columns.
+"""Kernels for adaptive distributions: second moments, a diagonal metric, a full matrix.
 
-As those of :mod:`gensmooth.kernels.laws`, they read directions tile by tile and sum in a fixed
-order.
+Like the kernels in :mod:`gensmooth.kernels.laws`, they read directions tile by tile and sum in a
+fixed order.
 """
 
 import numpy as np

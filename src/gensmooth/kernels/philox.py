@@ -3,8 +3,8 @@
 # pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
 """Philox4x32-10 (Salmon et al., SC 2011) for Numba, one call per counter.
 
-Words live in 64-bit integers with their upper half zero: the 32×32→64 product is then one vector
-instruction, and a loop of calls over consecutive counters is vectorised by LLVM.
+Words are stored in 64-bit integers whose upper half is zero. The 32×32→64 product is then one
+vector instruction, and LLVM vectorises a loop of calls over consecutive counters.
 """
 
 import numpy as np
@@ -20,7 +20,7 @@ _HALF = np.uint64(32)
 
 @njit(inline="always")
 def philox(c0, c1, c2, c3, k0, k1):
-    """Four random words from a counter of four words and a key of two."""
+    """Return four random words for a counter of four words and a key of two."""
     for _ in range(10):
         p0 = _M0 * c0
         p1 = _M1 * c2

@@ -1,7 +1,7 @@
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
 # pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
 # pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
-"""Ranks of a step's values: a few numbers, for which NumPy's calls take longer than the sums."""
+"""Ranks of a step's values. There are so few that NumPy's call overhead would dominate."""
 
 import math
 
@@ -11,7 +11,7 @@ from numba import njit
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def share_out(values, weights, out):
-    """``out[i]`` = the weight of value i by its rank, best (smallest) first; equal values share."""
+    """Set ``out[i]`` to the weight of value i by rank, smallest first; ties share their weights."""
     order = np.argsort(values, kind="mergesort")
     start, number = 0, len(values)
     while start < number:
@@ -27,7 +27,7 @@ def share_out(values, weights, out):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def mean_of_finite(values):
-    """The mean of the finite values, NaN if there are none."""
+    """Return the mean of the finite values, or NaN if there are none."""
     total, used = 0.0, 0
     for value in values:
         if math.isfinite(value):
@@ -38,7 +38,7 @@ def mean_of_finite(values):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _whole(values):
-    """The pairs that are finite on both sides."""
+    """Return the pairs whose two values are finite."""
     pairs = np.empty(len(values) // 2, np.int64)
     used = 0
     for pair in range(len(pairs)):
@@ -50,7 +50,7 @@ def _whole(values):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def centered_ranks(values, delta):
-    """``delta`` of :class:`~gensmooth.estimators.CenteredRanks`; the mean of the values."""
+    """Fill ``delta`` for :class:`~gensmooth.estimators.CenteredRanks`; return the values' mean."""
     pairs = _whole(values)
     number = 2 * len(pairs)
     kept, utility, weights = np.empty(number), np.empty(number), np.empty(number)
@@ -67,7 +67,7 @@ def centered_ranks(values, delta):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def best_pairs(values, wanted, delta):
-    """``delta`` of :class:`~gensmooth.estimators.BestPairs`; the mean of the values."""
+    """Fill ``delta`` for :class:`~gensmooth.estimators.BestPairs`; return the values' mean."""
     pairs = _whole(values)
     used = len(pairs)
     b = used if wanted == 0 else min(wanted, used)

@@ -1,11 +1,12 @@
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
 # pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
 # pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
-"""Directions of signs: fair coins and Hadamard rows, as packed bits.
+"""Directions with entries ±scale, fair coins and Hadamard rows, as packed bits.
 
-A direction is never held as floats: bits are made from their address and added to what is wanted.
-These kernels are what a default run spends its time in. Those that Python calls each step take
-the law's fields one by one, because a tuple costs the call half a microsecond.
+The bits are generated from their address and applied at once, so a direction is never stored as
+floats (except by ``fill``). A default run spends its time in these kernels. Kernels that Python
+calls every step take the fields of the law one by one, because a tuple would cost half a
+microsecond per call.
 """
 
 from typing import NamedTuple
@@ -23,17 +24,17 @@ class SignLaw(NamedTuple):
 
     key: np.ndarray  # uint64 (k0, k1, c2, c3): seed, purpose and step, see streams
     scale: np.ndarray  # in the directions' dtype
-    stream: np.ndarray  # uint64, the index the direction reads its bits at
+    stream: np.ndarray  # uint64, the index of the stream that holds the direction's bits
     row: np.ndarray  # int64, the Hadamard row that multiplies the signs (row 0: all ones)
 
     def scaled(self, size):
-        """The law of the same directions, ``size`` times as long."""
+        """Return the law of the same directions multiplied by ``size``."""
         return SignLaw(self.key, self.scale * size, self.stream, self.row)
 
 
 @njit(inline="always")
 def _words(words, key, stream, row, index, tile):
-    """The sign bits of one tile of a direction."""
+    """Generate the sign bits of one tile of a direction."""
     sign_words(words, tile, stream[index], key[2], key[3], key[0], key[1])
     if row[index] != 0:
         hadamard_words(words, tile, row[index])
@@ -41,7 +42,7 @@ def _words(words, key, stream, row, index, tile):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def fill(key, scale, stream, row, first_tile, last_tile, out):
-    """``out[l] = ε_l``, row by row, straight into place: as fast as memory."""
+    """``out[l] = ε_l``, row by row, written directly: as fast as memory allows."""
     words = np.empty(64, np.uint32)
     for index in range(out.shape[0]):
         for tile in range(first_tile, last_tile):
@@ -91,16 +92,16 @@ def combine(key, scale, stream, row, first_tile, last_tile, weights, out, square
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def totals(key, scale, stream, row, weights, out, squares):  # noqa: ARG001
-    """``‖out‖²`` and ``Σ_l ‖weights[l] ε_l‖²``; a direction's squared length is d · scale²."""
-    own = 0.0
+    """Return ``‖out‖²`` and ``Σ_l ‖weights[l] ε_l‖²``, with ``‖ε_l‖² = d · scale²``."""
+    squared = 0.0
     for index in range(len(weights)):
-        own += len(out) * (weights[index] * np.float64(scale[index])) ** 2
-    return dot(out, out), own
+        squared += len(out) * (weights[index] * np.float64(scale[index])) ** 2
+    return dot(out, out), squared
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def estimate(key, scale, stream, row, delta, unit, out):
-    """:func:`combine` with weights ``unit · delta`` over all tiles, then :func:`totals`."""
+    """Call :func:`combine` with weights ``unit · delta`` over all tiles, then :func:`totals`."""
     weights = unit * delta
     squares = np.empty(((len(out) + TILE - 1) // TILE, len(weights)))
     combine(key, scale, stream, row, 0, len(squares), weights, out, squares)

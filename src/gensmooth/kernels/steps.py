@@ -1,7 +1,7 @@
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
 # pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
 # pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
-"""Steps of optimisers, in one pass over the parameters."""
+"""Optimiser steps in one pass over the parameters."""
 
 import numpy as np
 from numba import njit
@@ -9,7 +9,7 @@ from numba import njit
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def adam(gradient, x, decay, mean, square, b1, a1, b2, a2, size, root, eps, new, after, change):
-    """A step of Adam on ``gradient + decay · x`` with the roundings of the same in NumPy.
+    """Take a step of Adam on ``gradient + decay · x``, with the same rounding as in NumPy.
 
     ``new = b1 · mean + a1 · g``, ``after = b2 · square + a2 · g²`` and
     ``change = size · new / (√(after / root) + eps)``, entry by entry.

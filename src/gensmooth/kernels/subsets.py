@@ -1,7 +1,7 @@
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
 # pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
 # pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
-"""A random subset of the coordinates, from its address: one bit per coordinate while it is made."""
+"""Random subsets of the coordinates, generated from their address."""
 
 import numpy as np
 from numba import njit
@@ -13,11 +13,12 @@ _ONE = np.uint64(1)
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def choose(key, index, size, dim):
-    """``size`` of ``dim`` coordinates without replacement, in increasing order.
+    """Choose ``size`` of ``dim`` coordinates without replacement; return them in increasing order.
 
     Floyd's algorithm (Bentley & Floyd, "A sample of brilliance", CACM 1987): for j = dim − size,
-    …, dim − 1 take a uniform t ≤ j, or j itself if t is in already. Every subset is as likely; t is
-    a product of 52 random bits, whose unevenness below dim / 2^52 nobody can see.
+    …, dim − 1, take a uniform t ≤ j, or j itself if t has been taken already. Every subset is
+    equally likely, up to a relative error of dim / 2^52 because t is computed from 52 random bits.
+    While it runs, it needs one bit per coordinate.
     """
     k0, k1, c2, c3 = key[0], key[1], key[2], key[3]
     words = np.zeros((dim + 63) // 64, np.uint64)
@@ -35,7 +36,7 @@ def choose(key, index, size, dim):
         if words[t >> 6] >> np.uint64(t & 63) & _ONE:
             t = j
         words[t >> 6] |= _ONE << np.uint64(t & 63)
-    found = np.empty(size, np.int64)
+    chosen = np.empty(size, np.int64)
     at = 0
     for w in range(len(words)):
         word = words[w]
@@ -43,9 +44,9 @@ def choose(key, index, size, dim):
             continue
         for k in range(64):
             if word >> np.uint64(k) & _ONE:
-                found[at] = 64 * w + k
+                chosen[at] = 64 * w + k
                 at += 1
-    return found
+    return chosen
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

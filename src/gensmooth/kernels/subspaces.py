@@ -1,7 +1,7 @@
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
 # pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
 # pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
-"""Principal subspaces in a fixed order of operations: a small eigenproblem, and rows recombined."""
+"""Principal subspaces, computed in a fixed order: a small eigenproblem and recombined rows."""
 
 import numpy as np
 from numba import njit
@@ -12,10 +12,10 @@ from gensmooth.streams import TILE
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def eigen(matrix):
-    """Eigenvalues of a small symmetric matrix, largest first, and the eigenvectors as rows.
+    """Return the eigenvalues of a symmetric matrix, largest first, and its eigenvectors as rows.
 
-    Cyclic Jacobi rotations: as exact as LAPACK for matrices of a few dozen rows, and the same bits
-    whatever BLAS there is.
+    It uses cyclic Jacobi rotations, which are as accurate as LAPACK for matrices of a few dozen
+    rows and give the same bits with any BLAS library.
     """
     n = len(matrix)
     a, v = matrix.copy(), np.eye(n)
@@ -51,7 +51,7 @@ def eigen(matrix):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def recombine(coefficients, rows, out):
-    """``out[r] = Σ_m coefficients[r, m] · row m``, m in order; rows by their addresses."""
+    """``out[r] = Σ_m coefficients[r, m] · row m``, in the order of m; ``rows`` holds addresses."""
     c = coefficients.astype(out.dtype)
     for start in range(0, out.shape[1], TILE):
         stop = min(start + TILE, out.shape[1])

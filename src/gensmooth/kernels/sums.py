@@ -1,7 +1,7 @@
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
 # pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
 # pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
-"""Sums in a fixed order: a BLAS changes its order, and so its last bits, with its threads."""
+"""Sums in a fixed order; in a BLAS library, order and last bits depend on the number of threads."""
 
 import numpy as np
 from numba import njit
@@ -12,7 +12,7 @@ from gensmooth.streams import TILE
 
 @njit(nogil=True, error_model="numpy")
 def tile_dot(a, b, start, count, lanes):
-    """Σ a_i b_i over a tile in a fixed order: 32 interleaved float64 sums, then those in turn."""
+    """Return Σ a_i b_i over a tile: 32 interleaved float64 sums, which are then added in order."""
     lanes[:] = 0.0
     whole = count - count % 32
     for i in range(start, start + whole, 32):
@@ -28,7 +28,7 @@ def tile_dot(a, b, start, count, lanes):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def dot(a, b):
-    """Σ a_i b_i in a fixed order, float64 (BLAS changes its order with its threads)."""
+    """Return Σ a_i b_i, summed in a fixed order in float64."""
     lanes = np.empty(32, np.float64)
     total = 0.0
     for start in range(0, len(a), TILE):
@@ -38,7 +38,7 @@ def dot(a, b):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def survey(values, largest):
-    """Where the smallest (or largest) finite value is, and the largest magnitude of all."""
+    """Return the index of the smallest (or largest) finite value, and the largest magnitude."""
     best, extent = 0, 0.0
     bound = np.inf
     for i in range(len(values)):
@@ -54,19 +54,19 @@ def survey(values, largest):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def totals(weights, out, squares):
-    """``‖out‖²`` and ``Σ_l weights[l]² ‖ε_l‖²``, after :func:`combine`."""
-    own = 0.0
+    """Return ``‖out‖²`` and ``Σ_l weights[l]² ‖ε_l‖²``, after :func:`combine`."""
+    squared = 0.0
     for index in range(len(weights)):
         length2 = 0.0
         for tile in range(len(squares)):
             length2 += squares[tile, index]
-        own += weights[index] ** 2 * length2
-    return dot(out, out), own
+        squared += weights[index] ** 2 * length2
+    return dot(out, out), squared
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def advance(x, change, out):
-    """``out = x + change``; ‖out‖² and ‖out − x‖², in a fixed order."""
+    """Set ``out = x + change``; return ‖out‖² and ‖out − x‖², summed in a fixed order."""
     lanes = np.zeros((2, 16))
     whole = len(x) - len(x) % 16
     for i in range(0, whole, 16):
@@ -85,9 +85,9 @@ def advance(x, change, out):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def dots(rows, b, out):
-    """``out[m] = row m · b`` in float64: tile by tile 16 interleaved sums, four rows at once.
+    """``out[m] = row m · b`` in float64, as 16 interleaved sums per tile, four rows at once.
 
-    Rows are given by their addresses; they are as long as ``b`` and of its dtype.
+    ``rows`` holds the addresses of vectors with the length and dtype of ``b``.
     """
     last = len(rows) - 1
     lanes = np.empty((4, 16))

@@ -1,19 +1,19 @@
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
 # pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
 # pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
-"""Kernels on the memory of a model's parameters, in half, single and double precision.
+"""Kernels for the parameters of a model, in half, single and double precision.
 
-One parameter is one flat array, one direction per index l, all at the parameter's own key:
+A parameter is a flat array with its own random key. One formula covers both operations,
 
-    out = round(keep · w + Σ_l amounts[l] · ε_l)
+    out = round(keep · w + Σ_l amounts[l] · ε_l),
 
-is a perturbation (one direction, another buffer) as well as an update (L directions, in place).
-Sums are made in float32 (float64 for a float64 parameter) in the order of the directions, and the
-result is rounded once, to the nearest, ties to even. Half precision is read and written as
-integers: ``uint16`` is a bfloat16, ``int16`` a float16.
+a perturbation (one direction, into another buffer) and an update (L directions, in place). Sums are
+computed in float32 (float64 for a float64 parameter) in the order of the directions, and the result
+is rounded once, to nearest, ties to even. Half-precision numbers are read and written as integers:
+``uint16`` means bfloat16, ``int16`` means float16.
 
-Normals are those of float32 whatever the parameter's type is: a copy of a model in another
-precision sees the same directions.
+Normals are always generated in float32, so that copies of a model in different precisions get the
+same directions.
 """
 
 from typing import Any
@@ -43,9 +43,9 @@ _INFINITY16 = np.uint32(0x7C00)
 _QUIET16 = np.uint32(0x7E00)
 _SHIFT13 = np.uint32(13)
 _UP112 = np.float32(2.0**112)  # the exponents of float16 and float32 differ by 112
-_TOP16 = np.uint32(0x47800000)  # 2^16: from here on a float16 is infinite
-_LEAST16 = np.uint32(0x38800000)  # 2^-14: below, a float16 is subnormal
-_HALF = np.float32(0.5)  # adding it leaves a subnormal's bits at the end of the mantissa
+_TOP16 = np.uint32(0x47800000)  # 2^16: from here on, a float16 is infinite
+_LEAST16 = np.uint32(0x38800000)  # 2^-14: below this, a float16 is subnormal
+_HALF = np.float32(0.5)  # adding it moves the bits of a subnormal to the end of the mantissa
 _HALF_BITS = np.uint32(0x3F000000)
 _REBIAS = np.uint32((15 - 127) & 0xFFFFFFFF) << np.uint32(23)
 _ROUND16 = np.uint32(0xFFF)
@@ -76,7 +76,7 @@ def _load_float16(source, start, count, x):
     for i in range(count):
         word = np.uint32(np.uint16(source[start + i]))
         bits[i] = (word & _MAGNITUDE16) << _SHIFT13
-        x[i] = x[i] * _UP112  # exact, and right for subnormal numbers
+        x[i] = x[i] * _UP112  # exact, also for subnormal numbers
         special = (word & _INFINITY16) == _INFINITY16
         bits[i] = (bits[i] | _INFINITY32 if special else bits[i]) | (word & _SIGN16) << _HALVES32
 
@@ -93,8 +93,8 @@ def _store_float16(x, count, target, start):
         small = bits[i] - _HALF_BITS
         normal = (size + _REBIAS + _ROUND16 + ((size >> _SHIFT13) & _ONE32)) >> _SHIFT13
         large = _QUIET16 if size > _INFINITY32 else _INFINITY16
-        found = large if size >= _TOP16 else (small if size < _LEAST16 else normal)
-        target[start + i] = np.int16(np.uint16(found | sign))
+        half = large if size >= _TOP16 else (small if size < _LEAST16 else normal)
+        target[start + i] = np.int16(np.uint16(half | sign))
 
 
 @register_jitable
@@ -110,12 +110,12 @@ def _store_plain(x, count, target, start):
 
 
 def load(source, start, count, x):
-    """``x[:count]`` = entries ``start …`` of a parameter, exactly."""
+    """Read entries ``start …`` of a parameter into ``x[:count]``, without rounding."""
     raise NotImplementedError("inside compiled code only")
 
 
 def store(x, count, target, start):
-    """Entries ``start …`` of a parameter = ``x[:count]``, rounded; spoils ``x``."""
+    """Write ``x[:count]`` to entries ``start …`` of a parameter, rounded; overwrites ``x``."""
     raise NotImplementedError("inside compiled code only")
 
 
@@ -160,7 +160,7 @@ def _add(total, count, z, words, law, amount, index, tile, key):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def fill(key, law, index, first_tile, last_tile, out):
-    """``out = ε_index`` on a range of tiles; ``out`` starts at the first of them."""
+    """``out = ε_index`` on a range of tiles; ``out[0]`` is the first entry of the first tile."""
     z = np.empty(TILE, np.float32)
     total = np.empty(TILE, np.float32)
     words = np.empty(64, np.uint32)
@@ -178,16 +178,16 @@ def move(key, law, chosen, first_tile, last_tile, w, indices, amounts, keep, out
     """``out = round(keep · w + Σ_l amounts[l] ε_{indices[l]})`` on a range of tiles.
 
     Args:
-        key: Of the parameter, at the step.
+        key: The random key of the parameter at this step.
         law: ``COIN`` or ``NORMAL``.
-        chosen: Which tiles move (the others are copied); an empty array: all.
-        first_tile: Of the range.
-        last_tile: The first tile after it.
+        chosen: Which tiles to perturb (the others are copied); an empty array means all.
+        first_tile: The first tile of the range.
+        last_tile: The first tile after the range.
         w: The parameter.
-        indices: l of each direction, uint64.
-        amounts: In the type that sums are made in; its type decides that.
-        keep: Of the same type.
-        out: The parameter itself or another array like it.
+        indices: The index l of each direction, uint64.
+        amounts: The coefficients of the directions; sums are computed in their dtype.
+        keep: The factor of ``w``, in the same dtype.
+        out: The parameter itself, or another array like it.
     """
     z = np.empty(TILE, np.float32)
     words = np.empty(64, np.uint32)
@@ -216,7 +216,7 @@ def move(key, law, chosen, first_tile, last_tile, w, indices, amounts, keep, out
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def add_one_coin(key, first_tile, last_tile, w, index, amount, out):
-    """:func:`move` for one coin direction in single precision, without a buffer in between."""
+    """Do what :func:`move` does for one coin direction in single precision, without a buffer."""
     words = np.empty(64, np.uint32)
     for tile in range(first_tile, last_tile):
         start = tile * TILE
@@ -227,7 +227,7 @@ def add_one_coin(key, first_tile, last_tile, w, index, amount, out):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def gather(key, law, chosen, first_tile, last_tile, indices, amounts, keep, out):
-    """``out = keep · out + Σ_l amounts[l] ε_{indices[l]}``: momentum, not rounded any further."""
+    """``out = keep · out + Σ_l amounts[l] ε_{indices[l]}``, for momentum; no extra rounding."""
     z = np.empty(TILE, np.float32)
     words = np.empty(64, np.uint32)
     total = np.empty(TILE, amounts.dtype)
@@ -259,7 +259,7 @@ def follow(first_tile, last_tile, w, velocity, amount, keep, out):
 def add_products(left, right, first_row, last_row, w, keep, out):
     """``out[i, j] = round(keep · w[i, j] + Σ_k left[k, i] · right[k, j])`` on a range of rows.
 
-    ``w`` and ``out`` are flat, of rows of ``right.shape[1]`` entries.
+    ``w`` and ``out`` are flat arrays whose rows have ``right.shape[1]`` entries.
     """
     columns = right.shape[1]
     x = np.empty(TILE, left.dtype)
@@ -281,7 +281,7 @@ def add_products(left, right, first_row, last_row, w, keep, out):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def gather_products(left, right, first_row, last_row, keep, out):
-    """``out[i, j] = keep · out[i, j] + Σ_k left[k, i] · right[k, j]``: momentum, low rank."""
+    """``out[i, j] = keep · out[i, j] + Σ_k left[k, i] · right[k, j]``, for low-rank momentum."""
     columns = right.shape[1]
     total = np.empty(TILE, left.dtype)
     for row in range(first_row, last_row):

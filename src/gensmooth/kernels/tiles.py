@@ -1,16 +1,16 @@
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
 # pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
 # pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
-"""Tiles: 2048 consecutive entries of one direction, made from their address.
+"""Tiles: 2048 consecutive entries of one direction, generated from their address.
 
-A tile is the unit in which every kernel works: it stays in the first-level cache, its place in
-the random stream does not depend on who asks for it, and each law of the entries is one function.
+Every kernel works in tiles. A tile fits in the first-level cache, its position in the random stream
+does not depend on the caller, and each law of the entries is one function.
 
-* signs: 64 words hold 2048 fair bits; entry 64·j + k of the tile is bit j of word k. Neighbouring
+* Signs: 64 words hold 2048 fair bits; entry 64·j + k of the tile is bit j of word k. Neighbouring
   entries come from neighbouring words, so the expansion of bits to floats vectorises.
-* normals: Box–Muller, 2^-32 (float32) or 2^-64 (float64) being the smallest uniform, so the tails
-  reach 6.7σ and 9.4σ. log, sin and cos are their own Taylor series on reduced arguments: calls of
-  the C library would not vectorise.
+* Normals: Box–Muller with a smallest uniform of about 2^-32 (float32) or 2^-64 (float64), so the
+  tails reach 6.7σ and 9.4σ. log, sin and cos are Taylor series on reduced arguments, because calls
+  of the C library would not vectorise.
 """
 
 import math
@@ -29,7 +29,7 @@ _ALL_BITS = np.uint32(0xFFFFFFFF)
 
 @njit(inline="always")
 def parity(word):
-    """The sum modulo 2 of the bits of a 64-bit word, as an unsigned integer."""
+    """Return the sum of the bits of a 64-bit word modulo 2, as an unsigned integer."""
     for shift in (32, 16, 8, 4, 2, 1):
         word = word ^ (word >> np.uint64(shift))
     return word & np.uint64(1)
@@ -37,7 +37,7 @@ def parity(word):
 
 @njit(inline="always")
 def sign_words(words, tile, index, c2, c3, k0, k1):
-    """The 64 words of a tile of fair bits."""
+    """Generate the 64 words of a tile of fair bits."""
     first = np.uint64(tile) * np.uint64(16)
     for i in range(16):
         a, b, c, d = philox(first + np.uint64(i), index, c2, c3, k0, k1)
@@ -52,7 +52,7 @@ def hadamard_words(words, tile, row):
     """Multiply the tile's signs by those of one row of the Sylvester–Hadamard matrix.
 
     Entry i of row r is (−1)^popcount(r & i). With i = 2048·tile + 64·j + k the parity splits
-    into three: the tile's part is one bit, j's part one word, k's part one bit per word.
+    into three: the part of the tile is one bit, that of j one word, that of k one bit per word.
     """
     high = parity(np.uint64(row) & (np.uint64(tile) << np.uint64(11)))
     across = _ALL_BITS if high else _NO_BIT
@@ -69,7 +69,7 @@ def hadamard_words(words, tile, row):
 
 @njit(inline="always")
 def expand_signs(out, count, words, scale):
-    """``out[:count]`` = ±scale from the words of a tile."""
+    """Write ±scale to ``out[:count]``, with the signs from the words of a tile."""
     minus = -scale
     rows = count >> 6
     for j in range(rows):
@@ -85,7 +85,7 @@ def expand_signs(out, count, words, scale):
 
 @njit(inline="always")
 def add_signs(out, x, count, words, scale):
-    """``out[:count] = x[:count] ± scale`` from the words of a tile, without the ± in between."""
+    """``out[:count] = x[:count] ± scale``, with the signs from the words of a tile."""
     minus = -scale
     rows = count >> 6
     for j in range(rows):
@@ -100,7 +100,7 @@ def add_signs(out, x, count, words, scale):
 
 
 # --- normals, float32 -------------------------------------------------------------------------
-# One call of Philox makes four words: two radii and two angles, so four normals. 32 calls fill
+# One call of Philox gives four words: two radii and two angles, hence four normals. 32 calls fill
 # 128 entries: radius · cosine in the first 64, radius · sine in the others.
 
 _f = np.float32
@@ -108,7 +108,7 @@ _HALF32, _ONE32, _TWO32, _ZERO32 = _f(0.5), _f(1), _f(2), _f(0)
 _LN2_32 = _f(math.log(2.0))
 _ULP32 = _f(2.0**-32)
 _ANGLE32 = _f(math.pi / 4 * 2.0**-29)
-_ROOT_HALF32 = np.int32(0x3F3504F3)  # the bits of √½: puts the mantissa into [√½, √2)
+_ROOT_HALF32 = np.int32(0x3F3504F3)  # the bits of √½; they move the mantissa into [√½, √2)
 _L3, _L5, _L7, _L9, _L11 = (_f(2 / n) for n in (3, 5, 7, 9, 11))
 _S3, _S5, _S7, _S9 = (_f((-1) ** (n // 2) / math.factorial(n)) for n in (3, 5, 7, 9))
 _C2, _C4, _C6, _C8, _C10 = (_f((-1) ** (n // 2) / math.factorial(n)) for n in (2, 4, 6, 8, 10))
@@ -136,14 +136,14 @@ def _normals32(z, count, tile, index, c2, c3, k0, k1):
             exponent[i] = np.float32(e - np.int32(32))
         at = 128 * block
         for i in range(64):
-            # log u, u = word · 2^-32. Near u = 1 the word's complement is exact, 1 − u is not.
+            # log u with u = word · 2^-32. Near u = 1, the word's complement is exact; 1 − u is not.
             complement = np.float32(np.uint32(-words[i])) * _ULP32
             f = -complement if exponent[i] == _ZERO32 else mantissa[i] - _ONE32
             s = f / (_TWO32 + f)
             q = s * s
             log_u = s * (_TWO32 + q * (_L3 + q * (_L5 + q * (_L7 + q * (_L9 + q * _L11)))))
             radius = math.sqrt(-_TWO32 * (log_u + exponent[i] * _LN2_32))
-            # The angle: 29 bits inside an octant, three bits for swap and signs.
+            # The angle: 29 bits within an octant, and three bits for the swap and the signs.
             word = words[64 + i]
             x = (np.float32(np.int32(word >> np.uint32(3))) + _HALF32) * _ANGLE32
             y = x * x
@@ -157,7 +157,7 @@ def _normals32(z, count, tile, index, c2, c3, k0, k1):
 
 
 # --- normals, float64 -------------------------------------------------------------------------
-# One call makes one 64-bit radius and one 64-bit angle: two normals; 32 calls fill 64 entries.
+# One call gives a 64-bit radius and a 64-bit angle, hence two normals; 32 calls fill 64 entries.
 
 _LN2_64 = math.log(2.0)
 _ULP64 = 2.0**-64
@@ -215,7 +215,7 @@ def _normals64(z, count, tile, index, c2, c3, k0, k1):
 
 
 def normal_tile(z, count, tile, index, c2, c3, k0, k1):
-    """Fill ``z[:count]`` (and up to the next block of it) with the N(0, 1) entries of a tile."""
+    """Fill ``z[:count]``, rounded up to a whole block, with the N(0, 1) entries of a tile."""
     raise NotImplementedError("inside compiled code only")
 
 
@@ -231,7 +231,7 @@ def _normal_tile(z, count, tile, index, c2, c3, k0, k1):  # noqa: ARG001
 
 @njit(inline="always")
 def uniform_tile(z, count, tile, index, c2, c3, k0, k1):
-    """Fill ``z[:count]`` with uniforms in (0, 1), multiples of 2^-52 plus half of one."""
+    """Fill ``z[:count]`` with uniforms in (0, 1), which are (n + ½) · 2^-52 for integers n."""
     for i in range((count + 1) // 2):
         counter = np.uint64(tile) * np.uint64(TILE // 2) + np.uint64(i)
         a, b, c, d = philox(counter, index, c2, c3, k0, k1)

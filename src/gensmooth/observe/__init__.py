@@ -1,7 +1,7 @@
-"""Following a run: the live table, plain lines, TensorBoard, Weights & Biases, MLflow.
+"""Monitoring a run: a live table, plain lines, TensorBoard, Weights & Biases, MLflow.
 
-All of them are trackers: three methods, ``start``, ``step`` and ``end``. Pass some to
-``gs.minimize(..., trackers=[...])``, or write your own. The guide is ``docs/observability.md``.
+Each of these is a tracker: an object with the methods ``start``, ``step`` and ``end``. Pass
+trackers to ``gs.minimize(..., trackers=[...])``, or write your own. See ``docs/observability.md``.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""The one interface for whatever follows a run: tables, log lines, experiment trackers."""
+"""The interface for monitoring a run: tables, log lines, experiment trackers."""
 
 import logging
 import sys
@@ -8,24 +8,24 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, cast, final, runtime_checkable
 
 from gensmooth import checks
-from gensmooth.search import StepInfo
+from gensmooth.searches import StepInfo
 
-_WINDOW = 30.0  # seconds that the rate is taken over
-_SPACING = 0.2  # seconds between the moments that are remembered for it
+_WINDOW = 30.0  # seconds over which the rate is measured
+_SPACING = 0.2  # seconds between the samples stored for it
 _log = logging.getLogger("gensmooth")
 
 
 class Start(NamedTuple):
-    """What is known when a run begins, or goes on.
+    """Data about a run when it begins or is resumed.
 
     Attributes:
-        run: A random name of the run, the same when it is resumed.
+        run: The run's random name, which stays the same when it is resumed.
         config: The contents of its ``config.json``.
-        step: Steps made before.
-        evaluations: Evaluations made before.
-        budget: Evaluations to make at most, and
-        max_steps: steps to make at most, counted from the run's beginning.
-        words: What a step, its evaluations and its value are called here, if not so.
+        step: The number of steps completed before.
+        evaluations: The number of evaluations completed before.
+        budget: The maximum number of evaluations, counted from the run's beginning.
+        max_steps: The maximum number of steps, counted from the run's beginning.
+        words: Other terms for the names that displays show, such as ``{"step": "iteration"}``.
     """
 
     run: str
@@ -38,12 +38,12 @@ class Start(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What a program tells of a step.
+    """A program's data about a step.
 
     Attributes:
-        info: The step.
-        workers: Workers alive.
-        more: Further numbers, by name.
+        info: The step's info.
+        workers: The number of workers.
+        more: Additional numbers by name.
     """
 
     info: StepInfo
@@ -52,16 +52,16 @@ class Seen(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """What is known after a step.
+    """The progress of a run after a step.
 
     Attributes:
-        info: The step.
-        faults: Events so far, by kind.
-        workers: Workers alive.
-        seconds: Since the run began or was resumed.
-        rate: Evaluations per second, over the last half minute.
-        remaining: Seconds until the budget is spent or the steps are made, at that rate.
-        more: Further numbers of this step, by name.
+        info: The step's info.
+        faults: The number of faults so far, by kind.
+        workers: The number of workers.
+        seconds: Seconds since the run began or was resumed.
+        rate: Evaluations per second over the last half minute.
+        remaining: Seconds until the budget or the steps are used up, at that rate.
+        more: Additional numbers for this step, by name.
     """
 
     info: StepInfo
@@ -75,40 +75,41 @@ class Progress(NamedTuple):
 
 @runtime_checkable
 class Tracker(Protocol):
-    """Something that follows a run. Write your own with these three methods."""
+    """An object that monitors a run. A custom tracker implements these three methods."""
 
     def start(self, start: Start) -> None:
-        """The run begins or goes on. An error here ends it before it has cost anything."""
+        """Called before the first step of a new or resumed run. An exception here ends the run."""
         ...
 
     def step(self, progress: Progress) -> None:
-        """A step was made. A tracker that raises here is left out from then on; the run goes on."""
+        """Called after each step. If it raises, the run continues without this tracker."""
         ...
 
     def end(self, summary: Mapping[str, Any]) -> None:
-        """The run is over; ``status``, ``fun``, ``best_fun``, ``nfev``, ``nit`` of the result."""
+        """Called at the end, with ``status``, ``fun``, ``best_fun``, ``nfev``, ``nit`` and more."""
         ...
 
 
 @final
 class Observers:
-    """All that follow a run. What they raise during it is logged once and does not stop it.
+    """All trackers of a run. A tracker that raises during the run is logged and removed.
 
     Args:
-        trackers: Trackers.
-        progress: Whether a person sees it, too; see :func:`~gensmooth.observe.display`.
+        trackers: The trackers; a single one may be passed without a list.
+        progress: Whether to show the progress; see :func:`~gensmooth.observe.display`.
     """
 
     def __init__(self, trackers: Sequence[Any] = (), *, progress: bool | None = False) -> None:
         checks.optional(checks.flag, "progress", progress)
-        alone: Any = trackers
+        single: Any = trackers
         try:
-            trackers = [alone] if callable(getattr(alone, "step", None)) else list(trackers)
-        except Exception:  # an object of the user's may raise anything
+            trackers = [single] if callable(getattr(single, "step", None)) else list(trackers)
+        except Exception:  # a user's object may raise any exception
             raise TypeError(
-                f"`trackers` must be a list of trackers, or one, but is {checks.shown(trackers)}."
+                "`trackers` must be a tracker or a list of trackers, but is "
+                f"{checks.shown(trackers)}."
             ) from None
-        terminal = getattr(sys.stderr, "isatty", bool)()  # a daemon may have no such stream
+        terminal = getattr(sys.stderr, "isatty", bool)()  # a daemon may have no standard error
         if progress or (progress is None and terminal):
             from gensmooth.observe.table import display
 
@@ -116,24 +117,24 @@ class Observers:
         for tracker in trackers:
             if not isinstance(tracker, Tracker):
                 raise TypeError(
-                    "`trackers` must be objects with start, step and end, such as "
+                    "`trackers` must be objects with the methods start, step and end, such as "
                     f"gs.observe.TensorBoard('logs'), but one is {checks.shown(tracker)}."
                 )
-        self._given: list[Tracker] = list(trackers)
-        self._trackers: list[Tracker] = []  # those that have started
+        self._all: list[Tracker] = list(trackers)
+        self._active: list[Tracker] = []  # started, and not removed after an exception
 
     def __bool__(self) -> bool:
-        return bool(self._given)
+        return bool(self._all)
 
     def start(self, start: Start, faults: Mapping[str, int]) -> None:
-        """See :class:`Tracker`; ``faults`` are those of the steps made before."""
+        """See :class:`Tracker`; ``faults`` are those of earlier steps."""
         self._start = start
         self._faults = Counter(faults)
         self._began = time.monotonic()
         self._meter = Meter(self._began, start.evaluations)
-        for tracker in self._given:
+        for tracker in self._all:
             tracker.start(start)
-            self._trackers.append(tracker)
+            self._active.append(tracker)
 
     def step(self, seen: Seen, faults: Mapping[str, int]) -> None:
         """See :class:`Tracker`; ``faults`` are those of this step."""
@@ -149,28 +150,28 @@ class Observers:
             remaining=self._remaining(seen.info) / rate if rate else float("inf"),
             more=seen.more,
         )
-        for tracker in list(self._trackers):
+        for tracker in list(self._active):
             self._try(tracker, "step", progress)
 
     def end(self, summary: Mapping[str, Any]) -> None:
         """See :class:`Tracker`."""
-        for tracker in list(self._trackers):
+        for tracker in list(self._active):
             self._try(tracker, "end", summary)
 
     def _try(self, tracker: Tracker, what: str, argument: Any) -> None:
         try:
             getattr(tracker, what)(argument)
         except Exception as error:
-            self._trackers.remove(tracker)
+            self._active.remove(tracker)
             _log.warning(
-                "%s no longer follows the run: it raised %s: %s",
+                "The tracker %s raised %s and is not called again in this run: %s",
                 type(tracker).__name__,
                 type(error).__name__,
                 error,
             )
 
     def _remaining(self, info: StepInfo) -> float:
-        """Evaluations still to make."""
+        """The number of remaining evaluations."""
         left = self._start.budget - info.evaluations
         if self._start.max_steps is not None:
             per_step = info.evaluations / (info.step + 1)
@@ -180,36 +181,36 @@ class Observers:
 
 @final
 class Meter:
-    """Evaluations per second over the last half minute.
+    """Measures evaluations per second over the last half minute.
 
     Args:
-        now: When the run begins or goes on, in seconds of any clock.
-        evaluations: Evaluations made before.
+        now: The time when the run begins or is resumed, in seconds of any clock.
+        evaluations: The number of evaluations completed before.
     """
 
     def __init__(self, now: float, evaluations: int) -> None:
         self._began = now
         self._before = evaluations
-        self._seen: deque[tuple[float, int]] = deque()
+        self._samples: deque[tuple[float, int]] = deque()
 
     def rate(self, now: float, evaluations: int) -> float:
-        """The rate after a step that ended ``now``."""
-        seen = self._seen
-        if not seen:  # the first step starts workers and compiles: no measure of the others
-            seen.append((now, evaluations))
+        """The rate after a step that ended at ``now``."""
+        samples = self._samples
+        if not samples:  # not representative: the first step starts workers and compiles
+            samples.append((now, evaluations))
             return (evaluations - self._before) / max(now - self._began, 1e-9)
-        if now - seen[-1][0] >= _SPACING or len(seen) == 1:
-            seen.append((now, evaluations))
-            while len(seen) > 2 and now - seen[0][0] > _WINDOW:
-                seen.popleft()
-        then, before = seen[0]
+        if now - samples[-1][0] >= _SPACING or len(samples) == 1:
+            samples.append((now, evaluations))
+            while len(samples) > 2 and now - samples[0][0] > _WINDOW:
+                samples.popleft()
+        then, before = samples[0]
         return (evaluations - before) / max(now - then, 1e-9)
 
 
 def scalars(progress: Progress) -> dict[str, float]:
-    """The numbers of a step by name, as trackers plot them; those that exist."""
+    """The numbers of a step by name, for trackers to plot; missing ones are omitted."""
     info = progress.info
-    found: dict[str, float | None] = {
+    numbers: dict[str, float | None] = {
         "value": info.value,
         "best_value": info.best_value,
         "gradient_norm": info.gradient_norm,
@@ -223,11 +224,11 @@ def scalars(progress: Progress) -> dict[str, float]:
         **{f"faults/{kind}": count for kind, count in progress.faults.items()},
         **progress.more,
     }
-    return {name: float(value) for name, value in found.items() if value is not None}
+    return {name: float(value) for name, value in numbers.items() if value is not None}
 
 
 def flat_settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration as flat names and short values, for trackers that want those.
+    """Flatten a configuration to dotted names and scalar values; lists are omitted.
 
     >>> flat_settings({"seed": 1, "search": {"spacing": 0.1}, "x0": {"values": [0.0] * 99}})
     {'seed': 1, 'search.spacing': 0.1}

@@ -1,4 +1,4 @@
-"""What a person sees of a run: a live table on a terminal, plain lines elsewhere."""
+"""Progress displays: a live table on a terminal, plain lines elsewhere."""
 
 import math
 import sys
@@ -10,11 +10,11 @@ from gensmooth.observe.observers import Progress, Start, Tracker
 
 
 def display(progress: bool | None) -> list[Tracker]:
-    """The display that ``progress=`` asks for.
+    """Return the display that ``progress=`` selects.
 
     Args:
-        progress: ``None`` is a table on a terminal and nothing elsewhere; ``True`` a table on a
-            terminal and plain lines elsewhere; ``False`` nothing.
+        progress: ``None`` shows a table on a terminal and nothing elsewhere; ``True`` shows a table
+            on a terminal and plain lines elsewhere; ``False`` shows nothing.
     """
     terminal = getattr(sys.stderr, "isatty", bool)()
     if progress is False or (progress is None and not terminal):
@@ -24,7 +24,7 @@ def display(progress: bool | None) -> list[Tracker]:
 
 @final
 class LiveTable:
-    """A table on standard error that is redrawn a few times a second."""
+    """A table on standard error, redrawn four times a second."""
 
     def __init__(self) -> None:
         self._live: Any = None
@@ -67,11 +67,11 @@ class LiveTable:
 
 @final
 class Lines:
-    """A line of plain text after the first step, every ten seconds, and at the end.
+    """Prints a line of plain text after the first step, every ten seconds, and at the end.
 
     Args:
-        seconds: Between lines.
-        file: Where they go; standard error by default.
+        seconds: The interval between lines.
+        file: The output stream; by default standard error.
     """
 
     def __init__(self, seconds: float = 10.0, file: IO[str] | None = None) -> None:
@@ -86,7 +86,7 @@ class Lines:
         self._start = start
         if start.step:
             step, evaluations = (start.words.get(w, w) for w in ("step", "evaluations"))
-            self._print(f"going on after {step} {start.step}, {start.evaluations} {evaluations}")
+            self._print(f"resuming after {step} {start.step}, {start.evaluations} {evaluations}")
 
     def step(self, progress: Progress) -> None:
         """See :class:`Tracker`."""
@@ -112,7 +112,7 @@ class Lines:
 
 
 def number(value: float, digits: int = 6) -> str:
-    """A number for a person: counts in full, others with so many digits.
+    """Format a number for display: counts in full, others with ``digits`` digits.
 
     >>> number(1106520.0), number(52345.6, 4), number(-0.5), number(1e-9)
     ('1,106,520', '52,346', '-0.5', '1e-09')
@@ -143,7 +143,7 @@ def _cells(progress: Progress, start: Start) -> dict[str, str]:
 
 
 def duration(seconds: float) -> str:
-    """Seconds for people.
+    """Format seconds as hours, minutes and seconds.
 
     >>> duration(3725), duration(59.9), duration(float("inf"))
     ('1:02:05', '0:00:59', '?')

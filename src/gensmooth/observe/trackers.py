@@ -18,11 +18,11 @@ _TAG = "gensmooth.run"
 class TensorBoard:
     """Writes scalars for TensorBoard to a folder; the x axis is the step.
 
-    A resumed run writes to the same folder, and TensorBoard hides the steps that the interrupted
-    one had made after its last checkpoint.
+    A resumed run writes to the same folder. TensorBoard then hides the steps that the interrupted
+    run had logged after its last checkpoint.
 
     Args:
-        folder: Where the event files go.
+        folder: The folder for the event files.
     """
 
     def __init__(self, folder: str | PathLike[str]) -> None:
@@ -36,7 +36,7 @@ class TensorBoard:
         self._writer = self._module.SummaryWriter(
             self._folder,
             purge_step=resumed,
-            filename_suffix=f".{start.step:012}",  # or files of one second have one name
+            filename_suffix=f".{start.step:012}",  # names contain only whole seconds otherwise
             flush_secs=5,
         )
         if not resumed:
@@ -56,13 +56,13 @@ class TensorBoard:
 
 @final
 class WandB:
-    """Logs to Weights & Biases. A resumed run goes on as the same run there.
+    """Logs to Weights & Biases. A resumed run continues the same run there.
 
     Args:
         project: The project.
-        name: The run's name; by default theirs.
-        mode: ``"online"``, ``"offline"`` or ``"disabled"``; by default what ``WANDB_MODE`` says.
-        folder: Where their files go; by default the working folder.
+        name: The run's name; by default W&B chooses one.
+        mode: ``"online"``, ``"offline"`` or ``"disabled"``; by default the value of ``WANDB_MODE``.
+        folder: The folder for its files; by default the working directory.
     """
 
     def __init__(
@@ -101,12 +101,12 @@ class WandB:
 
 @final
 class MLflow:
-    """Logs to MLflow. A resumed run goes on as the same run there.
+    """Logs to MLflow. A resumed run continues the same run there.
 
     Args:
-        uri: The tracking server or store; by default what ``MLFLOW_TRACKING_URI`` says.
+        uri: The tracking server or store; by default the value of ``MLFLOW_TRACKING_URI``.
         experiment: The experiment's name.
-        name: The run's name; by default theirs.
+        name: The run's name; by default MLflow chooses one.
     """
 
     def __init__(
@@ -122,18 +122,18 @@ class MLflow:
 
     def start(self, start: Start) -> None:
         """See :class:`~gensmooth.observe.Tracker`."""
-        found = self._client.get_experiment_by_name(self._experiment)
-        where = (
+        existing = self._client.get_experiment_by_name(self._experiment)
+        experiment = (
             self._client.create_experiment(self._experiment)
-            if found is None
-            else found.experiment_id
+            if existing is None
+            else existing.experiment_id
         )
-        known = self._client.search_runs([where], f"tags.`{_TAG}` = '{start.run}'")
+        known = self._client.search_runs([experiment], f"tags.`{_TAG}` = '{start.run}'")
         if known:
             self._id = known[0].info.run_id
             self._client.update_run(self._id, status="RUNNING")
             return
-        run = self._client.create_run(where, run_name=self._name, tags={_TAG: start.run})
+        run = self._client.create_run(experiment, run_name=self._name, tags={_TAG: start.run})
         self._id = run.info.run_id
         param = self._module.entities.Param
         values = flat_settings(start.config).items()

@@ -1,30 +1,30 @@
-r"""Good numbers for each environment, where the user gives none.
+r"""Default hyperparameters for each environment.
 
-A spacing c and a learning rate η here are for directions with entries of variance 1 and L = 20.
-For directions with entries of variance v, whose estimate is g times the gradient on average, they
-become :math:`c / \sqrt v` and :math:`\eta / g`: evaluations as far out and steps as long. For
-fewer directions, whose estimate is noisier, η is multiplied by :math:`\sqrt{L/20}`, which keeps
-the length of a step that is noise alone.
+The spacing c and the learning rate η in the table are for directions with entries of variance 1 and
+L = 20. For directions with entries of variance v, whose estimate is g times the gradient on
+average, they become :math:`c / \sqrt v` and :math:`\eta / g`, which keeps the distance of the
+evaluations and the length of the steps. With fewer directions the estimate is noisier. Then η is
+multiplied by :math:`\sqrt{L/20}`, which keeps the length of a step that consists of noise only.
 """
 
 import math
 import re
 from typing import NamedTuple
 
-from gensmooth.algorithms.islands import LARGE
 from gensmooth.directions import Directions, NoClosedForm
+from gensmooth.searches.algorithms.islands import LARGE
 
 NUM_DIRECTIONS = 20
-GPU_DIRECTIONS = 512  # an iteration on a GPU takes as long for these as for 20
+GPU_DIRECTIONS = 512  # on a GPU, an iteration with this many takes as long as with 20
 
 
 class Defaults(NamedTuple):
-    """Numbers for an environment.
+    """The hyperparameters for an environment.
 
     Attributes:
         spacing: c.
         learning_rate: η.
-        iterations: How many.
+        iterations: The number of iterations.
     """
 
     spacing: float
@@ -32,8 +32,8 @@ class Defaults(NamedTuple):
     iterations: int
 
 
-# By the environment's name without its version, for antithetic differences. Chosen here by few and
-# short runs (docs/rl.md), except Ant, which is the paper's choice (tab:ablation_hyper, BeS).
+# By the environment's name without its version, for antithetic differences. Chosen from a few short
+# runs (docs/rl.md), except for Ant, which has the paper's values (tab:ablation_hyper, BeS).
 TABLE: dict[str, Defaults] = {
     "Hopper": Defaults(0.05, 0.005, 150),
     "Walker2d": Defaults(0.05, 0.005, 500),
@@ -46,14 +46,14 @@ TABLE: dict[str, Defaults] = {
 ANY = Defaults(0.05, 0.005, 200)
 
 
-PILOT_SCALE = 0.1  # how far apart interesting weights of a policy are
+PILOT_SCALE = 0.1  # the typical scale of a policy's weights
 
 
 def gpu_points(dim: int) -> int:
-    """How many episodes an iteration of ``"islands"`` has, for a policy of so many weights.
+    """The number of episodes per iteration of ``"islands"``, for a policy with ``dim`` weights.
 
-    A GPU runs 4096 or 8192 at once, of which 64 are left for a test. Many weights take many
-    episodes to find a direction.
+    A GPU runs 4096 or 8192 episodes at once, of which 64 are reserved for a test. A policy with
+    more weights needs more episodes per iteration.
 
     >>> gpu_points(840), gpu_points(5916)
     (4032, 8064)
@@ -62,7 +62,7 @@ def gpu_points(dim: int) -> int:
 
 
 def default_iterations(name: str) -> int:
-    """How many iterations an environment is trained for, where the user gives none."""
+    """The default number of iterations for an environment."""
     return TABLE.get(re.sub(r"-v\d+$", "", name), ANY).iterations
 
 
@@ -75,33 +75,33 @@ def defaults(
     spacing: float | None = None,
     learning_rate: float | None = None,
 ) -> Defaults:
-    """The numbers for an environment and a choice of directions, where the user gives none.
+    """The default hyperparameters for an environment and a family of directions.
 
     Args:
         name: The environment.
-        directions: How directions are chosen.
+        directions: The family of directions.
         dim: d.
         num_directions: L.
-        spacing: The user's, if any.
-        learning_rate: The user's, if any.
+        spacing: The user's spacing, if any.
+        learning_rate: The user's learning rate, if any.
 
     >>> from gensmooth.directions import Bernoulli, Guided
     >>> defaults("Hopper", Bernoulli(), 33, 20).learning_rate
     0.005
-    >>> defaults("Hopper", Guided(), 33, 20).learning_rate  # 33 times as much: entries have 1/33
+    >>> defaults("Hopper", Guided(), 33, 20).learning_rate  # 33 times larger: g = 1/33
     0.165
     """
-    found = TABLE.get(re.sub(r"-v\d+$", "", name), ANY)
+    row = TABLE.get(re.sub(r"-v\d+$", "", name), ANY)
     try:
         if spacing is None:
-            spacing = found.spacing / math.sqrt(directions.variance(dim, num_directions))
+            spacing = row.spacing / math.sqrt(directions.variance(dim, num_directions))
         if learning_rate is None:
             noise = math.sqrt(min(num_directions / NUM_DIRECTIONS, 1.0))
-            learning_rate = found.learning_rate * noise / directions.gain(dim, num_directions)
+            learning_rate = row.learning_rate * noise / directions.gain(dim, num_directions)
     except NoClosedForm as error:
         raise ValueError(
-            f"{type(directions).__name__} does not say how long its directions are, on which the "
-            "default `spacing` and `learning_rate` depend: give both, or give the family its "
+            f"{type(directions).__name__} does not define the length of its directions, on which "
+            "the default `spacing` and `learning_rate` depend: pass both, or define the family's "
             f"`variance`. ({error})"
         ) from error
-    return Defaults(spacing, learning_rate, found.iterations)
+    return Defaults(spacing, learning_rate, row.iterations)

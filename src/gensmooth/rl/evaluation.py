@@ -1,4 +1,4 @@
-"""How good a policy is: episodes from fresh starts, their mean return, and its interval."""
+"""Evaluation of a policy: its mean return over new episodes, with a confidence interval."""
 
 import math
 from dataclasses import dataclass, field
@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from gensmooth import checks
 from gensmooth.evaluators import EvaluationError
+from gensmooth.physics.extras import missing_extra
 from gensmooth.rl.environments import catalogue
-from gensmooth.rl.environments.base import EnvironmentLike, Simulator, missing_extra
+from gensmooth.rl.environments.base import EnvironmentLike, Simulator
 from gensmooth.rl.policy_file import TrainedPolicy, as_policy
 from gensmooth.rl.rollouts import test_rngs
 from gensmooth.streams import check_seed
@@ -22,20 +23,20 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Episodes of a policy; returns include the survival bonus.
+    """The result of evaluating a policy; returns include the survival bonus.
 
     Attributes:
         environment: The name of the environment.
-        episodes: How many episodes did not break down.
+        episodes: The number of episodes that did not fail.
         mean_return: Their mean return.
         deviation: The standard deviation of their returns; NaN if there is only one.
         low: The lower end of the confidence interval of the mean (Student's t).
         high: The upper end.
         confidence: The level of the interval.
         mean_length: Their mean length.
-        success: The share that reached the goal; ``None`` if the environment has none.
-        failed: Episodes that broke down, under ``on_failure="drop"``.
-        seed: The seed of the starts.
+        success: The fraction that reached the goal; ``None`` if the environment has none.
+        failed: The number of failed episodes, with ``on_failure="drop"``.
+        seed: The seed of the initial states.
         returns: The returns, in order.
         lengths: The lengths, in order.
     """
@@ -67,27 +68,25 @@ def evaluate(
     threads: int | None = None,
     trust: bool = False,
 ) -> Evaluation:
-    """Run a policy from fresh starts, none of which its training or its tests have seen.
+    """Run a policy from new initial states, which its training and its tests have not used.
 
     Args:
-        policy: A policy, its file, or a training's folder (then the best policy); or "zoo:hopper",
-            one of the trained policies that come with the package.
-        episodes: How many episodes.
-        seed: The seed of the starts.
+        policy: A policy, its file, a training's folder (which means its best policy), or
+            ``"zoo:hopper"``, one of the trained policies that come with the package.
+        episodes: The number of episodes.
+        seed: The seed of the initial states.
         confidence: The level of the confidence interval.
-        environment: The environment, as in :func:`train`; by default by the name in the policy.
-            It must be the one that the policy was trained in.
-        on_failure: Whether an episode that breaks down is an error (``"raise"``), or is left out
-            (``"drop"``).
-        device: Where episodes run: ``"cpu"``, or a GPU such as ``"cuda"``, whichever it was trained
-            on.
-        threads: Threads of a fast simulator; by default one per core.
-        trust: Whether a module may be imported because the policy's file names it, as the
-            environment ``"module:Name"`` does. One that you name or import yourself needs no
-            trust.
+        environment: The environment, as in :func:`train`; by default the one that the policy
+            names. It must be the one that the policy was trained in.
+        on_failure: Whether a failed episode is an error (``"raise"``) or is dropped (``"drop"``).
+        device: The device that runs the episodes: ``"cpu"``, or a GPU such as ``"cuda"``. It may
+            differ from the training's.
+        threads: The number of threads of a fast simulator; by default one per core.
+        trust: Whether to import a module that the policy's file names, as in an environment
+            ``"module:Name"``. A module that you name or import yourself needs no trust.
 
     Raises:
-        EvaluationError: When an episode breaks down; what the environment raised is its cause.
+        EvaluationError: If an episode fails; its cause is the environment's exception, if any.
     """
     episodes = checks.count("episodes", episodes)
     confidence = checks.share("confidence", confidence)
@@ -95,22 +94,22 @@ def evaluate(
     threads = checks.optional(checks.count, "threads", threads)
     trust = checks.flag("trust", trust)
     seed = check_seed(seed)
-    given = as_policy(policy)
-    simulator = simulator_of(given, environment, trust=trust, device=device)
-    parameters = np.broadcast_to(given.parameters, (episodes, given.parameters.size))
+    trained = as_policy(policy)
+    simulator = simulator_of(trained, environment, trust=trust, device=device)
+    parameters = np.broadcast_to(trained.parameters, (episodes, trained.parameters.size))
     starts = simulator.starts(test_rngs(seed, 0, episodes))  # training's tests have step > 0
-    found = simulator.rollout(given.policy, parameters, given.scaling, starts, threads=threads)
-    kept = np.isfinite(found.returns)
+    run = simulator.rollout(trained.policy, parameters, trained.scaling, starts, threads=threads)
+    kept = np.isfinite(run.returns)
     if not kept.all() and (on_failure == "raise" or not kept.any()):
         bad = int(np.argmin(kept))
         raise EvaluationError(
-            f"{simulator.info.name} broke down in episode {bad}: it raised, or an observation or "
-            "reward was not finite. The log has what it said; on_failure='drop' leaves such "
-            "episodes out.",
+            f"{simulator.info.name} failed in episode {bad}: it raised an exception, became "
+            "unstable, or returned an observation or reward that is not finite. The traceback of "
+            "an exception is in the log. on_failure='drop' drops failed episodes, unless all fail.",
             step=0,
             index=bad,
-        ) from found.failure
-    returns, lengths = found.returns[kept], found.lengths[kept]
+        ) from run.failure
+    returns, lengths = run.returns[kept], run.lengths[kept]
     mean, deviation, half = interval(returns, confidence)
     return Evaluation(
         environment=simulator.info.name,
@@ -121,7 +120,7 @@ def evaluate(
         high=mean + half,
         confidence=confidence,
         mean_length=float(lengths.mean()),
-        success=None if found.successes is None else float(found.successes[kept].mean()),
+        success=None if run.successes is None else float(run.successes[kept].mean()),
         failed=int(np.count_nonzero(~kept)),
         seed=seed,
         returns=returns,
@@ -131,24 +130,24 @@ def evaluate(
 
 def simulator_of(
     policy: TrainedPolicy,
-    given: EnvironmentLike | None = None,
+    environment: EnvironmentLike | None = None,
     *,
     trust: bool = False,
     device: str = "cpu",
 ) -> Simulator:
-    """The simulator of a policy's environment; another one is refused."""
-    if given is None:
+    """Create the simulator of a policy's environment; any other environment is an error."""
+    if environment is None:
         catalogue.check_trusted(policy.environment, trust=trust)
         return catalogue.make(policy.environment, device=device)
-    if isinstance(given, str):
-        policy.check_environment(given)  # before anything is imported or made
-    simulator = catalogue.make(given, device=device)
+    if isinstance(environment, str):
+        policy.check_environment(environment)  # before anything is imported or created
+    simulator = catalogue.make(environment, device=device)
     policy.check_environment(simulator.info.name)
     return simulator
 
 
 def interval(values: Array, confidence: float) -> tuple[float, float, float]:
-    r"""Mean, standard deviation s, and half the interval's width, :math:`t_{n-1} s / \sqrt n`."""
+    r"""Mean, standard deviation s, and the interval's half-width, :math:`t_{n-1} s / \sqrt n`."""
     mean, n = float(values.mean()), len(values)
     if n == 1:
         return mean, math.nan, math.inf

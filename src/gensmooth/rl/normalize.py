@@ -1,7 +1,7 @@
 r"""Observation standardisation after Mania et al. (2018): running mean and standard deviation.
 
-The statistics are frozen within an iteration and merged between iterations, from the moments of
-each episode in the order of the batch: the result does not depend on which worker ran which.
+The statistics are frozen within an iteration. Between iterations, the moments of the episodes are
+merged in the order of the batch, so the result does not depend on which worker ran which episode.
 """
 
 from typing import NamedTuple
@@ -11,24 +11,24 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-# A deviation below this is rounding, not variation: dividing by it would blow noise up.
+# A deviation below these is rounding error, not variation: dividing by it would amplify noise.
 _SMALLEST = 1e-7  # absolute, as in ARS
-_RELATIVE = 1e-13  # of the size of the mean
+_RELATIVE = 1e-13  # relative to the mean
 
 
 class Scaling(NamedTuple):
-    """What is done to an observation before the policy sees it: ``(o - mean) * inverse``.
+    """The transformation of an observation before it reaches the policy: ``(o - mean) * inverse``.
 
     Attributes:
-        mean: One entry per coordinate.
-        inverse: One over the standard deviation.
+        mean: The mean of each coordinate.
+        inverse: One over the standard deviation of each coordinate.
     """
 
     mean: Array
     inverse: Array
 
     def __call__(self, observation: Array) -> Array:
-        """The standardised observation."""
+        """Return the standardised observation."""
         return (observation - self.mean) * self.inverse
 
 
@@ -36,7 +36,7 @@ class EpisodeMoments(NamedTuple):
     """Moments of the observations of several episodes, one row per episode.
 
     Attributes:
-        counts: Observations of each episode, shape (B,).
+        counts: The number of observations in each episode, shape (B,).
         means: Their means, shape (B, n).
         m2: Their sums of squared deviations from their own mean, shape (B, n).
     """
@@ -50,7 +50,7 @@ class Statistics(NamedTuple):
     """Moments of all observations so far.
 
     Attributes:
-        seen: How many there are.
+        seen: The number of observations.
         mean: Their mean.
         m2: The sum of their squared deviations from it.
 
@@ -64,15 +64,16 @@ class Statistics(NamedTuple):
     m2: Array
 
     def merged(self, moments: EpisodeMoments) -> "Statistics":
-        r"""The statistics with the moments of more episodes, in the order of their rows.
+        r"""Merge the moments of more episodes, in the order of their rows.
 
-        Chan, Golub & LeVeque (1983), for all parts at once, :math:`n = \sum n_i`:
+        This is the formula of Chan, Golub & LeVeque (1983) for all parts at once, with
+        :math:`n = \sum n_i`:
 
         .. math:: \mu = \mu_0 + \sum_i \frac{n_i}{n} (\mu_i - \mu_0), \qquad
             M = \sum_i M_i + \sum_i n_i (\mu_i - \mu)^2.
 
-        Means are taken relative to one of them, so a coordinate that never varied keeps
-        :math:`M = 0` exactly. Rows of no observations are ignored, whatever they hold.
+        Means are computed relative to one of them, so a coordinate that never varied keeps
+        :math:`M = 0` exactly. Rows without observations are ignored, whatever they contain.
         """
         count = np.concatenate(([self.seen], moments.counts))
         mean = np.concatenate((self.mean[None], moments.means))
@@ -82,7 +83,7 @@ class Statistics(NamedTuple):
         if not len(count):
             return self
         total = int(count.sum())
-        # Sums along the first axis run row after row: the order of the batch, always.
+        # Sums along the first axis run row by row, always in the order of the batch.
         merged = mean[0] + ((mean - mean[0]) * (count / total)[:, None]).sum(axis=0)
         between = ((mean - merged) ** 2 * count[:, None]).sum(axis=0)
         return Statistics(total, merged, m2.sum(axis=0) + between)
@@ -94,7 +95,7 @@ class Statistics(NamedTuple):
     def scaling(self) -> Scaling:
         """The scaling to mean 0 and deviation 1.
 
-        Coordinates that never varied stay as they are; before the first observation, all do.
+        Coordinates that never varied are left unchanged, as are all before the first observation.
         """
         deviation = self.deviation()
         varies = deviation > np.maximum(_SMALLEST, _RELATIVE * np.abs(self.mean))
@@ -104,10 +105,10 @@ class Statistics(NamedTuple):
 
 
 def statistics(size: int) -> Statistics:
-    """The statistics of no observations, each of ``size`` entries."""
+    """The statistics before the first observation, for observations of ``size`` entries."""
     return Statistics(0, np.zeros(size), np.zeros(size))
 
 
 def identity(size: int) -> Scaling:
-    """The scaling that changes nothing."""
+    """The identity scaling."""
     return Scaling(np.zeros(size), np.ones(size))

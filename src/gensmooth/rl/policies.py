@@ -1,13 +1,13 @@
-r"""Policies: from an observation to an action, all parameters in one flat vector.
+r"""Policies: functions from observation to action, with all parameters in one flat vector.
 
-A policy is a shape without numbers; the numbers are the x of the search. The layout of the vector
-is layer by layer: the weight matrix of shape (out, in) row after row, then the layer's bias if
-there are biases. Hidden layers have tanh, the last layer is linear:
+A policy has a shape but no parameters; these are the x of the search. The vector contains, layer by
+layer, the weight matrix of shape (out, in) in row-major order, then the biases, if any. Hidden
+layers use tanh, and the last layer is linear:
 
 .. math:: h_0 = (o - \mu) / s, \qquad h_k = \tanh(W_k h_{k-1} + b_k), \qquad a = W_K h_{K-1} + b_K.
 
-For a discrete action space the last layer has one score per action, and the action with the
-largest score is taken.
+For a discrete action space, the last layer returns one score per action, and the action with the
+largest score is chosen.
 """
 
 import math
@@ -26,7 +26,7 @@ Array = NDArray[np.float64]
 
 
 class Layer(NamedTuple):
-    """Where a layer lies in the flat vector: weights, then biases, then the next layer."""
+    """The position of a layer in the flat vector: weights, then biases."""
 
     start: int
     rows: int
@@ -35,12 +35,12 @@ class Layer(NamedTuple):
 
     @property
     def bias_start(self) -> int:
-        """Where the weights end and the biases begin."""
+        """The index where the weights end and the biases begin."""
         return self.start + self.rows * self.columns
 
     @property
     def stop(self) -> int:
-        """Where the layer ends."""
+        """The index where the layer ends."""
         return self.bias_start + (self.rows if self.bias else 0)
 
 
@@ -76,7 +76,7 @@ class Policy:
         return len(self.sizes) == 2
 
     def layers(self) -> Iterator[Layer]:
-        """Where each layer lies, from the first to the last."""
+        """The position of each layer, from first to last."""
         start = 0
         for columns, rows in pairwise(self.sizes):
             layer = Layer(start, rows, columns, self.biases)
@@ -85,7 +85,7 @@ class Policy:
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
-        """The shapes of the weights and biases that the flat vector is made of.
+        """The shapes of the weights and biases in the flat vector.
 
         >>> Policy((11, 32, 3), biases=True).shapes
         ((32, 11), (32,), (3, 32), (3,))
@@ -97,14 +97,15 @@ class Policy:
         )
 
     def initial(self, seed: int) -> Array:
-        r"""The parameters that a search starts from.
+        r"""Return the initial parameters of a search.
 
-        Without a hidden layer they are zero, as in the paper: the policy does nothing. So it does
-        with hidden layers, whose weights are uniform on :math:`\pm\sqrt{6/(in + out)}` (Glorot &
-        Bengio, 2010); the last layer and all biases are zero. The paper does not say where a
-        network starts. At zero the gradient in all weights vanishes; with weights of that size in
-        the last layer too, Ant begins with a return of −300, where doing nothing earns 994, and
-        none of the paper's methods learned anything in 1000 iterations (docs/results).
+        Without hidden layers they are zero, as in the paper, so the initial action is zero. With
+        hidden layers, the hidden weights are uniform on :math:`\pm\sqrt{6/(in + out)}` (Glorot &
+        Bengio, 2010), and the last layer and all biases are zero, so the initial action is zero
+        too. The paper does not specify the initial weights of a network. If all were zero, the
+        gradient would vanish in all weights. If the last layer were random too, Ant would start at
+        a return of −300, where doing nothing earns 994, and none of the paper's methods learned
+        anything from there in 1000 iterations (docs/results).
         """
         x = np.zeros(self.num_parameters)
         if self.is_linear:
@@ -118,9 +119,9 @@ class Policy:
         return x
 
     def act(self, parameters: Array, observation: Array) -> Array:
-        """The action (or the scores of the actions) at a standardised observation.
+        """Return the action (or the scores of the actions) for a standardised observation.
 
-        Sums run in NumPy's own order, not in BLAS, whose bits depend on the number of threads.
+        It sums with NumPy and not with BLAS, whose bits depend on the number of threads.
         """
         hidden = observation
         last = len(self.sizes) - 2
@@ -133,12 +134,12 @@ class Policy:
         return hidden
 
     def check(self, parameters: Any) -> Array:
-        """Parameters as a float64 vector of the right length, or an error."""
+        """Return the parameters as a float64 vector; raises if their shape is wrong."""
         x = np.asarray(parameters, np.float64)
         if x.shape != (self.num_parameters,):
             raise ValueError(
                 f"A policy with sizes {self.sizes}{' and biases' if self.biases else ''} has "
-                f"{self.num_parameters} parameters, but the vector given has shape {x.shape}."
+                f"{self.num_parameters} parameters, but `parameters` has shape {x.shape}."
             )
         return x
 
@@ -146,21 +147,21 @@ class Policy:
 @final
 @dataclass(frozen=True)
 class Linear:
-    """A linear policy: no hidden layer, no biases; a search starts at zero.
+    """A linear policy without hidden layers or biases; its initial parameters are zero.
 
     >>> Linear().policy(11, 3)
     Policy(sizes=(11, 3), biases=False)
     """
 
     def policy(self, observation_size: int, action_size: int) -> Policy:
-        """The policy for an environment."""
+        """Return the policy for an environment with these sizes."""
         return Policy((observation_size, action_size))
 
 
 @final
 @dataclass(frozen=True)
 class MLP:
-    """A policy with tanh hidden layers and biases; by default the paper's one layer of 32.
+    """A policy with tanh hidden layers and biases; by default one layer of 32, as in the paper.
 
     >>> MLP().policy(111, 8).num_parameters
     3848
@@ -175,36 +176,36 @@ class MLP:
         checks.settle(self, hidden=hidden, biases=checks.flag("biases", self.biases))
 
     def policy(self, observation_size: int, action_size: int) -> Policy:
-        """The policy for an environment."""
+        """Return the policy for an environment with these sizes."""
         return Policy((observation_size, *self.hidden, action_size), self.biases)
 
 
 def architecture(name: object, hidden: Sequence[int] = (32,)) -> Linear | MLP:
-    """The architecture that ``policy=`` means: a name, or the object itself."""
+    """Return the architecture that ``policy=`` specifies, by name or as an object."""
     if isinstance(name, Linear | MLP):
         return name
     if isinstance(name, str) and name in ("linear", "mlp"):
         return Linear() if name == "linear" else MLP(cast(Any, hidden))
-    own = ""
+    hint = ""
     if callable(name):
-        own = (
-            " A policy of your own is an objective: let fun(x, rng) run an episode with it and "
-            "return the sum of rewards, and call gs.minimize(fun, x0, maximize=True, "
-            "samples='independent'); docs/rl.md has one."
+        hint = (
+            " To train a custom policy, write an objective fun(x, rng) that runs an episode with "
+            "it and returns the sum of rewards, and call gs.minimize(fun, x0, maximize=True, "
+            "samples='independent'); see docs/rl.md for an example."
         )
     raise ValueError(
         "`policy` must be 'linear', 'mlp', gs.rl.Linear() or gs.rl.MLP(hidden=(32,)), but is "
-        f"{checks.shown(name)}.{own}"
+        f"{checks.shown(name)}.{hint}"
     )
 
 
 def _counts(name: str, sizes: object, least: int, what: str) -> tuple[int, ...]:
-    """At least ``least`` whole numbers of at least 1, or words on ``what`` they must be."""
-    given = cast(Sequence[object], sizes if isinstance(sizes, list | tuple) else ())
+    """Check for at least ``least`` positive integers; the error says ``what`` is expected."""
+    counts = cast(Sequence[object], sizes if isinstance(sizes, list | tuple) else ())
     try:
-        if len(given) < least:
+        if len(counts) < least:
             raise ValueError
-        return tuple([checks.count(name, size) for size in given])
+        return tuple([checks.count(name, size) for size in counts])
     except ValueError:
         raise ValueError(
             f"`{name}` must be {what}, but is {checks.shown(cast(object, sizes))}."

@@ -1,4 +1,4 @@
-"""A trained policy, and its file: all that is needed to run the policy again, and no code.
+"""Trained policies and their files, which contain all data to run a policy, and no code.
 
 The file is a checkpoint container (:mod:`gensmooth.runs.container`): a JSON object and the
 arrays ``parameters``, ``mean`` and ``m2``.
@@ -36,11 +36,11 @@ class TrainedPolicy:
         environment: The name of the environment it was trained in.
         policy: Its shape.
         parameters: Its parameters.
-        statistics: The statistics of the observations of its training.
-        standardize: Whether observations are standardised before it sees them.
+        statistics: The statistics of the observations during its training.
+        standardize: Whether its observations are standardised.
         method: The method that trained it.
         seed: The seed of the training.
-        step: Iterations of training.
+        step: The number of training iterations.
         mean_return: The mean return of its last test; NaN if there was none.
         version: The version of gensmooth that trained it.
     """
@@ -58,20 +58,20 @@ class TrainedPolicy:
 
     @property
     def scaling(self) -> Scaling:
-        """What is done to observations before the policy sees them."""
+        """The transformation of observations before they reach the policy."""
         size = self.policy.sizes[0]
         return self.statistics.scaling() if self.standardize else identity(size)
 
     def __call__(self, observation: ArrayLike) -> Array:
-        """The action (or the scores of the actions) at an observation as the environment gives it.
+        """Return the action (or the scores of the actions) for an environment's raw observation.
 
-        Clip it to the action space if the environment does not do so itself.
+        Clip the action to the action space if the environment does not do so itself.
         """
-        seen = np.asarray(observation, np.float64).reshape(-1)
-        return self.policy.act(self.parameters, self.scaling(seen))
+        raw = np.asarray(observation, np.float64).reshape(-1)
+        return self.policy.act(self.parameters, self.scaling(raw))
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the file; a reader sees either the old file or the new one, complete."""
+        """Write the file atomically."""
         meta = {
             "kind": KIND,
             "gensmooth": self.version,
@@ -93,27 +93,27 @@ class TrainedPolicy:
         container.write(Path(path), meta, arrays)
 
     def check_environment(self, name: str) -> None:
-        """Refuse another environment than the one it was trained in."""
+        """Raise an error unless the policy was trained in the environment ``name``."""
         if canonical(name) != canonical(self.environment):
             raise ValueError(
-                f"This policy was trained in {self.environment}, and cannot run in {name}."
+                f"This policy was trained in {self.environment} and cannot run in {name}."
             )
 
 
 def load_policy(path: str | PathLike[str], *, environment: str | None = None) -> TrainedPolicy:
-    """Read a policy from its file, or from the folder of its training (then the best one).
+    """Read a policy from its file, or the best policy from the folder of a training.
 
     Args:
-        path: The file, or what was given to :func:`train` as ``out``; or ``"zoo:hopper"``, one of
-            those that come with the package (:func:`zoo`).
-        environment: If given, the environment it must have been trained in.
+        path: The file, a training's folder, or ``"zoo:hopper"``, one of the policies that come with
+            the package (:func:`zoo`).
+        environment: The environment that the policy must have been trained in; by default any.
 
     Raises:
-        CheckpointError: When there is none, or it is damaged.
-        ValueError: When it was trained in another environment, or the zoo has no such policy.
+        CheckpointError: If there is no policy or it is damaged.
+        ValueError: If it was trained in another environment, or the zoo has no such policy.
     """
-    given = checks.path("path", path)
-    file = zoo_file(path) or find_policy(given)
+    location = checks.path("path", path)
+    file = zoo_file(path) or find_policy(location)
 
     def fits(meta: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
         try:
@@ -123,16 +123,16 @@ def load_policy(path: str | PathLike[str], *, environment: str | None = None) ->
 
     meta, arrays = container.read(file, fits)
     try:
-        found = _policy(meta, arrays)
+        policy = _policy(meta, arrays)
     except (LookupError, TypeError, ValueError) as error:
         raise CheckpointError(file, f"is not a policy: {error}.") from error
     if environment is not None:
-        found.check_environment(environment)
-    return found
+        policy.check_environment(environment)
+    return policy
 
 
 def as_policy(policy: TrainedPolicy | str | PathLike[str]) -> TrainedPolicy:
-    """A policy that is given as itself, its file, the folder of its training, or ``"zoo:NAME"``."""
+    """Return a policy, given as an object, its file, its training's folder, or ``"zoo:NAME"``."""
     if isinstance(policy, TrainedPolicy):
         return policy
     checks.path("policy", policy)
@@ -140,7 +140,7 @@ def as_policy(policy: TrainedPolicy | str | PathLike[str]) -> TrainedPolicy:
 
 
 def find_policy(path: Path) -> Path:
-    """The policy's file: the path itself or, in a training's folder, the best or else the last."""
+    """The policy's file: ``path`` itself or, in a training's folder, the best or else the last."""
     if not path.is_dir():
         return path
     for name in ("policy-best", "policy-last"):
@@ -150,13 +150,13 @@ def find_policy(path: Path) -> Path:
 
 
 def _check_sizes(meta: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
-    """Refuse arrays that are not those of the policy, before memory is taken for them."""
+    """Raise an error if arrays do not fit the policy, before memory is allocated for them."""
     if meta.get("kind") != KIND:
-        raise ValueError("it is of another kind")
+        raise ValueError(f"its kind is not {KIND!r}")
     policy = Policy(tuple(whole(size) for size in meta["sizes"]), _truth(meta["biases"]))
     size = policy.sizes[0]
     if sizes != {"parameters": policy.num_parameters, "mean": size, "m2": size}:
-        raise ValueError("its arrays are not those of a policy of these sizes")
+        raise ValueError("its arrays do not match the sizes of its layers")
 
 
 def _policy(meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> TrainedPolicy:
@@ -169,10 +169,10 @@ def _policy(meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Trai
     }.items():
         array = arrays[name]
         if array.dtype != np.float64 or array.shape != shape or not np.isfinite(array).all():
-            raise ValueError(f"its {name} do not fit")
+            raise ValueError(f"its array {name!r} must be {shape}, float64 and finite")
     environment, method, version = (meta[n] for n in ("environment", "method", "gensmooth"))
     if not all(isinstance(name, str) for name in (environment, method, version)):
-        raise TypeError("a name in it is not one")
+        raise TypeError("its environment, method and version must be text")
     return TrainedPolicy(
         environment=environment,
         policy=policy,

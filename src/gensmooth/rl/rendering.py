@@ -1,6 +1,6 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false
-"""Films of a policy: episodes in Gymnasium's own environment, drawn without a screen."""
+"""Videos of a policy: episodes in Gymnasium's own environment, rendered without a display."""
 
 import ctypes.util
 import os
@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gensmooth import checks
+from gensmooth.physics.extras import missing_extra
 from gensmooth.rl.environments import catalogue
-from gensmooth.rl.environments.base import missing_extra
 from gensmooth.rl.environments.gymnasium import make_environment, read_actions
 from gensmooth.rl.policy_file import TrainedPolicy, as_policy
 from gensmooth.rl.rollouts import test_rngs
@@ -25,15 +25,15 @@ from gensmooth.streams import check_seed
 
 _INSTALL = "On Debian and Ubuntu: apt-get install libosmesa6"
 _KINDS = (".mp4", ".gif")
-_EVERY = 5.0  # seconds between lines of progress where there is no terminal
+_EVERY = 5.0  # seconds between lines of progress without a terminal
 
 
 class Film(NamedTuple):
-    """A film that was made.
+    """A rendered video.
 
     Attributes:
         path: The file.
-        frames: How many frames it has.
+        frames: The number of frames.
         fps: Frames per second.
         returns: The return of each episode.
     """
@@ -55,40 +55,40 @@ def render(
     progress: bool | None = None,
     trust: bool = False,
 ) -> Film:
-    """Film a policy, to ``.mp4`` or ``.gif``.
+    """Render a video of a policy as ``.mp4`` or ``.gif``.
 
-    Episodes start as those of :func:`evaluate` with the same seed.
+    Episodes have the same initial states as those of :func:`evaluate` with the same seed.
 
     Args:
-        policy: A policy, its file, or a training's folder (then the best policy); or "zoo:hopper",
-            one of the trained policies that come with the package.
-        path: The film.
-        episodes: How many episodes.
-        seed: The seed of the starts.
-        max_steps: Show at most this many steps per episode.
-        skip: Draw only every ``skip``-th step, at the same speed: smaller files.
-        progress: Whether to show how many frames are drawn; by default only on a terminal.
+        policy: A policy, its file, a training's folder (which means its best policy), or
+            ``"zoo:hopper"``, one of the trained policies that come with the package.
+        path: The video file.
+        episodes: The number of episodes.
+        seed: The seed of the initial states.
+        max_steps: The maximum number of steps shown per episode.
+        skip: Render only every ``skip``-th step, at the same speed, for smaller files.
+        progress: Whether to show the number of rendered frames; by default only on a terminal.
         trust: As in :func:`~gensmooth.rl.evaluation.evaluate`.
 
     Raises:
-        OSError: When the film cannot be written; found before anything is drawn.
-        ImportError: When something to draw with is missing.
+        OSError: If the video cannot be written; checked before rendering where possible.
+        ImportError: If a library for rendering is missing.
     """
     file = checks.path("path", path)
     if file.suffix.lower() not in _KINDS:
         kinds = " or ".join(_KINDS)
-        raise ValueError(f"The `path` of the film must be a {kinds} file, but is {file.name!r}.")
+        raise ValueError(f"`path` must be a {kinds} file, but is {file.name!r}.")
     episodes, skip = checks.count("episodes", episodes), checks.count("skip", skip)
     max_steps = checks.optional(checks.count, "max_steps", max_steps)
     checks.optional(checks.flag, "progress", progress)
     trust, seed = checks.flag("trust", trust), check_seed(seed)
-    given = as_policy(policy)
-    catalogue.check_trusted(given.environment, trust=trust)
+    trained = as_policy(policy)
+    catalogue.check_trusted(trained.environment, trust=trust)
     _check_writable(file)
     use_software_rendering()
-    simulator = catalogue.make(given.environment)
+    simulator = catalogue.make(trained.environment)
     info = simulator.info
-    environment = make_drawable(catalogue.reference(given.environment))
+    environment = make_drawable(catalogue.reference(trained.environment))
     actions = read_actions(info.name, environment.action_space, raw=info.fast)
     fps = float(environment.metadata.get("render_fps") or 30)
     steps = min(info.horizon, max_steps or info.horizon)
@@ -97,16 +97,16 @@ def render(
 
     def frames() -> Iterator[Any]:
         for rng in test_rngs(seed, 0, episodes):
-            if info.fast:  # its starts are drawn by the environment's own law
+            if info.fast:  # its initial states follow the environment's own distribution
                 environment.unwrapped.np_random = rng
-                seen, _ = environment.reset()
+                observation, _ = environment.reset()
             else:
-                seen, _ = environment.reset(seed=int(simulator.starts([rng])[0, 0]))
+                observation, _ = environment.reset(seed=int(simulator.starts([rng])[0, 0]))
             yield _frame(environment)
             total = 0.0
             for step in range(1, steps + 1):
-                action = actions.choose(given(seen))
-                seen, reward, terminated, truncated, _ = environment.step(action)
+                action = actions.choose(trained(observation))
+                observation, reward, terminated, truncated, _ = environment.step(action)
                 total += float(reward)
                 if step % skip == 0:
                     yield _frame(environment)
@@ -122,12 +122,12 @@ def render(
 
 
 def use_software_rendering() -> None:
-    """Choose how MuJoCo draws where there is no screen, unless ``MUJOCO_GL`` says how.
+    """Choose MuJoCo's renderer if there is no display, unless ``MUJOCO_GL`` is set.
 
     Raises:
-        ImportError: When there is neither a screen nor a library to draw without one.
+        ImportError: If there is neither a display nor a library for off-screen rendering.
     """
-    os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # it would greet on standard output
+    os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # it would print to standard output
     if os.environ.get("MUJOCO_GL") or sys.platform != "linux" or os.environ.get("DISPLAY"):
         return
     for backend, library in (("osmesa", "OSMesa"), ("egl", "EGL")):
@@ -135,26 +135,27 @@ def use_software_rendering() -> None:
             os.environ["MUJOCO_GL"] = backend
             return
     raise ImportError(
-        f"There is no screen, and no library to draw without one (libOSMesa or libEGL). {_INSTALL}"
+        "There is no display and no library for off-screen rendering (libOSMesa or libEGL). "
+        f"{_INSTALL}"
     )
 
 
 def make_drawable(name: str) -> Any:
-    """Gymnasium's environment, ready to draw frames; the camera follows a robot that runs."""
+    """Create Gymnasium's environment for rendering, with a camera that tracks a moving robot."""
     try:
         environment = make_environment(name, render_mode="rgb_array")
-    except TypeError as error:  # it takes no `render_mode`
-        raise _draws_nothing(name) from error
+    except TypeError as error:  # it does not accept `render_mode`
+        raise _not_drawable(name) from error
     model: Any = getattr(environment.unwrapped, "model", None)
     cameras = [model.camera(i).name for i in range(getattr(model, "ncam", 0))]
     if "track" not in cameras:
         return environment
-    environment.close()  # by default, Gymnasium's camera stays where the robot started
+    environment.close()  # Gymnasium's default camera stays where the robot started
     return make_environment(name, render_mode="rgb_array", camera_name="track")
 
 
-def _draws_nothing(name: str) -> RuntimeError:
-    return RuntimeError(f"{name} draws no frames: it has no render_mode 'rgb_array'.")
+def _not_drawable(name: str) -> RuntimeError:
+    return RuntimeError(f"{name} cannot be rendered: it does not support render_mode='rgb_array'.")
 
 
 def _frame(environment: Any) -> Any:
@@ -163,20 +164,20 @@ def _frame(environment: Any) -> Any:
     except Exception as error:
         if type(error).__name__ == "DependencyNotInstalled":
             raise ImportError(
-                f"The frames of {environment.spec.id} need a package that is not installed: {error}"
+                f"Rendering {environment.spec.id} needs a package that is not installed: {error}"
             ) from None
-        how = os.environ.get("MUJOCO_GL", "a window")
+        backend = os.environ.get("MUJOCO_GL", "unset")
         raise RuntimeError(
-            f"Drawing failed, with {how} ({type(error).__name__}: {error}). {_INSTALL}, and set "
-            "MUJOCO_GL=osmesa."
+            f"Rendering failed with {type(error).__name__}: {error} (MUJOCO_GL is {backend}). If "
+            f"the environment uses MuJoCo, try MUJOCO_GL=osmesa. {_INSTALL}"
         ) from error
     if not isinstance(frame, np.ndarray) or frame.ndim != 3:
-        raise _draws_nothing(environment.spec.id)
+        raise _not_drawable(environment.spec.id)
     return frame
 
 
 def _check_writable(path: Path) -> None:
-    """Find out before drawing whether the film can be written; an existing file is left alone."""
+    """Raise an error if the file cannot be written; an existing file is not changed."""
     existed = path.exists()
     try:
         path.open("ab").close()
@@ -187,9 +188,9 @@ def _check_writable(path: Path) -> None:
 
 
 def _unwritable(path: Path, error: OSError) -> OSError:
-    # What imageio raises goes on with ffmpeg's whole command line.
+    # imageio's message includes ffmpeg's whole command line on further lines.
     reason = error.strerror or str(error).partition("\n")[0]
-    return OSError(f"The film {path} cannot be written: {reason}.")
+    return OSError(f"The video {path} cannot be written: {reason}.")
 
 
 def _write(
@@ -201,12 +202,12 @@ def _write(
             import_module("imageio_ffmpeg")
     except ImportError as error:
         raise missing_extra(error) from None
-    if path.suffix.lower() == ".gif":  # durations are in milliseconds, and whole hundredths
+    if path.suffix.lower() == ".gif":  # in milliseconds; players slow down below 20
         options: dict[str, Any] = {"duration": max(1000 / fps, 20.0), "loop": 0}
-    else:  # any size of frame, and what every player can play
+    else:  # accepts any frame size, and plays in every player
         options = {"fps": fps, "macro_block_size": None, "pixelformat": "yuv420p"}
         options["output_params"] = ["-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2"]
-    first = next(frames)  # if nothing can be drawn, there is no file either
+    first = next(frames)  # if rendering fails, no file is created
     number = 0
     with imageio.get_writer(path, **options) as writer:
         for frame in chain((first,), frames):
@@ -221,21 +222,21 @@ def _write(
 
 
 def _reporter(most: int, shown: bool | None) -> Callable[[int, bool], None]:
-    """Tells how many frames are drawn: on a terminal in one line, elsewhere every few seconds."""
+    """Return a progress reporter: one changing line on a terminal, else a line now and then."""
     terminal = getattr(sys.stderr, "isatty", bool)()
     if not (terminal if shown is None else shown):
         return lambda number, done: None  # noqa: ARG005
-    told = time.monotonic()
+    last_report = time.monotonic()
 
     def report(number: int, done: bool) -> None:
-        nonlocal told
+        nonlocal last_report
         now = time.monotonic()
-        if not done and now - told < (0.2 if terminal else _EVERY):
+        if not done and now - last_report < (0.2 if terminal else _EVERY):
             return
-        told = now
-        words = f"Drawn: {number} frames" + ("" if done else f" of at most {most}")
+        last_report = now
+        line = f"Frames rendered: {number}" + ("" if done else f" of at most {most}")
         print(
-            f"\r{words}\x1b[K" if terminal else words,
+            f"\r{line}\x1b[K" if terminal else line,
             end="\n" if done or not terminal else "",
             file=sys.stderr,
             flush=True,

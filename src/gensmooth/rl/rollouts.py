@@ -1,9 +1,9 @@
-"""Who runs the episodes of a training: this process, or the workers of an evaluator.
+"""Execution of training episodes, in this process or by an evaluator's workers.
 
-The result never depends on which. Workers are sent the simulator and the policy's shape once, and
-the parameters and the scaling once per iteration; each makes its own parameter vectors and starts,
-and sends back for each episode its numbers and the moments of its observations. Those are merged
-by the training, in the order of the batch.
+Both give the same result. Workers receive the simulator and the policy's shape once, and the
+parameters and the scaling once per iteration. Each worker creates its own parameter vectors and
+initial states. For each episode, it returns a few numbers and the moments of the observations,
+which the training merges in the order of the batch.
 """
 
 from collections.abc import Callable, Generator, Mapping
@@ -20,7 +20,7 @@ from gensmooth.evaluators import Evaluated, Evaluator, Objective, Session
 from gensmooth.rl.environments.base import Episodes, Simulator, split
 from gensmooth.rl.normalize import EpisodeMoments, Scaling
 from gensmooth.rl.policies import Policy
-from gensmooth.search import Search, SearchState
+from gensmooth.searches import Search, SearchState
 from gensmooth.streams import Purpose
 
 Array = NDArray[np.float64]
@@ -32,22 +32,22 @@ class Rollouts(Protocol):
     """Runs the episodes of a training.
 
     Attributes:
-        faults: What went wrong in the last call, by kind.
+        faults: The number of faults in the last call, by kind.
     """
 
     faults: Mapping[str, int]
 
     @property
     def workers(self) -> int:
-        """How many workers there are."""
+        """The number of workers."""
         ...
 
     def train(self, state: SearchState, batch: Batch, scaling: Scaling) -> Episodes:
-        """Run an episode for each evaluation of the batch, with moments of the observations."""
+        """Run an episode for each evaluation in the batch, and compute observation moments."""
         ...
 
     def test(self, state: SearchState, scaling: Scaling, episodes: int) -> Episodes:
-        """Run episodes of the parameters of ``state``, from starts that training never sees."""
+        """Run test episodes with the parameters of ``state``, from starts not used in training."""
         ...
 
 
@@ -61,7 +61,7 @@ class Local:
     Args:
         simulator: The simulator.
         policy: The shape of the policy.
-        threads: At most this many; ``None``: one per core.
+        threads: The maximum number of threads; ``None`` means one per core.
     """
 
     workers = 1
@@ -86,7 +86,7 @@ class Local:
     def _run(
         self, parameters: Array, starts: Array, scaling: Scaling, *, observe: bool
     ) -> Episodes:
-        found = self._simulator.rollout(
+        episodes = self._simulator.rollout(
             self._policy,
             parameters,
             scaling,
@@ -94,17 +94,17 @@ class Local:
             observe=observe,
             threads=self._threads,
         )
-        self.faults = _broken(found)
-        return found
+        self.faults = _failed(episodes)
+        return episodes
 
 
 @final
 class SideBySide:
-    """Runs episodes on a GPU, where a test costs nothing beside an iteration.
+    """Runs each test together with the next iteration on a GPU, where the test then costs nothing.
 
-    The next iteration's episodes are known when a test is asked for (:meth:`Search.ask` is a pure
-    function of the state), and have the same scaling. So they run together, and the iteration
-    finds its own made.
+    When a test is requested, the next iteration's episodes are already known, because
+    :meth:`Search.ask` is a pure function of the state, and they have the same scaling. So both run
+    together, and the next iteration uses the stored episodes.
 
     Args:
         simulator: The simulator.
@@ -124,27 +124,27 @@ class SideBySide:
         """See :class:`Rollouts`."""
         ahead, self._ahead = self._ahead, None
         if ahead is not None and ahead[0] is state and _equal(ahead[1], scaling):
-            found = ahead[2]
+            episodes = ahead[2]
         else:
-            found = self._local.train(state, batch, scaling)
-        self.faults = _broken(found)
-        return found
+            episodes = self._local.train(state, batch, scaling)
+        self.faults = _failed(episodes)
+        return episodes
 
     def test(self, state: SearchState, scaling: Scaling, episodes: int) -> Episodes:
         """See :class:`Rollouts`."""
         batch = self._search.ask(state)
-        here = np.broadcast_to(state.x, (episodes, state.x.size))
-        fresh = test_starts(self._simulator, state, episodes)
-        found = self._simulator.rollout(
+        center = np.broadcast_to(state.x, (episodes, state.x.size))
+        starts = test_starts(self._simulator, state, episodes)
+        both = self._simulator.rollout(
             self._policy,
-            np.concatenate((here, batch.block(0, len(batch)))),
+            np.concatenate((center, batch.block(0, len(batch)))),
             scaling,
-            np.concatenate((fresh, batch_starts(self._simulator, batch))),
+            np.concatenate((starts, batch_starts(self._simulator, batch))),
             observe=True,
         )
-        tested, trained = split(found, [episodes, len(batch)])
+        tested, trained = split(both, [episodes, len(batch)])
         self._ahead = (state, scaling, trained)
-        self.faults = _broken(tested)
+        self.faults = _failed(tested)
         return tested._replace(moments=None)
 
 
@@ -152,25 +152,25 @@ def _equal(one: Scaling, other: Scaling) -> bool:
     return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
 
 
-def _broken(found: Episodes) -> dict[str, int]:
-    failed = int(np.count_nonzero(~np.isfinite(found.returns)))
+def _failed(episodes: Episodes) -> dict[str, int]:
+    failed = int(np.count_nonzero(~np.isfinite(episodes.returns)))
     return {"non-finite": failed} if failed else {}
 
 
 def batch_starts(simulator: Simulator, batch: Batch) -> Array:
-    """Where the episodes of a batch start, shape (B, S)."""
+    """The initial states of a batch's episodes, shape (B, S)."""
     samples = tuple(batch.plan.sample.tolist())
-    return _starts(simulator, _Drawn(batch.seed, batch.purpose, batch.step, samples))
+    return _starts(simulator, _StartsAddress(batch.seed, batch.purpose, batch.step, samples))
 
 
 def test_starts(simulator: Simulator, state: SearchState, episodes: int) -> Array:
-    """Where test episodes start, shape (B, S)."""
+    """The initial states of test episodes, shape (B, S)."""
     samples = tuple(range(episodes))
-    return _starts(simulator, _Drawn(state.seed, Purpose.TEST, state.step, samples))
+    return _starts(simulator, _StartsAddress(state.seed, Purpose.TEST, state.step, samples))
 
 
-class _Drawn(NamedTuple):
-    """Of starts: what they are a function of, for one environment."""
+class _StartsAddress(NamedTuple):
+    """The random-number addresses that determine initial states in an environment."""
 
     seed: int
     purpose: Purpose
@@ -178,8 +178,8 @@ class _Drawn(NamedTuple):
     samples: tuple[int, ...]
 
 
-def _starts(simulator: Simulator, at: _Drawn) -> Array:
-    """A start for each sample, the same one for the same."""
+def _starts(simulator: Simulator, at: _StartsAddress) -> Array:
+    """An initial state for each sample; equal samples have equal states."""
 
     def draw() -> Array:
         rows = {sample: row for row, sample in enumerate(dict.fromkeys(at.samples))}
@@ -188,14 +188,14 @@ def _starts(simulator: Simulator, at: _Drawn) -> Array:
             return starts
         return starts[[rows[sample] for sample in at.samples]]
 
-    # A simulator that several trainings share (gathering.py) keeps starts for the others.
+    # A simulator shared by several trainings (gathering.py) keeps initial states for the others.
     shared: Callable[[object, Callable[[], Array]], Array] | None
     shared = getattr(simulator, "remembered", None)
     return draw() if shared is None else shared(at, draw)
 
 
 def test_rngs(seed: int, step: int, episodes: int) -> list[np.random.Generator]:
-    """The generators of test episodes after ``step`` iterations, which nothing else uses."""
+    """The generators for test episodes after ``step`` iterations; nothing else uses them."""
     return [
         streams.generator(seed, Purpose.TEST, step=step, index=index) for index in range(episodes)
     ]
@@ -206,7 +206,7 @@ def test_rngs(seed: int, step: int, episodes: int) -> list[np.random.Generator]:
 
 @final
 class Rewards:
-    """The objective of a worker: the training reward, and what else the training needs to know.
+    """The objective in a worker: the training reward, and additional numbers for the training.
 
     Args:
         simulator: The simulator.
@@ -219,27 +219,27 @@ class Rewards:
 
     @property
     def extras(self) -> int:
-        """How many numbers there are per episode beside its reward."""
+        """The number of additional numbers per episode."""
         return _NUMBERS + 2 * self._policy.sizes[0]
 
     def __call__(self, points: Array, rngs: list[np.random.Generator], context: Array) -> Array:
-        """One row per episode: the reward, then the extras."""
+        """Return one row per episode: the reward, then the extras."""
         observe, size = bool(context[0]), self._policy.sizes[0]
         scaling = Scaling(*context[1:].reshape(2, size))
         starts = self._simulator.starts(rngs)
-        found = self._simulator.rollout(
+        episodes = self._simulator.rollout(
             self._policy, points, scaling, starts, observe=observe, threads=1
         )
         rows = np.zeros((len(points), 1 + self.extras))
-        rows[:, 0] = found.returns - found.bonuses
-        rows[:, 1] = found.returns
-        rows[:, 2] = found.bonuses
-        rows[:, 3] = found.lengths
-        rows[:, 4] = np.nan if found.successes is None else found.successes
-        if found.moments is not None:
-            rows[:, 5] = found.moments.counts
-            rows[:, 6 : 6 + size] = found.moments.means
-            rows[:, 6 + size :] = found.moments.m2
+        rows[:, 0] = episodes.returns - episodes.bonuses
+        rows[:, 1] = episodes.returns
+        rows[:, 2] = episodes.bonuses
+        rows[:, 3] = episodes.lengths
+        rows[:, 4] = np.nan if episodes.successes is None else episodes.successes
+        if episodes.moments is not None:
+            rows[:, 5] = episodes.moments.counts
+            rows[:, 6 : 6 + size] = episodes.moments.means
+            rows[:, 6 + size :] = episodes.moments.m2
         return rows
 
 
@@ -249,9 +249,9 @@ class Distributed:
 
     Args:
         session: The session.
-        search: The search, which plans tests too.
-        observation_size: Entries of an observation.
-        goal: Whether episodes can succeed.
+        search: The search; it provides the batches for tests too.
+        observation_size: The number of entries of an observation.
+        goal: Whether the environment has a goal.
     """
 
     def __init__(self, session: Session, search: Search, observation_size: int, goal: bool) -> None:
@@ -272,8 +272,8 @@ class Distributed:
 
     def test(self, state: SearchState, scaling: Scaling, episodes: int) -> Episodes:
         """See :class:`Rollouts`."""
-        here = np.zeros(episodes, np.int64)
-        plan = Plan(here, here, np.arange(episodes))
+        center = np.zeros(episodes, np.int64)
+        plan = Plan(center, center, np.arange(episodes))
         batch = self._search.ask(state).planned(plan, Purpose.TEST)
         return self._run(state, batch, scaling, observe=False)
 
@@ -288,7 +288,7 @@ class Distributed:
     def _episodes(self, evaluated: Evaluated, observe: bool) -> Episodes:
         extras = evaluated.extras
         assert extras is not None
-        # An episode that was given up (a worker died, time was up) has NaN throughout.
+        # A dropped episode (its worker died or it timed out) has NaN in all columns.
         counts = np.nan_to_num(extras[:, [2, 4]], nan=0.0).astype(np.int64)
         moments = None
         if observe:

@@ -1,8 +1,9 @@
 """Training as pure functions of an explicit state: one iteration, and one test.
 
-The protocol is the paper's, which follows ARS (Mania et al., 2018): observations standardised by
-statistics that are frozen within an iteration, rewards without the survival bonus and divided by
-the deviation of the iteration's rewards, a gradient ascent step. ``docs/rl.md`` has the details.
+The protocol is the paper's, which follows ARS (Mania et al., 2018). Observations are standardised
+by statistics that are frozen within an iteration. Rewards exclude the survival bonus and are
+divided by the standard deviation of the iteration's rewards. Then comes a gradient ascent step. See
+``docs/rl.md`` for details.
 """
 
 import math
@@ -22,21 +23,28 @@ from gensmooth.rl.normalize import Scaling, Statistics, identity, statistics
 from gensmooth.rl.policies import Policy
 from gensmooth.rl.rollouts import Rollouts
 from gensmooth.runs import states
-from gensmooth.search import Search, SearchState, StepInfo
+from gensmooth.searches import Search, SearchState, StepInfo
 
 Array = NDArray[np.float64]
 
-_SAME = 1e-10  # rewards that differ by less than this, relative to their size, are the same
+_SAME = 1e-10  # the relative difference below which rewards count as equal
+
+
+_LOGGED = "The traceback of an exception is in the log."
+_CAUSES = (
+    "it raised an exception, became unstable, or returned an observation or reward that is not "
+    f"finite. {_LOGGED}"
+)
 
 
 class Best(NamedTuple):
     """The policy with the best test so far.
 
     Attributes:
-        mean_return: Its test's mean return; −∞ before the first test.
-        step: Iterations made when it was tested.
+        mean_return: The mean return of its test; −∞ before the first test.
+        step: The number of iterations before its test.
         parameters: Its parameters.
-        statistics: The observation statistics it was tested with.
+        statistics: The observation statistics used in its test.
     """
 
     mean_return: float
@@ -46,12 +54,12 @@ class Best(NamedTuple):
 
 
 class TrainState(NamedTuple):
-    """What the next iteration needs.
+    """The state of a training.
 
     Attributes:
         search: The search's state; ``search.x`` are the policy's parameters.
-        statistics: Of all observations of training.
-        env_steps: Environment steps of training.
+        statistics: The statistics of all training observations.
+        env_steps: The number of environment steps in training.
         best: The policy with the best test so far.
     """
 
@@ -62,14 +70,14 @@ class TrainState(NamedTuple):
 
 
 class Iteration(NamedTuple):
-    """What a reader wants to know of an iteration.
+    """The record of an iteration.
 
     Attributes:
-        info: The search's step, whose values are returns as training sees them: without the
-            survival bonus, not divided. ``evaluations`` are trajectories.
-        deviation: What the returns were divided by.
-        env_steps: Environment steps of training so far.
-        mean_length: Mean length of the iteration's episodes.
+        info: The search's step. Its values are returns without the survival bonus, before the
+            division; its ``evaluations`` are trajectories.
+        deviation: The standard deviation by which the returns were divided.
+        env_steps: The number of environment steps in training so far.
+        mean_length: The mean length of the iteration's episodes.
     """
 
     info: StepInfo
@@ -79,20 +87,22 @@ class Iteration(NamedTuple):
 
 
 class Test(NamedTuple):
-    """A test: episodes from fresh starts, survival bonus counted, statistics left as they are.
+    """The result of a test: episodes from new initial states, with the survival bonus.
+
+    A test does not change the observation statistics.
 
     Attributes:
-        step: Iterations made before.
-        trajectories: Trajectories of training before.
-        env_steps: Environment steps of training before.
-        episodes: How many episodes.
+        step: The number of iterations before the test.
+        trajectories: The number of training trajectories before the test.
+        env_steps: The number of training environment steps before the test.
+        episodes: The number of episodes that did not fail.
         mean_return: Their mean return.
         deviation: The standard deviation of their returns.
         mean_length: Their mean length.
-        success: The share of episodes that reached the goal; ``None`` where there is none.
+        success: The fraction that reached the goal; ``None`` if the environment has none.
     """
 
-    __test__ = False  # not a test of pytest's
+    __test__ = False  # so that pytest does not collect it
 
     step: int
     trajectories: int
@@ -112,7 +122,7 @@ class Trainer:
     Args:
         info: The environment.
         policy: The policy's shape.
-        search: Directions, estimator, optimiser; it must maximise, and have samples.
+        search: The search; it must maximise and use samples.
         standardize: Whether observations are standardised.
     """
 
@@ -122,26 +132,26 @@ class Trainer:
     standardize: bool = True
 
     def init(self, seed: int) -> TrainState:
-        """The state before the first iteration."""
+        """Return the state before the first iteration."""
         search = self.search.init(self.policy.initial(seed), seed=seed)
         none = statistics(self.info.observation_size)
         return TrainState(search, none, 0, Best(-math.inf, 0, search.x, none))
 
     def scaling(self, state: TrainState) -> Scaling:
-        """What is done to observations in the next iteration, and in tests now."""
+        """The scaling of observations in the next iteration and in a test of this state."""
         if not self.standardize:
             return identity(self.info.observation_size)
         return state.statistics.scaling()
 
     def step(self, state: TrainState, rollouts: Rollouts) -> tuple[TrainState, Iteration]:
-        """One iteration: a pure function of the state, whoever runs the episodes."""
+        """Perform one iteration; a pure function of the state, wherever the episodes run."""
         batch = self.search.ask(state.search)
         episodes = rollouts.train(state.search, batch, self.scaling(state))
         rewards = episodes.returns - episodes.bonuses
         self._check(batch, rewards, episodes.failure)
         deviation = reward_deviation(rewards)
         search, info = tell(
-            self.search, state.search, batch, rewards / deviation, explain=self._broke_down
+            self.search, state.search, batch, rewards / deviation, explain=self._too_many_failures
         )
         value = self.search.value_at(state.search, rewards)
         info = info._replace(value=value, best_value=float(rewards[info.best_index]))
@@ -153,47 +163,45 @@ class Trainer:
         return after, Iteration(info, deviation, env_steps, float(episodes.lengths.mean()))
 
     def test(self, state: TrainState, rollouts: Rollouts, episodes: int) -> tuple[TrainState, Test]:
-        """Test the policy; of the state only the best policy may change."""
-        found = rollouts.test(state.search, self.scaling(state), episodes)
-        finite = np.isfinite(found.returns)
+        """Test the policy; in the state, only the best policy may change."""
+        tested = rollouts.test(state.search, self.scaling(state), episodes)
+        finite = np.isfinite(tested.returns)
         if not finite.all() and (self.search.on_failure == "raise" or not finite.any()):
             bad = int(np.argmin(finite))
             raise EvaluationError(
-                f"{self.info.name} broke down in test episode {bad} after {state.search.step} "
-                "iterations: it raised, or an observation or reward was not finite. The log has "
-                "what it said.",
+                f"{self.info.name} failed in test episode {bad} after {state.search.step} "
+                f"iterations: {_CAUSES}",
                 step=state.search.step,
                 index=bad,
-            ) from found.failure
-        test = summary(found, state.search.step, state.search.evaluations, state.env_steps)
+            ) from tested.failure
+        test = summary(tested, state.search.step, state.search.evaluations, state.env_steps)
         if test.mean_return > state.best.mean_return:
-            here = Best(test.mean_return, test.step, state.search.x, state.statistics)
-            state = state._replace(best=here)
+            best = Best(test.mean_return, test.step, state.search.x, state.statistics)
+            state = state._replace(best=best)
         return state, test
 
-    def _broke_down(self, error: ValueError) -> str:
-        return f"{self.info.name} broke down too often: {error} The log has what it said."
+    def _too_many_failures(self, error: ValueError) -> str:
+        return f"Too many episodes of {self.info.name} failed: {error} {_LOGGED}"
 
     def _check(self, batch: Batch, rewards: Array, failure: BaseException | None) -> None:
-        """Under ``on_failure="raise"``, an episode that broke down ends the training."""
+        """With ``on_failure="raise"``, raise an error if an episode failed."""
         if self.search.on_failure != "raise" or np.isfinite(rewards).all():
             return
         bad = np.flatnonzero(~np.isfinite(rewards))
         raise EvaluationError(
-            f"{self.info.name} broke down in {batch.describe(int(bad[0]))}"
-            f"{f' and in {len(bad) - 1} more' if len(bad) > 1 else ''}: it raised, or an "
-            "observation or reward was not finite. The log has what it said; "
-            "on_failure='drop' leaves such directions out.",
+            f"{self.info.name} failed in {batch.describe(int(bad[0]))}"
+            f"{f' and in {len(bad) - 1} more' if len(bad) > 1 else ''}: {_CAUSES} "
+            "on_failure='drop' drops such directions.",
             step=batch.step,
             index=int(bad[0]),
         ) from failure
 
 
 def reward_deviation(rewards: Array) -> float:
-    """The standard deviation of an iteration's rewards, or 1 where they are all the same.
+    """The standard deviation of an iteration's rewards, or 1 if they are all equal.
 
-    Dividing by the deviation of rewards that differ by rounding alone would blow that up. Rewards
-    of episodes that broke down do not count.
+    Rewards that differ only by rounding count as equal, because dividing by their deviation would
+    amplify the rounding. Failed episodes are ignored.
     """
     finite = rewards
     if not (kept := np.isfinite(rewards)).all():
@@ -204,10 +212,10 @@ def reward_deviation(rewards: Array) -> float:
     return deviation if deviation > _SAME * float(np.abs(finite).max()) else 1.0
 
 
-def summary(found: Episodes, step: int, trajectories: int, env_steps: int) -> Test:
-    """A test from its episodes; those that broke down do not count."""
-    whole = np.isfinite(found.returns)
-    returns = found.returns[whole]
+def summary(tested: Episodes, step: int, trajectories: int, env_steps: int) -> Test:
+    """Summarise the episodes of a test; failed ones are ignored."""
+    kept = np.isfinite(tested.returns)
+    returns = tested.returns[kept]
     return Test(
         step=step,
         trajectories=trajectories,
@@ -215,15 +223,15 @@ def summary(found: Episodes, step: int, trajectories: int, env_steps: int) -> Te
         episodes=len(returns),
         mean_return=float(returns.mean()),
         deviation=float(returns.std(ddof=1)) if len(returns) > 1 else 0.0,
-        mean_length=float(found.lengths[whole].mean()),
-        success=None if found.successes is None else float(found.successes[whole].mean()),
+        mean_length=float(tested.lengths[kept].mean()),
+        success=None if tested.successes is None else float(tested.successes[kept].mean()),
     )
 
 
 def pack_training(
     trainer: Trainer, state: TrainState
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """A training's state as plain JSON and named arrays."""
+    """Convert a training's state to plain JSON and named arrays."""
     search, best = state.search, state.best
     skeleton, arrays = states.pack_search(trainer.search, search)
     meta = {
@@ -232,14 +240,14 @@ def pack_training(
         "seed": search.seed,
         "env_steps": state.env_steps,
         "observations": state.statistics.seen,
-        "optimizer": skeleton,
+        "kept": skeleton,
         "best": {
             "mean_return": plain(best.mean_return),
             "step": best.step,
             "observations": best.statistics.seen,
         },
     }
-    own = {
+    named = {
         "x": search.x,
         "mean": state.statistics.mean,
         "m2": state.statistics.m2,
@@ -247,16 +255,17 @@ def pack_training(
         "best_mean": best.statistics.mean,
         "best_m2": best.statistics.m2,
     }
-    return meta, own | arrays
+    return meta, named | arrays
 
 
 def unpack_training(
     trainer: Trainer, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], seed: int
 ) -> TrainState:
-    """The state that was packed.
+    """Restore a packed state.
 
     Raises:
-        ValueError: When it is not of this training; so do ``TypeError`` and ``LookupError`` say.
+        ValueError: If it does not match this training; ``TypeError`` and ``LookupError`` mean the
+            same.
     """
     if meta["seed"] != seed:
         raise ValueError(f"its seed is {str(meta['seed'])[:80]}, not {seed}")

@@ -1,8 +1,8 @@
-"""The zoo: trained policies that come with the package, by name.
+"""The zoo: trained policies that come with the package.
 
-``"zoo:hopper"`` is understood wherever a policy's file is. The files are ordinary policy files, and
-``zoo.json`` beside them says how each was trained and how good it is; ``python -m benchmarks.zoo``
-makes both. Nothing is downloaded.
+``"zoo:hopper"`` is accepted wherever a policy's file is. The files are ordinary policy files, and
+``zoo.json`` next to them describes how each was trained and evaluated. ``python -m benchmarks.zoo``
+creates both. Nothing is downloaded.
 """
 
 import json
@@ -19,24 +19,24 @@ SUFFIX = ".policy"
 
 
 class ZooPolicy(NamedTuple):
-    """A policy of the zoo: where it is from, and how good it is.
+    """A policy in the zoo, with its training and evaluation.
 
     Attributes:
-        name: Its name; ``"zoo:" + name`` is the policy.
-        environment: The environment that it was trained in.
+        name: Its name; load it as ``"zoo:" + name``.
+        environment: The environment it was trained in.
         command: The command that trained it.
         seed: The seed of the training.
-        iterations: Iterations of training until its test was the best.
-        training_episodes: Episodes of the whole training, those of tests not counted.
+        iterations: The number of training iterations before its test, the best of the training.
+        training_episodes: The number of episodes in the whole training, without tests.
         num_parameters: d.
-        mean_return: The mean return of episodes that neither training nor the choice of the best
-            policy has seen.
+        mean_return: The mean return over held-out episodes, used neither in training nor in the
+            choice of the best policy.
         low: The lower end of the confidence interval of the mean (Student's t).
         high: The upper end.
         confidence: The level of the interval.
         deviation: The standard deviation of the returns.
-        episodes: How many episodes these were.
-        evaluation_seed: The seed of their starts: ``gensmooth evaluate`` repeats them.
+        episodes: The number of held-out episodes.
+        evaluation_seed: The seed of their initial states, for ``gensmooth evaluate``.
     """
 
     name: str
@@ -61,7 +61,7 @@ class ZooPolicy(NamedTuple):
 
 
 def zoo() -> list[ZooPolicy]:
-    """The trained policies that come with the package.
+    """List the trained policies that come with the package.
 
     >>> import gensmooth as gs
     >>> [each.environment for each in gs.rl.zoo() if each.name == "cart-pole"]
@@ -75,35 +75,36 @@ def zoo() -> list[ZooPolicy]:
 
 
 def zoo_file(path: str | os.PathLike[str]) -> Path | None:
-    """The file of ``"zoo:NAME"``; ``None`` if a path is no such name.
+    """The file of ``"zoo:NAME"``; ``None`` if the path does not start with ``"zoo:"``.
 
-    The environment's name will do too. A file of your own that is called so is ``"./zoo:NAME"``.
+    ``NAME`` may also be the environment's name. For a file whose own name starts with ``zoo:``,
+    write ``"./zoo:NAME"``.
 
     Raises:
-        ValueError: When the zoo has no such policy; near matches are named.
+        ValueError: If the zoo has no such policy; the message suggests similar names.
 
     >>> zoo_file("hopper/policy-best") is None
     True
     >>> zoo_file("zoo:CartPole-v1").name
     'cart-pole.policy'
     """
-    given = os.fspath(path)
-    if not given.startswith(PREFIX):
+    text = os.fspath(path)
+    if not text.startswith(PREFIX):
         return None
-    wanted = given.removeprefix(PREFIX)
+    wanted = text.removeprefix(PREFIX)
     rows = zoo()
     known = {_letters(name): row for row in rows for name in (row.environment, row.name)}
-    found = known.get(_letters(wanted))
-    if found is not None:
-        return found.file
+    policy = known.get(_letters(wanted))
+    if policy is not None:
+        return policy.file
     names = [row.name for row in rows]
     hint = checks.did_you_mean(wanted.lower(), names) if wanted else ""
     raise ValueError(
-        f"The zoo has no policy {wanted[:200]!r}.{hint} Known: {', '.join(names)}. A file of that "
-        f"name is {f'./{given[:200]}'!r}."
+        f"The zoo has no policy {wanted[:200]!r}.{hint} Known: {', '.join(names)}. To load a file "
+        f"of that name, write {f'./{text[:200]}'!r}."
     )
 
 
 def _letters(name: str) -> str:
-    """A name in small letters and digits: ``HalfCheetah`` is ``half-cheetah``."""
+    """Reduce a name to lowercase letters and digits: ``HalfCheetah`` matches ``half-cheetah``."""
     return re.sub(r"[^a-z0-9]", "", name.lower())

@@ -1,8 +1,8 @@
-"""One way to run anything: a run is a folder, and killing it at any instant loses almost nothing.
+"""Running programs, with checkpoints: a killed run continues from its folder.
 
-A :class:`Program` is what can be run; :func:`run` runs it. ``config.json`` says what is run,
-``metrics.jsonl`` has a line per step, ``checkpoint`` is all that the next step needs. The guide is
-``docs/checkpoints.md``.
+A :class:`Program` is anything that can be run; :func:`run` runs it. In a run's folder,
+``config.json`` describes the run, ``metrics.jsonl`` has one line per step, and ``checkpoint`` holds
+everything the next step needs. See ``docs/checkpoints.md``.
 """
 
 from gensmooth.runs import container, result_file, states
@@ -15,7 +15,7 @@ from gensmooth.runs.config import (
 )
 from gensmooth.runs.files import CheckpointError
 from gensmooth.runs.folder import SOURCE, Found, RunFolder, Scratch, kind_of, seed_in
-from gensmooth.runs.loop import Run, run
+from gensmooth.runs.loop import Run, resumed_run, run
 from gensmooth.runs.program import Program
 from gensmooth.runs.states import Record
 from gensmooth.runs.stopping import MESSAGES, SUCCESS, End, Limits, Reason, reached
@@ -43,6 +43,7 @@ __all__ = [
     "parse_every",
     "reached",
     "result_file",
+    "resumed_run",
     "run",
     "seed_in",
     "states",

@@ -1,7 +1,8 @@
-"""``config.json``: what a run is, readable and enough to repeat it; and how a run is carried out.
+"""``config.json``, which is readable and sufficient to repeat a run, and execution options.
 
-Programs say what they are in plain JSON (:meth:`~gensmooth.runs.Program.settings`). Arrays of more
-than 10,000 numbers are kept in the file ``arrays`` beside it, and the JSON has their SHA-256.
+Programs describe themselves in plain JSON (:meth:`~gensmooth.runs.Program.settings`). Arrays of
+more than 10,000 numbers are stored next to it in the file ``arrays``, and the JSON contains their
+SHA-256.
 """
 
 import hashlib
@@ -25,14 +26,14 @@ FORMAT = 1
 
 _INLINE = 10_000
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
-_SHARE = 0.1  # of the time that checkpoints may take, when nobody said how often
+_SHARE = 0.1  # the largest fraction of time spent on checkpoints at the default interval
 
 
-# --- how a run is carried out --------------------------------------------------------------------
+# --- execution -----------------------------------------------------------------------------------
 
 
 class Every(NamedTuple):
-    """Steps and seconds between checkpoints; whichever has passed first calls for one."""
+    """The steps and seconds between checkpoints; the first to elapse triggers one."""
 
     steps: int | None = None
     seconds: float | None = None
@@ -42,7 +43,7 @@ DEFAULT = Every(seconds=30.0)
 
 
 def parse_every(every: int | str | Every | None) -> Every | None:
-    """``100`` steps; ``"30s"``, ``"5m"``, ``"2h"``; or both, ``"100,30s"``: the earlier counts.
+    """Parse ``100`` (steps), ``"30s"``, ``"5m"``, ``"2h"``, or both, as in ``"100,30s"``.
 
     >>> parse_every("100, 5m")
     Every(steps=100, seconds=300.0)
@@ -57,27 +58,27 @@ def parse_every(every: int | str | Every | None) -> Every | None:
 
 
 def _read_every(every: object) -> Every:
-    found = Every()
+    parsed = Every()
     for part in (every if isinstance(every, str) else checks.shown(every)).split(","):
         match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smh]?)\s*", part)
         amount = float(match[1]) if match else math.inf
         if not match or math.isinf(amount) or not (match[2] or amount.is_integer()):
             raise ValueError(
                 "`every` must be a number of steps such as 100, a time such as '30s', '5m' or "
-                f"'2h', or both as '100,30s', but is {checks.shown(every)}."
+                f"'2h', or both, as in '100,30s', but is {checks.shown(every)}."
             )
         if match[2]:
-            found = found._replace(seconds=amount * _UNITS[match[2]])
+            parsed = parsed._replace(seconds=amount * _UNITS[match[2]])
         else:
-            found = found._replace(steps=int(amount))
-    return found
+            parsed = parsed._replace(steps=int(amount))
+    return parsed
 
 
 class Cadence:
-    """Says when the next checkpoint is due.
+    """Decides when the next checkpoint is due.
 
-    Unless the user chose, it is due every 30 seconds, but never so often that writing takes more
-    than a tenth of the time.
+    By default, one is due every 30 seconds, or less often if writing would otherwise take more than
+    a tenth of the time.
     """
 
     def __init__(self, every: int | str | Every | None, step: int) -> None:
@@ -96,19 +97,19 @@ class Cadence:
         return time.monotonic() - self._time >= max(seconds, self._least or 0.0)
 
     def done(self, step: int, took: float) -> None:
-        """One was written (or tried) in ``took`` seconds."""
+        """Record that writing a checkpoint, successfully or not, took ``took`` seconds."""
         self._step, self._time = step, time.monotonic()
         if self._least is not None:
             self._least = took / _SHARE
 
 
-_MOST_THREADS = 1024  # that a file may ask for: it may be a stranger's
+_MOST_THREADS = 1024  # the most that a file may request: it may not be trustworthy
 
 
 class Execution(NamedTuple):
-    """What a run's result does not depend on: how it is carried out."""
+    """How a run is executed, which does not affect its result."""
 
-    workers: int | None = 1  # None: an evaluator of the user's, to be passed again
+    workers: int | None = 1  # None: an evaluator or a map, which must be passed again on resume
     timeout: float | None = None
     retries: int = 0
     threads: int = 1
@@ -124,7 +125,7 @@ class Execution(NamedTuple):
         threads: int,
         every: int | str | Every | None,
     ) -> "Execution":
-        """What a user's arguments ask for."""
+        """Check the user's arguments."""
         return cls(
             every=parse_every(every),
             workers=int(workers) if isinstance(workers, Integral) else None,
@@ -134,12 +135,12 @@ class Execution(NamedTuple):
         )
 
     def to_json(self) -> dict[str, Any]:
-        """For ``config.json``."""
+        """The JSON form for ``config.json``."""
         return describe_parts(self, self._fields[:-1]) | {"every": self.every}
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> "Execution":
-        """From ``config.json``, checked."""
+        """Read and check the JSON form."""
         workers, timeout, retries, threads, every = (found[name] for name in cls._fields)
         if every is not None:
             steps, seconds = every
@@ -150,9 +151,9 @@ class Execution(NamedTuple):
                 )
             )
         if type(workers) not in (int, type(None)):
-            raise TypeError(f"`workers` is {str(workers)[:80]}")
+            raise TypeError(f"`workers` must be an integer or null, but is {str(workers)[:80]}")
         if whole(threads) > _MOST_THREADS:
-            raise ValueError(f"`threads` is {threads}, more than {_MOST_THREADS}")
+            raise ValueError(f"`threads` must be at most {_MOST_THREADS}, but is {threads}")
         return cls(
             workers=workers,
             timeout=None if timeout is None else number(timeout),
@@ -168,20 +169,19 @@ class Execution(NamedTuple):
 def differences(
     now: Mapping[str, Any], before: Mapping[str, Any], compared: Mapping[str, str | None]
 ) -> list[str]:
-    """What differs between two configurations, in words.
+    """Describe the differences between two configurations.
 
     Args:
-        now: One configuration.
-        before: The other.
-        compared: The names that are compared. Where both values are objects they are compared
-            part by part, and the text says what a part is called (``"`{}`"``); with ``None``
-            they are compared as a whole.
+        now: The configuration of this call.
+        before: The stored configuration.
+        compared: The names to compare. ``None`` compares a value as a whole. A template such as
+            ``"`{}`"`` compares the parts of an object and is filled in with the name of each part.
 
     >>> differences({"seed": 2, "search": {"spacing": 0.1}}, {"seed": 1, "search": {"spacing": 1}},
     ...             {"seed": None, "search": "`{}`"})
     ['`seed` (there 1, here 2)', '`spacing` (there 1, here 0.1)']
     """
-    words: list[str] = []
+    changes: list[str] = []
     for name, template in compared.items():
         new, old = now[name], before.get(name)
         if template is None or not isinstance(new, dict):
@@ -190,62 +190,62 @@ def differences(
             label = template
         then = cast(dict[str, Any], old) if isinstance(old, dict) else {}
         here = cast(dict[str, Any], new)
-        for key in {**here, **then}:  # also what was set then, and is left out now
+        for key in {**here, **then}:  # includes settings that are now omitted
             value = here.get(key)
             if value != then.get(key):
-                told = f" (there {then.get(key)}, here {value})"
-                words.append(label.format(key) + (told if len(told) < 140 else ""))
-    return words
+                both = f" (there {then.get(key)}, here {value})"
+                changes.append(label.format(key) + (both if len(both) < 140 else ""))
+    return changes
 
 
-def pretty(found: Any, indent: str = "") -> str:
-    """JSON with a line for each setting, and lists of numbers on one line."""
-    if not isinstance(found, dict) or not found or len(indent) > 2:
-        return json.dumps(found, allow_nan=False)
+def pretty(settings: Any, indent: str = "") -> str:
+    """Format JSON with one line per setting; lists of numbers stay on one line."""
+    if not isinstance(settings, dict) or not settings or len(indent) > 2:
+        return json.dumps(settings, allow_nan=False)
     inner = f"{indent} "
-    items = cast(dict[str, Any], found).items()
+    items = cast(dict[str, Any], settings).items()
     lines = (f"{inner}{json.dumps(name)}: {pretty(value, inner)}" for name, value in items)
     return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
 
 
 def array_to_json(name: str, array: Array, large: dict[str, Array]) -> dict[str, Any]:
-    """An array's numbers; or a reference to it, and the array itself into ``large``."""
-    found: dict[str, Any] = {"dtype": array.dtype.name, "shape": list(array.shape)}
+    """Describe an array by its numbers or, if it is large, by a reference to ``large[name]``."""
+    described: dict[str, Any] = {"dtype": array.dtype.name, "shape": list(array.shape)}
     flat = np.ascontiguousarray(array).reshape(-1)
     if len(flat) <= _INLINE:
         values = flat.tolist()
         finite = bool(np.isfinite(flat).all())
-        return found | {"values": values if finite else [plain(value) for value in values]}
+        return described | {"values": values if finite else [plain(value) for value in values]}
     large[name] = array
-    return found | {"in": "arrays", "name": name, "sha256": _sha256(flat)}
+    return described | {"in": "arrays", "name": name, "sha256": _sha256(flat)}
 
 
 def array_from_json(found: Mapping[str, Any], large: Mapping[str, Array]) -> Array:
-    """The array; the inverse of :func:`array_to_json`."""
+    """Restore an array; the inverse of :func:`array_to_json`."""
     dtype, shape = found["dtype"], tuple(found["shape"])
     if dtype not in ("float32", "float64"):
-        raise ValueError(f"an array has the dtype {str(dtype)[:80]}")
+        raise ValueError(f"an array must be float32 or float64, but is {str(dtype)[:80]}")
     if "in" not in found:
         array = np.array([number(value) for value in found["values"]], dtype).reshape(shape)
     elif found["name"] not in large:
-        raise ValueError("the file `arrays` is missing, or of another run")
+        raise ValueError("the file `arrays` is missing or belongs to another run")
     else:
         array = large[found["name"]]
         if array.dtype.name == dtype and _sha256(array.reshape(-1)) != found["sha256"]:
             raise ValueError(
-                "the file `arrays` is damaged, or of another run: its checksum differs"
+                "the file `arrays` is damaged or belongs to another run: its checksum differs"
             )
     if array.shape != shape or array.dtype.name != dtype:
-        raise ValueError("an array is not what its description says")
+        raise ValueError("an array does not have the shape and dtype in its description")
     return array
 
 
-def sizes_in(found: Any) -> dict[str, int]:
-    """How many numbers each array has that a configuration keeps in the file ``arrays``."""
+def sizes_in(config: Any) -> dict[str, int]:
+    """The size of each array that a configuration stores in the file ``arrays``."""
     sizes: dict[str, int] = {}
-    if not isinstance(found, dict):
+    if not isinstance(config, dict):
         return sizes
-    d = cast(dict[str, Any], found)
+    d = cast(dict[str, Any], config)
     if "in" in d and isinstance(name := d.get("name"), str) and isinstance(d.get("shape"), list):
         shape = cast(list[Any], d["shape"])
         return {name: math.prod(size for size in shape if type(size) is int)}
@@ -259,7 +259,7 @@ def _sha256(flat: Array) -> str:
 
 
 def checksum(config: Mapping[str, Any], *, but: Iterable[str] = ()) -> str:
-    """SHA-256 of a configuration, without its own checksum and the settings named in ``but``."""
+    """The SHA-256 of a configuration, excluding its own checksum and the settings in ``but``."""
     left_out = {"sha256", *but}
     kept = {name: value for name, value in config.items() if name not in left_out}
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()

@@ -1,4 +1,4 @@
-r"""One file of named arrays and a JSON object: what a checkpoint is on disk.
+r"""The file format of checkpoints: named arrays and a JSON object.
 
 Layout, little-endian:
 
@@ -12,8 +12,8 @@ header                JSON: ``{"meta": {}, "arrays": [[name, dtype, shape, CRC-3
 arrays                raw, C order, each starting at the next multiple of 64 bytes
 ====================  ==========================================================================
 
-It is data: reading it builds arrays of numbers and JSON values, and nothing else. What it says
-about sizes is checked against the size of the file before anything is allocated.
+Reading a file creates arrays of numbers and JSON values and executes no code. Declared sizes are
+checked against the size of the file before memory is allocated.
 """
 
 import json
@@ -54,7 +54,7 @@ Fits = Callable[[Mapping[str, Any], Mapping[str, int]], None]
 
 
 class Contents(NamedTuple):
-    """What a file holds."""
+    """The contents of a file."""
 
     meta: dict[str, Any]
     arrays: dict[str, NDArray[Any]]
@@ -78,7 +78,7 @@ def write(
     *,
     previous: Path | None = None,
 ) -> None:
-    """Write a file, atomically and durably; see :func:`write_whole`."""
+    """Write a file atomically and durably; see :func:`write_whole`."""
     write_whole(path, lambda file: _fill(file, meta, arrays), previous=previous)
 
 
@@ -87,21 +87,23 @@ def read(path: Path, fits: Fits | None = None) -> Contents:
 
     Args:
         path: The file.
-        fits: Told the JSON object and how many numbers each array has, before memory is taken for
-            them; raises ``ValueError`` if they cannot be what is looked for.
+        fits: Called with the JSON object and the size of each array before memory is allocated;
+            raises ``ValueError`` if the file cannot be the expected one.
 
     Raises:
-        CheckpointError: When it is not such a file, is damaged, or is of another format.
+        CheckpointError: If the file is not a checkpoint, is damaged, has another format, or is
+            rejected by ``fits``.
     """
     try:
         if not path.is_file():
-            raise CheckpointError(path, "is not a file.")
+            what = "is not a regular file" if path.exists() else "does not exist"
+            raise CheckpointError(path, f"{what}.")
         with open(path, "rb") as file:
             return _read(path, file, fits)
     except OSError as error:
         raise CheckpointError(path, f"cannot be read: {error.strerror or error}.") from error
     except MemoryError as error:
-        raise CheckpointError(path, "is larger than the memory there is.") from error
+        raise CheckpointError(path, "is too large for the available memory.") from error
 
 
 def _fill(file: FileIO, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -116,9 +118,9 @@ def _fill(file: FileIO, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[An
     header = _header(meta, entries)
     offsets, length = _layout(len(header), entries)
     reserve(file, length)
-    # The checksums are made while the system copies the bytes: neither waits for the other.
-    with ThreadPoolExecutor(1) as beside:
-        checksums = beside.map(zlib.crc32, bodies)
+    # The checksums are computed while the system copies the bytes.
+    with ThreadPoolExecutor(1) as background:
+        checksums = background.map(zlib.crc32, bodies)
         for offset, body in zip(offsets, bodies, strict=True):
             file.seek(offset)
             write_all(file, body)
@@ -136,7 +138,7 @@ def _header(meta: Mapping[str, Any], entries: list[_Entry]) -> bytes:
 
 
 def _layout(header: int, entries: list[_Entry]) -> tuple[list[int], int]:
-    """Where each array starts, and the length of the file."""
+    """The offset of each array, and the length of the file."""
     offsets: list[int] = []
     position = _PREAMBLE.size + header
     for entry in entries:
@@ -150,22 +152,22 @@ def _read(path: Path, file: BufferedReader, fits: Fits | None) -> Contents:
     size = os.fstat(file.fileno()).st_size
     start = file.read(_PREAMBLE.size)
     if len(start) < _PREAMBLE.size or start[:8] != MAGIC:
-        raise CheckpointError(path, "is not a gensmooth checkpoint.")
+        raise CheckpointError(path, "is not a gensmooth checkpoint or policy.")
     _, version, crc32, header_size, length = _PREAMBLE.unpack(start)
     if version != VERSION:
         raise CheckpointError(
             path,
-            f"is a checkpoint of format {version}, but this gensmooth reads format {VERSION}: "
-            "use the version that wrote it.",
+            f"has format {version}, but this version of gensmooth reads format "
+            f"{VERSION}. Use the version that wrote it.",
         )
     if length != size:
         raise _damaged(path, f"it should have {length} bytes, but has {size}")
     if header_size > size:
-        raise _damaged(path, "its header is cut short")
+        raise _damaged(path, "its header is truncated")
     try:
         header = read_json(file, header_size)
     except ValueError as error:
-        raise _damaged(path, f"its header cannot be understood ({error})") from error
+        raise _damaged(path, f"its header is invalid ({error})") from error
     if zlib.crc32(header) != crc32:
         raise _damaged(path, "the checksum of its header is wrong")
     meta, entries = _parse(path, header)
@@ -176,11 +178,11 @@ def _read(path: Path, file: BufferedReader, fits: Fits | None) -> Contents:
         try:
             fits(meta, {entry.name: math.prod(entry.shape) for entry in entries})
         except (ValueError, TypeError, LookupError) as error:
-            raise CheckpointError(path, f"does not fit: {error}.") from error
+            raise CheckpointError(path, f"has unexpected contents: {error}.") from error
     arrays: dict[str, NDArray[Any]] = {}
     for entry, offset in zip(entries, offsets, strict=True):
         if any(file.read(offset - file.tell())):
-            raise _damaged(path, f"there is something before {entry.name!r}")
+            raise _damaged(path, f"the padding before {entry.name!r} is not zero")
         body = np.empty(entry.size, np.uint8)
         if file.readinto(body.data) != entry.size or zlib.crc32(body.data) != entry.crc32:
             raise _damaged(path, f"the checksum of {entry.name!r} is wrong")
@@ -190,17 +192,17 @@ def _read(path: Path, file: BufferedReader, fits: Fits | None) -> Contents:
 
 
 def _parse(path: Path, header: bytes) -> tuple[dict[str, Any], list[_Entry]]:
-    """The header's contents. Its checksum may be right and its author malicious."""
+    """Parse and check the header: even with a correct checksum, it may be malicious."""
     try:
-        found: Any = json.loads(header)
-        meta, listed = found["meta"], found["arrays"]
+        parsed: Any = json.loads(header)
+        meta, listed = parsed["meta"], parsed["arrays"]
         if not isinstance(meta, dict) or not isinstance(listed, list):
-            raise TypeError("it has no meta or no arrays")
+            raise TypeError("`meta` must be an object and `arrays` a list")
         entries = [_entry(*item) for item in cast(list[Any], listed)]
         if len({entry.name for entry in entries}) != len(entries):
-            raise ValueError("two arrays have one name")
+            raise ValueError("two arrays have the same name")
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise _damaged(path, f"its header cannot be understood ({error})") from error
+        raise _damaged(path, f"its header is invalid ({error})") from error
     return cast(dict[str, Any], meta), entries
 
 
@@ -209,7 +211,7 @@ def _entry(name: Any, dtype: Any, shape: Any, crc32: Any) -> _Entry:
         raise TypeError("an array's entry has the wrong types")
     sizes = tuple(shape)
     if len(sizes) > _MAX_DIMENSIONS or not all(type(n) is int and 0 <= n < 2**48 for n in sizes):
-        raise ValueError(f"the shape of {name[:80]!r} is not one")
+        raise ValueError(f"the shape of {name[:80]!r} is invalid")
     return _Entry(name, np.dtype(dtype).newbyteorder("<"), sizes, int(crc32, 16))
 
 

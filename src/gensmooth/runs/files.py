@@ -1,10 +1,10 @@
-"""Files that survive: whole or not there, lines that are appended, and one process at a time.
+"""Files of a run: atomic writes, append-only lines, and a lock for one process at a time.
 
-A folder may be a stranger's, so symbolic links in it are never followed by what we write.
+A folder may come from someone else, so writing never follows symbolic links in it.
 
-``metrics.jsonl`` has one line per step, appended, and cut back to the checkpoint when a run goes
-on. Lines wait in memory until they are on disk, so a full disk loses none of them: they are written
-when there is room again.
+``metrics.jsonl`` has one line per step. It is append-only, and truncated to the checkpoint when a
+run resumes. Lines stay in memory until they are written, so a full disk loses none of them: they
+are written when there is space again.
 """
 
 import contextlib
@@ -21,19 +21,19 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 try:
     import fcntl
-except ImportError:  # not on Windows, where nothing keeps two runs apart
+except ImportError:  # Windows has no fcntl, so nothing prevents two runs in one folder
     fcntl = None
 
 R = TypeVar("R")
 
 _FLUSH_SECONDS = 0.5
 _TIMES_SECONDS = 1.0
-_LARGE = 1 << 26  # bytes of a file of JSON that is none of ours
+_LARGE = 1 << 26  # bytes: more than any configuration that we write
 _PIECE = 1 << 20  # bytes
 
 
 class CheckpointError(RuntimeError):
-    """A run's folder cannot be used; the message names the file, says why and what to do.
+    """A run's folder or file cannot be used; the message names it and gives the reason.
 
     Attributes:
         path: The file or folder.
@@ -44,24 +44,24 @@ class CheckpointError(RuntimeError):
         self.path = path
 
 
-# --- written aside, synchronised, renamed --------------------------------------------------------
+# --- atomic writes -------------------------------------------------------------------------------
 
 
 def write_whole(
     path: Path, fill: Callable[[FileIO], None], *, previous: Path | None = None
 ) -> None:
-    """Write a file so that at every instant ``path`` is the old one or the new one, complete.
+    """Write a file atomically: at every moment, ``path`` is the complete old file or the new one.
 
     Args:
         path: The file.
         fill: Writes the contents to an empty, unbuffered file.
-        previous: Where the old file is kept, if anywhere.
+        previous: A second name under which to keep the old file.
 
     Raises:
-        OSError: The old file is then still in place.
+        OSError: If writing fails. The old file is then still in place.
     """
     aside = path.with_name(f".{path.name}.new")
-    aside.unlink(missing_ok=True)  # a killed process's, or a link: opening it anew follows none
+    aside.unlink(missing_ok=True)  # left by a killed process, or a link
     try:
         with _open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, "wb") as file:
             fill(file)
@@ -77,7 +77,7 @@ def write_whole(
 
 
 def _open(path: Path, flags: int, mode: str) -> FileIO:
-    """An unbuffered file; a symbolic link is an ``OSError``, whatever it points to."""
+    """Open an unbuffered file; raises ``OSError`` for a symbolic link, whatever its target."""
     links = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
     try:
         handle = os.open(path, flags | links, 0o666)
@@ -89,65 +89,65 @@ def _open(path: Path, flags: int, mode: str) -> FileIO:
 
 
 def open_file(path: Path) -> BufferedReader:
-    """A file, to be read. A pipe or a device, which may never end, is an ``OSError``."""
+    """Open a regular file for reading; raises ``OSError`` for pipes and devices."""
     flags = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
     file = open(os.open(path, os.O_RDONLY | flags), "rb")  # noqa: SIM115
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
-        raise OSError(errno.EINVAL, "it is not a file")
+        raise OSError(errno.EINVAL, "it is not a regular file")
     return file
 
 
 def read_bytes(path: Path) -> bytes:
-    """All of a file that we would never have written large; a large one is an ``OSError``."""
+    """Read a file of at most 64 MiB; raises ``OSError`` if it is larger."""
     with open_file(path) as file:
         if os.fstat(file.fileno()).st_size > _LARGE:
-            raise OSError(errno.EFBIG, "it is too large")
+            raise OSError(errno.EFBIG, f"it has more than {_LARGE >> 20} MiB")
         return file.read(_LARGE)
 
 
 def read_json(file: BufferedReader, size: int) -> bytes:
-    """The next ``size`` bytes, which are to be JSON; fewer if there are not as many.
+    """Read the next ``size`` bytes of JSON, or fewer if the file ends.
 
-    A file can claim any size and take no room for it, but what it has then are zeros. JSON has
-    none, so memory is taken for no more than what is really there.
+    A sparse file can have any size without occupying disk space, but its holes read as zeros. JSON
+    contains none, so reading stops there before such a file can exhaust the memory.
 
     Raises:
-        ValueError: When there are zeros.
+        ValueError: If there are zero bytes.
     """
     text = bytearray()
     while len(text) < size and (piece := file.read(min(size - len(text), _PIECE))):
         if b"\0" in piece:
-            raise ValueError("there are zeros in it")
+            raise ValueError("it contains zero bytes")
         text += piece
     return bytes(text)
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file, whole or not at all; see :func:`write_whole`."""
+    """Write a text file atomically; see :func:`write_whole`."""
     write_whole(path, lambda file: write_all(file, text.encode()))
 
 
 def write_all(file: FileIO, piece: bytes | memoryview) -> None:
-    """Write all of it to an unbuffered file: the system may take less than it is given."""
+    """Write all of ``piece`` to an unbuffered file; a single call may write only a part."""
     rest = memoryview(piece)
     while len(rest):
         rest = rest[file.write(rest) or 0 :]
 
 
 def reserve(file: FileIO, size: int) -> None:
-    """Make an empty file ``size`` zeros long; a full disk says so before anything is written."""
+    """Allocate ``size`` bytes for an empty file, so that a full disk raises before any write."""
     file.truncate(size)
     if hasattr(os, "posix_fallocate"):
         try:
             os.posix_fallocate(file.fileno(), 0, size)
         except OSError as error:
-            if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):  # the file system cannot
+            if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):  # not supported here
                 raise
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder survive a loss of power; not every system can."""
+    """Make a folder's entries survive a power failure, where the system supports it."""
     if os.name != "posix":
         return
     handle = os.open(folder, os.O_RDONLY)
@@ -158,20 +158,20 @@ def sync_folder(folder: Path) -> None:
 
 
 def _keep(path: Path, previous: Path) -> None:
-    """Give the old file a second name; without hard links there is just no previous one."""
+    """Keep the old file under a second name; without hard links, it is not kept."""
     aside = previous.with_name(f".{previous.name}.new")
     with contextlib.suppress(OSError):
         aside.unlink(missing_ok=True)
         os.link(path, aside)
         os.replace(aside, previous)
-        aside.unlink(missing_ok=True)  # renaming does nothing if both are the same file already
+        aside.unlink(missing_ok=True)  # renaming does nothing if both names are the same file
 
 
-# --- lines that are appended ---------------------------------------------------------------------
+# --- append-only lines ---------------------------------------------------------------------------
 
 
 class Position(NamedTuple):
-    """How far the file goes: its lines and bytes, and the checksum of those."""
+    """A position in the file: the lines and bytes before it, and their checksum."""
 
     lines: int = 0
     bytes: int = 0
@@ -179,7 +179,7 @@ class Position(NamedTuple):
 
 
 class Metrics:
-    """The file, open for appending at a position; what is behind it is cut off."""
+    """``metrics.jsonl``, truncated to a position and open for appending."""
 
     def __init__(self, path: Path, position: Position) -> None:
         self.position = position
@@ -193,11 +193,11 @@ class Metrics:
 
     @property
     def there(self) -> bool:
-        """Whether the file is still there, and not another."""
+        """Whether the file still exists and has not been replaced."""
         return _is(self._path, self._key)
 
     def add(self, line: bytes) -> None:
-        """Append a line; lines go to the system twice a second and at each checkpoint."""
+        """Append a line; lines are written twice a second and at each checkpoint."""
         lines, size, crc32 = self.position
         self.position = Position(lines + 1, size + len(line), zlib.crc32(line, crc32))
         self._waiting.append(line)
@@ -207,32 +207,32 @@ class Metrics:
             self.flush()
 
     def flush(self) -> None:
-        """Hand the waiting lines to the system."""
+        """Write the pending lines."""
         if not self._waiting:
             return
         text = b"".join(self._waiting)
-        self._file.seek(self.position.bytes - len(text))  # again from the start if it failed before
+        self._file.seek(self.position.bytes - len(text))  # a failed write is repeated in full
         write_all(self._file, text)
         self._waiting = []
 
     def sync(self) -> None:
-        """Make every line survive a loss of power."""
+        """Write the pending lines and make all lines survive a power failure."""
         self.flush()
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        """Close the file; what still waits for room is given up."""
+        """Close the file and discard pending lines."""
         self._file.close()
 
 
 class Times:
-    """When steps were made: a line now and then, for whoever asks how fast a run was.
+    """Records the times of steps, at most once a second, to show how fast a run was.
 
-    Nothing depends on it, so that it cannot be written is no matter.
+    Nothing depends on this file, so write errors are ignored.
 
     Args:
-        path: The file; lines are added to what is there.
-        step: Steps made before.
+        path: The file, which is appended to.
+        step: The number of steps completed before.
     """
 
     def __init__(self, path: Path, step: int) -> None:
@@ -241,7 +241,7 @@ class Times:
         self.tick(step, begin=True)
 
     def tick(self, step: int, *, begin: bool = False) -> None:
-        """So many steps have been made; a line is written once a second."""
+        """Note that ``step`` steps are complete; writes a line if a second has passed."""
         now = time.monotonic()
         self._step = step
         if not begin and now - self._last < _TIMES_SECONDS:
@@ -250,7 +250,7 @@ class Times:
         self._write(begin=begin)
 
     def close(self) -> None:
-        """The last line."""
+        """Write the last line."""
         if self._written != self._step:
             self._write(begin=False)
 
@@ -265,12 +265,12 @@ class Times:
             contextlib.suppress(OSError),
             _open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, "ab") as file,
         ):
-            if os.fstat(file.fileno()).st_nlink == 1:  # else it is somebody else's, too
+            if os.fstat(file.fileno()).st_nlink == 1:  # a hard link may belong to another folder
                 write_all(file, f"{json.dumps(line)}\n".encode())
 
 
 def _own(path: Path, shared: FileIO, size: int) -> FileIO:
-    """A file of the same beginning that has no other name: whose that is must not see it change."""
+    """Replace a hard-linked file by a copy of its first ``size`` bytes; the other is unchanged."""
     with shared:
         write_whole(path, lambda file: _copy(shared, file, size))
     return _open(path, os.O_RDWR, "r+b")
@@ -283,10 +283,10 @@ def _copy(source: FileIO, target: FileIO, size: int) -> None:
 
 
 def read_lines(path: Path, position: Position, parse: Callable[[Any], R]) -> list[R]:
-    """The lines up to a position, each parsed by ``parse``; line n is of step n.
+    """Read the lines up to a position and parse each with ``parse``; line n belongs to step n.
 
     Raises:
-        CheckpointError: When they are not there or not those that were written.
+        CheckpointError: If lines are missing or differ from those that were written.
     """
     try:
         with open_file(path) as file:
@@ -296,36 +296,38 @@ def read_lines(path: Path, position: Position, parse: Callable[[Any], R]) -> lis
     except ValueError as error:
         raise CheckpointError(path, f"is damaged: {error}.") from error
     except MemoryError as error:
-        raise CheckpointError(path, "is larger than the memory there is.") from error
+        raise CheckpointError(path, "is too large for the available memory.") from error
     if len(text) < position.bytes:
         raise CheckpointError(
-            path, f"is damaged: the checkpoint saw {position.bytes} bytes, but it has {len(text)}."
+            path,
+            f"is damaged: it has {len(text)} bytes, fewer than the {position.bytes} it had at the "
+            "checkpoint.",
         )
     if zlib.crc32(text) != position.crc32:
-        raise CheckpointError(path, "is damaged: it is not what the checkpoint saw.")
+        raise CheckpointError(path, "is damaged: its checksum differs from the checkpoint's.")
     try:
-        found = [json.loads(line) for line in text.splitlines()]
-        steps = [line["step"] for line in found]
-        records = [parse(line) for line in found]
+        lines = [json.loads(line) for line in text.splitlines()]
+        steps = [line["step"] for line in lines]
+        records = [parse(line) for line in lines]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise CheckpointError(path, f"is damaged: a line is not a step ({error}).") from error
+        raise CheckpointError(path, f"is damaged: a line is invalid ({error}).") from error
     if steps != list(range(position.lines)):
         raise CheckpointError(path, f"is damaged: it should have steps 0 … {position.lines - 1}.")
     return records
 
 
-# --- one process at a time -----------------------------------------------------------------------
+# --- locking -------------------------------------------------------------------------------------
 
 
 class Lock:
-    """One run at a time in a folder, from construction to :meth:`release`.
+    """Limits a folder to one run at a time, from construction to :meth:`release`.
 
-    The lock belongs to the open file: it goes when the process goes, however it is killed, and
-    stays when anything else in the process opens and closes the same file (as a copy of the folder
-    does). Worker processes do not inherit it.
+    The lock belongs to the open file. It is released when the process ends, however it ends. It
+    persists when other code in the process opens and closes the same file, for example to copy the
+    folder. Worker processes do not inherit it.
 
     Raises:
-        CheckpointError: When another run holds it.
+        CheckpointError: If another run holds the lock.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -338,17 +340,17 @@ class Lock:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError):
             self._file.close()
-            raise CheckpointError(folder, "is in use: another run is writing there.") from None
-        except OSError:  # a file system without locks: nothing keeps two runs apart
+            raise CheckpointError(folder, "is in use: another run is writing to it.") from None
+        except OSError:  # a file system without locks: nothing prevents two runs in one folder
             pass
 
     @property
     def holds(self) -> bool:
-        """Whether the folder is still the one that was locked; it may have been removed."""
+        """Whether the folder is still the locked one, and not removed or replaced."""
         return _is(self._path, self._key)
 
     def release(self) -> None:
-        """Let others in."""
+        """Release the lock."""
         self._file.close()
 
 
@@ -357,7 +359,7 @@ def _key(status: os.stat_result) -> tuple[int, int]:
 
 
 def _is(path: Path, key: tuple[int, int]) -> bool:
-    """Whether this is the file that we know; a link is not."""
+    """Whether ``path`` is the file with this key; false for a symbolic link to it."""
     try:
         return _key(os.lstat(path)) == key
     except OSError:

@@ -1,7 +1,7 @@
-"""A run's folder: configuration, metrics, checkpoint; who may write, and what if the disk is full.
+"""A run's folder: configuration, metrics and checkpoint, with locking and write-error handling.
 
-``config.json`` says what is run, ``metrics.jsonl`` has a line per step, ``checkpoint`` is all that
-the next step needs.
+``config.json`` describes the run, ``metrics.jsonl`` has one line per step, and ``checkpoint`` holds
+everything the next step needs.
 """
 
 import contextlib
@@ -49,10 +49,10 @@ C = TypeVar("C")
 Array = NDArray[Any]
 
 CONFIG, ARRAYS, METRICS, TIMES = "config.json", "arrays", "metrics.jsonl", "times.jsonl"
-SOURCE = "source"  # what a configuration calls the hash of what the user wrote
+SOURCE = "source"  # the configuration's name for the hash of the user's source code
 CHECKPOINT, PREVIOUS = "checkpoint", "checkpoint.previous"
 
-# What reading a damaged or malicious file may raise, whatever it says.
+# The exceptions that parsing a damaged or malicious file may raise.
 UNUSABLE = (
     LookupError,
     TypeError,
@@ -62,21 +62,21 @@ UNUSABLE = (
     MemoryError,
     RecursionError,
 )
-_FOR_GOOD = ("diverged",)  # reasons to end that other limits do not lift
+_FOR_GOOD = ("diverged",)  # reasons to end that apply under any limits
 _LEFT_BY_A_KILL = {".lock", ARRAYS, f".{ARRAYS}.new", f".{CONFIG}.new"}
 _log = logging.getLogger("gensmooth")
 
 
 class Found(NamedTuple, Generic[S, R]):
-    """How far a run has got.
+    """The progress of a run.
 
     Attributes:
         state: Its state.
-        step: Steps made.
-        records: What is known of them.
-        end: How it ended, if it has and its limits are still the same.
-        position: How far ``metrics.jsonl`` goes.
-        saved: Whether this is from a checkpoint.
+        step: The number of steps completed.
+        records: Their records.
+        end: How it ended; ``None`` if it has not ended or its limits have changed since.
+        position: The end of ``metrics.jsonl``.
+        saved: Whether this comes from a checkpoint.
     """
 
     state: S
@@ -88,20 +88,20 @@ class Found(NamedTuple, Generic[S, R]):
 
 
 class RunFolder:
-    """A folder that this process may write to; a context manager that lets go of it.
+    """A run's folder, locked for this process; leaving the context releases it.
 
-    A write that fails during a run is logged once; the run goes on, the last good checkpoint
-    stays, and the next one is tried when it is due.
+    If a write fails during a run, this is logged once and the run continues. The last complete
+    checkpoint is kept, and the next one is written when it is due.
 
     Args:
         path: The folder.
-        create: Whether it may be made, and hold no run yet.
+        create: Whether the folder may be missing, in which case it is created, or hold no run yet.
 
     Attributes:
-        path: The folder, absolute: an objective may change the working folder.
-        run: The random name of its run, once it is known.
-        config: The contents of ``config.json``, once they are known.
-        saved: The step of the last good checkpoint.
+        path: The absolute path, because an objective may change the working directory.
+        run: The random name of the run, once known.
+        config: The contents of ``config.json``, once known.
+        saved: The step of the last complete checkpoint.
     """
 
     def __init__(self, path: Path, *, create: bool) -> None:
@@ -118,13 +118,13 @@ class RunFolder:
             try:
                 path.mkdir(parents=True, exist_ok=True)
             except OSError as error:
-                raise _cannot(path, "be made", error) from error
+                raise _cannot(path, "be created", error) from error
         if not path.is_dir():
             raise CheckpointError(path, "is not a folder.")
         if not (path / CONFIG).exists():
-            strangers = {entry.name for entry in path.iterdir()} - _LEFT_BY_A_KILL
-            if strangers or not create:
-                what = "is not empty and has" if strangers else "has"
+            other_files = {entry.name for entry in path.iterdir()} - _LEFT_BY_A_KILL
+            if other_files or not create:
+                what = "is not empty and has" if other_files else "has"
                 raise CheckpointError(path, f"{what} no {CONFIG}: it is not a run's folder.")
         try:
             self._lock = Lock(path)
@@ -146,14 +146,14 @@ class RunFolder:
             self._metrics.close()
         self._lock.release()
 
-    # --- what is run
+    # --- configuration
 
     def take(self, program: Program[S, R, Any]) -> Found[S, R]:
-        """Begin a new run, or find how far the run that is here has got.
+        """Begin a new run, or load the progress of the run in this folder.
 
         Raises:
-            CheckpointError: When the run that is here is another, or cannot be used.
-            TypeError: When a checkpoint cannot hold the program's state.
+            CheckpointError: If the folder holds a different run or cannot be used.
+            TypeError: If the program's state cannot be stored in a checkpoint.
         """
         if not (self.path / CONFIG).exists():
             state = program.init()
@@ -164,55 +164,63 @@ class RunFolder:
                 raise TypeError(message) from error
             self.run = secrets.token_hex(8)
             self.write(program)
-            with contextlib.suppress(OSError):  # a folder above that we may not open
+            with contextlib.suppress(OSError):  # the parent folder may not be readable
                 sync_folder(self.path.parent)
             return Found(state, 0, [])
         self._read_config(program.kind)
         now: dict[str, Any] = json.loads(json.dumps(program.settings({})))
         compared = program.compared or dict.fromkeys(now)
-        if words := differences(now, self.config, compared):
+        if changes := differences(now, self.config, compared):
             noun, by = program.noun, program.resumed_by
+            hint = f", or use {by} to continue that {noun}" if by else ""
             raise CheckpointError(
                 self.path,
-                f"holds a {noun} with another configuration: {', '.join(words)}. Choose another "
-                f"folder{f'; to go on with that {noun} under other limits, use {by}' * bool(by)}.",
+                f"holds a {noun} with a different configuration: {', '.join(changes)}. Choose "
+                f"another folder{hint}.",
             )
-        found = self.load(program)
+        progress = self.load(program)
         self.compare_source(now.get(SOURCE))
-        return found
+        return progress
 
     def compare_source(self, now: str | None) -> None:
-        """Say so if what the user wrote for this run is not what it was when the run began.
+        """Log a warning if the user's source code has changed since the run began.
 
         Args:
-            now: The hash of its source; nothing is said where one of the two is not known.
+            now: The hash of the current source. Without it, or without a stored hash, nothing is
+                logged.
         """
         before = self.config.get(SOURCE)
         if now is not None and before is not None and now != before:
             _log.warning(
-                "The objective has changed since the run in %s began: its source, or that of a "
-                "function of its module that it calls, is another. What the folder holds was found "
-                "with the old one; for the new one choose another folder.",
+                "The source of the objective, or of a function that it calls in its module, has "
+                "changed since the run in %s began. The stored results come from the old source. "
+                "To start over with the new one, choose another folder.",
                 self.path,
             )
 
     def say_that_it_has_ended(self, program: Program[Any, Any, Any], end: End, step: int) -> None:
-        """Say that a result is told again, and nothing is run."""
+        """Log that the stored result is returned and nothing is run."""
+        how = f"use {program.resumed_by}" if program.resumed_by else "run it"
+        hint = ""
+        if end.reason == "callback":
+            hint = f" To continue, {how}{' with go_on=True' * (not program.resumed_by)}."
+        elif program.limits is not None and end.reason not in _FOR_GOOD:
+            hint = f" To continue, {how} with other limits."
         _log.warning(
-            "%s holds this %s, which has ended after %d steps (%s): its result is told again, and "
-            "nothing was run. To go on, resume it with other limits; to begin anew, choose another "
-            "folder.",
+            "%s holds this %s, which ended after %d steps (%s). The stored result is returned and "
+            "nothing is run.%s To start over, choose another folder.",
             self.path,
             program.noun,
             step,
             end.reason,
+            hint,
         )
 
     def read(self, kind: str, parse: Callable[[dict[str, Any], Mapping[str, Array]], C]) -> C:
-        """The run that is here, as ``parse`` makes it from ``config.json`` and the large arrays.
+        """Read the run's configuration with ``parse``, from ``config.json`` and the large arrays.
 
         Raises:
-            CheckpointError: When it is of another kind, or cannot be used.
+            CheckpointError: If the run is of another kind or cannot be used.
         """
         self._read_config(kind)
         large, sizes = self.path / ARRAYS, sizes_in(self.config)
@@ -225,51 +233,52 @@ class RunFolder:
             raise CheckpointError(self.path / CONFIG, f"cannot be used: {error}.") from error
 
     def write(self, program: Program[Any, Any, Any]) -> None:
-        """Write ``config.json``, and beside it the arrays that are too large for it."""
+        """Write ``config.json`` and, separately, the arrays that are too large for it."""
         arrays: dict[str, Array] = {}
         self.config = config_of(program, self.run, arrays)
         self.config = {**self.config, "sha256": checksum(self.config)}
         try:
-            if arrays and not (self.path / CONFIG).exists():  # else they are there, and the same
+            if arrays and not (self.path / CONFIG).exists():  # otherwise they are already stored
                 container.write(self.path / ARRAYS, {}, arrays)
             write_text(self.path / CONFIG, f"{pretty(self.config)}\n")
         except OSError as error:
             raise _cannot(self.path, "be written to", error) from error
 
     def load(self, program: Program[S, R, Any]) -> Found[S, R]:
-        """How far the run has got.
+        """Load the progress of the run.
 
         Raises:
-            CheckpointError: When its checkpoint is missing or cannot be used; nothing is changed.
+            CheckpointError: If the checkpoint cannot be used, or only the previous one exists.
+                Nothing is changed.
         """
         path, previous = self.path / CHECKPOINT, self.path / PREVIOUS
         if not path.exists():
             if previous.exists():
                 raise CheckpointError(
                     path,
-                    f"is missing, but {PREVIOUS} is there: rename it to go on from it, or remove "
-                    "it to begin anew.",
+                    f"is missing, but {PREVIOUS} exists: rename it to {CHECKPOINT} to continue "
+                    "from it, or remove it to start over.",
                 )
             return Found(program.init(), 0, [])
         try:
             return self._load(program, path)
         except CheckpointError as error:
-            words = str(error).removeprefix(f"{error.path} ")
+            message = str(error).removeprefix(f"{error.path} ")
             try:
                 step = self._load(program, previous).step
             except CheckpointError:
                 hint = ""
             else:
                 hint = (
-                    f" The one before it is whole, after {step} steps: rename {PREVIOUS} to "
-                    f"{CHECKPOINT} to go on from there."
+                    f" The previous checkpoint, after {step} steps, is intact: rename {PREVIOUS} "
+                    f"to {CHECKPOINT} to continue from it."
                 )
-            raise CheckpointError(error.path, f"{words}{hint}") from error
+            raise CheckpointError(error.path, f"{message}{hint}") from error
 
-    # --- while it runs
+    # --- during the run
 
     def open(self, found: Found[Any, Any], every: int | str | Every | None) -> None:
-        """Get ready to record steps after those that were found."""
+        """Prepare to record the steps that follow ``found``."""
         self.saved = found.step if found.saved else None
         self._cadence = Cadence(every, found.step)
         try:
@@ -292,16 +301,16 @@ class RunFolder:
             self._report(METRICS, error)
 
     def due(self, step: int) -> bool:
-        """Whether a checkpoint is due after so many steps."""
+        """Whether a checkpoint is due after ``step`` steps."""
         return self._cadence.due(step)
 
     def ours(self, *, again: bool = False) -> bool:
-        """Whether the folder is still there and this run's; what is not is left alone.
+        """Whether the folder still exists and belongs to this run; otherwise it is left alone.
 
         Args:
-            again: Whether to look for its files too, without which a checkpoint is of no use.
+            again: Whether to check also for the files that a checkpoint depends on.
         """
-        if self._gone or os.getpid() != self._owner:  # a fork of ours has no part in it
+        if self._gone or os.getpid() != self._owner:  # a forked child must not write
             return False
         there = self._lock.holds
         if there and again and self._metrics is not None:
@@ -309,28 +318,28 @@ class RunFolder:
         if not there:
             self._gone = True
             _log.warning(
-                "The folder %s was removed or replaced: nothing more is written there, nothing "
-                "of this run is kept, and it goes on.",
+                "The folder %s was removed or replaced. The run continues, but no more of it is "
+                "stored.",
                 self.path,
             )
         return there
 
     def save(self, program: Program[S, Any, Any], state: S, step: int, end: End | None) -> None:
-        """Write a checkpoint, unless this very one was written before."""
+        """Write a checkpoint, unless the same one has already been written."""
         assert self._metrics is not None
         started = time.monotonic()
         position = self._metrics.position
         if not self.ours(again=True):
             return
         if position.lines != step or (end is None and step == self.saved):
-            return  # the first: a step torn apart by an interrupt where we could not hold it off
+            return  # in the first case, an interrupt that could not be deferred broke off a step
         meta, arrays = program.pack(state)
         meta = {"step": step, **meta, "run": self.run, "config": self._identity(program)}
         if program.limits is not None:
             limits: Mapping[str, Any] = program.limits._asdict()
             meta[program.limits_name] = {name: plain(value) for name, value in limits.items()}
-        told = None if end is None else {"reason": end.reason, "why": end.why, **end.more}
-        meta |= {"end": told, "metrics": position._asdict()}
+        ended = None if end is None else {"reason": end.reason, "why": end.why, **end.more}
+        meta |= {"end": ended, "metrics": position._asdict()}
         name = METRICS
         try:
             self._metrics.sync()
@@ -345,7 +354,7 @@ class RunFolder:
     def write_files(
         self, program: Program[S, R, Any], state: S, records: Sequence[R], *, saved: bool
     ) -> None:
-        """Have a program write its own files, as :meth:`Program.write_files` says."""
+        """Let the program write its own files; see :meth:`Program.write_files`."""
         if not self.ours(again=saved):
             return
         try:
@@ -353,7 +362,7 @@ class RunFolder:
         except OSError as error:
             if not self._failing_files:
                 self._failing_files = True
-                _log.warning("Could not write to %s: %s. The run goes on.", self.path, error)
+                _log.warning("Could not write to %s: %s. The run continues.", self.path, error)
         else:
             self._failing_files = self._failing_files and not saved
 
@@ -362,12 +371,12 @@ class RunFolder:
         if meta.get("run") != self.run:
             raise CheckpointError(path, "is the checkpoint of another run.")
         if meta.get("config") != self._identity(program):
-            raise CheckpointError(path, f"is of a run with another {CONFIG}: that was changed.")
+            raise CheckpointError(path, f"does not match {CONFIG}, which has changed since.")
         try:
             step = whole(meta["step"])
             position = Position(*(whole(meta["metrics"][name]) for name in Position._fields))
             if position.lines != step:
-                raise ValueError(f"{step} steps do not make {position.lines} lines of metrics")
+                raise ValueError(f"it has {step} steps but {position.lines} lines of metrics")
             state = program.unpack(meta, arrays)
             end = _end(meta["end"], program.reasons)
             if program.limits is not None:
@@ -375,15 +384,15 @@ class RunFolder:
                 if end is not None and before != program.limits and end.reason not in _FOR_GOOD:
                     end = None
         except UNUSABLE as error:
-            raise CheckpointError(path, f"does not fit its run: {error}.") from error
+            raise CheckpointError(path, f"does not match its run: {error}.") from error
         records = read_lines(self.path / METRICS, position, program.read_record)
         return Found(state, step, records, end, position, saved=True)
 
     def _identity(self, program: Program[Any, Any, Any]) -> str:
-        """The checksum of what makes the run what it is.
+        """The checksum of the settings that determine the run's result.
 
-        All but its limits, its execution, how its objective was written, and by which version of
-        gensmooth it was begun.
+        It excludes the limits, the execution options, the extensions, the hash of the objective's
+        source, and the version of gensmooth.
         """
         may_change = (program.limits_name, "execution", "extensions", SOURCE, "gensmooth")
         return checksum(self.config, but=may_change)
@@ -396,18 +405,20 @@ class RunFolder:
         self.run = str(self.config.get("run"))
         if not re.fullmatch("[0-9a-f]{1,64}", self.run):
             path = self.path / CONFIG
-            raise CheckpointError(path, f"cannot be used: `run` is {self.run[:80]!r}.")
+            raise CheckpointError(
+                path, f"cannot be used: `run` must be a hexadecimal name, but is {self.run[:80]!r}."
+            )
 
     def _report(self, name: str, error: OSError) -> None:
         if self._failing:
             return
         self._failing = True
-        kept = "There is no checkpoint yet"
+        kept = "There is no checkpoint yet."
         if self.saved is not None:
-            kept = f"The checkpoint after {self.saved} steps is kept"
+            kept = f"The checkpoint after {self.saved} steps is kept."
         _log.warning(
-            "Could not write %s: %s. %s, the run goes on, and the next checkpoint is tried when "
-            "it is due.",
+            "Could not write %s: %s. %s The run continues and will try again at the next "
+            "checkpoint.",
             self.path / name,
             error.strerror or error,
             kept,
@@ -415,13 +426,13 @@ class RunFolder:
 
 
 class Scratch:
-    """A checkpoint alone, in a folder that is thrown away when the run has ended.
+    """A temporary folder with only a checkpoint, to be deleted when the run has ended.
 
-    There is no configuration and no metrics, a program says itself whether a checkpoint is its own,
-    and one that cannot be used is as good as none: the run begins anew.
+    It has no configuration and no metrics. The program itself checks whether a checkpoint is its
+    own. If a checkpoint cannot be used, the run starts over.
 
     Args:
-        path: The folder; it is made with the first checkpoint.
+        path: The folder; it is created with the first checkpoint.
     """
 
     def __init__(self, path: Path) -> None:
@@ -430,7 +441,7 @@ class Scratch:
         self._owner = os.getpid()
 
     def load(self, program: Program[S, Any, Any]) -> Found[S, Any]:
-        """How far the run has got; steps are counted from here on."""
+        """Load the state of the run; steps are counted from zero again."""
         state: S | None = None
         with contextlib.suppress(CheckpointError, OSError, *UNUSABLE):
             state = program.unpack(*container.read(self.path / CHECKPOINT, _fits(program)))
@@ -441,7 +452,7 @@ class Scratch:
         self._cadence = Cadence(every, found.step)
 
     def record(self, step: int, line: Mapping[str, Any]) -> None:
-        """See :class:`RunFolder`: nothing is kept of a step but its state."""
+        """See :class:`RunFolder`; does nothing, because only the state is stored."""
 
     def due(self, step: int) -> bool:
         """See :class:`RunFolder`."""
@@ -452,12 +463,12 @@ class Scratch:
         return os.getpid() == self._owner
 
     def save(self, program: Program[S, Any, Any], state: S, step: int, end: End | None) -> None:
-        """See :class:`RunFolder`. That it cannot be written must not end the run."""
+        """See :class:`RunFolder`; write errors are ignored."""
         if end is not None or step == self._saved or not self.ours():
             return
         started = time.monotonic()
         with contextlib.suppress(OSError):
-            if self.path.is_symlink():  # a stranger's, to where it is not ours to write
+            if self.path.is_symlink():  # it may point to a folder that is not ours
                 self.path.unlink()
             self.path.mkdir(parents=True, exist_ok=True)
             container.write(self.path / CHECKPOINT, *program.pack(state))
@@ -467,89 +478,97 @@ class Scratch:
     def write_files(
         self, program: Program[S, R, Any], state: S, records: Sequence[R], *, saved: bool
     ) -> None:
-        """See :class:`RunFolder`: there are no files but the checkpoint."""
+        """See :class:`RunFolder`; does nothing, because only the checkpoint is stored."""
 
 
 def _fits(program: Program[Any, Any, Any]) -> container.Fits:
-    """Whether a checkpoint can be of a program, told by the sizes of its arrays."""
+    """Return a check that a checkpoint's arrays are not too large for the program."""
 
     def fits(_: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
         largest = program.largest()
         for name, size in sizes.items():
             if largest is not None and size > largest:
-                raise ValueError(f"it has {size} numbers for {name[:80]!r}, but {largest} are most")
+                raise ValueError(
+                    f"its array {name[:80]!r} has {size} numbers, but at most {largest} are allowed"
+                )
 
     return fits
 
 
 def _are(sizes: Mapping[str, int]) -> container.Fits:
-    """Whether arrays are those that ``config.json`` says are kept beside it."""
+    """Return a check that the arrays in the file are those that ``config.json`` lists."""
 
-    def fits(_: Mapping[str, Any], found: Mapping[str, int]) -> None:
-        for name, size in found.items():
-            if size != sizes.get(name):
+    def fits(_: Mapping[str, Any], actual: Mapping[str, int]) -> None:
+        for name, size in actual.items():
+            if name not in sizes:
+                raise ValueError(f"it has an array {name[:80]!r} that {CONFIG} does not list")
+            if size != sizes[name]:
                 raise ValueError(
-                    f"it has {size} numbers for {name[:80]!r}, but {CONFIG} has {sizes.get(name)}"
+                    f"its array {name[:80]!r} has {size} numbers, but {CONFIG} says {sizes[name]}"
                 )
 
     return fits
 
 
 def config_of(program: Program[Any, Any, Any], run: str, large: dict[str, Array]) -> dict[str, Any]:
-    """The contents of ``config.json``."""
+    """Return the contents of ``config.json``."""
     header = {"format": FORMAT, "kind": program.kind, "gensmooth": __version__, "run": run}
     return {**header, **program.settings(large)}
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """A ``config.json`` of a format that is known here."""
+    """Read a ``config.json`` and check its format and checksum.
+
+    Raises:
+        CheckpointError: If it cannot be read, has another format, or was changed.
+    """
     try:
-        found: Any = json.loads(read_bytes(path))
+        parsed: Any = json.loads(read_bytes(path))
     except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(path, f"cannot be read: {error}.") from error
-    if not isinstance(found, dict) or "format" not in found or "kind" not in found:
+    if not isinstance(parsed, dict) or "format" not in parsed or "kind" not in parsed:
         raise CheckpointError(path, "is not the configuration of a run.")
-    config = cast(dict[str, Any], found)
+    config = cast(dict[str, Any], parsed)
     if config["format"] != FORMAT:
         raise CheckpointError(
             path,
-            f"is of format {str(config['format'])[:20]}, but this gensmooth reads format "
-            f"{FORMAT}: use the version that wrote it ({str(config.get('gensmooth'))[:20]}).",
+            f"has format {str(config['format'])[:20]}, but this version of gensmooth reads format "
+            f"{FORMAT}. Use the version that wrote it ({str(config.get('gensmooth'))[:20]}).",
         )
     if config.get("sha256") != checksum(config):
         raise CheckpointError(
             path,
-            "is damaged or was changed by hand: its checksum differs. Begin a new run with the "
-            "settings that you want; other limits can be given to the call that resumes.",
+            "is damaged or was edited: its checksum differs. To use other settings, start a new "
+            "run; to use other limits, pass them when you resume the run.",
         )
     return config
 
 
 def kind_of(folder: Path) -> str | None:
-    """What kind of run a folder holds; ``None`` if it holds no run."""
+    """The kind of run in a folder; ``None`` if it holds no run."""
     path = folder / CONFIG
     return read_config(path)["kind"] if path.is_file() else None
 
 
 def seed_in(folder: Path | None) -> int | None:
-    """The seed of the run that a folder holds, if it holds one: a seed once drawn is kept."""
+    """The seed stored in a run's folder, so that resuming reuses it; ``None`` if there is none."""
     if folder is None or not (folder / CONFIG).is_file():
         return None
     seed = read_config(folder / CONFIG).get("seed")
     return seed if type(seed) is int else None
 
 
-def _end(found: Any, reasons: Any) -> End | None:
-    if found is None:
+def _end(stored: Any, reasons: Any) -> End | None:
+    if stored is None:
         return None
-    if not isinstance(found, dict):
-        raise TypeError("its end is not one")
-    more = dict(cast(dict[str, Any], found))
+    if not isinstance(stored, dict):
+        raise TypeError("its `end` is not an object")
+    more = dict(cast(dict[str, Any], stored))
     reason, why = more.pop("reason"), more.pop("why")
     if not (isinstance(reason, str) and isinstance(why, str)):
-        raise TypeError("its end has no reason")
+        raise TypeError("the reason in its `end` is not text")
     if reasons and reason not in reasons:
-        raise ValueError(f"it ended for no reason: {reason[:80]!r}")
+        raise ValueError(f"its reason to end is unknown: {reason[:80]!r}")
     return End(reason, why, more)
 
 

@@ -1,6 +1,6 @@
-"""The one loop: step until there is a reason to stop, and lose nothing on the way.
+"""The run loop: step until there is a reason to stop, and save progress.
 
-Ctrl-C and SIGTERM: the first one ends a run cleanly, a second Ctrl-C leaves at once.
+The first Ctrl-C or SIGTERM ends a run cleanly; a second Ctrl-C exits immediately.
 """
 
 import contextlib
@@ -31,36 +31,36 @@ def run(
     observers: Observers | None = None,
     go_on: bool = False,
 ) -> T:
-    """Run a program from its beginning or, if its folder holds it already, from its checkpoint.
+    """Run a program from the beginning or, if its folder holds this run, from the checkpoint.
 
     Args:
-        program: What is run.
-        folder: Where it is kept, if anywhere. A program that has ended there is not run again: its
-            result is told again.
-        every: How often a checkpoint is written; see :func:`gensmooth.minimize`.
-        observers: Who follows it.
-        go_on: Whether a run that its callback stopped goes on.
+        program: The program.
+        folder: The run's folder; by default nothing is stored. If the run in it has finished, its
+            stored result is returned and nothing is run.
+        every: How often to write a checkpoint; see :func:`gensmooth.minimize`.
+        observers: The observers of the run.
+        go_on: Whether to continue a run that its callback stopped.
 
     Raises:
-        CheckpointError: When the folder holds something else, or cannot be used.
+        CheckpointError: If the folder holds something else or cannot be used.
     """
     if folder is None:
         return Run(program, observers=observers).execute()
-    with RunFolder(Path(folder), create=True) as held:
-        found = held.take(program)
-        taken = Run(program, found, folder=held, every=every, observers=observers)
-        return taken.execute(go_on=go_on)
+    with RunFolder(Path(folder), create=True) as run_folder:
+        progress = run_folder.take(program)
+        current = Run(program, progress, folder=run_folder, every=every, observers=observers)
+        return current.execute(go_on=go_on)
 
 
 class Run(Generic[S, R, T]):
     """A run in progress.
 
     Args:
-        program: What is run.
-        found: How far it has got.
-        folder: Where it is kept, if anywhere.
-        every: How often a checkpoint is written.
-        observers: Who follows it.
+        program: The program.
+        found: The progress so far; by default none.
+        folder: The run's folder; by default nothing is stored.
+        every: How often to write a checkpoint.
+        observers: The observers of the run.
     """
 
     def __init__(
@@ -72,22 +72,22 @@ class Run(Generic[S, R, T]):
         every: int | str | Every | None = None,
         observers: Observers | None = None,
     ) -> None:
-        self._found = found = found or Found(program.init(), 0, [])
+        self._progress = progress = found or Found(program.init(), 0, [])
         self.program = program
-        self.state, self.step, self.records, self.end = found[:4]
+        self.state, self.step, self.records, self.end = progress[:4]
         self.folder = folder
         self._every = every
         self._observers = observers if observers else None
         self._interrupts = Interrupts()
 
     def execute(self, *, go_on: bool = False) -> T:
-        """Run until there is a reason to stop, or tell what came of it when it has ended.
+        """Run until there is a reason to stop; if the run has finished, return its stored result.
 
-        Ctrl-C and SIGTERM end a run after a last checkpoint. Ctrl-C then gives the result so far;
-        SIGTERM then ends the process, as it would have done at once.
+        Ctrl-C and SIGTERM end a run after a last checkpoint. After Ctrl-C, the result so far is
+        returned. SIGTERM ends the process.
 
         Args:
-            go_on: Whether a run that its callback stopped goes on.
+            go_on: Whether to continue a run that its callback stopped.
         """
         if self.end is not None and not (go_on and self.end.reason == "callback"):
             if isinstance(self.folder, RunFolder):
@@ -95,7 +95,7 @@ class Run(Generic[S, R, T]):
             return self._result()
         self.end = None
         if self.folder is not None:
-            self.folder.open(self._found, self._every)
+            self.folder.open(self._progress, self._every)
         try:
             result = self._followed()
         finally:
@@ -103,7 +103,7 @@ class Run(Generic[S, R, T]):
         return result
 
     def _followed(self) -> T:
-        """Run, and tell the observers."""
+        """Run and notify the observers."""
         watched = self._interrupts.watch(terminate=self.folder is not None)
         try:
             if self._observers is not None:
@@ -129,7 +129,7 @@ class Run(Generic[S, R, T]):
             if self._interrupts.urgent:
                 raise
         except Exception as error:
-            if hasattr(error, "result"):  # it tells what was found until then
+            if hasattr(error, "result"):  # such errors carry the result so far
                 error.result = self._result()  # type: ignore[attr-defined]
             raise
         finally:
@@ -157,8 +157,8 @@ class Run(Generic[S, R, T]):
 
     def _save(self) -> None:
         if self.folder is not None:
-            # First the program's own files: once a checkpoint says that a run has ended, nobody
-            # writes them again.
+            # The program's own files come first: once a checkpoint says that the run has ended,
+            # they are not written again.
             self.folder.write_files(self.program, self.state, self.records, saved=True)
             self.folder.save(self.program, self.state, self.step, self.end)
 
@@ -166,10 +166,10 @@ class Run(Generic[S, R, T]):
         return self.program.result(self.state, self.records, self.end)
 
     def _faults(self) -> Counter[str]:
-        found: Counter[str] = Counter()
+        faults: Counter[str] = Counter()
         for record in self.records:
-            found.update(self.program.faults(record))
-        return found
+            faults.update(self.program.faults(record))
+        return faults
 
     def _start(self) -> Start:
         kept = self.folder if isinstance(self.folder, RunFolder) else None
@@ -179,15 +179,14 @@ class Run(Generic[S, R, T]):
 
 
 class Interrupts:
-    """Keeps signals out of the places where they would tear a step apart.
+    """Defers signals where an interrupt would leave the run in an inconsistent state.
 
-    Within :meth:`watch`, the first Ctrl-C or SIGTERM raises ``KeyboardInterrupt`` only inside of
-    :meth:`allowed`, where a step is made (its state is not changed until it is whole); elsewhere it
-    is remembered and raised at the next entry. A second Ctrl-C raises wherever it arrives; further
-    SIGTERMs change nothing, because whoever sends them to a group of processes sends some twice.
+    Within :meth:`watch`, the first Ctrl-C or SIGTERM raises ``KeyboardInterrupt`` only inside
+    :meth:`allowed`, where the program computes a step and the state is replaced only afterwards.
+    Elsewhere it is deferred to the next entry into :meth:`allowed`. A second Ctrl-C raises
+    immediately. Further SIGTERMs are ignored, because a signal to a process group may arrive twice.
 
-    Where Python is not asked to raise on Ctrl-C or to die on SIGTERM (in another thread than the
-    main one, under a handler of the user's own) nothing is changed.
+    Outside the main thread, or if the user has installed a signal handler, nothing is changed.
     """
 
     def __init__(self) -> None:
@@ -197,12 +196,12 @@ class Interrupts:
 
     @property
     def urgent(self) -> bool:
-        """Whether the user wants to leave at once."""
+        """Whether the user wants to exit immediately."""
         return self._count > 1
 
     @contextmanager
     def watch(self, *, terminate: bool) -> Generator[None]:
-        """Take over Ctrl-C and, if ``terminate``, SIGTERM; and give them back."""
+        """Handle Ctrl-C and, if ``terminate``, SIGTERM; restores the handlers on exit."""
         main = threading.current_thread() is threading.main_thread()
         interrupt = main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
         terminate = terminate and main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
@@ -220,7 +219,7 @@ class Interrupts:
 
     @contextmanager
     def allowed(self) -> Generator[None]:
-        """Where a first signal may raise."""
+        """Allow the first signal to raise here."""
         self._allowed = True
         try:
             if self._count or self.terminated:
@@ -230,7 +229,7 @@ class Interrupts:
             self._allowed = False
 
     def leave(self) -> None:
-        """End the process as SIGTERM would have, if that is why the run ended."""
+        """End the process by SIGTERM if a SIGTERM ended the run."""
         if self.terminated:
             for stream in (sys.stdout, sys.stderr):
                 with contextlib.suppress(OSError, ValueError, AttributeError):
@@ -246,3 +245,28 @@ class Interrupts:
         first, self.terminated = not self.terminated, True
         if first and self._allowed:
             raise KeyboardInterrupt
+
+
+def resumed_run(
+    folder: RunFolder,
+    program: Any,
+    limits: Any,
+    *,
+    every: int | str | Every | None = None,
+    observers: Observers | None = None,
+) -> Run[Any, Any, Any]:
+    """A run from its folder, at its last checkpoint, perhaps with other limits.
+
+    Args:
+        folder: The folder, open.
+        program: The program that it holds; its ``extended`` makes one with other limits.
+        limits: The limits from now on. If they have changed, ``config.json`` is written anew.
+        every: How often a checkpoint is written.
+        observers: Who follows the run.
+    """
+    progress = folder.load(program)
+    if limits != program.limits:
+        program = program.extended(limits, progress.step)
+        progress = folder.load(program)
+        folder.write(program)
+    return Run(program, progress, folder=folder, every=every, observers=observers)

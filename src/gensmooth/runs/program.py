@@ -1,9 +1,9 @@
-"""What can be run: a program.
+"""Programs: anything that can be run.
 
-A program is an initial state, one step, a reason to stop, and its state to and from plain arrays
-and JSON. Minimising, training and a study's long run are programs, and so is whatever you write
-yourself; :func:`~gensmooth.runs.run` gives each of them Ctrl-C and SIGTERM, a folder, checkpoints,
-metrics, resuming and trackers, and knows none of them.
+A program provides an initial state, one step, the reason to stop, and the conversion of its state
+to and from plain arrays and JSON. Minimising, training and a study's long runs are programs, and
+you can write your own. For any program, :func:`~gensmooth.runs.run` handles Ctrl-C and SIGTERM, the
+run's folder, checkpoints, metrics, resuming and trackers.
 """
 
 from abc import ABC, abstractmethod
@@ -18,14 +18,14 @@ from gensmooth.observe.observers import Seen, Start
 from gensmooth.runs.stopping import End
 
 S = TypeVar("S")  # the state
-R = TypeVar("R")  # what a reader wants to know of a step
-T = TypeVar("T")  # what a run gives
+R = TypeVar("R")  # the record of a step
+T = TypeVar("T")  # the result of a run
 
 Array = NDArray[Any]
 
 
 class Program(ABC, Generic[S, R, T]):
-    """What can be run. A program does not change while it runs: what does is its state.
+    """Something that can be run. A program itself does not change during a run; its state does.
 
     >>> class Countdown(Program[int, dict[str, int], int]):
     ...     kind = "countdown"
@@ -46,15 +46,16 @@ class Program(ABC, Generic[S, R, T]):
     10
 
     Attributes:
-        kind: What ``config.json`` calls such a program.
-        noun: What messages call one.
-        resumed_by: The function that goes on with one under other limits, if there is one.
-        compared: The names of its settings that make it the same run, as
-            :func:`~gensmooth.runs.config.differences` takes them; by default all of them.
-        limits: What may change when it is resumed: a NamedTuple of plain values that has a method
+        kind: The name of this kind of program in ``config.json``.
+        noun: The noun for such a program in messages.
+        resumed_by: The function that continues one under other limits, if there is one; shown in
+            messages.
+        compared: The settings that identify a run, in the form that
+            :func:`~gensmooth.runs.config.differences` takes; by default all.
+        limits: The limits, which may change on resume: a NamedTuple of plain values with a method
             ``from_json``, or ``None``.
-        limits_name: What its settings and checkpoints call its limits.
-        reasons: The reasons it may end for; by default any.
+        limits_name: The name of the limits in the settings and in checkpoints.
+        reasons: The possible reasons to end; by default any.
     """
 
     kind: ClassVar[str]
@@ -65,92 +66,92 @@ class Program(ABC, Generic[S, R, T]):
     reasons: ClassVar[Sequence[str]] = ()
     limits: Any = None
 
-    # --- what it does
+    # --- the computation
 
     @abstractmethod
     def init(self) -> S:
-        """The state before the first step."""
+        """Return the state before the first step."""
 
     def session(self) -> AbstractContextManager[Any]:
-        """What its steps work with, such as workers; open while it runs."""
+        """A context for the resources that steps use, such as workers; open during the run."""
         return nullcontext()
 
     @abstractmethod
     def step(self, state: S, session: Any) -> tuple[S, R]:
-        """The state after one more step, and a record of the step.
+        """Return the state after one more step, and a record of the step.
 
-        It may be left by an exception or an interrupt at any time, so it must not change ``state``.
+        An exception or an interrupt may end it at any point, so it must not change ``state``.
         """
 
     @abstractmethod
     def stop(self, state: S, last: R | None) -> End | None:
-        """Why to stop here, or ``None`` to make another step.
+        """Return the reason to stop, or ``None`` to continue.
 
         Args:
             state: The state.
-            last: The record of the step just made; ``None`` when none was made since the run began
-                or was resumed.
+            last: The record of the last step; ``None`` if there was none since the run began or
+                was resumed.
         """
 
     def finish(self, state: S, end: End, session: Any) -> End:  # noqa: ARG002
-        """What is left to do after the last step; gives the end, perhaps with more in it."""
+        """Do any work that remains after the last step; returns ``end``, possibly extended."""
         return end
 
     @abstractmethod
     def result(self, state: S, records: Sequence[R], end: End | None) -> T:
-        """What came of it so far; ``end`` is ``None`` when it was interrupted."""
+        """Return the result so far; ``end`` is ``None`` if the run was interrupted."""
 
-    # --- how it is written down
+    # --- storage
 
     def settings(self, large: dict[str, Array]) -> dict[str, Any]:  # noqa: ARG002
-        """What it is, as plain JSON for ``config.json``; arrays too large for it into ``large``."""
+        """Describe the program in plain JSON for ``config.json``; puts big arrays in ``large``."""
         return {}
 
     @abstractmethod
     def pack(self, state: S) -> tuple[dict[str, Any], dict[str, Array]]:
-        """A state as plain JSON and arrays."""
+        """Convert a state to plain JSON and arrays."""
 
     def largest(self) -> int | None:
-        """The most numbers that an array of a state may have; ``None`` if that cannot be told.
+        """The largest size of an array in a state; ``None`` if unknown.
 
-        A checkpoint that claims more is refused before memory is taken for it.
+        A checkpoint with a larger array is rejected before memory is allocated for it.
         """
         return None
 
     @abstractmethod
     def unpack(self, meta: Mapping[str, Any], arrays: Mapping[str, Array]) -> S:
-        """The state that was packed; ``meta["step"]`` is how many steps led to it.
+        """Restore a packed state; ``meta["step"]`` is the number of steps completed.
 
         Raises:
-            ValueError: When it does not fit; so do ``TypeError`` and ``LookupError`` say.
+            ValueError: If the data is invalid; ``TypeError`` and ``LookupError`` mean the same.
         """
 
     def write_record(self, record: R) -> Mapping[str, Any]:
-        """A record as plain JSON, for ``metrics.jsonl``; by default records are that already."""
-        assert isinstance(record, Mapping), "a record that is not plain JSON must be written"
+        """Convert a record to plain JSON for ``metrics.jsonl``; by default it is already JSON."""
+        assert isinstance(record, Mapping), "implement `write_record`: a record is not a mapping"
         return record  # type: ignore[return-value]
 
     def read_record(self, found: dict[str, Any]) -> R:
-        """The record that was written."""
+        """Restore a record from the JSON that :meth:`write_record` returned."""
         return found  # type: ignore[return-value]
 
     def write_files(self, folder: Path, state: S, records: Sequence[R], *, saved: bool) -> None:
-        """Write files of its own, after each step and (``saved``) after each checkpoint."""
+        """Write additional files: after each step, and (``saved``) before each checkpoint."""
 
-    # --- what observers see
+    # --- data for observers
 
     def faults(self, record: R) -> Mapping[str, int]:
-        """What went wrong in a step, by kind."""
+        """The number of faults in a step, by kind."""
         return getattr(record, "faults", {})
 
     def start(self, state: S, start: Start) -> Start:  # noqa: ARG002
-        """What observers are told at the start; what every run knows is in ``start`` already."""
+        """Return the observers' data at the start; ``start`` has what is common to all runs."""
         return start
 
     def seen(self, state: S, records: Sequence[R], session: Any) -> Seen | None:  # noqa: ARG002
-        """What observers are told of the last step; ``None``: nothing."""
+        """Return the observers' data about the last step; ``None`` to skip them."""
         return None
 
     def summary(self, result: T) -> dict[str, Any]:  # noqa: ARG002
-        """What observers are told at the end: at least ``status``, ``message`` and ``success``."""
+        """Return the observers' data at the end: ``status``, ``message``, ``success`` and more."""
         return {}

@@ -1,9 +1,9 @@
-"""A result as a file: plain JSON that a person reads, and that gives every bit back.
+"""The file format of results: readable JSON that restores every bit.
 
-``x`` is a list (of lists, as its shape is), with its ``dtype`` and ``shape`` beside it; or a
-structure of such lists, with the ``structure`` beside it that says which they are. A float is
-written with the fewest digits that give the same float again; infinities and NaN, which JSON has
-not, are words. Reading it makes numbers and text, and runs nothing.
+``x`` is a nested list, accompanied by its ``dtype`` and ``shape``; or a structure of such lists,
+accompanied by a description of the ``structure``. A float is written with the fewest digits that
+restore it exactly. Infinities and NaN, which JSON lacks, are strings. Reading a file executes no
+code.
 """
 
 import json
@@ -28,55 +28,55 @@ Array = NDArray[Any]
 KIND = "result"
 FORMAT = 1
 _ARRAYS = ("x", "best_x")
-_OF_FOLDERS = "is a folder: gs.resume(folder, fun) tells the result of the run that it holds"
+_OF_FOLDERS = "is a run's folder: gs.resume(folder, fun) returns its result"
 
 
 def header(x: Array, structure: Any = None) -> dict[str, Any]:
-    """What the file says of itself, and of the arrays ``x`` and ``best_x``.
+    """Return the entries that describe the file and its arrays ``x`` and ``best_x``.
 
     Args:
         x: The array; flat if it has a structure.
-        structure: That, as JSON (:meth:`gensmooth.Tree.to_json`).
+        structure: The structure as JSON (:meth:`gensmooth.Tree.to_json`).
     """
-    found = {
+    entries = {
         "kind": KIND,
         "format": FORMAT,
         "gensmooth": __version__,
         "dtype": x.dtype.name,
         "shape": list(x.shape),
     }
-    return found if structure is None else found | {"structure": structure}
+    return entries if structure is None else entries | {"structure": structure}
 
 
-def write_result(path: Path, found: Mapping[str, Any]) -> None:
-    """Write the file; a reader sees the old one or the new one, complete."""
+def write_result(path: Path, entries: Mapping[str, Any]) -> None:
+    """Write the file atomically."""
     if path.is_dir():
         raise ValueError(f"A result is saved to a file such as best.json, but {path} is a folder.")
     if not path.parent.is_dir():
         raise FileNotFoundError(
-            f"There is no folder {path.parent} to save {path.name} in: make it."
+            f"The folder {path.parent}, to save {path.name} in, does not exist: create it first."
         )
-    text = json.dumps(words(found), indent=1, allow_nan=False, ensure_ascii=False)
+    text = json.dumps(words(entries), indent=1, allow_nan=False, ensure_ascii=False)
     write_text(path, f"{text}\n")
 
 
 def read_result(path: Path) -> dict[str, Any]:
-    """What :func:`write_result` wrote; ``x`` and ``best_x`` are arrays.
+    """Read what :func:`write_result` wrote; ``x`` and ``best_x`` become arrays or structures.
 
     Raises:
-        CheckpointError: When it is no such file.
+        CheckpointError: If it is not the file of a result.
     """
     if path.is_dir():
         hint = _OF_FOLDERS if (path / CONFIG).exists() else "is a folder"
-        raise CheckpointError(path, f"{hint}, and gs.load reads the file of a result.")
+        raise CheckpointError(path, f"{hint}. gs.load reads a result file.")
     try:
         with open_file(path) as file:
             first = file.peek(len(MAGIC))[: len(MAGIC)]
             if first == MAGIC:
                 raise CheckpointError(
                     path,
-                    "is no result, but a policy or a checkpoint: gs.rl.load_policy reads a policy, "
-                    "gs.resume the folder of a checkpoint.",
+                    "is not a result but a policy or a checkpoint: gs.rl.load_policy reads a "
+                    "policy, and gs.resume takes the folder of a checkpoint.",
                 )
             text = read_json(file, os.fstat(file.fileno()).st_size)
     except OSError as error:
@@ -84,10 +84,10 @@ def read_result(path: Path) -> dict[str, Any]:
     except ValueError as error:
         raise CheckpointError(path, f"is not a result: {error}.") from error
     try:
-        found: Any = json.loads(text)
-        if not isinstance(found, dict) or "x" not in found:
+        entries: Any = json.loads(text)
+        if not isinstance(entries, dict) or "x" not in entries:
             raise ValueError("it has no `x`")
-        return _checked(cast(dict[str, Any], found))
+        return _checked(cast(dict[str, Any], entries))
     except (ValueError, TypeError, LookupError, RecursionError, OverflowError) as error:
         raise CheckpointError(
             path, f"is not a result that res.save(...) or `gensmooth minimize` wrote: {error}."
@@ -95,7 +95,7 @@ def read_result(path: Path) -> dict[str, Any]:
 
 
 def words(value: Any) -> Any:
-    """Plain JSON, in which infinities and NaN are words."""
+    """Convert to plain JSON, in which infinities and NaN are strings."""
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, Mapping):
@@ -105,31 +105,31 @@ def words(value: Any) -> Any:
     return value
 
 
-def _checked(found: dict[str, Any]) -> dict[str, Any]:
-    if found.get("kind") != KIND:
-        raise ValueError(f"its kind is {str(found.get('kind'))[:40]!r}")
-    if found.get("format") != FORMAT:
+def _checked(entries: dict[str, Any]) -> dict[str, Any]:
+    if entries.get("kind") != KIND:
+        raise ValueError(f"its kind is {str(entries.get('kind'))[:40]!r}, not {KIND!r}")
+    if entries.get("format") != FORMAT:
         raise ValueError(
-            f"it is of format {str(found.get('format'))[:20]}, this gensmooth reads {FORMAT} "
-            f"(it was written by {str(found.get('gensmooth'))[:20]})"
+            f"it has format {str(entries.get('format'))[:20]}, but this version of gensmooth reads "
+            f"format {FORMAT} (it was written by version {str(entries.get('gensmooth'))[:20]})"
         )
-    dtype, shape = found["dtype"], found["shape"]
+    dtype, shape = entries["dtype"], entries["shape"]
     if dtype not in ("float32", "float64"):
-        raise ValueError(f"its dtype is {str(dtype)[:40]}")
-    if found.get("structure") is not None:
-        tree = Tree.of_names(found["structure"])
+        raise ValueError(f"its dtype must be float32 or float64, but is {str(dtype)[:40]}")
+    if entries.get("structure") is not None:
+        tree = Tree.of_names(entries["structure"])
         if shape != [tree.size]:
-            raise ValueError("its structure does not fit its shape")
+            raise ValueError("its structure does not match its shape")
         for name in _ARRAYS:
-            numbers = np.asarray(checks.reals(name, tree.like(name, found[name])), dtype)
+            numbers = np.asarray(checks.reals(name, tree.like(name, entries[name])), dtype)
             built = tree.build(np.broadcast_to(numbers, (tree.size,)).copy())
-            if plain(built) != found[name]:
-                raise ValueError(f"`{name}` is not what its structure says")
-            found[name] = built
-        return found
+            if plain(built) != entries[name]:
+                raise ValueError(f"`{name}` does not match its structure")
+            entries[name] = built
+        return entries
     for name in _ARRAYS:
-        array = np.array(found[name])
+        array = np.array(entries[name])
         if array.dtype.kind not in "iuf" or list(array.shape) != shape:
             raise ValueError(f"`{name}` is not an array of numbers of the shape {str(shape)[:80]}")
-        found[name] = array.astype(dtype)
-    return found
+        entries[name] = array.astype(dtype)
+    return entries

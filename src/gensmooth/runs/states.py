@@ -1,9 +1,8 @@
-"""A search's state and steps as JSON and arrays, and back, without pickle.
+"""Conversion of a search's state and steps to and from JSON and arrays, without pickle.
 
-An optimiser's state is a tree: tuples, NamedTuples, lists and dicts are walked; their leaves are
-arrays (NumPy's or JAX's) and plain numbers. The way back needs a *template*, the state that
-``optimizer.init(x)`` gives: types come from there, only numbers come from the file. That covers
-Optax, whose states are such trees.
+An optimiser's state is a tree of tuples, NamedTuples, lists and dicts. Its leaves are arrays (NumPy
+or JAX) and plain numbers; Optax's states have this form. Restoring it needs a *template*, the state
+that ``optimizer.init(x)`` returns: types come from the template, and only numbers from the file.
 """
 
 from collections.abc import Mapping
@@ -15,12 +14,12 @@ from numpy.typing import NDArray
 
 from gensmooth.describe import number, plain, whole
 from gensmooth.runs.container import DTYPES
-from gensmooth.search import Search, SearchState, StepInfo
+from gensmooth.searches import Search, SearchState, StepInfo
 
 Array = NDArray[Any]
 Arrays = dict[str, Array]
 
-_DIRECTIONS = "directions."
+_SENT = "sent."
 _WHOLE = ("step", "evaluations", "best_index", "dropped")
 _MAYBE = ("standard_error", "signal_to_noise")
 
@@ -29,28 +28,27 @@ _MAYBE = ("standard_error", "signal_to_noise")
 
 
 def pack_search(search: Search, state: SearchState) -> tuple[Any, Arrays]:
-    """The optimiser's state as JSON, and the arrays of the whole state but ``x``.
+    """Return the optimiser's state as JSON, and the arrays of the whole state except ``x``.
 
     Raises:
-        TypeError: When the optimiser's state has something that is neither container nor number.
+        TypeError: If the optimiser's state contains anything but containers, arrays and numbers.
     """
-    skeleton, arrays = pack_tree(state.optimizer, "optimizer")
-    directions = search.directions.pack(state.directions)
-    return skeleton, arrays | {_DIRECTIONS + name: array for name, array in directions.items()}
+    skeleton, arrays = pack_tree(state.kept, "kept")
+    directions = search.wire.pack(state.sent)
+    return skeleton, arrays | {_SENT + name: array for name, array in directions.items()}
 
 
 def unpack_search(
     search: Search, meta: Mapping[str, Any], arrays: Mapping[str, Array], *, x0: Array
 ) -> SearchState:
-    """The state of a search that began at ``x0``, from a checkpoint's contents.
+    """Restore the state of a search that began at ``x0`` from a checkpoint's contents.
 
     Raises:
-        ValueError: When it is not of this search; so do ``TypeError`` and ``LookupError`` say.
+        ValueError: If it does not match this search; ``TypeError`` and ``LookupError`` mean the
+            same.
     """
     own = {
-        name.removeprefix(_DIRECTIONS): array
-        for name, array in arrays.items()
-        if name.startswith(_DIRECTIONS)
+        name.removeprefix(_SENT): array for name, array in arrays.items() if name.startswith(_SENT)
     }
     step = whole(meta["step"])
     evaluations = search.evaluations_after(step)
@@ -59,23 +57,24 @@ def unpack_search(
         step=step,
         evaluations=whole(meta["evaluations"]) if evaluations is None else evaluations,
         seed=_seed(meta["seed"]),
-        optimizer=unpack_tree(meta["optimizer"], arrays, search.optimizer.init(x0), "optimizer"),
-        directions=search.directions.unpack(own, x0.size, x0.dtype),
+        kept=unpack_tree(meta["kept"], arrays, search.kept_template(x0), "kept"),
+        sent=search.wire.unpack(own, x0.size, x0.dtype),
     )
 
 
 def _seed(found: Any) -> int:
-    if type(found) is not int:  # True and 1.0 are equal to 1, but give no random numbers
-        raise TypeError(f"its seed is {str(found)[:80]!r}")
+    if type(found) is not int:  # True and 1.0 equal 1, but cannot seed the generator
+        raise TypeError(f"its seed must be an integer, but is {str(found)[:80]!r}")
     return found
 
 
 def like(x0: Array, arrays: Mapping[str, Array], name: str) -> Array:
-    """The array called ``name``, which must be finite, of the shape and dtype of ``x0``."""
+    """Return the array ``name``, checked to be finite and of the shape and dtype of ``x0``."""
     x = arrays[name]
     if x.shape != x0.shape or x.dtype != x0.dtype:
         raise ValueError(
-            f"{name} has shape {x.shape} and dtype {x.dtype}, not {x0.shape} and {x0.dtype}"
+            f"{name} must have shape {x0.shape} and dtype {x0.dtype}, but has {x.shape} and "
+            f"{x.dtype}"
         )
     if not np.isfinite(x).all():
         raise ValueError(f"{name} is not finite")
@@ -83,14 +82,14 @@ def like(x0: Array, arrays: Mapping[str, Array], name: str) -> Array:
 
 
 class Record(NamedTuple):
-    """A step of a search, and what went wrong in it, by kind."""
+    """The info of one step, and its number of faults by kind."""
 
     info: StepInfo
     faults: Mapping[str, int]
 
 
 def record_to_json(record: Record) -> dict[str, Any]:
-    """A step as a line of ``metrics.jsonl`` tells it."""
+    """Convert a step to a line of ``metrics.jsonl``."""
     info = {
         name: plain(value) if isinstance(value, float) else value
         for name, value in record.info._asdict().items()
@@ -99,11 +98,11 @@ def record_to_json(record: Record) -> dict[str, Any]:
 
 
 def record_from_json(found: dict[str, Any]) -> Record:
-    """A step from a line's JSON, checked."""
+    """Read and check a step from a line of ``metrics.jsonl``."""
     faults = faults_from_json(found.pop("faults"))
     diverged = found.pop("diverged")
     if not (diverged is None or isinstance(diverged, str)):
-        raise TypeError("`diverged` is neither null nor words")
+        raise TypeError("`diverged` must be null or text")
     values: dict[str, Any] = {
         name: whole(value)
         if name in _WHOLE
@@ -116,9 +115,9 @@ def record_from_json(found: dict[str, Any]) -> Record:
 
 
 def faults_from_json(found: Any) -> dict[str, int]:
-    """Events by kind, checked."""
+    """Read and check the number of faults by kind."""
     if not isinstance(found, dict):
-        raise TypeError("faults are not counts by kind")
+        raise TypeError("`faults` must be an object with a count for each kind")
     return {kind: whole(count) for kind, count in cast(dict[str, Any], found).items()}
 
 
@@ -126,20 +125,20 @@ def faults_from_json(found: Any) -> dict[str, int]:
 
 
 def pack_tree(tree: Any, name: str) -> tuple[Any, Arrays]:
-    """A skeleton of plain JSON, and the arrays it names.
+    """Convert a tree to a skeleton of plain JSON and the arrays that it refers to.
 
     Raises:
-        TypeError: When something in the tree is neither a container nor a number.
+        TypeError: If the tree contains anything but containers, arrays and numbers.
     """
     arrays: Arrays = {}
     return _pack(tree, name, arrays), arrays
 
 
 def unpack_tree(skeleton: Any, arrays: Mapping[str, Array], template: Any, name: str) -> Any:
-    """The tree whose types are the template's and whose numbers are the skeleton's.
+    """Restore a tree, with the types of the template and the numbers of the skeleton.
 
     Raises:
-        ValueError: When the skeleton has another structure than the template.
+        ValueError: If the skeleton's structure differs from the template's.
     """
     children = _children(template)
     if children is None:
@@ -192,7 +191,7 @@ def _leaf(skeleton: Any, arrays: Mapping[str, Array], template: Any, name: str) 
     if kind == "float" and expected == ():
         return number(value)
     if kind not in ("numpy", "scalar", "jax") or value != name or name not in arrays:
-        raise ValueError(f"{name} is not in the file")
+        raise ValueError(f"{name} is missing or is not an array")
     array = arrays[name]
     if array.shape != expected:
         raise ValueError(f"{name} should have the shape {expected}, but has {array.shape}")
@@ -206,7 +205,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _children(tree: Any) -> dict[str, Any] | None:
-    """The parts of a container by name, or None for a leaf."""
+    """The children of a container by name; ``None`` for a leaf."""
     if isinstance(tree, dict):
         return {repr(key): child for key, child in cast(dict[Any, Any], tree).items()}
     if not isinstance(tree, tuple | list):
@@ -223,10 +222,10 @@ def _is_jax(leaf: Any) -> bool:
 def _to_jax(array: Array, name: str) -> Any:
     jax = import_module("jax")
     if jax.dtypes.canonicalize_dtype(array.dtype) != array.dtype:
-        raise ValueError(f"{name} is {array.dtype}, which JAX holds only with jax_enable_x64")
+        raise ValueError(f"{name} is {array.dtype}, which needs jax_enable_x64 in JAX")
     return jax.numpy.asarray(array)
 
 
 def largest(dim: int) -> int:
-    """The most numbers that one array of a search's state has: a long history of estimates."""
+    """The largest size of an array in a search's state, such as a long history of estimates."""
     return max(1 << 20, 4096 * dim)

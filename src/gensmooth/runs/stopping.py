@@ -1,4 +1,4 @@
-"""Why a run stops: its limits, and the reasons by name."""
+"""The limits of a run, and the reasons to stop."""
 
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
@@ -11,31 +11,33 @@ Reason = Literal[
     "iterations",
     "target",
     "tolerance",
+    "converged",
     "callback",
     "interrupted",
     "diverged",
 ]
 
 MESSAGES: Mapping[str, str] = {
-    "budget": "The next step does not fit the budget of evaluations.",
-    "max_steps": "The largest number of steps was made.",
-    "iterations": "All iterations were made.",
+    "budget": "The evaluation budget does not cover another step.",
+    "max_steps": "The maximum number of steps was reached.",
+    "iterations": "All iterations are complete.",
     "target": "The objective reached the target.",
     "tolerance": "Ten steps in a row were shorter than the tolerance.",
-    "callback": "The callback asked to stop.",
-    "interrupted": "Interrupted from the keyboard.",
+    "converged": "The search converged",
+    "callback": "The callback requested a stop.",
+    "interrupted": "Interrupted before the end.",
     "diverged": "The search diverged",
 }
-SUCCESS = ("budget", "max_steps", "iterations", "target", "tolerance")
+SUCCESS = ("budget", "max_steps", "iterations", "target", "tolerance", "converged")
 
 
 class End(NamedTuple):
     """How a run ended.
 
     Attributes:
-        reason: The reason by name.
-        why: Words on it, if it needs any.
-        more: What else its program wants to remember of it, as plain JSON.
+        reason: The name of the reason.
+        why: An explanation, if needed.
+        more: Additional data that the program stores with it, as plain JSON.
     """
 
     reason: str
@@ -43,23 +45,23 @@ class End(NamedTuple):
     more: Mapping[str, Any] = {}
 
     def message(self, words: Mapping[str, str] = MESSAGES) -> str:
-        """The reason in words.
+        """The reason as a sentence.
 
-        >>> End("target", "950, for which there is a name").message()
-        'The objective reached the target: 950, for which there is a name.'
+        >>> End("target", "950, the threshold of the environment").message()
+        'The objective reached the target: 950, the threshold of the environment.'
         """
-        said = words.get(self.reason, self.reason)
-        return f"{said.removesuffix('.')}: {self.why}." if self.why else said
+        sentence = words.get(self.reason, self.reason)
+        return f"{sentence.removesuffix('.')}: {self.why}." if self.why else sentence
 
 
 class Limits(NamedTuple):
     """When a run stops; see :func:`gensmooth.minimize`.
 
     Attributes:
-        budget: Evaluations to spend at most.
-        max_steps: Steps to make at most.
+        budget: The maximum number of evaluations.
+        max_steps: The maximum number of steps.
         target: Stop when a value reaches this.
-        tolerance: Stop when ten steps in a row are shorter than this times 1 + ‖x‖.
+        tolerance: Stop when ten consecutive steps are shorter than this times 1 + ‖x‖.
     """
 
     budget: int | None = None
@@ -69,7 +71,7 @@ class Limits(NamedTuple):
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> "Limits":
-        """Limits from JSON, checked."""
+        """Read and check limits from JSON."""
         budget, max_steps, target, tolerance = (found[name] for name in cls._fields)
         if type(budget) is not int or type(max_steps) not in (int, type(None)):
             raise TypeError("`budget` or `max_steps` is not a whole number")
@@ -82,5 +84,5 @@ class Limits(NamedTuple):
 
 
 def reached(value: float, target: float, maximize: bool) -> bool:
-    """Whether a value is as good as a target, or better."""
+    """Whether a value is at least as good as a target."""
     return value >= target if maximize else value <= target

@@ -1,6 +1,6 @@
-"""The mathematics of the estimators: floats in, floats out, no arrays.
+"""The theory of the estimators: formulas on floats, without arrays.
 
-A family of directions is summarised by its `Moments`; every formula takes them from there.
+A family of directions is summarised by its `Moments`, on which all formulas depend.
 
 >>> from gensmooth import theory
 >>> directions = theory.iid(dim=100, num_directions=20)  # Gaussian

@@ -1,4 +1,4 @@
-r"""Two bounds: what every estimator must pay, and what biased SGD is promised."""
+r"""Two bounds: a lower bound on the error of any estimator, and the convergence of biased SGD."""
 
 import math
 
@@ -6,15 +6,15 @@ from gensmooth import checks
 
 
 def information_limit(dim: int, num_directions: int) -> float:
-    r"""The least relative MSE of any estimator that sees L directional derivatives.
+    r"""The smallest relative MSE of any estimator that uses L directional derivatives.
 
     .. math:: \max\Bigl(0, 1 - \frac Ld\Bigr)
 
-    Assumes a gradient whose direction is uniform a priori (an isotropic prior), and exact
-    derivatives :math:`\epsilon_l^\top g`, l = 1, …, L; the directions may be chosen one after
-    another in view of the earlier answers. The part of g outside their span is as likely as its
-    negative, so the projection on the span is the best estimate, and it misses d − L of d
-    dimensions. Exactly orthogonal directions with `optimal_scale` attain it.
+    Assumes an isotropic prior for the gradient and exact derivatives :math:`\epsilon_l^\top g`,
+    l = 1, …, L; each direction may depend on the derivatives along the earlier ones. The part of g
+    outside their span is as likely as its negative, so the projection onto the span is the best
+    estimate, and it misses d − L of d dimensions. Exactly orthogonal directions with
+    `optimal_scale` attain this limit.
 
     Args:
         dim: d.
@@ -49,26 +49,26 @@ def convergence_learning_rate(*, smoothness: float, steps: int) -> float:
 def convergence_bound(
     mse: float, bias: float, *, smoothness: float, bound: float, steps: int
 ) -> float | None:
-    r"""Theorem `thm:convergencemse`: how small the gradient is on average along biased SGD.
+    r"""Bound the mean squared gradient along biased SGD (Theorem `thm:convergencemse`).
 
     .. math:: \frac1T \sum_t E\|\nabla F(\theta^t)\|^2
               \le \frac{M + 4\Delta\mu}{(1 - 2B)\sqrt T} \quad\text{for } B < \tfrac12 .
 
     Assumes that F is differentiable and μ-smooth with :math:`|F| \le \Delta`; that at every step
-    the MSE of the estimate is at most M and its bias at most B times the length of the gradient;
-    and constant steps with `convergence_learning_rate`. The proof uses Δ only through
-    :math:`F(\theta^0) - \inf F \le 2\Delta`: where that gap is known, half of it may be given.
+    the MSE of the estimate is at most M and its bias at most B times the norm of the gradient; and
+    that the learning rate is `convergence_learning_rate`. The proof uses Δ only through
+    :math:`F(\theta^0) - \inf F \le 2\Delta`: if you know that gap, pass half of it.
 
     Args:
         mse: M.
-        bias: B; the sign is dropped, so `relative_bias` can be passed as it is.
+        bias: B. Its sign is ignored, so you can pass `relative_bias` directly.
         smoothness: μ > 0.
         bound: Δ ≥ 0.
         steps: T.
 
     Returns:
-        The bound, or `None`, "not applicable", where B ≥ ½. Shrinkage has B = 1 − v*, so for
-        i.i.d. entries the theorem applies to it only if L > d + k − 2.
+        The bound, or `None` ("not applicable") if B ≥ ½. Shrinkage has B = 1 − v*, so for i.i.d.
+        entries the theorem applies to it only if L > d + k − 2.
 
     Example:
         >>> convergence_bound(2.0, 0.25, smoothness=1.0, bound=1.0, steps=144)

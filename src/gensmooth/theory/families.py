@@ -1,8 +1,8 @@
 r"""The moments of each family of directions, in closed form.
 
-All but `iid` are normalised so that a direction has length √d where the family allows it; use
-`Moments.scaled` for another scale. Guided directions are absent: their covariance depends on past
-estimates, so their error depends on the direction of the gradient.
+All families but `iid` are normalised so that directions have length √d, where the family allows it;
+use `Moments.scaled` for another scale. Guided directions are missing because their covariance
+depends on past estimates, so that their error depends on the direction of the gradient.
 
 The proofs are in `docs/theory.md`.
 """
@@ -21,7 +21,7 @@ def iid(dim: int, num_directions: int, *, variance: float = 1.0, kurtosis: float
 
     .. math:: a = v, \quad s = v^2(d + k - 1), \quad b = v^2\Bigl(1 + \frac{d + k - 2}{L}\Bigr).
 
-    Symmetry of the distribution is not needed here.
+    The distribution need not be symmetric.
 
     Args:
         dim: :math:`d \ge 1`.
@@ -61,7 +61,8 @@ def orthogonal(dim: int, num_directions: int) -> Moments:
     r"""Exactly orthogonal directions of length √d, uniformly rotated.
 
     Up to d directions are orthogonal and :math:`A^2 = (d/L)A`, so :math:`a = 1`, :math:`s = d`,
-    :math:`b = d/L`. More come in independent groups of d, the last one partial, see `combine`.
+    :math:`b = d/L`. Further directions form independent groups of d, the last one partial; see
+    `combine`.
 
     Args:
         dim: :math:`d \ge 1`.
@@ -78,7 +79,7 @@ def orthogonal(dim: int, num_directions: int) -> Moments:
 
 
 def gram_schmidt(dim: int, num_directions: int) -> Moments:
-    r"""Gram–Schmidt of standard Gaussian rows without restoring lengths: the paper's Orthogonal ES.
+    r"""Gram–Schmidt rows of standard Gaussians, not renormalised: the paper's Orthogonal ES.
 
     Row k of a group keeps the length :math:`r_k` of its residual,
     :math:`r_k^2 \sim \chi^2_{m}` with :math:`m = d - k + 1`, independent of its uniform direction,
@@ -87,8 +88,8 @@ def gram_schmidt(dim: int, num_directions: int) -> Moments:
     .. math:: a = \frac1n\sum_k \frac{E r_k^2}{d} = 1 - \frac{n-1}{2d}, \quad
               s = \frac1n \sum_k \frac{E r_k^4}{d}, \quad b = \frac{s}{n} .
 
-    The estimate is therefore biased towards zero. More than d directions come in independent
-    groups of d, the last one partial.
+    The estimate is therefore biased towards zero. More than d directions form independent groups of
+    d, the last one partial.
 
     Args:
         dim: :math:`d \ge 1`.
@@ -115,14 +116,14 @@ def gram_schmidt(dim: int, num_directions: int) -> Moments:
 def hadamard(dim: int, num_directions: int) -> Moments:
     r"""Distinct rows of a Sylvester–Hadamard matrix, truncated to d columns, times random signs.
 
-    The matrix has the order :math:`D = 2^{\lceil\log_2 d\rceil}`; the rows are drawn uniformly
+    The matrix has order :math:`D = 2^{\lceil\log_2 d\rceil}`. The rows are drawn uniformly
     without replacement, their first d columns are kept, and each column and each row is multiplied
     by one random sign. Entries are ±1. One group of n rows has :math:`a = 1`, :math:`s = d`,
 
     .. math:: b = 1 + \frac{(d - 1)(D - n)}{n(D - 1)} .
 
     For :math:`d = D` the rows are exactly orthogonal and these are the moments of `orthogonal`.
-    More than D directions come in groups of D with fresh rows and signs, the last one partial.
+    More than D directions form groups of D with new rows and signs, the last one partial.
 
     Args:
         dim: :math:`d \ge 1`.
@@ -147,14 +148,14 @@ def hadamard(dim: int, num_directions: int) -> Moments:
 
 
 def sparse(dim: int, num_directions: int, *, size: int, kurtosis: float = 1.0) -> Moments:
-    r"""Independent entries on a random subset of coordinates, another one for each direction.
+    r"""Independent entries on a random subset of coordinates, drawn anew for each direction.
 
     k of d coordinates, drawn without replacement, have entries :math:`\sqrt{d/k}\,z` with
     :math:`E z^2 = 1` and :math:`E z^4 = \kappa`; the others are zero. Then :math:`a = 1`,
 
     .. math:: s = \frac dk (k + \kappa - 1), \quad b = 1 + \frac{s - 1}{L} .
 
-    For coins (κ = 1) that is s = d, as if all coordinates moved: sparsity costs nothing.
+    For coins (κ = 1), s = d, as if all coordinates were perturbed: sparsity costs nothing.
 
     Args:
         dim: :math:`d \ge 1`.
@@ -173,12 +174,13 @@ def sparse(dim: int, num_directions: int, *, size: int, kurtosis: float = 1.0) -
 
 
 def block_coordinate(dim: int, num_directions: int, *, size: int, kurtosis: float = 1.0) -> Moments:
-    r"""As `sparse`, but all L directions of a step move the same k coordinates.
+    r"""Like `sparse`, but all L directions of a step perturb the same k coordinates.
 
     .. math:: a = 1, \quad s = \frac dk (k + \kappa - 1), \quad
               b = \frac dk\Bigl(1 + \frac{k + \kappa - 2}{L}\Bigr) .
 
-    More directions do not help beyond :math:`b = d/k`: the step does not see the other coordinates.
+    More directions cannot bring b below :math:`d/k`, because the step ignores the other
+    coordinates.
 
     Args:
         dim: :math:`d \ge 1`.
@@ -199,15 +201,15 @@ def block_coordinate(dim: int, num_directions: int, *, size: int, kurtosis: floa
 def low_rank(
     rows: int, columns: int, num_directions: int, *, rank: int = 1, kurtosis: float = 3.0
 ) -> Moments:
-    r"""Matrices :math:`A B^T/\sqrt r`, A (m × r) and B (n × r) with i.i.d. entries: EGGROLL.
+    r"""Matrices :math:`A B^T/\sqrt r` where A (m × r) and B (n × r) have i.i.d. entries: EGGROLL.
 
     With :math:`d = mn` and κ the kurtosis of an entry of A and B, :math:`a = 1`,
 
     .. math:: s = \frac1r\bigl[(m + \kappa - 1)(n + \kappa - 1) + (r - 1)(mn + 2)\bigr], \quad
               b = 1 + \frac{s - 1}{L} .
 
-    For normals s = d + 2 + 2(m + n + 1)/r, which falls to that of independent normals, d + 2, as
-    the rank grows; for coins s = d + 2(1 − 1/r), smallest at rank one.
+    For normals, s = d + 2 + 2(m + n + 1)/r, which decreases with the rank to d + 2, the value for
+    independent normals. For coins, s = d + 2(1 − 1/r), which is smallest at rank one.
 
     Args:
         rows: :math:`m \ge 1`.
@@ -230,7 +232,7 @@ def low_rank(
 
 
 def _subset(dim: int, num_directions: int, size: int, kurtosis: float) -> tuple[int, int, float]:
-    """D, L and s of entries on k of d coordinates."""
+    """Return d, L and s for entries on k of d coordinates."""
     d, L = _size(dim, num_directions)
     if checks.count("size", size) > d:
         raise ValueError(f"`size` must be at most `dim`, {d}, but is {size}.")
@@ -242,7 +244,7 @@ def _size(dim: int, num_directions: int) -> tuple[int, int]:
 
 
 def _grouped(num_directions: int, size: int, group: Callable[[int], Moments]) -> Moments:
-    """Independent groups of `size` directions, the last one with what is left."""
+    """Combine independent groups of `size` directions; the last one may be smaller."""
     full, rest = divmod(num_directions, size)
     if full + (rest > 0) == 1:
         return group(rest or size)

@@ -1,14 +1,14 @@
-r"""What the error of a gradient estimate needs to know about the directions: three numbers.
+r"""The three moments of the directions that determine the error of a gradient estimate.
 
 As the spacing goes to zero, a finite-difference estimate with directions
 :math:`\epsilon_1, \dots, \epsilon_L` is :math:`A g`, where :math:`g` is the gradient and
 
 .. math:: A = \frac1L \sum_l \epsilon_l \epsilon_l^\top .
 
-Every family in this package is isotropic enough that the moments of :math:`A` are multiples of the
-identity. Those multiples are all that the bias, the MSE, the optimal shrinkage and the effect of
-noise depend on, so every formula of `gensmooth.theory` takes a `Moments`. Different directions are
-uncorrelated, :math:`E[\epsilon_l\epsilon_m^\top] = 0`; the one-point estimator needs it.
+For every family in this package, the moments of :math:`A` are multiples of the identity. The bias,
+the MSE, the optimal shrinkage and the effect of noise depend only on those multiples, so every
+formula of `gensmooth.theory` takes a `Moments`. Different directions are uncorrelated,
+:math:`E[\epsilon_l\epsilon_m^\top] = 0`, which the one-point estimator requires.
 """
 
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ class Moments(NamedTuple):
         mean: :math:`a` in :math:`E[A] = a I`.
         second: :math:`b` in :math:`E[A^2] = b I`, so that :math:`E\|A g\|^2 = b\|g\|^2`.
         own: :math:`s` in :math:`\frac1L \sum_l E[\epsilon_l\|\epsilon_l\|^2\epsilon_l^\top] = s I`,
-            each direction's own fourth moment.
+            the fourth moment of single directions.
         dim: :math:`d`.
         num_directions: :math:`L`.
 
@@ -41,11 +41,11 @@ class Moments(NamedTuple):
 
     @property
     def average_norm2(self) -> float:
-        r""":math:`E\|\frac1L\sum_l\epsilon_l\|^2 = d a/L`, the squared length of the average."""
+        r"""The mean squared norm of their mean, :math:`E\|\frac1L\sum_l\epsilon_l\|^2 = d a/L`."""
         return self.dim * self.mean / self.num_directions
 
     def scaled(self, factor: float) -> "Moments":
-        r"""Moments of the directions :math:`\sqrt v\,\epsilon_l`, with :math:`v` = `factor`.
+        r"""Return the moments of :math:`\sqrt v\,\epsilon_l`, with :math:`v` = `factor`.
 
         Args:
             factor: :math:`v \ge 0`, the factor of the variance (not of the length).
@@ -59,7 +59,7 @@ class Moments(NamedTuple):
 
 
 def combine(groups: Iterable[Moments]) -> Moments:
-    r"""Moments of the union of mutually independent, sign-symmetric groups of directions.
+    r"""Return the moments of the union of independent, sign-symmetric groups of directions.
 
     With group sizes :math:`n_g`, :math:`L = \sum_g n_g` and :math:`A = \sum_g (n_g/L) A_g`,
 
@@ -67,9 +67,10 @@ def combine(groups: Iterable[Moments]) -> Moments:
               + \sum_{g \ne h} \frac{n_g n_h}{L^2} a_g a_h .
 
     Args:
-        groups: The moments of each group; all of one dimension.
+        groups: The moments of each group, all of the same dimension.
 
     Raises:
+        TypeError: If `groups` contains anything other than `Moments`.
         ValueError: If there is no group, or if the dimensions differ.
 
     Example:
@@ -80,14 +81,18 @@ def combine(groups: Iterable[Moments]) -> Moments:
         2.0
     """
     try:
-        given: list[object] = list(groups)
-    except Exception:  # an object of the user's may raise anything
-        raise TypeError(f"`groups` must be a list, but is {checks.shown(groups)}.") from None
-    parts = [part for part in given if isinstance(part, Moments)]
-    if len(parts) < len(given):
-        raise TypeError(f"`groups` must be Moments, but is {checks.shown(groups)}.")
+        members: list[object] = list(groups)
+    except Exception:  # a user's object may raise anything
+        raise TypeError(
+            f"`groups` must be a list of Moments, but is {checks.shown(groups)}."
+        ) from None
+    parts = [part for part in members if isinstance(part, Moments)]
+    if len(parts) < len(members):
+        raise TypeError(f"`groups` must be a list of Moments, but is {checks.shown(groups)}.")
     if not parts:
-        raise ValueError(f"`groups` must hold at least one group, but is {checks.shown(groups)}.")
+        raise ValueError(
+            f"`groups` must contain at least one group, but is {checks.shown(groups)}."
+        )
     dims = sorted({part.dim for part in parts})
     if len(dims) > 1:
         raise ValueError(f"`groups` must all have the same dimension, but have {dims}.")
@@ -105,7 +110,7 @@ def combine(groups: Iterable[Moments]) -> Moments:
 
 
 def relative_bias(moments: Moments) -> float:
-    r"""Bias of the estimate in units of the gradient, :math:`a - 1` (Lemma `thm:fdempmse`).
+    r"""The bias of the estimate relative to the gradient, :math:`a - 1` (Lemma `thm:fdempmse`).
 
     The bias is :math:`E[\hat g] - g = (a - 1) g`; :math:`a = \sigma^2` for i.i.d. entries.
     Assumes: spacing → 0 under the Lemma's regularity condition. Holds for every sample mode.
@@ -118,7 +123,7 @@ def relative_bias(moments: Moments) -> float:
 
 
 def relative_mse(moments: Moments) -> float:
-    r"""Noise-free MSE in units of :math:`\|\nabla F\|^2`: :math:`1 - 2a + b` (eq. `msepart1`).
+    r"""The noise-free MSE relative to :math:`\|\nabla F\|^2`, :math:`1 - 2a + b` (eq. `msepart1`).
 
     It is :math:`E\|Ag - g\|^2/\|g\|^2`, and for i.i.d. entries
     :math:`(\sigma^2-1)^2 + \sigma^4(d+k-2)/L`.
@@ -128,7 +133,7 @@ def relative_mse(moments: Moments) -> float:
         >>> relative_mse(Moments(1.0, 6.05, 102.0, dim=100, num_directions=20))
         5.05
     """
-    # (1−a)² + (b−a²), squared bias plus variance: not below zero by rounding
+    # squared bias plus variance, (1−a)² + (b−a²), so that rounding cannot make it negative
     return (1.0 - moments.mean) ** 2 + (moments.second - moments.mean**2)
 
 
@@ -138,8 +143,8 @@ def optimal_scale(moments: Moments) -> float:
     Scaling the directions by :math:`\sqrt v`, or the estimate by :math:`v`, turns `relative_mse`
     into :math:`1 - 2va + v^2b`, whose minimum :math:`1 - a^2/b` is at :math:`v = a/b`. For
     Gaussian entries this is Theorem `thm:gsshrinkage`, for fair Bernoulli entries Theorem
-    `thm:bsshrinkage`. Assumes what `relative_mse` assumes; gradient noise is not counted
-    (`optimal_scale_whole` counts it).
+    `thm:bsshrinkage`. The assumptions are those of `relative_mse`; gradient noise is ignored
+    (`optimal_scale_whole` includes it).
 
     Raises:
         ValueError: If `moments.second` is not positive.

@@ -1,7 +1,7 @@
-r"""The whole mean squared error of a gradient estimate, noise included.
+r"""The total mean squared error of a gradient estimate, including noise.
 
-The Lemma (`thm:fdempmse`) treats samples that each direction draws for itself. How the noise
-enters depends on who shares the samples, so here the three protocols have three formulas:
+The Lemma (`thm:fdempmse`) assumes that each direction draws its own samples. The effect of noise
+depends on which evaluations share samples, so each of the three protocols has its own formula:
 
 - ``"paired"``: each direction has its own N samples, used at both of its points (the Lemma);
 - ``"shared"``: the same N samples at every point of the iteration (eq. `fdempirical` as written);
@@ -9,8 +9,8 @@ enters depends on who shares the samples, so here the three protocols have three
 
 Write G for :math:`\|\nabla F\|^2`, V for :math:`\mathrm{Var}_\xi[\nabla f]`, :math:`\sigma_f^2` for
 :math:`\mathrm{Var}_\xi[f]`, and (a, b, s) for the `Moments`. The formulas hold to order
-:math:`c^0` as the spacing c → 0, for directions whose law does not change when all their signs
-flip. On functions that are linear in θ for each ξ they are exact at every spacing.
+:math:`c^0` as the spacing c → 0, for directions whose law is invariant under a flip of all their
+signs. For functions that are linear in θ for each ξ, they are exact at every spacing.
 """
 
 from collections.abc import Sequence
@@ -28,12 +28,14 @@ class MseTerms(NamedTuple):
 
     Attributes:
         gradient_norm2: :math:`G`, the error of estimating zero.
-        signal: :math:`a G`, what the estimate has in common with the gradient.
-        second: :math:`b G`, the squared length of the noise-free estimate.
-        gradient_noise: What the samples' gradients add.
-        curvature: Product of the value and the Laplacian (one-point only; may be negative).
-        value_noise: What the samples' values add, divided by the spacing squared.
-        offset: What the value itself adds, divided by the spacing squared (one-point only).
+        signal: :math:`a G`, the mean inner product of the estimate and the gradient.
+        second: :math:`b G`, the mean squared length of the noise-free estimate.
+        gradient_noise: The contribution of the noise in the samples' gradients.
+        curvature: The product of the value and the Laplacian (one-point only; may be negative).
+        value_noise: The contribution of the noise in the samples' values, divided by the squared
+            spacing.
+        offset: The contribution of the value itself, divided by the squared spacing (one-point
+            only).
     """
 
     gradient_norm2: float
@@ -46,7 +48,7 @@ class MseTerms(NamedTuple):
 
     @property
     def direction_error(self) -> float:
-        """The part without noise, (1 − 2a + b) G: eq. `msepart1`."""
+        """The noise-free part, (1 − 2a + b) G (eq. `msepart1`)."""
         return self.gradient_norm2 - 2.0 * self.signal + self.second
 
     @property
@@ -56,10 +58,10 @@ class MseTerms(NamedTuple):
         return self.direction_error + noise
 
     def scaled_directions(self, factor: float) -> "MseTerms":
-        r"""The terms after multiplying every direction by :math:`\sqrt v`, v = `factor`.
+        r"""Return the terms after multiplying every direction by :math:`\sqrt v`, v = `factor`.
 
-        At an unchanged spacing this also moves the points closer, so value noise, divided by the
-        squared distance, falls only linearly in v.
+        At the same spacing, this also moves the points closer. Value noise is divided by their
+        squared distance, so it decreases only linearly in v.
         """
         v = checks.moderate("factor", checks.nonnegative("factor", factor))
         return MseTerms(
@@ -73,7 +75,7 @@ class MseTerms(NamedTuple):
         )
 
     def scaled_estimate(self, factor: float) -> "MseTerms":
-        """The terms after multiplying the estimate by `factor`: every noise falls squared."""
+        """Return the terms after multiplying the estimate by `factor`."""
         w = checks.moderate("factor", checks.nonnegative("factor", factor))
         return MseTerms(self.gradient_norm2, w * self.signal, *(w**2 * term for term in self[2:]))
 
@@ -92,9 +94,9 @@ def mse_terms(
     laplacian: float = 0.0,
     value_laplacian_covariance: float = 0.0,
 ) -> MseTerms:
-    r"""The MSE of a gradient estimate, split into its terms.
+    r"""Return the terms of the MSE of a gradient estimate.
 
-    All estimators share :math:`(1 - 2a + b)G`. The noise of the finite differences adds
+    All estimators share :math:`(1 - 2a + b)G`. The noise of finite differences adds
 
     ================  ==================================  =========================================
     samples           forward                             antithetic
@@ -120,18 +122,18 @@ def mse_terms(
         gradient_norm2: :math:`\|\nabla F(\theta)\|^2`.
         noise_trace: :math:`tr\,\mathrm{Var}_\xi[\nabla_\theta f(\theta, \xi)]`.
         num_samples: N.
-        samples: Who shares the samples.
+        samples: Which evaluations share samples.
         estimator: ``"forward"`` (eq. `fdempirical`), ``"antithetic"`` (eq. `atempirical`) or
             ``"one-point"`` (eq. `gsestimator`).
-        spacing: c; needed where values do not cancel: independent samples or one-point.
-        value_variance: :math:`\mathrm{Var}_\xi[f(\theta,\xi)]`; needed in the same cases.
-        value: :math:`F(\theta) - \beta`, the value less the baseline; needed for one-point.
+        spacing: c; required if the values do not cancel (independent samples or one-point).
+        value_variance: :math:`\mathrm{Var}_\xi[f(\theta,\xi)]`; required in the same cases.
+        value: :math:`F(\theta) - \beta`, the value minus the baseline; required for one-point.
         laplacian: :math:`\Delta F(\theta)`, the trace of the Hessian; one-point only.
         value_laplacian_covariance: :math:`\mathrm{Cov}_\xi(f, \Delta_\theta f)`, zero if the
             noise is linear in θ; independent samples or one-point only.
 
     Raises:
-        ValueError: If a number is out of its range or one that is needed is missing.
+        ValueError: If a number is out of range, or a required one is missing.
 
     Example:
         >>> from gensmooth.theory import iid
@@ -153,15 +155,15 @@ def mse_terms(
     gradient_noise = curvature = value_noise = offset = 0.0
     if estimator == "one-point":
         c, variance = _values(spacing, value_variance, "the one-point estimator")
-        phi = checks.moderate("value", checks.given("value", value, _NEEDS_VALUE))
+        phi = checks.moderate("value", checks.required("value", value, _NEEDS_VALUE))
         offset = phi**2 * moments.average_norm2 / c**2
         curvature = phi * delta_f * s / L
         gradient_noise = ((b if samples == "shared" else s / L) * V + s / L * covariance) / N
         value_noise = variance * moments.average_norm2 / (N * c**2)
     elif samples == "independent":
         c, variance = _values(spacing, value_variance, 'samples="independent"')
-        # Two values over c against two values over 2c: a quarter of the variance of the values.
-        # Of the gradients' noise the forward difference sees one point, the antithetic two.
+        # The antithetic estimator divides by 2c instead of c: a quarter of the values' variance.
+        # It averages the gradient noise of two points; the forward difference has that of one.
         per_direction = 2.0 if estimator == "forward" else 0.5
         points = 1.0 if estimator == "forward" else 0.5
         gradient_noise = points * s * T / (L * N)
@@ -185,11 +187,11 @@ def mse(
     laplacian: float = 0.0,
     value_laplacian_covariance: float = 0.0,
 ) -> float:
-    r"""The MSE :math:`E\|\hat g - \nabla F\|^2`; arguments and assumptions as in `mse_terms`.
+    r"""Return the MSE :math:`E\|\hat g - \nabla F\|^2`; arguments as in `mse_terms`.
 
     Example:
-        The paper's display for GS, :math:`\frac{d+1}L G + \frac{d+2}{LN} tr V`, and what sharing
-        the samples adds to it, :math:`\frac{L-1}{LN} tr V`:
+        The paper's formula for GS, :math:`\frac{d+1}L G + \frac{d+2}{LN} tr V`, and the increase
+        due to shared samples, :math:`\frac{L-1}{LN} tr V`:
 
         >>> from gensmooth.theory import iid
         >>> paired = mse(iid(100, 20), gradient_norm2=1.0, noise_trace=2.0, num_samples=5)
@@ -215,22 +217,23 @@ def mse(
 
 
 def check_estimator(name: object, known: Sequence[str]) -> None:
-    """Raise if no formula has an estimator of this name, and say why there is none for ranks."""
+    """Raise an error unless a formula covers this estimator; explain why none covers ranks."""
     if isinstance(name, str) and name == "ranked":
         raise ValueError(
-            "`estimator` is 'ranked', whose error has no closed form: the weight of a direction "
-            "depends on the order of all values of its step, and its length not on the gradient's."
+            "`estimator` must not be 'ranked', whose error has no closed form: the weight of a "
+            "direction depends on the order of all values in its step, and the length of the "
+            "estimate does not depend on the gradient's."
         )
     checks.one_of("estimator", name, known)
 
 
-_NEEDS_VALUE = "the one-point estimator multiplies F(θ) − baseline by every direction"
+_NEEDS_VALUE = "the one-point estimator multiplies every direction by F(θ) − baseline"
 
 
-def _values(spacing: float | None, value_variance: float | None, who: str) -> tuple[float, float]:
-    """Spacing and value variance, which `who` needs because the values do not cancel."""
-    why = f"with {who} the noise of the values is divided by the spacing"
-    c = checks.positive("spacing", checks.given("spacing", spacing, why))
+def _values(spacing: float | None, value_variance: float | None, case: str) -> tuple[float, float]:
+    """Return the spacing and the value variance, required if the values do not cancel."""
+    why = f"with {case} the noise of the values is divided by the spacing"
+    c = checks.positive("spacing", checks.required("spacing", spacing, why))
     checks.moderate("spacing", c, 1e-75)
-    variance = checks.given("value_variance", value_variance, why)
+    variance = checks.required("value_variance", value_variance, why)
     return c, checks.nonnegative("value_variance", variance)

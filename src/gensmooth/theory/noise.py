@@ -1,10 +1,10 @@
-r"""How much of what a step sees is noise, and how far that should shorten its estimate.
+r"""The share of noise in a step's differences, and the best scale of a noisy estimate.
 
-A few values measured twice give the variance of the noise; the differences that the step makes
-anyway give signal and noise together. Their ratio, the noise share, has no unit: it needs neither
-the scale of the objective nor the spacing.
+A few values measured twice give the variance of the noise. The differences that a step computes
+anyway give the variance of signal plus noise. Their ratio, the noise share, is dimensionless: it
+depends neither on the scale of the objective nor on the spacing.
 
-Derivations, and how the default uses them: `docs/pilot.md`.
+Derivations, and how the default method uses them: `docs/pilot.md`.
 """
 
 import math
@@ -21,18 +21,18 @@ def slope_noise(
     spacing: float,
     estimator: Literal["forward", "antithetic"] = "antithetic",
 ) -> float:
-    r"""What independent noise of the values adds to the mean square of a slope, ν.
+    r"""The contribution ν of independent value noise to the mean square of a slope.
 
     .. math:: \nu = \frac{s^2}{2c^2} \text{ for } \frac{f(\theta + c\epsilon)
               - f(\theta - c\epsilon)}{2c}, \qquad
               \nu = \frac{2s^2}{c^2} \text{ for } \frac{f(\theta + c\epsilon) - f(\theta)}c .
 
     So :math:`E D_l^2 = aG + \nu`, and :math:`(\overline{D^2} - \hat\nu)/a` is an unbiased estimate
-    of :math:`G = \|\nabla F\|^2`. To the mean square of the gradient's estimate the noise adds
-    :math:`\frac{da}L\nu`, also where all forward differences use one and the same value at θ.
+    of :math:`G = \|\nabla F\|^2`. The noise adds :math:`\frac{da}L\nu` to the mean square of the
+    gradient estimate, even if all forward differences share one value at θ.
 
     Args:
-        value_variance: s², of one value.
+        value_variance: s², the variance of one value.
         spacing: c.
         estimator: ``"antithetic"`` or ``"forward"``.
 
@@ -47,7 +47,7 @@ def slope_noise(
 
 
 def noise_share(value_variance: float, half_difference2: float, *, num_pairs: int) -> float:
-    r"""The share of the noise in the differences of a step's mirrored pairs, estimated.
+    r"""Estimate the share of noise in the differences of a step's mirrored pairs.
 
     With :math:`\delta_l = \frac12(f(\theta + c\epsilon_l) - f(\theta - c\epsilon_l))` and noise of
     variance s² in every value,
@@ -55,20 +55,20 @@ def noise_share(value_variance: float, half_difference2: float, *, num_pairs: in
     .. math:: \varphi = \frac{s^2/2}{E\delta^2}, \qquad
               \hat\varphi = \frac{L - 2}L\cdot\frac{\hat s^2/2}{\frac1L\sum_l\delta_l^2} .
 
-    The factor makes up for the mean of a reciprocal: where the :math:`\delta_l` are normal
-    (Gaussian directions, or many coins, and normal noise), :math:`\frac1L\sum\delta_l^2` is
+    The factor corrects for the mean of a reciprocal: if the :math:`\delta_l` are normal (Gaussian
+    directions, or many coins, and normal noise), :math:`\frac1L\sum\delta_l^2` is
     :math:`E\delta^2\chi^2_L/L`, and :math:`E[L/\chi_L^2] = L/(L-2)`. With an independent
-    :math:`\hat s^2` the estimate is then unbiased. If instead :math:`\hat s^2 = \frac12(v' - v)^2`
-    from a second value v' at one of the step's own points, v has its part in one of the
+    :math:`\hat s^2`, the estimate is then unbiased. If instead :math:`\hat s^2 = \frac12(v' -
+    v)^2`, with a second value v' at one of the step's own points, v also enters one of the
     :math:`\delta_l` (correlation :math:`-\frac12\sqrt\varphi`), and
 
     .. math:: E\hat\varphi = \varphi\Bigl(1 - \frac\varphi{2L}\Bigr) ,
 
-    and the same for the mean over several such points. One or two pairs have no mean of a
-    reciprocal; the factor is then :math:`1/L`.
+    and likewise for the mean over several such points. With one or two pairs, the mean of the
+    reciprocal does not exist; the factor is then :math:`1/L`.
 
-    Average shares over steps, not their numerators and denominators: where values fall by orders
-    of magnitude, averages of these remember nothing but the first steps.
+    Average the shares over steps, not their numerators and denominators: if values fall by orders
+    of magnitude, those averages would be dominated by the first steps.
 
     Args:
         value_variance: :math:`\hat s^2`, the variance of the noise of one value: half the mean of
@@ -77,8 +77,8 @@ def noise_share(value_variance: float, half_difference2: float, *, num_pairs: in
         num_pairs: L.
 
     Returns:
-        The estimate, which may exceed 1; 0 where there is no noise, and infinite where there is
-        nothing else and the differences happen to be 0.
+        The estimate, which may exceed 1. It is 0 if there is no noise, and infinite if there is
+        noise but all differences are 0.
 
     Example:
         >>> noise_share(1.0, 2.0, num_pairs=10)
@@ -98,7 +98,7 @@ def noise_to_signal(share: float) -> float:
     r"""The ratio :math:`\rho = \varphi/(1 - \varphi)` of noise to signal in a step's differences.
 
     Args:
-        share: φ, as an estimate also above 1, where ρ is infinite.
+        share: φ. An estimate may be 1 or more, for which ρ is infinite.
 
     Example:
         >>> noise_to_signal(0.5), noise_to_signal(0.75), noise_to_signal(1.2)
@@ -111,27 +111,28 @@ def noise_to_signal(share: float) -> float:
 
 
 def noisy_scale(moments: Moments, share: float) -> float:
-    r"""The factor for an estimate whose slopes have the noise share φ: the whole MSE's minimum.
+    r"""The factor of an estimate with noise share φ that minimises the total MSE.
 
     The best multiple of any estimate is :math:`w^* = \langle\nabla F, E\hat g\rangle/E\|\hat g\|^2
     = aG/E\|\hat g\|^2`. With noise ν in the mean square of a slope (`slope_noise`),
     :math:`E\|\hat g\|^2 = bG + \frac{da}L\nu` and :math:`\varphi = \nu/(aG + \nu)`, so
 
-    .. math:: w^* = \frac a{b + \frac{da^2}L\rho}, \qquad \rho = \frac\varphi{1 - \varphi} :
+    .. math:: w^* = \frac a{b + \frac{da^2}L\rho}, \qquad \rho = \frac\varphi{1 - \varphi} .
 
-    neither the gradient, nor the variance, nor the spacing need to be known, only their share. It
-    is `optimal_scale_whole` with ``scale="estimate"`` for independent samples, and `optimal_scale`
-    at φ = 0. It leaves the relative MSE :math:`1 - aw^*`.
+    This requires only the share, not the gradient, the variance or the spacing. It equals
+    `optimal_scale_whole` with ``scale="estimate"`` for independent samples, and `optimal_scale` at
+    φ = 0. The resulting relative MSE is :math:`1 - aw^*`.
 
-    With an *estimated* share the factor errs too. At d = 50, L = 10 it beats the noise-blind a/b
-    from ρ = 1 on even if one step and one repeated value are all there is, and at ρ = 0.3 with the
-    mean of ten steps' shares; one step's share then loses 0.4 % of the MSE, and 9 % at d = 20,
-    L = 40, where there is less to gain. At ρ = 10 one step's share leaves 1.6 G (blind: 2.3 G),
-    ten steps' 1.1 G: where noise drowns the slopes, more of them are needed, not a better factor.
+    With an *estimated* share, the factor has an error too. At d = 50, L = 10 and ρ ≥ 1, it beats
+    a/b, which ignores noise, even with the share from one step and one repeated value. At ρ = 0.3
+    it does so with the mean share of ten steps; the share of one step increases the MSE by 0.4 %,
+    and by 9 % at d = 20, L = 40, where there is less to gain. At ρ = 10, the MSE is 1.6 G with the
+    share of one step, 1.1 G with that of ten steps, and 2.3 G with a/b: if noise dominates the
+    slopes, use more directions rather than a better factor.
 
     Args:
         moments: The directions, from `gensmooth.theory.families`.
-        share: φ, e.g. from `noise_share`; from 1 on the factor is 0.
+        share: φ, for example from `noise_share`. If it is 1 or more, the factor is 0.
 
     Example:
         >>> from gensmooth.theory import iid

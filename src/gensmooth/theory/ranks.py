@@ -1,7 +1,7 @@
-r"""Steps made from the order of values: their weights, and how long a step is that knows nothing.
+r"""Rank-based steps: their weights, and their length under random selection.
 
-Step control by path length compares the path of the last steps with that of a random walk; these
-are its constants for mirrored pairs. How the default uses them: `docs/pilot.md`.
+Step-size control by path length compares the path of the last steps with that of a random walk.
+This module has its constants for mirrored pairs. How the default method uses them: `docs/pilot.md`.
 """
 
 import math
@@ -11,15 +11,15 @@ from gensmooth import checks
 
 
 def rank_weights(num_values: int) -> tuple[float, ...]:
-    r"""The weights of the values of a step by rank, best first: logarithmic, the worse half zero.
+    r"""Return logarithmic weights by rank, best first; the worse half has weight zero.
 
     .. math:: w_i \propto \max\Bigl(\log\frac{n+1}2 - \log i,\; 0\Bigr), \qquad \sum_i w_i = 1 .
 
-    They depend on the order of the values only, so multiplying the objective by a positive
-    constant, or putting it through any increasing function, changes nothing.
+    They depend only on the order of the values, so an increasing transformation of the objective
+    changes nothing.
 
     Args:
-        num_values: n ≥ 2, twice the number of directions where these come in mirrored pairs.
+        num_values: n ≥ 2; twice the number of directions for mirrored pairs.
 
     Example:
         >>> [round(w, 3) for w in rank_weights(6)]
@@ -34,8 +34,9 @@ def rank_weights(num_values: int) -> tuple[float, ...]:
 def effective(weights: Iterable[float]) -> float:
     r"""The effective number of weights that sum to 1, :math:`\mu = 1/\sum_i w_i^2`.
 
-    A mean with these weights of independent values has the variance of a plain mean of μ values.
-    Between 1 (a single weight) and n (all equal); :math:`n/4` for many `rank_weights`.
+    The weighted mean of independent values has the variance of a plain mean of μ values. For
+    non-negative weights, μ lies between 1 (a single weight) and n (all equal). For `rank_weights`
+    with large n, it is about :math:`n/4`.
 
     Args:
         weights: Any weights that sum to 1.
@@ -48,11 +49,11 @@ def effective(weights: Iterable[float]) -> float:
 
 
 def mirrored_neutral(weights: Iterable[float]) -> float:
-    r"""The factor M that gives a step of mirrored pairs its neutral length: :math:`d/M`.
+    r"""The factor M for which a random step of mirrored pairs has mean squared length :math:`d/M`.
 
     The points of a step are L mirrored pairs :math:`\pm z_l` with :math:`E\|z_l\|^2 = d`; the point
-    of rank i has the weight :math:`w_i`, i = 1, …, λ = 2L. If the values say nothing, that is if
-    every order of the λ points is equally likely whatever the directions are, then
+    of rank i has the weight :math:`w_i`, i = 1, …, λ = 2L. Under random selection, where every
+    order of the λ points is equally likely whatever the directions are,
 
     .. math:: E\Bigl\|\sum_i w_i s_i z_i\Bigr\|^2 = \frac dM, \qquad
               \frac1M = \frac{\lambda W_2 - W_1^2}{\lambda - 1}, \qquad
@@ -60,25 +61,25 @@ def mirrored_neutral(weights: Iterable[float]) -> float:
 
     *Proof.* Let a and b be the ranks of :math:`+z_l` and :math:`-z_l`, and
     :math:`\Delta_l = w_a - w_b`. The step is :math:`\sum_l \Delta_l z_l`. Exchanging the two ranks
-    of one pair leaves the law of the order alone and changes the sign of one :math:`\Delta_l`, so
-    :math:`E\Delta_l\Delta_m = 0` for l ≠ m, and as ranks and directions are independent, the
+    of one pair preserves the law of the order and flips the sign of one :math:`\Delta_l`, so
+    :math:`E\Delta_l\Delta_m = 0` for l ≠ m. Ranks and directions are independent, so the mean
     squared length is :math:`\sum_l E\Delta_l^2\,E\|z_l\|^2 = L\,d\,E\Delta^2`. The ranks of a pair
     are two draws without replacement from λ, so
     :math:`E\Delta^2 = \frac2\lambda W_2 - \frac2{\lambda(\lambda-1)}(W_1^2 - W_2)
     = \frac2\lambda\cdot\frac{\lambda W_2 - W_1^2}{\lambda-1}`, and L = λ/2. ∎
 
-    Of the directions only :math:`E\|z\|^2 = d` enters: the factor is the same for Gaussian entries,
-    coins, points of the sphere, and exactly orthogonal or Hadamard rows. It is not `effective`,
-    which belongs to λ independent points:
+    The result depends on the directions only through :math:`E\|z\|^2 = d`, so it is the same for
+    Gaussian entries, coins, points of the sphere, and exactly orthogonal or Hadamard rows. It
+    differs from `effective`, which applies to λ independent points:
 
     .. math:: \frac M\mu = \frac{\lambda - 1}{\lambda - \mu} \qquad (W_1 = 1) ,
 
-    since weights that fall on both points of a pair cancel. For `rank_weights` this is 1 at L = 1,
-    1.26 at L = 3, 1.35 at L = 10, and tends to 4/3: with μ in the place of M a random walk looks
-    13 or 14 % shorter than it is, and the step size falls where it should stay.
+    because weights on both points of a pair cancel. For `rank_weights`, this ratio is 1 at L = 1,
+    1.26 at L = 3, 1.35 at L = 10, and tends to 4/3. With μ in place of M, a random walk would look
+    13 or 14 % shorter than it is, and the step size would shrink when it should stay the same.
 
     Args:
-        weights: One for each rank, an even number of them, of any sum, not all equal.
+        weights: One weight per rank: an even number, with any sum, not all equal.
 
     Example:
         >>> weights = rank_weights(6)
@@ -90,8 +91,10 @@ def mirrored_neutral(weights: Iterable[float]) -> float:
     w = _weights(weights)
     n = len(w)
     if n % 2:
-        raise ValueError(f"`weights` must come in pairs, one for each point, but there are {n}.")
-    # Σ (w − mean)² = W2 − W1²/λ, summed around the mean: equal weights give zero, not rounding.
+        raise ValueError(
+            f"`weights` must have an even length, two per mirrored pair, but has length {n}."
+        )
+    # Σ (w − mean)² = W2 − W1²/λ, computed so that equal weights give exactly zero.
     mean = math.fsum(w) / n
     spread = math.fsum((x - mean) ** 2 for x in w)
     if not spread > 1e-24 * math.fsum(x * x for x in w):
@@ -100,7 +103,7 @@ def mirrored_neutral(weights: Iterable[float]) -> float:
 
 
 def _weights(weights: Iterable[float]) -> tuple[float, ...]:
-    """The weights, finite and not all zero."""
+    """Return the weights if they are finite and not all zero."""
     w = tuple(checks.finite("weights", x) for x in weights)
     if not any(w):
         raise ValueError("`weights` must not be empty or all zero.")

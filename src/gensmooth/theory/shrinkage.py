@@ -1,8 +1,8 @@
-r"""How far to shrink the directions, and which entries to shrink: optima in closed form.
+r"""Optimal shrinkage in closed form.
 
-`optimal_scale` in `gensmooth.theory.moments` is the factor for any family when nothing is known
-about the objective. This file has the paper's special cases of it, their comparison, and the
-optimum of the whole MSE for when the objective's gradient and noise are known.
+`optimal_scale` in `gensmooth.theory.moments` is the factor for any family if nothing is known about
+the objective. This module has its special cases from the paper, their comparison, and the factor
+that minimises the total MSE if the gradient and the noise of the objective are known.
 """
 
 import math
@@ -34,8 +34,8 @@ def optimal_variance(dim: int, num_directions: int, *, kurtosis: float = 3.0) ->
     .. math:: \sigma^{2*} = \frac{L}{L + d + k - 2}, \qquad
               \text{relative MSE} = 1 - \sigma^{2*} .
 
-    Theorem `thm:gsshrinkage` is k = 3, Theorem `thm:bsshrinkage` is k = 1. Assumes i.i.d. entries
-    of mean zero and spacing → 0; gradient noise is not counted.
+    Theorem `thm:gsshrinkage` is the case k = 3, Theorem `thm:bsshrinkage` the case k = 1. Assumes
+    i.i.d. entries of mean zero and spacing → 0; gradient noise is ignored.
 
     Args:
         dim: d.
@@ -51,13 +51,13 @@ def optimal_variance(dim: int, num_directions: int, *, kurtosis: float = 3.0) ->
 
 
 def bernoulli_moments(p: float, m: float) -> EntryMoments:
-    r"""Variance and kurtosis of the paper's entries (B_p − p)/m.
+    r"""Return the variance and kurtosis of the paper's entries (B_p − p)/m.
 
     .. math:: \sigma^2 = \frac{p(1-p)}{m^2}, \qquad
               k = 3 + \frac{1 - 6p(1-p)}{p(1-p)} = \frac1{p(1-p)} - 3 .
 
     Args:
-        p: Probability of one, strictly between 0 and 1.
+        p: The probability of 1, strictly between 0 and 1.
         m: The divisor, positive.
 
     Example:
@@ -75,10 +75,10 @@ def bernoulli_optimum(dim: int, num_directions: int) -> BernoulliParameters:
 
     .. math:: p^* = \tfrac12, \qquad m^* = \sqrt{\frac{L + d - 1}{4L}} .
 
-    The paper's proof assumes L + d > 5; it is not needed. For given p the divisor m sets any
-    variance, and the best one leaves the relative MSE :math:`1 - L/(L + d + k - 2)`, which
-    increases with k; k is smallest, 1, at p = ½. No distribution has k < 1, so no i.i.d. entries
-    at all do better.
+    The paper's proof assumes L + d > 5, which is not necessary. For any p, the divisor m can set
+    any variance; the best variance gives the relative MSE :math:`1 - L/(L + d + k - 2)`, which
+    increases with k. At p = ½, k has its minimum, 1. No distribution has k < 1, so no other i.i.d.
+    entries do better.
 
     Args:
         dim: d.
@@ -102,14 +102,15 @@ def gs_vs_bes_shrinkage(
     num_samples: int = 1,
     samples: Literal["paired", "shared"] = "paired",
 ) -> float:
-    r"""MSE of GS-shrinkage minus MSE of BeS-shrinkage (Appendix `sec:gsvsbsshrinkage`).
+    r"""The MSE of GS-shrinkage minus that of BeS-shrinkage (Appendix `sec:gsvsbsshrinkage`).
 
     .. math:: \frac{2L}{(L+d-1)(L+d+1)} \Bigl(\|\nabla F\|^2
               + \kappa\,\frac{tr\,Var_\xi[\nabla f]}{N}\Bigr),
               \qquad \kappa = \frac{L^2 - 2L + 2 - (d+1)^2}{(L+d-1)(L+d+1)}
 
-    for paired samples, as in the paper, and :math:`\kappa = -1` for shared ones. Positive where
-    BeS-shrinkage is better. Assumes i.i.d. entries, spacing → 0, forward or antithetic estimator.
+    for paired samples, as in the paper, and :math:`\kappa = -1` for shared ones. It is positive if
+    BeS-shrinkage is better. Assumes i.i.d. entries, spacing → 0, and the forward or antithetic
+    estimator.
 
     Args:
         dim: d.
@@ -143,9 +144,9 @@ def gs_vs_bes_threshold(
 ) -> float:
     r"""The :math:`\|\nabla F\|^2` above which BeS-shrinkage has the smaller MSE.
 
-    It is :math:`-\kappa\,tr\,Var_\xi[\nabla f]/N` with κ as in `gs_vs_bes_shrinkage`, and 0
-    where BeS-shrinkage is better at every gradient: for paired samples exactly when L > d + 1.
-    With shared samples the two cross where :math:`\|\nabla F\|^2 = tr\,Var_\xi[\nabla f]/N`.
+    It is :math:`-\kappa\,tr\,Var_\xi[\nabla f]/N` with κ as in `gs_vs_bes_shrinkage`, or 0 if
+    BeS-shrinkage is better at every gradient, which for paired samples holds exactly if L > d + 1.
+    With shared samples, the two are equal at :math:`\|\nabla F\|^2 = tr\,Var_\xi[\nabla f]/N`.
 
     Args:
         dim: d.
@@ -168,24 +169,25 @@ def gs_vs_bes_threshold(
 
 
 def optimal_scale_whole(terms: MseTerms, *, scale: ScaleTarget = "directions") -> float:
-    r"""The factor that minimises the whole MSE when its terms are known.
+    r"""The factor that minimises the total MSE if its terms are known.
 
-    Let Q be the sum of the terms that fall with the square of the variance (`second`,
-    `gradient_noise`, `curvature`) and C of those that fall linearly (`value_noise`, `offset`).
-    Scaling the directions by :math:`\sqrt v` gives :math:`G - 2aGv + Cv + Qv^2`, scaling the
+    Let Q be the sum of the terms that are quadratic in the variance (`second`, `gradient_noise`,
+    `curvature`), and C the sum of those that are linear (`value_noise`, `offset`). Scaling the
+    directions by :math:`\sqrt v` gives :math:`G - 2aGv + Cv + Qv^2`, scaling the
     estimate by w gives :math:`G - 2aGw + (Q + C)w^2`, hence
 
     .. math:: v^* = \max\Bigl(0, \frac{aG - C/2}{Q}\Bigr), \qquad w^* = \frac{aG}{Q + C} .
 
-    :math:`v^* = 0` says that at this spacing the values drown in noise: no scale of the directions
-    beats estimating zero. Scaling the estimate always does, and is never worse than scaling the
-    directions when :math:`aG \le Q`: with a = 1 wherever the gradient noise and the curvature are
-    not negative (of these, only the one-point estimator's curvature and the noise of independent
-    samples can be). For shared samples :math:`v^* = \frac ab\,\frac{G}{G + tr V/N}`.
+    :math:`v^* = 0` means that noise dominates the values at this spacing: no scale of the
+    directions beats an estimate of zero. Scaling the estimate always beats it, and is at least as
+    good as scaling the directions if :math:`aG \le Q`. With a = 1, this holds if the gradient noise
+    and the curvature are not negative (only the curvature of the one-point estimator and the noise
+    of independent samples can be). For shared samples,
+    :math:`v^* = \frac ab\,\frac{G}{G + tr V/N}`.
 
     Args:
-        terms: From `mse_terms`, of the directions before scaling.
-        scale: What is scaled: the ``"directions"`` by √v or the ``"estimate"`` by w.
+        terms: The result of `mse_terms` for the directions before scaling.
+        scale: What to scale: the ``"directions"`` by √v, or the ``"estimate"`` by w.
 
     Returns:
         :math:`v^*` or :math:`w^*`.
@@ -208,14 +210,14 @@ def optimal_scale_whole(terms: MseTerms, *, scale: ScaleTarget = "directions") -
         signal = terms.signal - linear / 2.0
     if square < 0 or (square == 0 and signal > 0):
         raise ValueError(
-            f"`terms` must grow with the square of the scale, but with the coefficient {square}: "
-            "their curvature is too negative for an expansion of this order to have a minimum."
+            f"`terms` must have a positive quadratic coefficient, but it is {square}: the "
+            "curvature is so negative that the MSE has no minimum at this order of expansion."
         )
     return signal / square if signal > 0 else 0.0
 
 
 def _noise_weight(d: int, L: int, samples: str) -> float:
-    """κ of `gs_vs_bes_shrinkage`."""
+    """Return κ of `gs_vs_bes_shrinkage`."""
     checks.one_of("samples", samples, ("paired", "shared"))
     if samples == "shared":
         return -1.0

@@ -1,20 +1,20 @@
-r"""What a finite spacing adds to the MSE on a quadratic function, exactly.
+r"""The exact contribution of a finite spacing to the MSE on a quadratic function.
 
-On :math:`F(\theta + \delta) = F + g^\top\delta + \frac12\delta^\top H\delta` the forward difference
-with spacing c is
+On :math:`F(\theta + \delta) = F + g^\top\delta + \frac12\delta^\top H\delta`, the
+forward-difference estimate with spacing c is
 
 .. math:: \hat g = A g + \frac{c}{2L} \sum_l \epsilon_l\,(\epsilon_l^\top H \epsilon_l) .
 
-For directions symmetric under a change of sign the second term has mean zero and is uncorrelated
-with the first, so it adds its own square to the MSE:
+For directions that are symmetric under a change of sign, the second term has mean zero and is
+uncorrelated with the first, so it adds its mean square to the MSE:
 
 .. math:: \frac{c^2}{4L}\, E\bigl[\|\epsilon\|^2 (\epsilon^\top H\epsilon)^2\bigr]
 
-for independent or orthogonal directions, and for those with a random sign each. The bias is
-unchanged. The antithetic estimator is exact on quadratics and adds nothing.
+for independent or orthogonal directions, and for directions that each have a random sign. The bias
+does not change. The antithetic estimator is exact on quadratics, so it has no such term.
 
-If the Hessian is random, with paired or shared samples, the same formulas hold with the
-expectations of the squares of the mean Hessian over the N samples,
+If the Hessian is random, with paired or shared samples, the same formulas hold with these
+expectations for the mean Hessian over the N samples:
 :math:`E(tr\,\bar H)^2`, :math:`E\|\bar H\|_F^2` and :math:`E\sum_j \bar H_{jj}^2`.
 """
 
@@ -24,7 +24,7 @@ from gensmooth import checks
 
 
 class HessianSquares(NamedTuple):
-    r"""The sums of squares of a Hessian that the formulas below ask for.
+    r"""The sums of squares of a Hessian that the formulas below use.
 
     Attributes:
         trace2: :math:`(tr H)^2`.
@@ -56,10 +56,10 @@ def quadratic_spacing_mse(
     .. math:: \frac{c^2v^3}{4L} \Bigl[ (d - 2 + 2k)\bigl((tr H)^2 + 2\|H\|_F^2\bigr)
               + \bigl(\kappa_6 + (d - 1)k - 3(d - 2 + 2k)\bigr) \sum_j H_{jj}^2 \Bigr] ,
 
-    that is :math:`(d + 4)((tr H)^2 + 2\|H\|_F^2)` in the brackets for Gaussian entries
+    which is :math:`(d + 4)((tr H)^2 + 2\|H\|_F^2)` in the brackets for Gaussian entries
     (k = 3, κ₆ = 15) and :math:`d((tr H)^2 + 2\|H\|_F^2 - 2\sum_j H_{jj}^2)` for fair Bernoulli
-    entries (k = κ₆ = 1), alone or as rows of `hadamard`. Assumes a quadratic function; exact at
-    every spacing.
+    entries (k = κ₆ = 1), independent or as rows of `hadamard`. Assumes a quadratic function; exact
+    at every spacing.
 
     Args:
         dim: d.
@@ -73,7 +73,7 @@ def quadratic_spacing_mse(
         sixth: κ₆ ≥ k².
 
     Raises:
-        ValueError: If a number is out of range or no matrix has these three sums of squares.
+        ValueError: If a number is out of range, or no matrix has these three sums of squares.
 
     Example:
         H = I in four dimensions, Gaussian and fair Bernoulli entries:
@@ -110,8 +110,8 @@ def quadratic_spacing_mse_sphere(
 
     .. math:: \frac{c^2v^3}{4L}\,\frac{d^2}{d + 2} \bigl((tr H)^2 + 2\|H\|_F^2\bigr)
 
-    for independent uniform directions and for exactly orthogonal, uniformly rotated ones alike
-    (L > d included). Assumes a quadratic function; exact at every spacing.
+    for independent uniform directions and for exactly orthogonal, uniformly rotated ones (also with
+    L > d). Assumes a quadratic function; exact at every spacing.
 
     Args:
         dim: d.
@@ -140,12 +140,14 @@ def quadratic_spacing_mse_gram_schmidt(
 ) -> float:
     r"""The extra MSE of the forward difference for the paper's Gram–Schmidt rows.
 
-    As on the sphere, with the squared lengths :math:`\chi^2_m`, m = d, d − 1, …, of the rows:
+    The same as on the sphere, but the squared lengths of the rows are :math:`\chi^2_m`,
+    m = d, d − 1, …:
 
     .. math:: \frac{c^2v^3}{4L}\,\frac{(tr H)^2 + 2\|H\|_F^2}{d(d + 2)}\,
               \frac1L\sum_l m_l(m_l + 2)(m_l + 4) .
 
-    Assumes a quadratic function; exact at every spacing; L > d in independent groups of d.
+    Assumes a quadratic function; exact at every spacing. If L > d, the rows form independent groups
+    of d.
 
     Args:
         dim: d.
@@ -153,7 +155,7 @@ def quadratic_spacing_mse_gram_schmidt(
         spacing: c > 0.
         trace2: :math:`(tr H)^2`.
         frobenius2: :math:`\|H\|_F^2`.
-        variance: v > 0, the factor on the variance of the Gaussian rows.
+        variance: v > 0, the variance of the Gaussian entries before Gram–Schmidt.
 
     Example:
         One row is a Gaussian direction:
@@ -168,7 +170,7 @@ def quadratic_spacing_mse_gram_schmidt(
 
 
 def _sum_length6(d: int, n: int) -> int:
-    """Σ m(m+2)(m+4) over m = d−n+1, …, d, the sum of E r⁶ over the first n rows."""
+    """Return Σ m(m+2)(m+4) over m = d−n+1, …, d, the sum of E r⁶ over the first n rows."""
 
     def up_to(m: int) -> int:  # Σ m³ + 6m² + 8m
         return (m * (m + 1) // 2) ** 2 + m * (m + 1) * (2 * m + 1) + 4 * m * (m + 1)
@@ -191,9 +193,10 @@ def _rotated(
     *,
     mean_length6: float,
 ) -> float:
-    """Uniform directions u: E(uᵀHu)² = ((tr H)² + 2‖H‖²) / (d(d+2))."""
+    """Return the extra MSE for directions r·u with u uniform on the unit sphere."""
     c, v = _sizes(spacing, variance)
     checks.nonnegative("trace2", trace2)
     checks.at_least("frobenius2", frobenius2, trace2 / d, "trace2 / dim, by Cauchy–Schwarz")
+    # E(uᵀHu)² = ((tr H)² + 2‖H‖²) / (d(d+2))
     curvature2 = (trace2 + 2 * frobenius2) / (d * (d + 2))
     return c**2 * v**3 / (4 * L) * mean_length6 * curvature2

@@ -1,15 +1,16 @@
-r"""STARS: the spacing that noise and smoothness ask for.
+r"""STARS: the spacing that balances noise and smoothness.
 
 Chen and Wild, "Randomized derivative-free optimization of noisy convex functions" (2015). A forward
 difference along a Gaussian u, :math:`s = \frac{\tilde f(x + \mu u) - \tilde f(x)}{\mu}\,u`, of a
-function whose gradient is :math:`L_1`-Lipschitz errs from :math:`(\nabla f^T u)\,u` by
+function whose gradient is :math:`L_1`-Lipschitz deviates from :math:`(\nabla f^T u)\,u` by
 
 .. math:: E\|s - (\nabla f^T u)u\|^2 \le \frac{\mu^2 L_1^2}{4}\,E\|u\|^6
           + \frac{2\sigma_a^2}{\mu^2}\,E\|u\|^2 ,
 
-the first term from :math:`|f(x + \mu u) - f(x) - \mu\nabla f^T u| \le \frac{L_1}2\mu^2\|u\|^2`,
-the second from two values of variance :math:`\sigma_a^2`. With :math:`E\|u\|^2 = n` and
-:math:`E\|u\|^6 \le (n + 6)^3` the bound is smallest at :func:`stars_spacing`.
+where the first term follows from :math:`|f(x + \mu u) - f(x) - \mu\nabla f^T u| \le
+\frac{L_1}2\mu^2\|u\|^2`, and the second from two values of variance :math:`\sigma_a^2`. With
+:math:`E\|u\|^2 = n` and :math:`E\|u\|^6 \le (n + 6)^3` the bound is smallest at
+:func:`stars_spacing`.
 """
 
 from typing import Literal
@@ -29,17 +30,17 @@ def stars_spacing(
 ) -> float:
     r"""The spacing μ of STARS.
 
-    Additive noise, :math:`\tilde f = f + \xi` with :math:`\mathrm{Var}\,\xi = \sigma_a^2`, and
-    multiplicative noise, :math:`\tilde f = f\,(1 + \xi)` with :math:`\mathrm{Var}\,\xi =
-    \sigma_r^2`:
+    For additive noise, :math:`\tilde f = f + \xi` with :math:`\mathrm{Var}\,\xi = \sigma_a^2`, and
+    for multiplicative noise, :math:`\tilde f = f\,(1 + \xi)` with :math:`\mathrm{Var}\,\xi =
+    \sigma_r^2`, it is
 
     .. math:: \mu = \Bigl(\frac{8\,\sigma_a^2\,n}{L_1^2\,(n + 6)^3}\Bigr)^{1/4}, \qquad
               \mu = \Bigl(\frac{16\,\sigma_r^2 f(x)^2\,n}{L_1^2(1 + 3\sigma_r^2)(n + 6)^3}
               \Bigr)^{1/4} .
 
-    For the second, :math:`f(x + \mu u)^2 \le 3\bigl(f^2 + \mu^2(\nabla f^T u)^2 +
+    In the multiplicative case, :math:`f(x + \mu u)^2 \le 3\bigl(f^2 + \mu^2(\nabla f^T u)^2 +
     \frac{L_1^2}4\mu^4\|u\|^4\bigr)` makes the noise :math:`4\sigma_r^2f^2/\mu^2` and adds
-    :math:`3\sigma_r^2` times the first term; what is left does not depend on μ.
+    :math:`3\sigma_r^2` times the first term; the rest does not depend on μ.
 
     Args:
         dim: n, the number of parameters.

@@ -1,10 +1,10 @@
-r"""When is a step too long? Laws of successive estimates, which need values only.
+r"""Tests of the step size, based on successive estimates.
 
-An estimate that still points the way the last ones did says that the steps are too short; one that
-points back says that they are too long. `lagged_product` has the exact law on a quadratic, and the
-`probe_*` functions a sharper reading of it: one more evaluation along the mean of past estimates.
+If an estimate points in the same direction as the previous ones, the steps are too short; if it
+points back, they are too long. `lagged_product` is the exact law on a quadratic. The `probe_*`
+functions describe a more sensitive test: one more evaluation, along the mean of past estimates.
 
-Derivations, and how the default uses them: `docs/pilot.md`.
+Derivations, and how the default method uses them: `docs/pilot.md`.
 """
 
 import math
@@ -17,21 +17,21 @@ from gensmooth.theory.moments import Moments
 def greedy_learning_rate(
     gradient_norm2: float, estimate_norm2: float, *, curvature: float, mean: float = 1.0
 ) -> float:
-    r"""The learning rate that lowers an isotropic quadratic most in one step.
+    r"""The learning rate that lowers an isotropic quadratic the most in one step.
 
-    With Hessian μI and :math:`E\hat g = a\nabla F`, a step changes the value on average by
-    :math:`-\eta aG + \frac{\eta^2\mu}2E\|\hat g\|^2`, which is least at
+    With Hessian μI and :math:`E\hat g = a\nabla F`, the mean change of the value in a step is
+    :math:`-\eta aG + \frac{\eta^2\mu}2E\|\hat g\|^2`, which is smallest at
 
     .. math:: \eta^* = \frac{aG}{\mu\,E\|\hat g\|^2} .
 
-    Without noise :math:`E\|\hat g\|^2 = bG`, so that :math:`\mu\eta^* = a/b` is the shrinkage
+    Without noise, :math:`E\|\hat g\|^2 = bG`, so :math:`\mu\eta^* = a/b` is the shrinkage
     factor of the directions (`optimal_scale`), whatever the gradient.
 
     Args:
         gradient_norm2: :math:`G = \|\nabla F\|^2`.
         estimate_norm2: :math:`E\|\hat g\|^2 > 0`, noise included.
         curvature: μ > 0.
-        mean: a, `Moments.mean`: 1 for an estimate without bias.
+        mean: a, `Moments.mean`; 1 for an unbiased estimate.
 
     Example:
         >>> from gensmooth.theory import iid
@@ -52,30 +52,31 @@ def lagged_product(
     lag: int = 1,
     mean: float = 1.0,
 ) -> float:
-    r"""The mean product of two estimates k steps apart, on an isotropic quadratic.
+    r"""The mean inner product of two estimates k steps apart, on an isotropic quadratic.
 
     .. math:: E\langle\hat g_t, \hat g_{t+k}\rangle
               = a\,(1 - a\eta\mu)^{k-1}\bigl(aG - \eta\mu\,E\|\hat g_t\|^2\bigr) .
 
     *Proof.* The gradient moves by :math:`\gamma_{t+1} = \gamma_t - \eta\mu\hat g_t`. Given
-    everything up to step t, each further step multiplies its mean by :math:`1 - a\eta\mu`, and
-    the last estimate has a times the gradient as its mean. So the product is
+    everything up to step t, each further step multiplies its mean by :math:`1 - a\eta\mu`, and the
+    mean of the last estimate is a times the gradient. So the mean product is
     :math:`a(1 - a\eta\mu)^{k-1}E\langle\hat g_t, \gamma_t - \eta\mu\hat g_t\rangle`. ∎
 
-    While :math:`a\eta\mu < 1` the sign is that of :math:`\eta^* - \eta` at every lag, with the
-    `greedy_learning_rate` :math:`\eta^*`, and at :math:`\eta^*` **all** of the products are zero.
-    On a quadratic with another Hessian H that of lag 1 is
-    :math:`a(aG - \eta E[\hat g^\top H\hat g])`, still zero at the greedy step. Longer lags are not:
-    steep directions fade first, so a long window asks for a shorter step than the greedy one while
-    the gradient is in steep directions, and for a longer one once it is in flat ones.
+    If :math:`a\eta\mu < 1`, the sign is that of :math:`\eta^* - \eta` at every lag, where
+    :math:`\eta^*` is the `greedy_learning_rate`; at :math:`\eta^*`, **all** products are zero. On a
+    quadratic with another Hessian H, the product at lag 1 is
+    :math:`a(aG - \eta E[\hat g^\top H\hat g])`, which is still zero at the greedy step. At longer
+    lags it is not: steep directions decay first, so a long window suggests a shorter step than the
+    greedy one while the gradient lies in steep directions, and a longer one once it lies in flat
+    directions.
 
-    Noise of any size is allowed, also one that depends on the point: only the mean of an estimate
-    given its point must be a times the gradient.
+    The noise may have any size and may depend on the point, provided that the mean of an estimate,
+    given its point, is a times the gradient.
 
     Args:
         gradient_norm2: :math:`G = \|\nabla F\|^2` at the earlier point.
         estimate_norm2: :math:`E\|\hat g_t\|^2` there, noise included.
-        learning_rate: η of this step and of those up to the later estimate.
+        learning_rate: η of all steps between the two estimates.
         curvature: μ > 0.
         lag: k ≥ 1.
         mean: a, `Moments.mean`.
@@ -94,48 +95,48 @@ def lagged_product(
 
 
 def probe_score(slope: float, slopes: Iterable[float]) -> float:
-    r"""The slope along a given direction in units of the slopes along random ones.
+    r"""The slope along a probe direction, relative to the slopes along random directions.
 
     .. math:: T = \frac{D_p}{\sqrt{\frac1L\sum_l D_l^2}}, \qquad
               D_p = \frac{f(\theta + cp) - f(\theta)}c, \quad \|p\|^2 = d .
 
-    With p the mean of past estimates, scaled to the length of a random direction, a positive score
-    says "still downhill the old way, longer steps", a negative one "too far". For a gradient whose
-    orientation owes nothing to p the score has mean 0 and the variance `probe_variance`, whatever
-    the size of the gradient and whatever d: the score is its own z-score.
+    Let p be the mean of past estimates, scaled to the length of a random direction. A positive
+    score then means that the steps can be longer, and a negative one that they are too long. If the
+    orientation of the gradient is independent of p, the score has mean 0 and variance
+    `probe_variance`, for any size of the gradient and any d, so it can be used as a z-score.
 
     Args:
         slope: :math:`D_p`.
         slopes: :math:`D_1, \dots, D_L` along the random directions of the same step.
 
     Returns:
-        The score; 0 if all slopes are 0, and infinite if only the random ones are.
+        The score. It is 0 if all slopes are 0, and infinite if only the random ones are.
 
     Example:
         >>> probe_score(3.0, [2.0, -2.0, 2.0, -2.0])
         1.5
     """
-    found = [checks.finite("slopes", value) for value in slopes]
-    checks.count("the number of `slopes`", len(found))
+    random_slopes = [checks.finite("slopes", value) for value in slopes]
+    checks.count("the number of `slopes`", len(random_slopes))
     slope = checks.finite("slope", slope)
-    scale = math.hypot(*found) / math.sqrt(len(found))
+    scale = math.hypot(*random_slopes) / math.sqrt(len(random_slopes))
     if scale == 0:
         return math.copysign(math.inf, slope) if slope else 0.0
     return slope / scale
 
 
 def probe_variance(num_directions: int) -> float:
-    r"""The variance of `probe_score` when the gradient's orientation owes nothing to the probe.
+    r"""The variance of `probe_score` if the gradient's orientation is independent of the probe.
 
     .. math:: E T = 0, \qquad E T^2 = \frac L{L - 2} \quad (L > 2) .
 
-    *Proof,* for Gaussian directions. Let the gradient be :math:`\sqrt G u` with u uniform on the
+    *Proof* for Gaussian directions. Let the gradient be :math:`\sqrt G u` with u uniform on the
     unit sphere. Given u, the :math:`D_l` are independent :math:`N(0, G)`, a law that does not
-    depend on u, so :math:`\frac1L\sum D_l^2 = G\chi^2_L/L` is independent of
-    :math:`D_p = \sqrt G\,p^\top u`. With :math:`E(p^\top u)^2 = \|p\|^2/d = 1` and
-    :math:`E[L/\chi^2_L] = L/(L-2)` this is the claim. ∎ (As d grows, T becomes Student's t with
-    L degrees of freedom.) Coins and other entries differ by :math:`O(1/d)`. Samples that all points
-    of the step share change nothing: G is then the squared length of *their* gradient.
+    depend on u, so :math:`\frac1L\sum D_l^2 = G\chi^2_L/L` is independent of :math:`D_p = \sqrt
+    G\,p^\top u`. With :math:`E(p^\top u)^2 = \|p\|^2/d = 1` and :math:`E[L/\chi^2_L] = L/(L-2)` the
+    claim follows. ∎ (As d grows, T approaches Student's t with L degrees of freedom.) Coins and
+    other entries differ by :math:`O(1/d)`. With samples shared by all points of the step, nothing
+    changes: G is then the squared norm of *their* gradient.
 
     Args:
         num_directions: L > 2.
@@ -149,18 +150,19 @@ def probe_variance(num_directions: int) -> float:
 
 
 def probe_gain(moments: Moments) -> float:
-    r"""How much clearer a probe along p is than the product :math:`\langle\hat g, p\rangle`.
+    r"""The gain in signal-to-noise ratio of a probe along p over :math:`\langle\hat g, p\rangle`.
 
-    Both measure :math:`\langle\nabla F, p\rangle`: the probe by one evaluation, the product from
-    the L that made the estimate. For a gradient of uniform orientation the first has mean square
-    :math:`G`, and the second :math:`E\,p^\top A\nabla F\nabla F^\top Ap = \frac Gd\,p^\top E[A^2]p
-    = bG` for a signal that is a times as large. So the probe's signal-to-noise ratio is larger by
+    Both measure :math:`\langle\nabla F, p\rangle`: the probe with one evaluation, the product with
+    the L evaluations of the estimate. For a gradient of uniform orientation, the first has mean
+    square :math:`G`, and the second :math:`E\,p^\top A\nabla F\nabla F^\top Ap = \frac Gd\,p^\top
+    E[A^2]p = bG` for a signal that is a times as large. So the probe's signal-to-noise ratio is
+    larger by
 
     .. math:: \frac{\sqrt b}a, \qquad \text{for i.i.d. entries } \sqrt{1 + \frac{d + k - 2}L}
               \approx \sqrt{d/L} \text{ for } L \ll d,
 
-    and exactly :math:`\sqrt{d/L}` for orthogonal directions: as much as :math:`b/a^2` independent
-    products would give.
+    and exactly :math:`\sqrt{d/L}` for orthogonal directions. This equals the gain from averaging
+    :math:`b/a^2` independent products.
 
     Args:
         moments: The directions of the estimate, from `gensmooth.theory.families`.

@@ -1,4 +1,4 @@
-"""Training torch modules without gradients: exact, addressed, on the memory of inference.
+"""Training torch modules without gradients, with little more memory than inference.
 
 >>> import torch
 >>> import gensmooth as gs
@@ -12,10 +12,10 @@ Needs torch: ``pip install 'gensmooth[torch]'``.
 from importlib.util import find_spec
 
 try:
-    found = find_spec("torch") is not None
-except ValueError:  # something has put None in its place
-    found = False
-if not found:
+    _installed = find_spec("torch") is not None
+except ValueError:  # sys.modules["torch"] has no spec
+    _installed = False
+if not _installed:
     raise ImportError(
         "gensmooth.torch needs torch, which is not installed: pip install 'gensmooth[torch]'"
     )

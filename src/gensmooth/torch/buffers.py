@@ -1,4 +1,4 @@
-"""Where perturbed values go: buffers that layers share, one after the other."""
+"""Buffers for perturbed values, which layers use in turn."""
 
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, final
@@ -8,45 +8,45 @@ from torch import nn
 
 Tensor = torch.Tensor
 
-_ALIGN = 256  # bytes, so that a buffer's parts can be read in vectors
+_ALIGN = 256  # bytes, for vectorised reads from a buffer
 
 
 class Place(NamedTuple):
-    """A parameter, its own values, and where its perturbed values go."""
+    """A parameter, its own values, and the buffer for its perturbed values."""
 
     name: str
     parameter: nn.Parameter
-    own: Tensor
+    original: Tensor
     out: Tensor
 
 
 @final
 @dataclass(eq=False)
 class PlaceGroup:
-    """Places that are filled at the same time, again and again."""
+    """Places that are always filled together."""
 
     listed: list[Place]
-    ready: Any = None  # what the kernels' backend made of them, so as to start sooner
+    ready: Any = None  # prepared launch data of the kernel backend
 
 
 def room_of(w: Tensor) -> int:
-    """The bytes that a tensor takes in a buffer."""
+    """The number of bytes that a tensor occupies in a buffer."""
     return -(-w.numel() * w.element_size() // _ALIGN) * _ALIGN
 
 
 @final
 @dataclass
 class Buffers:
-    """Buffers that are used again: one for each depth of nesting, on each device."""
+    """Reusable buffers: one for each device and depth of nesting."""
 
     slots: dict[tuple[torch.device, int], Tensor] = field(
         default_factory=dict[tuple[torch.device, int], Tensor]
     )
-    changes: int = 0  # how often a buffer was made
+    changes: int = 0  # how often a buffer was allocated
     spans: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])  # their addresses
 
     def take(self, parameters: list[Tensor], depth: int) -> list[Tensor]:
-        """Room for copies of some parameters, in one buffer per device."""
+        """Return space for copies of some parameters, in one buffer per device."""
         ends: dict[torch.device, int] = {}
         places: list[int] = []
         for w in parameters:
@@ -57,7 +57,7 @@ class Buffers:
             at = (device, depth)
             if at not in self.slots or self.slots[at].numel() < size:
                 self.changes += 1
-                self.slots.pop(at, None)  # first: both together would need more than either
+                self.slots.pop(at, None)  # free the old buffer before allocating the new one
                 self.slots[at] = torch.empty(size, dtype=torch.uint8, device=device)
                 starts = ((each.data_ptr(), each.numel()) for each in self.slots.values())
                 self.spans[:] = [(start, start + length) for start, length in starts]
@@ -68,7 +68,7 @@ class Buffers:
         return views
 
     def holds(self, tensor: Tensor) -> bool:
-        """Whether a tensor lies in one of the buffers."""
+        """Whether a tensor's memory is in one of the buffers."""
         if tensor.layout != torch.strided or not tensor.numel():
             return False
         address = tensor.data_ptr()
@@ -76,5 +76,5 @@ class Buffers:
 
     @property
     def nbytes(self) -> int:
-        """The size of all buffers."""
+        """The total size of all buffers."""
         return sum(each.numel() for each in self.slots.values())

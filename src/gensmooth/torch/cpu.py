@@ -1,7 +1,7 @@
-"""The kernels for tensors on a CPU: Numba, on the tensor's own memory.
+"""The Numba kernels for CPU tensors, which work on the tensor's own memory.
 
-Large parameters are split between as many threads as torch uses, at tile boundaries, which changes
-no bit.
+Large parameters are split at tile boundaries among as many threads as torch uses. This does not
+change any bit of the result.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,13 +22,13 @@ Key = tuple[int, int, int, int]
 
 
 class CpuParameters(NamedTuple):
-    """Many parameters that are moved at once: own words, values, where they go."""
+    """Parameters that are moved together: key words, values, outputs."""
 
     law: int
     parameters: list[tuple[tuple[int, int], Tensor, Tensor]]
 
 
-_WORTH_THREADS = 2**22  # entries times directions; below, handing over costs more than it saves
+_WORTH_THREADS = 2**22  # entries × directions; below this, threads cost more than they save
 _ALL = np.empty(0, np.uint8)
 
 
@@ -132,7 +132,7 @@ def gather_products(left: Tensor, right: Tensor, keep: float, out: Tensor) -> No
 
 
 def memory(tensor: Tensor) -> NDArray[Any]:
-    """The memory of a contiguous tensor, as kernels take it: bfloat16 is uint16, float16 int16."""
+    """A contiguous tensor's memory for the kernels: bfloat16 as uint16, float16 as int16."""
     flat = tensor.detach().view(-1)
     if flat.dtype in (torch.bfloat16, torch.float16):
         bits = flat.view(torch.int16).numpy()
@@ -149,7 +149,7 @@ def _tiles(chosen: Tensor | None) -> NDArray[np.uint8]:
 
 
 def _over_tiles(kernel: Callable[[int, int], None], number: int, work: int) -> None:
-    """Call a kernel on ranges of tiles (or rows) that make up all of them."""
+    """Call a kernel on ranges that together cover all tiles (or rows)."""
     threads = min(torch.get_num_threads(), number) if work >= _WORTH_THREADS else 1
     if threads == 1:
         kernel(0, number)

@@ -1,4 +1,4 @@
-"""Which modules of a model are layers: those that own parameters, and compiled ones."""
+"""Finding the layers of a model: modules that own parameters, and compiled modules."""
 
 import gc
 from collections.abc import Iterable, Mapping
@@ -24,14 +24,14 @@ class HookedLayer:
 
 def find_layers(modules: list[nn.Module], names: Mapping[int, str]) -> dict[int, HookedLayer]:
     """The modules that own parameters to be moved, by identity."""
-    found: dict[int, HookedLayer] = {}
+    layers: dict[int, HookedLayer] = {}
     for module in outermost(modules):
         compiled = is_compiled(module)
-        own = module.parameters(recurse=compiled)
-        mine = list(dict.fromkeys(names[id(w)] for w in own if id(w) in names))
-        if mine:
-            found[id(module)] = HookedLayer(module, mine, compiled)
-    return found
+        owned = module.parameters(recurse=compiled)
+        moved = list(dict.fromkeys(names[id(w)] for w in owned if id(w) in names))
+        if moved:
+            layers[id(module)] = HookedLayer(module, moved, compiled)
+    return layers
 
 
 def outermost(modules: list[nn.Module]) -> list[nn.Module]:
@@ -42,7 +42,7 @@ def outermost(modules: list[nn.Module]) -> list[nn.Module]:
 
 
 def is_compiled(module: nn.Module) -> bool:
-    """Whether a module is run by ``torch.compile``, or as a script."""
+    """Whether a module is compiled by ``torch.compile`` or is a TorchScript module."""
     return (
         hasattr(module, "_orig_mod")
         or getattr(module, "_compiled_call_impl", None) is not None
@@ -51,7 +51,7 @@ def is_compiled(module: nn.Module) -> bool:
 
 
 def owners(parameters: Iterable[Tensor]) -> list[nn.Module]:
-    """All modules in this program that have one of these parameters, their own or further in."""
+    """All modules in this program that contain one of these parameters, directly or nested."""
     wanted = {id(w) for w in parameters}
     return [each for each in live_modules() if any(id(w) in wanted for w in each.parameters())]
 

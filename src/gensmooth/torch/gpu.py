@@ -1,7 +1,7 @@
 # pyright: basic
 # pyright: reportMissingImports=false, reportOptionalSubscript=false, reportIndexIssue=false
 # pyright: reportArgumentType=false, reportGeneralTypeIssues=false
-"""The backend for tensors on a CUDA device: which kernel, on how many programs, and its start."""
+"""The backend for CUDA tensors, which chooses, sizes and launches the Triton kernels."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -18,19 +18,19 @@ from gensmooth.torch import gpu_coins, gpu_normals, gpu_words
 Tensor = torch.Tensor
 Key = tuple[int, int, int, int]
 
-# What one program makes, and by how many warps: chosen by benchmarks/torch_gpu.py --tune.
+# The work and the warps of one program, tuned with benchmarks/torch_gpu.py --tune.
 ONE_COIN = {"TILES": 4, "num_warps": 1}  # tiles of 2048 entries
-PAIRS = {"TILES": 4, "num_warps": 4}  # tiles: as many as warps, one word per thread and row
-COINS = {"WORDS": 32, "num_warps": 1}  # words (times 4), of 128 entries
-FOURS = {"THREADS": 128, "ROUNDS": 4, "num_warps": 4}  # threads, of 16 entries in each round
+PAIRS = {"TILES": 4, "num_warps": 4}  # as many tiles as warps: one word per thread and row
+COINS = {"WORDS": 32, "num_warps": 1}  # words (× 4) of 128 entries
+FOURS = {"THREADS": 128, "ROUNDS": 4, "num_warps": 4}  # threads with 16 entries per round
 NORMALS = {"BLOCKS": 8, "num_warps": 4}  # blocks of 128 entries
 _HALVES = {torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}
-_TABLED = 8  # directions whose sums are in a table
-_LEAST = 1e-20  # of an amount: times a normal, it is not zero
-_FOURS_MOST = 2**32  # entries that are counted in fours by an int32
-_CHUNK = 16  # programs that share a parameter, if many parameters are moved at once
-_ENTRIES = 1024  # of a program of follow
-_ROWS, _COLUMNS = 8, 256  # of a program of add_products
+_TABLED = 8  # the number of directions whose sums are in a table
+_LEAST = 1e-20  # the smallest amount whose product with a normal does not underflow to zero
+_FOURS_MOST = 2**32  # the most entries that an int32 can count in fours
+_CHUNK = 16  # consecutive programs that work on one parameter when many are moved together
+_ENTRIES = 1024  # per program of follow
+_ROWS, _COLUMNS = 8, 256  # per program of add_products
 
 _PLAIN: Any = {"enable_fp_fusion": False}
 
@@ -50,7 +50,7 @@ def move(
 
 
 class Together(NamedTuple):
-    """Parameters that one kernel moves at once: what it reads of them, on how many programs."""
+    """Parameters that one kernel launch moves together, and its launch data."""
 
     table: Tensor
     owners: Tensor
@@ -60,7 +60,7 @@ class Together(NamedTuple):
 
 
 class GpuParameters(NamedTuple):
-    """Many parameters that are moved at once, or one by one, where kernels cannot take them so."""
+    """Parameters to move: in groups by one launch each, and the others one at a time."""
 
     law: int
     groups: list[Together]
@@ -73,20 +73,20 @@ def prepare(
 ) -> GpuParameters:
     """See :meth:`gensmooth.torch.tensors.Backend.prepare`."""
     *sizes, warps = (PAIRS if law == 0 else FOURS).values()
-    entries = math.prod(sizes) * (2048 if law == 0 else 16)  # of a program
+    entries = math.prod(sizes) * (2048 if law == 0 else 16)  # per program
     rows: dict[torch.dtype, list[tuple[int, int, int, int, int]]] = {}
-    found = GpuParameters(law, [], [], [])
-    for own, w, out in zip(words, tensors, outs, strict=True):
+    prepared = GpuParameters(law, [], [], [])
+    for parameter_words, w, out in zip(words, tensors, outs, strict=True):
         source, target, dtype = w.data_ptr(), out.data_ptr(), w.dtype
         fits = dtype in _HALVES and _fits(law, w, source | target, 1.0)
-        (found.members if fits else found.others).append((own, w, out))
+        (prepared.members if fits else prepared.others).append((parameter_words, w, out))
         if fits:
-            rows.setdefault(dtype, []).append((source, target, w.numel(), *own))
+            rows.setdefault(dtype, []).append((source, target, w.numel(), *parameter_words))
     for dtype, listed in rows.items():
         constants = (_CHUNK, _HALVES[dtype], *sizes)
-        made = _rows(listed, entries, tensors[0].device)
-        found.groups.append(Together(*made, constants, warps))
-    return found
+        table = _rows(listed, entries, tensors[0].device)
+        prepared.groups.append(Together(*table, constants, warps))
+    return prepared
 
 
 def move_many(
@@ -96,8 +96,8 @@ def move_many(
     law, groups, members, others = prepared
     if law == 1 and abs(amount) < _LEAST:
         groups, others = [], [*members, *others]
-    for own, w, out in others:
-        move(own + step_words, law, None, w, [index], [amount], 1.0, out)
+    for parameter_words, w, out in others:
+        move(parameter_words + step_words, law, None, w, [index], [amount], 1.0, out)
     kernel = gpu_coins.add_one_coin_to_many if law == 0 else gpu_normals.add_one_normal_to_many
     numbers = (_signed_word(index), _bits(amount), *map(_signed_word, step_words))
     for table, owners, programs, constants, warps in groups:
@@ -108,7 +108,7 @@ def move_many(
 def _rows(
     rows: Sequence[tuple[int, int, int, int, int]], entries: int, device: torch.device
 ) -> tuple[Tensor, Tensor, int]:
-    """What the kernels read of parameters that are moved together, and how many programs."""
+    """The table that the kernels read for parameters moved together, and the program count."""
     chunks = [-(-n // (entries * _CHUNK)) for _, _, n, _, _ in rows]
     firsts = np.concatenate([[0], np.cumsum(chunks)])
     table = [
@@ -155,7 +155,7 @@ def _launch(
         n, dtype, words = w.numel(), _sum_type(w), tuple(map(_signed_word, key))
         numbers = _on_device((*amounts, keep), dtype, w.device)
         listed = _on_device(tuple(map(_signed_word, indices)), torch.int32, w.device)
-        given = [w, out, w if chosen is None else chosen, listed, numbers]
+        arguments = [w, out, w if chosen is None else chosen, listed, numbers]
         flags = (chosen is not None, decay)
         if law == 0:
             tabled = _TABLED if len(indices) >= _TABLED and dtype == torch.float32 else 0
@@ -164,7 +164,7 @@ def _launch(
             _start(
                 gpu_coins.add_coins,
                 -(-n // (size * 128)),
-                (*given, sums),
+                (*arguments, sums),
                 n,
                 (len(indices), *words),
                 (size, tabled, *flags),
@@ -175,7 +175,7 @@ def _launch(
             _start(
                 gpu_normals.add_normals,
                 -(-n // (size * 128)),
-                given,
+                arguments,
                 n,
                 (len(indices), *words),
                 (size, *flags),
@@ -184,12 +184,12 @@ def _launch(
 
 
 def _launch_one(key: Key, law: int, w: Tensor, index: int, amount: float, out: Tensor) -> bool:
-    """Along one direction, where there is a kernel for that."""
+    """Move along one direction, if there is a kernel for that; returns whether there is."""
     n, dtype, half = w.numel(), w.dtype, _HALVES.get(w.dtype)
     if dtype == torch.float64:
         return False
     joined = half is not None and _fits(law, w, w.data_ptr() | out.data_ptr(), amount)
-    given = (_signed_word(index), _bits(amount), *map(_signed_word, key))
+    numbers = (_signed_word(index), _bits(amount), *map(_signed_word, key))
     if law == 0 and joined:
         tiles, warps = PAIRS.values()
         kernel, size, together = gpu_coins.add_one_coin_in_pairs, 2048 * tiles, 2
@@ -206,12 +206,12 @@ def _launch_one(key: Key, law: int, w: Tensor, index: int, amount: float, out: T
         return False
     constants = (half, *constants) if joined else constants
     as_type = {1: None, 2: torch.int32, 4: torch.int64}[together]
-    _start(kernel, -(-n // size), (w, out), n // together, given, constants, warps, as_type)
+    _start(kernel, -(-n // size), (w, out), n // together, numbers, constants, warps, as_type)
     return True
 
 
 def _fits(law: int, w: Tensor, address: int, amount: float) -> bool:
-    """Whether entries of half precision can be taken in pairs (coins) or in fours (normals)."""
+    """Whether half-precision entries can be processed in pairs (coins) or in fours (normals)."""
     n = w.numel()
     if law == 0:
         fits = not (n % 2 or address % 4)
@@ -222,20 +222,20 @@ def _fits(law: int, w: Tensor, address: int, amount: float) -> bool:
 
 @lru_cache(maxsize=16)
 def _joins_halves(device: torch.device) -> bool:
-    """Whether a card rounds two numbers to half precision at a time."""
+    """Whether a device can round two numbers to half precision in one instruction."""
     return device.type != "cuda" or torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 @lru_cache(maxsize=64)
 def _table(amounts: tuple[float, ...], device: torch.device) -> Tensor:
-    """Sums of ``±amounts`` in their order, by the bits of the index: a bit is a minus."""
+    """The sums of ``±amounts`` in order; a set bit l of the index makes amount l negative."""
     sums = np.zeros(2 ** len(amounts), np.float32)
     for l, amount in enumerate(np.array(amounts, np.float32)):  # noqa: E741
         sums += np.where(np.arange(len(sums)) >> l & 1, -amount, amount)
     return torch.from_numpy(sums).to(device)
 
 
-# --- starting kernels ----------------------------------------------------------------------------
+# --- launching kernels ---------------------------------------------------------------------------
 
 
 def _start(
@@ -248,11 +248,11 @@ def _start(
     warps: int,
     as_type: torch.dtype | None = None,
 ) -> None:
-    """Start a kernel; the first time by Triton, from then on what Triton compiled.
+    """Launch a kernel: the first time through Triton, then directly as the compiled kernel.
 
-    Triton finds out at every start what it should compile, which takes several times as long as the
-    start itself. That depends on the types of the tensors, on which addresses and sizes are
-    multiples of 16, and on what is constant; ``numbers`` are not looked at.
+    At every launch, Triton determines which variant to compile, which takes several times as long
+    as the launch itself. The variant depends on the types of the tensors, on which addresses and
+    sizes are multiples of 16, and on the constants, but not on ``numbers``.
     """
     addresses = [each.data_ptr() for each in tensors]
     w = tensors[0]
@@ -263,7 +263,7 @@ def _start(
     if callable(start):
         try:
             start(*addresses, *size, *numbers, *constants)
-        except TypeError:  # a Triton whose compiled kernels want other arguments; nothing started
+        except TypeError:  # another version of Triton expects other arguments; nothing launched
             _STARTS[known] = None
         else:
             return
@@ -271,13 +271,13 @@ def _start(
         tensors = [each.view(-1).view(as_type) for each in tensors]
     how = {"num_warps": warps, **_PLAIN}
     compiled = kernel[(programs,)](*tensors, *size, *numbers, *constants, **how)
-    if start is _UNKNOWN and compiled is not None:  # None: it was interpreted
+    if start is _UNKNOWN and compiled is not None:  # None: Triton's interpreter ran it
         if len(_STARTS) >= _STARTS_MOST:
             _STARTS.clear()
         _STARTS[known] = compiled[(programs, 1, 1)]
 
 
-_STARTS: dict[tuple[Any, ...], Callable[..., None] | None] = {}  # None: by Triton every time
+_STARTS: dict[tuple[Any, ...], Callable[..., None] | None] = {}  # None: always through Triton
 _UNKNOWN: Any = object()
 _STARTS_MOST = 10_000
 
@@ -319,7 +319,7 @@ def gather_products(left: Tensor, right: Tensor, keep: float, out: Tensor) -> No
 
 @lru_cache(maxsize=64)
 def _on_device(numbers: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    """A few numbers where the kernels are; the same ones serve all parameters of a step."""
+    """A few numbers as a tensor on the device, cached for all parameters of a step."""
     return (
         torch.tensor(numbers, dtype=torch.float64 if dtype.is_floating_point else dtype)
         .to(dtype)

@@ -1,7 +1,7 @@
 # pyright: basic
 # pyright: reportMissingImports=false, reportOptionalSubscript=false, reportIndexIssue=false
 # pyright: reportArgumentType=false, reportGeneralTypeIssues=false
-"""Triton kernels along coins: ``out = round(keep · w + Σ_l amounts[l] ε_l)``, ε_l = ±1."""
+"""Triton kernels for coin directions: ``out = round(keep · w + Σ_l amounts[l] ε_l)``, ε_l = ±1."""
 
 import triton
 import triton.language as tl
@@ -11,26 +11,26 @@ from gensmooth.torch.gpu_words import PTX, halves, in_one, philox, put, row_of, 
 
 @triton.jit
 def _signed(words, j, amount):
-    """``±amount`` by bit j of each word."""
+    """``±amount``, with the sign from bit j of each word."""
     if amount.dtype != tl.float32:
-        found = tl.where(((words >> j) & 1) != 0, -amount, amount)
+        signed = tl.where(((words >> j) & 1) != 0, -amount, amount)
     elif PTX:
-        # The signs of four rows in one word, each at the top of its byte and before the amount's
-        # first seven bits: made once, as these rows have it in common. Then one byte is put in
-        # front of the others, which is less than a shift and a sign for each row.
+        # One word holds the signs of four rows, each as the top bit of a byte, followed by the
+        # first seven bits of the amount after its sign. The four rows share it. Then one byte is
+        # combined with the amount's other bytes, which costs less than a shift and a sign per row.
         bits = amount.to(tl.uint32, bitcast=True)
         tops = ((words << (7 - (j & 7))) & 0x80808080) ^ ((bits >> 24) * 0x01010101)
         moved = _first_byte(tops, bits, 0x0654 + ((j >> 3) << 12))
-        found = moved.to(tl.float32, bitcast=True)
+        signed = moved.to(tl.float32, bitcast=True)
     else:
         sign = (words << (31 - j)) & 0x80000000
-        found = (amount.to(tl.uint32, bitcast=True) ^ sign).to(tl.float32, bitcast=True)
-    return found
+        signed = (amount.to(tl.uint32, bitcast=True) ^ sign).to(tl.float32, bitcast=True)
+    return signed
 
 
 @triton.jit
 def _first_byte(top, rest, which):
-    """The last three bytes of ``rest`` behind one byte of ``top``, chosen by a selector of PTX."""
+    """One byte of ``top``, chosen by a PTX selector, followed by the last three of ``rest``."""
     return tl.inline_asm_elementwise(
         "prmt.b32 $0, $1, $2, $3;",
         "=r,r,r,r",
@@ -43,7 +43,7 @@ def _first_byte(top, rest, which):
 
 @triton.jit(do_not_specialize=["index", "amount", "k0", "k1", "c2", "c3"])
 def add_one_coin(w, out, n, index, amount, k0, k1, c2, c3, TILES: tl.constexpr, EVEN: tl.constexpr):
-    """``out = round(w + amount · ε)``, float32 or less; the amount is given by its bits."""
+    """``out = round(w + amount · ε)``, for float32 or less; the amount is passed as its bits."""
     tile = tl.program_id(0) * TILES + tl.arange(0, TILES)[:, None]
     k = tl.arange(0, 64)[None, :]
     counter = (tile * 16 + (k & 15)).to(tl.uint32)
@@ -51,7 +51,7 @@ def add_one_coin(w, out, n, index, amount, k0, k1, c2, c3, TILES: tl.constexpr, 
     part = k >> 4
     words = tl.where(part < 2, tl.where(part == 0, a, b), tl.where(part == 2, c, d))
     entry = tile.to(tl.int64) * 2048 + k
-    for j in tl.static_range(0, 32, 4):  # four loads on their way at a time: a store ends a row
+    for j in tl.static_range(0, 32, 4):  # four loads in flight at a time, before their stores
         at = entry + 64 * j
         x0 = _get(w, at, n, EVEN)
         x1 = _get(w, at + 64, n, EVEN)
@@ -67,10 +67,10 @@ def add_one_coin(w, out, n, index, amount, k0, k1, c2, c3, TILES: tl.constexpr, 
 def _one_coin_in_pairs(
     w, out, n, program, index, amount, k0, k1, c2, c3, HALF: tl.constexpr, TILES: tl.constexpr
 ):
-    """As :func:`add_one_coin`; an int32 is two entries of half precision, n counts those.
+    """Like :func:`add_one_coin`; an int32 holds two half-precision entries, and n counts int32s.
 
-    With one int32 per thread and row, what a thread computes is what it loads and stores: nothing
-    is handed over.
+    With one int32 per thread and row, each thread computes exactly what it loads and stores, so
+    threads exchange no data.
     """
     tile = program * TILES + tl.arange(0, TILES)[:, None]
     k = 2 * tl.arange(0, 32)[None, :]
@@ -83,7 +83,7 @@ def _one_coin_in_pairs(
     )
     odd = tl.where(part < 2, tl.where(part == 0, a, b), tl.where(part == 2, c, d))
     entry = tile.to(tl.int64) * 1024 + tl.arange(0, 32)[None, :]
-    for j in tl.static_range(0, 32, 8):  # eight loads on their way at a time
+    for j in tl.static_range(0, 32, 8):  # eight loads in flight at a time
         at = entry + 32 * j
         x0 = tl.load(w + at, mask=at < n, other=0)
         x1 = tl.load(w + at + 32, mask=at + 32 < n, other=0)
@@ -107,7 +107,7 @@ def _one_coin_in_pairs(
 def add_one_coin_in_pairs(
     w, out, n, index, amount, k0, k1, c2, c3, HALF: tl.constexpr, TILES: tl.constexpr
 ):
-    """``out = round(w + amount · ε)``, half precision, in pairs."""
+    """``out = round(w + amount · ε)`` in half precision, in pairs."""
     program = tl.program_id(0)
     _one_coin_in_pairs(w, out, n, program, index, amount, k0, k1, c2, c3, HALF, TILES)
 
@@ -133,7 +133,7 @@ def add_one_coin_to_many(
 
 @triton.jit
 def _both(x, even, odd, shift: tl.constexpr, amount, HALF: tl.constexpr):
-    """Two entries of half precision in one word, each moved."""
+    """Two half-precision entries in one word, each moved."""
     low, high = halves(x.to(tl.uint32, bitcast=True), HALF)
     low, high = low + _flip(even, shift, amount), high + _flip(odd, shift, amount)
     return in_one(low, high, HALF).to(tl.int32, bitcast=True)
@@ -141,7 +141,7 @@ def _both(x, even, odd, shift: tl.constexpr, amount, HALF: tl.constexpr):
 
 @triton.jit
 def _flip(words, shift: tl.constexpr, amount):
-    """``±amount``, an amount given by its bits."""
+    """``±amount``, for an amount passed as its bits."""
     return (word_of(amount) ^ ((words << shift) & 0x80000000)).to(tl.float32, bitcast=True)
 
 
@@ -161,9 +161,9 @@ def _set(out, at, n, x, EVEN: tl.constexpr):
 
 @triton.jit
 def _entry_of_table(table, byte):
-    """``table[byte]``; a load of Triton's would have a say in which thread computes what."""
+    """``table[byte]``; in PTX, as ``tl.load`` would affect which thread computes what."""
     if PTX:
-        found = tl.inline_asm_elementwise(
+        entry = tl.inline_asm_elementwise(
             "ld.global.nc.f32 $0, [$1];",
             "=f,l",
             [table.to(tl.uint64) + (byte * 4).to(tl.uint64)],
@@ -172,13 +172,13 @@ def _entry_of_table(table, byte):
             pack=1,
         )
     else:
-        found = tl.load(table + byte)
-    return found
+        entry = tl.load(table + byte)
+    return entry
 
 
 @triton.jit
 def _beside(words, j, place: tl.constexpr):
-    """Bits j & 7 of the four bytes of each word, moved to a place in their bytes."""
+    """Bit j & 7 of each of the four bytes of a word, moved to bit ``place`` of its byte."""
     return ((words[None, :] >> (j & 7)) & 0x01010101) << place
 
 
@@ -203,8 +203,8 @@ def add_coins(
 ):
     """``out = round(keep · w + Σ_l amounts[l] ε_l)``; ``numbers`` are the amounts, then keep.
 
-    ``table`` has the sums, made in the same order, of the first TABLED directions (8 or none) for
-    each choice of their signs; bit l of its index is that of direction l.
+    ``table`` holds the sums of the first TABLED directions (8 or none), computed in the same order,
+    for each combination of their signs; bit l of its index is that of direction l.
     """
     place = tl.program_id(0) * WORDS + tl.arange(0, WORDS)
     j = tl.arange(0, 32)[:, None].to(tl.uint32)
@@ -223,7 +223,7 @@ def add_coins(
         for l in tl.static_range(TABLED):  # noqa: E741
             index = word_of(tl.load(indices + l))
             a, b, c, d = philox(c0, index, s2, s3, word_of(k0), word_of(k1))
-            bytes0 |= _beside(a, j, l)  # the same in four rows: made once
+            bytes0 |= _beside(a, j, l)  # equal in four rows, so computed once
             bytes1 |= _beside(b, j, l)
             bytes2 |= _beside(c, j, l)
             bytes3 |= _beside(d, j, l)

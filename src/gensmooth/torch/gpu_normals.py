@@ -1,7 +1,7 @@
 # pyright: basic
 # pyright: reportMissingImports=false, reportOptionalSubscript=false, reportIndexIssue=false
 # pyright: reportArgumentType=false, reportGeneralTypeIssues=false
-"""Triton kernels along normals, which are those of kernels/tiles.py step by step."""
+"""Triton kernels for normal directions; the normals follow kernels/tiles.py step by step."""
 
 import math
 
@@ -17,12 +17,12 @@ def _f(value: float) -> tl.constexpr:
 
 
 def _scaled(value: float, by: float) -> tl.constexpr:
-    """A float32 constant times a power of two, which moves through every rounding."""
+    """A float32 constant times a power of two, which commutes with every rounding."""
     return tl.constexpr(float(np.float32(value)) * by)
 
 
 _LN2, _ANGLE = _scaled(math.log(2.0), -(2.0**-22)), _f(math.pi / 4 * 2.0**-29)
-_ONE, _TWO = _f(2.0**32), _f(2.0**33)  # as radius() counts
+_ONE, _TWO = _f(2.0**32), _f(2.0**33)  # 1 and 2 in the units of radius()
 _L3, _L5, _L7, _L9, _L11 = (_scaled(2 / n, -2.0) for n in (3, 5, 7, 9, 11))
 _S3, _S5, _S7, _S9 = (_f((-1) ** (n // 2) / math.factorial(n)) for n in (3, 5, 7, 9))
 _C2, _C4, _C6, _C8, _C10 = (_f((-1) ** (n // 2) / math.factorial(n)) for n in (2, 4, 6, 8, 10))
@@ -30,7 +30,7 @@ _C2, _C4, _C6, _C8, _C10 = (_f((-1) ** (n // 2) / math.factorial(n)) for n in (2
 
 @triton.jit
 def _reciprocal(x):
-    """1 / x up to one unit in the last place."""
+    """1 / x, to within one unit in the last place."""
     return tl.inline_asm_elementwise(
         "rcp.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
     )
@@ -38,7 +38,7 @@ def _reciprocal(x):
 
 @triton.jit
 def _reciprocal_root(x):
-    """1 / √x up to about one unit in the last place."""
+    """1 / √x, to within about one unit in the last place."""
     return tl.inline_asm_elementwise(
         "rsqrt.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
     )
@@ -46,7 +46,7 @@ def _reciprocal_root(x):
 
 @triton.jit
 def _remainder(c, a, b):
-    """C − a·b, rounded once; a minus in front of an operand costs nothing, Triton's own does."""
+    """``c − a·b``, rounded once; in PTX, negating an operand is free, but not in Triton."""
     return tl.inline_asm_elementwise(
         "{.reg .f32 t; neg.f32 t, $2; fma.rn.f32 $0, t, $3, $1;}",
         "=f,f,f,f",
@@ -59,9 +59,9 @@ def _remainder(c, a, b):
 
 @triton.jit
 def _above(bits):
-    """The bits of a float32, or of one half if that is more, less those of 2^32 √½.
+    """The larger of ``bits`` and the bits of ½, minus the bits of 2^32 √½.
 
-    Written so, a sum and a maximum are one instruction; Triton's own would be two.
+    In this form, the sum and the maximum become one instruction; Triton would use two.
     """
     return tl.inline_asm_elementwise(
         "{.reg .s32 t; add.s32 t, $1, -0x4F3504F3; max.s32 $0, t, -0x103504F3;}",
@@ -75,7 +75,7 @@ def _above(bits):
 
 @triton.jit
 def _back(above, power):
-    """``above − power``, and what :func:`_above` took off: one instruction with three operands."""
+    """``above − power`` plus what :func:`_above` subtracted: one three-operand instruction."""
     return tl.inline_asm_elementwise(
         "{.reg .s32 t; sub.s32 t, $1, $2; add.s32 $0, t, 0x4F3504F3;}",
         "=r,r,r",
@@ -90,23 +90,22 @@ def _back(above, power):
 def radius(word, BY_HAND: tl.constexpr):
     """√(−2 log u), u = word · 2^-32, rounded as in kernels/tiles.py at every step.
 
-    By hand, a quotient and a root are corrected by what is left over of a first guess, as Markstein
-    does: without the branches for numbers that are not met here. And in the innermost two steps of
-    the series a product is fused with a sum after all: what is rounded otherwise by that is lost
-    in the roundings that follow. That all of this changes no radius, whatever the word,
-    tests/test_torch_gpu.py finds by trying all words on a card, and tests/test_torch_fused.py, for
-    the series, without one.
+    With BY_HAND, a quotient and a root are computed from a first guess, corrected by its remainder
+    (Markstein's method), without the branches for numbers that do not occur here. In the innermost
+    two steps of the series, products are fused with sums; the differences are lost in the
+    roundings that follow. None of this changes the radius for any word: tests/test_torch_gpu.py
+    checks all words on a GPU, and tests/test_torch_fused.py checks the series without one.
     """
     bits = word.to(tl.float32).to(tl.int32, bitcast=True)
     if BY_HAND:
         above = _above(bits)
-        power = above & -0x800000  # e·2^23, where u is a mantissa from [√½, √2) times 2^e
+        power = above & -0x800000  # e·2^23, where u is a mantissa in [√½, √2) times 2^e
         mantissa = _back(above, power).to(tl.float32, bitcast=True)
     else:
         bits = tl.maximum(bits, 0x3F000000)
         power = (bits - 0x4F3504F3) & -0x800000
         mantissa = (bits - power).to(tl.float32, bitcast=True)
-    # 2^32 times f, the mantissa less one; near u = 1 that is the word less 2^32: its signed value.
+    # 2^32 · f, f = mantissa − 1; near u = 1 this is word − 2^32, the word's signed value.
     f = tl.where(power == 0, word.to(tl.int32, bitcast=True).to(tl.float32), mantissa - _ONE)
     under = _TWO + f
     if BY_HAND:
@@ -124,10 +123,10 @@ def radius(word, BY_HAND: tl.constexpr):
     if BY_HAND:
         inverse = _reciprocal_root(square)
         guess = square * inverse
-        found = tl.fma(_remainder(square, guess, guess), 0.5 * inverse, guess)
+        root = tl.fma(_remainder(square, guess, guess), 0.5 * inverse, guess)
     else:
-        found = tl.sqrt_rn(square)
-    return found
+        root = tl.sqrt_rn(square)
+    return root
 
 
 @triton.jit
@@ -137,7 +136,10 @@ def _full(like, value: tl.constexpr):
 
 @triton.jit
 def sine_and_cosine(turn, BY_HAND: tl.constexpr):
-    """Of the angle inside an octant that a word's first 29 bits are; see :func:`radius`."""
+    """Sine and cosine of an angle within an octant, the upper 29 bits of ``turn``.
+
+    BY_HAND is as in :func:`radius`.
+    """
     x = ((turn >> 3).to(tl.int32).to(tl.float32) + 0.5) * _ANGLE
     y = x * x
     sine = x * (1.0 + y * (_S3 + y * (_S5 + y * (_S7 + y * _S9))))
@@ -148,7 +150,7 @@ def sine_and_cosine(turn, BY_HAND: tl.constexpr):
 
 @triton.jit
 def _pair(word, turn):
-    """Two normals from two words, by Box and Muller, as in kernels/tiles.py."""
+    """Two normals from two words by the Box–Muller transform, as in kernels/tiles.py."""
     r = radius(word, PTX)
     sine, cosine = sine_and_cosine(turn, PTX)
     swap = (turn & 1) != 0
@@ -161,7 +163,7 @@ def _pair(word, turn):
 
 @triton.jit
 def _four(counter, index, k0, k1, c2, c3):
-    """The normals of one counter, which are 32 entries apart."""
+    """The four normals of one counter, for entries that are 32 apart."""
     a, b, c, d = philox(
         counter.to(tl.uint32), word_of(index), word_of(c2), word_of(c3), word_of(k0), word_of(k1)
     )
@@ -187,9 +189,10 @@ def _one_normal_in_fours(
     ROUNDS: tl.constexpr,
     EVEN: tl.constexpr,
 ):
-    """Along a normal; an int64 is four entries of half precision, n counts those.
+    """Move along a normal; an int64 holds four half-precision entries, and n counts int64s.
 
-    A thread makes what four neighbouring counters give: four times four neighbouring entries.
+    A thread computes the normals of four consecutive counters: four groups of four adjacent
+    entries.
     """
     for again in tl.range(0, ROUNDS, loop_unroll_factor=1):
         thread = (program * ROUNDS + again) * THREADS + tl.arange(0, THREADS)
@@ -238,7 +241,7 @@ def add_one_normal_in_fours(
     ROUNDS: tl.constexpr,
     EVEN: tl.constexpr,
 ):
-    """``out = round(w + amount · ε)``, half precision, in fours."""
+    """``out = round(w + amount · ε)`` in half precision, in fours."""
     _one_normal_in_fours(
         w, out, n, tl.program_id(0), index, amount, k0, k1, c2, c3, HALF, THREADS, ROUNDS, EVEN
     )
@@ -262,7 +265,7 @@ def add_one_normal_to_many(
     w = source.to(tl.pointer_type(tl.int64))
     out = target.to(tl.pointer_type(tl.int64))
     fours = (n // 4).to(tl.int32)
-    if (program + 1).to(tl.int64) * (4 * THREADS * ROUNDS) <= fours:  # all are there: no questions
+    if (program + 1).to(tl.int64) * (4 * THREADS * ROUNDS) <= fours:  # no entry needs a mask
         _one_normal_in_fours(
             w, out, fours, program, index, amount, k0, k1, c2, c3, HALF, THREADS, ROUNDS, True
         )
@@ -274,7 +277,7 @@ def add_one_normal_to_many(
 
 @triton.jit
 def _moved(x, z0, z1, z2, z3, amount, HALF: tl.constexpr):
-    """Four entries of half precision in one word, each moved along a normal."""
+    """Four half-precision entries in one int64, each moved along a normal."""
     scale = word_of(amount).to(tl.float32, bitcast=True)
     x0, x1 = halves(x.to(tl.int32).to(tl.uint32, bitcast=True), HALF)
     x2, x3 = halves((x >> 32).to(tl.int32).to(tl.uint32, bitcast=True), HALF)
@@ -300,7 +303,7 @@ def add_normals(
     SPARSE: tl.constexpr,
     DECAY: tl.constexpr,
 ):
-    """As :func:`add_coins`, along normals."""
+    """Like :func:`add_coins`, but along normals and without a table."""
     block = tl.program_id(0) * BLOCKS + tl.arange(0, BLOCKS)[:, None]
     i = tl.arange(0, 32)[None, :]
     counter = block * 32 + i

@@ -1,18 +1,19 @@
 # pyright: basic
 # pyright: reportMissingImports=false, reportOptionalSubscript=false, reportIndexIssue=false
 # pyright: reportArgumentType=false, reportGeneralTypeIssues=false
-"""What Triton kernels share: the random words that Numba reads, and the memory of parameters.
+"""Functions shared by the Triton kernels: random words and access to the parameters' memory.
 
-Philox4x32-10 is the generator of :mod:`gensmooth.kernels.philox`, and tiles lie as in
-:mod:`gensmooth.kernels.tiles`: signs are equal bit for bit. Sums run in the same order, and a
-product is never fused with a sum (``enable_fp_fusion=False``), so a step along coins gives the same
-bits as on a CPU. Normals follow the same series, with divisions and roots that round correctly.
+Philox4x32-10 is the generator of :mod:`gensmooth.kernels.philox`, and tiles are laid out as in
+:mod:`gensmooth.kernels.tiles`, so signs are equal bit for bit. Sums run in the same order, and a
+product is never fused with a sum (``enable_fp_fusion=False``), so a step along coin directions
+gives the same bits as on a CPU. Normals follow the same series, with correctly rounded divisions
+and roots.
 
-What differs is who does what. A thread keeps words of its own and walks over their 32 bits, so a
-word that was made is used 32 times, and no thread waits for another. All of these kernels but those
-of one coin are bound by instructions, not by memory, so they are written to have few of them; where
-Triton's own operations take more, there is a line of PTX, which the interpreter and other makers'
-cards go without.
+The work is divided differently. A thread keeps its own words and iterates over their 32 bits, so
+each word is used 32 times and no thread waits for another. All kernels except those for one coin
+direction are limited by instructions, not by memory bandwidth, so they are written to use few
+instructions. Where Triton's operations use more, there is a line of PTX; the interpreter and
+devices of other makers do without it.
 """
 
 import torch
@@ -22,9 +23,9 @@ import triton.language as tl
 
 @triton.jit
 def philox(c0, c1, c2, c3, k0, k1):
-    """Four words from a counter of four words and a key of two, all uint32."""
+    """Four words from a four-word counter and a two-word key, all uint32."""
     for _ in tl.static_range(10):
-        p0 = c0.to(tl.uint64) * 0xD2511F53  # one instruction, where two would make the halves
+        p0 = c0.to(tl.uint64) * 0xD2511F53  # one instruction; computing each half would take two
         p1 = c2.to(tl.uint64) * 0xCD9E8D57
         c0 = (p1 >> 32).to(tl.uint32) ^ c1 ^ k0
         c1 = p1.to(tl.uint32)
@@ -37,20 +38,21 @@ def philox(c0, c1, c2, c3, k0, k1):
 
 @triton.jit
 def word_of(value):
-    """A 32-bit argument, which Triton takes for a signed one."""
+    """A 32-bit argument as uint32; Triton treats it as signed."""
     return value.to(tl.uint32, bitcast=True)
 
 
-# Neither interpreted nor for a card that does not read PTX.
+# True if compiled, not interpreted, for a device that executes PTX.
 PTX = tl.constexpr(isinstance(word_of, triton.JITFunction) and torch.version.hip is None)
 
 
 @triton.jit
 def row_of(rows, owners, CHUNK: tl.constexpr):
-    """Which part of which parameter a program has.
+    """The parameter, and the part of it, that this program works on.
 
-    A row of ``rows``, int64, is the address of a parameter, where it goes, its size, its first
-    program and the key's two words; ``owners`` has the row of every CHUNK of programs.
+    A row of ``rows``, int64, holds the address of a parameter, the address of its output, its size,
+    its first program and the two words of its key; ``owners`` has the row of each CHUNK of
+    programs.
     """
     row = rows + 6 * tl.load(owners + tl.program_id(0) // CHUNK)
     program = tl.program_id(0) - tl.load(row + 3).to(tl.int32)
@@ -66,8 +68,8 @@ def row_of(rows, owners, CHUNK: tl.constexpr):
 
 @triton.jit
 def halves(word, HALF: tl.constexpr):
-    """Two entries of half precision in one word, each in float32."""
-    if tl.bfloat16 == HALF:  # the first half of a float32
+    """The two half-precision entries of a word, in float32."""
+    if tl.bfloat16 == HALF:  # the upper half of a float32
         low = (word << 16).to(tl.float32, bitcast=True)
         high = (word & 0xFFFF0000).to(tl.float32, bitcast=True)
     else:
@@ -78,7 +80,7 @@ def halves(word, HALF: tl.constexpr):
 
 @triton.jit
 def in_one(low, high, HALF: tl.constexpr):
-    """Two numbers rounded to half precision, in one word."""
+    """Two numbers rounded to half precision and packed in one word."""
     if PTX and tl.bfloat16 == HALF:
         word = tl.inline_asm_elementwise(
             "cvt.rn.bf16x2.f32 $0, $2, $1;",
@@ -96,7 +98,10 @@ def in_one(low, high, HALF: tl.constexpr):
 
 @triton.jit
 def put(w, out, at, n, keep, total, chosen, tile, SPARSE: tl.constexpr, DECAY: tl.constexpr):
-    """``out = round(keep · w + total)`` at some entries; what is not chosen is copied."""
+    """``out = round(keep · w + total)``; where a tile is not chosen, total is 0.
+
+    Without DECAY, entries of tiles that are not chosen are copied.
+    """
     x = tl.load(w + at, mask=at < n, other=0.0)
     if SPARSE:
         there = tl.load(chosen + tile, mask=at < n, other=0) != 0

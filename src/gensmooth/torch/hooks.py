@@ -1,4 +1,4 @@
-"""How a model is followed while it runs: calls of its layers, and reads of its parameters."""
+"""Hooks into a running model: calls of its layers, and reads of its parameters."""
 
 from collections.abc import Callable
 from typing import Any, final
@@ -13,11 +13,11 @@ Tensor = torch.Tensor
 
 @final
 class Wrapped:
-    """A module that is run by a function of ours, from one step's begin to its end.
+    """Replaces a module's call by a function of ours while it is attached.
 
-    The function is put where ``module.compile()`` puts its own, around the module's hooks and its
-    ``forward``: two hooks, called by torch, would take several times as long as what they do, and a
-    GPU that runs small layers would wait for them.
+    The function is stored where ``module.compile()`` stores its own, around the module's hooks and
+    its ``forward``. A pair of torch hooks would take several times as long, and a GPU that runs
+    small layers would have to wait for them.
     """
 
     def __init__(self, module: nn.Module, around: Callable[[Callable[..., Any]], Any]) -> None:
@@ -27,7 +27,7 @@ class Wrapped:
         self._call = around(self._run)
 
     def attach(self) -> None:
-        """Have the function called."""
+        """Install the function."""
         before = self._attributes.get(_CALLED)
         if before is not self._before:  # the module was compiled since
             self._before = before
@@ -35,22 +35,21 @@ class Wrapped:
         self._attributes[_CALLED] = self._call
 
     def remove(self) -> None:
-        """Have it called no more."""
+        """Remove the function."""
         if self._before is None:
             self._attributes.pop(_CALLED, None)
         else:
             self._attributes[_CALLED] = self._before
 
 
-_CALLED = "_compiled_call_impl"  # where torch looks first for what a module does
+_CALLED = "_compiled_call_impl"  # where torch first looks for a module's call
 
 
 class Reads(TorchDispatchMode):
-    """Tells of the tensors that each operation of torch is called with.
+    """Reports the tensors that each torch operation is called with.
 
-    It sits below torch's Python functions, which choose their path (fused attention, for one)
-    without knowing that they are watched: a watched evaluation runs the same operations as any
-    other.
+    It works below torch's Python functions, so it does not affect which path they choose, such as
+    fused attention. A watched evaluation runs the same operations as any other.
     """
 
     def __init__(self, read: Callable[[list[Tensor]], None]) -> None:

@@ -1,12 +1,12 @@
-"""A mixin for Hugging Face's ``Trainer``, whose own training step calls backward.
+"""A mixin that lets Hugging Face's ``Trainer`` train without backward passes.
 
     class ZerothOrderTrainer(ZerothOrderMixin, Trainer): ...
 
     trainer = ZerothOrderTrainer(model, args, train_dataset=data,
                                  zeroth_order={"num_directions": 8, "seed": 0})
 
-The learning rate, its schedule, weight decay, accumulation, logging and checkpoints are the
-trainer's. Gradients cannot be clipped, as there are none: ``max_grad_norm=0`` must be given.
+The trainer controls the learning rate, its schedule, weight decay, accumulation, logging and
+checkpoints. There are no gradients to clip, so ``max_grad_norm=0`` is required.
 """
 
 from collections.abc import Mapping
@@ -19,13 +19,13 @@ from gensmooth.torch.zeroth_order import ZerothOrder
 
 
 class ZerothOrderMixin:
-    """Trains by evaluations of the loss alone; put it before ``Trainer`` in a class of yours.
+    """Trains by evaluating the loss only; list it before ``Trainer`` in the bases of your class.
 
     Args:
-        args: What ``Trainer`` takes.
+        args: The positional arguments of ``Trainer``.
         zeroth_order: The arguments of :class:`ZerothOrder`, except the learning rate and weight
             decay. With several processes, ``ranks`` is ``"batches"`` by default.
-        kwargs: What ``Trainer`` takes.
+        kwargs: The keyword arguments of ``Trainer``.
     """
 
     optimizer: Any
@@ -40,7 +40,10 @@ class ZerothOrderMixin:
         self._waiting: list[Any] = []
         for name, theirs in (("lr", "learning_rate"), ("weight_decay", "weight_decay")):
             if name in self._zeroth_order:
-                raise ValueError(f"Give the trainer `{theirs}`, not `zeroth_order` {name!r}.")
+                raise ValueError(
+                    f"`zeroth_order` must not contain {name!r}: set `{theirs}` in the trainer's "
+                    "TrainingArguments instead."
+                )
         super().__init__(*args, **kwargs)
         clip = self.args.max_grad_norm
         if clip is not None and clip > 0:
@@ -50,17 +53,17 @@ class ZerothOrderMixin:
             )
         if self.args.n_gpu > 1:
             raise ValueError(
-                "The trainer would spread the model over several devices by DataParallel, which is "
-                "not supported: start one process for each device, with torchrun."
+                "The trainer would use DataParallel for several devices, which is not supported: "
+                "start one process per device with torchrun."
             )
 
     def create_optimizer(self, model: Any = None) -> Any:
-        """The optimiser, made when the trainer has put the model in its place."""
+        """Create the optimiser, once the trainer has placed the model on its device."""
         if self.optimizer is None:
             chosen = self.model if model is None else model
             how: dict[str, Any] = {"ranks": "batches"} if self.args.world_size > 1 else {}
             params = chosen
-            if self.args.weight_decay:  # of the same parameters as with the trainer's optimisers
+            if self.args.weight_decay:  # on the same parameters as the trainer's own optimisers
                 trainer: Any = self
                 named = dict(chosen.named_parameters())
                 decayed = set(trainer.get_decay_parameter_names(chosen)) & set(named)
@@ -78,7 +81,7 @@ class ZerothOrderMixin:
     def training_step(
         self, model: nn.Module, inputs: Any, num_items_in_batch: Any = None
     ) -> torch.Tensor:
-        """A step on the batches since the last one, once as many as are accumulated are there."""
+        """Collect a batch; take a step once all batches to accumulate are present."""
         trainer: Any = self
         model.train()
         self._waiting.append(trainer._prepare_inputs(inputs))
@@ -91,9 +94,9 @@ class ZerothOrderMixin:
             losses: list[torch.Tensor] = []
             with trainer.compute_loss_context_manager():
                 for batch in batches:
-                    given: Any = dict(cast(Mapping[str, Any], batch))
+                    inputs: Any = dict(cast(Mapping[str, Any], batch))
                     losses.append(
-                        trainer.compute_loss(model, given, num_items_in_batch=num_items_in_batch)
+                        trainer.compute_loss(model, inputs, num_items_in_batch=num_items_in_batch)
                     )
             total = torch.stack(losses).sum()
             shared = num_items_in_batch is not None and trainer.model_accepts_loss_kwargs

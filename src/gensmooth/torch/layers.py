@@ -1,30 +1,32 @@
-"""Perturbed values while a layer runs, without writing to a parameter.
+"""Running layers at perturbed values, without writing to the parameters.
 
-A parameter's values at x + s·c·ε exist only while they are needed. When a layer's forward begins,
-its parameters are made to point at a scratch buffer that holds the perturbed values; when it ends,
-they point at their own memory again, which nobody has written to: ``w + cε − cε`` is never
-computed. The buffer is used again by the next layer, so the memory needed is that of the largest
-one (more where layers with own parameters are nested).
+The values w + s·c·ε of a parameter exist only while they are needed. When a layer's forward begins,
+its parameters are pointed at a scratch buffer with the perturbed values. When it ends, they are
+pointed back at their own memory, which was not written to: ``w + cε − cε`` is never computed. The
+next layer reuses the buffer, so the memory needed is that of the largest layer, or more if layers
+with their own parameters are nested.
 
-What layers are is found out, not assumed:
+Layers are detected as follows:
 
 * A module that owns parameters is a layer. A compiled module (``torch.compile``) is one layer with
-  everything inside it, since no hook runs in there.
-* A parameter may also be read outside of its own module's forward: a tied output layer written as
-  ``h @ self.embedding.weight.T``, the output projection of ``nn.MultiheadAttention``. The first
-  evaluation is watched: such a read makes the parameter belong, from then on, to the module in
-  whose forward it happened (or to the whole evaluation, if to none). Watching does not change the
-  path that torch takes through the model, so fused layers (``nn.TransformerEncoderLayer`` in
-  ``eval()``), which read the parameters of the modules inside them, are found in the same way.
-* A view of a parameter that was made earlier shows the unperturbed values: an error.
-* A compiled function of the model would not call the layers, so it is run uncompiled.
-* A parameter that no layer asked for in an evaluation is an error, unless told otherwise; then all
-  evaluations are watched, since another path may read it elsewhere.
+  everything inside it, because no hook runs there.
+* A parameter may also be read outside its own module's forward. Examples are a tied output layer
+  written as ``h @ self.embedding.weight.T`` and the output projection of
+  ``nn.MultiheadAttention``. The first evaluation is therefore watched. A parameter that is read in
+  another module's forward belongs to that module from then on, or to the whole evaluation if it is
+  read outside all modules. Watching does not change the path that torch takes through the model, so
+  it also detects fused layers that read the parameters of modules inside them
+  (``nn.TransformerEncoderLayer`` in ``eval()``).
+* A view of a parameter that was created earlier has the unperturbed values, so reading it is an
+  error.
+* A compiled function of the model would not call the layers, so it runs uncompiled.
+* A parameter that no layer uses in an evaluation is an error, unless ``allow_unused`` is set. Then
+  all evaluations are watched, because another path may read the parameter elsewhere.
 
-A GPU should not wait for Python, so layers that ran one after the other in the last evaluation, and
-that fit into the buffer together, are perturbed at once when the first of them begins. A layer that
-begins out of turn ends this: what is perturbed and not running goes back, and layers are perturbed
-one by one again.
+A GPU should not wait for Python. Consecutive layers of the last evaluation that fit into the buffer
+together are therefore perturbed together when the first of them begins. If a layer begins out of
+order, the parameters of layers that are not running are restored, and layers are perturbed one at a
+time again.
 """
 
 from bisect import bisect_right
@@ -45,31 +47,31 @@ from gensmooth.torch.found import HookedLayer, find_layers, is_compiled, outermo
 from gensmooth.torch.hooks import Reads, Wrapped
 
 Tensor = torch.Tensor
-Fill = Callable[[PlaceGroup], None]  # puts perturbed values where they go
+Fill = Callable[[PlaceGroup], None]  # writes perturbed values to their buffers
 
 _STRIDED = torch.strided
-_SURPRISES = 3  # evaluations in another order, after which no order is expected
+_SURPRISES = 3  # after this many evaluations in an unexpected order, no plan is made
 
 
 class UnusedError(RuntimeError):
-    """A parameter that should have been perturbed was not asked for by any layer."""
+    """No layer used a parameter that should have been perturbed."""
 
 
 class LayerPlan(NamedTuple):
-    """What is expected of an evaluation: what the last one did.
+    """The expected order of layers in an evaluation, taken from the last one.
 
-    Layers in groups that run one after the other and fit into the buffer together: the first of a
-    group, its head, has the places of all.
+    Consecutive layers that fit into the buffer together form a group. The first layer of a group,
+    its head, has the places of the whole group.
     """
 
     layers: list[HookedLayer]
     heads: list[PlaceGroup | None]
-    followers: list[HookedLayer | None]  # the same layers, None for a head; and None at the end
+    followers: list[HookedLayer | None]  # the layers, with None for each head and at the end
     names: frozenset[str]
 
 
 class Turn(NamedTuple):
-    """A layer that runs, and what it made point at scratch (late: when it had begun)."""
+    """A running layer, and the parameters that it pointed at the buffer (late: after it began)."""
 
     owner: nn.Module | None
     names: list[str]
@@ -81,10 +83,10 @@ class Layers:
     """The layers of a model, which can be run at perturbed parameters.
 
     Args:
-        parameters: By name: those that are moved.
-        modules: Where to look for the layers that own them.
-        allow_unused: Whether an evaluation may do without some of the parameters.
-        whole: Whether all parameters belong to the whole evaluation, whatever the layers are.
+        parameters: The parameters to perturb, by name.
+        modules: The modules among which to find the layers that own them.
+        allow_unused: Whether an evaluation may leave some of the parameters unused.
+        whole: Whether all parameters are perturbed for the whole evaluation, not layer by layer.
     """
 
     def __init__(
@@ -102,7 +104,7 @@ class Layers:
         self._modules = list(modules)
         self._layers = find_layers(self._modules, self._names)
         plain: list[nn.Module] = []
-        self._others: list[Wrapped] = []  # compiled modules that have nothing to perturb
+        self._others: list[Wrapped] = []  # compiled modules with nothing to perturb
         for each in outermost(self._modules):
             if not is_compiled(each):
                 plain.append(each)
@@ -114,36 +116,36 @@ class Layers:
         owned = set(self._whole) | {name for layer in self._layers.values() for name in layer.names}
         if missing := [name for name in self._parameters if name not in owned]:
             raise ValueError(
-                f"No module was found that owns the parameter {_first_of(missing)}: give the model "
-                "itself instead of its parameters, or choose mode='copy' or mode='in-place'."
+                f"No module owns the parameter {_first_of(missing)}: pass the model itself instead "
+                "of its parameters, or use mode='copy' or mode='in-place'."
             )
         self._fill: Fill | None = None
         self._turns: list[Turn] = []
         self._running: list[nn.Module] = []
-        self._own: dict[str, Tensor] = {}  # the own values of what points at scratch now
+        self._originals: dict[str, Tensor] = {}  # of parameters that point at the buffer now
         self._seen: set[str] = set()
-        self._watched: set[bytes] = set()  # by which modules were in training mode
-        self._memory: list[tuple[int, int, str]] = []  # own addresses of parameters, while watching
+        self._watched: set[bytes] = set()  # keyed by which modules were in training mode
+        self._memory: list[tuple[int, int, str]] = []  # parameters' addresses, while watching
         self._handles: list[Wrapped] | None = None  # while attached
-        self._busy = False  # with parameters: what is read of them then is our own doing
-        self._order: list[HookedLayer] | None = []  # as layers began; None: one inside another
+        self._busy = False  # we are accessing parameters ourselves: ignore reads
+        self._order: list[HookedLayer] | None = []  # the order of layers; None: some are nested
         self._plan: LayerPlan | None = None
-        self._plan_made = 0  # when, in changes of the buffers
-        self._at = 0  # in the plan: the layer that runs, or else comes next
-        self._expected: HookedLayer | None = None  # whose perturbed values are there already
-        self._current: HookedLayer | None = None  # which runs as planned
-        self._open: PlaceGroup | None = None  # of the group that runs
-        self._surprises = 0  # evaluations that ran in another order
+        self._plan_made = 0  # the value of Buffers.changes when it was made
+        self._at = 0  # the position in the plan: the running layer, or else the next one
+        self._expected: HookedLayer | None = None  # the next layer, if already perturbed
+        self._current: HookedLayer | None = None  # the running layer, if it runs as planned
+        self._open: PlaceGroup | None = None  # the group that is running
+        self._surprises = 0  # evaluations that ran in an unexpected order
         self._places: dict[tuple[int, int], PlaceGroup] = {}  # by owner and depth
-        self._places_made = 0  # when, in changes of the buffers
+        self._places_made = 0  # the value of Buffers.changes when they were found
 
     # --- around evaluations ----------------------------------------------------------------------
 
     @contextmanager
     def attached(self) -> Generator[None]:
-        """Let the layers ask for perturbed values while in this context.
+        """Attach to the layers within this context, so that they can be perturbed.
 
-        Compiled functions run uncompiled here, and compiled modules, which are layers, do not.
+        Compiled functions run uncompiled here. Compiled modules, which are layers, stay compiled.
         """
         if self._handles is not None or not self._modules:
             yield
@@ -159,9 +161,9 @@ class Layers:
 
     @contextmanager
     def perturbed(self, fill: Fill) -> Generator[None]:
-        """Let layers run at the values that ``fill`` makes."""
+        """Run layers at the values that ``fill`` writes."""
         if self._fill is not None:
-            raise RuntimeError("The parameters are perturbed already: leave that context first.")
+            raise RuntimeError("The parameters are already perturbed: leave that context first.")
         training = bytes(module.training for module in self._modules)
         watch = bool(self._modules) and (self._allow_unused or training not in self._watched)
         with self.attached() if not watch else self._watching():
@@ -189,10 +191,10 @@ class Layers:
         unused = [name for name in self._parameters if name not in self._seen]
         if unused and self._seen and not self._allow_unused:
             raise UnusedError(
-                f"No layer was seen to use the parameter {_first_of(unused)} in this evaluation. "
-                "If the loss does not depend on it, freeze it (requires_grad_(False)). If only "
-                "some evaluations use it, or read it elsewhere, pass allow_unused=True. If it is "
-                "read where torch cannot see it (by a kernel of your own), choose mode='in-place'."
+                f"No layer used the parameter {_first_of(unused)} in this evaluation. If the loss "
+                "does not depend on it, freeze it (requires_grad_(False)). If only some "
+                "evaluations use it, or read it elsewhere, pass allow_unused=True. If it is read "
+                "where torch cannot see it, as in a custom kernel, use mode='in-place'."
             )
 
     @property
@@ -201,7 +203,7 @@ class Layers:
         return bool(self._seen) or self._at > 0
 
     def _see_planned(self) -> None:
-        """Note what layers that ran as planned have used, which they do not stop for."""
+        """Record the parameters of layers that ran as planned, which do not record them."""
         plan = self._plan
         if plan is None:
             return
@@ -227,7 +229,7 @@ class Layers:
             self._handles.pop().remove()
 
     def _attach(self, layer: HookedLayer) -> None:
-        """Have a layer's begin and end noticed."""
+        """Hook into the begin and end of a layer."""
         assert self._handles is not None
         if layer.wrapped is None:
             layer.wrapped = Wrapped(layer.module, partial(self._around, layer))
@@ -235,10 +237,10 @@ class Layers:
         self._handles.append(layer.wrapped)
 
     def _around(self, layer: HookedLayer, run: Callable[..., Any]) -> Callable[..., Any]:
-        """What a layer does, between its begin and its end.
+        """Wrap a layer's call between its begin and its end.
 
-        A layer that runs as planned, with perturbed values that are there already, has little to do
-        for that: a GPU may wait for every line.
+        A layer that runs as planned, with its perturbed values already in place, takes a short
+        path, because a GPU may wait for every line.
         """
         spans = self.scratch.spans
         run = self._compiled(run) if layer.compiled else run
@@ -271,7 +273,7 @@ class Layers:
         return call
 
     def _compiled(self, run: Callable[..., Any]) -> Callable[..., Any]:
-        """What a compiled module does, compiled, although functions are not."""
+        """Wrap a compiled module's call so that it runs compiled, although functions do not."""
 
         def call(*args: Any, **kw: Any) -> Any:
             if self._memory:
@@ -284,9 +286,9 @@ class Layers:
     def _begin(self, layer: HookedLayer) -> None:
         if self._fill is None:
             return
-        if self._current is not None:  # this one is inside of it: so there is no order
+        if self._current is not None:  # this layer is nested in it, so there is no order
             self._surprise()
-        if self._turns:  # inside another layer, with a buffer of its own
+        if self._turns:  # nested in another layer, with a separate buffer
             self._order = None
             self._enter(layer.module, layer.names)
             return
@@ -301,12 +303,12 @@ class Layers:
             self._surprise()
         if self._order is not None:
             self._order.append(layer)
-        if not all(name in self._own for name in layer.names):
+        if not all(name in self._originals for name in layer.names):
             self._close()
         self._enter(layer.module, layer.names)
 
     def _surprise(self) -> None:
-        """Go on without the plan."""
+        """Continue without the plan."""
         assert self._plan is not None
         self._see_planned()
         if self._order is not None:
@@ -319,7 +321,7 @@ class Layers:
         self._surprises += 1
 
     def _end(self, layer: HookedLayer, output: Any) -> Any:
-        """Give a layer its own values back; what it returns if it must return another, or None."""
+        """Restore a layer's own values; returns a copied output if it needs one, or None."""
         if self._current is layer:
             kept = self._copy_kept(output)
             self._current = None
@@ -336,7 +338,7 @@ class Layers:
         return kept
 
     def _keep(self, module: nn.Module, output: Any) -> Any:
-        """What a layer returns, copied where it lies in the buffer, whose turn is over; or None."""
+        """A copy of a layer's output if it is in the buffer, which will be reused; or None."""
         if not (self._turns and self._turns[-1].owner is module):
             return None
         return self._copy_kept(output)
@@ -349,7 +351,7 @@ class Layers:
         return tree_map_only(Tensor, lambda t: t.clone() if self.scratch.holds(t) else t, output)
 
     def _enter(self, owner: nn.Module | None, names: list[str], *, late: bool = False) -> None:
-        """Make parameters point at perturbed values, those that do not yet."""
+        """Point parameters at perturbed values, unless they already are."""
         assert self._fill is not None
         self._busy = True
         try:
@@ -359,7 +361,7 @@ class Layers:
             places = self._find_places(owner, names, depth, late)
             self._fill(places)
             for place in places.listed:
-                self._own[place.name] = place.own
+                self._originals[place.name] = place.original
                 turn.names.append(place.name)
                 place.parameter.data = place.out
             self._seen.update(names)
@@ -369,37 +371,38 @@ class Layers:
     def _find_places(
         self, owner: nn.Module | None, names: list[str], depth: int, late: bool
     ) -> PlaceGroup:
-        """Where the perturbed values of a layer go; remembered, as finding out takes its time."""
-        found = self._places.get((id(owner), depth))
+        """The places for the perturbed values of a layer; cached, because finding them is slow."""
+        places = self._places.get((id(owner), depth))
         if (
-            found is not None
+            places is not None
             and not late
-            and not any(each.name in self._own for each in found.listed)
+            and not any(each.name in self._originals for each in places.listed)
         ):
-            return found
-        fresh = [name for name in names if name not in self._own]
-        found = self._places_for(fresh, depth)
-        if self._places_made != self.scratch.changes:  # a buffer is another: all look again
+            return places
+        fresh = [name for name in names if name not in self._originals]
+        places = self._places_for(fresh, depth)
+        if self._places_made != self.scratch.changes:  # a buffer was replaced: clear the cache
             self._places_made = self.scratch.changes
             self._places.clear()
         if not late and len(fresh) == len(names):
-            self._places[id(owner), depth] = found
-        return found
+            self._places[id(owner), depth] = places
+        return places
 
     def _places_for(self, names: list[str], depth: int) -> PlaceGroup:
         parameters = [self._parameters[name] for name in names]
-        own = [w.data for w in parameters]
-        return PlaceGroup(list(map(Place, names, parameters, own, self.scratch.take(own, depth))))
+        originals = [w.data for w in parameters]
+        outs = self.scratch.take(originals, depth)
+        return PlaceGroup(list(map(Place, names, parameters, originals, outs)))
 
     def forget(self) -> None:
-        """Look again where parameters are: something else has moved them."""
+        """Clear cached addresses, because other code has changed where the parameters are."""
         self._places.clear()
         self._plan = self._expected = None
 
     # --- several layers at once ------------------------------------------------------------------
 
     def _look_ahead(self) -> None:
-        """Plan for the next evaluation that layers run as they did in this one."""
+        """Plan the next evaluation, assuming that layers run in the same order as in this one."""
         order = self._order
         if self._plan is not None or self._turns or not order or self._surprises >= _SURPRISES:
             return
@@ -437,19 +440,19 @@ class Layers:
             self._fill(places)
             self._open = places
             for place in places.listed:
-                self._own[place.name] = place.own
+                self._originals[place.name] = place.original
                 place.parameter.data = place.out
         finally:
             self._busy = False
 
     def _close(self) -> None:
-        """Let layers that were perturbed together have their own values again."""
+        """Restore the own values of layers that were perturbed together."""
         if self._open is None:
             return
         self._busy = True
         try:
             for place in self._open.listed:
-                place.parameter.data = self._own.pop(place.name, place.own)
+                place.parameter.data = self._originals.pop(place.name, place.original)
             self._open = None
         finally:
             self._busy = False
@@ -458,7 +461,7 @@ class Layers:
         self._busy = True
         try:
             for name in turn.names:
-                self._parameters[name].data = self._own.pop(name)
+                self._parameters[name].data = self._originals.pop(name)
         finally:
             self._busy = False
 
@@ -466,12 +469,12 @@ class Layers:
 
     @contextmanager
     def _watching(self) -> Generator[None]:
-        """Follow which module runs, and notice parameters that are read outside of their own."""
+        """Track which module runs, and detect reads of parameters outside their own module."""
         listed = self._parameters.items()
-        own = ((w.data_ptr(), w.numel() * w.element_size(), name) for name, w in listed)
-        self._memory = sorted((start, start + size, name) for start, size, name in own)
+        extents = ((w.data_ptr(), w.numel() * w.element_size(), name) for name, w in listed)
+        self._memory = sorted((start, start + size, name) for start, size, name in extents)
         with self.attached(), Reads(self._read):
-            self._detach()  # the layers' functions go around those that follow modules
+            self._detach()  # the layers' wrappers go around those that track modules
             try:
                 for each in self._followed:
                     each.attach()
@@ -485,7 +488,7 @@ class Layers:
                 self._attach_all()
 
     def _follow(self, module: nn.Module, run: Callable[..., Any]) -> Callable[..., Any]:
-        """What a module does, while it is known that it runs."""
+        """Wrap a module's call to track that it is running."""
 
         def call(*args: Any, **kw: Any) -> Any:
             depth = len(self._running)
@@ -503,7 +506,7 @@ class Layers:
         return call
 
     def _read(self, tensors: list[Tensor]) -> None:
-        """Give parameters that are about to be read to the module that runs."""
+        """Assign parameters that are about to be read to the running module."""
         if self._busy or self._fill is None:
             return
         names: list[str] = []
@@ -511,7 +514,7 @@ class Layers:
             name = self._names.get(id(each))
             if name is None:
                 self._check_view(each)
-            elif name not in self._own and name not in names:
+            elif name not in self._originals and name not in names:
                 names.append(name)
         if not names:
             return
@@ -527,15 +530,15 @@ class Layers:
         self._enter(module, names, late=True)
 
     def _check_view(self, w: Tensor) -> None:
-        """Refuse a tensor that lies in a parameter's own memory, where nothing is perturbed."""
+        """Raise an error for a tensor in a parameter's own memory, which is not perturbed."""
         if type(w) is not Tensor or w.layout is not _STRIDED or w.is_nested or not w.numel():
             return
         i = bisect_right(self._memory, w.data_ptr(), key=lambda each: each[0]) - 1
         if i >= 0 and w.data_ptr() < self._memory[i][1]:
             raise RuntimeError(
                 f"The evaluation reads a view of the parameter {self._memory[i][2]!r} that was "
-                "made earlier, and would not see it perturbed. Make the view in the evaluation, or "
-                "choose mode='in-place'. Nothing moved."
+                "created earlier and does not have the perturbed values. Create the view in the "
+                "evaluation, or use mode='in-place'. The parameters were not changed."
             )
 
 

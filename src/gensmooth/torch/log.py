@@ -1,14 +1,14 @@
-"""A run as a log: L weights per step are all that a training run adds to its base weights.
+"""The log of a training run, which stores each step as L weights.
 
-A log is one file. A header says which model it belongs to (names, shapes and types of parameters
-and a hash of the base weights) and how directions are made; then follows one record of a fixed
-size per step: the learning rate and weight decay of each group, the loss, how many processes
-shared the work, and the L weights. Since a direction is a pure function of its address, the
-records rebuild the trained parameters bit for bit.
+A log is one file. Its header identifies the model (names, shapes and types of the parameters, and a
+hash of the base weights) and the directions. Then follows one record of fixed size per step: the
+learning rate and weight decay of each group, the loss, the number of processes that shared the
+work, and the L weights. A direction is a pure function of its address, so the base weights and the
+records restore the trained parameters bit for bit.
 
-Each record is handed to the operating system before the parameters move, so a process that is
-killed loses nothing; it is forced to the disk at most ``sync_seconds`` later, against a machine
-that is. A record that was cut off is noticed by its checksum and left out.
+Each record is written before the parameters move, so a killed process loses nothing. It is synced
+to the disk with the first record written at least ``sync_seconds`` after the last sync, to limit
+the loss when the machine fails. A truncated record is detected by its checksum and ignored.
 """
 
 import json
@@ -23,28 +23,28 @@ from gensmooth import checks
 
 try:
     import fcntl
-except ImportError:  # no such locks on this system
+except ImportError:  # Windows has no such locks
     fcntl = None
 
 _NAME, _FORMAT = b"gensmooth torch log ", b"1"
 _MAGIC = _NAME + _FORMAT + b"\n"
-_HEADER_LIMIT = 2**28  # bytes: a header is a line per parameter
+_HEADER_LIMIT = 2**28  # bytes
 
 
 class LogError(ValueError):
-    """A log that cannot be used: not one, damaged, in use, or of another model."""
+    """A log cannot be used: it is invalid, damaged, in use, or belongs to another model."""
 
 
 class LogRecord(NamedTuple):
-    """One step.
+    """The record of one step.
 
     Attributes:
         step: Its number, from 0.
-        ranks: How many processes shared its evaluations: evaluation e was made by e modulo ranks.
-        loss: The loss at the parameters before the step, as the estimator knows it.
+        ranks: The number of processes that took part.
+        loss: The loss of the step, as :meth:`ZerothOrder.step` returns it.
         rates: The learning rate of each parameter group.
         decays: The weight decay of each group.
-        weights: Of each direction: parameters move by ``-rate · Σ_l weights[l] ε_l``.
+        weights: The weight of each direction; parameters move by ``-rate · Σ_l weights[l] ε_l``.
     """
 
     step: int
@@ -57,14 +57,15 @@ class LogRecord(NamedTuple):
 
 @final
 class Log:
-    """A file to which an optimiser writes what each step was.
+    """A file in which an optimiser records its steps.
 
-    Give it to :class:`ZerothOrder`. Where the file has steps already, the model must hold the base
-    weights of the run; the optimiser replays the steps, bit for bit, and goes on after the last.
+    Pass it to :class:`ZerothOrder`. If the file already contains steps, the model must have the
+    base weights of the run; the optimiser replays the steps bit for bit and continues after the
+    last.
 
     Args:
-        path: Of the file; it is made if it is not there.
-        sync_seconds: How old a record may get before it is forced to the disk.
+        path: The file; it is created if it does not exist.
+        sync_seconds: The minimum interval between syncs to the disk.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, sync_seconds: float = 1.0) -> None:
@@ -75,12 +76,12 @@ class Log:
         self._synced = 0.0
 
     def read(self) -> tuple[dict[str, Any] | None, list[LogRecord]]:
-        """The header and all whole records; no header where there is no file, or an empty one."""
+        """Read the header and all complete records; no header if the file is missing or empty."""
         header, records, _ = _read(self.path)
         return header, records
 
     def open(self, header: dict[str, Any]) -> None:
-        """Begin to write: after the whole records that are there, or with a new header."""
+        """Open the file for writing, after its last complete record or with a new header."""
         file = open(self.path, "a+b", buffering=0)  # noqa: SIM115 (it stays open for the run)
         if fcntl is not None:
             try:
@@ -90,8 +91,8 @@ class Log:
                 raise LogError(f"{self.path} is in use: another run is writing to it.") from None
             except OSError:  # a file system without locks
                 pass
-        found, _, end = _read(self.path)
-        if found is None:
+        existing, _, end = _read(self.path)
+        if existing is None:
             file.truncate(0)
             line = json.dumps(header, separators=(",", ":")).encode()
             _write_all(file, _MAGIC + struct.pack("<I", zlib.crc32(line)) + line + b"\n")
@@ -117,13 +118,13 @@ class Log:
             self.sync()
 
     def sync(self) -> None:
-        """Force all that was written to the disk."""
+        """Sync everything written to the disk."""
         if self._file is not None:
             os.fsync(self._file.fileno())
             self._synced = time.monotonic()
 
     def close(self) -> None:
-        """Force all to the disk and let others write."""
+        """Sync to the disk, close the file and release its lock."""
         if self._file is not None:
             self.sync()
             self._file.close()
@@ -137,12 +138,12 @@ class Log:
 
 
 def _form(header: dict[str, Any]) -> struct.Struct:
-    """How a record lies in the file."""
+    """The binary layout of a record."""
     return struct.Struct(f"<QId{2 * len(header['groups'])}d{header['num_directions']}d")
 
 
 def _read(path: Path) -> tuple[dict[str, Any] | None, list[LogRecord], int]:
-    """Header, records, and where the last whole one ends."""
+    """The header, the records, and the position where the last complete record ends."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -152,18 +153,18 @@ def _read(path: Path) -> tuple[dict[str, Any] | None, list[LogRecord], int]:
     if data.startswith(_NAME) and not data.startswith(_MAGIC):
         number = data[len(_NAME) :].partition(b"\n")[0][:20].decode(errors="replace")
         raise LogError(
-            f"{path} is a log of format {number}, but this gensmooth reads format "
-            f"{_FORMAT.decode()}: use the version that wrote it."
+            f"{path} has log format {number}, but this version of gensmooth reads format "
+            f"{_FORMAT.decode()}. Use the version that wrote it."
         )
     if not data.startswith(_MAGIC):
-        raise LogError(f"{path} is not a log of gs.torch: it does not begin like one.")
+        raise LogError(f"{path} is not a log of gs.torch.")
     start = len(_MAGIC)
     end = data.find(b"\n", start + 4, start + 4 + _HEADER_LIMIT)
-    if end < 0:  # killed while the header was written, so there is no step
+    if end < 0:  # the process was killed while writing the header, so there are no steps
         return None, [], 0
     line = data[start + 4 : end]
     if struct.unpack("<I", data[start : start + 4])[0] != zlib.crc32(line):
-        raise LogError(f"{path} is damaged: its header is not what was written.")
+        raise LogError(f"{path} is damaged: the checksum of its header is wrong.")
     header: dict[str, Any] = json.loads(line)
     form, groups = _form(header), len(header["groups"])
     size = form.size + 4
@@ -174,8 +175,8 @@ def _read(path: Path) -> tuple[dict[str, Any] | None, list[LogRecord], int]:
         if struct.unpack("<I", data[at + form.size : at + size])[0] != zlib.crc32(words):
             if at + size < len(data):
                 raise LogError(
-                    f"{path} is damaged: record {len(records)} is not what was written, and others "
-                    "follow it."
+                    f"{path} is damaged: the checksum of record {len(records)} is wrong, and it is "
+                    "not the last."
                 )
             break
         step, ranks, loss, *numbers = form.unpack(words)

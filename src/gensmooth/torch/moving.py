@@ -1,4 +1,4 @@
-"""Moving parameters by L weights, and telling which parameters these are."""
+"""Moving parameters along directions, and identifying parameters."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -26,18 +26,18 @@ from gensmooth.torch.tensors import (
 Tensor = torch.Tensor
 
 _PURPOSE = Purpose.DIRECTION
-_PIECE = 2**26  # bytes that are hashed at a time
+_PIECE = 2**26  # bytes to hash at a time
 
 
 @final
 class Mover:
-    """Knows the directions of named parameters, and moves parameters along them.
+    """Moves named parameters along their directions.
 
     Args:
         groups: The named parameters of each group.
-        seed: Of the run.
-        law: How directions are made.
-        momentum: The share of the last step's velocity that is kept; 0 is none.
+        seed: The seed of the run.
+        law: The law of the directions.
+        momentum: The fraction of the last step's velocity to keep; 0 means no momentum.
     """
 
     def __init__(
@@ -57,32 +57,32 @@ class Mover:
             for group in self._groups
             for name in group
         }
-        # The words of a key that are a parameter's own; the others are a step's.
-        self._own_words = {name: stream.key(0)[:2] for name, stream in self._streams.items()}
-        # Of each group, by its first name: where its parameters lie, and what kernels know of them.
+        # The two words of a key that depend on the parameter; the others depend on the step.
+        self._parameter_words = {name: stream.key(0)[:2] for name, stream in self._streams.items()}
+        # For each group, by its first name: its parameters' addresses, and prepared launch data.
         self._prepared: dict[str, tuple[list[Any], list[tuple[Backend, Any]]]] = {}
         self.velocities: dict[str, Tensor] = {}
 
     def fill(self, step: int, direction: int, amount: float) -> Callable[[PlaceGroup], None]:
-        """A function that puts ``w + amount · ε`` of some parameters into a buffer."""
+        """Return a function that writes ``w + amount · ε`` of some parameters to their buffers."""
         law = self._law
 
         def put(places: PlaceGroup) -> None:
-            for name, _, own, out in places.listed:
-                w = contiguous_copy(own)
+            for name, _, original, out in places.listed:
+                w = contiguous_copy(original)
                 self._perturb(name, w, out, step, [direction], [amount], 1.0)
 
         if law.rank or law.density < 1:
             return put
         step_words, scaled = _step_words(step), law.scale * amount
 
-        def put_plain(places: PlaceGroup) -> None:  # the same, with less on the way
+        def put_plain(places: PlaceGroup) -> None:  # the same result, with less overhead
             if places.ready is None:
-                lying = [place for place in places.listed if place.own.is_contiguous()]
-                rest = [place for place in places.listed if not place.own.is_contiguous()]
+                lying = [place for place in places.listed if place.original.is_contiguous()]
+                rest = [place for place in places.listed if not place.original.is_contiguous()]
                 prepared = self._prepare(
                     [place.name for place in lying],
-                    [place.own for place in lying],
+                    [place.original for place in lying],
                     [place.out for place in lying],
                 )
                 places.ready = prepared, PlaceGroup(rest)
@@ -96,17 +96,17 @@ class Mover:
     def _prepare(
         self, names: Sequence[str], tensors: Sequence[Tensor], outs: Sequence[Tensor]
     ) -> list[tuple[Backend, Any]]:
-        """What the kernels of each device want to know of contiguous parameters, moved at once."""
+        """Prepare contiguous parameters to be moved together, for the kernels of each device."""
         lists: dict[torch.device, list[int]] = {}
         for i, w in enumerate(tensors):
             lists.setdefault(w.device, []).append(i)
-        found: list[tuple[Backend, Any]] = []
+        prepared: list[tuple[Backend, Any]] = []
         for device, chosen in lists.items():
             on = backend(device)
-            words = [self._own_words[names[i]] for i in chosen]
-            given = ([each[i] for i in chosen] for each in (tensors, outs))
-            found.append((on, on.prepare(words, law_code(self._law.entries), *given)))
-        return found
+            words = [self._parameter_words[names[i]] for i in chosen]
+            sources, targets = ([each[i] for i in chosen] for each in (tensors, outs))
+            prepared.append((on, on.prepare(words, law_code(self._law.entries), sources, targets)))
+        return prepared
 
     def shift(self, step: int, direction: int, amount: float) -> None:
         """``w ← round(w + amount · ε)`` for all parameters, in place."""
@@ -117,8 +117,8 @@ class Mover:
     ) -> None:
         """``w ← round((1 − rate · decay) w − rate · Σ_l weights[l] ε_l)``.
 
-        With momentum β the sum is the velocity ``v ← β v + Σ_l weights[l] ε_l``, which is kept in
-        float32 (float64 for float64 parameters).
+        With momentum β, the velocity ``v ← β v + Σ_l weights[l] ε_l`` takes the place of the sum.
+        It is stored in float32 (float64 for float64 parameters).
         """
         directions = range(len(weights))
         if not self._momentum:
@@ -144,12 +144,12 @@ class Mover:
                     keep=self._momentum,
                     chosen=self._chosen,
                 )
-                own = contiguous_copy(w.data)
-                follow(own, velocity, amount=-rates[g], keep=1.0 - rates[g] * decays[g])
-                _put_back(w, own)
+                values = contiguous_copy(w.data)
+                follow(values, velocity, amount=-rates[g], keep=1.0 - rates[g] * decays[g])
+                _put_back(w, values)
 
     def direction(self, name: str, step: int, direction: int) -> Tensor:
-        """ε of one parameter, float32."""
+        """The direction ε of one parameter, in float32."""
         w = next(group[name] for group in self._groups if name in group)
         out = torch.zeros(w.shape, device=w.device)
         self._perturb(name, out, out, step, [direction], [1.0], 1.0)
@@ -175,14 +175,14 @@ class Mover:
                 self._move_many(group, step, directions[0], self._law.scale * along[0])
                 rest = {name: w for name, w in group.items() if not w.is_contiguous()}
             for name, w in rest.items():
-                own = contiguous_copy(w.data)
-                self._perturb(name, own, own, step, directions, along, keep)
-                _put_back(w, own)
+                values = contiguous_copy(w.data)
+                self._perturb(name, values, values, step, directions, along, keep)
+                _put_back(w, values)
 
     def _move_many(
         self, group: Mapping[str, nn.Parameter], step: int, direction: int, amount: float
     ) -> None:
-        """Move what is contiguous along one direction, with one start for each device."""
+        """Move contiguous parameters along one direction, together for each device."""
         lying = {name: w for name, w in group.items() if w.is_contiguous()}
         if not lying:
             return
@@ -223,19 +223,19 @@ class Mover:
 
 
 def _step_words(step: int) -> tuple[int, int]:
-    """The words of a key that are a step's."""
+    """The two words of a key that depend on the step."""
     _, _, *words = streams.key_and_counter(0, _PURPOSE, step)
     return words[0], words[1]
 
 
-def _put_back(w: nn.Parameter, own: Tensor) -> None:
-    if own.data_ptr() != w.data_ptr():
-        w.data.copy_(own)
+def _put_back(w: nn.Parameter, values: Tensor) -> None:
+    if values.data_ptr() != w.data_ptr():
+        w.data.copy_(values)
     torch.autograd.graph.increment_version(w)
 
 
 def fingerprint(parameters: Mapping[str, Tensor]) -> str:
-    """A hash of names, types, shapes and all bits of some parameters.
+    """Hash the names, types, shapes and all bits of some parameters.
 
     >>> a = fingerprint({"w": torch.zeros(3)})
     >>> a == fingerprint({"w": torch.zeros(3)}), a == fingerprint({"w": -torch.zeros(3)})
@@ -254,7 +254,7 @@ def fingerprint(parameters: Mapping[str, Tensor]) -> str:
 
 
 def describe_parameters(parameters: Mapping[str, Tensor]) -> list[list[Any]]:
-    """Names, types and shapes, as a log has them."""
+    """The names, types and shapes in the form stored in a log."""
     return [
         [name, str(w.dtype).removeprefix("torch."), list(w.shape)] for name, w in parameters.items()
     ]

@@ -1,4 +1,4 @@
-"""Parameters by name: what is moved, checked before anything is."""
+"""Reading and checking the parameters to train, by name."""
 
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
@@ -15,19 +15,19 @@ from gensmooth.torch.tensors import DTYPES, MOST_ENTRIES, backend
 Tensor = torch.Tensor
 Pair = tuple[str, nn.Parameter]
 
-# What torch.compile, activation checkpoints and FSDP put before the names inside.
+# The prefixes that torch.compile, activation checkpointing and FSDP add to names.
 _PREFIXES = ("_orig_mod.", "_checkpoint_wrapped_module.", "_fsdp_wrapped_module.")
-_OPTIONS = ("lr", "weight_decay", "initial_lr")  # of a group; the last is a scheduler's
+_OPTIONS = ("lr", "weight_decay", "initial_lr")  # of a group; schedulers set the last
 _QUANTIZED = ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized")
 
 
 class NamedGroups(NamedTuple):
-    """What a user gave.
+    """The parameters to train.
 
     Attributes:
-        groups: Parameter groups: the pairs of name and parameter, and the group's own options.
-        modules: All modules of the model, where a model was given.
-        world: Over how many processes the model is spread by ``DistributedDataParallel``.
+        groups: The parameter groups: pairs of name and parameter, and the group's own options.
+        modules: All modules of the model; ``None`` if only parameters were passed.
+        world: The number of processes of the model's ``DistributedDataParallel`` wrapper.
     """
 
     groups: list[tuple[list[Pair], dict[str, Any]]]
@@ -41,15 +41,15 @@ class NamedGroups(NamedTuple):
 
 
 def read_parameters(params: object) -> NamedGroups:
-    """The parameters that are to be moved, from a model, named parameters or groups of these.
+    """Read the parameters to train from a model, named parameters or parameter groups.
 
-    Frozen parameters (``requires_grad`` is False) are left out.
+    Frozen parameters (``requires_grad`` is False) are skipped.
 
     Raises:
-        TypeError: When parameters have no names, or are not floating-point tensors.
-        ValueError: When a name or a parameter occurs twice, or nothing is left.
+        TypeError: If parameters have no names, or are not floating-point tensors.
+        ValueError: If a name or a parameter occurs twice, or no parameters are left.
     """
-    if isinstance(params, NamedGroups):  # read before
+    if isinstance(params, NamedGroups):  # already read
         return params
     modules = list(params.modules()) if isinstance(params, nn.Module) else None
     if isinstance(params, nn.Module):
@@ -59,14 +59,14 @@ def read_parameters(params: object) -> NamedGroups:
         groups = _groups(params)
     if not isinstance(params, Mapping):
         _check_quantized(groups, modules)
-    given = _unwrapped(groups, modules)
-    _check_once(given)
-    if not given.parameters:
+    named = _unwrapped(groups, modules)
+    _check_once(named)
+    if not named.parameters:
         raise ValueError(
-            "There is nothing to move: no parameter was given, or all are frozen. Parameters are "
-            "moved where requires_grad is True (no gradient is ever computed)."
+            "There are no parameters to train: `params` is empty, or all parameters are frozen. "
+            "Set requires_grad to True for those to train (no gradient is computed)."
         )
-    return given
+    return named
 
 
 def _groups(params: object) -> list[tuple[list[Pair], dict[str, Any]]]:
@@ -81,27 +81,27 @@ def _groups(params: object) -> list[tuple[list[Pair], dict[str, Any]]]:
     if listed and all(isinstance(each, dict) for each in listed):
         groups: list[tuple[list[Pair], dict[str, Any]]] = []
         for each in listed:
-            own = dict(each)
-            if "params" not in own:
+            options = dict(each)
+            if "params" not in options:
                 raise ValueError("A parameter group must have 'params': named parameters.")
-            inner = own.pop("params")
-            own.pop("param_names", None)
-            if unknown := [name for name in own if name not in _OPTIONS]:
+            inner = options.pop("params")
+            options.pop("param_names", None)
+            if unknown := [name for name in options if name not in _OPTIONS]:
                 raise ValueError(
                     f"A parameter group cannot have its own {unknown[0]!r}: only 'lr' and "
-                    "'weight_decay'. The rest is the same for all groups."
+                    "'weight_decay' may differ between groups."
                 )
             items: Any = cast(Any, inner).items() if isinstance(inner, Mapping) else inner
-            groups.append((_checked(_trainable(items)), own))
+            groups.append((_checked(_trainable(items)), options))
         return groups
     return [(_checked(_trainable(listed)), {})]
 
 
 def _trainable(items: Any) -> list[Pair]:
-    """Pairs of name and parameter; frozen floating-point parameters are left out."""
+    """The pairs of name and parameter, without frozen floating-point parameters."""
     if isinstance(items, Tensor) or not isinstance(items, Iterable):
         raise TypeError(_NAMELESS.format(checks.shown(items)))
-    found: list[Pair] = []
+    pairs: list[Pair] = []
     for item in cast(Iterable[object], items):
         pair = cast("tuple[Any, ...]", item) if isinstance(item, tuple) else ()
         if len(pair) != 2:
@@ -113,39 +113,42 @@ def _trainable(items: Any) -> list[Pair]:
         if not isinstance(w, Tensor):
             raise TypeError(f"The parameter {name!r} must be a tensor, but is {checks.shown(w)}.")
         if w.dtype not in DTYPES or w.requires_grad or not isinstance(w, nn.Parameter):
-            found.append((name, cast(nn.Parameter, w)))
-    return found
+            pairs.append((name, cast(nn.Parameter, w)))
+    return pairs
 
 
 _NAMELESS = (
-    "Parameters must come with their names, which address their random numbers: give the model, or "
+    "Parameters must have names, which determine their random numbers: pass the model, or "
     "model.named_parameters() instead of model.parameters(). Got {}."
 )
 
 
 def _checked(pairs: list[Pair]) -> list[Pair]:
-    """The same pairs, names without what wrappers add, if all can be moved."""
+    """Check that all parameters can be moved, and strip wrappers' prefixes from their names."""
     kept: list[Pair] = []
-    for given, w in pairs:
-        name = _without_prefixes(given)
+    for full_name, w in pairs:
+        name = _without_prefixes(full_name)
         if w.dtype not in DTYPES:
             raise TypeError(
-                f"The parameter {name!r} is of type {w.dtype}, which cannot be perturbed: only "
-                "float32, float16, bfloat16 and float64 can. Leave it out: give the model itself, "
-                "whose frozen parameters are left out."
+                f"The parameter {name!r} has type {w.dtype}, which cannot be perturbed: only "
+                "float32, float16, bfloat16 and float64 can. Omit it, or pass the model itself, "
+                "whose frozen parameters are skipped."
             )
         if sharded := _sharded(w):
             raise TypeError(
-                f"The parameter {name!r} is sharded ({sharded}), which is not supported: give each "
-                "process whole parameters, and split the evaluations with ranks='directions'."
+                f"The parameter {name!r} is sharded ({sharded}), which is not supported: use "
+                "unsharded parameters in each process, and split the evaluations with "
+                "ranks='directions'."
             )
         if w.layout != torch.strided or w.is_meta or w.is_inference():
             raise TypeError(
-                f"The parameter {name!r} has no memory that can be moved: it is sparse, on the "
-                "meta device, or was made in inference mode."
+                f"The parameter {name!r} has no memory that can be changed: it is sparse, on the "
+                "meta device, or was created in inference mode."
             )
         if w.numel() > MOST_ENTRIES:
-            raise ValueError(f"The parameter {name!r} has more than 2^34 entries.")
+            raise ValueError(
+                f"A parameter may have at most 2^34 entries, but {name!r} has {w.numel()}."
+            )
         backend(w.device)
         if w.numel():
             kept.append((name, w))
@@ -159,7 +162,7 @@ def _without_prefixes(name: str) -> str:
 
 
 def _sharded(w: Tensor) -> str:
-    """By what a parameter is split over processes; empty if it is whole."""
+    """What shards a parameter across processes; empty if it is not sharded."""
     if type(w.data).__module__.startswith("torch.distributed"):
         return "a DTensor, of FSDP2 or tensor parallelism"
     if hasattr(w, "_fsdp_flattened") or hasattr(w, "_is_flat_param"):
@@ -170,33 +173,33 @@ def _sharded(w: Tensor) -> str:
 def _unwrapped(
     groups: list[tuple[list[Pair], dict[str, Any]]], modules: list[nn.Module] | None
 ) -> NamedGroups:
-    """The groups, names without the "module." of wrappers around a model or a part of it."""
+    """Strip "module." from the names of parameters in data-parallel wrappers."""
     world = 1
-    given = {id(w) for pairs, _ in groups for _, w in pairs}
+    trained = {id(w) for pairs, _ in groups for _, w in pairs}
     wrapped = any("module." in name for pairs, _ in groups for name, _ in pairs)
     for each in (live_modules() if modules is None else modules) if wrapped else ():
         if not isinstance(each, DataParallel | DistributedDataParallel):
             continue
         wrapper = cast(Any, each)
         inside = {id(w): _without_prefixes(name) for name, w in wrapper.module.named_parameters()}
-        if given.isdisjoint(inside):
+        if trained.isdisjoint(inside):
             continue
         if isinstance(each, DistributedDataParallel):
             world = max(world, wrapper.process_group.size())
         elif len(wrapper.device_ids) > 1:
             raise TypeError(
-                "The model is in DataParallel, whose copies on other devices would not be "
-                "perturbed: start one process for each device, and pass ranks='batches'."
+                "The model is wrapped in DataParallel, whose copies on other devices would not be "
+                "perturbed: start one process per device, and pass ranks='batches'."
             )
         groups = [
-            ([(_without_module(name, inside.get(id(w))), w) for name, w in pairs], own)
-            for pairs, own in groups
+            ([(_without_module(name, inside.get(id(w))), w) for name, w in pairs], options)
+            for pairs, options in groups
         ]
     return NamedGroups(groups, modules, world)
 
 
 def _without_module(name: str, inner: str | None) -> str:
-    """A name without the "module." before its inner part."""
+    """Remove the "module." before the inner part of a name."""
     ending = f"module.{inner}"
     return name.removesuffix(ending) + inner if inner and name.endswith(ending) else name
 
@@ -204,35 +207,35 @@ def _without_module(name: str, inner: str | None) -> str:
 def _check_quantized(
     groups: list[tuple[list[Pair], dict[str, Any]]], modules: list[nn.Module] | None
 ) -> None:
-    """Refuse a model some of whose weights are integers that nothing can move."""
+    """Raise an error if a model has quantised layers, whose weights cannot be trained."""
     everywhere = live_modules() if modules is None else modules
     quantized = {id(m): m for m in everywhere if type(m).__module__.startswith(_QUANTIZED)}
-    if quantized and modules is None:  # only where they are in one model with a parameter
-        given = {id(w) for pairs, _ in groups for _, w in pairs}
+    if quantized and modules is None:  # only those in a model with one of the parameters
+        trained = {id(w) for pairs, _ in groups for _, w in pairs}
         models = [m for m in everywhere if any(id(part) in quantized for part in m.modules())]
-        models = [m for m in models if any(id(w) in given for w in m.parameters())]
+        models = [m for m in models if any(id(w) in trained for w in m.parameters())]
         quantized = {id(p): p for m in models for p in m.modules() if id(p) in quantized}
     if quantized:
         raise TypeError(
             "The model has quantised layers, such as "
-            f"{type(next(iter(quantized.values()))).__name__}: their weights are not parameters, "
-            "and only the rest would be trained. Train before quantising; or, to train only the "
-            "rest, give it as a dict: dict(model.named_parameters())."
+            f"{type(next(iter(quantized.values()))).__name__}. Their weights are not parameters, "
+            "so only the other layers would be trained. Train before quantising; or, to train only "
+            "the other layers, pass dict(model.named_parameters())."
         )
 
 
-def _check_once(given: NamedGroups) -> None:
+def _check_once(named: NamedGroups) -> None:
     names: set[str] = set()
     tensors: dict[int, str] = {}
     ranges: list[tuple[str, int, int, str]] = []
-    for pairs, _ in given.groups:
+    for pairs, _ in named.groups:
         for name, w in pairs:
             if id(w) in tensors:
                 raise ValueError(
-                    f"The parameter {name!r} is given twice: it is also {tensors[id(w)]!r}."
+                    f"The parameter {name!r} occurs twice: it is also {tensors[id(w)]!r}."
                 )
             if name in names:
-                raise ValueError(f"The name {name!r} is given twice, for two parameters.")
+                raise ValueError(f"Two parameters have the name {name!r}.")
             names.add(name)
             tensors[id(w)] = name
             start = w.data_ptr()
@@ -242,6 +245,6 @@ def _check_once(given: NamedGroups) -> None:
     for left, right in pairwise(ranges):
         if left[0] == right[0] and right[1] < left[2]:
             raise ValueError(
-                f"The parameters {left[3]!r} and {right[3]!r} share memory: one would be moved "
-                "twice. Give one of them."
+                f"The parameters {left[3]!r} and {right[3]!r} share memory, which would be moved "
+                "twice. Pass only one of them."
             )

@@ -1,7 +1,7 @@
-"""Many processes: the evaluations of a step split over the ranks of ``torch.distributed``.
+"""Splitting the evaluations of a step among the ranks of ``torch.distributed``.
 
-What travels per step is one float64 per evaluation. Every rank then computes the same weights from
-the same values and moves its own copy of the parameters: they stay bit-identical on all ranks.
+Ranks exchange one float64 per evaluation in each step. Every rank then computes the same weights
+from the same values and moves its own copy of the parameters, so they stay bit-identical.
 """
 
 from typing import Any, Literal, final
@@ -16,7 +16,7 @@ Split = Literal["directions", "batches"]
 
 
 class RanksError(RuntimeError):
-    """The ranks do not agree, or one of them is lost; nothing has moved in this step."""
+    """The ranks disagree, or one of them failed or is lost; this step was not taken."""
 
 
 @final
@@ -24,10 +24,10 @@ class Ranks:
     """The processes that share the evaluations of each step.
 
     Args:
-        split: ``"directions"``: each evaluation is made by one rank, on a batch that all ranks
-            share; the parameters do not depend on the number of ranks. ``"batches"``: each rank
-            makes all evaluations, on its own batch, and values are averaged over ranks.
-        group: Of ``torch.distributed``; by default all processes.
+        split: ``"directions"``: each evaluation runs on one rank, on a batch that all ranks share;
+            the parameters do not depend on the number of ranks. ``"batches"``: each rank performs
+            all evaluations on its own batch, and values are averaged over ranks.
+        group: The process group of ``torch.distributed``; by default all processes.
     """
 
     def __init__(self, split: Split, group: Any = None) -> None:
@@ -45,37 +45,38 @@ class Ranks:
         self._device = torch.device("cpu" if on_cpu else "cuda")
 
     def mine(self, evaluation: int) -> bool:
-        """Whether this rank makes an evaluation."""
+        """Whether this rank performs an evaluation."""
         return self.split == "batches" or evaluation % self.number == self.rank
 
     def agree(self, facts: dict[str, Any], step: int) -> None:
-        """Compare what all ranks must have in common, once.
+        """Check once that all ranks have the same facts.
 
         Raises:
-            RanksError: When they differ: which fact, on which ranks.
+            RanksError: If a fact differs; the message gives its value on each rank.
         """
         if self._agreed:
             return
-        found: list[Any] = [None] * self.number
-        self._call(step, distributed.all_gather_object, found, facts, group=self._group)
+        all_facts: list[Any] = [None] * self.number
+        self._call(step, distributed.all_gather_object, all_facts, facts, group=self._group)
         for name in facts:
-            others = [each[name] for each in found]
+            others = [each[name] for each in all_facts]
             if any(each != others[0] for each in others):
                 shown = ", ".join(f"rank {i}: {each}" for i, each in enumerate(others[:8]))
                 raise RanksError(
-                    f"The ranks must start with the same {name}, but have {shown}. Nothing moved."
+                    f"The ranks must start with the same {name}, but have {shown}. The step was "
+                    "not taken."
                 )
         self._agreed = True
 
     def exchange(
         self, values: NDArray[np.float64], step: int, failure: BaseException | None
     ) -> NDArray[np.float64]:
-        """The values of all evaluations, from those of this rank.
+        """Exchange values and return those of all evaluations.
 
         Args:
-            values: One for each evaluation; those of other ranks are not read.
-            step: Its number.
-            failure: What went wrong on this rank, if anything did.
+            values: One value for each evaluation; those of other ranks are ignored.
+            step: The step's number.
+            failure: The exception raised on this rank, if any.
         """
         sent = self._pack(step, failure, values)
         received = [torch.empty_like(sent) for _ in range(self.number)]
@@ -86,19 +87,19 @@ class Ranks:
         steps, failed = table[:, 0], np.flatnonzero(table[:, 1])
         if (steps != step).any():
             shown = ", ".join(f"rank {i}: {int(each)}" for i, each in enumerate(steps))
-            raise RanksError(f"The ranks are at different steps: {shown}. Nothing moved.")
+            raise RanksError(f"The ranks are at different steps: {shown}. The step was not taken.")
         if len(failed):
             raise RanksError(
-                f"Step {step}: the closure failed on rank {int(failed[0])}, which says why. "
-                "Nothing moved."
+                f"Step {step} failed on rank {int(failed[0])}, where the exception says why. The "
+                "step was not taken."
             )
-        found = table[:, 2:]
+        by_rank = table[:, 2:]
         if self.split == "batches":
-            total = np.zeros(found.shape[1])
-            for row in found:  # in the order of the ranks, on all of them
+            total = np.zeros(by_rank.shape[1])
+            for row in by_rank:  # in the same order on every rank
                 total += row
             return total / self.number
-        return np.array([found[e % self.number, e] for e in range(found.shape[1])])
+        return np.array([by_rank[e % self.number, e] for e in range(by_rank.shape[1])])
 
     def _pack(
         self, step: int, failure: BaseException | None, values: NDArray[np.float64]
@@ -111,7 +112,7 @@ class Ranks:
             function(*arguments, **named)
         except Exception as error:
             raise RanksError(
-                f"Step {step}: another rank was lost before its values arrived ({error}). Nothing "
-                f"moved here; a log has all steps before {step}. Start all ranks again with the "
-                "base weights and the same log to go on from there."
+                f"Step {step}: the exchange with the other ranks failed ({error}). The step was "
+                "not taken on this rank. If the run has a log, start all ranks again with the base "
+                "weights and the same log to continue."
             ) from error

@@ -1,4 +1,4 @@
-"""Rebuilding a trained model from its base weights and the log of its training."""
+"""Restoring a trained model from its base weights and the log of its training."""
 
 import os
 from itertools import chain
@@ -16,18 +16,18 @@ from gensmooth.torch.zeroth_order import check_header
 
 
 def replay(model: nn.Module, log: Log | str | os.PathLike[str], *, until: int | None = None) -> int:
-    """Move a model from its base weights to where a training run has brought it, bit for bit.
+    """Replay a training run on a model with its base weights, bit for bit.
 
     Args:
-        model: With the weights that the run began with.
-        log: Of the run.
-        until: How many of its steps; by default all.
+        model: The model, with the weights that the run began with.
+        log: The log of the run.
+        until: How many of its steps to replay; by default all.
 
     Returns:
-        How many steps were replayed.
+        The number of steps replayed.
 
     Raises:
-        LogError: When the log is not one, or belongs to another model; then nothing moves.
+        LogError: If the log is invalid or belongs to another model; the model is not changed.
     """
     source = log if isinstance(log, Log) else Log(log)
     header, records = source.read()

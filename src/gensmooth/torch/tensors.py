@@ -1,7 +1,7 @@
-"""What is done to one parameter's memory: perturb it into a buffer, move it, gather momentum.
+"""Operations on one parameter's memory: perturb into a buffer, move, accumulate momentum.
 
-Where a tensor lives decides who does it: Numba on a CPU, Triton on a CUDA device. Both read the
-same random numbers. Coin directions give the same bits on both, and normals do up to rounding.
+Numba kernels handle CPU tensors, and Triton kernels handle CUDA tensors. Both use the same random
+numbers. Coin directions give the same bits on both; normal directions agree up to rounding.
 """
 
 from collections.abc import Sequence
@@ -18,13 +18,13 @@ from gensmooth.torch import cpu
 Tensor = torch.Tensor
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
-MOST_ENTRIES = 2**34  # of one parameter: a 32-bit counter makes four normals
+MOST_ENTRIES = 2**34  # per parameter: each value of the 32-bit counter yields four normals
 
 
 class Backend(Protocol):
-    """The kernels of one kind of device, on contiguous tensors, whatever their shape.
+    """The kernels for one kind of device, which work on contiguous tensors of any shape.
 
-    ``law`` is 0 for coins and 1 for normals; ``chosen`` says which tiles move (None: all).
+    ``law`` is 0 for coins and 1 for normals; ``chosen`` marks the tiles that move (None: all).
     """
 
     def move(
@@ -48,9 +48,9 @@ class Backend(Protocol):
         tensors: Sequence[Tensor],
         outs: Sequence[Tensor],
     ) -> Any:
-        """What :meth:`move_many` wants to know of many parameters; holds while they stay there.
+        """Prepare parameters for :meth:`move_many`; valid while their addresses do not change.
 
-        ``words`` are the two of a key that are a parameter's own.
+        ``words`` are the two words of each key that depend on the parameter.
         """
         ...
 
@@ -59,7 +59,7 @@ class Backend(Protocol):
     ) -> None:
         """``out = round(w + amount · ε_index)`` for many parameters, all at the same step.
 
-        ``step_words`` are the two of a key that are a step's.
+        ``step_words`` are the two words of the key that depend on the step.
         """
         ...
 
@@ -100,38 +100,38 @@ def backend(device: torch.device) -> Backend:
 
         return gpu
     raise ValueError(
-        f"Parameters must be on a CPU or a CUDA device, but one is on {device}. There are no "
-        "kernels for it."
+        f"Parameters must be on a CPU or a CUDA device, but one is on {device}, for which there "
+        "are no kernels."
     )
 
 
 def sum_type(dtype: torch.dtype) -> torch.dtype:
-    """The type in which sums are made for a parameter."""
+    """The type in which sums for a parameter are computed."""
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
 class Chosen:
-    """Which tiles of a parameter sparse directions move at a step; remembered for one step."""
+    """The tiles of a parameter that sparse directions move at a step; cached for one step."""
 
     def __init__(self) -> None:
         self._step = -1
-        self._found: dict[tuple[int, int, torch.device], Tensor] = {}
+        self._cache: dict[tuple[int, int, torch.device], Tensor] = {}
 
     def tiles(self, stream: Stream, step: int, size: int, device: torch.device) -> Tensor | None:
-        """One byte for each tile, or None: all."""
+        """One byte for each tile; None if all tiles move."""
         if stream.law.density >= 1:
             return None
         if step != self._step:
             self._step = step
-            self._found.clear()
+            self._cache.clear()
         at = (stream.seed, size, device)
-        if at not in self._found:
+        if at not in self._cache:
             uniforms = np.empty((1, -(-size // TILE)))
             key = np.array(stream.key(step, Purpose.CHOICE), np.uint64)
             kernels.on_laws().uniforms(key, 0, 0, uniforms)
             chosen = (uniforms[0] < stream.law.density).astype(np.uint8)
-            self._found[at] = torch.tensor(chosen, device=device)
-        return self._found[at]
+            self._cache[at] = torch.tensor(chosen, device=device)
+        return self._cache[at]
 
 
 def perturb(
@@ -149,13 +149,13 @@ def perturb(
 
     Args:
         w: The parameter, contiguous.
-        out: Like it; may be it.
-        stream: Of the parameter.
-        step: The number of the step.
-        directions: l of each.
-        amounts: How far along each.
-        keep: What the parameter is multiplied by (weight decay).
-        chosen: The memory of sparse choices.
+        out: The output, like ``w``; may be ``w`` itself.
+        stream: The parameter's stream.
+        step: The step's number.
+        directions: The indices l of the directions.
+        amounts: The amount along each direction.
+        keep: The factor of the parameter (for weight decay).
+        chosen: The cache of sparse choices.
     """
     law, on = stream.law, backend(w.device)
     flat, target = w.view(-1), out.view(-1)
@@ -178,7 +178,7 @@ def gather(
     keep: float,
     chosen: Chosen,
 ) -> None:
-    """``velocity = keep · velocity + Σ_l amounts[l] ε_l``, in the type of the velocity."""
+    """``velocity = keep · velocity + Σ_l amounts[l] ε_l``, in the velocity's type."""
     law, on = stream.law, backend(velocity.device)
     flat = velocity.view(-1)
     if law.rank and velocity.ndim > 1:
@@ -198,7 +198,7 @@ def follow(w: Tensor, velocity: Tensor, *, amount: float, keep: float) -> None:
 def _factors(
     stream: Stream, step: int, w: Tensor, directions: Sequence[int], amounts: Sequence[float]
 ) -> tuple[Tensor, Tensor]:
-    """The factors of low-rank directions of a matrix; the amounts are in the left ones."""
+    """The factors of a matrix's low-rank directions; the left ones include the amounts."""
     law, on, dtype = stream.law, backend(w.device), sum_type(w.dtype)
     size = law.scale / law.rank**0.5
     sides: list[Tensor] = []
@@ -216,10 +216,10 @@ def _factors(
 
 
 def law_code(entries: str) -> int:
-    """How kernels call a law of entries."""
+    """The number by which kernels identify a law of entries."""
     return 0 if entries == "coin" else 1
 
 
 def contiguous_copy(w: Any) -> Tensor:
-    """The tensor itself where it is contiguous, else a copy that is."""
+    """The tensor itself if it is contiguous, otherwise a contiguous copy."""
     return w if w.is_contiguous() else w.contiguous()

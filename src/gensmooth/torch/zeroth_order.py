@@ -3,8 +3,8 @@ r"""A torch optimiser that needs no gradient: random search on the parameters of
 .. math:: w \leftarrow w - \eta\,\frac1{cL}\sum_{l=1}^L \delta_l\,\epsilon_l ,
           \qquad \delta_l = F(w + c\epsilon_l) - F(w)
 
-(or another estimator of :mod:`gensmooth.estimators`). Directions are made from their address
-wherever they are needed and never stored.
+(or another estimator of :mod:`gensmooth.estimators`). Directions are generated from their addresses
+where they are needed and never stored.
 """
 
 import math
@@ -38,20 +38,20 @@ Mode = Literal["layers", "copy", "in-place"]
 
 
 class DivergenceWarning(UserWarning):
-    """The losses of a run are far above the first, and stay there."""
+    """The losses of a run stay far above the first (with ``maximize``, far below)."""
 
 
 _PATIENCE = 20  # steps
 
 
 class Marks(NamedTuple):
-    """By what parameters are known again: whoever else writes to one changes something here.
+    """Properties by which each step detects that other code has changed a parameter.
 
-    Lists of all of them, as each step looks at them before a GPU has anything to do.
+    They are stored as lists, which are fast to compare, because a GPU waits for this check.
     """
 
     addresses: list[int]
-    others: list[tuple[Any, ...]]  # as _OTHER_MARKS has them
+    others: list[tuple[Any, ...]]  # in the order of _OTHER_MARKS
 
 
 _OTHER_MARKS = ("_version", "shape", "dtype", "requires_grad")
@@ -60,14 +60,14 @@ _gradient = attrgetter("grad")
 
 
 class ZerothOrder(Optimizer):
-    """Trains a model by evaluations of its loss alone.
+    """Trains a model by evaluating its loss only.
 
     Args:
         params: A model, ``model.named_parameters()``, or parameter groups, each a dict whose
-            ``"params"`` are named parameters. Frozen parameters are left out.
-        lr: η, the learning rate; schedulers of ``torch.optim.lr_scheduler`` may change it. There is
-            no default, as the right one depends on the model: ``docs/torch.md`` has a rule.
-        spacing: c, how far from the parameters the loss is evaluated, per entry.
+            ``"params"`` are named parameters. Frozen parameters are skipped.
+        lr: η, the learning rate; schedulers of ``torch.optim.lr_scheduler`` may change it. It has
+            no default, because the right value depends on the model; ``docs/torch.md`` has a rule.
+        spacing: c, the distance per entry at which the loss is evaluated.
         num_directions: L. A step calls the closure L+1 times (forward), 2L times (antithetic) or
             L times (one-point).
         directions: ``"bes"`` (coins), ``"gs"`` (normals), ``"bes-shrinkage"``, ``"gs-shrinkage"``,
@@ -75,33 +75,35 @@ class ZerothOrder(Optimizer):
             ``gs.torch.SparseTiles(0.1)`` or ``gs.shrunk(gs.Bernoulli(), scale="estimate")``.
         estimator: ``"forward"``, ``"antithetic"``, ``"one-point"``, ``"ranked"``, or an estimator
             of :mod:`gensmooth.estimators`.
-        seed: Of all directions; drawn by the operating system if None.
+        seed: The seed of all directions; by default drawn by the operating system.
         normalize: ``"spread"`` divides the step by the standard deviation of the losses of its
             evaluations instead of by the spacing.
-        momentum: The share of the last step's velocity that is kept. Needs four bytes per entry.
-        weight_decay: Decoupled: parameters are multiplied by 1 − lr · weight_decay.
-        maximize: Go up instead of down.
-        mode: ``"layers"``: perturbed values exist while a layer runs (exact; memory: the largest
-            layer). ``"copy"``: all of them at once, beside the parameters (exact; memory: all
-            parameters), for compiled functions and layers that cannot be hooked. ``"in-place"``:
-            parameters are moved there and back (no memory; each way rounds).
-        samples: How torch's own random numbers (dropout) are drawn in the evaluations of a step:
-            ``"shared"`` by all, ``"paired"`` by those of a direction, ``"independent"``; each a
-            function of seed and step. None leaves torch's generators alone.
-        log: Where each step is written; steps that are there already are replayed first.
-        ranks: Whether ``"directions"`` or ``"batches"`` are split over the processes of
+        momentum: The fraction of the last step's velocity to keep. The velocity takes four bytes
+            per entry (eight for float64).
+        weight_decay: Decoupled weight decay: parameters are multiplied by 1 − lr · weight_decay.
+        maximize: Whether to maximise the closure's value.
+        mode: ``"layers"``: perturbed values exist only while a layer runs (exact; extra memory for
+            the largest layer). ``"copy"``: all parameters have a perturbed copy (exact; extra
+            memory for all parameters), for compiled functions and layers that cannot be hooked.
+            ``"in-place"``: parameters are moved to the point and back (no extra memory; rounds
+            each time).
+        samples: How torch's own random numbers (as in dropout) are drawn in the evaluations of a
+            step: ``"shared"`` by all, ``"paired"`` by those of one direction, ``"independent"``.
+            They are a function of seed and step. None leaves torch's generators unchanged.
+        log: The log in which each step is recorded; steps already in it are replayed first.
+        ranks: Whether to split ``"directions"`` or ``"batches"`` among the processes of
             ``torch.distributed``.
-        group: Of ``torch.distributed``; by default all processes.
-        allow_unused: Whether an evaluation may leave out some of the parameters. Each one is then
-            watched, to see which parameters it reads, and takes longer.
-        on_failure: ``"raise"`` on a loss that is not finite, or ``"drop"`` its direction. The
-            estimate keeps its mean if failures do not depend on the direction. ``failures`` counts
-            the directions left out.
-        min_fraction: Under ``"drop"``, the smallest share of directions that makes an estimate.
+        group: The process group of ``torch.distributed``; by default all processes.
+        allow_unused: Whether an evaluation may leave some of the parameters unused. Every
+            evaluation is then watched to find which parameters it reads, which takes longer.
+        on_failure: ``"raise"`` raises an error if a loss is not finite; ``"drop"`` drops its
+            direction. The estimate keeps its mean if failures do not depend on the direction.
+            ``failures`` counts the dropped directions.
+        min_fraction: With ``"drop"``, the smallest fraction of directions that an estimate needs.
 
     Warns:
-        DivergenceWarning: Once, when 20 losses in a row are far above the first: by three of their
-            standard deviations, or by twice its absolute value.
+        DivergenceWarning: Once, if 20 consecutive losses are all far above the first: by three of
+            their standard deviations, or by twice its absolute value.
 
     >>> model = torch.nn.Linear(3, 1)
     >>> opt = ZerothOrder(model, lr=0.05, num_directions=8, seed=0)
@@ -134,7 +136,7 @@ class ZerothOrder(Optimizer):
         on_failure: Literal["raise", "drop"] = "raise",
         min_fraction: float = 0.5,
     ) -> None:
-        self._given = {name: value for name, value in locals().items() if name in _COPIED}
+        self._arguments = {name: value for name, value in locals().items() if name in _COPIED}
         self._spacing = checks.positive("spacing", spacing)
         self._num_directions = checks.count("num_directions", num_directions)
         self._estimator = _estimator(estimator)
@@ -161,30 +163,32 @@ class ZerothOrder(Optimizer):
             self._ranks = Ranks(ranks, group)
             if self._mode == "in-place" and self._ranks.number > 1:
                 raise ValueError(
-                    "mode='in-place' rounds parameters in each evaluation, so those of ranks that "
-                    "make different evaluations would drift apart: choose 'layers' or 'copy'."
+                    "mode='in-place' rounds the parameters in each evaluation, so the parameters "
+                    "would drift apart between ranks: use mode='layers' or mode='copy'."
                 )
-        given = read_parameters(params)
-        self._parameters = given.parameters
-        if self._ranks is None and given.world > 1:
+        named = read_parameters(params)
+        self._parameters = named.parameters
+        if self._ranks is None and named.world > 1:
             raise ValueError(
-                "The model is in DistributedDataParallel, so each rank may see another batch, and "
-                "without `ranks` the parameters of ranks would drift apart: pass ranks='batches', "
-                "or ranks='directions' if all ranks see the same batch."
+                "The model is wrapped in DistributedDataParallel, but `ranks` is not set, so the "
+                "parameters would drift apart between ranks. Pass ranks='batches' if each rank has "
+                "its own batch, or ranks='directions' if all ranks have the same batch."
             )
         self._plan: Plan = plan(self._estimator, self._num_directions, 1, self._samples)
         dim = sum(w.numel() for w in self._parameters.values())
         self._law = choose_law(directions, dim, self._num_directions)
         self._described = describe_directions(directions)
         self._building = True
-        groups = [(dict(pairs), own) for pairs, own in given.groups if pairs]
-        super().__init__([{"params": list(g.values()), **own} for g, own in groups], defaults)
+        groups = [(dict(pairs), options) for pairs, options in named.groups if pairs]
+        super().__init__(
+            [{"params": list(g.values()), **options} for g, options in groups], defaults
+        )
         for group, (pairs, _) in zip(self.param_groups, groups, strict=True):
             group["param_names"] = list(pairs)
         self._building = False
         self.steps_done: int = 0
-        self.done_ahead = False  # of a trainer that will call step() without a closure
-        self.failures: int = 0  # directions left out so far
+        self.done_ahead = False  # set by a trainer that will call step() without a closure
+        self.failures: int = 0  # directions dropped so far
         self._loss = math.nan
         self._first_loss = math.nan
         self._last_losses: deque[float] = deque(maxlen=_PATIENCE)
@@ -197,11 +201,11 @@ class ZerothOrder(Optimizer):
             law=self._law,
             momentum=self._momentum,
         )
-        self._modules = given.modules
+        self._modules = named.modules
         if self._modules is None and self._mode == "layers":
             self._modules = owners(self._parameters.values())
         self._layers = self._make_layers()
-        self._rates()  # refuses what a group may have of its own
+        self._rates()  # checks the groups' own options
         self._marks = self._current_marks()
         self._log = log
         if log is not None:
@@ -210,21 +214,23 @@ class ZerothOrder(Optimizer):
     # --- a step ----------------------------------------------------------------------------------
 
     def step(self, closure: Closure | None = None) -> float:  # pyright: ignore
-        """One step.
+        """Take one step.
 
         Args:
-            closure: Returns the loss, on the same data each time it is called in a step. It is
-                called without gradients, once per evaluation.
+            closure: Returns the loss. Within a step, it must use the same data at every call. It is
+                called once per evaluation, with gradients disabled.
 
         Returns:
-            The loss at the parameters before the step; for estimators that do not evaluate there,
-            the mean of the losses of the step.
+            The loss at the parameters before the step; if the estimator does not evaluate there,
+            the mean of the step's losses.
         """
         if closure is None and self.done_ahead:
             self.done_ahead = False
             return self._loss
         if closure is None:
-            raise TypeError("`step` needs a closure: a function that returns the loss.")
+            raise TypeError(
+                "`step` needs a closure, a function that returns the loss: call step(closure)."
+            )
         checks.function("closure", closure)
         self._check_ready()
         step = self.steps_done
@@ -247,16 +253,16 @@ class ZerothOrder(Optimizer):
         return loss
 
     def points(self) -> list[tuple[int, int]]:
-        """The evaluations of a step in order, each as (direction, side)."""
+        """The evaluations of a step, in order, as pairs (direction, side)."""
         return list(zip(self._plan.direction.tolist(), self._plan.side.tolist(), strict=True))
 
     @contextmanager
     def perturbed(self, *, direction: int, side: int = 1) -> Generator[None]:
-        """Run the model at ``w + side · c · ε_direction`` of the step that comes next.
+        """Run the model at ``w + side · c · ε_direction`` of the next step.
 
         Args:
             direction: l, from 0 to L − 1.
-            side: +1, −1, or 0: the parameters as they are.
+            side: +1, −1, or 0 for the unperturbed parameters.
         """
         if not 0 <= checks.count("direction", direction, 0) < self._num_directions:
             raise ValueError(
@@ -270,62 +276,62 @@ class ZerothOrder(Optimizer):
             yield
 
     def weights(self, values: Sequence[float]) -> list[float]:
-        """The weight of each direction, from the losses at :meth:`points`, for :meth:`apply`."""
-        found = np.asarray(checks.reals("values", values), np.float64)
-        if found.shape != (len(self._plan),):
+        """Compute the weights for :meth:`apply` from the losses at :meth:`points`."""
+        losses = np.asarray(checks.reals("values", values), np.float64)
+        if losses.shape != (len(self._plan),):
             raise ValueError(
-                f"A step has {len(self._plan)} evaluations, see points(), but `values` has the "
-                f"shape {found.shape}."
+                f"`values` must have one loss for each of the {len(self._plan)} evaluations in "
+                f"points(), but has shape {losses.shape}."
             )
-        return self._weigh(found)[0].tolist()
+        return self._weigh(losses)[0].tolist()
 
     def apply(
         self, weights: Sequence[float], *, step: int | None = None, loss: float = math.nan
     ) -> None:
-        """Make a step from its L weights: the parameters move by ``-lr · Σ_l weights[l] ε_l``.
+        """Take a step, given its L weights: the parameters move by ``-lr · Σ_l weights[l] ε_l``.
 
         Args:
-            weights: As :meth:`weights` or another process found them.
-            step: Which step it is; must be the next. By default it is.
-            loss: To be written to the log.
+            weights: The weights, from :meth:`weights` or from another process.
+            step: The number of the step, to check that it is the next; by default not checked.
+            loss: The loss to record in the log.
         """
         self._check_ready()
         if step is not None and step != self.steps_done:
-            raise ValueError(
-                f"Step {step} cannot be applied: {self.steps_done} steps are done, so the next is "
-                f"step {self.steps_done}."
-            )
-        found = np.asarray(checks.reals("weights", weights), np.float64)
-        if found.shape != (self._num_directions,) or not np.isfinite(found).all():
+            raise ValueError(f"Step {step} cannot be applied: the next step is {self.steps_done}.")
+        array = np.asarray(checks.reals("weights", weights), np.float64)
+        if array.shape != (self._num_directions,) or not np.isfinite(array).all():
             raise ValueError(
                 f"`weights` must be {self._num_directions} finite numbers, one for each direction, "
                 f"but is {checks.shown(weights)}."
             )
-        self._take(found, loss)
+        self._take(array, loss)
         self._note_loss(loss)
 
     def direction(self, name: str, index: int, *, step: int | None = None) -> Tensor:
-        """ε_index of one parameter, by its name, as a tensor: for those who check."""
+        """The direction ε_index of one parameter, by its name, for inspection."""
         if name not in self._parameters:
             hint = checks.did_you_mean(name, self._parameters)
-            raise ValueError(f"There is no parameter {checks.shown(name)}.{hint}")
+            raise ValueError(
+                f"`name` must be the name of a parameter, but is {checks.shown(name)}.{hint}"
+            )
         at = self.steps_done if step is None else checks.count("step", step, 0)
         return self._mover.direction(name, at, checks.count("index", index, 0))
 
     def accept_changes(self) -> None:
-        """Go on with parameters that something else has changed since the last step.
+        """Continue with parameters that other code has changed since the last step.
 
-        A log cannot: it would not rebuild them. Nor can parameters be frozen: they would move.
+        This is an error if the run has a log, which could not restore them, or if a parameter was
+        frozen.
         """
         if frozen := [name for name, w in self._parameters.items() if not w.requires_grad]:
             raise RuntimeError(
-                f"The parameter {frozen[0]!r} was frozen, but this optimiser moves it: make a new "
-                "optimiser, which leaves frozen parameters out."
+                f"The parameter {frozen[0]!r} was frozen, but this optimiser moves it: create a "
+                "new optimiser, which skips frozen parameters."
             )
         if self._log is not None:
             raise LogError(
-                f"The parameters were changed by something else, which {self._log.path} cannot "
-                "tell: begin a new log from them, with a new optimiser."
+                f"The log {self._log.path} cannot record changes by other code: create a new "
+                "optimiser with a new log, which starts from the changed parameters."
             )
         self._marks = self._current_marks()
         if self._layers is not None:
@@ -333,15 +339,15 @@ class ZerothOrder(Optimizer):
 
     @property
     def scratch_bytes(self) -> int:
-        """The memory that perturbed values take, beside the parameters."""
+        """The memory for perturbed values, in bytes, in addition to the parameters."""
         return 0 if self._layers is None else self._layers.scratch.nbytes
 
     # --- evaluations -----------------------------------------------------------------------------
 
     def _evaluate(self, closure: Closure, step: int) -> NDArray[np.float64]:
-        """The loss at each point of the step that this process evaluates."""
-        found: list[Any] = []
-        mine: list[int] = []
+        """Compute the loss at each point of the step that this process evaluates."""
+        losses: list[Any] = []
+        evaluated: list[int] = []
         before = self._gradients()
         attached = self._layers.attached() if self._layers is not None else nullcontext()
         devices = sorted({w.device for w in self._parameters.values() if w.is_cuda}, key=str)
@@ -358,29 +364,29 @@ class ZerothOrder(Optimizer):
                     loss = _call(closure)
                     ran = side == 0 or self._layers is None or self._layers.seen
                 self._check_gradients(before)
-                found.append(_as_loss(loss))
+                losses.append(_as_loss(loss))
                 if not ran:
                     raise ValueError(
-                        "The closure did not run the model: none of its parameters was used. Did "
-                        "it use another model, or values computed before? (If it replays a CUDA "
-                        "graph of the model, choose mode='in-place'.)"
+                        "The closure used none of the model's parameters. Did it run another "
+                        "model, or return a value computed earlier? (If it replays a CUDA graph of "
+                        "the model, use mode='in-place'.)"
                     )
-                mine.append(e)
+                evaluated.append(e)
         values = np.zeros(len(self._plan))
-        values[mine] = _as_floats(found)
-        if self._on_failure == "raise":  # before other ranks are told
+        values[evaluated] = _as_floats(losses)
+        if self._on_failure == "raise":  # before the exchange with other ranks
             self._check_values(values)
         return values
 
     def _gradients(self) -> list[tuple[Tensor | None, int]]:
-        """The gradients that there are, which is none as a rule, and their versions."""
+        """The parameters' gradients, usually None, and their versions."""
         return [
             (None, -1) if grad is None else (grad, grad._version)
             for grad in map(_gradient, self._parameters.values())
         ]
 
     def _check_gradients(self, before: list[tuple[Tensor | None, int]]) -> None:
-        """Refuse a closure that computed gradients after all."""
+        """Raise an error if the closure computed gradients."""
         pairs = zip(self._gradients(), before, strict=True)
         if any(new[0] is not old[0] or new[1] != old[1] for new, old in pairs):
             for w, (grad, _) in zip(self._parameters.values(), before, strict=True):
@@ -389,11 +395,11 @@ class ZerothOrder(Optimizer):
 
     @contextmanager
     def _at(self, step: int, direction: int, side: int) -> Generator[None]:
-        """The parameters at one point of a step."""
+        """Set the parameters to one point of a step."""
         if self._inside:
-            raise RuntimeError("The parameters are perturbed already: leave that context first.")
+            raise RuntimeError("The parameters are already perturbed: leave that context first.")
         self._inside = True
-        torch.clear_autocast_cache()  # it has parameters at other values
+        torch.clear_autocast_cache()  # it holds parameters at other values
         try:
             if side == 0:
                 with self._layers.attached() if self._layers is not None else nullcontext():
@@ -415,7 +421,7 @@ class ZerothOrder(Optimizer):
             self._inside = False
 
     def _sample_seed(self, step: int, sample: int) -> int:
-        """Where torch's own generators start in an evaluation."""
+        """The seed of torch's own generators in an evaluation."""
         rng = streams.generator(self.seed, Purpose.SAMPLE, step=step, index=sample)
         return int(rng.integers(2**63))
 
@@ -426,22 +432,23 @@ class ZerothOrder(Optimizer):
         direction, side = self.points()[e]
         where = "at the parameters" if side == 0 else f"at direction {direction}, side {side:+d}"
         advice = (
-            "A smaller `spacing` stays closer to the parameters; on_failure='drop' leaves such "
-            "directions out."
+            "A smaller `spacing` stays closer to the parameters; on_failure='drop' drops such "
+            "directions."
         )
         if not np.isfinite(values[self._plan.side == side]).any():
             advice = (
-                "The run has diverged: go back to earlier parameters and lower `lr` "
-                f"(it is {self._rates()[0][0]:.3g})."
+                "The run has probably diverged: restore earlier parameters and lower `lr` "
+                f"(now {self._rates()[0][0]:.3g})."
                 if self.steps_done
-                else "Check the model and its input: no loss is finite there."
+                else "No loss is finite there: check the model and its input."
             )
         raise ValueError(
-            f"The loss of step {self.steps_done} is {values[e]} {where}. Nothing moved. {advice}"
+            f"The loss of step {self.steps_done} is {values[e]} {where}. The step was not taken. "
+            f"{advice}"
         )
 
     def _weigh(self, values: NDArray[np.float64]) -> tuple[NDArray[np.float64], float, int]:
-        """The weight of each direction, the loss, and how many directions were dropped."""
+        """Compute the weight of each direction, the loss, and the number of dropped directions."""
         if self._on_failure == "raise":
             self._check_values(values)
         sign = -1.0 if self._maximize else 1.0
@@ -453,8 +460,8 @@ class ZerothOrder(Optimizer):
         if used < max(1, math.ceil(self._min_fraction * self._num_directions)):
             raise ValueError(
                 f"Only {used} of {self._num_directions} directions of step {self.steps_done} have "
-                f"finite losses, fewer than min_fraction={self._min_fraction} asks for. Nothing "
-                "moved."
+                f"finite losses, fewer than min_fraction={self._min_fraction} requires. The step "
+                "was not taken."
             )
         if self._normalize is None:
             unit = 1 / (self._spacing * used)
@@ -466,7 +473,7 @@ class ZerothOrder(Optimizer):
         return weights, sign * loss, self._num_directions - used
 
     def _note_loss(self, loss: float) -> None:
-        """Warn, once, when the losses are far above the first."""
+        """Warn once if the losses are far above the first."""
         if not math.isfinite(loss):
             return
         if math.isnan(self._first_loss):
@@ -482,9 +489,9 @@ class ZerothOrder(Optimizer):
             self._diverged = True
             warnings.warn(
                 f"The run may have diverged: the last {_PATIENCE} losses, {np.mean(losses):.4g} on "
-                f"average, are all far from the first, {self._first_loss:.4g}. Go back to earlier "
-                f"parameters and lower `lr` (it is {self._rates()[0][0]:.3g}) by a factor of 3 to "
-                "10. (If the data have become harder, ignore this.)",
+                f"average, are all far from the first, {self._first_loss:.4g}. Restore earlier "
+                f"parameters and lower `lr` (now {self._rates()[0][0]:.3g}) by a factor of 3 to "
+                "10. (Ignore this if the data have become harder.)",
                 DivergenceWarning,
                 stacklevel=4,  # the caller of step(), which torch wraps
             )
@@ -492,18 +499,18 @@ class ZerothOrder(Optimizer):
     # --- moving ----------------------------------------------------------------------------------
 
     def _take(self, weights: NDArray[np.float64], loss: float) -> None:
-        """Write a step down, then make it."""
+        """Record a step in the log, then take it."""
         rates, decays = self._rates()
-        found = tuple(weights.tolist())
+        numbers = tuple(weights.tolist())
         if self._log is not None and (self._ranks is None or self._ranks.rank == 0):
             ranks = 1 if self._ranks is None else self._ranks.number
-            self._log.append(LogRecord(self.steps_done, ranks, loss, rates, decays, found))
-        self._move(found, rates, decays)
+            self._log.append(LogRecord(self.steps_done, ranks, loss, rates, decays, numbers))
+        self._move(numbers, rates, decays)
 
     def _move(
         self, weights: Sequence[float], rates: Sequence[float], decays: Sequence[float]
     ) -> None:
-        self._moving = True  # until it is done: parameters that moved half-way are of no use
+        self._moving = True  # stays set if interrupted: the parameters are then inconsistent
         with torch.no_grad():
             self._mover.move(self.steps_done, weights, rates, decays)
         for name, velocity in self._mover.velocities.items():
@@ -530,14 +537,14 @@ class ZerothOrder(Optimizer):
         return Layers(self._parameters, modules, allow_unused=self._allow_unused)
 
     def _check_ready(self) -> None:
-        """Refuse to go on with parameters that are not those of the last step."""
+        """Raise an error if the parameters are not those of the last step."""
         if self._moving:
             raise RuntimeError(
-                f"Step {self.steps_done} was interrupted while parameters moved: they are of no "
-                "use. Load the base weights and replay the log, or load a checkpoint."
+                f"Step {self.steps_done} was interrupted while the parameters moved, so they are "
+                "inconsistent. Load the base weights and replay the log, or load a checkpoint."
             )
         if self._inside:
-            raise RuntimeError("The parameters are perturbed already: leave that context first.")
+            raise RuntimeError("The parameters are already perturbed: leave that context first.")
         marks, known = self._current_marks(), self._marks
         if marks != known:
             i = next(
@@ -549,10 +556,10 @@ class ZerothOrder(Optimizer):
                 pairs = zip(_OTHER_MARKS, one[1], other[1], strict=True)
                 what = next(name for name, a, b in pairs if a != b)
             raise RuntimeError(
-                f"The parameter {list(self._parameters)[i]!r} was changed since the last step, by "
-                f"something else (its {what.strip('_')} is another). Make a new optimiser for the "
-                "new parameters"
-                + (", or call opt.accept_changes() to go on with them." if one[1][3] else ".")
+                f"Other code has changed the parameter {list(self._parameters)[i]!r} since the "
+                f"last step (its {what.strip('_')} differs). Create a new optimiser for the "
+                "changed parameters"
+                + (", or call opt.accept_changes() to continue with them." if one[1][3] else ".")
             )
 
     def _current_marks(self) -> Marks:
@@ -562,14 +569,14 @@ class ZerothOrder(Optimizer):
     # --- logs and ranks --------------------------------------------------------------------------
 
     def header(self) -> dict[str, Any]:
-        """What a log says about the model and how it is trained; hashes all parameters."""
+        """The header of a log: the settings, and a hash of all parameters."""
         header = self._settings() | {"base": fingerprint(self._parameters)}
-        if self._mode == "in-place":  # then evaluations leave their traces
+        if self._mode == "in-place":  # evaluations then change the parameters by rounding
             header["visited"] = [point for point in self.points() if point[1]]
         return header
 
     def _settings(self) -> dict[str, Any]:
-        """What must stay the same for a run to go on."""
+        """The settings that must not change when a run continues."""
         groups = [
             dict(zip(group["param_names"], group["params"], strict=True))
             for group in self.param_groups
@@ -589,10 +596,10 @@ class ZerothOrder(Optimizer):
         }
 
     def _continue(self, log: Log) -> None:
-        """Replay what a log has, and write to it from then on."""
-        header, (found, records) = self.header(), log.read()
-        if found is not None:
-            check_header(found, header, str(log.path))
+        """Replay the steps in a log, and open it for further steps."""
+        header, (stored, records) = self.header(), log.read()
+        if stored is not None:
+            check_header(stored, header, str(log.path))
             for record in records:
                 for direction, side in header.get("visited", ()):
                     with self._at(self.steps_done, direction, side):
@@ -603,7 +610,7 @@ class ZerothOrder(Optimizer):
             log.open(header)
 
     def _facts(self) -> dict[str, Any]:
-        """What all ranks must have in common."""
+        """The facts that must be the same on all ranks."""
         header = self.header()
         names = {"base": "parameters", "groups": "names, types and shapes of parameters"}
         facts = {"seed": header.pop("seed"), "number of steps done": self.steps_done}
@@ -614,39 +621,40 @@ class ZerothOrder(Optimizer):
     # --- torch's own interface -------------------------------------------------------------------
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Not after the optimiser is made: the parameters are part of what a run is."""
+        """See ``torch.optim.Optimizer``; not supported after the optimiser has been created."""
         if not getattr(self, "_building", False):
             raise RuntimeError(
-                "Parameter groups cannot be added to a run: give all of them when the optimiser is "
-                "made."
+                "Parameter groups cannot be added later: pass all of them when you create the "
+                "optimiser."
             )
         super().add_param_group(param_group)
 
     def state_dict(self) -> dict[str, Any]:
-        """See ``torch.optim.Optimizer``; it also has the number of steps done and all settings."""
+        """See ``torch.optim.Optimizer``; also contains the progress and all settings."""
         return super().state_dict() | {"gensmooth": self._settings() | self._progress()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on where :meth:`state_dict` was taken; the model must hold its parameters of then.
+        """Continue from a :meth:`state_dict`; the model must have the parameters of that moment.
 
         Raises:
-            ValueError: When it was taken from another model, or with other settings than the
-                learning rate and weight decay, which are loaded.
+            ValueError: If it comes from another model, or its settings differ. The learning rate
+                and weight decay may differ; they are loaded.
         """
-        own: Any = state_dict.get("gensmooth")
-        if own is None or "steps_done" not in own or "groups" not in own:
-            raise ValueError("`state_dict` is not that of a ZerothOrder optimiser.")
-        check_header(own, self._settings(), "`state_dict`", ValueError)
-        if self._log is not None and own["steps_done"] != self.steps_done:
+        stored: Any = state_dict.get("gensmooth")
+        if stored is None or "steps_done" not in stored or "groups" not in stored:
+            raise ValueError("`state_dict` does not come from a ZerothOrder optimiser.")
+        check_header(stored, self._settings(), "`state_dict`", ValueError)
+        if self._log is not None and stored["steps_done"] != self.steps_done:
             raise LogError(
-                f"{self._log.path} has {self.steps_done} steps, which the optimiser has replayed, "
-                f"but `state_dict` was taken after {own['steps_done']}: load none."
+                f"`state_dict` was taken after {stored['steps_done']} steps, but the optimiser has "
+                f"replayed {self.steps_done} steps from {self._log.path}. Do not load a state, or "
+                "load one taken after as many steps."
             )
         plain = {name: state_dict[name] for name in ("state", "param_groups")}
         super().load_state_dict(plain)
         names = [name for group in self.param_groups for name in group["param_names"]]
-        kept = plain["state"].items()  # torch has rounded velocities to the parameters' types
-        self._go_on(own, {names[place]: each["velocity"] for place, each in kept})
+        exact = plain["state"].items()  # torch has rounded velocities to the parameters' types
+        self._go_on(stored, {names[place]: each["velocity"] for place, each in exact})
         if self._layers is not None:
             self._layers.forget()
         self._moving = False
@@ -665,13 +673,14 @@ class ZerothOrder(Optimizer):
         self._marks = self._current_marks()
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """How to make a copy: anew, from the parameters and modules, or their copies."""
+        """Support copying: a copy is created anew from the parameters and modules, or copies."""
         del protocol
         self._check_ready()
         if self._log is not None:
             raise LogError(
-                f"This optimiser writes to {self._log.path}, which two cannot: it is not copied. "
-                "Copy its state_dict(), or make an optimiser without a log."
+                f"This optimiser writes to {self._log.path}, and two optimisers cannot write to "
+                "one log, so it cannot be copied. Copy its state_dict(), or create an optimiser "
+                "without a log."
             )
         groups: list[Any] = [
             (list(zip(group["param_names"], group["params"], strict=True)), {})
@@ -682,33 +691,33 @@ class ZerothOrder(Optimizer):
             for group in self.param_groups
         ]
         state = (options, self._progress(), self._mover.velocities)
-        given = NamedGroups(groups, self._modules)
-        return _rebuilt, (type(self), given, self._given | {"seed": self.seed}, state)
+        named = NamedGroups(groups, self._modules)
+        return _rebuilt, (type(self), named, self._arguments | {"seed": self.seed}, state)
 
 
-# Arguments that a copy is made with, beside the parameters.
+# The arguments of a copy, in addition to the parameters.
 _COPIED = (
     *("lr", "spacing", "num_directions", "directions", "estimator", "normalize", "momentum"),
     *("weight_decay", "maximize", "mode", "samples", "ranks", "group", "allow_unused"),
     *("on_failure", "min_fraction"),
 )
-# What changes in a run, beside parameters and velocities, and where it is.
+# The attributes that change in a run, in addition to parameters and velocities.
 _PROGRESS = {"steps_done": "steps_done", "failures": "failures", "first_loss": "_first_loss"}
 
 
 def _rebuilt(
     kind: type[ZerothOrder],
-    given: NamedGroups,
-    how: dict[str, Any],
+    named: NamedGroups,
+    arguments: dict[str, Any],
     state: tuple[list[dict[str, Any]], dict[str, Any], dict[str, Tensor]],
 ) -> ZerothOrder:
-    """An optimiser from what :meth:`ZerothOrder.__reduce_ex__` says of it."""
-    made = kind(given, **how)
+    """Create an optimiser from the data of :meth:`ZerothOrder.__reduce_ex__`."""
+    optimizer = kind(named, **arguments)
     options, progress, velocities = state
-    for group, own in zip(made.param_groups, options, strict=True):
-        group.update(own)
-    made._go_on(progress, velocities)  # pyright: ignore[reportPrivateUsage]
-    return made
+    for group, group_options in zip(optimizer.param_groups, options, strict=True):
+        group.update(group_options)
+    optimizer._go_on(progress, velocities)  # pyright: ignore[reportPrivateUsage]
+    return optimizer
 
 
 def _mark(marks: Marks, i: int) -> tuple[int, tuple[Any, ...]]:
@@ -716,13 +725,13 @@ def _mark(marks: Marks, i: int) -> tuple[int, tuple[Any, ...]]:
 
 
 def check_header(
-    found: dict[str, Any],
+    stored: dict[str, Any],
     ours: dict[str, Any],
     path: str,
     error: type[ValueError] = LogError,
 ) -> None:
-    """Refuse a log (or state) of another model, or one that was written another way."""
-    theirs: list[Any] = list(chain(*found["groups"]))
+    """Raise an error if a log (or state) belongs to another model or has other settings."""
+    theirs: list[Any] = list(chain(*stored["groups"]))
     mine: list[Any] = list(chain(*ours["groups"]))
     if theirs != mine:
         for their, my in zip(theirs, mine, strict=False):
@@ -730,48 +739,51 @@ def check_header(
                 raise error(
                     f"{path} belongs to another model: it has the parameter {their[0]!r} "
                     f"({their[1]}, shape {their[2]}) where this one has {my[0]!r} ({my[1]}, shape "
-                    f"{my[2]}). Nothing moved."
+                    f"{my[2]}). {_UNCHANGED}"
                 )
         raise error(
             f"{path} belongs to another model: it has {len(theirs)} parameters, this one has "
-            f"{len(mine)}. Nothing moved."
+            f"{len(mine)}. {_UNCHANGED}"
         )
     for name, value in ours.items():
-        if name != "base" and _plain(found.get(name)) != _plain(value):
+        if name != "base" and _plain(stored.get(name)) != _plain(value):
             raise error(
-                f"{path} was written with {name}={checks.shown(found.get(name))}, but this run has "
-                f"{name}={checks.shown(value)}. Nothing moved."
+                f"{path} was written with {name}={checks.shown(stored.get(name))}, but this run "
+                f"has {name}={checks.shown(value)}. {_UNCHANGED}"
             )
-    if "base" in ours and found["base"] != ours["base"]:
+    if "base" in ours and stored["base"] != ours["base"]:
         raise error(
-            f"{path} begins with other weights than this model holds now. Load the weights that "
-            "the run began with; its steps are replayed on them. Nothing moved."
+            f"{path} begins with other weights than the model has now. Load the weights that the "
+            f"run began with; its steps are replayed on them. {_UNCHANGED}"
         )
+
+
+_UNCHANGED = "The parameters were not changed."
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON gives it back."""
+    """A value as it is after a round trip through JSON."""
     if isinstance(value, tuple | list):
         return [_plain(each) for each in cast(Sequence[Any], value)]
     return value
 
 
-def _estimator(given: object) -> Estimator:
-    if isinstance(given, Estimator):
-        return given
-    checks.one_of("estimator", given, list(ESTIMATORS))
-    return ESTIMATORS[cast(str, given)]
+def _estimator(estimator: object) -> Estimator:
+    if isinstance(estimator, Estimator):
+        return estimator
+    checks.one_of("estimator", estimator, list(ESTIMATORS))
+    return ESTIMATORS[cast(str, estimator)]
 
 
 def _generators(devices: Sequence[torch.device]) -> list[torch.Generator]:
-    """Torch's own generators, of the CPU and of these devices."""
-    own: Any = torch.cuda.default_generators
-    return [torch.default_generator, *(own[device.index or 0] for device in devices)]
+    """Torch's default generators for the CPU and these devices."""
+    on_cuda: Any = torch.cuda.default_generators
+    return [torch.default_generator, *(on_cuda[device.index or 0] for device in devices)]
 
 
 @contextmanager
 def _kept(generators: list[torch.Generator]) -> Generator[None]:
-    """Leave generators as they were."""
+    """Restore the generators' states on exit."""
     states = [each.get_state() for each in generators]
     try:
         yield
@@ -780,7 +792,7 @@ def _kept(generators: list[torch.Generator]) -> Generator[None]:
             each.set_state(state)
 
 
-# --- what a closure may do -----------------------------------------------------------------------
+# --- checks on a closure -------------------------------------------------------------------------
 
 
 def _call(closure: Closure) -> Any:
@@ -793,26 +805,29 @@ def _call(closure: Closure) -> Any:
 
 
 _BACKWARD = (
-    "The closure calls backward, but there are no gradients here: it must compute the loss and "
-    "return it, nothing else. Nothing moved."
+    "The closure computes gradients, for example by backward(), but ZerothOrder uses none: it must "
+    "only compute and return the loss. The step was not taken."
 )
 
 
 def _as_loss(loss: Any) -> Any:
-    """The loss as a number or a tensor of one."""
+    """Check a loss and return it as a float or a scalar tensor."""
     if isinstance(loss, Tensor):
         if loss.numel() != 1:
             raise ValueError(
                 f"The closure must return one number, but returned a tensor of shape "
-                f"{tuple(loss.shape)}: did you forget mean()? Nothing moved."
+                f"{tuple(loss.shape)}: did you forget mean()? The step was not taken."
             )
         if loss.requires_grad:
             raise ValueError(
-                "The closure returned a tensor with a gradient: it must not switch gradients on. "
-                "Nothing moved."
+                "The closure returned a tensor that requires a gradient: it must not enable "
+                "gradients. The step was not taken."
             )
         if loss.is_complex():
-            raise ValueError("The closure must return a real number. Nothing moved.")
+            raise ValueError(
+                f"The closure must return a real number, but returned a {loss.dtype} tensor. The "
+                "step was not taken."
+            )
         return loss.detach().reshape(()).clone()
     try:
         if loss is None or isinstance(loss, str | bytes):
@@ -820,13 +835,13 @@ def _as_loss(loss: Any) -> Any:
         return float(loss)
     except Exception:
         raise ValueError(
-            f"The closure must return the loss, one number, but returned {checks.shown(loss)}. "
-            "Nothing moved."
+            f"The closure must return the loss, one number, but returned {checks.shown(loss)}. The "
+            "step was not taken."
         ) from None
 
 
 def _as_floats(losses: list[Any]) -> list[float]:
-    """Losses as numbers, with one wait for the device instead of one each."""
+    """Convert losses to floats, waiting for the device once instead of once for each."""
     tensors = [each for each in losses if isinstance(each, Tensor)]
     if len(tensors) == len(losses) and len({each.device for each in tensors}) == 1:
         stacked: Any = torch.stack([each.double() for each in tensors])

@@ -2,5 +2,6 @@
 
 :func:`gensmooth.rl.environments.catalogue.make` turns a name into a simulator;
 :class:`gensmooth.rl.environments.base.Simulator` says what a simulator is;
-:mod:`gensmooth.rl.environments.robots` has the compiled ones, one file per robot.
+:mod:`gensmooth.physics.robots` has the robots, one file each, and
+:mod:`gensmooth.rl.environments.metaworld` has Meta-World's tasks.
 """

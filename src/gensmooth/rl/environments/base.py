@@ -6,7 +6,6 @@ the generator that is passed in, and nothing is left over from one trajectory to
 therefore do not depend on threads, on order, or on what ran before.
 """
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, final
@@ -199,19 +198,6 @@ def thread_count(threads: int | None, episodes: int) -> int:
     """How many threads to use for a batch."""
     threads = cores() if threads is None else checks.count("threads", threads)
     return max(1, min(threads, episodes))
-
-
-def missing_extra(error: ImportError) -> ImportError:
-    """The error to raise when a package of the RL extra is not installed."""
-    how = "pip install 'gensmooth[rl]'"
-    if sys.version_info >= (3, 14):
-        how = f"it has no release for Python {sys.version_info[0]}.{sys.version_info[1]} that " + (
-            f"Meta-World can use, so take Python 3.11 to 3.13 and {how}"
-        )
-    return ImportError(
-        f"Reinforcement learning needs {error.name or 'Gymnasium and MuJoCo'}: {how}",
-        name=error.name,
-    )
 
 
 def _owned(array: Array) -> Array:

@@ -1,82 +1,29 @@
 """From names to simulators.
 
 The paper's environments and more of Gymnasium's robots have fast, exact simulators
-(:mod:`gensmooth.rl.environments.robots`); every other Gymnasium id works through the ordinary API.
+(:mod:`gensmooth.physics.robots`); every other Gymnasium id works through the ordinary API.
 """
 
 import ast
-import re
-from collections.abc import Callable, Mapping
-from functools import cache
+from collections.abc import Mapping
 from importlib import import_module
-from pkgutil import iter_modules
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from gensmooth import checks, naming
+from gensmooth.physics import registry
+from gensmooth.physics.extras import missing_extra
 from gensmooth.rl.environments.base import (
     EnvironmentLike,
     Simulator,
     UnknownEnvironmentError,
     UnsupportedEnvironmentError,
-    missing_extra,
 )
 
 GIVEN = " (given)"  # ends the name of an environment that no name can make
 
 _PACKAGE = "gensmooth.rl.environments"
 
-
-class GymnasiumSpec(NamedTuple):
-    """How an environment that Gymnasium does not know is registered there.
-
-    Attributes:
-        id: Gymnasium's id, such as ``"gensmooth/Ant-v2"``.
-        entry_point: ``module:class``.
-        horizon: Steps per episode.
-        arguments: Arguments of the class.
-        require: Called first: raises an ``ImportError`` if something is missing.
-    """
-
-    id: str
-    entry_point: str
-    horizon: int
-    arguments: Mapping[str, Any] = {}
-    require: Callable[[], object] | None = None
-
-
-class _Environment(NamedTuple):
-    """A registered environment."""
-
-    make: Callable[[], Simulator]
-    spec: GymnasiumSpec | None
-
-
-_entries: dict[str, _Environment] = {}  # by full name
-_aliases: dict[str, str] = {}  # to full names
-
-
-def register(
-    name: str,
-    make: Callable[[], Simulator],
-    *,
-    alias: str | None = None,
-    spec: GymnasiumSpec | None = None,
-) -> None:
-    """Make an environment known that has a simulator of its own.
-
-    Args:
-        name: Its full name. In a module of your own, ``"module:Name"``: then whoever asks for the
-            name, worker processes too, imports the module first.
-        make: Makes the simulator, whose ``info.name`` is the full name.
-        alias: Another name for it.
-        spec: How Gymnasium makes the ordinary environment, the slow path and what is filmed; by
-            default Gymnasium knows it by the full name.
-    """
-    _entries[name] = _Environment(make, spec)
-    if alias is not None:
-        _aliases[alias] = name
-    if spec is not None:
-        _aliases[spec.id] = name
+registry.add_folder(f"{_PACKAGE}.metaworld")
 
 
 def make(
@@ -124,11 +71,11 @@ def make(
     import_module_of(name)
     if own or given:
         return _gymnasium(join_name(reference(name), {**own, **given}))
-    entry = _entries.get(name)
+    entry = registry.find(name)
     if entry is None:
         return _gymnasium(name)
     if fast:
-        return entry.make()
+        return _compiled(name, entry)
     return _module("gymnasium").GymnasiumSimulator(reference(name), raw_actions=True)
 
 
@@ -151,10 +98,8 @@ def _on_device(
 
 
 def names() -> list[str]:
-    """The environments that have a simulator of their own, by their full names."""
-    for file in _robots():
-        _module(f"robots.{file}")
-    return sorted(_entries)
+    """The environments that have a compiled simulator, by their full names."""
+    return registry.names()
 
 
 def canonical(name: str) -> str:
@@ -185,7 +130,7 @@ def reference(name: str) -> str:
     Those that Gymnasium does not know are registered there first.
     """
     name = canonical(name)  # with arguments it is Gymnasium's own, as it stands
-    entry = _entries.get(name)
+    entry = registry.find(name)
     if entry is None or entry.spec is None:
         return name
     spec = entry.spec
@@ -222,19 +167,12 @@ def reward_threshold(name: str) -> float | None:
 def _full(name: str) -> tuple[str, dict[str, Any]]:
     """The full name of an environment, and its arguments; the robot of that name is loaded."""
     name, arguments = split_name(name)
-    stem = re.sub(r"-v\d+$", "", name.removeprefix("gensmooth/"))
-    file = re.sub(r"(?<=[a-z])(?=[A-Z])|-", "_", stem).lower()  # half_cheetah of HalfCheetah-v4
-    if file in _robots():
-        _module(f"robots.{file}")  # which registers what it has
-    if name not in _aliases and name not in _entries:
-        names()  # it may be in the file of another name
-    return _aliases.get(name, name), arguments
+    return registry.canonical(name), arguments
 
 
-@cache
-def _robots() -> list[str]:
-    """The files of the folder ``robots``."""
-    return [module.name for module in iter_modules(_module("robots").__path__)]
+def _compiled(name: str, entry: registry.RobotEntry) -> Simulator:
+    """The compiled simulator of a robot, which another process makes again by its full name."""
+    return _module("compiled").CompiledSimulator(entry.make(), (make, (name,)))
 
 
 def _given(environment: Any) -> Simulator:
@@ -244,21 +182,22 @@ def _given(environment: Any) -> Simulator:
     module = _module("gymnasium")
     source = module.source_of(environment)
     name: str = module.name_of(source)
-    entry = _entries.get(canonical(name))
-    return module.GymnasiumSimulator(source) if entry is None else entry.make()
+    full = canonical(name)
+    entry = registry.find(full)
+    return module.GymnasiumSimulator(source) if entry is None else _compiled(full, entry)
 
 
 def _gymnasium(name: str) -> Simulator:
     module = _module("gymnasium")
     stem, _, version = name.rpartition("-v")
-    if version in ("1", "2", "3") and (stem in _aliases or stem in _entries):
+    if version in ("1", "2", "3") and stem in registry.known_names():
         raise UnknownEnvironmentError(
             f"Gymnasium has no {name} any more, but {stem!r} has its observations and rewards."
         )
     try:
         return module.GymnasiumSimulator(name)
     except UnknownEnvironmentError:
-        known = dict.fromkeys([*_aliases, *_entries, *module.ids()])
+        known = dict.fromkeys([*registry.known_names(), *module.ids()])
         hint = checks.did_you_mean(name, known, most=3, cutoff=0.7)
         raise UnknownEnvironmentError(
             f"There is no environment {name!r}.{hint} Fast ones are {', '.join(names())}; any "

@@ -4,7 +4,6 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, final
@@ -13,6 +12,8 @@ import numpy as np
 from numba.core.errors import NumbaError
 from numpy.typing import NDArray
 
+from gensmooth.physics.environment import CompiledEnvironment
+from gensmooth.physics.mujoco_calls import load_mujoco, physics, quiet
 from gensmooth.rl.environments.base import (
     Episodes,
     Info,
@@ -21,9 +22,7 @@ from gensmooth.rl.environments.base import (
     check,
     thread_count,
 )
-from gensmooth.rl.environments.physics import Physics, load_mujoco, physics, quiet
 from gensmooth.rl.environments.trajectory import (
-    Function,
     Recording,
     TrajectoryResults,
     compile_loop,
@@ -35,36 +34,17 @@ from gensmooth.rl.policies import Policy
 Array = NDArray[np.float64]
 
 
-@final
-@dataclass(frozen=True)
-class CompiledEnvironment:
-    """What defines an environment on MuJoCo; see :mod:`gensmooth.rl.environments.trajectory`.
-
-    Attributes:
-        info: What is known of it.
-        model: Makes its ``MjModel``.
-        state: ``state(model, data, physics)``: the NamedTuple that the three functions are given.
-            It holds views of the arrays of ``data``, and is made once for each thread.
-        start: ``start(model, rng)``: draws a row that says where an episode starts.
-        begin: ``begin(state, start)``, compiled.
-        observe: ``observe(state, out)``, compiled.
-        step: ``step(state, action)``, compiled.
-    """
-
-    info: Info
-    model: Callable[[], Any]
-    state: Callable[[Any, Any, Physics], Any]
-    start: Callable[[Any, np.random.Generator], Array]
-    begin: Function
-    observe: Function
-    step: Function
-
-    def starts(self, model: Any, rngs: Sequence[np.random.Generator], size: int) -> Array:
-        """A start of ``size`` numbers from each generator, shape (B, size)."""
-        starts = np.empty((len(rngs), size))
-        for row, rng in zip(starts, rngs, strict=True):
-            row[:] = self.start(model, rng)
-        return starts
+def info_of(environment: CompiledEnvironment) -> Info:
+    """What is known of an environment whose trajectories run compiled."""
+    return Info(
+        environment.name,
+        environment.observation_size,
+        environment.action_size,
+        environment.horizon,
+        environment.survival_bonus,
+        fast=True,
+        goal=environment.goal,
+    )
 
 
 class Trace(NamedTuple):
@@ -112,6 +92,7 @@ class CompiledSimulator:
         remake: tuple[Callable[..., Any], tuple[Any, ...]],
     ) -> None:
         self._environment = environment
+        self.info = info_of(environment)
         self._remake = remake
         self._model = environment.model()
         self._idle: list[_Simulation] = []  # those that no rollout is using now
@@ -120,11 +101,6 @@ class CompiledSimulator:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return self._remake
-
-    @property
-    def info(self) -> Info:
-        """What is known of the environment."""
-        return self._environment.info
 
     @property
     def model(self) -> Any:
@@ -252,7 +228,7 @@ class CompiledSimulator:
 
 
 def _where(error: NumbaError) -> str:
-    """The innermost line of one's own that Numba has stumbled over: it names inner ones first."""
+    """The innermost line of the user's code that Numba rejects: it names inner ones first."""
     places = re.findall(r"typing of .* at (\S.*?\.py) \((\d+)\)", str(error))
     own = [place for place in places if "site-packages" not in place[0]]
     return f"{Path(own[0][0]).name}, line {own[0][1]}," if own else "a function of it"

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gensmooth import checks
+from gensmooth.physics.extras import missing_extra
 from gensmooth.rl.environments import catalogue
 from gensmooth.rl.environments.base import (
     Episodes,
@@ -27,7 +28,6 @@ from gensmooth.rl.environments.base import (
     UnknownEnvironmentError,
     UnsupportedEnvironmentError,
     check,
-    missing_extra,
 )
 from gensmooth.rl.environments.catalogue import GIVEN, import_module_of, join_name, split_name
 from gensmooth.rl.normalize import EpisodeMoments, Scaling

@@ -22,8 +22,8 @@ from typing import Any, final
 
 import warp as wp
 
-from gensmooth.rl.environments.fused.lanes import opening
-from gensmooth.rl.environments.warp_kernels import Worlds
+from gensmooth.physics.fused.lanes import opening
+from gensmooth.physics.warp_kernels import Worlds
 from gensmooth.rl.policies import Layer
 
 _OUTPUTS = 4  # of a layer, that a thread of a processor adds up side by side

@@ -1,7 +1,7 @@
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
 # pyright: reportUnknownVariableType=false, reportUnknownParameterType=false
 # pyright: reportMissingTypeArgument=false, reportPrivateUsage=false
-"""The paper's environments that Gymnasium does not have, as ordinary Gymnasium environments.
+"""Meta-World's tasks as ordinary Gymnasium environments.
 
 They are the slow path, what is filmed, and what the compiled simulators are compared with.
 """
@@ -11,61 +11,8 @@ from typing import Any, final
 
 import gymnasium
 import numpy as np
-from gymnasium.envs.mujoco import MujocoEnv
-from gymnasium.spaces import Box
-from gymnasium.utils import EzPickle
-from mujoco import mj_step  # pyright: ignore[reportAttributeAccessIssue]
-from numpy.typing import NDArray
 
-from gensmooth.rl.environments import own
-from gensmooth.rl.environments.physics import physics
-from gensmooth.rl.environments.robots.sawyer import draw
-
-_Outcome = tuple[NDArray[np.float64], np.float64, bool, bool, dict[str, np.float64]]
-
-
-@final
-class HalfCheetahRandVel(MujocoEnv, EzPickle):
-    """A half-cheetah that is paid for running at a velocity that it is not told.
-
-    Every reset draws a new goal ~ U(0, 3), after the positions and velocities. The law is that of
-    :mod:`gensmooth.rl.environments.robots.half_cheetah`.
-
-    Args:
-        keywords: Passed on to Gymnasium's ``MujocoEnv``, such as ``render_mode``.
-    """
-
-    metadata: dict[str, Any] = {  # noqa: RUF012 (Gymnasium declares it so)
-        "render_modes": ["human", "rgb_array", "depth_array", "rgbd_tuple"],
-        "render_fps": 20,
-    }
-
-    def __init__(self, **keywords: Any) -> None:
-        EzPickle.__init__(self, **keywords)
-        space = Box(low=-np.inf, high=np.inf, shape=(17,), dtype=np.float64)
-        MujocoEnv.__init__(self, "half_cheetah.xml", 5, observation_space=space, **keywords)
-        self.goal = 0.0
-
-    def step(self, action: NDArray[Any]) -> _Outcome:
-        """Reward −|forward velocity − goal| − 0.05 ‖a‖²; never ends."""
-        before = self.data.qpos[0]
-        self.do_simulation(action, self.frame_skip)
-        velocity = (self.data.qpos[0] - before) / self.dt
-        reward = -abs(velocity - self.goal) - 0.05 * np.square(action).sum()
-        if self.render_mode == "human":
-            self.render()
-        return self._observation(), reward, False, False, {"x_velocity": velocity}
-
-    def reset_model(self) -> NDArray[np.float64]:
-        """Positions ± 0.1 uniform, velocities 0.1 N(0, 1), then the goal."""
-        qpos = self.init_qpos + self.np_random.uniform(-0.1, 0.1, self.model.nq)
-        qvel = self.init_qvel + 0.1 * self.np_random.standard_normal(self.model.nv)
-        self.goal = self.np_random.uniform(0.0, 3.0)
-        self.set_state(qpos, qvel)
-        return self._observation()
-
-    def _observation(self) -> NDArray[np.float64]:
-        return np.concatenate((self.data.qpos[1:], self.data.qvel))
+from gensmooth.rl.environments.metaworld.sawyer import draw
 
 
 @final
@@ -112,50 +59,3 @@ class ML1(gymnasium.Wrapper):
         frame: Any = super().render()
         turn = self._turned and isinstance(frame, np.ndarray)
         return np.ascontiguousarray(frame[::-1, ::-1]) if turn else frame
-
-
-@final
-class OwnRobot(MujocoEnv, EzPickle):
-    """A robot of a user's, by its plain functions; see :mod:`gensmooth.rl.environments.own`.
-
-    Args:
-        robot: Its name, as it was registered.
-        keywords: Passed on to Gymnasium's ``MujocoEnv``, such as ``render_mode``.
-    """
-
-    metadata: dict[str, Any] = {  # noqa: RUF012 (Gymnasium declares it so)
-        "render_modes": ["human", "rgb_array", "depth_array", "rgbd_tuple"],
-    }
-
-    def __init__(self, robot: str, **keywords: Any) -> None:
-        EzPickle.__init__(self, robot=robot, **keywords)
-        self._own = own.definition_of(robot)
-        size = self._own.observation_size(self._own.load())
-        space = Box(low=-np.inf, high=np.inf, shape=(size,), dtype=np.float64)
-        MujocoEnv.__init__(
-            self,
-            own.as_file(self._own),
-            self._own.frame_skip,
-            observation_space=space,
-            **keywords,
-        )
-        self.metadata = {**self.metadata, "render_fps": max(1, round(1.0 / self.dt))}
-        self._robot = self._own.views(self.model, self.data, physics(self.model, self.data))
-
-    def step(self, action: NDArray[Any]) -> _Outcome:
-        """Move the physics, then ask the robot's functions."""
-        np.copyto(self._robot.before, self.data.qpos)
-        self.data.ctrl[:] = action
-        for _ in range(self.frame_skip):
-            mj_step(self.model, self.data)
-        reward, ended = self._own.pay(self._robot, action)
-        if self.render_mode == "human":
-            self.render()
-        return self._own.observe(self._robot), np.float64(reward), ended, False, {}
-
-    def reset_model(self) -> NDArray[np.float64]:
-        """Where the robot's own ``start`` says."""
-        row = self._own.draw(self.model, self.np_random)
-        self.set_state(row[: self.model.nq], row[self.model.nq :])
-        np.copyto(self._robot.before, self.data.qpos)
-        return self._own.observe(self._robot)

@@ -3,21 +3,12 @@
 # pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
 """A whole trajectory, compiled: reset, observe, act, step, until the episode ends.
 
-The loop is written once. An environment brings three functions, and the loop is compiled for them:
-
-* ``begin(state, start)``: put the simulation, just reset, where the row ``start`` says;
-* ``observe(state, out)``: fill in an observation;
-* ``step(state, action) -> (reward, bonus, ended, success)``: one step. ``bonus`` is the part of
-  the reward that is survival bonus; ``ended`` and ``success`` are true or false.
-
-They are module-level functions under :func:`numba.extending.register_jitable`, so that they have a
-name in the key of the disk cache. ``state`` is a NamedTuple of the environment's own, with a field
-``physics`` (:class:`gensmooth.rl.environments.physics.Physics`).
+The loop is written once. An environment provides three functions
+(:mod:`gensmooth.physics.environment`), and the loop is compiled for them.
 """
 
 import inspect
 import zlib
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,11 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from gensmooth.rl.environments.physics import call, take
+from gensmooth.physics.environment import Function
+from gensmooth.physics.mujoco_calls import call, take
 from gensmooth.rl.normalize import Scaling
 from gensmooth.rl.policies import Policy
-
-Function = Callable[..., Any]
 
 # The compiler may reorder a layer's sums, which fixes their order once for each type of CPU; NaN
 # and infinity keep their meaning.

@@ -6,7 +6,7 @@
 
 A step of all worlds (refill, observation, policy, physics, reward, end) is one CUDA graph. All is
 computed in float64, but for the physics of robots that only MuJoCo Warp computes
-(:mod:`gensmooth.rl.environments.engines`). Where an episode runs, and beside which others, is no
+(:mod:`gensmooth.physics.drivers`). Where an episode runs, and beside which others, is no
 part of its result.
 """
 
@@ -26,15 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gensmooth import checks
-from gensmooth.rl.environments.base import (
-    Episodes,
-    Info,
-    UnsupportedEnvironmentError,
-    check,
-    thread_count,
-)
-from gensmooth.rl.environments.compiled import CompiledEnvironment
-from gensmooth.rl.environments.engines import (
+from gensmooth.physics.drivers import (
     ContactRoom,
     DevicePhysics,
     FusedPhysics,
@@ -46,11 +38,20 @@ from gensmooth.rl.environments.engines import (
     sizes,
     write_fused,
 )
-from gensmooth.rl.environments.fused.source import FusedSource
+from gensmooth.physics.environment import CompiledEnvironment
+from gensmooth.physics.fused.source import FusedSource
+from gensmooth.physics.mechanics.models import UnsupportedMechanismError
+from gensmooth.physics.symbols import TraceError
+from gensmooth.physics.tracing import Traced, source, trace
+from gensmooth.rl.environments.base import (
+    Episodes,
+    Info,
+    UnsupportedEnvironmentError,
+    check,
+    thread_count,
+)
+from gensmooth.rl.environments.compiled import info_of
 from gensmooth.rl.environments.gathering import Grouped
-from gensmooth.rl.environments.mechanics.models import UnsupportedMechanismError
-from gensmooth.rl.environments.symbols import TraceError
-from gensmooth.rl.environments.traced import Traced, source, trace
 from gensmooth.rl.normalize import EpisodeMoments, Scaling
 from gensmooth.rl.policies import Policy
 
@@ -175,7 +176,7 @@ class WarpSimulator:
         self._remake = remake
         self._model = environment.model()
         self._start_size = len(environment.start(self._model, np.random.default_rng(0)))
-        self.info: Info = replace(environment.info, device=device)
+        self.info: Info = replace(info_of(environment), device=device)
         try:
             self._law = trace(environment, self._model)
         except TraceError as error:
@@ -482,7 +483,7 @@ class _Batch:
         self._block = capacity if lanes == 1 else lanes
         acting: Any = import_module("gensmooth.rl.environments.policy_kernels")
         self._policy_kernels = acting.policy_kernels(lanes)
-        self._shared: Any = import_module("gensmooth.rl.environments.warp_kernels")
+        self._shared: Any = import_module("gensmooth.physics.warp_kernels")
         with wp.ScopedDevice(self._device):
             self._s = self._allocate(owner._start_size, sizes(owner.model))
             self._qpos0 = qpos0(owner.model)
@@ -668,7 +669,7 @@ class _Batch:
 
 @cache
 def _compiled(written: Any) -> Any:
-    shared: Any = import_module("gensmooth.rl.environments.warp_kernels")
+    shared: Any = import_module("gensmooth.physics.warp_kernels")
     return shared.law_kernels(written)
 
 

@@ -1,0 +1,118 @@
+"""The options of studies: each study declares its own, as the fields of one dataclass."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, TypeVar, cast
+
+from gensmooth import checks
+
+Profile = Literal["quick", "paper"]
+Accepts = Callable[[Any], bool]
+
+_MOST = 1_000_000  # of any number that a file may ask for
+
+
+def option(
+    words: str,
+    default: Any = None,
+    *,
+    check: Callable[[str, Any], Any] | None = None,
+    accepts: Accepts | None = None,
+) -> Any:
+    """Declare an option: a field of a dataclass.
+
+    Args:
+        words: What it is, for the help of the command line.
+        default: Its default.
+        check: Raises an error if a value is invalid.
+        accepts: Which values are accepted from a ``reproduce.json``, which may come from somebody
+            else; by default none. No accepted value may name a module.
+    """
+    return field(default=default, metadata={"words": words, "check": check, "accepts": accepts})
+
+
+def matches(pattern: str) -> Accepts:
+    """Accepts texts that match a regular expression."""
+    return lambda value: isinstance(value, str) and bool(re.fullmatch(pattern, value))
+
+
+def each(accepts: Accepts) -> Accepts:
+    """Accepts lists whose items are all accepted."""
+    return lambda value: isinstance(value, list) and all(map(accepts, cast("list[Any]", value)))
+
+
+def is_count(value: Any) -> bool:
+    """Accepts whole numbers from 1 to a million."""
+    return type(value) is int and 1 <= value <= _MOST
+
+
+def is_flag(value: Any) -> bool:
+    """Accepts true and false."""
+    return isinstance(value, bool)
+
+
+METHOD_NAMES = each(matches(r"[a-z0-9-]{1,50}"))
+
+
+@dataclass(frozen=True)
+class Options:
+    """The option that every study has."""
+
+    profile: Profile = option(  # noqa: RUF009
+        "The size: quick takes about a minute, paper is the paper's own.",
+        "quick",
+        check=lambda name, value: checks.one_of(name, value, ("quick", "paper")),
+        accepts=matches("quick|paper"),
+    )
+
+
+@dataclass(frozen=True)
+class SeededOptions(Options):
+    """Options of a study whose runs have seeds."""
+
+    seeds: int | None = option(
+        "Seeds of the reported runs, instead of 5 (untuned: 20).",
+        check=checks.count,
+        accepts=is_count,
+    )
+
+
+@dataclass(frozen=True)
+class GridOptions(SeededOptions):
+    """Options of a study that searches the hyperparameters of its methods."""
+
+    hyperparameters: Literal["search", "paper"] | None = option(
+        "Search the paper's grids, or use the paper's tables. By default they are searched, but "
+        "not in rl's quick profile.",
+        accepts=matches("search|paper"),
+    )
+    methods: tuple[str, ...] | None = option(
+        "The methods, instead of the paper's.", accepts=METHOD_NAMES
+    )
+
+
+O = TypeVar("O", bound=Options)  # noqa: E741
+
+
+def read_options(kind: type[O], values: Mapping[str, Any]) -> O:
+    """The options of a study from values by name; names that it does not declare are left out.
+
+    Lists become tuples, and empty ones ``None``.
+
+    Raises:
+        ValueError: If a value is invalid.
+        TypeError: If a value is of the wrong type.
+    """
+    read: dict[str, Any] = {}
+    for each_field in fields(kind):
+        value = values.get(each_field.name)
+        if isinstance(value, Iterable) and not isinstance(value, str):
+            value = tuple(cast("Iterable[Any]", value)) or None
+        if value is None:
+            continue
+        check = each_field.metadata.get("check")
+        if check is not None:
+            check(each_field.name, value)
+        read[each_field.name] = value
+    return kind(**read)

@@ -1,0 +1,162 @@
+"""Make the runs that are missing, over workers; each is stored as soon as it is finished."""
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
+from typing import Any, NamedTuple
+
+from gensmooth.lab.experiments.progress import Say, Shares, TimeLeft, progress
+from gensmooth.lab.experiments.spec import RunRecord, RunSpec
+from gensmooth.lab.experiments.store import Loaded, StudyStore
+from gensmooth.lab.experiments.workers import (
+    Finished,
+    Job,
+    here,
+    over_processes,
+    over_ray,
+    side_by_side,
+)
+
+Cost = Callable[[Mapping[str, Any]], float] | None
+
+_LONG = 1.0  # hours: a message announces work that takes longer
+
+
+class Completed(NamedTuple):
+    """The runs that exist.
+
+    Attributes:
+        records: Their records.
+        made: How many of them this call made.
+    """
+
+    records: list[RunRecord]
+    made: int
+
+
+class Runner(NamedTuple):
+    """Makes the missing runs of a study.
+
+    Attributes:
+        study: The study's name.
+        store: Where its runs are kept.
+        workers: Processes; with Ray, runs at a time, and ``None`` for all of its processors.
+        ray: A cluster's address, ``"auto"``, ``"local"``, or ``None`` for processes.
+        say: Prints a line for the user.
+        reference: Where a worker finds a custom study: ``module:NAME``.
+        function: Instead of a study, the function that makes a run, pickled by cloudpickle.
+        cost: About how many seconds a run takes, if known.
+        piece: ``(i, n)``: only the i-th of n equal parts of the runs.
+        make: Whether to make the missing runs.
+        others: The stores of runs that belong to other studies.
+        together: Whether runs share a device, and are made in threads of this process.
+    """
+
+    study: str
+    store: StudyStore
+    workers: int | None
+    ray: str | None
+    say: Say
+    reference: str = ""
+    function: bytes = b""
+    cost: Cost = None
+    piece: tuple[int, int] | None = None
+    make: bool = True
+    others: dict[str, StudyStore] | None = None
+    together: bool = False
+
+    def complete(self, specs: Sequence[RunSpec], title: str) -> Completed:
+        """The records of some runs, in the order of the specs."""
+        loaded = self._load(specs)
+        if loaded.damaged:
+            self.say(
+                f"{title}: {len(loaded.damaged)} damaged "
+                f"{'record' if len(loaded.damaged) == 1 else 'records'} "
+                f"{'will be made again' if self.make else 'left out'}: "
+                f"{', '.join(loaded.damaged[:5])}{'…' if len(loaded.damaged) > 5 else ''}"
+            )
+        records = dict(loaded.records)
+        ours = _in_order(self.cost, specs)
+        if self.piece is not None:
+            ours = ours[self.piece[0] - 1 :: self.piece[1]]
+        missing = [spec for spec in ours if spec.key not in records] if self.make else []
+        for spec, record in self._made(missing, title, len(ours)) if missing else ():
+            records[spec.key] = record
+        return Completed([records[s.key] for s in specs if s.key in records], len(missing))
+
+    def _load(self, specs: Sequence[RunSpec]) -> Loaded:
+        records: dict[str, RunRecord] = {}
+        damaged: list[str] = []
+        for name in dict.fromkeys(spec.study for spec in specs):
+            here = [spec for spec in specs if spec.study == name]
+            found = self._store(here[0]).load(here)
+            records |= found.records
+            damaged += found.damaged
+        return Loaded(records, damaged)
+
+    def _store(self, spec: RunSpec) -> StudyStore:
+        """The store of a run: that of its study, which may not be this one."""
+        if spec.study == self.study:
+            return self.store
+        others = {} if self.others is None else self.others
+        if spec.study not in others:
+            folder = self.store.folder.parent / spec.study
+            others[spec.study] = StudyStore(folder, spec.study)
+        return others[spec.study]
+
+    def _job(self, spec: RunSpec) -> Job:
+        own_run = spec.study == self.study
+        reference, function = (self.reference, self.function) if own_run else ("", b"")
+        return Job(spec, self._store(spec).scratch(spec), reference, function)
+
+    def _made(self, missing: Sequence[RunSpec], title: str, total: int) -> Generator[Finished]:
+        costs = {spec.key: _cost(self.cost, spec) for spec in missing}
+        jobs = [self._job(spec) for spec in missing]
+        time_left: TimeLeft | Shares
+        if self.together:
+            time_left = Shares(costs)
+            at_a_time, runs = side_by_side(jobs, self.workers, time_left.tell)
+        else:
+            at_a_time, runs = _start(jobs, self.workers, self.ray)
+            time_left = TimeLeft(sum(costs.values()), at_a_time)
+        hours = sum(costs.values()) / at_a_time / 3600
+        if self.cost and hours > _LONG:
+            how = f"roughly {hours:.0f} hours with {at_a_time} at a time"
+            if self.together:  # costs are for one core, so they do not predict the time
+                how = f"{at_a_time} side by side"
+            self.say(
+                f"{title}: {len(missing)} runs, {how}. You can stop it at any time; the same "
+                "command continues."
+            )
+        done = total - len(missing)
+        bar = progress(title, total=total, done=done, time_left=time_left, say=self.say)
+        with closing(runs), bar as tick:
+            for spec, record in runs:
+                self._store(spec).save(spec, record)
+                if isinstance(time_left, TimeLeft):
+                    time_left.add(costs[spec.key], record.seconds)
+                tick()
+                yield spec, record
+
+
+def _in_order(cost: Cost, specs: Sequence[RunSpec]) -> list[RunSpec]:
+    """The longest runs first, so that no worker is still busy with one when all others are idle.
+
+    Runs of equal (or unknown) length come in the order of their hashes, which is as good as
+    random, so that the finished runs of an interrupted study are a fair sample.
+    """
+    by_key = {spec.key: spec for spec in specs}
+    return sorted(by_key.values(), key=lambda spec: (-_cost(cost, spec), spec.key))
+
+
+def _cost(cost: Cost, spec: RunSpec) -> float:
+    return cost(spec.config) if cost else 1.0
+
+
+def _start(
+    jobs: Sequence[Job], workers: int | None, ray: str | None
+) -> tuple[int, Generator[Finished]]:
+    """How many runs are made at a time, and the runs as they finish."""
+    if ray is not None:
+        return over_ray(jobs, ray, workers)
+    workers = min(workers or 1, len(jobs))
+    return workers, here(jobs) if workers == 1 else over_processes(jobs, workers)

@@ -1,0 +1,229 @@
+"""Stores finished runs: a folder per run, named by the hash of its configuration (C6).
+
+``config.json`` is the configuration; ``metrics.jsonl`` has one line per round, and a last line
+with the score and a checksum. A run's folder is written under another name and then renamed, so a
+kill at any time loses the runs in flight and nothing else. A long run may keep checkpoints below
+``partial``, and then loses little.
+
+Runs depend only on their configuration, so folders that were made on several machines are merged
+by copying their ``runs`` together.
+"""
+
+import json
+import math
+import os
+import re
+import shutil
+import zlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from gensmooth.lab.experiments.spec import FORMAT, RunRecord, RunSpec
+from gensmooth.runs.files import read_bytes, write_text
+from gensmooth.runs.folder import UNUSABLE
+
+_STUDY_FILE = "study.json"
+_RUNS, _PARTIAL = "runs", "partial"
+_ASIDE = re.compile(r"\.[0-9a-f]+\.([0-9]+)")  # a run's folder that a process is writing
+_END = ("end", "names", "final", "diverged", "seconds", "crc32")  # of the last line of a record
+_OURS = {
+    _RUNS,
+    _PARTIAL,
+    _STUDY_FILE,
+    f".{_STUDY_FILE}.new",
+}  # in a new store
+
+
+class StoreError(RuntimeError):
+    """The output folder cannot be used; the message says why and what to do."""
+
+
+class Loaded(NamedTuple):
+    """Runs that were loaded.
+
+    Attributes:
+        records: Finished runs by key.
+        damaged: Keys of runs that cannot be read, and have to be made again.
+    """
+
+    records: dict[str, RunRecord]
+    damaged: list[str]
+
+
+class StudyStore:
+    """The runs of one study below one folder."""
+
+    def __init__(self, folder: Path, study: str) -> None:
+        self.folder = folder
+        self.runs = folder / _RUNS
+        self.study = study
+        self._claim()
+
+    def load(self, specs: Iterable[RunSpec]) -> Loaded:
+        """The finished ones of some runs."""
+        records: dict[str, RunRecord] = {}
+        damaged: list[str] = []
+        for spec in specs:
+            where = self.runs / spec.key
+            if not where.exists():
+                continue
+            try:
+                records[spec.key] = _read(where, spec)
+            except (OSError, *UNUSABLE):
+                damaged.append(spec.key)
+        return Loaded(records, damaged)
+
+    def everything(self) -> Loaded:
+        """All finished runs of the study."""
+        specs: list[RunSpec] = []
+        damaged: list[str] = []
+        for where in sorted(self.runs.glob("[!.]*")):
+            try:
+                stored = json.loads(read_bytes(where / "config.json"))
+                spec = RunSpec(stored["study"], stored["config"])
+                if spec.key == where.name and spec.study == self.study:
+                    specs.append(spec)
+            except (OSError, *UNUSABLE):
+                damaged.append(where.name)
+        loaded = self.load(specs)
+        return Loaded(loaded.records, damaged + loaded.damaged)
+
+    def scratch(self, spec: RunSpec) -> Path:
+        """The folder that a run may use until it is finished; it may not exist yet."""
+        return (self.folder / _PARTIAL / spec.key).absolute()
+
+    def save(self, spec: RunSpec, record: RunRecord) -> None:
+        """Store a finished run, and remove its scratch folder."""
+        final = self.runs / spec.key
+        aside = self.runs / f".{spec.key}.{os.getpid()}"
+        try:
+            _remove(aside)
+            aside.mkdir(parents=True)  # fails if something is there, such as a link
+            config = {"format": FORMAT, "study": spec.study, "config": spec.config}
+            (aside / "config.json").write_text(json.dumps(config, indent=1, sort_keys=True))
+            (aside / "metrics.jsonl").write_text(_lines(record, spec.key))
+            _remove(final)  # a damaged record makes way for the new one
+            aside.rename(final)
+            shutil.rmtree(self.scratch(spec), ignore_errors=True)
+        except OSError as error:
+            shutil.rmtree(aside, ignore_errors=True)
+            raise StoreError(
+                f"Could not write a run to {self.runs}: {error.strerror or error}. Finished runs "
+                "are kept: free some space and run the same command again."
+            ) from error
+
+    def _claim(self) -> None:
+        """Mark the folder as ours, or refuse one that belongs to something else."""
+        mark = self.folder / _STUDY_FILE
+        ours = {"program": "gensmooth", "study": self.study, "format": FORMAT}
+        if mark.exists() and mark.stat().st_size:  # an empty one: killed while it was written
+            try:
+                marked: Any = json.loads(read_bytes(mark))
+                marked = dict[str, Any](marked)
+            except (OSError, *UNUSABLE) as error:
+                raise StoreError(
+                    f"{mark} cannot be read ({error}): choose another --out."
+                ) from error
+            if marked != ours:
+                raise StoreError(
+                    f"{self.folder} belongs to study {marked.get('study')!r}, format "
+                    f"{marked.get('format')}, not to {self.study!r}, format {FORMAT}: choose "
+                    "another --out."
+                )
+        elif self.folder.exists() and {p.name for p in self.folder.iterdir()} - _OURS:
+            raise StoreError(
+                f"{self.folder} is not empty and not a study's folder: choose another --out."
+            )
+        for inner in (self.runs, self.folder / _PARTIAL):
+            if inner.is_symlink():
+                raise StoreError(
+                    f"{inner} is a symbolic link, which is not followed: choose another --out, or "
+                    "link the whole folder instead."
+                )
+        try:
+            self.runs.mkdir(parents=True, exist_ok=True)
+            if not mark.exists() or not mark.stat().st_size:
+                write_text(mark, json.dumps(ours))
+        except OSError as error:
+            raise StoreError(f"Could not make {self.folder}: {error.strerror or error}.") from error
+        for left in self.runs.glob(".*"):
+            ours = _ASIDE.fullmatch(left.name)
+            if ours and not _alive(ours[1]):  # left by a killed process
+                shutil.rmtree(left, ignore_errors=True)
+
+
+def _remove(path: Path) -> None:
+    """Remove a folder, a file or a link (not its target), if it exists."""
+    if path.is_symlink() or path.is_file():
+        path.unlink()
+    elif path.exists():
+        shutil.rmtree(path)
+
+
+def _alive(pid: str) -> bool:
+    """Whether a process is running on this machine."""
+    try:
+        os.kill(int(pid), 0)
+    except (ValueError, ProcessLookupError, OverflowError):
+        return False
+    except OSError:  # a process of another user
+        return True
+    return True
+
+
+def _lines(record: RunRecord, key: str) -> str:
+    """A record as lines of JSON; numbers keep every bit, infinities are words."""
+    names = list(record.series)
+    rounds = zip(*(record.series[name] for name in names), strict=True)
+    body = [
+        json.dumps({"round": i, **dict(zip(names, map(_plain, row), strict=True))})
+        for i, row in enumerate(rounds)
+    ]
+    text = "".join(f"{line}\n" for line in body)
+    end: dict[str, Any] = {
+        "end": True,
+        "names": names,
+        "final": _plain(record.final),
+        "diverged": record.diverged,
+        "seconds": record.seconds,
+        "crc32": zlib.crc32(text.encode()),
+    }
+    if record.more:
+        end["more"] = dict(record.more)
+    end["check"] = _check(end, key)
+    return f"{text}{json.dumps(end)}\n"
+
+
+def _check(end: Mapping[str, Any], key: str) -> int:
+    """A checksum of the run's key and of the last line, which has one of the lines before it."""
+    more = [end["more"]] if "more" in end else []
+    return zlib.crc32(json.dumps([key, *(end[name] for name in _END), *more]).encode())
+
+
+def _read(where: Path, spec: RunSpec) -> RunRecord:
+    config = json.loads(read_bytes(where / "config.json"))["config"]
+    if config != json.loads(json.dumps(spec.config)):
+        raise ValueError("configuration differs")
+    body, _, last = read_bytes(where / "metrics.jsonl").decode().rstrip("\n").rpartition("\n")
+    end = json.loads(last)
+    text = f"{body}\n" if body else ""
+    if not end["end"] or zlib.crc32(text.encode()) != end["crc32"]:
+        raise ValueError("checksum differs")
+    if end.keys() - {"more"} == {*_END, "check"}:
+        if end["check"] != _check(end, spec.key):
+            raise ValueError("checksum of the last line differs")
+    elif end.keys() != {*_END}:  # some published runs in docs/results have no `check`
+        raise ValueError("the last line has other fields")
+    rows = [json.loads(line) for line in body.splitlines()]
+    series = {name: [_number(row[name]) for row in rows] for name in end["names"]}
+    more = end.get("more", {})
+    return RunRecord(config, series, _number(end["final"]), end["diverged"], end["seconds"], more)
+
+
+def _plain(value: float) -> float | str:
+    return value if math.isfinite(value) else str(value)
+
+
+def _number(value: float | str) -> float:
+    return float(value)

@@ -1,0 +1,120 @@
+"""Run one study: make the runs that are missing, then conclude."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from gensmooth.lab.experiments.options import GridOptions, Options
+from gensmooth.lab.experiments.progress import Say
+from gensmooth.lab.experiments.registry import find_study
+from gensmooth.lab.experiments.runner import Completed, Runner
+from gensmooth.lab.experiments.spec import Claim, Outcome, Study
+from gensmooth.lab.experiments.store import StudyStore
+from gensmooth.lab.report.tables import Cell
+
+
+def run_study(
+    name: str,
+    options: Options,
+    folder: Path,
+    *,
+    workers: int | None = 1,
+    ray: str | None = None,
+    piece: tuple[int, int] | None = None,
+    make: bool = True,
+    claims: Sequence[Claim] = (),
+    say: Say = print,
+) -> Outcome | None:
+    """Run a study to its end: grid search, reporting runs, conclusions.
+
+    Args:
+        name: The study: one of the paper's, or ``module:NAME`` of a custom study.
+        options: Its options.
+        folder: Where its runs are stored; finished runs are not made again.
+        workers: Processes; with Ray, runs at a time, and ``None`` for all of its processors.
+        ray: Run on Ray instead: an address, ``"auto"`` or ``"local"``.
+        piece: ``(i, n)``: make only the i-th of n equal parts of the runs, as one of n machines.
+        make: Whether to make missing runs. Otherwise the outcome is about those that exist.
+        claims: Additional claims to judge; those about other studies are ignored.
+        say: Prints a line for the user.
+
+    Returns:
+        The outcome; ``None`` if other pieces of the study, or of its grid search, are missing, and
+        it can be concluded only when complete.
+    """
+    study = find_study(name)
+    if not isinstance(options, study.options):
+        raise TypeError(
+            f"The options of {study.name} are {study.options.__name__}, not "
+            f"{type(options).__name__}."
+        )
+    if isinstance(options, GridOptions) and options.hyperparameters is None:
+        how = "search" if options.profile in study.searched else "paper"
+        options = replace(options, hyperparameters=how)
+    device = study.device(options)
+    if study.alone:
+        workers, ray = 1, None
+    store = StudyStore(folder, study.name)
+    runner = Runner(
+        study.name,
+        store,
+        workers,
+        ray,
+        say,
+        reference=name,
+        cost=study.cost,
+        piece=piece,
+        make=make,
+        others={},
+        together=device is not None,
+    )
+    began = time.time()
+    tuning = study.tuning(options)
+    first = runner.complete(tuning, f"{study.name}: grid search")
+    if piece and len(first.records) < len(tuning):
+        return _incomplete(study.name, "grid search", say)
+    cells = study.select(options, first.records)
+    specs = study.reporting(options, cells)
+    second = runner.complete(specs, f"{study.name}: runs")
+    if not make:
+        second = _existing(study, options, runner.store, cells, second, wanted=len(specs))
+    elif study.gather is None and len(second.records) < len(specs):
+        return _incomplete(study.name, "study", say)
+    outcome = study.conclude(options, second.records, cells)
+    facts = {
+        "runs": len(first.records) + len(second.records),
+        "runs made now": first.made + second.made,
+        "seconds of computing": round(sum(r.seconds for r in (*first.records, *second.records)), 1),
+        "seconds of this call": round(time.time() - began, 1),
+        "workers": "Ray" if ray else device or workers,
+    }
+    added = [c.judge(outcome.scores, cells) for c in claims if c.study == study.name]
+    return replace(outcome, claims=[*outcome.claims, *added], facts={**outcome.facts, **facts})
+
+
+def _incomplete(name: str, what: str, say: Say) -> None:
+    say(
+        f"{name}: this piece of the {what} is done, but other pieces are missing. Copy the `runs` "
+        "folders of all pieces together, then run the same command without --piece."
+    )
+
+
+def _existing(
+    study: Study[Any],
+    options: Options,
+    store: StudyStore,
+    cells: Sequence[Cell],
+    loaded: Completed,
+    wanted: int,
+) -> Completed:
+    """The runs of a report for which no runs are made."""
+    if study.gather is not None:
+        return Completed(study.gather(options, cells, list(store.everything().records.values())), 0)
+    if len(loaded.records) < wanted:
+        raise RuntimeError(
+            f"{wanted - len(loaded.records)} of {wanted} runs of {study.name} are missing, and it "
+            "can only be reported complete. Leave out --no-run to make them."
+        )
+    return loaded

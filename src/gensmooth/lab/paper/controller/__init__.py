@@ -1,0 +1,1 @@
+"""An example that is not in the paper: tuning the controller of a drone."""

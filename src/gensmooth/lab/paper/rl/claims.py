@@ -1,0 +1,452 @@
+"""What the paper says of reinforcement learning, sentence by sentence.
+
+Most sentences say that some methods are above others in some settings: they are the table
+``_PLAIN``. The rest, which compare something else, have functions of their own.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import combinations, product
+from typing import NamedTuple
+
+from gensmooth.lab.experiments.verdicts import (
+    AnyOf,
+    Case,
+    How,
+    Measure,
+    Sample,
+    Scores,
+    Sentence,
+    alike,
+    better,
+)
+from gensmooth.lab.paper import tables as paper
+from gensmooth.lab.paper.rl.scores import WORDS, Kind
+from gensmooth.lab.paper.rl.settings import ENVIRONMENTS, PAPER, Setting
+from gensmooth.lab.report.tables import Cell, ClaimRow, Verdict
+from gensmooth.methods import METHODS
+
+Pairs = Sequence[tuple[str, str]]
+
+_RL, _ABLATIONS = "Section 5.2, fig:rl", "Section 5.3, fig:rlablations"
+_MORE, _DISCUSSION = "Appendix C.2, fig:rl2", "Section 5.5"
+_MARGIN = 0.1  # of the range: what "competitive" and "similar" allow, "a large margin" asks for
+_SHRUNK = ("gs-shrinkage", "bes-shrinkage")
+_OURS = ("bes", *_SHRUNK)
+_RIVALS = ("orthogonal-es", "guided-es")
+_LOCOMOTION = ("Ant", "Walker2d", "HalfCheetahRandVel")
+_ALL = [setting for setting in PAPER if setting.part == "main"]
+_FIGURE = [s for s in _ALL if s.environment in (*_LOCOMOTION, "ML1-Reach")]
+_MLP, _ANTITHETIC = Setting("Ant", 20, "mlp"), Setting("Ant", 20, "antithetic")
+
+
+def _at(environment: str, *numbers: int) -> list[Setting]:
+    return [Setting(environment, number) for number in numbers or paper.RL_DIRECTIONS]
+
+
+def _against_rest(*named: str) -> Pairs:
+    """Each of some methods against each of the others."""
+    return list(product(named, [name for name in paper.METHODS if name not in named]))
+
+
+class Plain(NamedTuple):
+    """The sentence that, in some settings, the first of each pair is above the second.
+
+    Attributes:
+        name: A short name.
+        place: Where the paper says it.
+        claim: What it says, in our words.
+        kind: What is compared.
+        settings: Where.
+        pairs: Of methods.
+        how: In how many cases.
+        by: How far above, in shares of the range; negative for "competitive".
+    """
+
+    name: str
+    place: str
+    claim: str
+    kind: Kind
+    settings: Sequence[Setting]
+    pairs: Pairs
+    how: How = "all"
+    by: float | None = None
+
+
+_PLAIN = (
+    Plain(
+        "rl-bes-faster", _RL,
+        "In the majority of cases BeS learns more quickly than GS.",
+        "whole", _FIGURE, [("bes", "gs")], "most",
+    ),
+    Plain(
+        "rl-bes-higher", _RL,
+        "In the majority of cases BeS ends higher than GS.",
+        "end", _FIGURE, [("bes", "gs")], "most",
+    ),
+    Plain(
+        "rl-bes-never-behind", "Section 4.2",
+        "BeS is always at least competitive with GS.",
+        "end", _ALL, [("bes", "gs")], by=-_MARGIN,
+    ),
+    Plain(
+        "rl-shrinkage-locomotion", _RL,
+        "In the three locomotion environments, GS-shrinkage and BeS-shrinkage usually improve on "
+        "BeS.",
+        "end", [s for name in _LOCOMOTION for s in _at(name)],
+        list(product(_SHRUNK, ("bes",))), "often",
+    ),
+    Plain(
+        "rl-ant-shrinkage", _RL,
+        "On Ant, GS-shrinkage and BeS-shrinkage are above all others but Guided ES, by a large "
+        "margin.",
+        "end", _at("Ant"), list(product(_SHRUNK, ("gs", "bes", "orthogonal-es"))), by=_MARGIN,
+    ),
+    Plain(
+        "rl-ant-unstable", _RL,
+        "On Ant, GS-shrinkage and BeS-shrinkage learn with some instability (more often than not "
+        "they jump more from round to round than GS, BeS and Orthogonal ES).",
+        "jumps", _at("Ant"), list(product(_SHRUNK, ("gs", "bes", "orthogonal-es"))), "often",
+    ),
+    Plain(
+        "rl-ant-guided-two", _RL,
+        "On Ant with L = 2, GS-shrinkage and BeS-shrinkage are competitive with Guided ES.",
+        "end", _at("Ant", 2), list(product(_SHRUNK, ("guided-es",))), by=-_MARGIN,
+    ),
+    Plain(
+        "rl-ant-guided-six", _RL,
+        "On Ant with L = 6, GS-shrinkage and BeS-shrinkage are above Guided ES at the beginning.",
+        "beginning", _at("Ant", 6), list(product(_SHRUNK, ("guided-es",))),
+    ),
+    Plain(
+        "rl-ant-guided-twenty", _RL,
+        "On Ant with L = 20, GS-shrinkage and BeS-shrinkage are above Guided ES.",
+        "end", _at("Ant", 20), list(product(_SHRUNK, ("guided-es",))),
+    ),
+    Plain(
+        "rl-walker-two", _RL,
+        "On Walker2d with L = 2, BeS-shrinkage and Guided ES are above all others.",
+        "end", _at("Walker2d", 2), _against_rest("bes-shrinkage", "guided-es"),
+    ),
+    Plain(
+        "rl-walker-six", _RL,
+        "On Walker2d with L = 6, BeS-shrinkage, GS-shrinkage and Orthogonal ES are slightly above "
+        "the others.",
+        "end", _at("Walker2d", 6), _against_rest(*_SHRUNK, "orthogonal-es"),
+    ),
+    Plain(
+        "rl-walker-twenty-early", _RL,
+        "On Walker2d with L = 20, BeS is the best at the beginning.",
+        "beginning", _at("Walker2d", 20), _against_rest("bes"),
+    ),
+    Plain(
+        "rl-walker-twenty-late", _RL,
+        "On Walker2d with L = 20, Orthogonal ES is the best at the end.",
+        "end", _at("Walker2d", 20), _against_rest("orthogonal-es"),
+    ),
+    Plain(
+        "rl-cheetah-fastest", _RL,
+        "On HalfCheetahRandVel, BeS-shrinkage and GS-shrinkage learn the fastest.",
+        "whole", _at("HalfCheetahRandVel"), _against_rest(*_SHRUNK),
+    ),
+    Plain(
+        "rl-cheetah-caught-up", _RL,
+        "On HalfCheetahRandVel with L = 6 and L = 20, the others have caught up with GS-shrinkage "
+        "and BeS-shrinkage at the end.",
+        "end", _at("HalfCheetahRandVel", 6, 20),
+        [(other, shrunk) for shrunk, other in _against_rest(*_SHRUNK)], by=-_MARGIN,
+    ),
+    Plain(
+        "rl-cheetah-two", _RL,
+        "On HalfCheetahRandVel with L = 2, the others have not caught up (what the paper implies "
+        "by naming L = 6 and L = 20).",
+        "end", _at("HalfCheetahRandVel", 2), _against_rest(*_SHRUNK),
+    ),
+    Plain(
+        "rl-reach-orthogonal", _RL,
+        "On ML1-Reach, Orthogonal ES is the best.",
+        "end", _at("ML1-Reach"), _against_rest("orthogonal-es"),
+    ),
+    Plain(
+        "rl-reach-bes", _RL,
+        "On ML1-Reach, BeS follows: it is above GS-shrinkage, BeS-shrinkage and Guided ES.",
+        "end", _at("ML1-Reach"), list(product(("bes",), (*_SHRUNK, "guided-es"))),
+    ),
+    Plain(
+        "rl-reach-gs", _RL,
+        "On ML1-Reach with L = 2 and L = 6, so does GS.",
+        "end", _at("ML1-Reach", 2, 6), list(product(("gs",), (*_SHRUNK, "guided-es"))),
+    ),
+    Plain(
+        "rl-shrinkage-not-always", _DISCUSSION,
+        "GS-shrinkage and BeS-shrinkage are not always above GS and BeS: somewhere one is below.",
+        "end", _ALL, list(product(("gs", "bes"), _SHRUNK)), "some",
+    ),
+    Plain(
+        "rl-mlp-shrinkage", _ABLATIONS,
+        "With an MLP policy, GS-shrinkage and BeS-shrinkage are above all others.",
+        "end", [_MLP], _against_rest(*_SHRUNK),
+    ),
+    Plain(
+        "rl-mlp-faster", _ABLATIONS,
+        "With an MLP policy, BeS-shrinkage learns faster than GS-shrinkage.",
+        "whole", [_MLP], [("bes-shrinkage", "gs-shrinkage")],
+    ),
+    Plain(
+        "rl-mlp-guided-behind", _ABLATIONS,
+        "With an MLP policy, Guided ES falls behind GS, BeS and Orthogonal ES.",
+        "whole", [_MLP], list(product(("gs", "bes", "orthogonal-es"), ("guided-es",))),
+    ),
+    Plain(
+        "rl-antithetic-early", _ABLATIONS,
+        "With the antithetic estimator, Guided ES is the best at the beginning.",
+        "beginning", [_ANTITHETIC], _against_rest("guided-es"),
+    ),
+    Plain(
+        "rl-antithetic-late", _ABLATIONS,
+        "With the antithetic estimator, BeS-shrinkage and BeS are the best at the end.",
+        "end", [_ANTITHETIC], _against_rest("bes-shrinkage", "bes"),
+    ),
+    Plain(
+        "rl-hopper-six", _MORE,
+        "On Hopper with L = 6, Guided ES is the best.",
+        "end", _at("Hopper", 6), _against_rest("guided-es"),
+    ),
+    Plain(
+        "rl-additional-gs", _MORE,
+        "On Hopper and ML1-Push with L = 2 and L = 20, GS is above all others.",
+        "end", [*_at("Hopper", 2, 20), *_at("ML1-Push", 2, 20)], _against_rest("gs"),
+    ),
+)  # fmt: skip
+
+
+def judge(scores: Scores, cells: Sequence[Cell]) -> list[ClaimRow]:  # noqa: ARG001
+    """Every sentence, judged on whole cells; "not run" where these do not reach."""
+    rows = [_plain(scores, plain) for plain in _PLAIN]
+    rows += [_fewer(scores), _depends(scores), *_best_of_ours(scores)]
+    return [*rows, *_within_ablations(scores), _mlp_remains(scores), _push(scores)]
+
+
+def _measure(what: str) -> Measure:
+    return Measure(what, better="higher", ratio=False, unit="of the environment's range")
+
+
+def _sample(scores: Scores, setting: Setting, method: str, kind: Kind) -> Sample:
+    """One number per seed, in shares of the environment's range."""
+    found = scores.sample(
+        kind,
+        environment=setting.environment,
+        num_directions=setting.num_directions,
+        part=setting.part,
+        method=method,
+    )
+    known = ENVIRONMENTS[setting.environment]
+    return None if found is None else [v / (known.learned - known.still) for v in found]
+
+
+def _plain(scores: Scores, plain: Plain) -> ClaimRow:
+    cases = _cases(scores, plain.kind, plain.settings, plain.pairs)
+    sentence = Sentence(plain.name, plain.place, plain.claim)
+    return better(sentence, cases, _measure(WORDS[plain.kind]), how=plain.how, by=plain.by)
+
+
+def _cases(scores: Scores, kind: Kind, settings: Iterable[Setting], pairs: Pairs) -> list[Case]:
+    return [
+        Case(
+            f"{METHODS[a].title} vs {METHODS[b].title} ({setting.words})",
+            _sample(scores, setting, a, kind),
+            _sample(scores, setting, b, kind),
+        )
+        for setting, (a, b) in product(settings, pairs)
+    ]
+
+
+def _fewer(scores: Scores) -> ClaimRow:
+    """Shrinkage's gain over BeS with few directions, against that with many."""
+
+    def gain(setting: Setting, method: str) -> Sample:
+        a, b = (_sample(scores, setting, name, "end") for name in (method, "bes"))
+        return None if a is None or b is None else [x - y for x, y in zip(a, b, strict=True)]
+
+    return better(
+        Sentence(
+            "rl-shrinkage-few",
+            _RL,
+            "GS-shrinkage and BeS-shrinkage improve on BeS in particular with few trajectories "
+            "per iteration: more at L = 2 than at L = 20.",
+        ),
+        [
+            Case(
+                f"{METHODS[method].title} ({environment})",
+                gain(Setting(environment, 2), method),
+                gain(Setting(environment, 20), method),
+            )
+            for environment, method in product(_LOCOMOTION, _SHRUNK)
+        ],
+        _measure(f"{WORDS['end']}, difference to BeS at L = 2 against that at L = 20"),
+        how="often",
+    )
+
+
+def _depends(scores: Scores) -> ClaimRow:
+    """Somewhere the one is above, and somewhere the other."""
+    settings = [setting for name in _LOCOMOTION for setting in _at(name)]
+    measure = _measure(WORDS["end"])
+
+    def somewhere(a: str, b: str) -> ClaimRow:
+        sentence = Sentence("", "", f"{METHODS[a].title} above {METHODS[b].title} somewhere")
+        return better(sentence, _cases(scores, "end", settings, [(a, b)]), measure, how="some")
+
+    return _together(
+        Sentence(
+            "rl-shrinkage-depends",
+            "Section 1",
+            "In the locomotion environments it depends on the environment and the budget which of "
+            "GS-shrinkage and BeS-shrinkage is better: somewhere the one, somewhere the other.",
+        ),
+        [somewhere(*_SHRUNK), somewhere(*reversed(_SHRUNK))],
+    )
+
+
+def _best_of_ours(scores: Scores) -> list[ClaimRow]:
+    """Sentences about the paper's three methods as a set: one of them suffices."""
+    measure = _measure(WORDS["end"])
+    three = "The best of BeS, GS-shrinkage and BeS-shrinkage is"
+    but_reach = [setting for setting in _FIGURE if setting.environment != "ML1-Reach"]
+    return [
+        better(
+            Sentence("rl-ours-gs", _DISCUSSION, f"{three} often above GS."),
+            _any_of_ours(scores, _ALL, ("gs",)),
+            measure,
+            how="often",
+        ),
+        better(
+            Sentence(
+                "rl-ours-competitive",
+                _RL,
+                f"{three} at least competitive with Orthogonal ES and Guided ES, ML1-Reach apart.",
+            ),
+            _any_of_ours(scores, but_reach, _RIVALS),
+            measure,
+            by=-_MARGIN,
+        ),
+        better(
+            Sentence(
+                "rl-ours-outperform",
+                _DISCUSSION,
+                f"{three} often above Orthogonal ES and Guided ES.",
+            ),
+            _any_of_ours(scores, _ALL, _RIVALS),
+            measure,
+            how="often",
+        ),
+    ]
+
+
+def _any_of_ours(scores: Scores, settings: Iterable[Setting], rivals: Iterable[str]) -> list[AnyOf]:
+    return [
+        AnyOf(_cases(scores, "end", [setting], [(ours, rival) for ours in _OURS]))
+        for setting, rival in product(settings, rivals)
+    ]
+
+
+def _within_ablations(scores: Scores) -> list[ClaimRow]:
+    """Sentences that compare a method with itself."""
+    plain = ("gs", "bes", "orthogonal-es")
+    main = Setting("Ant", 20)
+    first_last = "mean test return over the first tenth of the rounds against the last tenth"
+
+    def cases(methods: Iterable[str], *sides: tuple[Setting, Kind]) -> list[Case]:
+        (a, kind_a), (b, kind_b) = sides
+        return [
+            Case(
+                METHODS[name].title,
+                _sample(scores, a, name, kind_a),
+                _sample(scores, b, name, kind_b),
+            )
+            for name in methods
+        ]
+
+    return [
+        better(
+            Sentence(
+                "rl-mlp-deteriorate",
+                _ABLATIONS,
+                "With an MLP policy, GS, BeS and Orthogonal ES start out strong but deteriorate: "
+                "they were higher at the beginning than at the end.",
+            ),
+            cases(plain, (_MLP, "beginning"), (_MLP, "end")),
+            _measure(first_last),
+        ),
+        better(
+            Sentence(
+                "rl-antithetic-improves",
+                _ABLATIONS,
+                "The antithetic estimator improves all methods.",
+            ),
+            cases(paper.METHODS, (_ANTITHETIC, "end"), (main, "end")),
+            _measure(f"{WORDS['end']}, antithetic against forward difference"),
+        ),
+        better(
+            Sentence(
+                "rl-antithetic-learn",
+                _ABLATIONS,
+                "With the antithetic estimator, GS, BeS and Orthogonal ES are able to learn: they "
+                "end higher than they begin.",
+            ),
+            cases(plain, (_ANTITHETIC, "end"), (_ANTITHETIC, "beginning")),
+            _measure("mean test return over the last tenth of the rounds against the first tenth"),
+        ),
+    ]
+
+
+def _mlp_remains(scores: Scores) -> ClaimRow:
+    """The conclusions of the linear policies, asked of the MLP."""
+    measure = _measure(WORDS["end"])
+
+    def above(words: str, pairs: Pairs) -> ClaimRow:
+        return better(Sentence("", "", words), _cases(scores, "end", [_MLP], pairs), measure)
+
+    return _together(
+        Sentence(
+            "rl-mlp-remains",
+            "Section 1",
+            "The conclusions remain when a neural network replaces the linear policy: BeS above "
+            "GS, the shrinkage methods above BeS, the best of ours at least competitive with "
+            "Orthogonal ES and Guided ES.",
+        ),
+        [
+            above("BeS above GS", [("bes", "gs")]),
+            above("the shrinkage methods above BeS", list(product(_SHRUNK, ("bes",)))),
+            better(
+                Sentence("", "", "ours competitive"),
+                _any_of_ours(scores, [_MLP], _RIVALS),
+                measure,
+                by=-_MARGIN,
+            ),
+        ],
+    )
+
+
+def _push(scores: Scores) -> ClaimRow:
+    return alike(
+        Sentence(
+            "rl-push-six",
+            _MORE,
+            "On ML1-Push with L = 6, BeS, GS-shrinkage, BeS-shrinkage and Orthogonal ES perform "
+            "similarly.",
+        ),
+        _cases(scores, "end", _at("ML1-Push", 6), list(combinations((*_OURS, "orthogonal-es"), 2))),
+        _measure(WORDS["end"]),
+        margin=_MARGIN,
+        why="as for “competitive”",
+    )
+
+
+def _together(sentence: Sentence, parts: Sequence[ClaimRow]) -> ClaimRow:
+    """A sentence that says several things: it holds if each of them does."""
+    verdicts = {part.verdict for part in parts}
+    order: tuple[Verdict, ...] = ("does not hold", "not run", "undecided", "holds")
+    verdict: Verdict = next(v for v in order if v in verdicts)
+    evidence = "; ".join(f"{part.claim}: {part.verdict} ({part.evidence})" for part in parts)
+    statistic = "; ".join(dict.fromkeys(part.statistic for part in parts))
+    return ClaimRow(*sentence, statistic, evidence, verdict)

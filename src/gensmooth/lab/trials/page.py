@@ -1,0 +1,242 @@
+"""What the pages of comparisons and sweeps share: verdicts, their words, tables and the page."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gensmooth.lab import report
+from gensmooth.lab.experiments.spec import RunRecord
+from gensmooth.lab.report.tables import Table
+from gensmooth.lab.trials.ranking import Standing, Versus, pairs, shown, standings
+from gensmooth.lab.trials.table import Runs, TrialTable
+
+if TYPE_CHECKING:
+    from gensmooth.lab.report.curves import Drawn
+
+_LONGEST = 160  # letters of a reason in a table
+_COLUMNS = (
+    *("method", "seed", "final", "error", "start", "best", "evaluations", "steps", "status"),
+    *("seconds", "seconds_per_evaluation", "message"),
+)
+
+
+class Ranking(NamedTuple):
+    """Cells of a table on the same seeds, ranked.
+
+    Attributes:
+        table: The table.
+        runs: The runs of each cell, in the order of the seeds.
+        standings: The cells, the best first.
+        pairs: Every pair of them.
+    """
+
+    table: TrialTable
+    runs: Runs
+    standings: Sequence[Standing]
+    pairs: Sequence[Versus]
+
+
+def rank(table: TrialTable, runs: Runs) -> Ranking:
+    """Rank cells that have been run on the same seeds."""
+    values = {label: [final(run) for run in each] for label, each in runs.items()}
+    if not any(values.values()):
+        return Ranking(table, runs, [], [])
+    maximize = table.maximize
+    return Ranking(
+        table, runs, standings(values, maximize=maximize), pairs(values, maximize=maximize)
+    )
+
+
+def final(record: RunRecord) -> float:
+    """The final value, with the user's sign; +∞ where the run failed."""
+    return math.inf if record.diverged else float(record.more["value"])
+
+
+def write_page(
+    table: TrialTable,
+    out: Path,
+    *,
+    title: str,
+    lede: str,
+    prose: Sequence[str],
+    drawn: "Drawn",
+    tables: Sequence[Table],
+    facts: Sequence[tuple[str, str]],
+    files: Sequence[Table],
+    reload: float | None,
+) -> Path:
+    """Write the page and its tables; see :func:`gensmooth.lab.report.write_report`.
+
+    Args:
+        table: The table of trials.
+        out: The folder.
+        title: The title of the page.
+        lede: The result in one sentence.
+        prose: The paragraphs.
+        drawn: The figures.
+        tables: The tables that are shown.
+        facts: What was run, beyond the problem and the budget.
+        files: Tables that are written beside the page, and not shown.
+        reload: Seconds after which a browser loads the page again, if it changes.
+    """
+    with report.named_extra():
+        from gensmooth.lab.report.page import Section
+    section = Section(
+        name=table.kind,
+        title=f"The {table.kind}",
+        prose="\n\n".join(prose),
+        drawn=drawn,
+        tables=tables,
+        facts=[
+            ("problem", table.problem),
+            ("budget", f"{table.budget} {table.unit}"),
+            *facts,
+        ],
+        files=files,
+    )
+    return report.write_report(
+        [section],
+        out,
+        title=f"{table.problem}: {title}",
+        lede=lede,
+        command=table.command,
+        reload=reload,
+    )
+
+
+# --- words ---------------------------------------------------------------------------------------
+
+
+def how_many(count: int, noun: str) -> str:
+    """A number of things, in words.
+
+    >>> how_many(1, "seed"), how_many(3, "seed")
+    ('1 seed', '3 seeds')
+    """
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def mean_words(mean: float, low: float, high: float, failed: int = 0, runs: int = 0) -> str:
+    """A mean with its interval, and how many runs failed.
+
+    >>> mean_words(1.0, 0.5, 2.0), mean_words(1.0, 0.5, 2.0, 1, 3)
+    ('1 [0.5, 2]', '1 [0.5, 2], 1 of 3 runs failed')
+    """
+    text = "no run ended" if math.isnan(mean) else shown(mean)
+    if not math.isnan(mean) and math.isfinite(low) and math.isfinite(high):
+        text += f" [{shown(low)}, {shown(high)}]"
+    return text + (f", {failed} of {runs} runs failed" if failed else "")
+
+
+def interval_words(low: float, high: float) -> str:
+    """An interval in a table; empty where there is none."""
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return ""
+    return f"{shown(low)} … {shown(high)}"
+
+
+def judged_in_words(table: TrialTable) -> str:
+    """How points are judged, in words."""
+    if table.unit == "episodes":
+        return (
+            f"Policies are judged {table.scored}: {table.values} of them, which no training has "
+            "seen."
+        )
+    if table.scored:
+        return (
+            f"The point that a method recommends at the end is judged {table.scored}, which no "
+            "search sees."
+        )
+    return (
+        f"The point that a method recommends at the end is judged by the mean of {table.values} "
+        "fresh values of the objective there, the same number for all, outside of the budget."
+    )
+
+
+def why_failed(runs: Runs) -> list[str]:
+    """For each method with runs that failed or diverged, how many, and the first reason."""
+    lines: list[str] = []
+    for label, each in runs.items():
+        lost = [run for run in each if run.diverged]
+        if lost:
+            of = "all" if len(lost) == len(each) else f"{len(lost)} of"
+            many = "its one run" if len(each) == 1 else f"{of} {len(each)} runs"
+            reason = _cut(str(lost[0].more.get("failure", "")))
+            lines.append(f"{label}: {many} failed or diverged ({reason})")
+    return lines
+
+
+def _cut(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}…"
+
+
+# --- tables --------------------------------------------------------------------------------------
+
+
+def pairs_table(ranking: Ranking, title: str) -> list[Table]:
+    """Every pair with its test; no table where there is no pair."""
+    if not ranking.pairs:
+        return []
+    side = "above" if ranking.table.maximize else "below"
+    ratio = ranking.pairs[0].ratio
+    effect = "Ratio a / b" if ratio else "Difference a − b"
+    rows = [
+        [
+            pair.a,
+            pair.b,
+            f"{pair.wins} of {pair.seeds}",
+            pair.effect,
+            interval_words(pair.low, pair.high),
+            pair.p,
+            f"a {side} b" if pair.decided else "undecided",
+        ]
+        for pair in ranking.pairs
+    ]
+    columns = ["a", "b", f"Seeds with a {side} b", effect, "95 % interval", "p", "Verdict"]
+    tests = "paired t-tests of logarithms" if ratio else "paired t-tests"
+    note = (
+        f"Two-sided {tests} (of ranks where a run failed), p corrected by Holm's method over "
+        f"{len(rows)} pairs; decided at 5 %. Intervals are 95 % each."
+    )
+    return [Table("pairs", title, columns, rows, note)]
+
+
+def failures_table(runs: Runs) -> list[Table]:
+    """The runs that failed, with the reasons; no table where none did."""
+    rows = [
+        [label, r.config["seed"], r.more.get("evaluations", ""), _cut(r.more.get("failure", ""))]
+        for label, each in runs.items()
+        for r in each
+        if r.diverged
+    ]
+    columns = ["Method", "Seed", "Evaluations", "What happened"]
+    return [Table("failures", "Runs that failed or diverged", columns, rows)] if rows else []
+
+
+def runs_table(runs: Runs, name: str = "runs") -> Table:
+    """The numbers of every run."""
+    rows = [[label, *_row(run)] for label, each in runs.items() for run in each]
+    return Table(name, "Every run", list(_COLUMNS), rows)
+
+
+def _row(record: RunRecord) -> list[Any]:
+    more = record.more
+    return [
+        record.config["seed"],
+        final(record),
+        _number(more.get("error")),
+        _number(more.get("start")),
+        _number(more.get("best")),
+        more.get("evaluations", ""),
+        more.get("steps", ""),
+        "failed" if record.diverged else more.get("status", ""),
+        round(record.seconds, 4),
+        _number(more.get("seconds_per_evaluation")),
+        more.get("failure") or more.get("message", ""),
+    ]
+
+
+def _number(value: Any) -> float | str:
+    return "" if value is None else float(value)

@@ -1,0 +1,132 @@
+"""What a run should have been told: plain words on what went wrong without failing."""
+
+import logging
+import math
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gensmooth.parameters import as_bounds
+from gensmooth.searches import Search, SearchState, StepInfo
+
+Array = NDArray[Any]
+
+_SURE = 2.0  # standard errors: a smaller difference may be noise
+
+
+def advice(
+    search: Search,
+    x0: Array,
+    state: SearchState,
+    steps: Sequence[StepInfo],
+    *,
+    value: float,
+    error: float | None,
+    noise: float | None,
+    budget: int | None,
+) -> list[str]:
+    """What a user should know of a run that has ended, and what to do about it.
+
+    Args:
+        search: The search.
+        x0: Where it was told to start.
+        state: Where it ended.
+        steps: What it saw.
+        value: The objective at the end.
+        error: Its standard error, if it is a mean.
+        noise: The standard deviation of one value, if it was measured.
+        budget: Evaluations that it could have spent.
+    """
+    found = _on_bounds(search, x0)
+    if budget is not None and budget < 2 * x0.size and len(steps) < 10:
+        found.append(
+            f"A budget of {budget} evaluations is little for {x0.size} parameters: allow at least "
+            f"{20 * x0.size}, a few per parameter and scale."
+        )
+    elif (
+        budget is not None
+        and search.has_only_begun(state)
+        and state.evaluations + search.next_evaluations(state) > budget  # not `max_steps`
+    ):
+        found.append(
+            f"A budget of {budget} evaluations is too little for a step: it went into finding out "
+            f"whether values are noisy. Allow at least {20 * x0.size}."
+        )
+    if not steps:
+        return found
+    if not any(math.isfinite(number) for s in steps for number in (s.value, s.best_value)):
+        found.append(
+            f"None of the {state.evaluations} evaluations gave a finite value: see `faults`, and "
+            "check the objective at x0."
+        )
+    elif search.saw_one_value(state, steps):
+        found.append(
+            f"All values were the same ({steps[0].value:g}): the objective does not change near "
+            f"x0. Look farther with a larger `{search.reach}`, or check that it depends on x."
+        )
+    elif math.isfinite(value):
+        found += _on_progress(search, steps, value, error, noise)
+    return found
+
+
+def _on_bounds(search: Search, x0: Array) -> list[str]:
+    if search.bounds is None:
+        return []
+    found: list[str] = []
+    limits = as_bounds(search.bounds, x0)
+    outside = int(((x0 < limits.lower) | (x0 > limits.upper)).sum())
+    if outside:
+        found.append(
+            f"x0 lies outside the bounds in {outside} of {x0.size} parameters, and was moved onto "
+            "them."
+        )
+    reach = search.widest_reach(x0.size)
+    width = float(np.subtract(limits.upper, limits.lower, dtype=np.float64).min())
+    if reach is not None and reach > width:
+        found.append(
+            f"The spacing, {reach:g} in each parameter, is wider than the bounds leave "
+            f"({width:g}): every evaluation lies on a limit. Lower `spacing`, or leave it to "
+            "the pilot."
+        )
+    return found
+
+
+def _on_progress(
+    search: Search,
+    steps: Sequence[StepInfo],
+    value: float,
+    error: float | None,
+    noise: float | None,
+) -> list[str]:
+    start = steps[0].value
+    if not math.isfinite(start):
+        return []
+    gain = (value - start) if search.maximize else (start - value)
+    of_start = 0.0 if noise is None else noise / math.sqrt(2)  # the pilot saw it twice
+    doubt = math.hypot(of_start, noise or 0.0 if error is None else error)
+    if gain < -_SURE * doubt and gain < -1e-12 * abs(start):
+        return [
+            f"The end ({value:g}) is worse than the start ({start:g}): use `best_x`, and "
+            f"{search.if_worse}"
+        ]
+    if noise and gain < _SURE * doubt:
+        return [
+            f"The gain ({gain:.3g}) is within the noise of a value ({noise:.3g}): the start may "
+            "have been as good. A larger `budget`, or `num_samples`, would tell."
+        ]
+    return []
+
+
+@contextmanager
+def unspoken() -> Generator[None]:
+    """Runs made in here say nothing of themselves: each is one of many, judged by other means."""
+    logger = logging.getLogger("gensmooth")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)

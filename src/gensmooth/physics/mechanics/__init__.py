@@ -1,0 +1,28 @@
+"""The equations of motion of jointed bodies, as expressions.
+
+MuJoCo computes them for any model, by loops over its arrays. Here the model is known when the code
+is written, so everything that does not depend on the state is a constant. What remains is a list of
+operations on positions, velocities and controls; for a planar robot, whose rotations have one axis,
+it is short. All functions take numbers or symbols (:mod:`gensmooth.physics.symbols`): on numbers
+they are tested against MuJoCo, and on symbols they are written as C.
+
+The equations are those of MuJoCo's documentation ("Computation"):
+
+    M(q) a + c(q, v) = τ + Jᵀ f,
+
+with the inertia M by composite rigid bodies, the bias c by recursive Newton-Euler (Featherstone,
+2008), and soft constraints: f minimises, over accelerations a,
+
+    ½ (a - a₀)ᵀ M (a - a₀) + Σ ½ Dᵢ min(0, Jᵢ a - arefᵢ)²,
+
+where a₀ is the acceleration without constraints. Spatial vectors have their angular part first and
+are taken at a point that moves with the robot, the origin of its first body.
+
+- :mod:`.algebra`: numbers, vectors and rotations, without operations on 0 and 1;
+- :mod:`.spatial`: velocities, forces and inertias of rigid bodies;
+- :mod:`.models`: what is read from a MuJoCo model, and what is refused;
+- :mod:`.mechanism`: a model that is covered;
+- :mod:`.softness`: how limits and contacts give way;
+- :mod:`.placed`: a mechanism in a configuration: inertia, forces, and what an environment reads;
+- :mod:`.contacts`: which geoms touch, where, and which velocities move the contact.
+"""

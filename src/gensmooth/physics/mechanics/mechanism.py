@@ -1,0 +1,78 @@
+"""A MuJoCo model that is covered, with what the equations of motion need of it."""
+
+from typing import Any, final
+
+from gensmooth.physics.mechanics.models import (
+    EULER,
+    FREE,
+    RUNGE_KUTTA,
+    pairs,
+    parallel,
+    parts,
+    refuse,
+    rotations_are_corrected,
+)
+from gensmooth.physics.mechanics.softness import limits
+
+
+@final
+class Mechanism:
+    """A MuJoCo model that is covered.
+
+    Args:
+        model: The ``MjModel``.
+
+    Raises:
+        UnsupportedMechanismError: When the model has something that is not covered.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self.nq, self.nv, self.nu = int(model.nq), int(model.nv), int(model.nu)
+        self.timestep = float(model.opt.timestep)
+        self.integrator = int(model.opt.integrator)
+        refuse(model)
+        self.parts, self.fixed = parts(model)
+        self._dof_part = [self.part_of(int(b)) for b in model.dof_bodyid]
+        self.damping = [float(each) for each in model.dof_damping]
+        # As in MuJoCo, dampers act on the new velocity in Euler's method if any of them brakes.
+        self.implicit_damping = self.integrator == EULER and max(self.damping) > 0.0
+        self.limits = limits(model)
+        self.pairs = pairs(model)
+        self.corrected = self.integrator == RUNGE_KUTTA and rotations_are_corrected()
+        self.parallel = parallel(model, self.pairs)
+
+    def part_of(self, body: int) -> int:
+        """The part that a body belongs to; -1 if the body never moves."""
+        return self.fixed[body].part
+
+    def ancestors(self, dof: int) -> list[int]:
+        """A velocity and those above it in the tree, up to the root."""
+        found: list[int] = []
+        while dof >= 0:
+            found.append(dof)
+            dof = int(self.model.dof_parentid[dof])
+        return found
+
+    def dofs_of(self, part: int) -> list[int]:
+        """The velocities that move a part, from the root down."""
+        found: list[int] = []
+        while part >= 0:
+            body = self.parts[part].body
+            first, number = int(self.model.body_dofadr[body]), int(self.model.body_dofnum[body])
+            found = [*range(first, first + number), *found]
+            part = self.parts[part].parent
+        return found
+
+    def free_translations(self) -> list[tuple[int, int]]:
+        """The first velocity of each free joint, and its part."""
+        m = self.model
+        return [
+            (int(m.jnt_dofadr[j]), self.part_of(int(m.jnt_bodyid[j])))
+            for j in range(m.njnt)
+            if m.jnt_type[j] == FREE
+        ]
+
+    def dof_part(self, dof: int) -> int:
+        """The part whose joint a velocity belongs to."""
+        return self._dof_part[dof]

@@ -1,0 +1,57 @@
+"""Algorithms of the literature under their own names: whole searches, with their sources' numbers.
+
+``ars``, ``openai_es``, ``spsa`` and ``stars`` choose the directions, estimator, optimiser and
+spacing of a :class:`~gensmooth.RandomSearch`. ``snes``, ``xnes``, ``cma`` and ``islands`` adapt a
+distribution (:class:`~gensmooth.searches.algorithms.population.Population`). What each does, and
+when to use it: docs/methods.md.
+"""
+
+from gensmooth.searches.algorithms import ars, openai_es, spsa, stars
+from gensmooth.searches.algorithms.cma import CMAES
+from gensmooth.searches.algorithms.islands import Islands
+from gensmooth.searches.algorithms.population import Population
+from gensmooth.searches.algorithms.snes import SNES
+from gensmooth.searches.algorithms.table import (
+    ALGORITHMS,
+    Algorithm,
+    Wanted,
+    algorithm,
+    find,
+    make,
+    names,
+    ours,
+    register,
+    rows,
+)
+from gensmooth.searches.algorithms.xnes import XNES
+
+ours(*ALGORITHMS)
+
+POPULATIONS: dict[str, type[Population]] = {
+    "cma-es": CMAES,
+    "islands": Islands,
+    "snes": SNES,
+    "xnes": XNES,
+}
+
+__all__ = [
+    "ALGORITHMS",
+    "CMAES",
+    "POPULATIONS",
+    "SNES",
+    "XNES",
+    "Algorithm",
+    "Islands",
+    "Population",
+    "Wanted",
+    "algorithm",
+    "ars",
+    "find",
+    "make",
+    "names",
+    "openai_es",
+    "register",
+    "rows",
+    "spsa",
+    "stars",
+]

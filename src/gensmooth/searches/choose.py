@@ -1,0 +1,189 @@
+"""The one place that chooses a search from names and arguments.
+
+``minimize``, ``train``, ``compare``, the integrations and the command line all come here.
+"""
+
+import math
+from collections.abc import Callable
+from numbers import Real
+from typing import Any, NamedTuple, cast
+
+from numpy.typing import NDArray
+
+from gensmooth import checks, optimizers
+from gensmooth.directions import METHODS, Directions
+from gensmooth.estimators import ForwardDifference
+from gensmooth.methods import choose_directions
+from gensmooth.optimizers import Optimizer
+from gensmooth.searches import algorithms
+from gensmooth.searches.pilot import AUTO, Pilot
+from gensmooth.searches.protocol import Search
+from gensmooth.searches.random_search import RandomSearch
+from gensmooth.searches.wanted import Wanted
+
+Array = NDArray[Any]
+Shape = tuple[Any, ...]
+
+LEARNING_RATE = 0.1  # Adam's, which falls to 0 over the budget along half a cosine
+
+
+class ChosenSearch(NamedTuple):
+    """A search, and what must be remembered about the choice.
+
+    Attributes:
+        search: The search.
+        learning_rate: If not ``None``, the optimiser is :func:`falling` from this rate. It is made
+            anew when the budget changes.
+    """
+
+    search: Search
+    learning_rate: float | None = None
+
+
+def choose(
+    x: Array,
+    wanted: Wanted,
+    *,
+    shape: Shape | None = None,
+    training: bool = False,
+    fill: Callable[[Wanted, Directions], Wanted] | None = None,
+) -> ChosenSearch:
+    """The search that is wanted at ``x``.
+
+    With no method, directions, estimator, spacing or optimiser, that is the pilot.
+
+    Args:
+        x: The start.
+        wanted: What the user asks.
+        shape: The shape of the parameters as directions see it, if it is not that of ``x``.
+        training: Whether a policy is trained: some algorithms are for that alone.
+        fill: Fills in the numbers of a search along directions that the user left open, where the
+            usual ones do not fit.
+
+    >>> import numpy as np
+    >>> type(choose(np.zeros(3), Wanted(budget=100)).search).__name__
+    'Pilot'
+    >>> choose(np.zeros(3), Wanted(method="gs", budget=100)).search.num_directions
+    7
+    """
+    if wanted.search is not None:
+        if not isinstance(wanted.search, Search):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(
+                f"`search` must be a gs.Search, but is {checks.shown(wanted.search)}; names go "
+                "into `method`."
+            )
+        wanted.check_complete()
+        return ChosenSearch(wanted.search)
+    if is_left_to_pilot(wanted):
+        return ChosenSearch(_pilot(x, wanted))
+    if algorithms.find(wanted.method) is not None:
+        return ChosenSearch(algorithms.make(x, wanted, training=training))
+    names = algorithms.names(training=training)
+    family = choose_directions(wanted.method, wanted.directions, also=names)
+    family = family.shaped(x.shape if shape is None else shape)
+    return _along(x, family, wanted if fill is None else fill(wanted, family))
+
+
+def is_left_to_pilot(wanted: Wanted) -> bool:
+    """Whether nothing was chosen that the pilot chooses itself."""
+    if isinstance(wanted.method, str):
+        return wanted.method == AUTO
+    return all(getattr(wanted, name) is None for name in ("method", *_PILOTS))
+
+
+_PILOTS = ("directions", "estimator", "spacing", "optimizer")
+
+
+def _pilot(x: Array, wanted: Wanted) -> Pilot:
+    passed = [f"`{name}`" for name in _PILOTS if getattr(wanted, name) is not None]
+    if passed:
+        raise ValueError(
+            f"method='auto' chooses {' and '.join(passed)} itself: leave {passed[0]} out, or name "
+            "a method."
+        )
+    number = wanted.num_directions
+    if number is None and wanted.workers > usual_directions(x.size):
+        number = -(-wanted.workers // 2)
+    arguments: dict[str, Any] = {
+        "budget": wanted.budget or 0,
+        "num_directions": number,
+        "x_scale": wanted.scale,
+        **wanted.shared,
+    }
+    return Pilot(**arguments | dict(wanted.pilot))
+
+
+def _along(x: Array, family: Directions, wanted: Wanted) -> ChosenSearch:
+    """A search along directions; by default with Adam, whose rate falls over the budget."""
+    rate, optimizer = optimizer_or_rate(wanted.optimizer)
+    number = wanted.num_directions
+    if number is None:
+        number = max(usual_directions(x.size), wanted.workers - 1)
+    spacing = family.usual_spacing if wanted.spacing is None else wanted.spacing
+    search = RandomSearch(
+        directions=family,
+        num_directions=number,
+        spacing=spacing if wanted.x_scale is None else _scaled(spacing, wanted),
+        estimator=ForwardDifference() if wanted.estimator is None else wanted.estimator,
+        **wanted.shared,
+    )
+    search = search.changed(directions=search.directions.resolve(x.size, number))
+    if optimizer is not None:
+        return ChosenSearch(search.changed(optimizer=optimizer))
+    falls = falling(rate, search, wanted.budget, wanted.max_steps)
+    return ChosenSearch(search.changed(optimizer=falls), rate)
+
+
+def _scaled(spacing: Any, wanted: Wanted) -> float:
+    """A spacing times ``x_scale``."""
+    if callable(spacing):
+        raise ValueError(
+            "`x_scale` multiplies a `spacing` that is a number, but it is a schedule: multiply its "
+            "first number instead."
+        )
+    return checks.positive("spacing", spacing) * wanted.factor
+
+
+def usual_directions(dim: int) -> int:
+    """Directions per step where the user gives no number: 4 + ⌊3 ln d⌋."""
+    return 4 + int(3 * math.log(dim))
+
+
+def falling(
+    rate: float, search: RandomSearch, budget: int | None, max_steps: int | None = None
+) -> Optimizer:
+    """Adam whose rate falls from ``rate`` to 0 over the steps that the limits allow."""
+    steps = max(1, (budget or 0) // len(search.plan))
+    if max_steps is not None:
+        steps = min(steps, max_steps)
+    return optimizers.adam(optimizers.cosine_decay(rate, steps=steps))
+
+
+def for_limits(
+    search: Search, learning_rate: float | None, budget: int | None, max_steps: int | None
+) -> Search:
+    """The search for a run with these limits; see :class:`ChosenSearch` on the learning rate."""
+    search = search.with_budget(budget or 0)
+    if learning_rate is None:
+        return search
+    search = cast(RandomSearch, search)
+    return search.changed(optimizer=falling(learning_rate, search, budget, max_steps))
+
+
+def optimizer_or_rate(passed: object) -> tuple[float, Optimizer | None]:
+    """A learning rate for :func:`falling`, or an optimiser."""
+    if passed is None:
+        return LEARNING_RATE, None
+    if isinstance(passed, bool) or not isinstance(passed, Real):
+        if not (hasattr(passed, "init") and hasattr(passed, "update")):
+            raise TypeError(
+                "`optimizer` must be an (init, update) pair such as gs.sgd(0.01), an Optax "
+                f"transformation, or a learning rate, but is {checks.shown(passed)}."
+            )
+        return LEARNING_RATE, cast(Optimizer, passed)
+    return float(checks.positive("optimizer", passed)), None
+
+
+def names(*, training: bool = False) -> list[str]:
+    """The names of all methods: the pilot, directions, algorithms."""
+    return [AUTO, *METHODS, *algorithms.names(training=training)]

@@ -1,0 +1,180 @@
+"""A search as plain parts for ``config.json``, and back.
+
+The parts are the fields of the search's dataclass, under its name in ``"method"``. A search with
+directions (:class:`~gensmooth.RandomSearch`) has no such name. A custom search in a module that can
+be imported is written as ``module:Class``. Any other must be passed again when its run is resumed.
+
+Bounds and threads are not among the parts: whoever writes the file stores them beside the search.
+"""
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gensmooth import naming
+from gensmooth.describe import describe, is_given, rebuild
+from gensmooth.directions import Directions
+from gensmooth.estimators import Estimator
+from gensmooth.optimizers import Optimizer
+from gensmooth.searches.algorithms import POPULATIONS
+from gensmooth.searches.descent import GreedyDescent
+from gensmooth.searches.mirrored_es import MirroredES
+from gensmooth.searches.pilot import AUTO, Pilot
+from gensmooth.searches.protocol import Search
+from gensmooth.searches.quasi_newton import QuasiNewton
+from gensmooth.searches.random_search import RandomSearch
+
+PASS_AGAIN = "pass it again, gs.resume(folder, fun, {}=...)"
+CHOICES = {"directions": Directions, "estimator": Estimator, "optimizer": Optimizer}
+_APART = ("bounds", "threads")
+_NAMED: dict[str, type[Search]] = {
+    AUTO: Pilot,
+    "quasi-newton": QuasiNewton,
+    "mirrored-es": MirroredES,
+    "greedy-descent": GreedyDescent,
+    **POPULATIONS,
+}
+_NAMES = {kind: name for name, kind in _NAMED.items()}
+
+
+def to_parts(search: Search) -> dict[str, Any]:
+    """The parts of a search: plain JSON, and arrays of float64.
+
+    >>> to_parts(Pilot(budget=100))["method"]
+    'auto'
+    """
+    kind = type(search)
+    parts: dict[str, Any] = {}
+    if kind is not RandomSearch:
+        name = _NAMES.get(kind) or naming.name_of(kind)
+        if name is None or not is_dataclass(search):
+            return {"method": {"given": f"{kind.__module__}.{kind.__qualname__}"}}
+        parts["method"] = name
+    return parts | {name: _part(getattr(search, name)) for name in _stored(kind)}
+
+
+def from_parts(
+    parts: Mapping[str, Any],
+    *,
+    passed: Mapping[str, Any] | None = None,
+    bounds: Any = None,
+    threads: int = 1,
+    trust: bool = False,
+    again: str = PASS_AGAIN,
+) -> Search:
+    """The search that :func:`to_parts` described.
+
+    Args:
+        parts: The parts; others are ignored.
+        passed: Objects that the caller passes again, by name: ``search``, ``directions``,
+            ``estimator``, ``optimizer``.
+        bounds: The search's bounds.
+        threads: The search's threads.
+        trust: Whether a module that the parts name may be imported.
+        again: How the user passes an object again, for messages; ``{}`` is its name.
+
+    Raises:
+        ValueError: If the parts describe no search, or one that must be passed again.
+        LookupError: If a part is missing.
+        TypeError: If a part has the wrong type.
+    """
+    passed = {} if passed is None else passed
+    if "method" not in parts:
+        return _with_directions(parts, passed, bounds, threads, trust=trust, again=again)
+    method, search = parts["method"], passed.get("search")
+    if search is not None:
+        if to_parts(search)["method"] != method:
+            raise ValueError(
+                f"its search is {str(method)[:200]} and cannot become a {type(search).__name__}"
+            )
+        return search
+    if is_given(method):
+        raise ValueError(
+            f"its search is a {str(method['given'])[:200]}, which cannot be written down: "
+            f"{again.format('search')}"
+        )
+    kind = _kind(str(method), trust=trust)
+    values = {name: _value(parts[name], trust=trust) for name in _stored(kind)}
+    known = {field.name for field in fields(cast(Any, kind))}
+    values |= {k: v for k, v in (("bounds", bounds), ("threads", threads)) if k in known}
+    return kind(**values)
+
+
+def _with_directions(
+    parts: Mapping[str, Any],
+    passed: Mapping[str, Any],
+    bounds: Any,
+    threads: int,
+    *,
+    trust: bool,
+    again: str,
+) -> RandomSearch:
+    if is_given(parts["spacing"]):
+        raise ValueError(
+            "its `spacing` is a custom function, which cannot be written down: start a run with a "
+            "schedule such as gs.inverse_decay(0.1)"
+        )
+    chosen = {
+        name: _choice(name, kind, parts[name], passed.get(name), trust=trust, again=again)
+        for name, kind in CHOICES.items()
+    }
+    rest = {n: rebuild(parts[n]) for n in _stored(RandomSearch) if n not in CHOICES}
+    return RandomSearch(**chosen, **rest, bounds=bounds, threads=threads)
+
+
+def _choice(
+    name: str, kind: type, description: Any, passed: Any, *, trust: bool, again: str
+) -> Any:
+    """A part that was written down, or that the caller passes again."""
+    if passed is not None:
+        if describe(passed) != description:
+            raise ValueError(
+                f"its `{name}` is {str(description)[:200]} and cannot become "
+                f"{str(describe(passed))[:200]}: start a new run from its x instead"
+            )
+        return passed
+    if is_given(description):
+        raise ValueError(
+            f"its `{name}` is a {description['given']}, which cannot be written down: "
+            f"{again.format(name)}"
+        )
+    made = rebuild(description, trust=trust)
+    if not isinstance(made, kind):
+        raise TypeError(f"its `{name}` is {str(description)[:200]}")
+    return made
+
+
+def _kind(name: str, *, trust: bool) -> type[Search]:
+    """The class of a search by its name in a file."""
+    if ":" not in name:
+        if name not in _NAMED:
+            raise ValueError(f"there is no search {name[:80]!r}")
+        return _NAMED[name]
+    naming.check_trusted(name.partition(":")[0], trust=trust)
+    kind = naming.find(name)
+    if not (isinstance(kind, type) and issubclass(kind, Search) and is_dataclass(kind)):
+        raise ValueError(f"{name[:200]!r} is not a search that is a dataclass")
+    return kind
+
+
+def _stored(kind: type[Search]) -> list[str]:
+    names = [field.name for field in fields(cast(Any, kind)) if field.init]
+    return [name for name in names if name not in _APART]
+
+
+def _part(value: Any) -> Any:
+    if isinstance(value, list | np.ndarray):
+        array: NDArray[np.float64] = np.asarray(value, np.float64)
+        return array
+    return describe(value)
+
+
+def _value(part: Any, *, trust: bool) -> Any:
+    if isinstance(part, np.ndarray):
+        return cast(Any, part)
+    if isinstance(part, list):
+        return tuple(_value(each, trust=trust) for each in cast(list[Any], part))
+    return rebuild(part, trust=trust)

@@ -1,0 +1,577 @@
+"""Random search: ``init``, ``ask`` and ``tell``, pure functions of an explicit state.
+
+``directions × estimator × optimizer = search``: the three choices meet here and nowhere else.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any, ParamSpec, TypeVar, cast, final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from gensmooth import checks, estimators, kernels, optimizers, streams
+from gensmooth.batch import Batch
+from gensmooth.directions import Address, Directions, Draw, NoClosedForm, check_directions
+from gensmooth.estimators import (
+    SAMPLE_MODES,
+    Differences,
+    Estimator,
+    ForwardDifference,
+    Plan,
+    Samples,
+)
+from gensmooth.methods import choose_directions
+from gensmooth.parameters import as_bounds, as_parameters, is_tree
+from gensmooth.searches.protocol import (
+    FailurePolicy,
+    GradientEstimate,
+    Search,
+    SearchState,
+    StepInfo,
+)
+from gensmooth.trees import Tree
+
+__all__ = [
+    "MOST",
+    "FailurePolicy",
+    "GradientEstimate",
+    "RandomSearch",
+    "Search",
+    "SearchState",
+    "StepInfo",
+    "check_sizes",
+    "standard_errors",
+]
+
+Array = NDArray[Any]
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+_FORWARD = ForwardDifference()
+_SGD = optimizers.sgd(0.01)
+_CALM = 1e15  # values and estimates below this cannot overflow, whatever is done with them
+_EPS = {4: float(np.finfo(np.float32).eps), 8: float(np.finfo(np.float64).eps)}
+
+
+def _not_in_a_worker(*_: Any) -> Any:
+    raise RuntimeError("Workers evaluate; the optimiser's step is made where the run is.")
+
+
+_NO_OPTIMIZER = optimizers.Optimizer(_not_in_a_worker, _not_in_a_worker)
+MOST = 50_000_000  # evaluations per step, or twice as many: their layout takes a gigabyte
+
+
+@final
+@dataclass(frozen=True, init=False)
+class RandomSearch(Search):
+    """Random search with any directions, estimator and optimiser.
+
+    Args:
+        directions: How the directions are chosen (or give ``method=``, the name of a method).
+        num_directions: L.
+        spacing: c, how far from x the objective is evaluated, in units of a direction: a number,
+            or a schedule such as ``gs.inverse_decay(0.1, power=0.101)``.
+        estimator: Where it is evaluated and how values become an estimate.
+        optimizer: What the estimate does to x.
+        samples: How the objective's own noise ξ is drawn (``"shared"``, ``"paired"``,
+            ``"independent"``), or ``None`` when the objective takes no generator.
+        num_samples: N, samples averaged at each point.
+        maximize: Ascend instead; reported values keep the user's sign.
+        bounds: Limits, as ``(lower, upper)`` for all parameters, :class:`Bounds`, or SciPy's
+            forms (one pair per parameter, or ``scipy.optimize.Bounds``). Iterates and evaluation
+            points are both projected, so near a limit the estimate sees a clipped direction.
+        on_failure: ``"raise"`` on a value that is not finite, or ``"drop"`` its direction. The
+            estimate keeps its mean if failures do not depend on the direction.
+        min_fraction: Under ``"drop"``, the smallest share of directions that makes an estimate.
+        threads: Threads of the kernels on large problems; the result does not depend on it.
+        method: The name of a method, instead of ``directions=``.
+
+    >>> RandomSearch(method="bes", num_directions=20, spacing=0.1).directions
+    Bernoulli(p=0.5, m=None)
+    """
+
+    directions: Directions
+    num_directions: int
+    spacing: float | optimizers.Schedule
+    estimator: Estimator
+    optimizer: optimizers.Optimizer
+    min_fraction: float
+    threads: int
+
+    def __init__(
+        self,
+        directions: Directions | None = None,
+        num_directions: int | None = None,
+        spacing: float | optimizers.Schedule | None = None,
+        estimator: Estimator = _FORWARD,
+        optimizer: optimizers.Optimizer = _SGD,
+        samples: Samples | None = None,
+        num_samples: int = 1,
+        maximize: bool = False,
+        bounds: Any = None,
+        on_failure: FailurePolicy = "raise",
+        min_fraction: float = 0.5,
+        threads: int = 1,
+        method: str | None = None,
+    ) -> None:
+        if method is not None:
+            directions = choose_directions(method, directions)
+        given: dict[str, Any] = {
+            "directions": check_directions(directions),
+            "estimator": estimators.check_estimator(estimator),
+            "num_directions": checks.count("num_directions", num_directions),
+            "spacing": _checked_spacing(spacing),
+            "optimizer": optimizer,
+            "samples": checks.optional(checks.one_of, "samples", samples, options=SAMPLE_MODES),
+            "num_samples": checks.count("num_samples", num_samples),
+            "maximize": checks.flag("maximize", maximize),
+            "bounds": bounds,
+            "on_failure": checks.one_of("on_failure", on_failure, ("raise", "drop")),
+            "min_fraction": checks.share("min_fraction", min_fraction, one=True),
+            "threads": checks.count("threads", threads),
+        }
+        for name, value in given.items():
+            object.__setattr__(self, name, value)
+        check_sizes(self.num_directions, self.num_samples)
+        if samples is None and self.num_samples != 1:
+            raise ValueError(
+                f"`num_samples` is {self.num_samples}, but there are no samples to average: "
+                "give `samples=` 'shared', 'paired' or 'independent', and an objective fun(x, rng)."
+            )
+        if not (hasattr(optimizer, "init") and hasattr(optimizer, "update")):
+            raise TypeError(
+                "`optimizer` must be an (init, update) pair such as gs.sgd(0.01) or an Optax "
+                f"transformation, not {checks.shown(optimizer)}."
+            )
+
+    def changed(self, **parts: Any) -> "RandomSearch":
+        """The search with other parts, which are known to fit: nothing is checked again."""
+        made = object.__new__(RandomSearch)
+        for each in fields(self):
+            object.__setattr__(made, each.name, parts.get(each.name, getattr(self, each.name)))
+        return made
+
+    # --- a step -----------------------------------------------------------------------------------
+
+    def init(self, x0: Any, *, seed: int | None = None) -> SearchState:
+        """The state before the first step.
+
+        Args:
+            x0: Where to start: an array, or a structure of arrays (dicts, lists, tuples,
+                dataclasses), in which case the points of each batch come in that structure.
+            seed: Makes the run repeatable.
+        """
+        x, tree = Tree.of(x0) if is_tree(x0) else (as_parameters(x0), None)
+        if self.bounds is not None:
+            bounds = as_bounds(self.bounds, x)
+            np.clip(x, bounds.lower, bounds.upper, out=x)
+        return SearchState(
+            x=x,
+            step=0,
+            evaluations=0,
+            seed=streams.check_seed(seed),
+            kept=self.optimizer.init(x),
+            sent=self._family(x, tree).init(x.size, x.dtype),
+            tree=tree,
+        )
+
+    def ask(self, state: SearchState) -> Batch:
+        """The evaluations of the next step: a pure function of the state."""
+        x = state.x
+        dim = x.size
+        at = Address(state.seed, state.step, self.num_directions, dim, x.dtype)
+        draw = self._family(x, state.tree).draw(state.sent, at)  # ε_1, …, ε_L
+        if self.threads > 1:
+            draw = draw.rescaled(threads=self.threads)
+        bounds = None if self.bounds is None else as_bounds(self.bounds, x)
+        spacing = self.spacing_at(state.step)
+        return Batch(  # x + side · c · ε_l
+            x,
+            state.step,
+            state.seed,
+            draw,
+            self.plan,
+            spacing,
+            self._spacings if spacing is self.spacing else self._at(spacing),
+            self.samples,
+            bounds,
+            tree=state.tree,
+        )
+
+    def tell(
+        self,
+        state: SearchState,
+        batch: Batch,
+        values: ArrayLike,
+        errors: ArrayLike | None = None,
+    ) -> tuple[SearchState, StepInfo]:
+        """The state after a step, from the values of its batch.
+
+        Args:
+            state: The state that the batch was asked from.
+            batch: What :meth:`ask` gave.
+            values: The objective's values, in the order of ``batch.points()``.
+            errors: Their standard errors, where they are known: directions are then weighted by
+                the inverse of the variance of what they say.
+        """
+        if batch.step != state.step or batch.seed != state.seed or not batch.is_at(state.x):
+            raise ValueError(_not_of(batch, state))
+        raw = self._values(batch, values)
+        best, extent = kernels.on_sums().survey(raw, self.maximize)
+
+        estimate = self._estimate
+        if not extent < _CALM:
+            estimate = _quiet(self._estimate)
+            self._check_center(batch, raw)
+        known = None if errors is None else standard_errors(errors, len(raw))
+        gradient, value, error, dropped, norm = estimate(batch, raw, known)
+        downhill = -gradient if self.maximize else gradient
+
+        move = self._move if norm < _CALM else _quiet(self._move)
+        x, kept, length, diverged = move(state, downhill, norm)
+        dim, sent = x.size, state.sent
+        family = self._family(x, state.tree)
+        if diverged is None:
+            sent = family.observe(family.update(sent, downhill), value)
+
+        info = StepInfo(
+            state.step,
+            state.evaluations + len(raw),
+            value,
+            float(raw[best]),
+            best,
+            norm,
+            error,
+            norm / error if error else None,
+            family.shrinkage(dim, self.num_directions),
+            dropped,
+            length,
+            diverged,
+        )
+        after = SearchState(x, state.step + 1, info.evaluations, state.seed, kept, sent, state.tree)
+        return after, info
+
+    def estimate(self, batch: Batch, values: ArrayLike) -> GradientEstimate:
+        """The gradient estimate from the values of a batch, without a step."""
+        v = self._values(batch, values)
+        self._check_center(batch, v)
+        gradient, value, error, dropped, _ = _quiet(self._estimate)(batch, v)
+        return GradientEstimate(batch.shaped(gradient), value, error, len(v), dropped)
+
+    def _estimate(
+        self,
+        batch: Batch,
+        values: NDArray[np.float64],
+        errors: NDArray[np.float64] | None = None,
+    ) -> tuple[Array, float, float | None, int, float]:
+        """ĝ = (1/cL) Σ_l δ_l ε_l; the value, the standard error, directions dropped, ‖ĝ‖."""
+        means = values
+        if self.num_samples != 1:
+            means = values.reshape(-1, self.num_samples).mean(axis=1)
+        delta, value = self._differences(means)
+        if errors is not None and not self.estimator.by_rank:
+            delta = delta * self._precisions(delta, errors)
+        used = len(delta)
+        draw = batch.draw
+        unit = draw.factor / batch.spacing
+        # ĝ = mean of g_l = unit · δ_l · ε_l; own2 = Σ ‖g_l / L‖²
+        gradient, norm2, own2 = draw.estimate(delta, unit / used)
+        if not math.isfinite(own2) and not (kept := np.isfinite(delta)).all():
+            used = int(np.count_nonzero(kept))
+            self._check_failures(batch, values, used)
+            delta = np.where(kept, delta, 0.0)
+            gradient, norm2, own2 = draw.estimate(delta, unit / used)
+        error = None
+        if used > 1 and self.samples != "shared":
+            error = math.sqrt(_scatter(norm2, own2, used))
+        elif used > 1 and self.num_samples > 1 and not self.estimator.by_rank:
+            own = _scatter(norm2, own2, used)
+            error = math.sqrt(own + self._shared_noise(draw, values, means, delta, unit, used))
+        return gradient, value, error, len(delta) - used, math.sqrt(norm2)
+
+    def _differences(self, means: NDArray[np.float64]) -> Differences:
+        """What the estimator says; one by rank sees the values with the best as the smallest."""
+        if self.maximize and self.estimator.by_rank:
+            delta, value = self.estimator.differences(-means, self.num_directions, self.samples)
+            return -delta, -value
+        return self.estimator.differences(means, self.num_directions, self.samples)
+
+    def _move(
+        self, state: SearchState, downhill: Array, norm: float
+    ) -> tuple[Array, Any, float, str | None]:
+        """The next parameters and optimiser state, the length of the step, why it diverged."""
+        x = state.x
+        if not math.isfinite(norm):
+            why = f"the estimate of step {state.step} or its square is not finite"
+            return x, state.kept, float("inf"), why
+        if x.ndim != 1:
+            downhill = downhill.reshape(x.shape)
+        change, optimizer = self.optimizer.update(downhill, state.kept, x)
+        if not (
+            type(change) is np.ndarray
+            and change.dtype is x.dtype
+            and change.shape == x.shape
+            and change.flags.c_contiguous
+        ):
+            change = self._checked_change(change, x)
+        moved = np.empty(x.shape, x.dtype)
+        vectors = (x, change, moved) if x.ndim == 1 else map(np.ravel, (x, change, moved))
+        length2, size2 = kernels.on_sums().advance(*vectors)
+        if self.bounds is not None:
+            bounds = as_bounds(self.bounds, x)
+            np.clip(moved, bounds.lower, bounds.upper, out=moved)
+            length2, size2 = float((moved**2).sum()), float(((moved - x) ** 2).sum())
+        if not math.isfinite(length2 + size2):
+            why = f"step {state.step} would have made the parameters non-finite or overflow"
+            return x, state.kept, float("inf"), why
+        # x + cε == x once c is below half the spacing of floating-point numbers at |x|.
+        root_mean_square = math.sqrt(length2 / x.size)
+        spacing = self.spacing_at(state.step)
+        if spacing < 0.5 * _EPS[x.dtype.itemsize] * root_mean_square:
+            why = (
+                f"after step {state.step} the parameters are of size {root_mean_square:.3g}, "
+                f"where a spacing of {spacing:g} changes nothing"
+            )
+            return x, state.kept, math.sqrt(size2), why
+        return moved, optimizer, math.sqrt(size2), None
+
+    # --- what runs and workers need ---------------------------------------------------------------
+
+    @property
+    def wire(self) -> Directions:
+        """The directions know how their state is stored and sent."""
+        return self.directions
+
+    def kept_template(self, x: Array) -> Any:
+        """The optimiser's first state."""
+        return self.optimizer.init(x)
+
+    def widest_reach(self, dim: int) -> float | None:
+        """The first spacing times the deviation of a direction's entries."""
+        try:
+            variance = self.directions.variance(dim, self.num_directions)
+        except NoClosedForm:
+            return None
+        return self.spacing_at(0) * math.sqrt(variance)
+
+    def next_evaluations(self, state: SearchState) -> int:  # noqa: ARG002
+        """How many evaluations the next step takes."""
+        return len(self.plan)
+
+    def evaluations_after(self, steps: int) -> int | None:
+        """How many evaluations some steps take; ``None`` where it depends on the values."""
+        return steps * len(self.plan)
+
+    def value_at(self, state: SearchState, values: NDArray[np.float64]) -> float:  # noqa: ARG002
+        """The objective at x as the values of a step see it."""
+        means = values.reshape(-1, self.num_samples).mean(axis=1)
+        return self._differences(means)[1]
+
+    def for_workers(self) -> "RandomSearch":
+        """The search as workers need it: without the optimiser, which they never use."""
+        return self.changed(optimizer=_NO_OPTIMIZER, threads=1)
+
+    # --- what does not change from step to step ---------------------------------------------------
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The evaluations of a step."""
+        return estimators.plan(self.estimator, self.num_directions, self.num_samples, self.samples)
+
+    @cached_property
+    def _spacings(self) -> NDArray[np.float64]:
+        """How far along its direction each evaluation is, where that is the same in all steps."""
+        return self._at(self.spacing_at(0))
+
+    def _at(self, spacing: float) -> NDArray[np.float64]:
+        return np.multiply(spacing, self.plan.side, dtype=np.float64)
+
+    def spacing_at(self, step: int) -> float:
+        """The spacing c at this step."""
+        spacing = self.spacing
+        if not callable(spacing):
+            return spacing
+        return checks.positive("spacing", spacing(step))
+
+    @cached_property
+    def _families(self) -> dict[Any, Directions]:
+        return {}
+
+    def _family(self, x: NDArray[Any], tree: Tree | None = None) -> Directions:
+        """The directions with all that depends on x's shape and L filled in, once for all steps."""
+        shape = x.shape if tree is None else tree.shapes
+        try:
+            return self._families[shape]
+        except KeyError:
+            resolved = self.directions.shaped(shape).resolve(x.size, self.num_directions)
+            return self._families.setdefault(shape, resolved)
+
+    def shrinkage(self, dim: int) -> float:
+        """The shrinkage factor in use at dimension ``dim``."""
+        return self._family(np.empty(dim)).shrinkage(dim, self.num_directions)
+
+    # --- noise that is known ----------------------------------------------------------------------
+
+    def _precisions(
+        self, delta: NDArray[np.float64], errors: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        r"""A weight for each direction, 1 on average: the inverse of the variance of its δ.
+
+        :math:`\operatorname{Var}\delta_l = S + u_l`: S is what δ varies by from direction to
+        direction, without which a direction that happens to have no noise would count alone;
+        :math:`u_l` is the noise of its values. S is estimated by the mean of :math:`\delta_l^2 -
+        u_l`.
+        """
+        of_means = np.square(errors).reshape(-1, self.num_samples).mean(axis=1) / self.num_samples
+        noise = self.estimator.variances(of_means, self.num_directions, self.samples)
+        known = np.isfinite(noise) & np.isfinite(delta)
+        signal = float((np.square(delta[known]) - noise[known]).mean()) if known.any() else 0.0
+        total = max(signal, 0.0) + noise
+        if not known.any() or not (total[known] > 0).all():
+            return np.ones_like(delta)
+        weights = np.where(known, 1 / np.where(known, total, 1.0), 0.0)
+        return weights / weights[known].mean()
+
+    # --- noise that directions share --------------------------------------------------------------
+
+    def _shared_noise(
+        self,
+        draw: Draw,
+        values: NDArray[np.float64],
+        means: NDArray[np.float64],
+        delta: NDArray[np.float64],
+        unit: float,
+        used: int,
+    ) -> float:
+        """What samples that all directions share add to the estimate's variance.
+
+        Directions and samples are crossed: ĝ is the mean over l and i of y_li = δ_li ε_l / c, and
+        the scatter of the directions misses what all of them have in common. With ĝ_i the estimate
+        from sample i alone, the two-way analysis of variance adds to it
+
+            Σ_i (‖ĝ_i − ĝ‖² − scatter of the y_li − y_l) / (N (N − 1)),
+
+        the scatter of the samples less that of the interaction, which both scatters contain. The
+        sum is unbiased; it is not let fall below zero.
+        """
+        N = self.num_samples
+        table = values.reshape(-1, N)
+        if used < len(delta):
+            table = np.where(np.isfinite(means)[:, None], table, np.nan)
+        total = 0.0
+        for i in range(N):
+            of_sample, _ = self._differences(np.ascontiguousarray(table[:, i]))
+            apart = np.where(np.isfinite(of_sample), of_sample - delta, 0.0)
+            _, norm2, own2 = draw.estimate(apart, unit / used)
+            total += norm2 - _scatter(norm2, own2, used)
+        return max(total, 0.0) / (N * (N - 1))
+
+    # --- checks -----------------------------------------------------------------------------------
+
+    def _checked_change(self, change: ArrayLike, x: Array) -> Array:
+        """What the optimiser returned, as an array like x."""
+        found = checks.reals("optimizer", change)
+        if found.shape != x.shape:
+            raise ValueError(
+                f"`optimizer` must return a change in the shape {x.shape} of x, but returned "
+                f"shape {found.shape}."
+            )
+        return np.ascontiguousarray(found, x.dtype)
+
+    def _values(self, batch: Batch, values: ArrayLike) -> NDArray[np.float64]:
+        if type(values) is np.ndarray and values.dtype.char == "d" and values.ndim == 1:
+            v = values  # straight: at small d each call on the way shows
+        else:
+            v = np.asarray(checks.reals("values", values), np.float64).reshape(-1)
+        if len(v) != len(batch):
+            mode = f' and samples="{self.samples}"' if self.samples else ""
+            centre = batch.has_center() and len(v) < len(batch)
+            raise ValueError(
+                f"{self.num_directions} directions with the {type(self.estimator).__name__} "
+                f"estimator{mode} need {len(batch)} values, but `tell` got {len(v)}"
+                f"{': did you drop the values at the centre?' if centre else '.'}"
+            )
+        return v
+
+    def _check_center(self, batch: Batch, values: NDArray[np.float64]) -> None:
+        """An estimate may do without the centre's value, but not in silence."""
+        if self.on_failure == "raise" and not np.isfinite(values).all():
+            self._check_failures(batch, values, 0)
+
+    def _check_failures(self, batch: Batch, values: NDArray[np.float64], used: int) -> None:
+        bad = np.flatnonzero(~np.isfinite(values))
+        if not len(bad):  # finite values whose differences overflow
+            bad = np.array([np.abs(values).argmax()])
+        if self.on_failure == "raise":
+            raise ValueError(
+                f"{batch.describe(int(bad[0]))} has the value {values[bad[0]]}"
+                f"{f', and {len(bad) - 1} more are not finite' if len(bad) > 1 else ''}. "
+                "Fix the objective, or pass on_failure='drop' to leave such directions out."
+            )
+        if used < max(1, math.ceil(self.min_fraction * self.num_directions)):
+            raise ValueError(
+                f"Only {used} of {self.num_directions} directions of step {batch.step} have finite "
+                f"values (first bad one: {batch.describe(int(bad[0]))}), fewer than "
+                f"min_fraction={self.min_fraction} asks for."
+            )
+
+
+def _checked_spacing(given: Any) -> float | optimizers.Schedule:
+    """A number, or a schedule whose first is one."""
+    if not callable(given):
+        return checks.positive("spacing", given)
+    schedule = cast(optimizers.Schedule, given)
+    try:
+        first = schedule(0)
+    except Exception as error:  # a function of the user's may raise anything
+        raise ValueError(
+            f"`spacing` must be a number or a schedule, step -> number, but is "
+            f"{checks.shown(given)}, which fails at step 0: {error}"
+        ) from error
+    checks.positive("spacing", first)
+    return schedule
+
+
+def standard_errors(errors: ArrayLike, number: int) -> NDArray[np.float64]:
+    """Standard errors of values, checked; NaN where one is not known."""
+    found = np.asarray(checks.reals("errors", errors), np.float64).reshape(-1)
+    if len(found) != number:
+        raise ValueError(f"`errors` must be {number}, one for each value, but are {len(found)}.")
+    if (found < 0).any():
+        raise ValueError(f"`errors` must not be negative, but one is {found.min():g}.")
+    return found
+
+
+def check_sizes(num_directions: int, num_samples: int) -> None:
+    """Refuse a step whose layout alone would fill the memory."""
+    if num_directions * num_samples > MOST:
+        raise ValueError(
+            f"`num_directions` × `num_samples` must be at most {MOST:,}, but is "
+            f"{num_directions:,} × {num_samples:,}."
+        )
+
+
+def _scatter(norm2: float, own2: float, used: int) -> float:
+    """The estimated trace of the covariance of a mean ĝ of independent g_l, l = 1 … L.
+
+    (Σ‖g_l‖² − L‖ĝ‖²) / (L (L−1)), from norm2 = ‖ĝ‖² and own2 = Σ‖g_l / L‖².
+    """
+    return max(used * own2 - norm2, 0.0) / (used - 1)
+
+
+def _not_of(batch: Batch, state: SearchState) -> str:
+    """Why a batch cannot be told to a state."""
+    return (
+        f"The batch is of step {batch.step}, but the state is at step {state.step}"
+        f"{'' if batch.seed == state.seed else ' of a run with another seed'}"
+        f"{'' if batch.is_at(state.x) or batch.step != state.step else ' at another x'}: "
+        "each batch is told once, to the state it was asked from."
+    )
+
+
+def _quiet(function: Callable[_P, _T]) -> Callable[_P, _T]:
+    """The function without NumPy's warnings: what overflows is looked at, not told."""
+    return np.errstate(over="ignore", invalid="ignore")(function)

@@ -1,1 +1,0 @@
-"""A small problem that everybody understands: tuning the controller of a drone."""
