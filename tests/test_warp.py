@@ -730,8 +730,20 @@ def test_an_iteration_has_more_directions_by_default(tmp_path: Path):
             UnsupportedEnvironmentError,
             "on the CPU alone",
         ),
-        (SHORT, "warp-cpu", {"workers": 2}, ValueError, "leave `workers`, `timeout` and `retries` out"),
-        (SHORT, "warp-cpu", {"timeout": 3.0}, ValueError, "leave `workers`, `timeout` and `retries` out"),
+        (
+            SHORT,
+            "warp-cpu",
+            {"workers": 2},
+            ValueError,
+            "leave `workers`, `timeout` and `retries` out",
+        ),
+        (
+            SHORT,
+            "warp-cpu",
+            {"timeout": 3.0},
+            ValueError,
+            "leave `workers`, `timeout` and `retries` out",
+        ),
     ],
 )
 def test_bad_devices_are_refused(
