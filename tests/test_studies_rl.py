@@ -130,7 +130,8 @@ def test_a_shared_goal_reuses_the_runs_that_it_equals():
         options = replace(PAPER, resets=resets)
         keys = {s.key for s in STUDY.reporting(options, STUDY.select(options, []))}
         equal = {s.key for s in shared if s.config["samples"] == resets}
-        assert equal and equal <= keys
+        assert equal
+        assert equal <= keys
     assert all("last_trials" not in s.config for s in shared)
 
 
