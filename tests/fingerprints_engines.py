@@ -79,16 +79,14 @@ def trained(case: tuple[str, dict[str, Any]], **more: Any) -> Fingerprint:
 
 # Models, in torch and in JAX.
 
-DIRECTIONS: dict[str, Any] = {
-    "bes": "bes",
-    "gs": "gs",
-    "bes-shrinkage": "bes-shrinkage",
-    "gs-shrinkage": "gs-shrinkage",
-    "low-rank": "low-rank",
-    "sparse": "sparse",
-    "LowRank(3)": gs.LowRank(rank=3),
-    "SparseTiles, normal": SparseTiles(density=0.5, entries="normal"),
-    "shrunk, estimate": gs.shrunk(gs.Bernoulli(), scale="estimate"),
+DIRECTIONS: dict[str, dict[str, Any]] = {
+    **{
+        name: {"method": name}
+        for name in ("bes", "gs", "bes-shrinkage", "gs-shrinkage", "low-rank", "sparse")
+    },
+    "LowRank(3)": {"directions": gs.LowRank(rank=3)},
+    "SparseTiles, normal": {"directions": SparseTiles(density=0.5, entries="normal")},
+    "shrunk, estimate": {"directions": gs.shrunk(gs.Bernoulli(), scale="estimate")},
 }
 ESTIMATORS = ("forward", "antithetic", "one-point", "ranked")
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -138,8 +136,8 @@ def jax_steps(name: str) -> Fingerprint:
         0.01,
         num_directions=4,
         spacing=0.05,
-        directions=DIRECTIONS[name],
-        estimator=estimator,  # pyright: ignore[reportArgumentType]
+        **DIRECTIONS[name],
+        estimator=estimator,
         seed=3,
         batch_size=batch_size,
     )
@@ -167,7 +165,7 @@ def cases() -> dict[str, dict[str, Callable[[], Fingerprint]]]:
     """Every case, in groups."""
     torch: dict[str, Callable[[], Fingerprint]] = {
         f"{name}/{estimator}": lambda name=name, estimator=estimator: torch_steps(
-            directions=DIRECTIONS[name], estimator=estimator
+            **DIRECTIONS[name], estimator=estimator
         )
         for name, estimator in product(DIRECTIONS, ESTIMATORS)
     }
@@ -176,7 +174,7 @@ def cases() -> dict[str, dict[str, Callable[[], Fingerprint]]]:
     }
     torch |= {
         f"{dtype}/{name}": lambda dtype=dtype, name=name: torch_steps(
-            dtype, directions=name, estimator="antithetic"
+            dtype, method=name, estimator="antithetic"
         )
         for dtype, name in product(("float16", "bfloat16", "float64"), ("bes", "gs"))
     }

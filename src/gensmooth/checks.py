@@ -254,6 +254,13 @@ FOREIGN: Mapping[str, str] = {
 }  # fmt: skip
 
 
+# Names of one thing in different libraries: an unknown one is answered with the one that is known.
+_SYNONYMS: Sequence[Sequence[str]] = (
+    ("learning_rate", "lr"),
+    ("method", "directions"),
+)
+
+
 def explains_unknown(function: Callable[P, T]) -> Callable[P, T]:
     """Make a function suggest the right argument when it is called with an unknown one.
 
@@ -263,25 +270,38 @@ def explains_unknown(function: Callable[P, T]) -> Callable[P, T]:
     Traceback (most recent call last):
     TypeError: minimize() has no argument `tol`: use `tolerance`, which ends a run when its ...
     """
-    known = inspect.signature(function).parameters
-    positional = [name for name, p in known.items() if p.kind is p.POSITIONAL_OR_KEYWORD]
+    parameters = inspect.signature(function).parameters
+    known = [name for name in parameters if name != "self"]
+    by_position = [n for n, p in parameters.items() if p.kind is p.POSITIONAL_OR_KEYWORD]
+    positional = [name for name in by_position if name != "self"]
+    label = function.__qualname__.removesuffix(".__init__").rpartition(".")[2]
 
     @wraps(function)
     def explained(*args: P.args, **kwargs: P.kwargs) -> T:
         for name in kwargs:
             if name not in known:
-                hint = FOREIGN.get(name, "")
-                suggested = set(re.findall(r"`(\w+)`", hint))
-                if not hint or (suggested and not suggested & set(known)):
-                    similar = did_you_mean(name, known)
-                    hint = similar.strip() or f"its arguments are {', '.join(known)}"
+                hint = _hint(name, known)
                 end = "" if hint.endswith("?") else "."
-                raise TypeError(f"{function.__name__}() has no argument `{name}`: {hint}{end}")
-        if len(args) > len(positional):
+                raise TypeError(f"{label}() has no argument `{name}`: {hint}{end}")
+        if len(args) > len(by_position):
+            passed = len(args) - len(by_position) + len(positional)
             raise TypeError(
-                f"{function.__name__}() takes only {' and '.join(map(repr, positional))} by "
-                f"position, but got {len(args)} positional arguments: pass the others by name."
+                f"{label}() takes only {' and '.join(map(repr, positional))} by position, but got "
+                f"{passed} positional arguments: pass the others by name."
             )
         return function(*args, **kwargs)
 
     return explained
+
+
+def _hint(name: str, known: Sequence[str]) -> str:
+    """Say what to use instead of an unknown argument of a function with the arguments ``known``."""
+    for names in _SYNONYMS:
+        if name in names and (ours := [each for each in names if each in known]):
+            return f"use `{ours[0]}`"
+    hint = FOREIGN.get(name, "")
+    suggested = set(re.findall(r"`(\w+)`", hint))
+    if not hint or (suggested and not suggested & set(known)):
+        similar = did_you_mean(name, known)
+        hint = similar.strip() or f"its arguments are {', '.join(known)}"
+    return hint

@@ -365,7 +365,7 @@ def _rank_weights(num_values: int) -> NDArray[np.float64]:
     return np.array(theory.rank_weights(num_values))
 
 
-# The names accepted in a shell and by `train`.
+# The names accepted wherever an estimator is.
 ESTIMATORS: dict[str, Estimator] = {
     "forward": ForwardDifference(),
     "antithetic": Antithetic(),
@@ -377,14 +377,22 @@ ESTIMATORS: dict[str, Estimator] = {
 
 
 def check_estimator(estimator: object) -> Estimator:
-    """Return ``estimator`` if it is one.
+    """Return an estimator that was passed by its name or as an object.
 
     Raises:
-        TypeError: If it is anything else.
+        ValueError: If there is no estimator with this name.
+        TypeError: If it is neither a name nor an estimator.
+
+    >>> check_estimator("antithetic")
+    Antithetic()
     """
+    if isinstance(estimator, str) and estimator in ESTIMATORS:
+        return ESTIMATORS[estimator]
     if not isinstance(estimator, Estimator):
-        raise TypeError(
-            "`estimator` must be an estimator, such as gs.Antithetic(), but is "
+        kind = ValueError if isinstance(estimator, str) else TypeError
+        names = ", ".join(map(repr, ESTIMATORS))
+        raise kind(
+            f"`estimator` must be one of {names}, or an estimator such as gs.Antithetic(), but is "
             f"{checks.shown(estimator)}."
         )
     return estimator
