@@ -45,8 +45,7 @@ def overview(
     """Write the page of a folder.
 
     Args:
-        folder: The ``checkpoint`` folder of ``minimize``, or the ``out`` folder of ``train``,
-            ``compare``, ``sweep`` or ``reproduce``.
+        folder: The ``folder`` of ``minimize``, ``train``, ``compare``, ``sweep`` or ``reproduce``.
         out: The folder for the page; by default the same one.
         live: Write the page again and again until the run ends or you press Ctrl-C. A browser
             reloads it by itself.
@@ -91,7 +90,7 @@ def _writer(where: Path, out: Path | None) -> Callable[[float | None], tuple[Pat
     if list(where.glob("*/study.json")):
         raise ValueError(
             f"{where} holds runs of studies, but no {ASKED}. To write their page: "
-            f"gensmooth reproduce STUDY --no-run --out {where}"
+            f"gensmooth reproduce STUDY --no-run --folder {where}"
         )
     raise ValueError(
         f"{where} holds no run ({CONFIG}), no comparison or sweep ({table.FILE}) and no study "
