@@ -97,7 +97,7 @@ LARGE = {"method": "gs", "num_directions": 2, "max_steps": 6, "samples": "indepe
 # No target: a training that has ended does not write its policies again.
 TRAIN = {
     "num_directions": 2,
-    "iterations": 4,
+    "max_steps": 4,
     "test_every": 2,
     "test_episodes": 1,
     "threads": 1,

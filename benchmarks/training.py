@@ -89,7 +89,7 @@ def train(name: str, given: Any, seed: int, write: Any) -> None:
         name,
         device=given.device,
         seed=seed,
-        iterations=10**6,
+        max_steps=10**6,
         test_every=every,
         test_episodes=episodes,
         target=None,

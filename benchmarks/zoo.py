@@ -54,7 +54,7 @@ def command_of(plan: Plan) -> list[str]:
     """The training, as a shell says it."""
     return [
         *("train", plan.environment, "--seed", str(SEED)),
-        *("--iterations", str(plan.iterations)),
+        *("--max-steps", str(plan.iterations)),
     ]
 
 

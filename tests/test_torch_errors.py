@@ -148,7 +148,12 @@ def test_a_model_that_something_else_changed():
         opt.step(square_loss(model))
         with torch.no_grad():
             change(model)
-        refuse(model, lambda o=opt, m=model: o.step(square_loss(m)), RuntimeError, "Other code has changed")
+        refuse(
+            model,
+            lambda o=opt, m=model: o.step(square_loss(m)),
+            RuntimeError,
+            "Other code has changed",
+        )
         refuse(model, lambda o=opt: o.apply([1.0, 2.0]), RuntimeError, "accept_changes")
         opt.accept_changes()
         opt.step(square_loss(model))

@@ -24,12 +24,12 @@ class Defaults(NamedTuple):
     Attributes:
         spacing: c.
         learning_rate: η.
-        iterations: The number of iterations.
+        max_steps: The number of steps.
     """
 
     spacing: float
     learning_rate: float
-    iterations: int
+    max_steps: int
 
 
 # By the environment's name without its version, for antithetic differences. Chosen from a few short
@@ -61,9 +61,9 @@ def gpu_points(dim: int) -> int:
     return 4032 if dim <= LARGE else 8064
 
 
-def default_iterations(name: str) -> int:
-    """The default number of iterations for an environment."""
-    return TABLE.get(re.sub(r"-v\d+$", "", name), ANY).iterations
+def default_steps(name: str) -> int:
+    """Return the default number of steps for an environment."""
+    return TABLE.get(re.sub(r"-v\d+$", "", name), ANY).max_steps
 
 
 def defaults(
@@ -104,4 +104,4 @@ def defaults(
             "the default `spacing` and `learning_rate` depend: pass both, or define the family's "
             f"`variance`. ({error})"
         ) from error
-    return Defaults(spacing, learning_rate, row.iterations)
+    return Defaults(spacing, learning_rate, row.max_steps)

@@ -64,10 +64,10 @@ class TrainResult:
         policy: The last policy.
         best: The policy with the best test; ``best.mean_return`` is that test's mean return, the
             largest of several noisy numbers and therefore somewhat too good.
-        iterations: Iterations made.
-        trajectories: Episodes of training.
-        env_steps: Environment steps of training.
-        success: Whether it ended as planned (iterations or target).
+        nit: The number of steps.
+        nfev: The number of training episodes (trajectories).
+        env_steps: The number of environment steps in training.
+        success: Whether it ended as planned (steps or target).
         status: The reason it ended.
         message: The reason in words.
         faults: What went wrong on the way, by kind.
@@ -79,8 +79,8 @@ class TrainResult:
 
     policy: TrainedPolicy = field(repr=False)
     best: TrainedPolicy = field(repr=False)
-    iterations: int
-    trajectories: int
+    nit: int
+    nfev: int
     env_steps: int
     success: bool
     status: Reason
@@ -98,8 +98,8 @@ class TrainResult:
             last, best = self.tests[-1].mean_return, self.best.mean_return
             tested = f"last test {last:.6g}, best {best:.6g} after {self.best.step}"
         return (
-            f"TrainResult({self.policy.environment}: {self.iterations:,} iterations, "
-            f"{self.trajectories:,} trajectories, {self.env_steps:,} steps; {tested}; "
+            f"TrainResult({self.policy.environment}: {self.nit:,} steps, {self.nfev:,} episodes, "
+            f"{self.env_steps:,} environment steps; {tested}; "
             f"status={self.status!r}, seed={self.seed})"
         )
 
@@ -108,13 +108,13 @@ class Schedule(NamedTuple):
     """How long a training goes on, and when it is tested.
 
     Attributes:
-        iterations: Iterations to make.
-        test_every: Iterations between tests.
-        test_episodes: Episodes of a test.
-        target: Stop when a test's mean return reaches this.
+        max_steps: The number of steps.
+        test_every: The number of steps between tests.
+        test_episodes: The number of episodes in a test.
+        target: Stop when the mean return of a test reaches this.
     """
 
-    iterations: int
+    max_steps: int
     test_every: int
     test_episodes: int
     target: float | None = None
@@ -155,7 +155,7 @@ class Training(Program[TrainState, TrainRecord, TrainResult]):
     resumed_by: ClassVar[str | None] = "gs.rl.resume"
     limits_name: ClassVar[str] = "schedule"
     reasons: ClassVar[Sequence[str]] = (
-        "iterations",
+        "max_steps",
         "target",
         "callback",
         "interrupted",
@@ -194,7 +194,7 @@ class Training(Program[TrainState, TrainRecord, TrainResult]):
         state, iteration = self.trainer.step(state, session)
         faults, test = Counter(session.faults), None
         step = state.search.step
-        if step % schedule.test_every == 0 or step == schedule.iterations:
+        if step % schedule.test_every == 0 or step == schedule.max_steps:
             state, test = self.trainer.test(state, session, schedule.test_episodes)
             faults.update(session.faults)
         return state, TrainRecord(iteration, test, dict(faults))
@@ -212,7 +212,7 @@ class Training(Program[TrainState, TrainRecord, TrainResult]):
                 return End("target", self._solved(target))
         elif target is not None and state.best.mean_return >= target:  # of a test before now
             return End("target", self._solved(target))
-        return End("iterations") if state.search.step >= self.limits.iterations else None
+        return End("max_steps") if state.search.step >= self.limits.max_steps else None
 
     def _solved(self, target: float) -> str:
         """Words on a target that is Gymnasium's."""
@@ -233,8 +233,8 @@ class Training(Program[TrainState, TrainRecord, TrainResult]):
         return TrainResult(
             policy=self._last(state, tests[-1] if tests else None),
             best=self._best(state),
-            iterations=state.search.step,
-            trajectories=state.search.evaluations,
+            nit=state.search.step,
+            nfev=state.search.evaluations,
             env_steps=state.env_steps,
             success=told.reason in SUCCESS,
             status=cast(Reason, told.reason),
@@ -345,11 +345,11 @@ class Training(Program[TrainState, TrainRecord, TrainResult]):
 
     def start(self, state: TrainState, start: Start) -> Start:
         """See :class:`~gensmooth.runs.Program`."""
-        iterations = self.limits.iterations
+        max_steps = self.limits.max_steps
         return start._replace(
             evaluations=state.search.evaluations,
-            budget=iterations * self.trainer.search.next_evaluations(state.search),
-            max_steps=iterations,
+            budget=max_steps * self.trainer.search.next_evaluations(state.search),
+            max_steps=max_steps,
             words=_WORDS,
         )
 
@@ -372,8 +372,8 @@ class Training(Program[TrainState, TrainRecord, TrainResult]):
             "success": result.success,
             "fun": result.tests[-1].mean_return if result.tests else float("nan"),
             "best_fun": result.best.mean_return,
-            "nfev": result.trajectories,
-            "nit": result.iterations,
+            "nfev": result.nfev,
+            "nit": result.nit,
         }
 
     def _last(self, state: TrainState, test: Test | None) -> TrainedPolicy:
@@ -410,14 +410,14 @@ class Training(Program[TrainState, TrainRecord, TrainResult]):
 
 
 def checked_schedule(
-    iterations: int, test_every: int, test_episodes: int, target: float | None
+    max_steps: int, test_every: int, test_episodes: int, target: float | None
 ) -> Schedule:
     """A schedule from a user, checked."""
     target = checks.optional(checks.number, "target", target)
     if target is not None and math.isnan(target):
         raise ValueError(f"`target` must be a number that a test can reach, but is {target!r}.")
     return Schedule(
-        checks.count("iterations", iterations, 0),
+        checks.count("max_steps", max_steps, 0),
         checks.count("test_every", test_every),
         checks.count("test_episodes", test_episodes),
         None if target is None else float(target),
@@ -426,13 +426,13 @@ def checked_schedule(
 
 def _no_progress(tests: Sequence[Test], end: End) -> str:
     """What to try where no test was better than the first by more than their errors."""
-    if len(tests) < _FEW_TESTS or end.reason != "iterations":
+    if len(tests) < _FEW_TESTS or end.reason != "max_steps":
         return ""
     first, best = tests[0], max(tests, key=lambda test: test.mean_return)
     error2 = sum(test.deviation**2 / max(1, test.episodes) for test in (first, best))
     if best.mean_return - first.mean_return > 2 * math.sqrt(error2):
         return ""
     return (
-        " No test was clearly better than the first. If that is not as good as it gets: another "
-        "policy ('mlp' where a linear one cannot do it), more iterations, or more directions."
+        " No test was clearly better than the first. If a better policy exists, try another kind "
+        "of policy ('mlp'), more steps, or more directions."
     )

@@ -8,7 +8,6 @@ from gensmooth.describe import number
 Reason = Literal[
     "budget",
     "max_steps",
-    "iterations",
     "target",
     "tolerance",
     "converged",
@@ -20,7 +19,6 @@ Reason = Literal[
 MESSAGES: Mapping[str, str] = {
     "budget": "The evaluation budget does not cover another step.",
     "max_steps": "The maximum number of steps was reached.",
-    "iterations": "All iterations are complete.",
     "target": "The objective reached the target.",
     "tolerance": "Ten steps in a row were shorter than the tolerance.",
     "converged": "The search converged",
@@ -28,7 +26,7 @@ MESSAGES: Mapping[str, str] = {
     "interrupted": "Interrupted before the end.",
     "diverged": "The search diverged",
 }
-SUCCESS = ("budget", "max_steps", "iterations", "target", "tolerance", "converged")
+SUCCESS = ("budget", "max_steps", "target", "tolerance", "converged")
 
 
 class End(NamedTuple):

@@ -326,7 +326,7 @@ class Trained:
         result = rl.train(
             self.environment,
             method=method,
-            iterations=budget,  # the budget of episodes ends it earlier
+            max_steps=budget,  # the budget of episodes ends it earlier
             test_every=budget,
             test_episodes=1,
             callback=follow,
@@ -346,8 +346,8 @@ class Trained:
         more = {
             "status": result.status,
             "message": result.message,
-            "evaluations": result.trajectories,
-            "steps": result.iterations,
+            "evaluations": result.nfev,
+            "steps": result.nit,
             "best": judged.mean_return,
             "seconds_per_evaluation": clock.each,
             "faults": dict(result.faults),
