@@ -178,7 +178,7 @@ def test_a_head_that_is_frozen_later_does_not_move():
     [
         {"num_directions": 3},
         {"spacing": 0.5},
-        {"method": "gs"},
+        {"directions": gs.Gaussian()},
         {"estimator": "antithetic"},
         {"momentum": 0.5},
         {"normalize": "spread"},
