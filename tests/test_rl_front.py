@@ -151,11 +151,11 @@ def test_words_of_others():
 # --- what is said afterwards --------------------------------------------------------------------
 
 
-def test_another_number_of_iterations_points_to_the_command(tmp_path):
+def test_another_number_of_steps_points_to_the_command(tmp_path):
     words = ["train", "CartPole-v1", "-L", 2, "--test-episodes", 2, "--seed", 0, "--folder", "run"]
     assert shell(tmp_path, *words, "-n", 1).returncode == 0
     done = shell(tmp_path, *words, "-n", 2)
-    assert "`iterations` (there 1, here 2)" in done.stderr
+    assert "`max_steps` (there 1, here 2)" in done.stderr
     assert "use `gensmooth resume` with that folder" in done.stderr
     assert shell(tmp_path, "resume", "run", "--max-steps", 2).returncode == 0
 
@@ -163,7 +163,7 @@ def test_another_number_of_iterations_points_to_the_command(tmp_path):
 @pytest.mark.usefixtures("solved")
 def test_a_result_shows_its_returns():
     shown = repr(gs.rl.train("FrontUnsolved-v0", max_steps=2, **SMALL))
-    assert "FrontUnsolved-v0: 2 iterations" in shown
+    assert "FrontUnsolved-v0: 2 steps" in shown
     assert "last test 10, best 10 after 1" in shown
     assert "e+" not in shown
 
