@@ -77,7 +77,7 @@ class EstimateChoices:
         )
 
     def law(self, dim: int) -> Law:
-        """The law of the directions' entries for ``dim`` parameters."""
+        """Return the law of the directions' entries for ``dim`` parameters."""
         directions = choose_model_directions(self.method, self.directions)
         return choose_law(directions, dim, self.num_directions)
 
@@ -228,7 +228,7 @@ _SUPPORTED: Mapping[type[Estimator], Callable[[Any, Any, Any], Differences]] = {
 
 
 def _combined(placed: Any, at: int, step: Any, numbers: Array, weights: Array) -> Array:
-    """Σ_l w_l ε_l for one parameter, in the order of the directions."""
+    """Compute Σ_l w_l ε_l for one parameter, in the order of the directions."""
     stream, leaf = placed[at]
     wide = _wide(leaf)
 
@@ -243,7 +243,7 @@ def _combined(placed: Any, at: int, step: Any, numbers: Array, weights: Array) -
 
 
 def _rounded(leaf: Array, amount: float, direction: Array) -> Array:
-    """The sum x + c ε, computed in float32 (float64 if x is float64) and rounded once."""
+    """Return the sum x + c ε, computed in float32 (float64 if x is float64) and rounded once."""
     wide = _wide(leaf)
     return (leaf.astype(wide) + wide.type(amount) * direction.astype(wide)).astype(leaf.dtype)
 
@@ -253,13 +253,13 @@ def _wide(leaf: Array) -> Any:
 
 
 def _mean(values: Array) -> Array:
-    """The mean of the finite values; NaN if there are none."""
+    """Return the mean of the finite values; NaN if there are none."""
     fine = jnp.isfinite(values)
     return jnp.where(fine.any(), jnp.where(fine, values, 0).sum() / fine.sum(), jnp.nan)
 
 
 def _named(params: Any) -> tuple[list[tuple[str, Array]], Any]:
-    """The arrays of a pytree, checked and named by their paths, and its structure."""
+    """Return the arrays of a pytree, checked and named by their paths, and its structure."""
     leaves, structure = jax.tree_util.tree_flatten_with_path(params)
     if not leaves:
         raise ValueError(

@@ -184,7 +184,7 @@ def _proposed(
     axes: Sequence[_Axis],
     trials: int,
 ) -> list[Choice]:
-    """What Optuna proposes, given the results so far: the same again after an interruption."""
+    """Return Optuna's proposals; they depend only on the results, also after an interruption."""
     try:
         optuna: Any = import_module("optuna")
     except ImportError as error:
@@ -231,7 +231,7 @@ def _methods(method: object) -> list[str]:
 
 
 def _axes(arguments: Mapping[str, Any], known: Sequence[str]) -> list[_Axis]:
-    """The options to vary, all of which must be known."""
+    """Return the options to vary, all of which must be known."""
     varied: dict[str, Any] = {
         name: arguments[name] for name in ("spacing", "optimizer", "num_directions", "x_scale")
     }

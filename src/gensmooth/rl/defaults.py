@@ -50,7 +50,7 @@ PILOT_SCALE = 0.1  # the typical scale of a policy's weights
 
 
 def gpu_points(dim: int) -> int:
-    """The number of episodes per iteration of ``"islands"``, for a policy with ``dim`` weights.
+    """Return the episodes per step of ``"islands"``, for a policy with ``dim`` weights.
 
     A GPU runs 4096 or 8192 episodes at once, of which 64 are reserved for a test. A policy with
     more weights needs more episodes per iteration.
@@ -75,7 +75,7 @@ def defaults(
     spacing: float | None = None,
     learning_rate: float | None = None,
 ) -> Defaults:
-    """The default hyperparameters for an environment and a family of directions.
+    """Return the default hyperparameters for an environment and a family of directions.
 
     Args:
         name: The environment.

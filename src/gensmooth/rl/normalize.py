@@ -89,11 +89,11 @@ class Statistics(NamedTuple):
         return Statistics(total, merged, m2.sum(axis=0) + between)
 
     def deviation(self) -> Array:
-        """The standard deviation of each coordinate; 0 before the second observation."""
+        """Return the standard deviation of each coordinate; 0 before the second observation."""
         return np.sqrt(self.m2 / max(self.seen - 1, 1))
 
     def scaling(self) -> Scaling:
-        """The scaling to mean 0 and deviation 1.
+        """Return the scaling to mean 0 and deviation 1.
 
         Coordinates that never varied are left unchanged, as are all before the first observation.
         """
@@ -105,10 +105,10 @@ class Statistics(NamedTuple):
 
 
 def statistics(size: int) -> Statistics:
-    """The statistics before the first observation, for observations of ``size`` entries."""
+    """Return the statistics before the first observation, for observations of ``size`` entries."""
     return Statistics(0, np.zeros(size), np.zeros(size))
 
 
 def identity(size: int) -> Scaling:
-    """The identity scaling."""
+    """Return the identity scaling."""
     return Scaling(np.zeros(size), np.ones(size))

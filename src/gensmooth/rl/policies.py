@@ -76,7 +76,7 @@ class Policy:
         return len(self.sizes) == 2
 
     def layers(self) -> Iterator[Layer]:
-        """The position of each layer, from first to last."""
+        """Return the position of each layer, from first to last."""
         start = 0
         for columns, rows in pairwise(self.sizes):
             layer = Layer(start, rows, columns, self.biases)

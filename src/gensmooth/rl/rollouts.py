@@ -158,13 +158,13 @@ def _failed(episodes: Episodes) -> dict[str, int]:
 
 
 def batch_starts(simulator: Simulator, batch: Batch) -> Array:
-    """The initial states of a batch's episodes, shape (B, S)."""
+    """Return the initial states of a batch's episodes, shape (B, S)."""
     samples = tuple(batch.plan.sample.tolist())
     return _starts(simulator, _StartsAddress(batch.seed, batch.purpose, batch.step, samples))
 
 
 def test_starts(simulator: Simulator, state: SearchState, episodes: int) -> Array:
-    """The initial states of test episodes, shape (B, S)."""
+    """Return the initial states of test episodes, shape (B, S)."""
     samples = tuple(range(episodes))
     return _starts(simulator, _StartsAddress(state.seed, Purpose.TEST, state.step, samples))
 
@@ -179,7 +179,7 @@ class _StartsAddress(NamedTuple):
 
 
 def _starts(simulator: Simulator, at: _StartsAddress) -> Array:
-    """An initial state for each sample; equal samples have equal states."""
+    """Return an initial state for each sample; equal samples have equal states."""
 
     def draw() -> Array:
         rows = {sample: row for row, sample in enumerate(dict.fromkeys(at.samples))}
@@ -195,7 +195,7 @@ def _starts(simulator: Simulator, at: _StartsAddress) -> Array:
 
 
 def test_rngs(seed: int, step: int, episodes: int) -> list[np.random.Generator]:
-    """The generators for test episodes after ``step`` iterations; nothing else uses them."""
+    """Return the generators for test episodes after ``step`` iterations; nothing else uses them."""
     return [
         streams.generator(seed, Purpose.TEST, step=step, index=index) for index in range(episodes)
     ]

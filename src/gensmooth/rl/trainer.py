@@ -138,7 +138,7 @@ class Trainer:
         return TrainState(search, none, 0, Best(-math.inf, 0, search.x, none))
 
     def scaling(self, state: TrainState) -> Scaling:
-        """The scaling of observations in the next iteration and in a test of this state."""
+        """Return the scaling of observations in the next iteration and in a test of this state."""
         if not self.standardize:
             return identity(self.info.observation_size)
         return state.statistics.scaling()
@@ -198,7 +198,7 @@ class Trainer:
 
 
 def reward_deviation(rewards: Array) -> float:
-    """The standard deviation of an iteration's rewards, or 1 if they are all equal.
+    """Return the standard deviation of an iteration's rewards, or 1 if they are all equal.
 
     Rewards that differ only by rounding count as equal, because dividing by their deviation would
     amplify the rounding. Failed episodes are ignored.

@@ -38,9 +38,9 @@ from gensmooth.models import (
     describe_directions,
 )
 from gensmooth.streams import Purpose
-from gensmooth.torch.found import owners
 from gensmooth.torch.layers import Layers
 from gensmooth.torch.log import Log, LogError, LogRecord
+from gensmooth.torch.modules import owners
 from gensmooth.torch.moving import Mover, describe_parameters, fingerprint
 from gensmooth.torch.named import NamedGroups, read_parameters
 from gensmooth.torch.ranks import Ranks, Split
@@ -270,7 +270,7 @@ class ZerothOrder(Optimizer):
         return loss
 
     def points(self) -> list[tuple[int, int]]:
-        """The evaluations of a step, in order, as pairs (direction, side)."""
+        """Return the evaluations of a step, in order, as pairs (direction, side)."""
         return list(zip(self._plan.direction.tolist(), self._plan.side.tolist(), strict=True))
 
     @contextmanager
@@ -325,7 +325,7 @@ class ZerothOrder(Optimizer):
         self._note_loss(loss)
 
     def direction(self, name: str, index: int, *, step: int | None = None) -> Tensor:
-        """The direction ε_index of one parameter, by its name, for inspection."""
+        """Return the direction ε_index of one parameter, by its name, for inspection."""
         if name not in self._parameters:
             hint = checks.did_you_mean(name, self._parameters)
             raise ValueError(
@@ -396,7 +396,7 @@ class ZerothOrder(Optimizer):
         return values
 
     def _gradients(self) -> list[tuple[Tensor | None, int]]:
-        """The parameters' gradients, usually None, and their versions."""
+        """Return the parameters' gradients, usually None, and their versions."""
         return [
             (None, -1) if grad is None else (grad, grad._version)
             for grad in map(_gradient, self._parameters.values())
@@ -438,7 +438,7 @@ class ZerothOrder(Optimizer):
             self._inside = False
 
     def _sample_seed(self, step: int, sample: int) -> int:
-        """The seed of torch's own generators in an evaluation."""
+        """Return the seed of torch's own generators in an evaluation."""
         rng = streams.generator(self.seed, Purpose.SAMPLE, step=step, index=sample)
         return int(rng.integers(2**63))
 
@@ -537,7 +537,7 @@ class ZerothOrder(Optimizer):
         self._moving = False
 
     def _rates(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """The learning rate and weight decay of each group."""
+        """Return the learning rate and weight decay of each group."""
         rates = tuple(checks.nonnegative("lr", float(group["lr"])) for group in self.param_groups)
         decays = tuple(
             checks.nonnegative("weight_decay", float(group["weight_decay"]))
@@ -586,14 +586,14 @@ class ZerothOrder(Optimizer):
     # --- logs and ranks --------------------------------------------------------------------------
 
     def header(self) -> dict[str, Any]:
-        """The header of a log: the settings, and a hash of all parameters."""
+        """Return the header of a log: the settings, and a hash of all parameters."""
         header = self._settings() | {"base": fingerprint(self._parameters)}
         if self._mode == "in-place":  # evaluations then change the parameters by rounding
             header["visited"] = [point for point in self.points() if point[1]]
         return header
 
     def _settings(self) -> dict[str, Any]:
-        """The settings that must not change when a run continues."""
+        """Return the settings that must not change when a run continues."""
         groups = [
             dict(zip(group["param_names"], group["params"], strict=True))
             for group in self.param_groups
@@ -627,7 +627,7 @@ class ZerothOrder(Optimizer):
             log.open(header)
 
     def _facts(self) -> dict[str, Any]:
-        """The facts that must be the same on all ranks."""
+        """Return the facts that must be the same on all ranks."""
         header = self.header()
         names = {"base": "parameters", "groups": "names, types and shapes of parameters"}
         facts = {"seed": header.pop("seed"), "number of steps done": self.steps_done}
@@ -779,7 +779,7 @@ _UNCHANGED = "The parameters were not changed."
 
 
 def _plain(value: Any) -> Any:
-    """A value as it is after a round trip through JSON."""
+    """Return a value as it is after a round trip through JSON."""
     if isinstance(value, tuple | list):
         return [_plain(each) for each in cast(Sequence[Any], value)]
     return value

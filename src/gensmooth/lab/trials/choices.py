@@ -58,7 +58,7 @@ class Choice(NamedTuple):
 
 @cache
 def option_names() -> tuple[str, ...]:
-    """The parameters of :func:`~gensmooth.minimize` that are options of a method."""
+    """Return the parameters of :func:`~gensmooth.minimize` that are options of a method."""
     names = inspect.signature(minimize).parameters
     return tuple(name for name in names if name not in (*PROBLEM, *_OURS))
 
@@ -100,7 +100,7 @@ def read_choices(
 
 
 def read_choice(text: object) -> Choice:
-    """One choice from its text."""
+    """Return one choice from its text."""
     written = checks.text("methods", text).strip()
     name, paren, _ = written.partition("(")
     if not paren:

@@ -35,7 +35,7 @@ _WIDE = 8  # values that differ by a larger factor are drawn on a logarithmic ax
 
 
 def conclude(table: TrialTable, fetch: Fetch) -> Ranking:
-    """From runs to verdicts; seeds that some method has not run yet are left out."""
+    """Compute the verdicts from the runs; a seed is omitted until all methods have run it."""
     records = fetch(table.specs(), how_many(len(table.cells), "method"))
     runs = table.by_cell(records, table.seeds)
     finished = [{run.config["seed"] for run in each} for each in runs.values()]
@@ -64,7 +64,7 @@ def write_comparison(ranking: Ranking, out: Path, *, reload: float | None = None
 
 
 def summary(ranking: Ranking) -> str:
-    """The standings and verdicts as a terminal shows them."""
+    """Return the standings and verdicts as a terminal shows them."""
     if not ranking.standings:
         return "No seed has been run by every method yet."
     width = max(len(each.label) for each in ranking.standings)
@@ -89,7 +89,7 @@ def _lede(ranking: Ranking) -> str:
 
 
 def _best(ranking: Ranking) -> list[Versus]:
-    """The method that ranks first against each of the others."""
+    """Return the method that ranks first against each of the others."""
     return [pair for pair in ranking.pairs if pair.a == ranking.standings[0].label]
 
 
@@ -256,7 +256,7 @@ def _drawn(ranking: Ranking) -> Any:
 
 
 def _series(ranking: Ranking) -> tuple[str, str, str]:
-    """Which series is drawn, what its axis is called, and what it is."""
+    """Return the name of the series to draw, the label of its axis, and its description."""
     runs = [r for each in ranking.runs.values() for r in each]
     if any("score" in r.series for r in runs):
         words = f"The curves are judged {ranking.table.scored}, at the point recommended by then."
@@ -272,7 +272,7 @@ def _series(ranking: Ranking) -> tuple[str, str, str]:
 
 
 def _padded(record: RunRecord, series: str) -> list[float]:
-    """A series; a run that failed is infinitely bad."""
+    """Return a series; a run that failed is infinitely bad."""
     numbers = record.series.get(series)
     if record.diverged or not numbers:
         return [math.inf] * POINTS
@@ -280,7 +280,7 @@ def _padded(record: RunRecord, series: str) -> list[float]:
 
 
 def _range(lines: Sequence[Any]) -> tuple[float, float, bool]:
-    """The range of an axis, and whether it is logarithmic."""
+    """Return the range of an axis, and whether it is logarithmic."""
     finite = np.concatenate([line[np.isfinite(line)] for line in lines])
     if not len(finite):
         return 0.1, 1.0, False

@@ -49,7 +49,7 @@ def rank(table: TrialTable, runs: Runs) -> Ranking:
 
 
 def final(record: RunRecord) -> float:
-    """The final value, with the user's sign; +∞ where the run failed."""
+    """Return the final value, with the user's sign; +∞ where the run failed."""
     return math.inf if record.diverged else float(record.more["value"])
 
 
@@ -109,7 +109,7 @@ def write_page(
 
 
 def how_many(count: int, noun: str) -> str:
-    """A number of things, in words.
+    """Return a number of things, in words.
 
     >>> how_many(1, "seed"), how_many(3, "seed")
     ('1 seed', '3 seeds')
@@ -118,7 +118,7 @@ def how_many(count: int, noun: str) -> str:
 
 
 def mean_words(mean: float, low: float, high: float, failed: int = 0, runs: int = 0) -> str:
-    """A mean with its interval, and how many runs failed.
+    """Return a mean with its interval, and how many runs failed.
 
     >>> mean_words(1.0, 0.5, 2.0), mean_words(1.0, 0.5, 2.0, 1, 3)
     ('1 [0.5, 2]', '1 [0.5, 2], 1 of 3 runs failed')
@@ -130,14 +130,14 @@ def mean_words(mean: float, low: float, high: float, failed: int = 0, runs: int 
 
 
 def interval_words(low: float, high: float) -> str:
-    """An interval in a table; empty where there is none."""
+    """Return an interval in a table; empty where there is none."""
     if not (math.isfinite(low) and math.isfinite(high)):
         return ""
     return f"{shown(low)} … {shown(high)}"
 
 
 def judged_in_words(table: TrialTable) -> str:
-    """How points are judged, in words."""
+    """Describe how points are judged."""
     if table.unit == "episodes":
         return (
             f"Policies are judged {table.scored}: {table.values} of them, which no training has "
@@ -176,7 +176,7 @@ def _cut(text: str) -> str:
 
 
 def pairs_table(ranking: Ranking, title: str) -> list[Table]:
-    """Every pair with its test; no table where there is no pair."""
+    """Return every pair with its test; no table where there is no pair."""
     if not ranking.pairs:
         return []
     side = "above" if ranking.table.maximize else "below"
@@ -204,7 +204,7 @@ def pairs_table(ranking: Ranking, title: str) -> list[Table]:
 
 
 def failures_table(runs: Runs) -> list[Table]:
-    """The runs that failed, with the reasons; no table where none did."""
+    """Return the runs that failed, with the reasons; no table where none did."""
     rows = [
         [label, r.config["seed"], r.more.get("evaluations", ""), _cut(r.more.get("failure", ""))]
         for label, each in runs.items()
@@ -216,7 +216,7 @@ def failures_table(runs: Runs) -> list[Table]:
 
 
 def runs_table(runs: Runs, name: str = "runs") -> Table:
-    """The numbers of every run."""
+    """Return the numbers of every run."""
     rows = [[label, *_row(run)] for label, each in runs.items() for run in each]
     return Table(name, "Every run", list(_COLUMNS), rows)
 

@@ -145,7 +145,7 @@ def _of_user(
 
 
 def _start(task: Minimized, spread: float, limits: Bounds | None, seed: int) -> Minimized:
-    """The problem with the start of a seed, within the bounds."""
+    """Return the problem with the start of a seed, within the bounds."""
     x, dtype = task.x0, task.x0.dtype
     if spread:
         away = streams.generator(seed, Purpose.START).standard_normal(x.shape)
@@ -159,7 +159,7 @@ def _start(task: Minimized, spread: float, limits: Bounds | None, seed: int) -> 
 
 
 def _noisy(name: str, parts: Sequence[str]) -> CommonProblem:
-    """``noisy:FUNCTION:DIM``, the paper's noisy benchmark, judged without noise."""
+    """Make ``noisy:FUNCTION:DIM``, the paper's noisy benchmark, judged without noise."""
     if len(parts) < 2:
         raise _misread(name, "noisy:FUNCTION:DIM")
     function, dim = ":".join(parts[:-1]), _number(name, parts[-1], "noisy:FUNCTION:DIM")
@@ -180,7 +180,7 @@ def _oracle(fun: noisy.NoisyObjective, x: Array) -> float:
 
 
 def _regression(name: str, parts: Sequence[str]) -> CommonProblem:
-    """``regression:L,N``, the paper's linear regression, judged by the expected loss."""
+    """Make ``regression:L,N``, the paper's linear regression, judged by the expected loss."""
     form = "regression:L,N"
     if len(parts) != 1 or parts[0].count(",") != 1:
         raise _misread(name, form)
@@ -207,7 +207,7 @@ def _regression_at(directions: int, samples: int, seed: int) -> Minimized:
 
 
 def _bbob(name: str, parts: Sequence[str]) -> CommonProblem:
-    """``bbob:fN:DIM``, COCO's function N, above its optimum; seeds take its instances in turn."""
+    """Make ``bbob:fN:DIM``, COCO's function N minus its optimum; seeds cycle through instances."""
     form = "bbob:f8:20, or bbob:f8:20:3 for its third instance"
     if len(parts) not in (2, 3) or not parts[0].startswith("f"):
         raise _misread(name, form)
@@ -260,7 +260,7 @@ class AboveOptimum:
     instance: int
 
     def __call__(self, x: Array) -> float:
-        """The value at x minus the optimal value."""
+        """Return the value at x minus the optimal value."""
         problem, best = _coco_problem(self.function, self.dim, self.instance)
         return float(problem(x)) - best
 
@@ -275,7 +275,7 @@ def _coco_problem(function: int, dim: int, instance: int) -> tuple[Any, float]:
 
 
 def _gym(name: str, parts: Sequence[str]) -> CommonProblem:
-    """``gym:ENVIRONMENT``, a linear policy, judged by its mean return in fresh episodes."""
+    """Make ``gym:ENVIRONMENT``, a linear policy, judged by its mean return in fresh episodes."""
     environment = ":".join(parts)
     if not environment:
         raise _misread(name, "gym:Hopper-v5")

@@ -95,7 +95,7 @@ class SweepConclusion(NamedTuple):
 
 
 def scores(table: TrialTable, records: Sequence[RunRecord]) -> list[CellScore]:
-    """The cells with their means, as :func:`gensmooth.lab.experiments.grid.choose` takes them."""
+    """Return the cells with their means, in the form that `grid.choose` takes."""
     scored: list[CellScore] = []
     for cell, runs in zip(table.cells, table.by_cell(records, table.seeds).values(), strict=True):
         finals = [final(run) for run in runs]
@@ -110,7 +110,7 @@ def scores(table: TrialTable, records: Sequence[RunRecord]) -> list[CellScore]:
 
 
 def chosen(cells: Sequence[CellScore], *, maximize: bool = False) -> list[CellScore]:
-    """The best cell of each method; the first of equal ones."""
+    """Return the best cell of each method; the first of equal ones."""
     best: dict[str, CellScore] = {}
     for cell in cells:
         if math.isnan(cell.mean):
@@ -175,7 +175,7 @@ def write_sweep(sweep: SweepConclusion, out: Path, *, reload: float | None = Non
 
 
 def summary(sweep: SweepConclusion) -> str:
-    """The best options as a terminal shows them."""
+    """Return the best options as a terminal shows them."""
     if not sweep.best:
         none = "Every cell failed on some seed: there is no best one."
         return "\n\n".join([none, *why_failed(sweep.runs)[:1]])
@@ -271,7 +271,7 @@ def _drawn(sweep: SweepConclusion) -> Any:
 
 
 def _shade(means: Sequence[float], maximize: bool) -> Any:
-    """Returns a function from a mean to the opacity of its cell."""
+    """Return a function from a mean to the opacity of its cell."""
     finite = np.array([mean for mean in means if math.isfinite(mean)])
     log = len(finite) > 0 and bool((finite > 0).all()) and finite.max() > 8 * finite.min()
     scaled = np.log(finite) if log else finite
