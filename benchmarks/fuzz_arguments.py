@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import gensmooth as gs
-from gensmooth import methods, theory
+from gensmooth import directions, theory
 from gensmooth.evaluators import as_evaluator
 
 SECONDS = 20  # of computing that a call may take: by the clock others are at work here too
@@ -186,8 +186,8 @@ def cases(folder: Path) -> dict[str, Case]:
         ),
         "RandomSearch.tell": Case(told, {"values": [1.0, 2.0, 3.0]}),
         "Optimizer": Case(updated, {"optimizer_change": np.zeros(2)}),
-        "method": Case(gs.method, {"name": "bes"}),
-        "predictions": Case(methods.predictions, {"dim": 4, "num_directions": 2}),
+        "named": Case(directions.named, {"name": "bes"}),
+        "predictions": Case(directions.predictions, {"dim": 4, "num_directions": 2}),
         "Bernoulli": Case(gs.Bernoulli, {}, use=drawn),
         "Guided": Case(gs.Guided, {}, use=drawn),
         "Orthogonal": Case(gs.Orthogonal, {}, use=drawn),

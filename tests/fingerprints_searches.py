@@ -191,7 +191,7 @@ def asked_and_told(name: str) -> Fingerprint:
     x = np.linspace(-1.0, 1.5, 5)
     search: Any
     if name in TRAINING_ONLY:
-        search = gs.algorithm(name, x, samples="independent", maximize=True, max_steps=20)
+        search = gs.search(name, x, samples="independent", maximize=True, max_steps=20)
     else:
         search = gs.Pilot(
             budget=400, samples="independent", maximize=True, x_scale=0.1, **PILOTS[name]

@@ -37,7 +37,7 @@ COMMANDS = [
     (train, "gensmooth.rl.front:train"),
     (evaluate, "gensmooth.rl.evaluation:evaluate"),
     (render, "gensmooth.rl.rendering:render"),
-    (methods, "gensmooth.methods:predictions"),
+    (methods, "gensmooth.directions:predictions"),
 ]
 NOT_IN_A_SHELL: dict[str, set[str]] = {}  # by target: parameters that no option can set
 MODEL = """
@@ -275,7 +275,7 @@ def test_methods_in_python():
     rows = json.loads(done.output)
     told = {"noise": 2.0, "samples": "shared"}
     assert rows == [
-        *gs.methods.predictions(10, 4, **told),
+        *gs.directions.predictions(10, 4, **told),
         *gs.searches.algorithms.rows(10, 4, **told),
     ]
     assert gs.theory.mse(gs.Bernoulli().moments(10, 4), gradient_norm2=1.0, noise_trace=2.0,
@@ -580,7 +580,7 @@ def test_methods_drops_columns_never_digits(columns, tmp_path):
     assert "…" not in done.stdout
     assert all(len(row) <= columns for row in done.stdout.splitlines())
     cells = {row.split("│")[1].strip(): row for row in done.stdout.splitlines() if "│" in row}
-    for row in gs.methods.predictions(1000):
+    for row in gs.directions.predictions(1000):
         shown = cells[row["method"] + " •" * row["in_paper"]]
         if row["relative_mse"] is not None:
             assert f"{row['relative_mse']:.4g} │" in shown
@@ -592,7 +592,7 @@ def test_methods_drops_columns_never_digits(columns, tmp_path):
 def test_methods_of_a_users_module(here):
     done = shell(here, "methods", "model", "--json")
     assert [row["method"] for row in json.loads(done.stdout)] == [
-        *gs.methods.METHODS,
+        *gs.directions.METHODS,
         *gs.searches.algorithms.ALGORITHMS,
     ]
     assert "There is no module 'nowhere' in" in shell(here, "methods", "nowhere").stderr

@@ -253,9 +253,9 @@ FAMILY_ERRORS = [
         "`baseline` must be a number, 'others' or None, but is 'mean'",
     ),
     (
-        lambda: gs.method("gs", dim=3),
+        lambda: gs.directions.named("gs", dim=3),
         ValueError,
-        "Give both `dim` and `num_directions`, or neither",
+        "Pass both `dim` and `num_directions`, or neither",
     ),
 ]
 

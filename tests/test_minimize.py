@@ -12,7 +12,7 @@ import gensmooth as gs
 from cases import DTYPES, FAMILIES
 from gensmooth.estimators import SAMPLE_MODES
 
-each_method = pytest.mark.parametrize("method", list(gs.METHODS))
+each_method = pytest.mark.parametrize("method", list(gs.directions.METHODS))
 
 
 def f(x) -> float:
@@ -164,7 +164,7 @@ def test_no_evaluation_leaves_the_bounds(method):
 
 
 def test_maximising_is_minimising_the_negative():
-    for method in gs.METHODS:
+    for method in gs.directions.METHODS:
         up = gs.minimize(lambda x: -f(x), np.zeros((1, 3)), method=method, maximize=True,
                          max_steps=15, seed=0)  # fmt: skip
         down = gs.minimize(f, np.zeros((1, 3)), method=method, max_steps=15, seed=0)

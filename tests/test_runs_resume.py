@@ -79,7 +79,7 @@ def in_memory(tmp_path):
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@pytest.mark.parametrize("method", gs.METHODS)
+@pytest.mark.parametrize("method", gs.directions.METHODS)
 def test_stopping_after_every_step_changes_nothing(method, optimizer, in_memory):
     dtype = np.float32 if optimizer == "optax" else np.float64
     for samples in ("shared", "paired", "independent"):

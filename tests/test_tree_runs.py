@@ -202,8 +202,8 @@ SEARCHES: dict[str, Any] = {
         method="bes", num_directions=4, spacing=0.1, optimizer=gs.sgd(0.01)
     ),
     "auto": lambda: gs.Pilot(budget=150),
-    "snes": lambda: gs.algorithm("snes", STARTS["dict"]),
-    "cma-es": lambda: gs.algorithm("cma-es", STARTS["dict"]),
+    "snes": lambda: gs.search("snes", STARTS["dict"]),
+    "cma-es": lambda: gs.search("cma-es", STARTS["dict"]),
 }
 
 

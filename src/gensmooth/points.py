@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 from gensmooth import checks
 from gensmooth.estimators import Estimator
 from gensmooth.optimizers import Optimizer
-from gensmooth.searches.choose import choose, names
+from gensmooth.searches.choose import BUDGET, choose, methods
 from gensmooth.searches.protocol import Search
 from gensmooth.searches.wanted import Wanted
 
 Array = NDArray[Any]
 
-BUDGET = 10_000  # evaluations, where nobody says how many there are
 _LEAST = 0.01  # of the directions: a step is made with whatever there is
 
 
@@ -172,7 +171,7 @@ def make_search(
 def usable() -> list[str]:
     """The methods that need no more than a number of parameters: neither a matrix nor a noise."""
     found: list[str] = []
-    for name in names():
+    for name in methods():
         try:
             make_search(name, 4)
         except (ValueError, ImportError):

@@ -265,11 +265,10 @@ _EXAMPLES = {
 
 
 def method_names() -> list[str]:
-    """Return the names of all methods, and of the default."""
-    from gensmooth.methods import METHODS
-    from gensmooth.searches import AUTO, algorithms
+    """Return the names of all methods."""
+    import gensmooth as gs
 
-    return [AUTO, *METHODS, *algorithms.names(training=True)]
+    return gs.methods()
 
 
 def estimator_names() -> list[str]:

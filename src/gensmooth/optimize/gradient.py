@@ -6,13 +6,12 @@ from typing import Any
 import numpy as np
 
 from gensmooth import checks
-from gensmooth.directions import Directions
+from gensmooth.directions import Directions, choose_directions
 from gensmooth.estimators import Estimator, ForwardDifference, Samples
 from gensmooth.evaluators import (
     Objective,
     as_evaluator,
 )
-from gensmooth.methods import choose_directions
 from gensmooth.optimize.program import check_finite
 from gensmooth.parameters import (
     is_tree,

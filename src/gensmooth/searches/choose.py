@@ -11,19 +11,21 @@ from typing import Any, NamedTuple, cast
 from numpy.typing import NDArray
 
 from gensmooth import checks, optimizers
-from gensmooth.directions import METHODS, Directions
-from gensmooth.estimators import ForwardDifference
-from gensmooth.methods import choose_directions
-from gensmooth.optimizers import Optimizer
+from gensmooth.directions import METHODS, Directions, choose_directions
+from gensmooth.estimators import Estimator, ForwardDifference, Samples
+from gensmooth.optimizers import Optimizer, Schedule
+from gensmooth.parameters import as_parameters, is_tree
 from gensmooth.searches import algorithms
 from gensmooth.searches.pilot import AUTO, Pilot
-from gensmooth.searches.protocol import Search
+from gensmooth.searches.protocol import FailurePolicy, Search
 from gensmooth.searches.random_search import RandomSearch
 from gensmooth.searches.wanted import Wanted
+from gensmooth.trees import Tree
 
 Array = NDArray[Any]
 Shape = tuple[Any, ...]
 
+BUDGET = 10_000  # evaluations, if the user does not say how many
 LEARNING_RATE = 0.1  # Adam's, which falls to 0 over the budget along half a cosine
 
 
@@ -78,8 +80,8 @@ def choose(
         return ChosenSearch(_pilot(x, wanted))
     if algorithms.find(wanted.method) is not None:
         return ChosenSearch(algorithms.make(x, wanted, training=training))
-    names = algorithms.names(training=training)
-    family = choose_directions(wanted.method, wanted.directions, also=names)
+    others = [AUTO, *algorithms.names(training=training)]
+    family = choose_directions(wanted.method, wanted.directions, also=others)
     family = family.shaped(x.shape if shape is None else shape)
     return _along(x, family, wanted if fill is None else fill(wanted, family))
 
@@ -184,6 +186,87 @@ def optimizer_or_rate(passed: object) -> tuple[float, Optimizer | None]:
     return float(checks.positive("optimizer", passed)), None
 
 
-def names(*, training: bool = False) -> list[str]:
-    """The names of all methods: the pilot, directions, algorithms."""
-    return [AUTO, *METHODS, *algorithms.names(training=training)]
+def methods() -> list[str]:
+    """Return the names of all methods: the pilot, choices of directions, and algorithms.
+
+    ``gensmooth methods`` describes them. Some algorithms are only for training.
+
+    >>> methods()[:5]
+    ['auto', 'gs', 'bes', 'gs-shrinkage', 'bes-shrinkage']
+    """
+    return [AUTO, *METHODS, *algorithms.names(training=True)]
+
+
+def search(
+    name: str,
+    x0: Any,
+    *,
+    num_directions: int | None = None,
+    spacing: float | Schedule | None = None,
+    estimator: Estimator | None = None,
+    optimizer: Optimizer | float | None = None,
+    x_scale: Any = None,
+    budget: int | None = BUDGET,
+    max_steps: int | None = None,
+    noise: float | None = None,
+    samples: Samples | None = None,
+    num_samples: int = 1,
+    maximize: bool = False,
+    bounds: Any = None,
+    on_failure: FailurePolicy = "raise",
+    min_fraction: float = 0.5,
+    threads: int = 1,
+) -> Search:
+    """Create the search behind ``minimize(..., method=name)``, for your own ask-tell loop.
+
+    Args:
+        name: The name of a method, one of :func:`methods`, or ``module:name`` for a custom one.
+        x0: The start. Some settings depend on the number and size of the parameters.
+        num_directions: As in :func:`gensmooth.minimize`.
+        spacing: As in :func:`gensmooth.minimize`.
+        estimator: As in :func:`gensmooth.minimize`.
+        optimizer: As in :func:`gensmooth.minimize`.
+        x_scale: As in :func:`gensmooth.minimize`.
+        budget: The number of evaluations that you plan, on which the step sizes of some methods
+            depend; ``None`` if you do not know it.
+        max_steps: The number of steps that you plan.
+        noise: The standard deviation of a value, which ``"stars"`` needs.
+        samples: As in :class:`~gensmooth.RandomSearch`.
+        num_samples: As in :class:`~gensmooth.RandomSearch`.
+        maximize: As in :class:`~gensmooth.RandomSearch`.
+        bounds: As in :class:`~gensmooth.RandomSearch`.
+        on_failure: As in :class:`~gensmooth.RandomSearch`.
+        min_fraction: As in :class:`~gensmooth.RandomSearch`.
+        threads: As in :class:`~gensmooth.RandomSearch`.
+
+    >>> import numpy as np
+    >>> snes = search("snes", np.zeros(3))
+    >>> state = snes.init(np.zeros(3), seed=0)
+    >>> for _ in range(120):
+    ...     batch = snes.ask(state)
+    ...     values = [((x - [1, 2, 3]) ** 2).sum() for x in batch.points()]
+    ...     state, info = snes.tell(state, batch, values)
+    >>> state.x.round(2)
+    array([1., 2., 3.])
+    """
+    checks.text("name", name)
+    x, tree = Tree.of(x0) if is_tree(x0) else (as_parameters(x0), None)
+    wanted = Wanted(
+        method=name,
+        num_directions=num_directions,
+        spacing=spacing,
+        estimator=estimator,
+        optimizer=optimizer,
+        x_scale=x_scale,
+        budget=checks.optional(checks.count, "budget", budget),
+        max_steps=checks.optional(checks.count, "max_steps", max_steps),
+        noise=noise,
+        samples=samples,
+        num_samples=num_samples,
+        maximize=maximize,
+        bounds=bounds,
+        on_failure=on_failure,
+        min_fraction=min_fraction,
+        threads=threads,
+    )
+    return choose(x, wanted, shape=None if tree is None else tree.shapes, training=True).search

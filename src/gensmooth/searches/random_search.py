@@ -14,7 +14,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from gensmooth import checks, estimators, kernels, optimizers, streams
 from gensmooth.batch import Batch
-from gensmooth.directions import Address, Directions, Draw, NoClosedForm, check_directions
+from gensmooth.directions import (
+    Address,
+    Directions,
+    Draw,
+    NoClosedForm,
+    check_directions,
+    choose_directions,
+)
 from gensmooth.estimators import (
     SAMPLE_MODES,
     Differences,
@@ -23,7 +30,6 @@ from gensmooth.estimators import (
     Plan,
     Samples,
 )
-from gensmooth.methods import choose_directions
 from gensmooth.parameters import as_bounds, as_parameters, is_tree
 from gensmooth.searches.protocol import (
     FailurePolicy,
