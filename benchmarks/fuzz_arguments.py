@@ -135,19 +135,19 @@ def cases(folder: Path) -> dict[str, Case]:
         gs.gradient(fun, [1.0, 2.0], directions=directions, **small)
 
     def optimized(optimizer: Any) -> None:
-        searched(gs.RandomSearch(gs.Gaussian(), 2, 0.1, optimizer=optimizer))
+        searched(gs.RandomSearch(gs.Gaussian(), num_directions=2, spacing=0.1, optimizer=optimizer))
 
     def scheduled(schedule: Any) -> None:
         assert not any(math.isnan(schedule(step)) for step in range(5))
 
     def told(values: Any) -> None:
-        search = gs.RandomSearch(gs.Gaussian(), 2, 0.1)
+        search = gs.RandomSearch(gs.Gaussian(), num_directions=2, spacing=0.1)
         state = search.init([1.0, 2.0], seed=0)
         search.tell(state, search.ask(state), values)
 
     def updated(optimizer_change: Any) -> None:
         optimizer = gs.Optimizer(lambda _: (), lambda *_: (optimizer_change, ()))
-        searched(gs.RandomSearch(gs.Gaussian(), 2, 0.1, optimizer=optimizer))
+        searched(gs.RandomSearch(gs.Gaussian(), num_directions=2, spacing=0.1, optimizer=optimizer))
 
     def bounded(bounds: Any) -> None:
         gs.minimize(fun, [1.0, 2.0], bounds=bounds, budget=7, **small)

@@ -53,8 +53,8 @@ def _row(name: str, directions: str, iterations: int, threads: int) -> Row:
     policy = Linear().policy(info.observation_size, info.action_size)
     search = RandomSearch(
         named(directions, dim=policy.num_parameters, num_directions=20),
-        20,
-        0.05,
+        num_directions=20,
+        spacing=0.05,
         optimizer=optimizers.sgd(1e-3),
         samples="independent",
         maximize=True,

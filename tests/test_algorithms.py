@@ -26,7 +26,7 @@ D = X0.size
 NAMES = algorithms.names()
 POPULATIONS = [n for n in algorithms.POPULATIONS if not algorithms.ALGORITHMS[n].train_only]
 # STARS goes by numbers of the objective, which its user has to know.
-NEEDED = {"stars": {"noise": 0.01, "optimizer": gs.theory.stars_step(D, smoothness=13.0)}}
+NEEDED = {"stars": {"noise": 0.01, "learning_rate": gs.theory.stars_step(D, smoothness=13.0)}}
 
 
 def named(name):
@@ -70,7 +70,7 @@ def test_ars_is_algorithm_2(name, b):
 
 
 def test_ars_takes_its_numbers_from_the_user():
-    search = gs.search("ars-v1-t", X0, num_directions=5, spacing=0.2, optimizer=0.5)
+    search = gs.search("ars-v1-t", X0, num_directions=5, spacing=0.2, learning_rate=0.5)
     assert (search.num_directions, search.spacing, search.estimator) == (5, 0.2, gs.BestPairs(3))
     state, after, values, _ = next(steps(search, 1))
     expected = literal.ars(state.x, normal_rows(state, 5), *values.reshape(-1, 2).T, alpha=0.5, b=3)
@@ -93,7 +93,7 @@ def test_openai_es_is_its_program():
 @pytest.mark.parametrize("name", ["spsa", "spsa-1"])
 def test_spsa_is_spalls(name):
     a, c = 0.02 if name == "spsa" else 1e-4, 0.3
-    search = gs.search(name, X0, optimizer=a, spacing=c, budget=200)
+    search = gs.search(name, X0, learning_rate=a, spacing=c, budget=200)
     A = 0.1 * (100 if name == "spsa" else 200)
     for state, after, values, _ in steps(search, 20):
         at = Address(state.seed, state.step, 1, D, np.dtype(float))
@@ -451,7 +451,7 @@ def test_a_run_with_a_spacing_that_changes_resumes(tmp_path):
         ({"method": "snes", "estimator": gs.Antithetic()}, "estimator.*snes"),
         ({"method": "snes", "optimizer": gs.sgd(0.1)}, "a number is the rate"),
         ({"method": "snes", "directions": gs.Gaussian()}, "directions"),
-        ({"method": "cma-es", "optimizer": 0.1}, "its own steps"),
+        ({"method": "cma-es", "learning_rate": 0.1}, "its own steps"),
         ({"method": "cma-es", "num_directions": 3}, "at least 4"),
         ({"method": "cma-es", "noise": 0.1}, "'auto'"),
         ({"method": "ars", "noise": 0.1}, "'auto'"),

@@ -504,7 +504,7 @@ def test_low_rank_directions_know_the_matrices_of_a_structure():
         gs.gradient(bowl, x0, directions=each, seed=0).gradient for each in (gs.LowRank(), family)
     )
     assert np.array_equal(told["w"], given["w"])
-    search = gs.RandomSearch(gs.LowRank(), 4, 0.1)
+    search = gs.RandomSearch(gs.LowRank(), num_directions=4, spacing=0.1)
     state = search.init(x0, seed=0)
     batch = search.ask(state)
     assert np.linalg.matrix_rank(batch.point(1)["w"] - x0["w"], tol=1e-9) == 1

@@ -192,7 +192,7 @@ def train(
     if folder is None and every is not None:
         raise ValueError("`every` is how often a checkpoint is written: pass `folder` too.")
     if optimizer is not None and learning_rate is not None:
-        raise ValueError("Give either `learning_rate` or `optimizer`, not both.")
+        raise ValueError("Pass either `learning_rate` or `optimizer`, not both.")
     sizes = (32,) if hidden is None else hidden
     shape = architecture(policy, sizes).policy(info.observation_size, info.action_size)
     dim = shape.num_parameters
@@ -205,7 +205,8 @@ def train(
         num_directions=asked,
         spacing=spacing,
         estimator=None if estimator is None else _estimator(estimator),
-        optimizer=learning_rate if optimizer is None else optimizer,
+        optimizer=optimizer,
+        learning_rate=learning_rate,
         x_scale=checks.optional(checks.positive, "x_scale", x_scale),
         on_failure=on_failure,
         min_fraction=min_fraction,
@@ -251,6 +252,7 @@ def train(
             spacing=usual.spacing,
             estimator=wanted.estimator or ESTIMATORS["antithetic"],
             optimizer=optimizers.sgd(usual.learning_rate) if optimizer is None else optimizer,
+            learning_rate=None,
         )
 
     chosen = choose(shape.initial(0), wanted, shape=shape.shapes, training=True, fill=fill)

@@ -5,15 +5,14 @@
 
 import math
 from collections.abc import Callable
-from numbers import Real
 from typing import Any, NamedTuple, cast
 
 from numpy.typing import NDArray
 
 from gensmooth import checks, optimizers
 from gensmooth.directions import METHODS, Directions, choose_directions
-from gensmooth.estimators import Estimator, ForwardDifference, Samples
-from gensmooth.optimizers import Optimizer, Schedule
+from gensmooth.estimators import Estimator, Samples, as_estimator
+from gensmooth.optimizers import Optimizer, Schedule, choose_optimizer
 from gensmooth.parameters import as_parameters, is_tree
 from gensmooth.searches import algorithms
 from gensmooth.searches.pilot import AUTO, Pilot
@@ -34,12 +33,12 @@ class ChosenSearch(NamedTuple):
 
     Attributes:
         search: The search.
-        learning_rate: If not ``None``, the optimiser is :func:`falling` from this rate. It is made
+        falling_rate: If not ``None``, the optimiser is :func:`falling` from this rate. It is made
             anew when the budget changes.
     """
 
     search: Search
-    learning_rate: float | None = None
+    falling_rate: float | None = None
 
 
 def choose(
@@ -76,6 +75,7 @@ def choose(
             )
         wanted.check_complete()
         return ChosenSearch(wanted.search)
+    choose_optimizer(wanted.optimizer, wanted.learning_rate)  # raises an error if they are invalid
     if is_left_to_pilot(wanted):
         return ChosenSearch(_pilot(x, wanted))
     if algorithms.find(wanted.method) is not None:
@@ -93,7 +93,7 @@ def is_left_to_pilot(wanted: Wanted) -> bool:
     return all(getattr(wanted, name) is None for name in ("method", *_PILOTS))
 
 
-_PILOTS = ("directions", "estimator", "spacing", "optimizer")
+_PILOTS = ("directions", "estimator", "spacing", "optimizer", "learning_rate")
 
 
 def _pilot(x: Array, wanted: Wanted) -> Pilot:
@@ -117,7 +117,7 @@ def _pilot(x: Array, wanted: Wanted) -> Pilot:
 
 def _along(x: Array, family: Directions, wanted: Wanted) -> ChosenSearch:
     """A search along directions; by default with Adam, whose rate falls over the budget."""
-    rate, optimizer = optimizer_or_rate(wanted.optimizer)
+    optimizer = choose_optimizer(wanted.optimizer, wanted.learning_rate)
     number = wanted.num_directions
     if number is None:
         number = max(usual_directions(x.size), wanted.workers - 1)
@@ -126,14 +126,14 @@ def _along(x: Array, family: Directions, wanted: Wanted) -> ChosenSearch:
         directions=family,
         num_directions=number,
         spacing=spacing if wanted.x_scale is None else _scaled(spacing, wanted),
-        estimator=ForwardDifference() if wanted.estimator is None else wanted.estimator,
+        estimator="forward" if wanted.estimator is None else wanted.estimator,
         **wanted.shared,
     )
     search = search.changed(directions=search.directions.resolve(x.size, number))
     if optimizer is not None:
         return ChosenSearch(search.changed(optimizer=optimizer))
-    falls = falling(rate, search, wanted.budget, wanted.max_steps)
-    return ChosenSearch(search.changed(optimizer=falls), rate)
+    falls = falling(LEARNING_RATE, search, wanted.budget, wanted.max_steps)
+    return ChosenSearch(search.changed(optimizer=falls), LEARNING_RATE)
 
 
 def _scaled(spacing: Any, wanted: Wanted) -> float:
@@ -162,28 +162,14 @@ def falling(
 
 
 def for_limits(
-    search: Search, learning_rate: float | None, budget: int | None, max_steps: int | None
+    search: Search, falling_rate: float | None, budget: int | None, max_steps: int | None
 ) -> Search:
-    """The search for a run with these limits; see :class:`ChosenSearch` on the learning rate."""
+    """The search for a run with these limits; see :class:`ChosenSearch` on the rate."""
     search = search.with_budget(budget or 0)
-    if learning_rate is None:
+    if falling_rate is None:
         return search
     search = cast(RandomSearch, search)
-    return search.changed(optimizer=falling(learning_rate, search, budget, max_steps))
-
-
-def optimizer_or_rate(passed: object) -> tuple[float, Optimizer | None]:
-    """A learning rate for :func:`falling`, or an optimiser."""
-    if passed is None:
-        return LEARNING_RATE, None
-    if isinstance(passed, bool) or not isinstance(passed, Real):
-        if not (hasattr(passed, "init") and hasattr(passed, "update")):
-            raise TypeError(
-                "`optimizer` must be an (init, update) pair such as gs.sgd(0.01), an Optax "
-                f"transformation, or a learning rate, but is {checks.shown(passed)}."
-            )
-        return LEARNING_RATE, cast(Optimizer, passed)
-    return float(checks.positive("optimizer", passed)), None
+    return search.changed(optimizer=falling(falling_rate, search, budget, max_steps))
 
 
 def methods() -> list[str]:
@@ -203,8 +189,9 @@ def search(
     *,
     num_directions: int | None = None,
     spacing: float | Schedule | None = None,
-    estimator: Estimator | None = None,
-    optimizer: Optimizer | float | None = None,
+    estimator: Estimator | str | None = None,
+    optimizer: Optimizer | None = None,
+    learning_rate: float | None = None,
     x_scale: Any = None,
     budget: int | None = BUDGET,
     max_steps: int | None = None,
@@ -226,6 +213,7 @@ def search(
         spacing: As in :func:`gensmooth.minimize`.
         estimator: As in :func:`gensmooth.minimize`.
         optimizer: As in :func:`gensmooth.minimize`.
+        learning_rate: As in :func:`gensmooth.minimize`.
         x_scale: As in :func:`gensmooth.minimize`.
         budget: The number of evaluations that you plan, on which the step sizes of some methods
             depend; ``None`` if you do not know it.
@@ -255,8 +243,9 @@ def search(
         method=name,
         num_directions=num_directions,
         spacing=spacing,
-        estimator=estimator,
+        estimator=None if estimator is None else as_estimator(estimator),
         optimizer=optimizer,
+        learning_rate=learning_rate,
         x_scale=x_scale,
         budget=checks.optional(checks.count, "budget", budget),
         max_steps=checks.optional(checks.count, "max_steps", max_steps),

@@ -44,7 +44,15 @@ class Algorithm(NamedTuple):
 
 ALGORITHMS: dict[str, Algorithm] = {}  # each file adds its own
 _OURS: set[str] = set()
-_PARTS = ("num_directions", "spacing", "estimator", "optimizer", "x_scale", "noise")
+_PARTS = (
+    "num_directions",
+    "spacing",
+    "estimator",
+    "optimizer",
+    "learning_rate",
+    "x_scale",
+    "noise",
+)
 
 
 def register(

@@ -166,8 +166,8 @@ def prepare(
     number = config["num_directions"]
     search = RandomSearch(
         named(config["method"], dim=policy.num_parameters, num_directions=number),
-        number,
-        config["spacing"],
+        num_directions=number,
+        spacing=config["spacing"],
         estimator=estimator[config["estimator"]](),
         optimizer=sgd(config["learning_rate"]),
         samples=config["samples"],
