@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md, followed to the letter: families of directions outside the package."""
+"""docs/contributing/family.md, followed to the letter: families outside the package."""
 
 import json
 import os
@@ -14,16 +14,15 @@ import gensmooth as gs
 from gensmooth.describe import describe, rebuild
 from gensmooth.directions import METHODS, Address
 
-GUIDE = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text()
-SECTION = re.search(r"## Add a family of directions\n(.*?)(\n## |\Z)", GUIDE, re.DOTALL)[1]
+PAGE = (Path(__file__).parents[1] / "docs" / "contributing" / "family.md").read_text()
 MODULES = dict(
     zip(
-        re.findall(r"a file `(\w+)\.py`", SECTION),
-        re.findall(r"```python\n(.*?)```", SECTION, re.DOTALL),
+        re.findall(r"a file `(\w+)\.py`", PAGE),
+        re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL),
         strict=True,
     )
 )
-COMMANDS = re.search(r"```sh\n(.*?)```", SECTION, re.DOTALL)[1].splitlines()
+COMMANDS = re.search(r"```sh\n(.*?)```", PAGE, re.DOTALL)[1].splitlines()
 LOSS = "import numpy as np\n\n\ndef loss(x):\n    return float(((np.asarray(x) - 1) ** 2).sum())\n"
 
 each_module = pytest.mark.parametrize("name", MODULES)
@@ -31,7 +30,7 @@ each_module = pytest.mark.parametrize("name", MODULES)
 
 @pytest.fixture
 def own(tmp_path, monkeypatch):
-    """A folder with the modules that CONTRIBUTING.md tells to write, on the path."""
+    """A folder with the modules of docs/contributing/family.md, on the path."""
     for name, source in MODULES.items():
         (tmp_path / f"{name}.py").write_text(source)
     (tmp_path / "model.py").write_text(LOSS)

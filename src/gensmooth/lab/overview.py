@@ -32,6 +32,8 @@ from gensmooth.searches.choose import LEARNING_RATE
 Floats = NDArray[np.float64]
 
 _RELOAD = 5.0
+# Settings of a search that have no option, with their defaults. Only an object has other values.
+_ONLY_OBJECTS = {"widest": "inf", "by_rank": False, "most_directions": None}
 _SHORT = 32  # numbers of x0 that are written into a command
 _BLUE, _RED, _GREEN = "#0072b2", "#c44a10", "#009e73"  # colours that pages know
 
@@ -478,6 +480,10 @@ def _words(config: Mapping[str, Any], where: Path, out: Path) -> list[str] | Non
         words += ["--vectorized", *([] if vectorized is True else ["--block", str(vectorized)])]
     limits: dict[str, Any] = {**config["limits"], "seed": config["seed"]}
     for name, value in {**search, **limits}.items():
+        if name in _ONLY_OBJECTS:
+            if value != _ONLY_OBJECTS[name]:
+                return None
+            continue
         flag = f"--{name.replace('_', '-')}"
         if value is True:
             words.append(flag)
