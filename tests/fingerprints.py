@@ -103,7 +103,7 @@ ESTIMATORS: dict[str, Callable[[], Any]] = {
 }
 OPTIMIZERS: dict[str, Callable[[], Any]] = {
     "default": lambda: None,
-    "number": lambda: 0.05,
+    "number": lambda: gs.adam(gs.cosine_decay(0.05, steps=4)),  # that is, over max_steps
     "sgd": lambda: gs.sgd(0.01),
     "sgd-inverse": lambda: gs.sgd(gs.inverse_decay(0.02, steps=2.0, power=0.7)),
     "momentum": lambda: gs.momentum(gs.exponential_decay(0.01, rate=0.5, steps=3), 0.8),

@@ -105,7 +105,7 @@ def test_parameters_that_no_kernel_knows_are_refused(x0):
 
 
 def test_values_of_any_float_are_told_as_float64():
-    search = gs.RandomSearch(gs.Gaussian(), 2, 0.1)
+    search = gs.RandomSearch(gs.Gaussian(), num_directions=2, spacing=0.1)
     state = search.init([1.0, 2.0], seed=0)
     batch = search.ask(state)
     told = [
@@ -204,7 +204,7 @@ def test_a_number_as_parameters_is_optimised_as_one():
 
 @pytest.mark.parametrize("values", [["1", "2", "3"], np.array(["1", "2", "3"]), [1j, 2, 3]])
 def test_words_and_complex_numbers_are_no_values(values):
-    search = gs.RandomSearch(gs.Gaussian(), 2, 0.1)
+    search = gs.RandomSearch(gs.Gaussian(), num_directions=2, spacing=0.1)
     state = search.init([1.0, 2.0], seed=0)
     with pytest.raises(TypeError, match="`values` must be numbers"):
         search.tell(state, search.ask(state), values)

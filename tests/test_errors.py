@@ -127,7 +127,7 @@ ARGUMENTS = [
     ({"optimizer": math.nan}, ValueError, "must be positive, but is nan"),
     ({"fun": 3}, TypeError, "`fun` must be a function, but is 3"),
     (
-        {"method": "auto", "spacing": 0.1, "optimizer": 0.1},
+        {"method": "auto", "spacing": 0.1, "learning_rate": 0.1},
         ValueError,
         "method='auto' chooses `spacing` and `optimizer` itself: leave `spacing` out, or name a",
     ),
@@ -253,9 +253,9 @@ FAMILY_ERRORS = [
         "`baseline` must be a number, 'others' or None, but is 'mean'",
     ),
     (
-        lambda: gs.method("gs", dim=3),
+        lambda: gs.directions.named("gs", dim=3),
         ValueError,
-        "Give both `dim` and `num_directions`, or neither",
+        "Pass both `dim` and `num_directions`, or neither",
     ),
 ]
 

@@ -11,7 +11,7 @@ import gensmooth as gs
 from fingerprints_compare import compare
 from gensmooth import kernels
 from gensmooth.directions.draw import Address
-from gensmooth.estimators import check_estimator
+from gensmooth.estimators import as_estimator
 from gensmooth.models import SparseTiles, Stream, choose_law
 from gensmooth.streams import TILE, Purpose, named_seed
 
@@ -128,7 +128,7 @@ def test_the_estimate_is_the_formula_with_the_same_directions(estimator: Any, me
         return float(quadratic({n: PARAMS[n] + np.float32(side * 0.1) * eps[n][i] for n in PARAMS}))
 
     plus, minus = ([at(side, i) for i in range(5)] for side in (1, -1))
-    known = check_estimator(estimator)
+    known = as_estimator(estimator)
     sides = {1: plus, -1: minus, 0: [at(0, 0)]}
     values = np.array([sides[side][i] for i, side in known.points(5, "shared")])
     delta, value = known.differences(values, 5, "shared")

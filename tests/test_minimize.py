@@ -12,7 +12,7 @@ import gensmooth as gs
 from cases import DTYPES, FAMILIES
 from gensmooth.estimators import SAMPLE_MODES
 
-each_method = pytest.mark.parametrize("method", list(gs.METHODS))
+each_method = pytest.mark.parametrize("method", list(gs.directions.METHODS))
 
 
 def f(x) -> float:
@@ -86,7 +86,7 @@ def test_a_result_goes_on_from_its_state():
     options = {"method": "guided-es", "num_directions": 4, "seed": 0, "optimizer": gs.adam(0.1)}
     whole = gs.minimize(f, np.zeros(5), max_steps=30, **options)
     part = gs.minimize(f, np.zeros(5), max_steps=18, **options)
-    search = gs.RandomSearch(gs.Guided(), 4, 0.1, optimizer=gs.adam(0.1))
+    search = gs.RandomSearch(gs.Guided(), num_directions=4, spacing=0.1, optimizer=gs.adam(0.1))
     state = part.state
     while state.step < 30:
         batch = search.ask(state)
@@ -164,7 +164,7 @@ def test_no_evaluation_leaves_the_bounds(method):
 
 
 def test_maximising_is_minimising_the_negative():
-    for method in gs.METHODS:
+    for method in gs.directions.METHODS:
         up = gs.minimize(lambda x: -f(x), np.zeros((1, 3)), method=method, maximize=True,
                          max_steps=15, seed=0)  # fmt: skip
         down = gs.minimize(f, np.zeros((1, 3)), method=method, max_steps=15, seed=0)
@@ -367,13 +367,57 @@ def test_an_estimate_that_overflows_is_divergence_and_no_warning(dtype, optimize
     assert np.array_equal(res.x, np.ones(3))
 
 
-def test_the_learning_rate_alone_is_adam_along_half_a_cosine():
+def test_the_default_optimizer_is_adam_along_half_a_cosine():
     steps = 10_000 // 8  # the default budget by evaluations per step: 3 ln 3 + 4 = 7, the centre
-    given = gs.minimize(
-        f, np.zeros(3), optimizer=gs.adam(gs.cosine_decay(0.2, steps=steps)), seed=0
-    )
-    assert np.array_equal(gs.minimize(f, np.zeros(3), optimizer=0.2, seed=0).x, given.x)
-    assert not np.array_equal(gs.minimize(f, np.zeros(3), optimizer=0.1, seed=0).x, given.x)
+    adam = gs.adam(gs.cosine_decay(0.1, steps=steps))
+    explicit = gs.minimize(f, np.zeros(3), optimizer=adam, seed=0)
+    assert np.array_equal(gs.minimize(f, np.zeros(3), method="bes", seed=0).x, explicit.x)
+
+
+def test_a_learning_rate_is_short_for_gradient_descent():
+    short = gs.minimize(f, np.zeros(3), learning_rate=0.1, budget=200, seed=0)
+    explicit = gs.minimize(f, np.zeros(3), optimizer=gs.sgd(0.1), budget=200, seed=0)
+    assert np.array_equal(short.x, explicit.x)
+    search = {"method": "bes", "num_directions": 4, "spacing": 0.1}
+    assert gs.RandomSearch(**search, learning_rate=0.1).optimizer == gs.sgd(0.1)
+    assert gs.search("bes", np.zeros(3), learning_rate=0.1).optimizer == gs.sgd(0.1)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda **step: gs.minimize(f, np.zeros(3), **step),
+        lambda **step: gs.search("bes", np.zeros(3), **step),
+        lambda **step: gs.search("ars", np.zeros(3), **step),
+        lambda **step: gs.RandomSearch(method="bes", num_directions=4, spacing=0.1, **step),
+    ],
+    ids=["minimize", "search", "algorithm", "RandomSearch"],
+)
+def test_an_optimizer_is_a_pair_and_not_a_rate(make):
+    with pytest.raises(TypeError, match=r"pass learning_rate=0\.1; .*gs\.cosine_decay\(0\.1"):
+        make(optimizer=0.1)
+    with pytest.raises(ValueError, match="either `learning_rate` or `optimizer`, not both"):
+        make(optimizer=gs.sgd(0.1), learning_rate=0.1)
+    with pytest.raises(ValueError, match="`learning_rate` must be positive, but is -1"):
+        make(learning_rate=-1)
+
+
+def test_estimators_are_names_or_objects():
+    search = {"method": "bes", "num_directions": 4, "spacing": 0.1}
+    for name, estimator in gs.estimators.ESTIMATORS.items():
+        assert gs.RandomSearch(**search, estimator=name).estimator == estimator
+        assert gs.search("bes", np.zeros(3), estimator=name).estimator == estimator
+    assert gs.RandomSearch(**search).estimator == gs.ForwardDifference()
+    options = {"method": "bes", "budget": 200, "seed": 0}
+    named = gs.minimize(f, np.zeros(3), estimator="antithetic", **options)
+    given = gs.minimize(f, np.zeros(3), estimator=gs.Antithetic(), **options)
+    assert np.array_equal(named.x, given.x)
+    with pytest.raises(
+        ValueError, match=r"There is no estimator 'anti'\. Did you mean 'antithetic'"
+    ):
+        gs.gradient(f, np.zeros(3), estimator="anti")
+    with pytest.raises(TypeError, match=r"`estimator` must be 'forward', .* but is 3"):
+        gs.minimize(f, np.zeros(3), estimator=3)
 
 
 # --- failures ----------------------------------------------------------------------------------

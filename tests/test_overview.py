@@ -39,7 +39,7 @@ def _command(page: Path) -> str:
         {},
         {"method": "bes-shrinkage", "optimizer": gs.adam(gs.cosine_decay(0.1, steps=20))},
         {"method": "guided-es", "spacing": 0.2, "estimator": gs.Antithetic(), "maximize": False},
-        {"method": "orthogonal", "optimizer": 0.05, "num_directions": 3},
+        {"method": "orthogonal", "learning_rate": 0.05, "num_directions": 3},
     ],
     ids=["auto", "shrinkage", "guided", "rate"],
 )

@@ -79,7 +79,7 @@ def in_memory(tmp_path):
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@pytest.mark.parametrize("method", gs.METHODS)
+@pytest.mark.parametrize("method", gs.directions.METHODS)
 def test_stopping_after_every_step_changes_nothing(method, optimizer, in_memory):
     dtype = np.float32 if optimizer == "optax" else np.float64
     for samples in ("shared", "paired", "independent"):
@@ -115,7 +115,7 @@ CONFIGURATIONS = {
     "maximize": {"bounds": [(-1, None)] * DIM, "maximize": True, "estimator": gs.Antithetic()},
     "one-point": {"estimator": gs.OnePoint("others"), "tolerance": 1e-9, "target": -1e9},
     "scalar": {"x0": np.float64(0.5), "num_directions": 1},
-    "rate": {"optimizer": 0.3},
+    "rate": {"learning_rate": 0.3},
     "large": {"x0": np.linspace(-1, 1, 20_011), "method": "orthogonal-bes"},
 }
 
@@ -265,7 +265,7 @@ def test_an_optimizer_that_was_written_down_cannot_change(tmp_path):
     gs.resume(tmp_path, quiet, optimizer=gs.sgd(0.1))
     with pytest.raises(gs.CheckpointError, match="cannot become"):
         gs.resume(tmp_path, quiet, optimizer=gs.sgd(0.2))
-    gs.minimize(quiet, np.zeros(3), optimizer=0.1, max_steps=5, folder=tmp_path / "rate")
+    gs.minimize(quiet, np.zeros(3), method="bes", max_steps=5, folder=tmp_path / "rate")
     with pytest.raises(gs.CheckpointError, match=r"is {'learning_rate': 0.1} and cannot become"):
         gs.resume(tmp_path / "rate", quiet, optimizer=gs.sgd(0.2))
 

@@ -202,8 +202,8 @@ SEARCHES: dict[str, Any] = {
         method="bes", num_directions=4, spacing=0.1, optimizer=gs.sgd(0.01)
     ),
     "auto": lambda: gs.Pilot(budget=150),
-    "snes": lambda: gs.algorithm("snes", STARTS["dict"]),
-    "cma-es": lambda: gs.algorithm("cma-es", STARTS["dict"]),
+    "snes": lambda: gs.search("snes", STARTS["dict"]),
+    "cma-es": lambda: gs.search("cma-es", STARTS["dict"]),
 }
 
 
@@ -504,7 +504,7 @@ def test_low_rank_directions_know_the_matrices_of_a_structure():
         gs.gradient(bowl, x0, directions=each, seed=0).gradient for each in (gs.LowRank(), family)
     )
     assert np.array_equal(told["w"], given["w"])
-    search = gs.RandomSearch(gs.LowRank(), 4, 0.1)
+    search = gs.RandomSearch(gs.LowRank(), num_directions=4, spacing=0.1)
     state = search.init(x0, seed=0)
     batch = search.ask(state)
     assert np.linalg.matrix_rank(batch.point(1)["w"] - x0["w"], tol=1e-9) == 1

@@ -249,16 +249,10 @@ FOREIGN: Mapping[str, str] = {
     **dict.fromkeys(("n_jobs", "num_workers", "processes", "n_workers"), "use `workers`"),
     **dict.fromkeys(("popsize", "population", "population_size"), "use `num_directions`"),
     **dict.fromkeys(("sigma", "sigma0", "delta_std", "stepsize"), _SPACING),
-    **dict.fromkeys(("lr", "learning_rate"), "use `optimizer`, such as optimizer=gs.sgd(0.01)"),
+    **dict.fromkeys(("lr", "eta", "step_size"), "use `learning_rate`"),
+    "learning_rate": "use `lr`",  # in torch
     **dict.fromkeys(("checkpoint", "out", "resume"), "use `folder`, the folder of the run"),
 }  # fmt: skip
-
-
-# Names of one thing in different libraries: an unknown one is answered with the one that is known.
-_SYNONYMS: Sequence[Sequence[str]] = (
-    ("learning_rate", "lr"),
-    ("method", "directions"),
-)
 
 
 def explains_unknown(function: Callable[P, T]) -> Callable[P, T]:
@@ -296,9 +290,6 @@ def explains_unknown(function: Callable[P, T]) -> Callable[P, T]:
 
 def _hint(name: str, known: Sequence[str]) -> str:
     """Say what to use instead of an unknown argument of a function with the arguments ``known``."""
-    for names in _SYNONYMS:
-        if name in names and (ours := [each for each in names if each in known]):
-            return f"use `{ours[0]}`"
     hint = FOREIGN.get(name, "")
     suggested = set(re.findall(r"`(\w+)`", hint))
     if not hint or (suggested and not suggested & set(known)):

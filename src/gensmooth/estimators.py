@@ -376,26 +376,25 @@ ESTIMATORS: dict[str, Estimator] = {
 }
 
 
-def check_estimator(estimator: object) -> Estimator:
-    """Return an estimator that was passed by its name or as an object.
+def as_estimator(estimator: object) -> Estimator:
+    """Return an estimator from its name or from an object.
 
     Raises:
-        ValueError: If there is no estimator with this name.
+        ValueError: If there is no estimator of this name.
         TypeError: If it is neither a name nor an estimator.
 
-    >>> check_estimator("antithetic")
+    >>> as_estimator("antithetic")
     Antithetic()
     """
-    if isinstance(estimator, str) and estimator in ESTIMATORS:
-        return ESTIMATORS[estimator]
-    if not isinstance(estimator, Estimator):
-        kind = ValueError if isinstance(estimator, str) else TypeError
-        names = ", ".join(map(repr, ESTIMATORS))
-        raise kind(
-            f"`estimator` must be one of {names}, or an estimator such as gs.Antithetic(), but is "
-            f"{checks.shown(estimator)}."
-        )
-    return estimator
+    if isinstance(estimator, Estimator):
+        return estimator
+    known = f"{', '.join(map(repr, ESTIMATORS))}, or an object such as gs.Antithetic()"
+    if not isinstance(estimator, str):
+        raise TypeError(f"`estimator` must be {known}, but is {checks.shown(estimator)}.")
+    if estimator not in ESTIMATORS:
+        hint = checks.did_you_mean(estimator, ESTIMATORS)
+        raise ValueError(f"There is no estimator {checks.shown(estimator)}.{hint} Use {known}.")
+    return ESTIMATORS[estimator]
 
 
 @lru_cache(maxsize=128)

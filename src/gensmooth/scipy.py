@@ -18,8 +18,9 @@ from typing import Any, final
 
 import numpy as np
 
-from gensmooth import checks, methods
+from gensmooth import checks
 from gensmooth.coordinates import Coordinates, inward
+from gensmooth.directions import choose_directions
 from gensmooth.optimize import minimize
 from gensmooth.results import Result
 from gensmooth.searches import AUTO, SearchState, StepInfo, algorithms
@@ -54,7 +55,7 @@ def method(name: str = "auto", **options: Any) -> "ScipyMethod":
     """
     if name != AUTO and algorithms.find(name) is None:
         # Raises an error that lists the known names.
-        methods.choose_directions(name, None, also=algorithms.names())
+        choose_directions(name, None, also=[AUTO, *algorithms.names()])
     return ScipyMethod(name, _translated(options))
 
 

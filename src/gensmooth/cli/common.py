@@ -1,4 +1,4 @@
-"""Shared parts of the commands: evaluators, trackers, optimisers and the output of results."""
+"""Shared parts of the commands: evaluators, trackers and the output of results."""
 
 import json
 import math
@@ -73,40 +73,6 @@ def choose_trackers(arguments: dict[str, Any], parsed: ParsedOptions) -> None:
     if parsed["wandb"] is not None:
         trackers.append(observe.WandB(parsed["wandb"]))
     arguments["trackers"] = trackers
-
-
-def choose_optimizer(
-    arguments: dict[str, Any], rate: float | None, *, falling: float | None = None
-) -> None:
-    """Create the optimiser from its short name and ``--learning-rate``.
-
-    Args:
-        arguments: The arguments of the function, which are changed in place.
-        rate: The learning rate, if there is one.
-        falling: The initial learning rate of Adam without ``--learning-rate``, for a function that
-            lets it decay.
-    """
-    import gensmooth as gs
-
-    name = arguments.get("optimizer")
-    if name is not None and not isinstance(name, str):
-        if rate is not None:
-            raise ValueError("Give either `--learning-rate` or an `--optimizer` that has one.")
-        return
-    if name == "greedy":
-        if rate is not None:
-            raise ValueError(
-                "`--optimizer greedy` finds its own learning rate: omit `--learning-rate`."
-            )
-        arguments["optimizer"] = gs.greedy()
-    elif rate is not None:
-        arguments["optimizer"] = getattr(gs, name or "adam")(rate)
-    elif name == "adam" and falling is not None:
-        arguments["optimizer"] = falling
-    elif name is not None:
-        raise ValueError(
-            f"`--optimizer {name}` needs a `--learning-rate`, such as `--learning-rate 0.01`."
-        )
 
 
 class Out(NamedTuple):

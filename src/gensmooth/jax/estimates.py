@@ -21,7 +21,7 @@ from gensmooth.estimators import (
     Estimator,
     ForwardDifference,
     OnePoint,
-    check_estimator,
+    as_estimator,
 )
 from gensmooth.jax.directions import MOST_ENTRIES, StreamPlace, entries
 from gensmooth.models import Law, SparseTiles, Stream, choose_law, choose_model_directions
@@ -61,7 +61,7 @@ class EstimateChoices:
 
     def __post_init__(self) -> None:
         choose_model_directions(self.method, self.directions)
-        estimator = check_estimator(self.estimator)
+        estimator = as_estimator(self.estimator)
         if type(estimator) not in _SUPPORTED:
             raise ValueError(
                 "`estimator` must be 'forward', 'antithetic' or 'one-point' in JAX, or an object "
@@ -181,7 +181,7 @@ def estimate(
     def values(side: float) -> Array:
         return over(lambda index: value(moved(index, side)))
 
-    estimator = check_estimator(choices.estimator)
+    estimator = as_estimator(choices.estimator)
     differences, center = _SUPPORTED[type(estimator)](estimator, values, lambda: value(params))
     fine = jnp.isfinite(differences)
     number = jnp.maximum(fine.sum(), 1)

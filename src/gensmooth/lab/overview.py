@@ -27,6 +27,7 @@ from gensmooth.lab.trials import comparison_page, sweep_page, table
 from gensmooth.runs import CheckpointError, container
 from gensmooth.runs.files import read_bytes
 from gensmooth.runs.folder import ARRAYS, CHECKPOINT, CONFIG, METRICS, TIMES, UNUSABLE, read_config
+from gensmooth.searches.choose import LEARNING_RATE
 
 Floats = NDArray[np.float64]
 
@@ -464,7 +465,8 @@ def _words(config: Mapping[str, Any], where: Path, out: Path) -> list[str] | Non
         return None
     optimizer = search.pop("optimizer", None)
     if isinstance(optimizer, dict) and set(cast("dict[str, Any]", optimizer)) == {"learning_rate"}:
-        words += ["--optimizer", repr(cast("dict[str, Any]", optimizer)["learning_rate"])]
+        if cast("dict[str, Any]", optimizer)["learning_rate"] != LEARNING_RATE:
+            return None  # not minimize's default, which no option is needed for
     elif optimizer is not None:
         search["optimizer"] = optimizer
     for name in ("directions", "estimator", "optimizer"):

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from gensmooth import checks, optimizers
 from gensmooth.coordinates import Coordinates, inward
 from gensmooth.directions import Directions
-from gensmooth.estimators import Estimator, Samples
+from gensmooth.estimators import Estimator, Samples, as_estimator
 from gensmooth.evaluators import (
     Objective,
     as_evaluator,
@@ -44,7 +44,7 @@ from gensmooth.searches import (
     SearchState,
     StepInfo,
 )
-from gensmooth.searches.choose import choose, optimizer_or_rate
+from gensmooth.searches.choose import choose
 from gensmooth.searches.wanted import Wanted
 from gensmooth.streams import check_seed
 
@@ -75,8 +75,9 @@ def minimize(
     directions: Directions | None = None,
     num_directions: int | None = None,
     spacing: float | optimizers.Schedule | None = None,
-    estimator: Estimator | None = None,
-    optimizer: Optimizer | float | None = None,
+    estimator: Estimator | str | None = None,
+    optimizer: Optimizer | None = None,
+    learning_rate: float | None = None,
     x_scale: Any = None,
     threads: int = 1,
     # when it ends
@@ -143,11 +144,14 @@ def minimize(
             larger than the objective's noise and fine structure, and smaller than the features you
             seek. The default is 0.1 with a method of the paper; the pilot finds its own. A schedule
             such as ``gs.inverse_decay(0.1, power=0.101)`` changes it from step to step.
-        estimator: How values become an estimate of the gradient; by default forward differences.
+        estimator: How values become an estimate of the gradient: ``"forward"`` (the default),
+            ``"antithetic"``, ``"one-point"``, ``"ranked"``, ``"centered-ranks"``, ``"best-pairs"``,
+            or an object such as ``gs.OnePoint(baseline=0.5)``.
         optimizer: How the estimate changes x: an ``(init, update)`` pair such as ``gs.sgd(0.01)``
-            or any Optax transformation. A number η stands for Adam whose rate falls from η to 0
-            over the budget along half a cosine; the default is 0.1. With an algorithm, a number is
-            its own step size.
+            or any Optax transformation. The default is Adam whose rate falls from 0.1 to 0 over
+            the budget along half a cosine.
+        learning_rate: Short for ``optimizer=gs.sgd(learning_rate)``. With an algorithm, its own
+            step size.
         x_scale: How far apart interesting values of a parameter are: one number, or one per
             parameter with the pilot, ``"snes"``, ``"xnes"`` and ``"cma-es"``. By default a quarter
             of the distance between the bounds, or else the size of x0. Other methods multiply their
@@ -212,7 +216,6 @@ def minimize(
     noise = known_noise(noise)
     if folder is None and every is not None:
         raise ValueError("`every` is how often a checkpoint is written: pass `folder` too.")
-    optimizer_or_rate(optimizer)  # complains about what is neither
     chosen = choose(
         x,
         Wanted(
@@ -221,8 +224,9 @@ def minimize(
             directions=directions,
             num_directions=num_directions,
             spacing=spacing,
-            estimator=estimator,
+            estimator=None if estimator is None else as_estimator(estimator),
             optimizer=optimizer,
+            learning_rate=learning_rate,
             x_scale=x_scale,
             unit=None if logs is None else logs.units(x, bounds),
             budget=count("budget", budget),
@@ -256,7 +260,7 @@ def minimize(
         log_scale=logs,
         held=held,
         tree=tree,
-        learning_rate=chosen.learning_rate,
+        falling_rate=chosen.falling_rate,
         vectorized=objective.vectorized,
         limits=limits,
         execution=Execution.of(
@@ -282,7 +286,7 @@ def resume(
     target: float | None = None,
     tolerance: float | None = None,
     directions: Directions | None = None,
-    estimator: Estimator | None = None,
+    estimator: Estimator | str | None = None,
     optimizer: Optimizer | None = None,
     search: Search | None = None,
     workers: Any = None,
@@ -339,7 +343,7 @@ def resume(
     """
     given = {
         "directions": directions,
-        "estimator": estimator,
+        "estimator": None if estimator is None else as_estimator(estimator),
         "optimizer": optimizer,
         "search": search,
         "x0": x0,

@@ -102,7 +102,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
         x0: Where it starts.
         seed: Its seed.
         search: Directions, estimator, optimiser and the rest.
-        learning_rate: If not ``None``, the optimiser is Adam whose rate falls from this to 0
+        falling_rate: If not ``None``, the optimiser is Adam whose rate falls from this to 0
             over the budget, and is made anew when the budget is extended.
         vectorized: Whether the objective takes stacked points, or how many.
         noise: What is known of the noise of values.
@@ -129,7 +129,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
     x0: Array
     seed: int
     search: Search
-    learning_rate: float | None
+    falling_rate: float | None
     vectorized: bool | int
     noise: Literal["returned"] | float | None = None
     log_scale: LogScale | None = None
@@ -316,8 +316,8 @@ class Minimization(Program[MinimizeState, Record, Result]):
         """See :class:`~gensmooth.runs.Program`."""
         search, bounds, execution = self.search, None, self.execution.to_json()
         described = search_to_json(search, large)
-        if self.learning_rate is not None:
-            described["optimizer"] = {"learning_rate": self.learning_rate}
+        if self.falling_rate is not None:
+            described["optimizer"] = {"learning_rate": self.falling_rate}
         log_scale = held = None
         if self.log_scale is not None:
             mask = self.log_scale.mask.astype(np.float64)
@@ -385,7 +385,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
             x0=x0,
             seed=found["seed"],
             search=search,
-            learning_rate=rate,
+            falling_rate=rate,
             vectorized=described["vectorized"],
             noise=known_noise(described["noise"]),
             log_scale=log_scale_from_json(described["log_scale"], large, x0),
@@ -399,7 +399,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
     def extended(self, limits: Limits, step: int) -> "Minimization":
         """The run with other limits from ``step`` on."""
         before = {"until_step": step, **describe_parts(self.limits, Limits._fields)}
-        search = for_limits(self.search, self.learning_rate, limits.budget, limits.max_steps)
+        search = for_limits(self.search, self.falling_rate, limits.budget, limits.max_steps)
         return replace(self, limits=limits, search=search, extensions=(*self.extensions, before))
 
     def pack(self, state: MinimizeState) -> tuple[dict[str, Any], dict[str, Array]]:

@@ -12,7 +12,7 @@ from typing import Any, Literal, cast
 from gensmooth import checks, optimizers
 from gensmooth.describe import number
 from gensmooth.directions import Directions
-from gensmooth.estimators import Estimator, check_estimator
+from gensmooth.estimators import Estimator, as_estimator
 from gensmooth.evaluators import Evaluator, as_evaluator
 from gensmooth.evaluators.base import retries_of
 from gensmooth.observe import Observers, Tracker
@@ -209,8 +209,9 @@ def train(
         directions=directions,
         num_directions=asked,
         spacing=spacing,
-        estimator=None if estimator is None else check_estimator(estimator),
-        optimizer=learning_rate if optimizer is None else optimizer,
+        estimator=None if estimator is None else as_estimator(estimator),
+        optimizer=optimizer,
+        learning_rate=learning_rate,
         x_scale=checks.optional(checks.positive, "x_scale", x_scale),
         on_failure="raise" if on_failure == "retry" else on_failure,
         min_fraction=min_fraction,
@@ -254,6 +255,7 @@ def train(
             num_directions=number,
             spacing=usual.spacing,
             optimizer=optimizers.sgd(usual.learning_rate) if optimizer is None else optimizer,
+            learning_rate=None,
         )
 
     chosen = choose(shape.initial(0), wanted, shape=shape.shapes, training=True, fill=fill)

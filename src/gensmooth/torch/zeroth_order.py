@@ -28,7 +28,7 @@ from gensmooth.estimators import (
     Estimator,
     Plan,
     Samples,
-    check_estimator,
+    as_estimator,
     plan,
 )
 from gensmooth.models import (
@@ -155,7 +155,7 @@ class ZerothOrder(Optimizer):
         self._arguments = {name: value for name, value in locals().items() if name in _COPIED}
         self._spacing = checks.positive("spacing", spacing)
         self._num_directions = checks.count("num_directions", num_directions)
-        self._estimator = check_estimator(estimator)
+        self._estimator = as_estimator(estimator)
         self._normalize = checks.optional(checks.one_of, "normalize", normalize, options=["spread"])
         self._maximize = checks.flag("maximize", maximize)
         self._mode: Mode = checks.one_of("mode", mode, get_args(Mode))

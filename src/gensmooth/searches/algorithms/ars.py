@@ -9,7 +9,7 @@ learning" (2018), algorithm 2, for a minimum:
 
 with σ_R the standard deviation of the 2b values in the sum. V1 keeps all (b = N), V1-t the best; V2
 and V2-t do the same with standardised observations, which only a training has. Our names: N is
-``num_directions``, ν ``spacing``, α ``optimizer`` (a number), b that of ``gs.BestPairs(b)``. The
+``num_directions``, ν ``spacing``, α ``learning_rate``, b that of ``gs.BestPairs(b)``. The
 sum is :class:`~gensmooth.estimators.BestPairs`' estimate times 2ν: the step is ``sgd(2αν)``.
 
 The numbers are the defaults of the authors' program, N = 8, α = 0.02, ν = 0.03. It has no default
@@ -42,7 +42,7 @@ def make(x: NDArray[Any], wanted: Wanted, *, top: bool) -> RandomSearch:  # noqa
     wanted.refuse_noise()
     number = wanted.number(DIRECTIONS)
     spacing = wanted.constant_spacing(DEVIATION)
-    estimator, optimizer = wanted.estimator, wanted.own_optimizer()
+    estimator, optimizer = wanted.estimator, wanted.optimizer
     if estimator is None:
         estimator = BestPairs((number + 1) // 2 if top else None)
     if optimizer is None:

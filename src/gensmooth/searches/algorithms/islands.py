@@ -316,7 +316,7 @@ def _weigh(plus: NDArray[np.float64], minus: NDArray[np.float64]) -> NDArray[np.
 
 def make(x: Array, wanted: Wanted) -> Population:
     """Islands."""
-    wanted.refuse("optimizer", why="each of its islands has a step of its own.")
+    wanted.refuse("optimizer", "learning_rate", why="each of its islands has a step of its own.")
     return make_population(Islands, x, wanted)
 
 

@@ -8,7 +8,7 @@ reinforcement learning" (2017), and the authors' program:
     g = 1/(2n) Σ_i (u_i+ − u_i−) ε_i
     x ← x − Adam(−g + λ x)
 
-Our names: n is ``num_directions``, σ ``spacing``, Adam's step ``optimizer`` (a number). The
+Our names: n is ``num_directions``, σ ``spacing``, Adam's step ``learning_rate``. The
 estimate of :class:`~gensmooth.estimators.CenteredRanks` is −g/σ; Adam with ε/σ does not notice, and
 the decay is λ/σ.
 
@@ -37,7 +37,7 @@ def make(x: NDArray[Any], wanted: Wanted) -> RandomSearch:
     """OpenAI-ES."""
     wanted.refuse_noise()
     spacing = wanted.constant_spacing(DEVIATION)
-    optimizer = wanted.own_optimizer()
+    optimizer = wanted.optimizer
     if optimizer is None:
         adam = optimizers.adam(wanted.rate(STEP), eps=_EPS / spacing)
         optimizer = optimizers.weight_decay(adam, DECAY / spacing)

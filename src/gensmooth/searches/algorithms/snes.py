@@ -141,9 +141,8 @@ def _sigma(state: SearchState) -> Array:
 
 
 def make(x: Array, wanted: Wanted) -> Population:
-    """SNES; a number for ``optimizer`` is η_μ."""
-    if wanted.own_optimizer() is not None:
-        wanted.refuse("optimizer", why="it makes its own steps; a number is the rate of its mean.")
+    """SNES; ``learning_rate`` is η_μ."""
+    wanted.refuse("optimizer", why="it makes its own steps; `learning_rate` is that of its mean.")
     return make_population(partial(SNES, mean_rate=wanted.rate(1.0)), x, wanted)
 
 

@@ -11,8 +11,7 @@ optimization" (1998):
 
 (dividing by a sign is multiplying by it). This is Bernoulli smoothing with one direction, with
 antithetic or one-point differences, and two sequences; ``num_directions`` above 1 averages
-estimates, as Spall suggests under noise. Our names: c is ``spacing`` and a ``optimizer``, both
-numbers.
+estimates, as Spall suggests under noise. Our names: c is ``spacing`` and a ``learning_rate``.
 
 A is a tenth of the steps that the budget allows, as Spall advises. His a and c depend on the
 problem: c is 0.1, the library's usual spacing (at high noise it should be its standard deviation),
@@ -50,11 +49,11 @@ def make(x: NDArray[Any], wanted: Wanted, *, measurements: int) -> RandomSearch:
     c = float(spacing(0))
     estimator: Estimator = Antithetic() if measurements == 2 else OnePoint()
     estimator = estimator if wanted.estimator is None else wanted.estimator
-    optimizer = wanted.own_optimizer()
+    optimizer = wanted.optimizer
     if optimizer is None:
         each = estimator.evaluations(number, num_samples=wanted.num_samples, samples=wanted.samples)
         A = STABLE * (wanted.steps(each) or 0)
-        if wanted.optimizer is None:
+        if wanted.learning_rate is None:
             most = c / x.size if measurements == 1 else 1 / math.sqrt(x.size)
             change = min(CHANGE, most)
             optimizer = optimizers.spall(change, stability=A, power=STEP_POWER)

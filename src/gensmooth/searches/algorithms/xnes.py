@@ -205,9 +205,8 @@ def _times(a: Array, b: Array) -> Array:
 
 
 def make(x: Array, wanted: Wanted) -> Population:
-    """The search; a number for ``optimizer`` is η_δ."""
-    if wanted.own_optimizer() is not None:
-        wanted.refuse("optimizer", why="it makes its own steps; a number is the rate of its mean.")
+    """The search; ``learning_rate`` is η_δ."""
+    wanted.refuse("optimizer", why="it makes its own steps; `learning_rate` is that of its mean.")
     return make_population(partial(XNES, mean_rate=wanted.rate(1.0)), x, wanted)
 
 
