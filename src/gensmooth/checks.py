@@ -252,6 +252,7 @@ FOREIGN: Mapping[str, str] = {
     **dict.fromkeys(("lr", "eta", "step_size"), "use `learning_rate`"),
     "learning_rate": "use `lr`",  # in torch
     **dict.fromkeys(("checkpoint", "out", "resume"), "use `folder`, the folder of the run"),
+    "paired_resets": "use `resets`, such as resets='paired'",
 }  # fmt: skip
 
 
