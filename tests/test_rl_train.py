@@ -165,7 +165,9 @@ def test_a_shared_goal_is_all_that_two_episodes_share():
     """One goal per direction and a start per episode, wherever the episodes run."""
     pytest.importorskip("mujoco")
     simulator = gs.rl.make("HalfCheetahRandVel")
-    search = gs.RandomSearch(gs.Bernoulli(), 3, 0.1, samples="independent", maximize=True)
+    search = gs.RandomSearch(
+        gs.Bernoulli(), num_directions=3, spacing=0.1, samples="independent", maximize=True
+    )
     batch = search.ask(search.init(np.zeros(102), seed=1))
     apart, shared = (batch_starts(simulator, batch, shared_goal=goal) for goal in (False, True))
     np.testing.assert_array_equal(shared[:, :-1], apart[:, :-1])
