@@ -1,8 +1,8 @@
 """``sweep``: try the options of a method on a function, and judge the best on fresh seeds.
 
-Every cell of the grid is run on the same few seeds, and the cell with the lowest mean is chosen.
-The best of many noisy numbers is biased, so the reported value is measured on other seeds, which
-had no part in the choice.
+Every cell of the grid is run on the same few seeds, and the cell with the best mean is chosen. The
+best of many noisy numbers is biased, so the reported value is measured on other seeds, which had no
+part in the choice.
 """
 
 import math
@@ -301,7 +301,7 @@ def _choice(method: str, options: Mapping[str, float]) -> Choice:
 
 
 def _corners(grid: Sequence[Choice], methods: Sequence[str]) -> list[Choice]:
-    """Of each method, cells that together contain every value of every option."""
+    """Return, for each method, cells that together contain every value of every option."""
     corners: dict[str, Choice] = {}
     for method in methods:
         seen: set[tuple[str, float]] = set()

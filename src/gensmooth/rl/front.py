@@ -1,4 +1,4 @@
-"""``train`` and ``resume``: what users call."""
+"""``train`` and ``resume``, the functions that users call."""
 
 import logging
 import re
@@ -67,7 +67,7 @@ _log = logging.getLogger("gensmooth")
 def train(
     environment: EnvironmentLike,
     *,
-    # what is trained
+    # the problem
     env_args: Mapping[str, Any] | None = None,
     policy: str | Linear | MLP = "linear",
     hidden: Sequence[int] | None = None,
@@ -83,7 +83,7 @@ def train(
     learning_rate: float | None = None,
     optimizer: Optimizer | None = None,
     estimator: str | Estimator | None = None,
-    # when it ends, and how it is tested
+    # limits and tests
     max_steps: int | None = None,
     target: float | Literal["threshold"] | None = "threshold",
     test_every: int = 10,
@@ -116,7 +116,7 @@ def train(
             ``"Pendulum-v1(g=5.0)"``; or a Gymnasium environment; or a function that makes one; or
             a simulator. A name without a version is the paper's: ``"Hopper"`` is Hopper-v4.
         env_args: Arguments for an environment that you pass by name.
-        policy: What acts: ``"linear"``, ``"mlp"``, or ``gs.rl.MLP(hidden=(64, 64))``.
+        policy: The policy: ``"linear"``, ``"mlp"``, or ``gs.rl.MLP(hidden=(64, 64))``.
         hidden: Sizes of the hidden layers of ``"mlp"``; by default the paper's one of 32.
         standardize: Standardise observations by running statistics. The default is yes, except with
             ``"ars-v1"`` and ``"ars-v1-t"``.
@@ -139,7 +139,7 @@ def train(
         spacing: c; by default chosen for the environment, see :mod:`gensmooth.rl.defaults`.
         x_scale: How far apart interesting weights of the policy are; by default 0.1 for the pilot,
             ``"islands"``, ``"cma-es"``, ``"snes"`` and ``"xnes"``. Other methods multiply their
-            spacing by it. Pass more if a policy must act hard before it achieves anything, as on
+            spacing by it. Pass a larger value if small actions have no effect, as in
             ``"Pendulum-v1"``.
         learning_rate: η, short for ``optimizer=gs.sgd(η)``: gradient ascent on returns divided by
             their deviation. By default chosen for the environment. With an algorithm, its own step
@@ -160,8 +160,8 @@ def train(
             processor's cores, many times as fast as MuJoCo. The last three have more directions
             per step by default (:data:`gensmooth.rl.defaults.GPU_DIRECTIONS`) and need
             ``pip install 'gensmooth[rl,cuda]'``.
-        threads: Threads of a fast simulator in this process; by default one per core. The result
-            does not depend on it.
+        threads: The threads of a fast simulator in this process; by default one per core. The
+            result does not depend on it.
         workers: 1 runs episodes in this process, n in n processes, −1 in one process per core; or a
             map-like callable; or an evaluator such as ``gs.evaluators.Ray()``.
         timeout: The time limit for an episode, in seconds. Requires worker processes.
@@ -171,7 +171,7 @@ def train(
         min_fraction: With ``"drop"``, the smallest fraction of directions that a step needs.
         retries: With ``"retry"``, how often a failed episode is tried again; by default twice.
         folder: A folder for the training: configuration, metrics, checkpoint, ``policy-best`` and
-            ``policy-last``. If it already holds this training, interrupted, the training continues.
+            ``policy-last``. If it already holds this training, the training continues.
         every: As in :func:`~gensmooth.minimize`.
         callback: ``callback(iteration, test, state)`` after each step, where ``test`` is ``None``
             if there was none; return True to stop.
@@ -355,8 +355,8 @@ def resume(
         if simulator.info != info:
             raise CheckpointError(
                 held.path,
-                f"holds a training in {info}, which is not what {info.name} is here: repeat the "
-                "call of gs.rl.train that began it.",
+                f"holds a training in {info}, but {info.name} is different here: repeat the call "
+                "of gs.rl.train that started it.",
             )
         evaluator = None
         again = before.retries if retries is None else retries
@@ -383,51 +383,54 @@ def resume(
         return resumed.execute(go_on=True)
 
 
-def _standardize(given: object, method: object, entry: algorithms.Algorithm | None) -> bool:
-    """Whether observations are standardised; some algorithms are named by it."""
-    own = None if entry is None else entry.standardize
-    if given is None:
-        return True if own is None else own
-    chosen = checks.flag("standardize", given)
-    if own is not None and chosen != own:
-        does = "standardises observations" if own else "is without standardised observations"
-        other = str(method).replace("v2", "v1") if own else str(method).replace("v1", "v2")
+def _standardize(
+    standardize: object, method: object, algorithm: algorithms.Algorithm | None
+) -> bool:
+    """Return whether observations are standardised, which the names of some algorithms fix."""
+    fixed = None if algorithm is None else algorithm.standardize
+    if standardize is None:
+        return True if fixed is None else fixed
+    chosen = checks.flag("standardize", standardize)
+    if fixed is not None and chosen != fixed:
+        does = "standardises observations" if fixed else "does not standardise observations"
+        other = str(method).replace("v2", "v1") if fixed else str(method).replace("v1", "v2")
         other = "ars-v1-t" if method == "ars" else other
         raise ValueError(
-            f"`standardize` is {chosen}, but {method!r} {does}: {other!r} is the same otherwise."
+            f"`standardize` is {chosen}, but {method!r} {does}: use {other!r}, which is otherwise "
+            "the same."
         )
     return chosen
 
 
 def _target(
-    given: float | Literal["threshold"] | None, name: str, folder: Path | None
+    target: float | Literal["threshold"] | None, name: str, folder: Path | None
 ) -> float | None:
-    """The target of a training: by default that of the folder, if it has one, or Gymnasium's."""
-    if not (isinstance(given, str) and given == THRESHOLD):
-        return given
+    """Return the target of a training: by default the folder's, if it has one, or Gymnasium's."""
+    if not (isinstance(target, str) and target == THRESHOLD):
+        return target
     if folder is not None and (folder / "config.json").is_file():
-        found = read_config(folder / "config.json").get("schedule")
-        if isinstance(found, dict):
-            kept: Any = cast(dict[str, Any], found).get("target")
-            return number(kept) if isinstance(kept, int | float | str) else None
+        schedule = read_config(folder / "config.json").get("schedule")
+        if isinstance(schedule, dict):
+            stored: Any = cast(dict[str, Any], schedule).get("target")
+            return number(stored) if isinstance(stored, int | float | str) else None
     return catalogue.reward_threshold(name)
 
 
 def _version(name: str) -> str:
-    """The version in the name of an environment, if it has one."""
-    found = re.search(r"-v\d+", name)
-    return found[0] if found else ""
+    """Return the version in an environment's name, or an empty string."""
+    match = re.search(r"-v\d+", name)
+    return match[0] if match else ""
 
 
 def _is_one(workers: Any) -> bool:
-    """Whether episodes are run here."""
+    """Return whether episodes run in this process."""
     return isinstance(workers, int) and workers == 1
 
 
 def _rollouts(
     trainer: Trainer, simulator: Simulator, evaluator: Evaluator | None, threads: int | None
 ) -> AbstractContextManager[Rollouts]:
-    """Who runs the episodes: this process and its threads, or the workers of an evaluator."""
+    """Return what runs the episodes: this process and its threads, or an evaluator's workers."""
     policy, search, shared_goal = trainer.policy, trainer.search, trainer.shared_goal
     if trainer.info.device != "cpu":
         return nullcontext(SideBySide(simulator, policy, search, shared_goal=shared_goal))
@@ -437,7 +440,7 @@ def _rollouts(
 
 
 def _check_trains(search: Search) -> Search:
-    """A search that can train: returns are maximised, and each episode has its own seed."""
+    """Return the search if it can train: it maximises, and each episode has its own seed."""
     if not search.maximize or search.samples is None or search.num_samples != 1:
         raise ValueError(
             "A `search` for training must have maximize=True, samples='independent' or 'paired', "

@@ -122,10 +122,10 @@ class TrialEngine:
         return fetch
 
     def check(self, choices: Sequence[Choice]) -> None:
-        """Refuse what cannot be run, before anything is: a method's options, then the objective.
+        """Raise an error before the first run if a method or the objective cannot be run.
 
-        Every method is set up as for its run, up to its first evaluation, which is not made; then
-        the objective is evaluated once.
+        Every method is set up as for its run, up to its first evaluation. Then the objective is
+        evaluated once.
 
         Raises:
             ValueError: If a method cannot be run.

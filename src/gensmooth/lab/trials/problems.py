@@ -1,4 +1,4 @@
-"""Problems that methods are compared on: a function of the user's, or a built-in problem."""
+"""Problems on which methods are compared: the user's function, or a built-in problem."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +29,7 @@ _BUDGET = 20_000
 _EPISODES = 500
 _REGRESSION_DIM = 100
 _SOLVED = 1e-8  # COCO's last target: values closer to the optimum count as equal
-_INSTANCES = 15  # of a bbob function; seeds take them in turn
+_INSTANCES = 15  # of a bbob function; seeds cycle through them
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,9 @@ class CommonProblem:
         identity: Its identity, as plain JSON: part of the configuration of a run.
         at: Returns the problem with a seed: the same start and the same samples for every method.
         budget: The default budget of a run.
-        maximize: Whether high values are good.
+        maximize: Whether larger values are better.
         scored: How points are judged, if not by fresh values of the objective.
-        unit: What one evaluation is.
+        unit: The name of the evaluations.
         options: Returns the options that a method may have here.
     """
 
@@ -88,7 +88,7 @@ def find_problem(
     checks.function("fun", fun)
     if x0 is None:
         raise ValueError(
-            "`x0` is missing: where does every method start? For example np.zeros(12)."
+            "`x0` is missing: pass the point at which every method starts, such as np.zeros(12)."
         )
     return _of_user(
         cast(Callable[..., Any], fun),
@@ -104,7 +104,8 @@ def _function(name: str) -> Callable[..., Any]:
     kind, colon, _ = name.partition(":")
     if not colon:
         raise ValueError(
-            f"There is no problem {name!r}: a function is module:function, such as model:loss. "
+            f"There is no problem {name!r}: write a function as module:function, such as "
+            f"model:loss. "
             f"{known}"
         )
     try:
@@ -134,7 +135,7 @@ def _of_user(
         "score": None if score is None else identity(score),
         "how": {name: described(value) for name, value in sorted(recorded.items())},
     }
-    scored = "" if score is None else f"by the score {getattr(score, '__name__', 'given')}"
+    scored = "" if score is None else f"by the score {getattr(score, '__name__', 'passed')}"
     return CommonProblem(
         str(named["name"]),
         described_problem,
@@ -253,7 +254,7 @@ def _precision(above: "AboveOptimum", x: Array) -> float:
 
 @dataclass(frozen=True)
 class AboveOptimum:
-    """An instance of a bbob function, less its smallest value."""
+    """An instance of a bbob function, minus its smallest value."""
 
     function: int
     dim: int
@@ -302,7 +303,7 @@ def _training_options() -> Sequence[str]:
 
 @dataclass(frozen=True)
 class Trained:
-    """An environment in which a policy is trained by ``gs.rl.train``; evaluations are episodes."""
+    """An environment in which ``gs.rl.train`` trains a policy; an evaluation is an episode."""
 
     environment: str
     seed: int

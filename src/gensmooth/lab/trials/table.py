@@ -36,7 +36,7 @@ class TrialTable:
     Attributes:
         kind: A comparison or a sweep.
         problem: The name of the problem.
-        unit: What one evaluation is.
+        unit: The name of the evaluations.
         scored: How points are judged, if not by fresh values.
         maximize: Whether high values are good.
         values: How many fresh values judge a point.
@@ -110,7 +110,7 @@ class TrialTable:
                 fields[name] = tuple(fields[name])
             return cls(**fields)
         except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
-            raise ValueError(f"{path} is not that of a comparison: {error}.") from error
+            raise ValueError(f"{path} does not describe a comparison: {error}.") from error
 
     def _cell(self, label: str) -> Cell:
         return next(cell for cell in self.cells if cell["label"] == label)
