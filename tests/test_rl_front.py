@@ -12,7 +12,7 @@ import pytest
 import gensmooth as gs
 from gensmooth.rl.environments.catalogue import reward_threshold
 from gensmooth.rl.program import _no_progress
-from gensmooth.rl.trainer import Test
+from gensmooth.rl.trainer import PolicyTest
 from gensmooth.runs import End
 
 gymnasium = pytest.importorskip("gymnasium")
@@ -170,7 +170,7 @@ def test_a_result_shows_its_returns():
 
 def test_no_progress_is_said_and_progress_is_not():
     def tests(*means):
-        return [Test(i, 0, 0, 50, mean, 10.0, 1.0, None) for i, mean in enumerate(means)]
+        return [PolicyTest(i, 0, 0, 50, mean, 10.0, 1.0, None) for i, mean in enumerate(means)]
 
     end = End("max_steps")
     assert "'mlp'" in _no_progress(tests(0, 1, -1, 2), end)  # an error of 1.4 each

@@ -71,7 +71,7 @@ def test_frozen_integers_of_a_model_are_left_out():
         ({"directions": gs.Bernoulli(p=0.3)}, ValueError, "independent entries"),
         ({"directions": 3}, TypeError, "`directions` must be an object"),
         ({"learning_rate": 0.1}, TypeError, r"ZerothOrder\(\) has no .* `learning_rate`: use `lr`"),
-        ({"estimator": "backward"}, ValueError, "`estimator`"),
+        ({"estimator": "backward"}, ValueError, "no estimator .backward."),
         ({"normalize": "loss"}, ValueError, "`normalize`"),
         ({"momentum": 1.0}, ValueError, "below 1"),
         ({"mode": "fast"}, ValueError, "`mode`"),

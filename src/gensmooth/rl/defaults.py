@@ -15,7 +15,7 @@ from gensmooth.directions import Directions, NoClosedForm
 from gensmooth.searches.algorithms.islands import LARGE
 
 NUM_DIRECTIONS = 20
-GPU_DIRECTIONS = 512  # on a GPU, an iteration with this many takes as long as with 20
+GPU_DIRECTIONS = 512  # on a GPU, a step with this many takes as long as one with 20
 
 
 class Defaults(NamedTuple):
@@ -53,7 +53,7 @@ def gpu_points(dim: int) -> int:
     """Return the episodes per step of ``"islands"``, for a policy with ``dim`` weights.
 
     A GPU runs 4096 or 8192 episodes at once, of which 64 are reserved for a test. A policy with
-    more weights needs more episodes per iteration.
+    more weights needs more episodes per step.
 
     >>> gpu_points(840), gpu_points(5916)
     (4032, 8064)

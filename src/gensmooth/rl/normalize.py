@@ -1,7 +1,7 @@
 r"""Observation standardisation after Mania et al. (2018): running mean and standard deviation.
 
-The statistics are frozen within an iteration. Between iterations, the moments of the episodes are
-merged in the order of the batch, so the result does not depend on which worker ran which episode.
+The statistics are frozen within a step. Between steps, the moments of the episodes are merged in
+the order of the batch, so the result does not depend on which worker ran which episode.
 """
 
 from typing import NamedTuple
