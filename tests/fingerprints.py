@@ -154,7 +154,7 @@ def of_results(results: Iterable[gs.Result], *, standard_error: bool = True) -> 
     for each in found:
         past = each.history
         parts += [each.x, each.best_x, each.fun, each.best_fun, each.nfev, each.nit, each.seed]
-        parts += [each.status, each.dropped, dict(each.faults)]
+        parts += [each.reason, each.dropped, dict(each.faults)]
         parts += [past.evaluations, past.value, past.gradient_norm, past.step_size]
         if standard_error:
             parts.append(past.standard_error)

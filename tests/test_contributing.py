@@ -91,7 +91,7 @@ def test_an_interrupted_run_goes_on_in_another_process(own, name, workers):
     stopped = gs.minimize(
         model.loss,
         folder=own / "run",
-        callback=lambda info, _: info.step == 4,
+        callback=lambda now: now.info.step == 4,
         workers=workers,
         **options,
     )

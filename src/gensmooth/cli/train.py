@@ -112,4 +112,4 @@ def finish_training(result: "TrainResult", out: Out, parsed: ParsedOptions) -> N
     full |= {"best": best if tests else None, "tests": tests}
     file = kept(out, result.seed)
     report(full, shown, file=file, out=parsed["out"], as_json=bool(parsed["json"]))
-    leave(result)
+    leave(result.status, success=result.success)
