@@ -251,6 +251,7 @@ FOREIGN: Mapping[str, str] = {
     **dict.fromkeys(("sigma", "sigma0", "delta_std", "stepsize"), _SPACING),
     **dict.fromkeys(("lr", "eta", "step_size"), "use `learning_rate`"),
     **dict.fromkeys(("checkpoint", "out", "resume"), "use `folder`, the folder of the run"),
+    "paired_resets": "use `resets`, such as resets='paired'",
 }  # fmt: skip
 
 
