@@ -85,8 +85,8 @@ def exact_loss(x):
 
 
 def _stop_at(step: int) -> Callable[..., None]:
-    def stop(info, *_):
-        if getattr(info, "info", info).step == step:
+    def stop(intermediate_result):
+        if intermediate_result.info.step == step:  # of a minimisation and of a training
             raise KeyboardInterrupt
 
     return stop

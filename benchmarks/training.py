@@ -67,7 +67,8 @@ def train(name: str, given: Any, seed: int, write: Any) -> None:
     tests: list[Row] = []
     every, episodes = (10, 20) if given.device == "cpu" else (1, 64)
 
-    def look(iteration: Any, test: Any, state: Any) -> bool:  # noqa: ARG001
+    def look(intermediate_result: Any) -> bool:
+        test = intermediate_result.test
         if test is None:
             return False
         now = time.perf_counter() - began

@@ -36,7 +36,7 @@ def runs(method):
             optimizer=gs.adam(0.02),
             max_steps=300,
             budget=100_000,
-            callback=lambda _, state, curve=curve: curve.append(scales @ (state.x - 1) ** 2),
+            callback=lambda now, curve=curve: curve.append(scales @ (now.x - 1) ** 2),
             seed=seed,
         )
         curves.append(curve)

@@ -154,7 +154,7 @@ def of_results(results: Iterable[gs.Result], *, standard_error: bool = True) -> 
     for each in found:
         past = each.history
         parts += [each.x, each.best_x, each.fun, each.best_fun, each.nfev, each.nit, each.seed]
-        parts += [each.status, each.dropped, dict(each.faults)]
+        parts += [each.reason, each.dropped, dict(each.faults)]
         parts += [past.evaluations, past.value, past.gradient_norm, past.step_size]
         if standard_error:
             parts.append(past.standard_error)
@@ -388,7 +388,7 @@ def of_training(environment: str, **options: Any) -> Fingerprint:
         lines = of_lines(out / "metrics.jsonl", ITERATION)
         kept = gs.rl.load_policy(out / "policy-best")
     parts = [found.policy.parameters, found.best.parameters, kept.parameters, lines["hash"]]
-    ended = "iterations" if found.status == "max_steps" else found.status  # its former name
+    ended = "iterations" if found.reason == "max_steps" else found.reason  # its former name
     parts += [found.nfev, found.env_steps, ended]
     parts += [[[getattr(test, field) for field in TEST] for test in found.tests]]
     return {"hash": digest(parts), "lead": []}

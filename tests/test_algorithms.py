@@ -234,7 +234,7 @@ def test_ask_and_tell_are_pure_and_equal_minimize(name):
 def test_a_resumed_run_is_the_uninterrupted_one(name, tmp_path):
     given = {**named(name), "budget": 400, "seed": 5, "bounds": (-2.0, 2.5)}
     whole = gs.minimize(bowl, X0, **given)
-    part = gs.minimize(bowl, X0, **given, folder=tmp_path, callback=lambda i, _: i.step == 3)
+    part = gs.minimize(bowl, X0, **given, folder=tmp_path, callback=lambda now: now.info.step == 3)
     assert part.nit == 4 < whole.nit
     found = gs.resume(tmp_path, bowl)
     assert np.array_equal(found.x, whole.x)
@@ -431,11 +431,11 @@ def test_a_run_with_a_spacing_that_changes_resumes(tmp_path):
     given = {"method": "gs", "spacing": gs.exponential_decay(0.5, rate=0.5, steps=10), "seed": 1}
     whole = gs.minimize(bowl, X0, budget=300, **given)
     gs.minimize(bowl, X0, budget=300, **given, folder=tmp_path / "a",
-                callback=lambda i, _: i.step == 5)  # fmt: skip
+                callback=lambda now: now.info.step == 5)  # fmt: skip
     assert np.array_equal(gs.resume(tmp_path / "a", bowl).x, whole.x)
     given["spacing"] = lambda step: 0.5 * 0.9**step
     gs.minimize(bowl, X0, budget=300, **given, folder=tmp_path / "b",
-                callback=lambda i, _: i.step == 5)  # fmt: skip
+                callback=lambda now: now.info.step == 5)  # fmt: skip
     with pytest.raises(gs.CheckpointError, match="custom function"):
         gs.resume(tmp_path / "b", bowl)
 
@@ -449,7 +449,7 @@ def test_a_run_with_a_spacing_that_changes_resumes(tmp_path):
         ({"method": "ars-v2"}, "ars-v1.*train"),
         ({"method": "snss"}, "Did you mean 'snes'"),
         ({"method": "snes", "estimator": gs.Antithetic()}, "estimator.*snes"),
-        ({"method": "snes", "optimizer": gs.sgd(0.1)}, "a number is the rate"),
+        ({"method": "snes", "optimizer": gs.sgd(0.1)}, "`learning_rate` is that of its mean"),
         ({"method": "snes", "directions": gs.Gaussian()}, "directions"),
         ({"method": "cma-es", "learning_rate": 0.1}, "its own steps"),
         ({"method": "cma-es", "num_directions": 3}, "at least 4"),
@@ -460,7 +460,7 @@ def test_a_run_with_a_spacing_that_changes_resumes(tmp_path):
         ({"method": "bes", "x_scale": 2.0, "spacing": gs.inverse_decay(0.1)}, "schedule"),
         ({"method": "ars", "spacing": gs.inverse_decay(0.1)}, "'spsa'"),
         ({"method": "ars", "estimator": gs.BestPairs(9)}, "needs at least 9 directions"),
-        ({"method": "ars", "optimizer": -1.0}, "positive"),
+        ({"method": "ars", "learning_rate": -1.0}, "positive"),
         ({"method": "openai-es", "spacing": 0.0}, "positive"),
         ({"method": "snes", "num_directions": 1}, "at least 2"),
         ({"method": "snes", "budget": 5}, "budget"),

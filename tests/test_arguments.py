@@ -29,7 +29,7 @@ def f(x):
 # How an object is made of a number; one that float32 does not hold, to tell the two apart.
 CHOICES = {
     "spacing": lambda n: {"spacing": n(0.1)},
-    "optimizer": lambda n: {"optimizer": n(0.1)},
+    "learning_rate": lambda n: {"learning_rate": n(0.1)},
     "adam": lambda n: {"optimizer": gs.adam(n(0.1), b1=n(0.7), b2=n(0.9), eps=n(1e-6))},
     "momentum": lambda n: {"optimizer": gs.momentum(n(0.01), decay=n(0.7))},
     "sgd": lambda n: {"optimizer": gs.sgd(n(0.01))},
@@ -79,8 +79,8 @@ def test_a_run_with_numpys_numbers_is_resumed_to_the_bit(tmp_path, choice, numbe
     options = {"num_directions": 3, "seed": 1, "budget": 200, **CHOICES[choice](number)}
     whole = gs.minimize(f, X0, max_steps=9, **options)
 
-    def stop(info, _):
-        return info.step == 3
+    def stop(now):
+        return now.info.step == 3
 
     gs.minimize(f, X0, max_steps=9, **options, folder=tmp_path / "run", callback=stop)
     assert gs.resume(tmp_path / "run", f).nit == 9
@@ -92,7 +92,7 @@ def test_a_run_with_numpys_numbers_is_resumed_to_the_bit(tmp_path, choice, numbe
     for name, made in python.items():
         if name == "directions":
             made = made.resolve(3, 3)
-        if not isinstance(made, float) or name != "optimizer":
+        if not isinstance(made, float) or name != "learning_rate":
             assert search[name] == describe(made)
 
 
@@ -150,7 +150,7 @@ BAD = [
     ({"trackers": 3}, "`trackers` must be a tracker or a list of trackers, but is 3"),
     ({"progress": "no"}, "`progress` must be True or False, but is 'no'"),
     ({"optimizer": "0.1"}, "`optimizer` must be an (init, update) pair"),
-    ({"retries": True}, "`retries` must be a whole number of at least 0, but is True"),
+    ({"retries": True, "on_failure": "retry"}, "`retries` must be a whole number of at least 1"),
     ({"workers": 2**70}, "`workers` must be below 2**63"),
 ]
 

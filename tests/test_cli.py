@@ -57,8 +57,8 @@ def raises(x):
 def helper(x):
     return {}["here"]
 
-def stop(info, state):
-    return info.step >= 2
+def stop(now):
+    return now.info.step >= 2
 
 class Mine(gs.Gaussian):
     pass
@@ -657,8 +657,8 @@ def test_a_result_is_not_written_to_where_a_link_leads(here):
 def test_a_result_is_not_left_in_a_folder_that_was_removed(replaced, here):
     (here / "removes.py").write_text(
         "import os, shutil\n"
-        "def stop(info, state):\n"
-        "    if info.step == 2:\n"
+        "def stop(now):\n"
+        "    if now.nit == 3:\n"
         "        shutil.rmtree('run')\n"
         f"        if {replaced}:\n"
         "            os.mkdir('run')\n"

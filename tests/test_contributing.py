@@ -91,7 +91,7 @@ def test_an_interrupted_run_goes_on_in_another_process(own, name, workers):
     stopped = gs.minimize(
         model.loss,
         folder=own / "run",
-        callback=lambda info, _: info.step == 4,
+        callback=lambda now: now.info.step == 4,
         workers=workers,
         **options,
     )
@@ -133,9 +133,9 @@ def test_training_with_the_steps_of_bes(own, name):
     chosen = short | {"method": f"{name}:{name}"}
     whole = gs.rl.train("CartPole-v1", **chosen)
     stopped = gs.rl.train(
-        "CartPole-v1", folder=own / "own", callback=lambda made, *_: made.info.step == 1, **chosen
+        "CartPole-v1", folder=own / "own", callback=lambda now: now.nit == 2, **chosen
     )
-    assert stopped.status != whole.status
+    assert (stopped.reason, whole.reason) == ("callback", "max_steps")
     resumed = gs.rl.resume(own / "own")
     assert resumed.policy.parameters.tobytes() == whole.policy.parameters.tobytes()
 

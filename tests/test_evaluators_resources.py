@@ -192,8 +192,8 @@ import numpy as np
 import gensmooth as gs
 from gensmooth.evaluators import Processes
 
-def callback(info, _):
-    if info.step == 0:
+def callback(now):
+    if now.info.step == 0:
         child = os.fork()  # as a library may that prepares data, or serves
         if child == 0:
             time.sleep(60)

@@ -86,8 +86,8 @@ def test_stopped_and_resumed(tmp_path):
     class Stop(Exception):  # noqa: N818
         pass
 
-    def stop(info, _):
-        if info.step == 5:
+    def stop(now):
+        if now.info.step == 5:
             raise Stop
 
     whole = run(tmp_path / "whole")

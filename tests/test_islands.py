@@ -185,9 +185,7 @@ def test_training_stops_and_resumes_to_the_same_bits(tmp_path):
         "env_args": {"max_episode_steps": 20},
     }
     whole = gs.rl.train("Pendulum-v1", **given)
-    part = gs.rl.train(
-        "Pendulum-v1", **given, folder=tmp_path, callback=lambda i, *_: i.info.step == 2
-    )
+    part = gs.rl.train("Pendulum-v1", **given, folder=tmp_path, callback=lambda now: now.nit == 3)
     assert part.nit == 3
     found = gs.rl.resume(tmp_path)
     assert np.array_equal(found.policy.parameters, whole.policy.parameters)

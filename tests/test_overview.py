@@ -161,8 +161,8 @@ def test_a_live_page_reloads_itself_until_the_run_has_ended(model, tmp_path):
     go = threading.Event()
     began = threading.Event()
 
-    def waits(info, _):
-        if info.step == 3:
+    def waits(now):
+        if now.info.step == 3:
             began.set()
             go.wait(60)
 

@@ -63,14 +63,14 @@ def test_it_stops_where_gymnasium_calls_it_solved_and_says_so():
     assert reward_threshold("Pendulum-v1") is None
     assert reward_threshold("CartPole-v1(sutton_barto_reward=True)") is None
     result = gs.rl.train("FrontSolved-v0", max_steps=5, **SMALL)
-    assert (result.status, result.nit, result.success) == ("target", 1, True)
+    assert (result.reason, result.nit, result.success) == ("target", 1, True)
     assert "9.5, at which Gymnasium calls FrontSolved-v0 solved" in result.message
     on = gs.rl.train("FrontSolved-v0", max_steps=3, target=None, **SMALL)
-    assert (on.status, on.nit) == ("max_steps", 3)
+    assert (on.reason, on.nit) == ("max_steps", 3)
     own = gs.rl.train("FrontSolved-v0", max_steps=3, target=10.0, **SMALL)
     assert own.message == "A test reached the target."
     below = gs.rl.train("FrontUnsolved-v0", max_steps=2, **SMALL)
-    assert below.status == "max_steps"
+    assert below.reason == "max_steps"
 
 
 @pytest.mark.usefixtures("solved")
@@ -78,14 +78,14 @@ def test_a_folder_from_before_goes_on_without_a_target(tmp_path):
     how = {"max_steps": 3, "folder": tmp_path / "old", **SMALL}
     gs.rl.train("FrontSolved-v0", target=None, callback=lambda *_: True, **how)
     again = gs.rl.train("FrontSolved-v0", **how)  # the default; the folder has none
-    assert (again.status, again.nit) == ("max_steps", 3)
+    assert (again.reason, again.nit) == ("max_steps", 3)
 
 
 @pytest.mark.usefixtures("solved")
 def test_a_target_that_an_earlier_test_has_reached_ends_a_training_that_is_resumed(tmp_path):
     gs.rl.train("FrontUnsolved-v0", max_steps=2, folder=tmp_path / "run", **SMALL)
     further = gs.rl.resume(tmp_path / "run", max_steps=50, target=10.0)
-    assert (further.status, further.nit) == ("target", 2)
+    assert (further.reason, further.nit) == ("target", 2)
 
 
 def test_targets_in_the_shell(tmp_path):
@@ -162,10 +162,46 @@ def test_another_number_of_steps_points_to_the_command(tmp_path):
 
 @pytest.mark.usefixtures("solved")
 def test_a_result_shows_its_returns():
-    shown = repr(gs.rl.train("FrontUnsolved-v0", max_steps=2, **SMALL))
-    assert "FrontUnsolved-v0: 2 steps" in shown
-    assert "last test 10, best 10 after 1" in shown
-    assert "e+" not in shown
+    result = gs.rl.train("FrontUnsolved-v0", max_steps=2, **SMALL)
+    rows = dict(line.split(": ", 1) for line in str(result).splitlines())
+    rows = {name.strip(): value for name, value in rows.items()}
+    assert (rows["environment"], rows["reason"], rows["nit"]) == (
+        "FrontUnsolved-v0",
+        "max_steps",
+        "2",
+    )
+    assert (rows["fun"], rows["best_fun"]) == ("10", "10 after 1 steps")
+    assert result["fun"] == result.fun == result.tests[-1].mean_return == result.best_fun
+    assert result.x is result.policy.parameters
+
+
+@pytest.mark.usefixtures("solved")
+def test_a_callback_gets_the_result_so_far_and_may_stop():
+    seen = []
+
+    def stop(intermediate_result):
+        seen.append(intermediate_result)
+        if intermediate_result.nit == 2:
+            raise StopIteration
+
+    result = gs.rl.train("FrontUnsolved-v0", max_steps=5, callback=stop, **SMALL)
+    assert (result.reason, result.status, result.success, result.nit) == ("callback", 99, False, 2)
+    assert [now.nfev for now in seen] == [info.info.evaluations for info in result.history]
+    assert [now.test for now in seen] == list(result.tests)
+    assert seen[-1].x.tobytes() == result.x.tobytes()
+    with pytest.raises(TypeError, match="is called with one argument"):
+        gs.rl.train("FrontUnsolved-v0", callback=lambda iteration, test, state: True, **SMALL)
+
+
+@pytest.mark.usefixtures("solved")
+def test_seconds_end_a_training_which_then_goes_on(tmp_path):
+    how = {"max_steps": 3, "folder": tmp_path / "run", **SMALL}
+    part = gs.rl.train("FrontUnsolved-v0", max_seconds=1e-9, **how)
+    assert (part.reason, part.success, part.nit) == ("max_seconds", True, 1)
+    whole = gs.rl.train("FrontUnsolved-v0", **how)
+    assert (whole.reason, whole.nit) == ("max_steps", 3)
+    with pytest.raises(ValueError, match="`retries` is for on_failure='retry'"):
+        gs.rl.train("FrontUnsolved-v0", retries=2, **SMALL)
 
 
 def test_no_progress_is_said_and_progress_is_not():

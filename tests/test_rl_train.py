@@ -44,8 +44,8 @@ def same(one, other):
 
 
 def stop_at(step):
-    def stop(iteration, *_):
-        if iteration.info.step == step:
+    def stop(now):
+        if now.info.step == step:
             raise KeyboardInterrupt
 
     return stop
@@ -75,7 +75,7 @@ def test_it_learns_to_slide_to_the_origin():
 
 def test_cartpole_with_the_defaults():
     result = gs.rl.train("CartPole-v1", num_directions=8, seed=0, test_every=5, target=195.0)
-    assert result.status == "target"
+    assert (result.reason, result.status) == ("target", 0)
     assert result.nit <= 40
 
 
@@ -248,7 +248,7 @@ def test_stopping_and_going_on_changes_nothing(method, tmp_path):
     part = tmp_path / "part"
     for step in (3, 4, 9):
         stopped = gs.rl.train(SLIDER, folder=part, callback=stop_at(step), **options)
-        assert stopped.status == "interrupted"
+        assert (stopped.reason, stopped.status) == ("interrupted", 2)
         assert stopped.nit == step + 1
     same(whole, gs.rl.train(SLIDER, folder=part, **options))
     one, other = contents(tmp_path / "whole"), contents(part)
@@ -347,8 +347,8 @@ def test_folders_that_hold_something_else(tmp_path):
 def test_a_folder_that_was_replaced_keeps_its_own_policies(tmp_path, caplog):
     folder = tmp_path / "run"
 
-    def replace(iteration, *_):
-        if iteration.info.step == 2:
+    def replace(now):
+        if now.info.step == 2:
             shutil.rmtree(folder)
             folder.mkdir()
             for name in ("policy-best", "policy-last"):
@@ -448,7 +448,7 @@ def test_an_environment_that_breaks_down(kind, tmp_path):
     name = f"rl_cases:Slider{kind}-v0"
     with pytest.raises(gs.EvaluationError, match="failed in") as caught:
         gs.rl.train(name, **OPTIONS)
-    assert caught.value.result.status == "interrupted"
+    assert caught.value.result.reason == "interrupted"
     cause = "the belt broke" if kind == "Raise" else None  # the command prints its traceback
     assert cause is None or str(caught.value.__cause__) == cause
     options = OPTIONS | {"on_failure": "drop", "min_fraction": 0.1}

@@ -665,8 +665,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def test_a_training_that_was_stopped_goes_on_to_the_same_bits(trained: Any, tmp_path: Path):
     whole, _ = trained
 
-    def stop(iteration: Any, *_: Any) -> None:
-        if iteration.info.step == 2:
+    def stop(now: Any) -> None:
+        if now.info.step == 2:
             raise KeyboardInterrupt
 
     gs.rl.train(SHORT, **OPTIONS, folder=tmp_path / "run", callback=stop)

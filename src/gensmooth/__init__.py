@@ -68,7 +68,7 @@ if TYPE_CHECKING:
         weight_decay,
     )
     from gensmooth.parameters import Bounds
-    from gensmooth.results import Result, load
+    from gensmooth.results import IntermediateResult, Result, load
     from gensmooth.runs import CheckpointError
     from gensmooth.searches import (
         GradientEstimate,
@@ -102,7 +102,7 @@ _HOME = {
         "weight_decay"
     ),
     "gensmooth.parameters": "Bounds",
-    "gensmooth.results": "Result load",
+    "gensmooth.results": "IntermediateResult Result load",
     "gensmooth.runs": "CheckpointError",
     "gensmooth.searches": (
         "GradientEstimate GreedyDescent MirroredES Pilot QuasiNewton RandomSearch Search "
@@ -152,6 +152,7 @@ __all__ = [
     "GradientEstimate",
     "GreedyDescent",
     "Guided",
+    "IntermediateResult",
     "Learned",
     "LowRank",
     "MirroredES",

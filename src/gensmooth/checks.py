@@ -9,6 +9,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from functools import wraps
 from numbers import Integral, Real
@@ -135,6 +136,26 @@ def function(name: str, value: T) -> T:
     """Return ``value`` if it is callable."""
     if not callable(value):
         raise TypeError(f"`{name}` must be a function, but is {shown(value)}.")
+    return value
+
+
+def callback(name: str, value: T) -> T:
+    """Return ``value`` if it can be called as ``callback(intermediate_result)``.
+
+    >>> callback("callback", lambda info, state: None)
+    Traceback (most recent call last):
+    TypeError: `callback` is called with one argument, the result so far, but takes (info, state).
+    """
+    if not callable(value):
+        raise TypeError(f"`{name}` must be a function, but is {shown(value)}.")
+    with suppress(ValueError):  # a built-in function without a signature
+        signature = inspect.signature(value)
+        try:
+            signature.bind(None)
+        except TypeError:
+            raise TypeError(
+                f"`{name}` is called with one argument, the result so far, but takes {signature}."
+            ) from None
     return value
 
 

@@ -20,7 +20,7 @@ RESULT = "result.json"
 STANDARD_OUTPUT = Path("-")
 # The fields of a result to print; `fun` includes error and noise, `message` the warnings.
 _SHOWN = (
-    *("x", "fun", "best_x", "best_fun", "nfev", "nit", "success", "status", "message"),
+    *("x", "fun", "best_x", "best_fun", "nfev", "nit", "success", "status", "reason", "message"),
     *("dropped", "faults", "seed"),
 )
 FILES = (".json", ".txt")  # the suffixes of a result file
@@ -50,9 +50,9 @@ def choose_evaluator(arguments: dict[str, Any], parsed: ParsedOptions) -> None:
         return
     from gensmooth.evaluators import Ray
 
-    retries = arguments.pop("retries", 0)
-    if arguments.get("on_failure") == "retry" and retries == 0:
-        retries = 2
+    retries = 0
+    if arguments.get("on_failure") == "retry":
+        retries = arguments.pop("retries", 2)
     arguments["workers"] = Ray(
         None if parsed["ray"] == "local" else parsed["ray"],
         num_workers=arguments.pop("workers", None),
@@ -243,7 +243,7 @@ def finish(
     shown["fun"] = _with_error(result)
     report(full, shown, file=file, out=out, as_json=as_json)
     if not failed:
-        leave(result)
+        leave(result.reason, success=result.success)
 
 
 def _with_error(result: "Result") -> float | str:
@@ -271,11 +271,11 @@ def run_and_finish(run: Callable[[], "Result"], out: Out, parsed: ParsedOptions)
     finish(result, kept(out, result.seed), **output)
 
 
-def leave(result: Any) -> None:
+def leave(reason: str, *, success: bool) -> None:
     """Exit with the status of a finished run: 130 if interrupted, 1 without success."""
-    if result.status == "interrupted":
+    if reason == "interrupted":
         raise typer.Exit(130)
-    if not result.success:
+    if not success:
         raise typer.Exit(1)
 
 

@@ -94,7 +94,9 @@ def finish_training(result: "TrainResult", out: Out, parsed: ParsedOptions) -> N
     """Report the result of a training, and exit with the status for the shell."""
     full: dict[str, Any] = {
         "environment": result.policy.environment,
+        "success": result.success,
         "status": result.status,
+        "reason": result.reason,
         "message": result.message,
         "nit": result.nit,
         "nfev": result.nfev,
@@ -112,4 +114,4 @@ def finish_training(result: "TrainResult", out: Out, parsed: ParsedOptions) -> N
     full |= {"best": best if tests else None, "tests": tests}
     file = kept(out, result.seed)
     report(full, shown, file=file, out=parsed["out"], as_json=bool(parsed["json"]))
-    leave(result)
+    leave(result.reason, success=result.success)

@@ -208,13 +208,14 @@ def retries_of(on_failure: str, retries: int | None, workers: Any = 1) -> int:
     (0, 2, 5)
     >>> retries_of("drop", 3)
     Traceback (most recent call last):
-    ValueError: `retries` is for on_failure='retry', but `on_failure` is 'drop'.
+    ValueError: `retries` is for on_failure='retry', but `on_failure` is 'drop': pass ...
     """
     checks.one_of("on_failure", on_failure, ("raise", "drop", "retry"))
     if on_failure != "retry":
         if retries is not None:
             raise ValueError(
-                f"`retries` is for on_failure='retry', but `on_failure` is {on_failure!r}."
+                f"`retries` is for on_failure='retry', but `on_failure` is {on_failure!r}: pass "
+                "on_failure='retry', or omit `retries`."
             )
         return 0
     if retries is not None:

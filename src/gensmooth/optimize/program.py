@@ -42,7 +42,7 @@ from gensmooth.parameters import (
     as_bounds,
     as_parameters,
 )
-from gensmooth.results import Result, history_of
+from gensmooth.results import IntermediateResult, Result, history_of, status_of
 from gensmooth.runs import (
     MESSAGES,
     SOURCE,
@@ -67,7 +67,7 @@ from gensmooth.searches.choose import for_limits
 from gensmooth.trees import Tree
 
 Array = NDArray[Any]
-Callback = Callable[[StepInfo, SearchState], bool | None]
+Callback = Callable[[IntermediateResult], bool | None]
 
 RETURNED = "returned"  # noise: the objective returns it
 _NO_VALUE = "The objective failed at the recommended point, so there is no final value."
@@ -179,7 +179,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
         if last is not None:
             if last.info.diverged is not None:
                 return End("diverged", last.info.diverged)
-            if self.callback is not None and self.callback(last.info, self._shown(state)):
+            if self.callback is not None and self._is_stopped(state, last.info):
                 return End("callback")
             if limits.target is not None and reached(
                 last.info.value, limits.target, search.maximize
@@ -196,6 +196,22 @@ class Minimization(Program[MinimizeState, Record, Result]):
         if limits.max_steps is not None and state.search.step >= limits.max_steps:
             return End("max_steps")
         return None
+
+    def _is_stopped(self, state: MinimizeState, info: StepInfo) -> bool:
+        """Call the callback; returns whether it stops the run."""
+        assert self.callback is not None
+        now = IntermediateResult(
+            x=self.coordinates.outward(state.search.x),
+            fun=info.value,
+            nfev=info.evaluations,
+            nit=state.search.step,
+            info=info,
+            state=self._shown(state),
+        )
+        try:
+            return bool(self.callback(now))
+        except StopIteration:
+            return True
 
     def finish(self, state: MinimizeState, end: End, session: Session) -> End:
         """The mean of some values at the point to use, with the samples of the next step."""
@@ -279,6 +295,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
         unseen = end is None and bool(records)
         if unseen and search.is_exact(state.search) and np.array_equal(x, best_x):
             value, unseen = best, False  # where values are exact, the best one is the point to use
+        success = told.reason in SUCCESS and not lost
         noise = search.noise(state.search)
         warnings = advice(
             search,
@@ -297,8 +314,9 @@ class Minimization(Program[MinimizeState, Record, Result]):
             best_fun=best,
             nfev=evaluations,
             nit=state.search.step,
-            success=told.reason in SUCCESS and not lost,
-            status=cast(Reason, told.reason),
+            success=success,
+            status=status_of(told.reason, success=success),
+            reason=cast(Reason, told.reason),
             message=" ".join(
                 [told.message(), *[_NO_VALUE] * lost, *[_NOT_THERE] * unseen, *warnings]
             ),
@@ -456,7 +474,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
 
     def summary(self, result: Result) -> dict[str, Any]:
         """See :class:`~gensmooth.runs.Program`."""
-        names = ("status", "message", "success", "fun", "best_fun", "nfev", "nit")
+        names = ("reason", "message", "success", "fun", "best_fun", "nfev", "nit")
         return {name: result[name] for name in names}
 
     def _evaluate(self, session: Session, state: SearchState, batch: Batch) -> Evaluated:

@@ -85,6 +85,7 @@ def train(
     estimator: str | Estimator | None = None,
     # limits and tests
     max_steps: int | None = None,
+    max_seconds: float | None = None,
     target: float | Literal["threshold"] | None = "threshold",
     test_every: int = 10,
     test_episodes: int = 50,
@@ -150,6 +151,8 @@ def train(
             ``gs.BestPairs(4)``. Both of the first two run 2L episodes; if every episode has its own
             start, ``"antithetic"`` has a quarter of the noise variance.
         max_steps: The number of steps; by default chosen for the environment.
+        max_seconds: Stop after the first step that ends later than this many seconds after the
+            call. A later call with the same ``folder`` continues, with its own seconds.
         target: Stop when the mean return of a test reaches this. The default is Gymnasium's
             ``reward_threshold``, at which it calls the environment solved, if there is one; with
             ``None``, training takes all steps.
@@ -173,8 +176,9 @@ def train(
         folder: A folder for the training: configuration, metrics, checkpoint, ``policy-best`` and
             ``policy-last``. If it already holds this training, the training continues.
         every: As in :func:`~gensmooth.minimize`.
-        callback: ``callback(iteration, test, state)`` after each step, where ``test`` is ``None``
-            if there was none; return True to stop.
+        callback: ``callback(intermediate_result)`` after each step, as in SciPy: an object with
+            ``x``, ``fun``, ``nfev``, ``nit``, ``env_steps``, ``test`` (``None`` if there was none),
+            ``info`` and ``state``. Return True or raise ``StopIteration`` to stop.
         progress: Show progress: a live table on a terminal, lines elsewhere. By default only on a
             terminal.
         trackers: Experiment trackers that follow the training, such as
@@ -182,7 +186,7 @@ def train(
         seed: Makes the training repeatable.
 
     Returns:
-        The result. Ctrl-C returns the result so far.
+        The result. Ctrl-C returns the result so far, with ``reason="interrupted"``.
 
     Raises:
         UnknownEnvironmentError: If there is no such environment; the message names near matches.
@@ -301,16 +305,24 @@ def train(
             workers, timeout=timeout, retries=tries, threads=threads or 0, every=every
         ),
         rollouts=_rollouts(trainer, simulator, evaluator, threads),
-        callback=checks.optional(checks.function, "callback", callback),
+        callback=checks.optional(checks.callback, "callback", callback),
     )
     observers = Observers(trackers, progress=progress)
-    return run(program, folder=folder, every=every, observers=observers, go_on=True)
+    return run(
+        program,
+        folder=folder,
+        every=every,
+        observers=observers,
+        go_on=True,
+        max_seconds=checks.optional(checks.positive, "max_seconds", max_seconds),
+    )
 
 
 def resume(
     folder: str | PathLike[str],
     *,
     max_steps: int | None = None,
+    max_seconds: float | None = None,
     target: float | None = None,
     threads: int | None = None,
     workers: Any = None,
@@ -329,6 +341,7 @@ def resume(
     Args:
         folder: The folder that was passed to :func:`train`.
         max_steps: The total number of steps.
+        max_seconds: As in :func:`train`, counted from this call.
         target: Stop when the mean return of a test reaches this.
         threads: As in :func:`train`; by default as before.
         workers: As in :func:`train`; by default as before.
@@ -368,7 +381,7 @@ def resume(
             evaluator = evaluator_again(workers, timeout, retries, before)
         threads = (before.threads or None) if threads is None else threads
         rollouts = _rollouts(trainer, simulator, evaluator, threads)
-        callback = checks.optional(checks.function, "callback", callback)
+        callback = checks.optional(checks.callback, "callback", callback)
         program = replace(program, rollouts=rollouts, callback=callback)
         observers = Observers(trackers, progress=progress)
         old = program.limits
@@ -380,7 +393,8 @@ def resume(
         )
         often = before.every if every is None else every
         resumed = resumed_run(held, program, schedule, every=often, observers=observers)
-        return resumed.execute(go_on=True)
+        seconds = checks.optional(checks.positive, "max_seconds", max_seconds)
+        return resumed.execute(go_on=True, max_seconds=seconds)
 
 
 def _standardize(

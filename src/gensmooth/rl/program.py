@@ -38,6 +38,7 @@ from gensmooth.runs import (
     Record,
     states,
 )
+from gensmooth.searches import StepInfo
 from gensmooth.searches.files import from_parts, to_parts
 from gensmooth.streams import check_seed
 
@@ -67,7 +68,7 @@ class IntermediateTraining:
         nit: The number of steps so far.
         env_steps: The number of environment steps in training so far.
         test: The test after this step; ``None`` if there was none.
-        iteration: More about the step.
+        info: More about the step of the search.
         state: The state of the training.
     """
 
@@ -77,7 +78,7 @@ class IntermediateTraining:
     nit: int
     env_steps: int
     test: PolicyTest | None
-    iteration: Iteration
+    info: StepInfo
     state: TrainState
 
 
@@ -211,6 +212,7 @@ class Training(Program[TrainState, TrainRecord, TrainResult]):
     limits_name: ClassVar[str] = "schedule"
     reasons: ClassVar[Sequence[str]] = (
         "max_steps",
+        "max_seconds",
         "target",
         "callback",
         "interrupted",
@@ -279,7 +281,7 @@ class Training(Program[TrainState, TrainRecord, TrainResult]):
             nit=state.search.step,
             env_steps=state.env_steps,
             test=last.test,
-            iteration=last.iteration,
+            info=last.iteration.info,
             state=state,
         )
         try:

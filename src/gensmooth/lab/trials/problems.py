@@ -314,13 +314,13 @@ class Trained:
         clock = Clock()
         before = 0
 
-        def follow(iteration: Any, test: Any, state: Any) -> bool:  # noqa: ARG001
+        def follow(intermediate_result: Any) -> bool:
             nonlocal before
-            made = iteration.info.evaluations
+            made = intermediate_result.nfev
             clock.tick(made)
-            last = made - before if before else made // (iteration.info.step + 1)
+            last = made - before if before else made // intermediate_result.nit
             before = made
-            return made + last > budget  # the next iteration is taken to be as long
+            return made + last > budget  # assuming that the next step is as long
 
         options = dict(choice.options)
         method = None if "directions" in options else choice.method
@@ -337,7 +337,7 @@ class Trained:
             folder=scratch / "run",
             **options,
         )
-        if result.status == "interrupted":
+        if result.reason == "interrupted":
             raise KeyboardInterrupt
         judged = rl.evaluate(result.policy, episodes=values, seed=seed, threads=1)
         steps = [line.info for line in result.history]
@@ -345,7 +345,7 @@ class Trained:
         series = _returns(steps, budget, start)
         error = judged.deviation / judged.episodes**0.5 if judged.episodes > 1 else None
         more = {
-            "status": result.status,
+            "status": result.reason,
             "message": result.message,
             "evaluations": result.nfev,
             "steps": result.nit,
