@@ -190,7 +190,7 @@ def test_a_callback_gets_the_result_so_far_and_may_stop():
     assert [now.test for now in seen] == list(result.tests)
     assert seen[-1].x.tobytes() == result.x.tobytes()
     with pytest.raises(TypeError, match="is called with one argument"):
-        gs.rl.train("FrontUnsolved-v0", callback=lambda iteration, test, state: True, **SMALL)
+        gs.rl.train("FrontUnsolved-v0", callback=lambda _iteration, _test: True, **SMALL)
 
 
 @pytest.mark.usefixtures("solved")
