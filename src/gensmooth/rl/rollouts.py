@@ -281,7 +281,7 @@ class Distributed:
         self, state: SearchState, batch: Batch, scaling: Scaling, *, observe: bool
     ) -> Episodes:
         context = np.concatenate(([float(observe)], scaling.mean, scaling.inverse))
-        evaluated = self._session.evaluate(state, batch.given(context))
+        evaluated = self._session.evaluate(state, batch.with_context(context))
         self.faults = evaluated.faults
         return self._episodes(evaluated, observe)
 
