@@ -23,8 +23,8 @@ class Moments(NamedTuple):
     Attributes:
         mean: :math:`a` in :math:`E[A] = a I`.
         second: :math:`b` in :math:`E[A^2] = b I`, so that :math:`E\|A g\|^2 = b\|g\|^2`.
-        fourth: :math:`s` in :math:`\frac1L \sum_l E[\epsilon_l\|\epsilon_l\|^2\epsilon_l^\top] = s I`,
-            the fourth moment of single directions.
+        fourth: The fourth moment of single directions, :math:`s` in
+            :math:`\frac1L \sum_l E[\epsilon_l\|\epsilon_l\|^2\epsilon_l^\top] = s I`.
         dim: :math:`d`.
         num_directions: :math:`L`.
 
