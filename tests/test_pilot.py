@@ -17,7 +17,7 @@ import theory_literal as literal
 from gensmooth.evaluators import Processes, Threads
 from gensmooth.searches import descent
 from gensmooth.searches import mirrored_es as evolution
-from gensmooth.searches.adaptive import Request, RequestKind
+from gensmooth.searches.adaptive import PointRequest, RequestKind
 
 
 def valley(x, rng=None) -> float:
@@ -672,7 +672,7 @@ def test_a_damaged_checkpoint_is_refused(name, tmp_path):
 def test_a_state_that_is_not_the_pilots_is_refused():
     pilot = gs.Pilot(budget=500)
     x = np.zeros(3)
-    asked: Request = pilot.init(x, seed=0).sent
+    asked: PointRequest = pilot.init(x, seed=0).sent
     for change in (
         {"kind": 8},
         {"kind": 7},

@@ -2,7 +2,7 @@
 
 A step works as follows:
 
-1. The state holds a :class:`Request`: which points to evaluate next. Workers receive the request
+1. The state holds a :class:`PointRequest`: which points to evaluate next. Workers receive it
    and nothing else, and make the points from it (:meth:`AdaptiveSearch.ask`).
 2. :meth:`AdaptiveSearch.tell` passes the values, as a :class:`Response`, to
    :meth:`AdaptiveSearch.advance`, which every subclass defines.
@@ -82,7 +82,7 @@ class Noise(IntEnum):
     NOISY = 1
 
 
-class Request(NamedTuple):
+class PointRequest(NamedTuple):
     """Which points to evaluate next: all that workers receive besides x.
 
     Attributes:
@@ -138,7 +138,7 @@ class Transition(NamedTuple):
 
     known: Knowledge
     memory: Any
-    request: Request
+    request: PointRequest
     x: Array
     gradient: float = 0.0
     dropped: int = 0
@@ -174,10 +174,10 @@ class Kept(NamedTuple):
     memory: Any
 
 
-def make_request(kind: RequestKind, dtype: np.dtype[Any], **parts: Any) -> Request:
+def make_request(kind: RequestKind, dtype: np.dtype[Any], **parts: Any) -> PointRequest:
     """Create a request: one direction, spacing 0 and empty arrays unless specified."""
     none = np.zeros(0, dtype)
-    return Request(kind, 0.0, 1, 0, none, none)._replace(**parts)
+    return PointRequest(kind, 0.0, 1, 0, none, none)._replace(**parts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,7 +247,7 @@ class AdaptiveSearch(Search):
 
     @abstractmethod
     def advance(
-        self, known: Knowledge, memory: Any, request: Request, response: Response, /
+        self, known: Knowledge, memory: Any, request: PointRequest, response: Response, /
     ) -> Transition:
         """Make a step: from the values of a request to the next x and the next request.
 
@@ -371,7 +371,7 @@ class AdaptiveSearch(Search):
 
     # --- the points of a request ------------------------------------------------------------------
 
-    def _draw(self, request: Request, state: SearchState) -> Draw:
+    def _draw(self, request: PointRequest, state: SearchState) -> Draw:
         x, kind = state.x, request.kind
         at = Address(state.seed, state.step, request.number, x.size, x.dtype)
         if kind in _ALONG_AXES:
@@ -391,7 +391,7 @@ class AdaptiveSearch(Search):
             draw = JoinedDraw(draw, dense(extra.astype(x.dtype)))
         return draw
 
-    def _plan(self, request: Request) -> Plan:
+    def _plan(self, request: PointRequest) -> Plan:
         return _plan(
             request.kind,
             request.number + bool(request.kind == RequestKind.DESCENT and request.line.size),
@@ -451,7 +451,7 @@ class AdaptiveSearch(Search):
 
     def check_sent(self, sent: tuple[Any, ...], dim: int, dtype: np.dtype[Any]) -> None:  # noqa: ARG002
         """See :class:`~gensmooth.searches.Search`."""
-        request = Request(*sent)
+        request = PointRequest(*sent)
         full = request.kind == RequestKind.MIRRORED_PAIRS and request.scale.shape == (dim, dim)
         for array in (request.line,) if full else (request.scale, request.line):
             if array.shape not in ((0,), (dim,)):
@@ -622,9 +622,9 @@ def _with_best(
     return known._replace(best=float(low[index]), best_x=batch.point(index).reshape(-1))
 
 
-def request_of(state: SearchState) -> Request:
+def request_of(state: SearchState) -> PointRequest:
     """Return the next request of a state."""
-    assert isinstance(state.sent, Request), "the state belongs to another search"
+    assert isinstance(state.sent, PointRequest), "the state belongs to another search"
     return state.sent
 
 

@@ -37,7 +37,7 @@ from gensmooth.searches.adaptive import (
     AdaptiveSearch,
     JoinedDraw,
     Knowledge,
-    Request,
+    PointRequest,
     RequestKind,
     Response,
     Transition,
@@ -113,7 +113,7 @@ class GreedyDescent(AdaptiveSearch):
         return Transition(known, descent, self._request(known, descent, x.dtype), x)
 
     def advance(
-        self, known: Knowledge, descent: Descent, request: Request, response: Response, /
+        self, known: Knowledge, descent: Descent, request: PointRequest, response: Response, /
     ) -> Transition:
         """See :class:`~gensmooth.searches.adaptive.AdaptiveSearch`."""
         batch, has_guide = response.batch, bool(request.line.size)
@@ -152,7 +152,7 @@ class GreedyDescent(AdaptiveSearch):
         means = values.reshape(-1, self.num_samples).mean(axis=1)
         return FORWARD.differences(means, request.number + bool(request.line.size), self.samples)[1]
 
-    def _request(self, known: Knowledge, descent: Descent, dtype: np.dtype[Any]) -> Request:
+    def _request(self, known: Knowledge, descent: Descent, dtype: np.dtype[Any]) -> PointRequest:
         towards = guide(descent)
         several_units = known.units.size > 1
         return make_request(

@@ -41,7 +41,7 @@ from gensmooth.searches.adaptive import (
     AdaptiveSearch,
     Knowledge,
     Noise,
-    Request,
+    PointRequest,
     RequestKind,
     Response,
     Transition,
@@ -215,7 +215,7 @@ class MirroredES(AdaptiveSearch):
         factor: Array | None = None,
         dropped: int = 0,
     ) -> Transition:
-        """Request the next pairs, around ``x``.
+        """PointRequest the next pairs, around ``x``.
 
         Args:
             known: What is known about the objective.
@@ -233,7 +233,7 @@ class MirroredES(AdaptiveSearch):
         return Transition(known, evolution, request, x, dropped=dropped)
 
     def advance(
-        self, known: Knowledge, evolution: Evolution, request: Request, response: Response, /
+        self, known: Knowledge, evolution: Evolution, request: PointRequest, response: Response, /
     ) -> Transition:
         """See :class:`~gensmooth.searches.adaptive.AdaptiveSearch`."""
         if request.kind is RequestKind.FIRST_METRIC:
@@ -257,7 +257,7 @@ class MirroredES(AdaptiveSearch):
         dtype: np.dtype[Any],
         spent: int,
         factor: Array | None = None,
-    ) -> Request:
+    ) -> PointRequest:
         """Return the request for the next pairs; the last step uses up what the budget allows."""
         pairs = round(evolution.pairs)
         repeats = int(evolution.steps % _RECHECK_AFTER == 0)  # noise may appear later in a run
@@ -310,7 +310,7 @@ class MirroredES(AdaptiveSearch):
         return self.next_pairs(known, evolution, x, response.spent, like=response.x)
 
     def _after_pairs(
-        self, known: Knowledge, evolution: Evolution, request: Request, response: Response
+        self, known: Knowledge, evolution: Evolution, request: PointRequest, response: Response
     ) -> Transition:
         """Make a step: measure noise, rank the values, adapt, move x, and restart if converged."""
         errors2, pairs, like = response.errors2, request.number, response.x
@@ -414,7 +414,7 @@ class MirroredES(AdaptiveSearch):
         return known, evolution
 
     def _after_failure(
-        self, known: Knowledge, evolution: Evolution, request: Request, response: Response
+        self, known: Knowledge, evolution: Evolution, request: PointRequest, response: Response
     ) -> Transition:
         """Reduce the spacing after a step without a finite value: x itself had one."""
         if evolution.flat_steps >= FLAT_STEPS:
@@ -433,7 +433,7 @@ class MirroredES(AdaptiveSearch):
         return step._replace(dropped=step.request.number)
 
     def _diagonal_step(
-        self, evolution: Evolution, request: Request, response: Response, weights: Array
+        self, evolution: Evolution, request: PointRequest, response: Response, weights: Array
     ) -> "_WeightedStep":
         """Return the weighted step of a diagonal metric, from the points as they were evaluated.
 
@@ -461,7 +461,7 @@ class MirroredES(AdaptiveSearch):
     def _full_metric_step(
         self,
         known: Knowledge,
-        request: Request,
+        request: PointRequest,
         response: Response,
         weights: Array,
         negative_weights: Array,

@@ -36,7 +36,7 @@ from gensmooth.searches.adaptive import (
     AdaptiveSearch,
     Knowledge,
     Noise,
-    Request,
+    PointRequest,
     RequestKind,
     Response,
     Transition,
@@ -146,7 +146,7 @@ class Pilot(AdaptiveSearch):
         return Transition(known, control, make_request(RequestKind.START, x.dtype), x)
 
     def advance(
-        self, known: Knowledge, control: Control, request: Request, response: Response, /
+        self, known: Knowledge, control: Control, request: PointRequest, response: Response, /
     ) -> Transition:
         """Let the phase that made the request take its step, and choose the next phase."""
         kind = request.kind
@@ -184,7 +184,7 @@ class Pilot(AdaptiveSearch):
         return step._replace(memory=control._replace(evolution=step.memory))
 
     def _after_newton(
-        self, control: Control, request: Request, response: Response, step: Transition
+        self, control: Control, request: PointRequest, response: Response, step: Transition
     ) -> Transition:
         """Change to MirroredES for the trial, or for good once QuasiNewton has finished."""
         before, newton = _newton(control), step.memory
@@ -204,7 +204,7 @@ class Pilot(AdaptiveSearch):
         return step._replace(memory=control)
 
     def _after_evolution(
-        self, control: Control, request: Request, response: Response, step: Transition
+        self, control: Control, request: PointRequest, response: Response, step: Transition
     ) -> Transition:
         """At the end of the trial, return to QuasiNewton unless MirroredES found a lower value."""
         spent = control.evolution.evaluations + len(response.batch)

@@ -26,7 +26,7 @@ from gensmooth.searches.adaptive import (
     AdaptiveSearch,
     Knowledge,
     Noise,
-    Request,
+    PointRequest,
     RequestKind,
     Response,
     Transition,
@@ -117,7 +117,7 @@ class QuasiNewton(AdaptiveSearch):
     """
 
     def begin(self, x: Array, known: Knowledge) -> Transition:
-        """Request x0 twice, to check that values are exact."""
+        """PointRequest x0 twice, to check that values are exact."""
         if self.samples is not None:
             raise ValueError("QuasiNewton needs exact values: omit `samples`.")
         if x.size > EXACT_UP_TO or x.dtype.itemsize != 8:
@@ -134,7 +134,7 @@ class QuasiNewton(AdaptiveSearch):
         return initial_newton(x, value, np.broadcast_to(known.units, (x.size,)).copy())
 
     def advance(
-        self, known: Knowledge, newton: Newton, request: Request, response: Response, /
+        self, known: Knowledge, newton: Newton, request: PointRequest, response: Response, /
     ) -> Transition:
         """See :class:`~gensmooth.searches.adaptive.AdaptiveSearch`."""
         kind = request.kind
@@ -164,7 +164,7 @@ class QuasiNewton(AdaptiveSearch):
         return Transition(known, newton, search, newton.x, gradient=gradient_norm)
 
     def _after_line(
-        self, known: Knowledge, newton: Newton, request: Request, response: Response
+        self, known: Knowledge, newton: Newton, request: PointRequest, response: Response
     ) -> Transition:
         """Continue the line search, or move and request the next gradient."""
         newton, ended = try_length(newton, float(response.values[0]))
@@ -183,7 +183,7 @@ class QuasiNewton(AdaptiveSearch):
         return self.gradient_next(known, newton, response.x)
 
     def gradient_next(self, known: Knowledge, newton: Newton, like: Array) -> Transition:
-        """Request the gradient at the current point; ``like`` has the user's shape."""
+        """PointRequest the gradient at the current point; ``like`` has the user's shape."""
         kind = RequestKind.FORWARD_DIFFERENCES
         if newton.central:
             kind = RequestKind.CENTRAL_DIFFERENCES
