@@ -145,7 +145,7 @@ def test_a_damaged_state_is_refused():
     assert all(np.array_equal(a, b) for a, b in zip(again, state.sent, strict=True))
     for key in arrays:
         for wrong in (arrays[key][:-1], arrays[key] * np.nan):
-            with pytest.raises(ValueError, match=r"one of .*'s"):
+            with pytest.raises(ValueError, match="not a valid state"):
                 search.wire.unpack({**arrays, key: wrong}, D, X0.dtype)
 
 
