@@ -64,7 +64,7 @@ def test_it_stops_where_gymnasium_calls_it_solved_and_says_so():
     assert reward_threshold("CartPole-v1(sutton_barto_reward=True)") is None
     result = gs.rl.train("FrontSolved-v0", max_steps=5, **SMALL)
     assert (result.reason, result.nit, result.success) == ("target", 1, True)
-    assert "9.5, at which Gymnasium calls FrontSolved-v0 solved" in result.message
+    assert "9.5, at which Gymnasium considers FrontSolved-v0 solved" in result.message
     on = gs.rl.train("FrontSolved-v0", max_steps=3, target=None, **SMALL)
     assert (on.reason, on.nit) == ("max_steps", 3)
     own = gs.rl.train("FrontSolved-v0", max_steps=3, target=10.0, **SMALL)

@@ -28,7 +28,7 @@ KIND = "policy"
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TrainedPolicy:
     """A policy with its parameters.
 
