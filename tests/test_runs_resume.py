@@ -241,7 +241,7 @@ def test_what_cannot_be_written_down_must_be_passed_again(tmp_path):
         gs.resume(tmp_path, quiet)
     with pytest.raises(gs.CheckpointError, match="checkpoint does not match its run: kept"):
         gs.resume(tmp_path, quiet, optimizer=optax.adam(0.1))
-    with pytest.raises(gs.CheckpointError, match="cannot become"):
+    with pytest.raises(gs.CheckpointError, match="cannot be changed to"):
         gs.resume(tmp_path, quiet, optimizer=gs.sgd(0.1))
     whole = gs.minimize(quiet, **options)
     same(gs.resume(tmp_path, quiet, optimizer=optax.sgd(0.1, 0.9)), whole)
@@ -257,7 +257,7 @@ def test_directions_of_ones_own_are_passed_again(tmp_path):
 
     options = {"x0": np.zeros(3), "seed": 4, "max_steps": 5}
     gs.minimize(quiet, directions=Mine(), folder=tmp_path, callback=stop_after_one, **options)
-    with pytest.raises(gs.CheckpointError, match=r"Mine, which cannot be written.*directions="):
+    with pytest.raises(gs.CheckpointError, match=r"Mine, which cannot be stored.*directions="):
         gs.resume(tmp_path, quiet)
     whole = gs.minimize(quiet, method="gs", **options)
     same(gs.resume(tmp_path, quiet, directions=Mine()), whole)
@@ -273,10 +273,10 @@ def test_what_was_filled_in_for_a_run_may_be_passed_again_without(tmp_path):
 def test_an_optimizer_that_was_written_down_cannot_change(tmp_path):
     gs.minimize(quiet, np.zeros(3), optimizer=gs.sgd(0.1), max_steps=5, folder=tmp_path)
     gs.resume(tmp_path, quiet, optimizer=gs.sgd(0.1))
-    with pytest.raises(gs.CheckpointError, match="cannot become"):
+    with pytest.raises(gs.CheckpointError, match="cannot be changed to"):
         gs.resume(tmp_path, quiet, optimizer=gs.sgd(0.2))
     gs.minimize(quiet, np.zeros(3), method="bes", max_steps=5, folder=tmp_path / "rate")
-    with pytest.raises(gs.CheckpointError, match=r"is {'learning_rate': 0.1} and cannot become"):
+    with pytest.raises(gs.CheckpointError, match=r"is {'learning_rate': 0.1} and cannot be"):
         gs.resume(tmp_path / "rate", quiet, optimizer=gs.sgd(0.2))
 
 

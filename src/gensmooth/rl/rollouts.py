@@ -338,7 +338,7 @@ class Distributed:
         self, state: SearchState, batch: Batch, scaling: Scaling, tasks: Array, *, observe: bool
     ) -> Episodes:
         context = np.concatenate(([float(observe)], scaling.mean, scaling.inverse, tasks))
-        evaluated = self._session.evaluate(state, batch.given(context))
+        evaluated = self._session.evaluate(state, batch.with_context(context))
         self.faults = evaluated.faults
         return self._episodes(evaluated, observe)
 
