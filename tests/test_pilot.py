@@ -76,9 +76,8 @@ class Passed:
         self.steps: list[tuple[RequestKind, int, int]] = []
 
     def __call__(self, now) -> None:
-        state = now.state
-        control = state.kept.memory
-        self.steps.append((state.sent.kind, control.trial, control.evolution.restarts))
+        control = now.state.kept.memory
+        self.steps.append((now.state.sent.kind, control.trial, control.evolution.restarts))
 
 
 @cache

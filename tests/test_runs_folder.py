@@ -51,7 +51,7 @@ def stop(*_):
 def run(tmp_path):
     """The folder of a run that was interrupted."""
     folder = tmp_path / "run"
-    after = {"callback": lambda info, _: stop() if info.step == 11 else None, "every": 5}
+    after = {"callback": lambda now: stop() if now.info.step == 11 else None, "every": 5}
     options = {"method": "guided-es", "num_directions": 3, "optimizer": gs.adam(0.1), "seed": 1}
     gs.minimize(bowl, np.ones(7), max_steps=14, folder=folder, **options, **after)
     return folder

@@ -8,7 +8,7 @@ reinforcement learning" (2017), and the authors' program:
     g = 1/(2n) Σ_i (u_i+ − u_i−) ε_i
     x ← x − Adam(−g + λ x)
 
-In our terms, n is ``num_directions``, σ is ``spacing`` and Adam's step is ``learning_rate``. The
+In our terms, n is ``num_directions``, σ is ``spacing`` and Adam's step is the learning rate. The
 estimate of :class:`~gensmooth.estimators.CenteredRanks` is −g/σ. With ε/σ, Adam makes the same
 steps, and the decay is λ/σ.
 

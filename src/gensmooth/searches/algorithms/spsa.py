@@ -12,7 +12,7 @@ optimization" (1998):
 (dividing by a sign is the same as multiplying by it). This is Bernoulli smoothing with one
 direction, antithetic or one-point differences, and two gain sequences. With ``num_directions``
 above 1, estimates are averaged, as Spall suggests for noisy values. In our terms, c is ``spacing``
-and a is ``learning_rate``.
+and a is the learning rate.
 
 A is a tenth of the steps that the budget allows, as Spall advises. His a and c depend on the
 problem. Our default for c is 0.1, the library's usual spacing; if the noise is large, c should be

@@ -6,7 +6,7 @@ values with additive noise of standard deviation σ and a gradient with Lipschit
     u_k ~ N(0, I);  μ = (8 σ² n / (L₁² (n + 6)³))^(1/4);  h = 1/(4 L₁ (n + 4))
     x ← x − h · [f(x + μ u_k) − f(x)]/μ · u_k
 
-In our terms, σ is ``noise`` and h is ``learning_rate``. L₁ follows from h as 1/(4 h (n + 4));
+In our terms, σ is ``noise`` and h is the learning rate. L₁ follows from h as 1/(4 h (n + 4));
 :func:`gensmooth.theory.stars_step` computes h from L₁. With ``num_directions`` above 1, estimates
 are averaged. For multiplicative noise, see the directions :class:`~gensmooth.directions.Stars`.
 """
