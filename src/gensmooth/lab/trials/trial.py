@@ -7,8 +7,8 @@ diverges, that is its result: its final value is +∞.
 
 import json
 import math
-import shutil
 import time
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Protocol, final
 import numpy as np
 from numpy.typing import NDArray
 
+from gensmooth import fields
 from gensmooth.coordinates import inward
 from gensmooth.evaluators import EvaluationError, Objective
 from gensmooth.lab.experiments.spec import RunRecord
@@ -27,6 +28,7 @@ from gensmooth.optimize import RETURNED, minimize
 from gensmooth.optimize.advice import unspoken
 from gensmooth.results import History, Result
 from gensmooth.runs import CheckpointError
+from gensmooth.runs.files import open_to_append, read_bytes, remove_folder, write_all
 from gensmooth.searches import AUTO, Pilot, SearchState, StepInfo
 from gensmooth.trees import Tree
 
@@ -165,6 +167,8 @@ class Minimized:
         """See :class:`Task`."""
         start = self.judge(self.x0, seed, values)
         clock = Clock()
+        if scratch.is_symlink():  # it may lead to a folder that is not ours
+            remove_folder(scratch)
         scores = None if self.score is None else _Scores(self, choice, budget, scratch)
 
         def follow(info: StepInfo, state: SearchState) -> None:
@@ -218,12 +222,12 @@ class Minimized:
         try:
             return self.call(choice, budget, seed, checkpoint=folder, callback=follow)
         except CheckpointError:
-            shutil.rmtree(folder.parent, ignore_errors=True)
+            remove_folder(folder.parent)
             return self.call(choice, budget, seed, checkpoint=folder, callback=follow)
         except TypeError as error:
             if "cannot be checkpointed" not in str(error):
                 raise
-            shutil.rmtree(folder.parent, ignore_errors=True)
+            remove_folder(folder.parent)
             return self.call(choice, budget, seed, callback=follow)
 
 
@@ -264,10 +268,11 @@ class _Scores:
         self._coordinates = inward(task.start, **how).coordinates
         self._file = scratch / "scores.jsonl"
         self._seen: dict[int, tuple[int, float]] = {}
-        with suppress(OSError, ValueError, TypeError):
-            for line in self._file.read_text().splitlines():
-                part, evaluations, score = json.loads(line)
-                self._seen[part] = (evaluations, float(score))
+        with suppress(OSError):
+            for line in read_bytes(self._file).splitlines():
+                with suppress(ValueError):  # half a line, or a damaged one
+                    part, evaluations, score = self._parse(line)
+                    self._seen[part] = (evaluations, score)
 
     def follow(self, info: StepInfo, state: SearchState) -> None:
         """Call this after each step."""
@@ -277,8 +282,24 @@ class _Scores:
         assert self._score is not None
         x = state.x if self._pilot is None else self._pilot.recommend(state)
         self._seen[part] = (info.evaluations, float(self._score(self._coordinates.outward(x))))
-        with suppress(OSError), self._file.open("a") as file:
-            file.write(json.dumps([part, *map(_plain, self._seen[part])]) + "\n")
+        line = [part, *map(_plain, self._seen[part])]
+        with suppress(OSError), open_to_append(self._file) as file:
+            write_all(file, f"{json.dumps([*line, self._checksum(line)])}\n".encode())
+
+    def _parse(self, line: bytes) -> tuple[int, int, float]:
+        """Read a line: the part of the budget, the evaluations, the score, and a checksum."""
+        values: list[Any] = fields.parse(line, fields.many(fields.PLAIN, 4, 4))
+        if values[-1] != self._checksum(values[:-1]):
+            raise ValueError("the checksum of a score differs")
+        part = fields.count(0, POINTS - 1)(values[0], "part")
+        evaluations = fields.count(0)(values[1], "evaluations")
+        if _part(evaluations, self._budget) != part:
+            raise ValueError("a score is in the wrong part of the budget")
+        return part, evaluations, fields.real()(values[2], "score")
+
+    def _checksum(self, values: list[Any]) -> int:
+        """Return a checksum of a line and of the folder, which is named by the run's key."""
+        return zlib.crc32(json.dumps([self._file.parent.name, *values]).encode())
 
     def series(self, start: float, final: Judged | None) -> list[float]:
         """The score at the end of each part of the budget."""
