@@ -89,7 +89,7 @@ def test_an_interrupted_run_goes_on_in_another_process(own, name, workers):
     whole = gs.minimize(model.loss, **options)
     stopped = gs.minimize(
         model.loss,
-        checkpoint=own / "run",
+        folder=own / "run",
         callback=lambda info, _: info.step == 4,
         workers=workers,
         **options,
@@ -132,13 +132,13 @@ def test_training_with_the_steps_of_bes(own, name):
     chosen = short | {"method": f"{name}:{name}"}
     whole = gs.rl.train("CartPole-v1", **chosen)
     stopped = gs.rl.train(
-        "CartPole-v1", out=own / "own", callback=lambda made, *_: made.info.step == 1, **chosen
+        "CartPole-v1", folder=own / "own", callback=lambda made, *_: made.info.step == 1, **chosen
     )
     assert stopped.status != whole.status
     resumed = gs.rl.resume(own / "own")
     assert resumed.policy.parameters.tobytes() == whole.policy.parameters.tobytes()
 
-    gs.rl.train("CartPole-v1", method="bes", out=own / "bes", **short)
+    gs.rl.train("CartPole-v1", method="bes", folder=own / "bes", **short)
     found, bes = (
         json.loads((own / out / "config.json").read_text())["search"] for out in ("own", "bes")
     )
@@ -259,7 +259,7 @@ def test_a_state_of_anything_else_is_refused_before_the_run(own):
             return ("word",)
 
     with pytest.raises(TypeError, match="its own `pack` and `unpack`"):
-        gs.minimize(loss, np.zeros(3), directions=Wordy(), checkpoint=own / "run", seed=0)
+        gs.minimize(loss, np.zeros(3), directions=Wordy(), folder=own / "run", seed=0)
 
 
 def test_the_measured_error_of_the_family_is_the_one_that_it_declares(own):  # noqa: ARG001

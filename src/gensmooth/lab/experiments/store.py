@@ -165,22 +165,22 @@ class StudyStore:
             try:
                 marked: dict[str, Any] = read_fields(mark, _MARK, what="the mark of a study")
             except CheckpointError as error:
-                raise StoreError(f"{str(error).rstrip('.')}: choose another --out.") from error
+                raise StoreError(f"{str(error).rstrip('.')}: choose another --folder.") from error
             if marked != ours:
                 raise StoreError(
                     f"{self.folder} belongs to study {marked['study']!r}, format "
                     f"{marked['format']}, not to {self.study!r}, format {FORMAT}: choose "
-                    "another --out."
+                    "another --folder."
                 )
         elif self.folder.exists() and {p.name for p in self.folder.iterdir()} - _OURS:
             raise StoreError(
-                f"{self.folder} is not empty and not a study's folder: choose another --out."
+                f"{self.folder} is not empty and not a study's folder: choose another --folder."
             )
         for inner in (self.runs, self.folder / _PARTIAL):
             if inner.is_symlink():
                 raise StoreError(
-                    f"{inner} is a symbolic link, which is not followed: choose another --out, or "
-                    "link the whole folder instead."
+                    f"{inner} is a symbolic link, which is not followed: choose another --folder, "
+                    "or link the whole folder instead."
                 )
         try:
             make_folder(self.runs, inside=self.folder)

@@ -5,13 +5,14 @@ import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import Field, fields
+from dataclasses import Field
+from dataclasses import fields as fields_of
 from inspect import Parameter, signature
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
-from gensmooth import checks
+from gensmooth import checks, fields
 from gensmooth.evaluators import cores
 from gensmooth.lab.experiments.options import Accepts, Options, is_count, matches, read_options
 from gensmooth.lab.experiments.registry import STUDIES, find_claim, find_study
@@ -19,7 +20,7 @@ from gensmooth.lab.experiments.spec import Outcome, Study
 from gensmooth.lab.experiments.study import run_study
 from gensmooth.lab.paper.page import judge_again, write_report
 from gensmooth.lab.report.tables import ClaimRow
-from gensmooth.runs.files import read_bytes, write_text
+from gensmooth.runs.files import make_folder, read_bytes, write_text
 
 ASKED = "reproduce.json"  # the arguments, in the output folder
 
@@ -46,7 +47,7 @@ def reproduce(  # noqa: D417
     study: str,
     *,
     workers: int | None = None,
-    out: str | PathLike[str] | None = None,
+    folder: str | PathLike[str] | None = None,
     ray: str | None = None,
     piece: str | None = None,
     claims: Sequence[str] | None = None,
@@ -67,7 +68,7 @@ def reproduce(  # noqa: D417
         study: controller, linreg, dfo, rl, timing, untuned, module:NAME for a custom study,
             several with commas, or all.
         workers: Processes; by default one per core. With Ray, runs at a time.
-        out: The folder for runs and report; by default out/PROFILE.
+        folder: The folder for runs and report; by default out/PROFILE.
         ray: Run on Ray: a cluster's address, "auto", or "local" to start one.
         piece: I/N: make only every N-th run, from the I-th on, as one of N machines.
         claims: Custom claims, each as module:NAME.
@@ -95,12 +96,12 @@ def reproduce(  # noqa: D417
         raise ValueError("`device` and `ray` cannot be combined: leave out one of them.")
     if not no_run:
         studies = _available(studies, settings, all_of_them=study == "all")
-    folder = Path("out") / options["profile"] if out is None else Path(out)
+    home = Path("out") / options["profile"] if folder is None else Path(folder)
     arguments: dict[str, Any] = {
         "study": study,
         **options,
         "workers": workers,
-        "out": out,
+        "folder": folder,
         "ray": ray,
         "piece": piece,
         "claims": claims,
@@ -112,7 +113,7 @@ def reproduce(  # noqa: D417
         outcome = run_study(
             name,
             settings[name],
-            folder / each.name,
+            home / each.name,
             workers=cores() if per_core else workers,
             ray=ray,
             piece=_piece(piece),
@@ -124,13 +125,13 @@ def reproduce(  # noqa: D417
             continue
         outcomes.append(outcome)
         if number < len(studies) and not no_run:  # something to look at while the others run
-            page = write_report(outcomes, folder, command=_command(arguments))
+            page = write_report(outcomes, home, command=_command(arguments))
             _print_line(f"{each.name} is done ({number} of {len(studies)}); to look at: {page}")
-    _write_asked(folder, arguments)
+    _write_asked(home, arguments)
     rows = [row for outcome in outcomes for row in outcome.claims]
     if not outcomes:  # one piece of several: nothing can be concluded from it alone
         return Reproduced(rows, outcomes, None)
-    return Reproduced(rows, outcomes, write_report(outcomes, folder, command=_command(arguments)))
+    return Reproduced(rows, outcomes, write_report(outcomes, home, command=_command(arguments)))
 
 
 # --- options -------------------------------------------------------------------------------------
@@ -140,7 +141,7 @@ def _declared() -> dict[str, dict[str, Field[Any]]]:
     """The options of our studies by name: which studies declare each, and how."""
     declared: dict[str, dict[str, Field[Any]]] = {}
     for name in STUDIES:
-        for each in fields(find_study(name).options):
+        for each in fields_of(find_study(name).options):
             declared.setdefault(each.name, {})[name] = each
     return declared
 
@@ -152,7 +153,7 @@ def _refuse_others(studies: Mapping[str, Study[Any]], options: Mapping[str, Any]
         ValueError: For an option of other studies.
         TypeError: For an option of no study.
     """
-    known = {each.name for study in studies.values() for each in fields(study.options)}
+    known = {each.name for study in studies.values() for each in fields_of(study.options)}
     asked = " or ".join(each.name for each in studies.values())
     for name, value in options.items():
         if name in known:
@@ -160,6 +161,8 @@ def _refuse_others(studies: Mapping[str, Study[Any]], options: Mapping[str, Any]
         owners = _declared().get(name)
         if owners is None:
             hint = checks.did_you_mean(name, known)
+            if name == "out":
+                hint = " Use `folder`, the folder for runs and report."
             raise TypeError(
                 f"`{name}` is not an option of {asked}.{hint} Options: {', '.join(sorted(known))}."
             )
@@ -205,7 +208,7 @@ def report_again(folder: Path, out: Path | None = None) -> Path:
     """
     arguments = _read_asked(folder / ASKED)
     unused = {"workers": None, "ray": None, "piece": None}  # they only matter when runs are made
-    again: dict[str, Any] = {**arguments, **unused, "out": folder, "no_run": True}
+    again: dict[str, Any] = {**arguments, **unused, "folder": folder, "no_run": True}
     reproduced = reproduce(**again)
     if reproduced.page is None:
         raise ValueError(f"{folder} has no runs to report on.")
@@ -225,10 +228,8 @@ def _read_asked(path: Path) -> dict[str, Any]:
         ValueError: If the file cannot be read, or a field is not accepted.
     """
     try:
-        options: Any = json.loads(read_bytes(path))
-        if not isinstance(options, dict):
-            raise ValueError("it must hold an object")
-        for name, value in cast("dict[str, Any]", options).items():
+        options: dict[str, Any] = fields.parse(read_bytes(path), _ASKED)
+        for name, value in options.items():
             accepts = _allowed(name)
             if accepts is None:
                 raise ValueError(f"the option {name[:50]!r} is unknown")
@@ -239,9 +240,13 @@ def _read_asked(path: Path) -> dict[str, Any]:
                 )
         if "study" not in options:
             raise ValueError("it has no field `study`")
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         raise ValueError(f"{path} cannot be used: {error}.") from error
-    return cast("dict[str, Any]", options)
+    return options
+
+
+# Files written before version 0.2 have no checksum.
+_ASKED = fields.sealed(fields.table(fields.PLAIN_NAMES, 100), required=False)
 
 
 def _are_studies(value: Any) -> bool:
@@ -269,11 +274,11 @@ def _write_asked(folder: Path, arguments: Mapping[str, Any]) -> None:
     kept: dict[str, Any] = {
         name: value
         for name, value in arguments.items()
-        if value is not None and name not in ("out", "no_run")
+        if value is not None and name not in ("folder", "no_run")
     }
     with suppress(OSError, TypeError):
-        folder.mkdir(parents=True, exist_ok=True)
-        write_text(folder / ASKED, f"{json.dumps(kept)}\n")
+        make_folder(folder)
+        write_text(folder / ASKED, f"{json.dumps(fields.seal(kept))}\n")
 
 
 def _available(
