@@ -165,6 +165,21 @@ def one_of(*values: Any) -> Shape:
     return shape
 
 
+def version(supported: int) -> Shape:
+    """Accept the number of a file's format; :func:`record` checks it before all other fields."""
+
+    def shape(value: Any, name: str) -> int:
+        del name
+        if type(value) is not int or value != supported:
+            raise FieldError(
+                f"it has format {_shown(value)}, but this version of gensmooth reads format "
+                f"{supported}"
+            )
+        return value
+
+    return shape
+
+
 # --- combinations --------------------------------------------------------------------------------
 
 
@@ -219,6 +234,8 @@ def record(
     def shape(value: Any, name: str) -> dict[str, Any]:
         fields = _fields(value, name)
         prefix = f"{name}." if name else ""
+        if "format" in fields and "format" in known:
+            known["format"](fields["format"], f"{prefix}format")
         for field in required:
             if field not in fields:
                 raise FieldError(f"`{prefix}{field}` is missing")

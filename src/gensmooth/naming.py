@@ -80,7 +80,7 @@ def find_in_file(name: str, *, trust: bool) -> Any:
     for part in inner.split("."):
         target = vars(target).get(part) if isinstance(target, ModuleType | type) else None
     if target is None or isinstance(target, ModuleType):
-        raise ValueError(f"Module {module!r} has no {inner!r}.")
+        raise ValueError(f"the module {module!r} has no {inner!r}")
     return target
 
 

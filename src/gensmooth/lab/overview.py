@@ -628,16 +628,16 @@ def _start(config: Mapping[str, Any], where: Path, out: Path) -> str:
     """Return x0 for a shell: as numbers, or as a file in the folder of the page."""
     x0: Mapping[str, Any] = config["x0"]
     values: Any = x0.get("values")
+    large: Mapping[str, NDArray[Any]] = {}
+    if values is None:
+        large = container.read(where / ARRAYS, sizes_match(sizes_in(config))).arrays
+    array = array_from_json(x0, large)
     if values is not None and len(x0["shape"]) == 1 and x0["dtype"] == "float64":
         for word, value in (("zeros", 0.0), ("ones", 1.0)):
             if all(each == value and math.copysign(1, each) > 0 for each in values):
                 return f"{word}:{len(values)}"
         if len(values) <= _SHORT:
             return ",".join(map(repr, values))
-    large: Mapping[str, NDArray[Any]] = {}
-    if values is None:
-        large = container.read(where / ARRAYS, sizes_match(sizes_in(config))).arrays
-    array = array_from_json(x0, large)
     path, data = out / "x0.npy", io.BytesIO()
     np.save(data, array)
     write_bytes(path, data.getbuffer(), durable=False)

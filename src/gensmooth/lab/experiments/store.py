@@ -51,7 +51,7 @@ _MARK = fields.record(
 )
 _RUN = fields.record(
     {
-        "format": fields.one_of(FORMAT),
+        "format": fields.version(FORMAT),
         "study": fields.NAME,
         "config": fields.table(fields.PLAIN_NAMES),
     }

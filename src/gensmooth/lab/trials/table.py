@@ -6,6 +6,7 @@ larger one reuses the runs that it shares with a smaller one.
 """
 
 import json
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,8 @@ from gensmooth.lab.experiments.spec import RunRecord, RunSpec
 from gensmooth.lab.experiments.store import StoreError, StudyStore
 from gensmooth.lab.trials.identity import short
 from gensmooth.runs.files import make_folder, read_fields, write_text
+
+_log = logging.getLogger("gensmooth")
 
 STUDY = "trials"
 FILE = "comparison.json"
@@ -38,7 +41,7 @@ _CELL = fields.record(
 _PLAN = fields.sealed(
     fields.record(
         {
-            "format": fields.one_of(_FORMAT),
+            "format": fields.version(_FORMAT),
             "kind": fields.one_of("comparison", "sweep"),
             "problem": fields.NAME,
             "unit": fields.NAME,
@@ -162,8 +165,19 @@ def store_of(folder: Path) -> StudyStore:
 def stored(folder: Path) -> Fetch:
     """Returns runs from the store of a folder; makes none."""
 
+    reported: set[str] = set()
+
     def fetch(specs: Sequence[RunSpec], title: str) -> list[RunRecord]:  # noqa: ARG001
-        records = store_of(folder).load(specs).records
-        return [records[spec.key] for spec in specs if spec.key in records]
+        loaded = store_of(folder).load(specs)
+        if damaged := set(loaded.damaged) - reported:
+            reported.update(damaged)
+            _log.warning(
+                "%s: %d damaged %s left out: %s. Repeat the command that made them.",
+                folder,
+                len(damaged),
+                "run is" if len(damaged) == 1 else "runs are",
+                ", ".join(sorted(damaged)[:5]),
+            )
+        return [loaded.records[spec.key] for spec in specs if spec.key in loaded.records]
 
     return fetch

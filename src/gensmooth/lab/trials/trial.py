@@ -27,8 +27,16 @@ from gensmooth.lab.trials.judging import Judged, Score, judge
 from gensmooth.optimize import RETURNED, minimize
 from gensmooth.optimize.advice import unspoken
 from gensmooth.results import History, Result
-from gensmooth.runs import CheckpointError
-from gensmooth.runs.files import open_to_append, read_bytes, remove_folder, write_all
+from gensmooth.runs import CheckpointError, container
+from gensmooth.runs.files import (
+    exists,
+    open_to_append,
+    read_bytes,
+    remove_folder,
+    write_all,
+    write_bytes,
+)
+from gensmooth.runs.folder import CHECKPOINT
 from gensmooth.searches import AUTO, Pilot, SearchState, StepInfo
 from gensmooth.trees import Tree
 
@@ -169,7 +177,13 @@ class Minimized:
         clock = Clock()
         if scratch.is_symlink():  # it may lead to a folder that is not ours
             remove_folder(scratch)
-        scores = None if self.score is None else _Scores(self, choice, budget, scratch)
+        scores = None
+        if self.score is not None:
+            try:
+                scores = _Scores(self, choice, budget, scratch)
+            except (CheckpointError, OSError, ValueError):
+                remove_folder(scratch)  # the trial starts over
+                scores = _Scores(self, choice, budget, scratch)
 
         def follow(info: StepInfo, state: SearchState) -> None:
             clock.tick(info.evaluations)
@@ -268,11 +282,8 @@ class _Scores:
         self._coordinates = inward(task.start, **how).coordinates
         self._file = scratch / "scores.jsonl"
         self._seen: dict[int, tuple[int, float]] = {}
-        with suppress(OSError):
-            for line in read_bytes(self._file).splitlines():
-                with suppress(ValueError):  # half a line, or a damaged one
-                    part, evaluations, score = self._parse(line)
-                    self._seen[part] = (evaluations, score)
+        self._checksum = zlib.crc32(scratch.name.encode())  # the folder is named by the run's key
+        self._load(scratch / "run" / CHECKPOINT)
 
     def follow(self, info: StepInfo, state: SearchState) -> None:
         """Call this after each step."""
@@ -283,23 +294,47 @@ class _Scores:
         x = state.x if self._pilot is None else self._pilot.recommend(state)
         self._seen[part] = (info.evaluations, float(self._score(self._coordinates.outward(x))))
         line = [part, *map(_plain, self._seen[part])]
+        self._checksum = self._next_checksum(line)
         with suppress(OSError), open_to_append(self._file) as file:
-            write_all(file, f"{json.dumps([*line, self._checksum(line)])}\n".encode())
+            write_all(file, f"{json.dumps([*line, self._checksum])}\n".encode())
+
+    def _load(self, checkpoint: Path) -> None:
+        """Read the scores before an interruption.
+
+        Raises:
+            CheckpointError: If the file is damaged, or does not have the scores up to the
+                checkpoint.
+        """
+        text = read_bytes(self._file) if exists(self._file) else b""
+        complete, newline, half_a_line = text.rpartition(b"\n")
+        for line in complete.splitlines():
+            try:
+                part, evaluations, score = self._parse(line)
+            except ValueError as error:
+                raise CheckpointError(self._file, f"is damaged: {error}.") from error
+            self._seen[part] = (evaluations, score)
+        if half_a_line:  # the process was killed while writing it
+            write_bytes(self._file, complete + newline, durable=False)
+        if exists(checkpoint):
+            evaluations = fields.count()(container.read_meta(checkpoint).get("evaluations"), "")
+            if evaluations and _part(evaluations, self._budget) not in self._seen:
+                raise CheckpointError(self._file, "lacks the scores before the checkpoint.")
 
     def _parse(self, line: bytes) -> tuple[int, int, float]:
         """Read a line: the part of the budget, the evaluations, the score, and a checksum."""
         values: list[Any] = fields.parse(line, fields.many(fields.PLAIN, 4, 4))
-        if values[-1] != self._checksum(values[:-1]):
-            raise ValueError("the checksum of a score differs")
+        self._checksum = self._next_checksum(values[:-1])
+        if values[-1] != self._checksum:
+            raise ValueError("the checksum of a line differs")
         part = fields.count(0, POINTS - 1)(values[0], "part")
-        evaluations = fields.count(0)(values[1], "evaluations")
+        evaluations = fields.count()(values[1], "evaluations")
         if _part(evaluations, self._budget) != part:
             raise ValueError("a score is in the wrong part of the budget")
-        return part, evaluations, fields.real()(values[2], "score")
+        return part, evaluations, float(fields.real()(values[2], "score"))
 
-    def _checksum(self, values: list[Any]) -> int:
-        """Return a checksum of a line and of the folder, which is named by the run's key."""
-        return zlib.crc32(json.dumps([self._file.parent.name, *values]).encode())
+    def _next_checksum(self, values: list[Any]) -> int:
+        """Return the checksum of a line and of all lines before it."""
+        return zlib.crc32(json.dumps(values).encode(), self._checksum)
 
     def series(self, start: float, final: Judged | None) -> list[float]:
         """The score at the end of each part of the budget."""
