@@ -687,7 +687,7 @@ def _hard_link(at: Place) -> None:
 
 
 def _full(at: Place) -> None:
-    """The disk is full: no file can grow beyond a size. The case sets the limit."""
+    """The disk is full; :func:`run_case` fills it."""
     at.touched.append(at.folder)
 
 
@@ -916,12 +916,16 @@ class Watch:
             # A file may say how many of our own workers evaluate our function; up to a limit.
             self.workers += 1
             return f"starts {self.workers} workers" if self.workers > cores() else ""
+        if event == "code.__new__" and _caller()[0].endswith("experiments/workers.py"):
+            return ""  # see below
         if event in _SPAWNS:
             return f"{event} {str(args)[:80]}"
         if event in ("exec", "pickle.find_class"):  # Numba and dataclasses do so too
             caller = sys._getframe(2).f_code.co_filename
-            # The package's own path: Numba may lie in a clone that is called gensmooth.
-            return f"{event} in {caller}" if caller.startswith(OUR_FOLDER) else ""
+            # The package's own path: Numba may lie in a clone that is called gensmooth. A study
+            # pickles its function and reads it again, in memory, whatever is in files.
+            ours = caller.startswith(OUR_FOLDER) and not caller.endswith("experiments/workers.py")
+            return f"{event} in {caller}" if ours else ""
         if event == "open":
             return self._open(args, folder)
         if event in ("os.remove", "os.rmdir") and args[1] >= 0:  # a folder's handle: rmtree's
@@ -960,7 +964,10 @@ class Watch:
 def _caller() -> tuple[str, set[str]]:
     """Return the innermost file of ours that is being executed, and the modules called by it."""
     packages: set[str] = set()
-    frame = sys._getframe(3)
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_code is not Watch.__call__.__code__:
+        frame = frame.f_back
+    frame = None if frame is None else frame.f_back  # what the hook was called by
     while frame is not None:
         name = frame.f_code.co_filename
         if name.startswith(OUR_FOLDER) or name == __file__:
@@ -1012,8 +1019,6 @@ def _plan(number: int, seed: int) -> tuple[str, str, bool, random.Random]:
     forged = rng.random() < 0.3
     table = FORGERY if forged else DAMAGE
     what = rng.choices(list(table), [weight for _, weight in table.values()])[0]
-    if (name, what) == ("policy", "a file of another run"):  # is another policy, and says so
-        what = "bits flipped"
     return name, what, forged, rng
 
 
@@ -1022,7 +1027,7 @@ def run_case(
 ) -> Case:
     """Make a case, look at what comes of it, and clean up."""
     name, what, forged, rng = _plan(number, seed)
-    room = where / f"case-{number}"
+    room = _room(where, number, what)
     folder, outside = room / "folder", room / "outside"
     shutil.copytree(where / "specimens" / name, folder, symlinks=True)
     outside.mkdir()
@@ -1038,7 +1043,8 @@ def run_case(
     signal.alarm(BUSY * seconds)
     full = what == "a full disk"
     try:
-        with _small_disk(rng.choice((0, 100, 3000, 20_000))) if full else contextlib.nullcontext():
+        space = rng.choice((0, 100, 4096, 20_480))
+        with _full_disk(room.parent, space) if full else contextlib.nullcontext():
             watch.folder = folder
             digest = SPECIMENS[name].read(folder)
             watch.folder = None
@@ -1050,7 +1056,11 @@ def run_case(
         outcome, problem = _judge(error, folder, None if full else before)
     else:
         same = digest == expected[name]
-        shown = not same and (_may_be_left_out(name, place) or bool(LOGGED and _said(name, full)))
+        shown = not same and (
+            _may_be_left_out(name, place)
+            or (what == "a file of another run" and place.touched[-1].name in ALONE)
+            or bool(LOGGED and _said(name, full))
+        )
         outcome = "recovered" if same else "used" if forged or shown else "silent"
         problem = "" if same or forged or shown else "a wrong result without a word"
     finally:
@@ -1070,14 +1080,45 @@ def run_case(
 
 
 @contextlib.contextmanager
-def _small_disk(size: int) -> Iterator[None]:
-    """Let no file grow beyond ``size`` bytes, as on a disk that is full."""
+def _full_disk(disk: Path, space: int) -> Iterator[None]:
+    """Leave only so many bytes on a disk; or, where none could be mounted, in any file."""
+    if os.path.ismount(disk):
+        filler, free = disk / "filler", os.statvfs(disk)
+        with filler.open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, max(1, free.f_bavail * free.f_frsize - space))
+        try:
+            yield
+        finally:
+            filler.unlink()
+        return
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (space, limits[1]))
     try:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+@contextlib.contextmanager
+def _small_disk(disk: Path) -> Iterator[None]:
+    """Mount a small file system, if this user may."""
+    disk.mkdir()
+    words = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(disk)]
+    mounted = shutil.which("mount") and not subprocess.run(words, capture_output=True).returncode
+    try:
+        yield
+    finally:
+        if mounted:
+            subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def _room(where: Path, number: int, what: str) -> Path:
+    """Return the folder of a case: on the small disk, if it will be full."""
+    return (where / "disk" if what == "a full disk" else where) / f"case-{number}"
+
+
+# Files that belong to nothing else: in place of another such file, they are what they say.
+ALONE = ("policy", "best.json", "run.log", "comparison.json", "reproduce.json")
 
 
 def _said(name: str, full: bool) -> bool:
@@ -1207,9 +1248,10 @@ def fuzz(numbers: range, seed: int, where: Path, *, cold: bool = False) -> Itera
                 end = log.read().decode(errors="replace").strip().splitlines()[-1:]
                 name, what, forged, _ = _plan(first, seed)
                 problem = f"the process died ({child.returncode}): {''.join(end)[:300]}"
-                if not (where / f"case-{first}").exists():
+                room = _room(where, first, what)
+                if not room.exists():
                     raise RuntimeError(f"The child cannot begin: {problem}")
-                shutil.rmtree(where / f"case-{first}")
+                shutil.rmtree(room)
                 yield Case(first, name, what, forged, "died", problem)
                 first += 1
 
@@ -1249,7 +1291,10 @@ def main() -> None:
         numbers = range(options.only, options.only + 1)
     memory = "/dev/shm" if Path("/dev/shm").is_dir() else None  # without it, disks are waited for
     found: list[Case] = []
-    with tempfile.TemporaryDirectory(prefix="fuzz-", dir=memory) as folder:
+    with (
+        tempfile.TemporaryDirectory(prefix="fuzz-", dir=memory) as folder,
+        _small_disk(Path(folder) / "disk"),
+    ):
         try:
             for case in fuzz(numbers, options.seed, Path(folder), cold=options.cold):
                 found.append(case)

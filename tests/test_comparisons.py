@@ -537,5 +537,5 @@ def test_what_was_asked_is_written_down(tmp_path):
     with pytest.raises(gs.CheckpointError, match="not the plan of a comparison: `kind` is missing"):
         TrialTable.read(tmp_path)
     (tmp_path / "comparison.json").write_text(json.dumps({"format": 7}))
-    with pytest.raises(gs.CheckpointError, match="has format 7, but this .* reads format 1"):
+    with pytest.raises(gs.CheckpointError, match=r"has format 7, but this .* reads format 1"):
         TrialTable.read(tmp_path)

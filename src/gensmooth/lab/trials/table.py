@@ -164,7 +164,6 @@ def store_of(folder: Path) -> StudyStore:
 
 def stored(folder: Path) -> Fetch:
     """Returns runs from the store of a folder; makes none."""
-
     reported: set[str] = set()
 
     def fetch(specs: Sequence[RunSpec], title: str) -> list[RunRecord]:  # noqa: ARG001
