@@ -132,7 +132,7 @@ _ENTRIES = fields.record(
         "nfev": fields.count(),
         "nit": fields.count(),
         "success": fields.flag,
-        "status": fields.PLAIN,  # the reason in files without `reason`
+        "status": fields.either(fields.count(0, 99), fields.NAME),  # a reason, in older files
         "message": _TEXT,
         "dropped": fields.count(),
         "faults": fields.table(fields.count()),
