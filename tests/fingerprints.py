@@ -313,7 +313,7 @@ def checkpointed() -> Iterator[tuple[str, Callable[[], Fingerprint]]]:
                     optimizer=optimizer,
                     samples="independent",
                     max_steps=9,
-                    checkpoint=Path(folder) / "run",
+                    folder=Path(folder) / "run",
                 )
                 return of_lines(Path(folder) / "run" / "metrics.jsonl", STEP)
 
@@ -364,10 +364,10 @@ TRAININGS: dict[str, dict[str, Any]] = {
     "Ant": {"method": "bes-shrinkage"},
     "Walker2d": {"method": "gs", "estimator": "forward"},
     "Hopper": {"method": "orthogonal-es", "policy": "mlp", "hidden": (4,)},
-    "HalfCheetahRandVel": {"method": "guided-es", "iterations": 4, "paired_resets": True},
+    "HalfCheetahRandVel": {"method": "guided-es", "iterations": 4, "resets": "paired"},
     "HalfCheetahRandVel, bare": {"method": "gs-shrinkage", "standardize": False},
     "ML1-Reach": {"method": "bes", "estimator": "one-point"},
-    "ML1-Push": {"method": "gs-shrinkage", "paired_resets": True},
+    "ML1-Push": {"method": "gs-shrinkage", "resets": "paired"},
     "Pendulum-v1": {"method": "bes-shrinkage", "policy": "mlp"},
     "rl_cases:Slider-v0": {"method": "orthogonal-bes", "iterations": 5},
 }
@@ -384,7 +384,7 @@ def of_training(environment: str, **options: Any) -> Fingerprint:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "training"
         usual = {"iterations": 2, "test_every": 2, "seed": 5}
-        found = gs.rl.train(environment, **{**usual, **options}, out=out)
+        found = gs.rl.train(environment, **{**usual, **options}, folder=out)
         lines = of_lines(out / "metrics.jsonl", ITERATION)
         kept = gs.rl.load_policy(out / "policy-best")
     parts = [found.policy.parameters, found.best.parameters, kept.parameters, lines["hash"]]
@@ -400,7 +400,7 @@ STUDIES: dict[str, str] = {
     "linreg, search": "linreg --seeds 1 --methods sphere,orthogonal-bes",
     "dfo": "dfo --hyperparameters paper --seeds 1",
     "dfo, search": "dfo --seeds 1 --objective sphere --methods bes,gs-shrinkage",
-    "rl": "rl --env HalfCheetahRandVel --env Hopper --seeds 1",
+    "rl": "rl --env HalfCheetahRandVel --env Hopper --seeds 1 --resets independent",
     "rl, paired": "rl --env HalfCheetahRandVel --methods gs,guided-es --seeds 1 --resets paired",
     "controller": "controller --seeds 1",
     "timing": "timing",
@@ -413,7 +413,9 @@ def study(name: str) -> Fingerprint:
     words = STUDIES[name].split()
     with tempfile.TemporaryDirectory() as folder:
         with mock.patch("gensmooth.lab.paper.reproduce.write_report"):  # it takes most of the time
-            done = CliRunner().invoke(app, ["reproduce", *words, "--workers", "1", "--out", folder])
+            done = CliRunner().invoke(
+                app, ["reproduce", *words, "--workers", "1", "--folder", folder]
+            )
         assert done.exit_code == 0, done.output
         return of_study(name, Path(folder))
 

@@ -234,7 +234,7 @@ def test_ask_and_tell_are_pure_and_equal_minimize(name):
 def test_a_resumed_run_is_the_uninterrupted_one(name, tmp_path):
     given = {**named(name), "budget": 400, "seed": 5, "bounds": (-2.0, 2.5)}
     whole = gs.minimize(bowl, X0, **given)
-    part = gs.minimize(bowl, X0, **given, checkpoint=tmp_path, callback=lambda i, _: i.step == 3)
+    part = gs.minimize(bowl, X0, **given, folder=tmp_path, callback=lambda i, _: i.step == 3)
     assert part.nit == 4 < whole.nit
     found = gs.resume(tmp_path, bowl)
     assert np.array_equal(found.x, whole.x)
@@ -430,11 +430,11 @@ def test_a_spacing_that_changes_is_used_in_each_step():
 def test_a_run_with_a_spacing_that_changes_resumes(tmp_path):
     given = {"method": "gs", "spacing": gs.exponential_decay(0.5, rate=0.5, steps=10), "seed": 1}
     whole = gs.minimize(bowl, X0, budget=300, **given)
-    gs.minimize(bowl, X0, budget=300, **given, checkpoint=tmp_path / "a",
+    gs.minimize(bowl, X0, budget=300, **given, folder=tmp_path / "a",
                 callback=lambda i, _: i.step == 5)  # fmt: skip
     assert np.array_equal(gs.resume(tmp_path / "a", bowl).x, whole.x)
     given["spacing"] = lambda step: 0.5 * 0.9**step
-    gs.minimize(bowl, X0, budget=300, **given, checkpoint=tmp_path / "b",
+    gs.minimize(bowl, X0, budget=300, **given, folder=tmp_path / "b",
                 callback=lambda i, _: i.step == 5)  # fmt: skip
     with pytest.raises(gs.CheckpointError, match="custom function"):
         gs.resume(tmp_path / "b", bowl)
@@ -449,7 +449,7 @@ def test_a_run_with_a_spacing_that_changes_resumes(tmp_path):
         ({"method": "ars-v2"}, "ars-v1.*train"),
         ({"method": "snss"}, "Did you mean 'snes'"),
         ({"method": "snes", "estimator": gs.Antithetic()}, "estimator.*snes"),
-        ({"method": "snes", "optimizer": gs.sgd(0.1)}, "a number is the rate"),
+        ({"method": "snes", "optimizer": gs.sgd(0.1)}, "pass the rate of its mean"),
         ({"method": "snes", "directions": gs.Gaussian()}, "directions"),
         ({"method": "cma-es", "optimizer": 0.1}, "its own steps"),
         ({"method": "cma-es", "num_directions": 3}, "at least 4"),
@@ -498,7 +498,7 @@ def test_a_missing_or_unknown_package_is_said(monkeypatch):
 
     other = SimpleNamespace(__version__=cmaes.__version__, CMA=Changed)
     monkeypatch.setattr(cma, "import_module", lambda _: other)
-    with pytest.raises(ImportError, match="knows the state"):
+    with pytest.raises(ImportError, match="needs cmaes>="):
         gs.minimize(bowl, X0, method="cma-es")
 
 
@@ -525,7 +525,7 @@ def test_a_damaged_state_is_refused(name):
     assert all(np.array_equal(a, b) for a, b in zip(again, state.sent, strict=True))
     (key,) = arrays
     for wrong in (arrays[key][:-1], arrays[key] * np.nan, arrays[key].astype(np.float32)):
-        with pytest.raises(ValueError, match=r"one of .*'s"):
+        with pytest.raises(ValueError, match="not a valid state"):
             search.wire.unpack({key: wrong}, D, X0.dtype)
     with pytest.raises(ValueError, match="must have"):
         search.wire.unpack({"other": arrays[key]}, D, X0.dtype)
@@ -537,7 +537,7 @@ def test_a_batch_is_told_once_and_whole():
     batch = search.ask(state)
     values = [bowl(x) for x in batch.points()]
     after, _ = search.tell(state, batch, values)
-    with pytest.raises(ValueError, match="told once"):
+    with pytest.raises(ValueError, match="to `tell` once"):
         search.tell(after, batch, values)
     with pytest.raises(ValueError, match="needs"):
         search.tell(state, batch, values[:-1])

@@ -29,7 +29,15 @@ from gensmooth.rl.environments import catalogue
 from gensmooth.rl.environments.base import EnvironmentLike, Simulator
 from gensmooth.rl.policies import MLP, Linear, architecture
 from gensmooth.rl.program import Callback, Training, TrainResult, checked_schedule
-from gensmooth.rl.rollouts import Local, Rollouts, SideBySide, distributed
+from gensmooth.rl.rollouts import (
+    RESETS,
+    Local,
+    Resets,
+    Rollouts,
+    SideBySide,
+    distinct_resets,
+    distributed,
+)
 from gensmooth.rl.trainer import (
     Trainer,
 )
@@ -63,7 +71,7 @@ def train(
     policy: str | Linear | MLP = "linear",
     hidden: Sequence[int] | None = None,
     standardize: bool | None = None,
-    paired_resets: bool = False,
+    resets: Resets = "independent",
     # the search
     search: Search | None = None,
     method: str | None = None,
@@ -88,7 +96,7 @@ def train(
     min_fraction: float = 0.5,
     retries: int = 0,
     # the run
-    out: str | PathLike[str] | None = None,
+    folder: str | PathLike[str] | None = None,
     every: int | str | Every | None = None,
     callback: Callback | None = None,
     progress: bool | None = None,
@@ -111,8 +119,10 @@ def train(
         hidden: Sizes of the hidden layers of ``"mlp"``; by default the paper's one of 32.
         standardize: Standardise observations by running statistics. The default is yes, except with
             ``"ars-v1"`` and ``"ars-v1-t"``.
-        paired_resets: Start both episodes of a direction alike, instead of giving every episode its
-            own start.
+        resets: How the episodes of an iteration start: ``"independent"`` gives every episode its
+            own start and goal; ``"shared-goal"`` gives the two episodes of a direction one goal
+            and a start each; ``"paired"`` gives them one start and one goal. In an environment
+            without a hidden goal, the second is the same as the first.
         search: A search, complete, as in :func:`~gensmooth.minimize`. It must maximise and have
             ``samples="independent"`` or ``"paired"``.
         method: The name of a method. The default is ``"auto"``, the pilot; on a GPU it is
@@ -155,7 +165,7 @@ def train(
             finite: ``"raise"``, or ``"drop"`` its direction.
         min_fraction: Under ``"drop"``, the smallest share of directions that makes a step.
         retries: How often a failed episode is tried again, with the same start.
-        out: A folder for the training: configuration, metrics, checkpoint, ``policy-best`` and
+        folder: A folder for the training: configuration, metrics, checkpoint, ``policy-best`` and
             ``policy-last``. If it already holds this training, interrupted, the training continues.
         every: As in :func:`~gensmooth.minimize`.
         callback: ``callback(iteration, test, state)`` after each iteration, where ``test`` is
@@ -184,13 +194,15 @@ def train(
         )
     if isinstance(environment, str) and _version(info.name) != _version(environment):
         _log.warning("%s means %s; name another version in full.", environment, info.name)
+    checks.one_of("resets", resets, RESETS)
+    resets = distinct_resets(resets, simulator)
     if hidden is not None and not (isinstance(policy, str) and policy == "mlp"):
         raise ValueError(
             f"`hidden` is for policy='mlp', but `policy` is {checks.shown(policy)}, which has no "
             "use for it."
         )
-    if out is None and every is not None:
-        raise ValueError("`every` is how often a checkpoint is written: give `out` too.")
+    if folder is None and every is not None:
+        raise ValueError("`every` is how often a checkpoint is written: pass `folder` too.")
     if optimizer is not None and learning_rate is not None:
         raise ValueError("Give either `learning_rate` or `optimizer`, not both.")
     sizes = (32,) if hidden is None else hidden
@@ -209,7 +221,7 @@ def train(
         x_scale=checks.optional(checks.positive, "x_scale", x_scale),
         on_failure=on_failure,
         min_fraction=min_fraction,
-        samples="paired" if checks.flag("paired_resets", paired_resets) else None,
+        samples="paired" if resets == "paired" else None,
     )
     if on_gpu and search is None and is_left_to_pilot(wanted) and method is None:
         wanted = replace(wanted, method=ON_GPU, num_directions=asked or gpu_points(dim))
@@ -261,8 +273,14 @@ def train(
         method = type(directions).__name__
     else:
         method = wanted.method or "bes"
-    trainer = Trainer(info, shape, search, standardize)
-    folder = checks.optional(checks.path, "out", out)
+    shared_goal = resets == "shared-goal"
+    if shared_goal and search.samples != "independent":
+        raise ValueError(
+            "`resets` is 'shared-goal', which needs a `search` with samples='independent', but it "
+            f"has samples={search.samples!r}."
+        )
+    trainer = Trainer(info, shape, search, standardize, shared_goal)
+    folder = checks.optional(checks.path, "folder", folder)
     threads = checks.optional(checks.count, "threads", threads)
     evaluator = None
     if timeout is not None or checks.count("retries", retries, 0) or not _is_one(workers):
@@ -307,7 +325,7 @@ def resume(
     A finished training returns its stored result; with more iterations it continues.
 
     Args:
-        folder: The folder that was passed to :func:`train` as ``out``.
+        folder: The folder that was passed to :func:`train`.
         iterations: The number of iterations in all.
         target: Stop when a test's mean return reaches this.
         threads: As in :func:`train`; by default what the training had.
@@ -408,11 +426,12 @@ def _rollouts(
     trainer: Trainer, simulator: Simulator, evaluator: Evaluator | None, threads: int | None
 ) -> AbstractContextManager[Rollouts]:
     """Who runs the episodes: this process and its threads, or the workers of an evaluator."""
+    policy, search, shared_goal = trainer.policy, trainer.search, trainer.shared_goal
     if trainer.info.device != "cpu":
-        return nullcontext(SideBySide(simulator, trainer.policy, trainer.search))
+        return nullcontext(SideBySide(simulator, policy, search, shared_goal=shared_goal))
     if evaluator is None:
-        return nullcontext(Local(simulator, trainer.policy, threads))
-    return distributed(evaluator, simulator, trainer.policy, trainer.search)
+        return nullcontext(Local(simulator, policy, threads, shared_goal=shared_goal))
+    return distributed(evaluator, simulator, policy, search, shared_goal=shared_goal)
 
 
 def _check_trains(search: Search) -> Search:
