@@ -1,5 +1,6 @@
 """Settings shared by all tests."""
 
+import gc
 import os
 import signal
 
@@ -22,6 +23,12 @@ def pytest_configure(config: pytest.Config) -> None:
     """Fork processes from a warm interpreter; `make test-all` starts fresh ones, as users do."""
     if not config.getoption("--extended"):
         warm_python.install()
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector the modules of all tests, which stay until the end."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture
