@@ -21,14 +21,15 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Fork processes from a warm interpreter; `make test-all` starts fresh ones, as users do."""
+    gc.disable()  # collecting the tests creates half a million objects that stay until the end
     if not config.getoption("--extended"):
         warm_python.install()
 
 
 def pytest_collection_finish() -> None:
-    """Spare the garbage collector the modules of all tests, which stay until the end."""
-    gc.collect()
+    """Keep the garbage collector from looking at the modules of all tests again and again."""
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture

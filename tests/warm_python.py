@@ -344,9 +344,10 @@ def main() -> Callable[[], None]:
     """In the warm interpreter: serve; in each of its forks: what it has to run."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests, which then end us
     control = socket.socket(fileno=int(sys.argv[1]))
+    gc.disable()
     _warm_up()
-    gc.collect()
     gc.freeze()  # a collection in a fork would copy all of our memory
+    gc.enable()
     before = dict(os.environ)
     options, connection = _serve(control)
     signal.signal(signal.SIGINT, signal.default_int_handler)
