@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gensmooth import theory
+from gensmooth.directions import METHODS, named
 from gensmooth.lab.experiments.spec import RunRecord
 from gensmooth.lab.experiments.verdicts import (
     AllOf,
@@ -30,7 +31,6 @@ from gensmooth.lab.experiments.verdicts import (
 )
 from gensmooth.lab.paper import tables as paper
 from gensmooth.lab.report.tables import Cell, ClaimRow
-from gensmooth.methods import METHODS, method
 
 if TYPE_CHECKING:
     from gensmooth.lab.paper.linreg.mse import Prediction
@@ -105,7 +105,7 @@ class _Visited(NamedTuple):
         from gensmooth.lab.paper.linreg.mse import prediction
 
         g, n, c = prediction(
-            method(name),
+            named(name),
             dim=record.config["dim"],
             num_directions=num_directions,
             num_samples=num_samples,
@@ -122,7 +122,7 @@ def _visited(record: RunRecord) -> _Visited:
     from gensmooth.lab.paper.linreg.mse import lemma, prediction
 
     config = record.config
-    family = method(config["method"])
+    family = named(config["method"])
     size = {name: config[name] for name in ("dim", "num_directions", "num_samples")}
     exact = prediction(family, spacing=config["spacing"], **size)
     paper = lemma(family, **size)
@@ -558,7 +558,7 @@ _DIM = 100
 def _lemma(name: str, where: Where) -> "Prediction":
     from gensmooth.lab.paper.linreg.mse import lemma
 
-    return lemma(method(name), dim=_DIM, num_directions=where[0], num_samples=where[1])
+    return lemma(named(name), dim=_DIM, num_directions=where[0], num_samples=where[1])
 
 
 def _about_first_term() -> ClaimRow:
@@ -623,7 +623,7 @@ def _largest_ratio(dim: int, num_directions: int) -> float:
     terms = [
         (theory.relative_mse(m), theory.mse(m, gradient_norm2=0.0, noise_trace=1.0))
         for name in _SHRUNK
-        for m in [method(name).resolve(dim, num_directions).moments(dim, num_directions)]
+        for m in [named(name).resolve(dim, num_directions).moments(dim, num_directions)]
     ]
     return max(max(a / b, b / a) for a, b in zip(*terms, strict=True))
 
@@ -634,7 +634,7 @@ def _about_the_bound() -> list[ClaimRow]:
     def bounds(name: str) -> dict[Where, float | None]:
         found: dict[Where, float | None] = {}
         for L, N in _SETTINGS:
-            moments = method(name).resolve(_DIM, L).moments(_DIM, L)
+            moments = named(name).resolve(_DIM, L).moments(_DIM, L)
             mse = theory.mse(moments, gradient_norm2=1.0, noise_trace=1.0, num_samples=N)
             bias = theory.relative_bias(moments)
             found[L, N] = theory.convergence_bound(mse, bias, smoothness=1.0, bound=1.0, steps=1000)
@@ -686,7 +686,7 @@ def _about_antithetic() -> ClaimRow:
 
     def row(**noise: Any) -> ClaimRow:
         def mse(name: str, where: Where, estimator: Any) -> float:
-            moments = method(name).resolve(_DIM, where[0]).moments(_DIM, where[0])
+            moments = named(name).resolve(_DIM, where[0]).moments(_DIM, where[0])
             return theory.mse(
                 moments, gradient_norm2=1.0, num_samples=where[1], estimator=estimator, **noise
             )
