@@ -104,7 +104,7 @@ def exact_loss(x):
 
 def _stop_at(step: int) -> Callable[..., None]:
     def stop(info, *_):
-        if getattr(info, "info", info).step == step:
+        if info.info.step == step:  # of a minimisation and of a training
             raise KeyboardInterrupt
 
     return stop

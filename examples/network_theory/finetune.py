@@ -168,7 +168,7 @@ def _pilot(
         samples="shared",
         budget=settings.budget,
         seed=run.seed,
-        callback=lambda info, state: recorder(info.evaluations, state.x),
+        callback=lambda now: recorder(now.nfev, now.state.x),
         progress=False,
     )
     return {}

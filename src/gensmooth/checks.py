@@ -249,7 +249,7 @@ FOREIGN: Mapping[str, str] = {
     **dict.fromkeys(("n_jobs", "num_workers", "processes", "n_workers"), "use `workers`"),
     **dict.fromkeys(("popsize", "population", "population_size"), "use `num_directions`"),
     **dict.fromkeys(("sigma", "sigma0", "delta_std", "stepsize"), _SPACING),
-    **dict.fromkeys(("lr", "learning_rate"), "use `optimizer`, such as optimizer=gs.sgd(0.01)"),
+    **dict.fromkeys(("lr", "eta", "step_size"), "use `learning_rate`"),
     **dict.fromkeys(("checkpoint", "out", "resume"), "use `folder`, the folder of the run"),
     "paired_resets": "use `resets`, such as resets='paired'",
 }  # fmt: skip

@@ -13,9 +13,8 @@ from typing import Any, Literal, NamedTuple, final, get_args
 import numpy as np
 
 from gensmooth import checks, streams
-from gensmooth.directions import Directions
+from gensmooth.directions import Directions, named
 from gensmooth.directions.draw import Address, KernelDraw
-from gensmooth.methods import method
 from gensmooth.streams import Purpose
 
 Entries = Literal["coin", "normal"]
@@ -94,7 +93,7 @@ def choose_law(directions: object, dim: int, num_directions: int) -> Law:
     """
     if isinstance(directions, str):
         checks.one_of("directions", directions, NAMES)
-        directions = SparseTiles() if directions == "sparse" else method(directions)
+        directions = SparseTiles() if directions == "sparse" else named(directions)
     if isinstance(directions, SparseTiles):
         return Law(directions.entries, density=directions.density)
     if not isinstance(directions, Directions):

@@ -103,7 +103,7 @@ ESTIMATORS: dict[str, Callable[[], Any]] = {
 }
 OPTIMIZERS: dict[str, Callable[[], Any]] = {
     "default": lambda: None,
-    "number": lambda: 0.05,
+    "number": lambda: gs.adam(gs.cosine_decay(0.05, steps=4)),  # that is, over max_steps
     "sgd": lambda: gs.sgd(0.01),
     "sgd-inverse": lambda: gs.sgd(gs.inverse_decay(0.02, steps=2.0, power=0.7)),
     "momentum": lambda: gs.momentum(gs.exponential_decay(0.01, rate=0.5, steps=3), 0.8),
@@ -154,7 +154,7 @@ def of_results(results: Iterable[gs.Result], *, standard_error: bool = True) -> 
     for each in found:
         past = each.history
         parts += [each.x, each.best_x, each.fun, each.best_fun, each.nfev, each.nit, each.seed]
-        parts += [each.status, each.dropped, dict(each.faults)]
+        parts += [each.reason, each.dropped, dict(each.faults)]
         parts += [past.evaluations, past.value, past.gradient_norm, past.step_size]
         if standard_error:
             parts.append(past.standard_error)

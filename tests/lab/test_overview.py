@@ -40,7 +40,7 @@ def _command(page: Path) -> str:
         {},
         {"method": "bes-shrinkage", "optimizer": gs.adam(gs.cosine_decay(0.1, steps=20))},
         {"method": "guided-es", "spacing": 0.2, "estimator": gs.Antithetic(), "maximize": False},
-        {"method": "orthogonal", "optimizer": 0.05, "num_directions": 3},
+        {"method": "orthogonal", "learning_rate": 0.05, "num_directions": 3},
     ],
     ids=["auto", "shrinkage", "guided", "rate"],
 )
@@ -165,8 +165,8 @@ def test_a_live_page_reloads_itself_until_the_run_has_ended(model, tmp_path):
     go = threading.Event()
     began = threading.Event()
 
-    def waits(info, _):
-        if info.step == 3:
+    def waits(now):
+        if now.info.step == 3:
             began.set()
             go.wait(60)
 

@@ -30,7 +30,7 @@ def same(one, other):
 @pytest.mark.parametrize(("name", "b"), [("ars-v1", 8), ("ars-v2-t", 4)])
 def test_an_iteration_is_that_of_algorithm_2(name, b):
     policy = Linear().policy(SIZE, ACTIONS)
-    search = gs.algorithm(name, policy.initial(0), samples="independent", maximize=True)
+    search = gs.search(name, policy.initial(0), samples="independent", maximize=True)
     trainer = Trainer(Formula.info(SIZE, ACTIONS), policy, search, standardize=name == "ars-v2-t")
     state = trainer.init(11)
     for _ in range(3):

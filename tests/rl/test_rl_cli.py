@@ -70,7 +70,7 @@ def test_without_a_folder_a_new_one_is_made(tmp_path, monkeypatch):
         (["train", SLIDER, "--hidden", "x"], "`--hidden` must be sizes"),
         (["train", SLIDER, "--hidden", "64,64"], "`hidden` is for policy='mlp'"),
         (["train", SLIDER, "--workers", "0"], "`workers` must be at least 1"),
-        (["train", SLIDER, "-n1", "-o", __file__], "cannot be created"),
+        (["train", SLIDER, "-n1", "--folder", __file__], "cannot be created"),
         (["evaluate", "nowhere"], "nowhere does not exist"),
         (["render", "nowhere", "-o", "film.mp4"], "nowhere does not exist"),
         (["resume", "nowhere"], "nowhere is not a folder"),

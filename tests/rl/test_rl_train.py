@@ -110,7 +110,7 @@ def test_a_unit_of_weights_of_ones_own(method, tmp_path):
 
 
 def test_every_method_estimator_and_policy_runs():
-    for method in gs.METHODS:
+    for method in gs.directions.METHODS:
         result = gs.rl.train(SLIDER, method=method, **OPTIONS | {"iterations": 2})
         assert result.iterations == 2
     for estimator in ("antithetic", "one-point", "ranked", gs.Antithetic()):

@@ -166,7 +166,7 @@ def test_bad_numbers():
     with pytest.raises(ValueError, match="islands"):
         Islands(islands=0)
     with pytest.raises(ValueError, match="in memory"):
-        gs.algorithm("islands", np.zeros(10_000_000))
+        gs.search("islands", np.zeros(10_000_000))
     with pytest.raises(ValueError, match="not for functions"):
         gs.minimize(bowl, X0, method="islands")
     with pytest.raises(ValueError, match="its own step"):

@@ -7,7 +7,6 @@ from gensmooth.cli.common import (
     REPORT,
     Out,
     choose_evaluator,
-    choose_optimizer,
     choose_out,
     choose_trackers,
     kept,
@@ -75,8 +74,6 @@ def train(parsed: ParsedOptions) -> None:
     from gensmooth.rl import front as training
 
     arguments = parsed.arguments("gensmooth.rl.front:train")
-    if "optimizer" in arguments:
-        choose_optimizer(arguments, arguments.pop("learning_rate", None))
     choose_evaluator(arguments, parsed)
     choose_trackers(arguments, parsed)
     out = choose_out(parsed, parsed["folder"], stem=arguments["environment"])
@@ -115,4 +112,4 @@ def finish_training(result: "TrainResult", out: Out, parsed: ParsedOptions) -> N
     full |= {"best": best if tests else None, "tests": tests}
     file = kept(out, result.seed)
     report(full, shown, file=file, out=parsed["out"], as_json=bool(parsed["json"]))
-    leave(result)
+    leave(result.status, success=result.success)

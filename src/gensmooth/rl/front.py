@@ -12,7 +12,7 @@ from typing import Any, Literal, cast
 from gensmooth import checks, optimizers
 from gensmooth.describe import number
 from gensmooth.directions import Directions
-from gensmooth.estimators import ESTIMATORS, Estimator
+from gensmooth.estimators import ESTIMATORS, Estimator, as_estimator
 from gensmooth.evaluators import Evaluator, as_evaluator
 from gensmooth.observe import Observers, Tracker
 from gensmooth.optimize.files import evaluator_again
@@ -204,7 +204,7 @@ def train(
     if folder is None and every is not None:
         raise ValueError("`every` is how often a checkpoint is written: pass `folder` too.")
     if optimizer is not None and learning_rate is not None:
-        raise ValueError("Give either `learning_rate` or `optimizer`, not both.")
+        raise ValueError("Pass either `learning_rate` or `optimizer`, not both.")
     sizes = (32,) if hidden is None else hidden
     shape = architecture(policy, sizes).policy(info.observation_size, info.action_size)
     dim = shape.num_parameters
@@ -216,8 +216,9 @@ def train(
         directions=directions,
         num_directions=asked,
         spacing=spacing,
-        estimator=None if estimator is None else _estimator(estimator),
-        optimizer=learning_rate if optimizer is None else optimizer,
+        estimator=None if estimator is None else as_estimator(estimator),
+        optimizer=optimizer,
+        learning_rate=learning_rate,
         x_scale=checks.optional(checks.positive, "x_scale", x_scale),
         on_failure=on_failure,
         min_fraction=min_fraction,
@@ -263,6 +264,7 @@ def train(
             spacing=usual.spacing,
             estimator=wanted.estimator or ESTIMATORS["antithetic"],
             optimizer=optimizers.sgd(usual.learning_rate) if optimizer is None else optimizer,
+            learning_rate=None,
         )
 
     chosen = choose(shape.initial(0), wanted, shape=shape.shapes, training=True, fill=fill)
@@ -443,14 +445,3 @@ def _check_trains(search: Search) -> Search:
             f"num_samples={search.num_samples}."
         )
     return search
-
-
-def _estimator(given: str | Estimator) -> Estimator:
-    if isinstance(given, str):
-        if given not in ESTIMATORS:
-            raise ValueError(
-                f"`estimator` must be one of {', '.join(ESTIMATORS)}, or an estimator such as "
-                f"gs.Antithetic(), but is {given!r}."
-            )
-        return ESTIMATORS[given]
-    return given

@@ -370,7 +370,7 @@ class Training(Program[TrainState, TrainRecord, TrainResult]):
     def summary(self, result: TrainResult) -> dict[str, Any]:
         """See :class:`~gensmooth.runs.Program`."""
         return {
-            "status": result.status,
+            "reason": result.status,
             "message": result.message,
             "success": result.success,
             "fun": result.tests[-1].mean_return if result.tests else float("nan"),

@@ -128,8 +128,8 @@ def read_choice(text: object) -> Choice:
 def parts(text: str) -> list[str]:
     """Split a text at its commas, but not inside brackets and quotes.
 
-    >>> parts("auto, bes(spacing=0.1, optimizer=0.01),gs")
-    ['auto', 'bes(spacing=0.1, optimizer=0.01)', 'gs']
+    >>> parts("auto, bes(spacing=0.1, learning_rate=0.01),gs")
+    ['auto', 'bes(spacing=0.1, learning_rate=0.01)', 'gs']
     """
     split, depth, quote = [""], 0, ""
     for letter in text:

@@ -135,7 +135,7 @@ class TrialEngine:
         if not isinstance(task, Minimized):
             self._check_episodes(choices)
             return
-        how = {"on_failure": "raise", "retries": 0, "fun": _reach, "workers": 1}
+        how = {"on_failure": "raise", "fun": _reach, "workers": 1}
         for choice in choices:
             try:
                 task.call(choice, self.budget, seed, **how)

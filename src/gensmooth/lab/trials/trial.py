@@ -26,7 +26,7 @@ from gensmooth.lab.trials.choices import Choice
 from gensmooth.lab.trials.judging import Judged, Score, judge
 from gensmooth.optimize import RETURNED, minimize
 from gensmooth.optimize.advice import unspoken
-from gensmooth.results import History, Result
+from gensmooth.results import History, IntermediateResult, Result
 from gensmooth.runs import CheckpointError, container
 from gensmooth.runs.files import (
     exists,
@@ -41,7 +41,7 @@ from gensmooth.searches import AUTO, Pilot, SearchState, StepInfo
 from gensmooth.trees import Tree
 
 Array = NDArray[Any]
-Follow = Callable[[StepInfo, SearchState], None]
+Follow = Callable[[IntermediateResult], None]
 
 POINTS = 100  # of a curve: the budget is divided into so many equal parts
 _LONGEST = 1000  # parameters: a longer x is not part of the record
@@ -185,10 +185,10 @@ class Minimized:
                 remove_folder(scratch)  # the trial starts over
                 scores = _Scores(self, choice, budget, scratch)
 
-        def follow(info: StepInfo, state: SearchState) -> None:
-            clock.tick(info.evaluations)
+        def follow(now: IntermediateResult) -> None:
+            clock.tick(now.nfev)
             if scores is not None:
-                scores.follow(info, state)
+                scores.follow(now.info, now.state)
 
         failure = ""
         try:
@@ -197,9 +197,9 @@ class Minimized:
             if error.result is None:
                 raise
             result, failure = error.result, _words(error)
-        if result.status == "interrupted" and not failure:
+        if result.reason == "interrupted" and not failure:
             raise KeyboardInterrupt
-        if result.status == "diverged":
+        if result.reason == "diverged":
             failure = result.message
         judged = None
         x = result.x if self.tree is None else Tree.of(result.x)[0]
@@ -215,7 +215,7 @@ class Minimized:
         if not all(math.isfinite(value) for each in series.values() for value in each):
             series = {}
         more = {
-            "status": result.status,
+            "status": result.reason,
             "message": failure or result.message,
             "evaluations": result.nfev,
             "steps": result.nit,

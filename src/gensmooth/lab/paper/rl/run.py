@@ -140,9 +140,9 @@ def prepare(
 
     On the CPU, a run uses one thread; on a GPU, all runs of the process share the simulator.
     """
+    from gensmooth.directions import named
     from gensmooth.estimators import Antithetic, ForwardDifference
     from gensmooth.lab.paper.tables import RL_HIDDEN
-    from gensmooth.methods import method
     from gensmooth.optimizers import sgd
     from gensmooth.rl.environments.catalogue import make
     from gensmooth.rl.environments.gathering import gathering
@@ -166,9 +166,9 @@ def prepare(
     number = config["num_directions"]
     shared_goal = config["samples"] == "shared-goal"
     search = RandomSearch(
-        method(config["method"], dim=policy.num_parameters, num_directions=number),
-        number,
-        config["spacing"],
+        named(config["method"], dim=policy.num_parameters, num_directions=number),
+        num_directions=number,
+        spacing=config["spacing"],
         estimator=estimator[config["estimator"]](),
         optimizer=sgd(config["learning_rate"]),
         samples="independent" if shared_goal else config["samples"],
