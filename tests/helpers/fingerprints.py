@@ -1,9 +1,9 @@
 """What must not change by a bit: cases, how each is run, and what is kept of it.
 
-``python tests/helpers/fingerprints.py`` runs every case and writes ``tests/data/fingerprints.json``.
-Do that only when results are meant to change, and say in the changelog that they do. It needs torch
-and Warp: ``make .venv/test-all`` installs them. To record new cases alone, name their groups, or how
-their names begin: ``python tests/helpers/fingerprints.py pilot algorithm``.
+``python tests/helpers/fingerprints.py`` runs every case and writes tests/data/fingerprints.json. Do
+that only when results are meant to change, and say in the changelog that they do. It needs torch
+and Warp: ``make .venv/test-all`` installs them. To record new cases alone, name their groups, or
+how their names begin: ``python tests/helpers/fingerprints.py pilot algorithm``.
 
 Bits depend on the type of processor and on the versions of the libraries that compute, so both are
 recorded. Elsewhere a hash says nothing; the leading numbers, which are kept beside it, do.
