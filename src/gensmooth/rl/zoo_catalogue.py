@@ -94,7 +94,7 @@ def zoo() -> list[ZooPolicy]:
 
 
 def zoo_file(path: str | os.PathLike[str]) -> Path | None:
-    """The file of ``"zoo:NAME"``; ``None`` if the path does not start with ``"zoo:"``.
+    """Return the file of ``"zoo:NAME"``; ``None`` if the path does not start with ``"zoo:"``.
 
     ``NAME`` may also be the environment's name. For a file whose own name starts with ``zoo:``,
     write ``"./zoo:NAME"``.
