@@ -244,6 +244,7 @@ def test_objects_refuse_nonsense_where_they_are_made(make, words):
         make()
 
 
+@pytest.mark.extended("soak tests and fuzzers")
 def test_a_part_of_the_fuzzer_finds_nothing():
     # in a process of its own: benchmarks give theirs one thread
     done = subprocess.run(

@@ -37,7 +37,10 @@ def stubborn(x):  # does not let the first Ctrl-C through
 
 
 @POSIX
-@pytest.mark.parametrize("when", ["lines", "random"])
+@pytest.mark.parametrize(
+    "when",
+    ["lines", pytest.param("random", marks=pytest.mark.extended("soak tests and fuzzers"))],
+)
 def test_a_kill_at_any_instant_costs_no_more_than_the_steps_since_the_checkpoint(when, tmp_path):
     memory = "/dev/shm" if when == "lines" and Path("/dev/shm").is_dir() else tmp_path
     with tempfile.TemporaryDirectory(dir=memory) as folder:
