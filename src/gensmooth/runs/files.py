@@ -193,9 +193,11 @@ def write_whole(
         if previous is not None and path.exists():
             _keep(path, previous)
         os.replace(aside, path)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             aside.unlink()
+        if isinstance(error, OSError) and error.filename is None and error.errno is not None:
+            error.filename = str(path)  # of a full disk, for example
         raise
     if durable:
         sync_folder(path.parent)
