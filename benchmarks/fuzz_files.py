@@ -103,8 +103,8 @@ def exact_loss(x):
 
 
 def _stop_at(step: int) -> Callable[..., None]:
-    def stop(info, *_):
-        if getattr(info, "info", info).step == step:
+    def stop(intermediate_result):
+        if intermediate_result.info.step == step:  # of a minimisation and of a training
             raise KeyboardInterrupt
 
     return stop
@@ -115,7 +115,7 @@ LARGE = {"method": "gs", "num_directions": 2, "max_steps": 6, "samples": "indepe
 # No target: a training that has ended does not write its policies again.
 TRAIN = {
     "num_directions": 2,
-    "iterations": 4,
+    "max_steps": 4,
     "test_every": 2,
     "test_episodes": 1,
     "threads": 1,

@@ -101,7 +101,7 @@ def test_ctrl_c_writes_a_checkpoint_and_returns_what_was_found(workers, start, t
     assert running.returncode == 130, out + err
     assert "Traceback" not in err
     part = json.loads((tmp_path / "part.json").read_text())
-    assert part["status"] == "interrupted"
+    assert part["reason"] == "interrupted"
     assert 0 < part["nit"] == len(metrics.read_text().splitlines())
     assert wait_until(lambda: is_gone(running.pid))  # nobody is left
     resume = [GENSMOOTH, "resume", "run", "--trust", "--out", "whole.json"]

@@ -28,7 +28,7 @@ KIND = "policy"
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TrainedPolicy:
     """A policy with its parameters.
 
@@ -40,7 +40,7 @@ class TrainedPolicy:
         standardize: Whether its observations are standardised.
         method: The method that trained it.
         seed: The seed of the training.
-        step: The number of training iterations.
+        step: The number of training steps.
         mean_return: The mean return of its last test; NaN if there was none.
         version: The version of gensmooth that trained it.
     """

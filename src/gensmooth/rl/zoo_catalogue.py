@@ -26,7 +26,7 @@ class ZooPolicy(NamedTuple):
         environment: The environment it was trained in.
         command: The command that trained it.
         seed: The seed of the training.
-        iterations: The number of training iterations before its test, the best of the training.
+        iterations: The number of training steps before its test, the best of the training.
         training_episodes: The number of episodes in the whole training, without tests.
         num_parameters: d.
         mean_return: The mean return over held-out episodes, used neither in training nor in the
