@@ -317,7 +317,7 @@ def test_out_of_a_training():
     assert Path(found.pop("folder")) == Path("runs/CartPole-v1-1")
     assert there.pop("folder") == "kept.v2"
     assert found == there
-    assert found["tests"][-1]["step"] == found["iterations"] == 1
+    assert found["tests"][-1]["step"] == found["nit"] == 1
 
 
 # --- errors -------------------------------------------------------------------------------------
@@ -493,7 +493,7 @@ def test_json_of_a_training(here):
     evaluated = json.loads(shell(here, "evaluate", found["folder"], "-n", 3, "--json").stdout)
     assert len(evaluated["returns"]) == 3
     further = shell(here, "resume", found["folder"], "-n", 2, "--out", "-")
-    assert json.loads(further.stdout)["iterations"] == 2
+    assert json.loads(further.stdout)["nit"] == 2
 
 
 def test_what_cannot_be_is_json_all_the_same(here):

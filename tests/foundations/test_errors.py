@@ -89,7 +89,7 @@ ARGUMENTS = [
     (
         {"on_failure": "retry", "workers": gs.evaluators.Threads(2)},
         ValueError,
-        "tries nothing again: pass `retries` to it, as in Threads(..., retries=2)",
+        "does not retry: pass `retries` to it, as in Threads(..., retries=2)",
     ),
     (
         {"method": "bess"},

@@ -364,18 +364,18 @@ TRAININGS: dict[str, dict[str, Any]] = {
     "Ant": {"method": "bes-shrinkage"},
     "Walker2d": {"method": "gs", "estimator": "forward"},
     "Hopper": {"method": "orthogonal-es", "policy": "mlp", "hidden": (4,)},
-    "HalfCheetahRandVel": {"method": "guided-es", "iterations": 4, "resets": "paired"},
+    "HalfCheetahRandVel": {"method": "guided-es", "max_steps": 4, "resets": "paired"},
     "HalfCheetahRandVel, bare": {"method": "gs-shrinkage", "standardize": False},
     "ML1-Reach": {"method": "bes", "estimator": "one-point"},
     "ML1-Push": {"method": "gs-shrinkage", "resets": "paired"},
     "Pendulum-v1": {"method": "bes-shrinkage", "policy": "mlp"},
-    "rl_cases:Slider-v0": {"method": "orthogonal-bes", "iterations": 5},
+    "rl_cases:Slider-v0": {"method": "orthogonal-bes", "max_steps": 5},
 }
 
 
 def trained(name: str, **options: Any) -> Fingerprint:
     """A short training."""
-    usual = {"num_directions": 2, "test_episodes": 2}
+    usual = {"num_directions": 2, "test_episodes": 2, "estimator": "antithetic"}
     return of_training(name.partition(",")[0], **{**usual, **TRAININGS[name], **options})
 
 
@@ -383,12 +383,13 @@ def of_training(environment: str, **options: Any) -> Fingerprint:
     """Policies, tests and metrics of a training."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "training"
-        usual = {"iterations": 2, "test_every": 2, "seed": 5}
+        usual = {"max_steps": 2, "test_every": 2, "seed": 5}
         found = gs.rl.train(environment, **{**usual, **options}, folder=out)
         lines = of_lines(out / "metrics.jsonl", ITERATION)
         kept = gs.rl.load_policy(out / "policy-best")
     parts = [found.policy.parameters, found.best.parameters, kept.parameters, lines["hash"]]
-    parts += [found.trajectories, found.env_steps, found.status]
+    ended = "iterations" if found.reason == "max_steps" else found.reason  # its former name
+    parts += [found.nfev, found.env_steps, ended]
     parts += [[[getattr(test, field) for field in TEST] for test in found.tests]]
     return {"hash": digest(parts), "lead": []}
 

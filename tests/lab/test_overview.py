@@ -106,7 +106,7 @@ def test_speeds_are_of_the_time_that_a_run_ran():
 
 def test_a_training_becomes_a_page(tmp_path):
     pytest.importorskip("gymnasium")
-    how = {"method": "gs", "num_directions": 2, "iterations": 3, "test_every": 2}
+    how = {"method": "gs", "num_directions": 2, "max_steps": 3, "test_every": 2}
     trained = gs.rl.train("CartPole-v1", test_episodes=2, seed=0, folder=tmp_path / "t", **how)
     page = overview(tmp_path / "t")
     assert "test return" in page.read_text()

@@ -132,13 +132,13 @@ def test_the_table_of_methods_tells_what_the_family_says(own, name):  # noqa: AR
 def test_training_with_the_steps_of_bes(own, name):
     """Both families have entries of variance 1, as BeS has; so have the default numbers."""
     pytest.importorskip("gymnasium")
-    short = {"iterations": 4, "test_every": 2, "test_episodes": 2, "num_directions": 3, "seed": 0}
+    short = {"max_steps": 4, "test_every": 2, "test_episodes": 2, "num_directions": 3, "seed": 0}
     chosen = short | {"method": f"{name}:{name}"}
     whole = gs.rl.train("CartPole-v1", **chosen)
     stopped = gs.rl.train(
-        "CartPole-v1", folder=own / "own", callback=lambda made, *_: made.info.step == 1, **chosen
+        "CartPole-v1", folder=own / "own", callback=lambda now: now.nit == 2, **chosen
     )
-    assert stopped.status != whole.status
+    assert (stopped.reason, whole.reason) == ("callback", "max_steps")
     resumed = gs.rl.resume(own / "own")
     assert resumed.policy.parameters.tobytes() == whole.policy.parameters.tobytes()
 
@@ -209,7 +209,7 @@ def test_without_a_variance_training_asks_for_the_numbers(own):  # noqa: ARG001
     class Silent(leaning):
         variance = gs.Directions.variance
 
-    short = {"iterations": 1, "test_every": 1, "test_episodes": 1, "num_directions": 2, "seed": 0}
+    short = {"max_steps": 1, "test_every": 1, "test_episodes": 1, "num_directions": 2, "seed": 0}
     with pytest.raises(ValueError, match="pass both, or define the family's `variance`"):
         gs.rl.train("CartPole-v1", directions=Silent(), **short)
     gs.rl.train("CartPole-v1", directions=Silent(), spacing=0.1, learning_rate=0.1, **short)

@@ -86,7 +86,7 @@ def test_it_trains():
     pytest.importorskip("mujoco")
     made = [
         gs.rl.train(
-            "InvertedPendulum-v5", **how, iterations=3, test_every=3, test_episodes=2, seed=0
+            "InvertedPendulum-v5", **how, max_steps=3, test_every=3, test_episodes=2, seed=0
         )
         for how in (
             {"search": ShrinkingBall(maximize=True, samples="independent")},
@@ -95,9 +95,9 @@ def test_it_trains():
         )
     ]
     assert all(np.array_equal(each.state.search.x, made[0].state.search.x) for each in made)
-    assert made[0].trajectories == 24
+    assert made[0].nfev == 24
     with pytest.raises(ValueError, match="maximize=True"):
-        gs.rl.train("InvertedPendulum-v5", search=ShrinkingBall(), iterations=1)
+        gs.rl.train("InvertedPendulum-v5", search=ShrinkingBall(), max_steps=1)
 
 
 def test_it_is_compared_and_asked_point_by_point():
