@@ -283,7 +283,7 @@ def cases(folder: Path) -> dict[str, Case]:
         train = {
             "environment": "CartPole-v1",
             "method": "bes",
-            "iterations": 1,
+            "max_steps": 1,
             "test_episodes": 1,
             "num_directions": 1,
             "threads": 1,
@@ -292,7 +292,7 @@ def cases(folder: Path) -> dict[str, Case]:
         policy = gs.rl.train(**train, folder=training).best
         found["train"] = Case(gs.rl.train, train, (evaluation, ImportError))
         found["rl.resume"] = Case(
-            gs.rl.resume, {"folder": training}, (evaluation, checkpoint), skip=("iterations",)
+            gs.rl.resume, {"folder": training}, (evaluation, checkpoint), skip=("max_steps",)
         )
         found["evaluate"] = Case(
             gs.rl.evaluate, {"policy": policy, "episodes": 2}, (evaluation, checkpoint)

@@ -99,10 +99,12 @@ def finish_training(result: "TrainResult", out: Out, parsed: ParsedOptions) -> N
     """Report the result of a training, and exit with the status for the shell."""
     full: dict[str, Any] = {
         "environment": result.policy.environment,
+        "success": result.success,
         "status": result.status,
+        "reason": result.reason,
         "message": result.message,
-        "iterations": result.iterations,
-        "trajectories": result.trajectories,
+        "nit": result.nit,
+        "nfev": result.nfev,
         "env_steps": result.env_steps,
         "faults": dict(result.faults),
         "seed": result.seed,
@@ -113,8 +115,8 @@ def finish_training(result: "TrainResult", out: Out, parsed: ParsedOptions) -> N
     shown = {name.replace("env_", "environment "): value for name, value in full.items()}
     if tests:
         shown["last test"] = f"{tests[-1]['mean_return']:.6g}"
-        shown["best test"] = f"{best['mean_return']:.6g} after {best['step']} iterations"
+        shown["best test"] = f"{best['mean_return']:.6g} after {best['step']} steps"
     full |= {"best": best if tests else None, "tests": tests}
     file = kept(out, result.seed)
     report(full, shown, file=file, out=parsed["out"], as_json=bool(parsed["json"]))
-    leave(result.status, success=result.success)
+    leave(result.reason, success=result.success)

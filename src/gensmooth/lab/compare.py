@@ -25,9 +25,9 @@ class Comparison:
         standings: The methods, the best first.
         pairs: Every pair of methods, with the verdict in words.
         runs: The runs of each method, in the order of the seeds; ``more`` has details of each.
-        page: The comparison_page.
+        page: The page.
         csv: The numbers of every run.
-        text: Standings and verdicts as a terminal shows them.
+        text: The standings and verdicts as text, as ``print`` shows them.
     """
 
     standings: tuple[Standing, ...]

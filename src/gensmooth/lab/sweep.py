@@ -1,8 +1,8 @@
 """``sweep``: try the options of a method on a function, and judge the best on fresh seeds.
 
-Every cell of the grid is run on the same few seeds, and the cell with the lowest mean is chosen.
-The best of many noisy numbers is biased, so the reported value is measured on other seeds, which
-had no part in the choice.
+Every cell of the grid is run on the same few seeds, and the cell with the best mean is chosen. The
+best of many noisy numbers is biased, so the reported value is measured on other seeds, which had no
+part in the choice.
 """
 
 import math
@@ -184,7 +184,7 @@ def _proposed(
     axes: Sequence[_Axis],
     trials: int,
 ) -> list[Choice]:
-    """What Optuna proposes, given the results so far: the same again after an interruption."""
+    """Return Optuna's proposals; they depend only on the results, also after an interruption."""
     try:
         optuna: Any = import_module("optuna")
     except ImportError as error:
@@ -231,7 +231,7 @@ def _methods(method: object) -> list[str]:
 
 
 def _axes(arguments: Mapping[str, Any], known: Sequence[str]) -> list[_Axis]:
-    """The options to vary, all of which must be known."""
+    """Return the options to vary, all of which must be known."""
     varied: dict[str, Any] = {
         name: arguments[name] for name in ("spacing", "learning_rate", "num_directions", "x_scale")
     }
@@ -301,7 +301,7 @@ def _choice(method: str, options: Mapping[str, float]) -> Choice:
 
 
 def _corners(grid: Sequence[Choice], methods: Sequence[str]) -> list[Choice]:
-    """Of each method, cells that together contain every value of every option."""
+    """Return, for each method, cells that together contain every value of every option."""
     corners: dict[str, Choice] = {}
     for method in methods:
         seen: set[tuple[str, float]] = set()

@@ -1,9 +1,7 @@
 """``minimize`` and ``resume``: what users call."""
 
-import inspect
 import logging
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from os import PathLike
 from typing import Any, Literal
@@ -18,6 +16,7 @@ from gensmooth.evaluators import (
     Objective,
     as_evaluator,
 )
+from gensmooth.evaluators.base import retries_of
 from gensmooth.naming import find_objective, identity, name_of
 from gensmooth.observe import Observers, Tracker
 from gensmooth.optimize.files import (
@@ -49,7 +48,6 @@ from gensmooth.streams import check_seed
 Array = NDArray[Any]
 Callback = Callable[[IntermediateResult], bool | None]
 
-_RETRIES = 2  # under on_failure="retry", when no number is given
 _log = logging.getLogger("gensmooth")
 
 
@@ -206,8 +204,7 @@ def minimize(
         found = inward(x0, bounds=bounds, x_scale=x_scale, log_scale=log_scale)
         coordinates, x, bounds, x_scale = found
     tree, held, logs = coordinates.tree, coordinates.held, coordinates.log_scale
-    checks.one_of("on_failure", on_failure, ("raise", "drop", "retry"))
-    retries = _checked_retries(retries, on_failure, workers)
+    retries = retries_of(on_failure, retries, workers)
     checks.function("fun", fun)
     max_seconds = checks.optional(checks.positive, "max_seconds", max_seconds)
     noise = known_noise(noise)
@@ -265,7 +262,7 @@ def minimize(
         ),
         fun=objective,
         evaluator=as_evaluator(workers, timeout=timeout, retries=retries),
-        callback=_checked_callback(callback),
+        callback=checks.optional(checks.callback, "callback", callback),
     )
     observers = Observers(trackers, progress=progress)
     return _spoken(
@@ -373,7 +370,7 @@ def resume(
         if on_failure is None and before.retries and retries is not None:
             on_failure = "retry"  # as the run had it
         if on_failure is not None or retries is not None:
-            retries = _checked_retries(retries, on_failure or "raise", workers)
+            retries = retries_of(on_failure or "raise", retries, workers)
         called = with_arguments(fun, args)
         program = replace(
             program,
@@ -384,7 +381,7 @@ def resume(
                 int(program.noise == RETURNED),
             ),
             evaluator=evaluator_again(workers, timeout, retries, before),
-            callback=_checked_callback(callback),
+            callback=checks.optional(checks.callback, "callback", callback),
         )
         observers = Observers(trackers, progress=progress)
         old = program.limits
@@ -401,42 +398,6 @@ def resume(
         if resumed.end is None:
             _say_what_changes(program, fun, workers)
         return _spoken(resumed.execute(go_on=True, max_seconds=max_seconds))
-
-
-def _checked_retries(retries: int | None, on_failure: str, workers: Any) -> int:
-    """Return how often a failed evaluation is tried again."""
-    if on_failure != "retry":
-        if retries is not None:
-            raise ValueError(
-                f"`retries` is for on_failure='retry', but `on_failure` is {on_failure!r}: pass "
-                "on_failure='retry', or leave `retries` out."
-            )
-        return 0
-    if retries is not None:
-        return checks.count("retries", retries)
-    if getattr(workers, "retries", None) == 0:
-        raise ValueError(
-            "`on_failure` is 'retry', but `workers` is an evaluator that tries nothing again: "
-            f"pass `retries` to it, as in {type(workers).__name__}(..., retries={_RETRIES})."
-        )
-    return 0 if hasattr(workers, "session") else _RETRIES
-
-
-def _checked_callback(callback: Callback | None) -> Callback | None:
-    """Return the callback if it takes one argument."""
-    if callback is None:
-        return None
-    checks.function("callback", callback)
-    with suppress(ValueError):  # a built-in function without a signature
-        signature = inspect.signature(callback)
-        try:
-            signature.bind(None)
-        except TypeError:
-            raise TypeError(
-                "`callback` is called with one argument, callback(intermediate_result), but takes "
-                f"{signature}. The result so far has `x`, `fun`, `nfev`, `nit`, `info` and `state`."
-            ) from None
-    return callback
 
 
 def _spoken(result: Result) -> Result:

@@ -119,7 +119,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
 
     kind: ClassVar[str] = "minimisation"
     resumed_by: ClassVar[str | None] = "gs.resume"
-    reasons: ClassVar[Sequence[str]] = tuple(sorted(set(MESSAGES) - {"iterations"}))
+    reasons: ClassVar[Sequence[str]] = tuple(sorted(MESSAGES))
     compared: ClassVar[Mapping[str, str | None] | None] = {
         **dict.fromkeys(("objective", "seed", "x0")),
         **dict.fromkeys(("search", "limits"), "`{}`"),

@@ -9,7 +9,6 @@ Reason = Literal[
     "budget",
     "max_steps",
     "max_seconds",
-    "iterations",
     "target",
     "tolerance",
     "converged",
@@ -22,7 +21,6 @@ MESSAGES: Mapping[str, str] = {
     "budget": "The evaluation budget does not cover another step.",
     "max_steps": "The maximum number of steps was reached.",
     "max_seconds": "The time limit was reached.",
-    "iterations": "All iterations are complete.",
     "target": "The objective reached the target.",
     "tolerance": "Ten steps in a row were shorter than the tolerance.",
     "converged": "The search converged",
@@ -32,7 +30,7 @@ MESSAGES: Mapping[str, str] = {
 }
 PLANNED, NO_VALUE = 0, 3  # 3: the objective failed at the point to return
 STATUS: Mapping[str, int] = {  # as in SciPy, 0 is an end as planned; 99 is SciPy's, too
-    **dict.fromkeys(("budget", "max_steps", "max_seconds", "iterations"), PLANNED),
+    **dict.fromkeys(("budget", "max_steps", "max_seconds"), PLANNED),
     **dict.fromkeys(("target", "tolerance", "converged"), PLANNED),
     "diverged": 1,
     "interrupted": 2,

@@ -232,7 +232,7 @@ class Minimized:
     def _checkpointed(
         self, choice: Choice, budget: int, seed: int, folder: Path, follow: Follow
     ) -> Result:
-        """The run, continued from its last checkpoint if there is a usable one."""
+        """Return the run, continued from its last checkpoint if there is a usable one."""
         try:
             return self.call(choice, budget, seed, folder=folder, callback=follow)
         except CheckpointError:
@@ -337,7 +337,7 @@ class _Scores:
         return zlib.crc32(json.dumps(values).encode(), self._checksum)
 
     def series(self, start: float, final: Judged | None) -> list[float]:
-        """The score at the end of each part of the budget."""
+        """Return the score at the end of each part of the budget."""
         scores, now = list[float](), start
         for part in range(POINTS):
             before = self._seen.get(part)
@@ -374,7 +374,7 @@ def outline(
 
 
 def _part(evaluations: int, budget: int) -> int:
-    """The part of the budget that a number of evaluations belongs to."""
+    """Return the part of the budget that a number of evaluations belongs to."""
     return min(POINTS - 1, max(0, -(-evaluations * POINTS // budget) - 1))
 
 

@@ -18,7 +18,7 @@ from gensmooth.runs import End, Every, Program, Run, Scratch, states
 
 if TYPE_CHECKING:
     from gensmooth.rl.rollouts import Rollouts
-    from gensmooth.rl.trainer import Test, Trainer, TrainState
+    from gensmooth.rl.trainer import PolicyTest, Trainer, TrainState
 
 _EVERY = 20.0  # seconds between checkpoints: a kill costs that much, and a test in progress
 
@@ -208,7 +208,7 @@ def _tests(progress: LongRunState) -> int:
     return len(progress.series.get("return", ()))
 
 
-def _extended(series: Mapping[str, list[float]], test: "Test") -> dict[str, list[float]]:
+def _extended(series: Mapping[str, list[float]], test: "PolicyTest") -> dict[str, list[float]]:
     values = (test.mean_return, test.deviation, test.trajectories, test.env_steps, test.success)
     now = {name: float(v) for name, v in zip(SERIES, values, strict=True) if v is not None}
     return {name: [*series.get(name, ()), value] for name, value in now.items()}
