@@ -145,7 +145,6 @@ def first_term() -> None:
             (-0.2, 0.2), heights, ("first term", "second term"), ("#4c72b0", "#dd8452"), strict=True
         ):
             axes.bar(place + shift, height, 0.36, color=color, label=label if not place else None)
-    axes.set_yscale("log")
     axes.set_xticks(range(3), ["N = 5", "N = 15", "N = 50"])
     axes.set_ylabel("part of the MSE")
     axes.legend(frameon=False, fontsize=8)
@@ -184,17 +183,18 @@ def learning(name: str, panels: Sequence[tuple[str, str, dict[str, str]]], colum
                 top = max(top, ends[0].max())
         if found:
             known = ENVIRONMENTS[row_environment(source)]
-            bottom = max(bottom, 2 * known.still - known.learned)  # beyond: an arrowhead
+            bottom = max(bottom, known.still - 2 * (known.learned - known.still))  # then arrowheads
             room = 0.1 * (top - bottom)
             axes.set_ylim(bottom - room, top + room)
             lost = [method_title(m) for m in paper.METHODS if m not in found]
             below = [m for m in found if found[m].mean(0).min() < bottom - room]
-            for m in below:
-                axes.plot(2, bottom - 0.7 * room, "v", color=method_style(m).color, ms=5)
+            for i, m in enumerate(below):
+                color = method_style(m).color
+                axes.plot(2 + 4 * i, bottom - 0.7 * room, "v", color=color, ms=5)
             note = f"missing: {', '.join(lost)}" if lost else ""
         else:
             note = "not run"
-        axes.text(0.5, 0.03, note, transform=axes.transAxes, ha="center", fontsize=7)
+        axes.text(0.98, 0.25, note, transform=axes.transAxes, ha="right", fontsize=7)
         axes.set_title(title, fontsize=9)
         axes.set_xlabel("round")
         axes.set_ylabel("test return")
