@@ -116,6 +116,24 @@ def test_every_parameter_has_an_option_with_the_docstrings_words(command, target
             assert there.default == parameter.default, name
 
 
+@pytest.mark.parametrize("name", ["minimize", "train"])
+def test_the_help_fits_on_two_screens_and_help_all_lists_every_option(name, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("TERMINAL_WIDTH", "100")
+    short, full = run(name, "--help").output, run(name, "--help-all").output
+    assert len(short.splitlines()) <= 80
+    assert "--help-all" in short
+    command = next(each for each, _ in COMMANDS if each.function.__name__ == name)
+    options = {option.flags[0].partition("/")[0] for option in command.options}
+    options -= {option.flags[0] for option in command.options if option.shell.argument}
+    assert all(option in full for option in options)
+    assert "--min-fraction" not in short
+    assert set(command.common) <= {option.name for option in command.options} | {
+        "max_seconds",
+        "max_steps",
+    }
+
+
 def test_no_help_is_written_but_in_docstrings():
     for path in CLI.glob("*.py"):
         if path.name in ("reproduce.py", "options.py"):
