@@ -53,6 +53,7 @@ EXTENDED = {
         "tests/test_*_docs.py",
         "tests/test_examples.py",
         "tests/test_contributing.py",
+        "tests/test_contributing_physics.py",
         "tests/test_studies_contributing.py",
         "tests/test_network_page.py",
         "tests/test_walks.py",

@@ -97,7 +97,7 @@ class RobotDefinition:
     survival_bonus: float
 
     def load(self) -> Any:
-        """The ``MjModel``."""
+        """Load the ``MjModel``."""
         mujoco = load_mujoco()
         make = mujoco.MjModel
         with quiet():
@@ -109,7 +109,7 @@ class RobotDefinition:
                 raise ValueError(f"`model` of {self.name} is not a MuJoCo model: {error}") from None
 
     def views(self, model: Any, data: Any, physics: Physics) -> Robot:
-        """What the functions receive of one simulation."""
+        """Return what the functions receive of one simulation."""
         return Robot(
             data.qpos,
             data.qvel,
@@ -133,7 +133,7 @@ class RobotDefinition:
         )
 
     def environment(self) -> CompiledEnvironment:
-        """The definition in the form that robots of this package have."""
+        """Return the definition in the form of this package's robots."""
         model = self.load()
         observe, step = _compiled(
             self.observation, self.reward, self.terminated, self.survival_bonus, self.name
@@ -153,7 +153,7 @@ class RobotDefinition:
         )
 
     def observation_size(self, model: Any) -> int:
-        """The size of an observation; calls each plain function once, so that errors show early."""
+        """Return the size of an observation; call each function once to find errors early."""
         mujoco = load_mujoco()
         if model.nu == 0:
             raise ValueError(f"The model of {self.name} has no actuator: nothing can be learned.")
@@ -174,7 +174,7 @@ class RobotDefinition:
         return len(seen)
 
     def observe(self, robot: Robot) -> Array:
-        """An observation by the plain function."""
+        """Observe by the plain function."""
         seen = np.asarray(self.observation(robot))
         if seen.ndim != 1 or seen.dtype != np.float64 or not len(seen):
             raise TypeError(
@@ -184,7 +184,7 @@ class RobotDefinition:
         return seen
 
     def draw(self, model: Any, rng: np.random.Generator) -> Array:
-        """Where an episode starts: positions, then velocities."""
+        """Draw where an episode starts: positions, then velocities."""
         row = np.asarray(self.start(model, rng), np.float64)
         if row.shape != (model.nq + model.nv,):
             raise ValueError(
@@ -194,7 +194,7 @@ class RobotDefinition:
         return row
 
     def pay(self, robot: Robot, action: Array) -> tuple[float, bool]:
-        """Reward with survival bonus, and whether the episode ends, by the plain functions."""
+        """Return the reward with survival bonus, and whether the episode ends."""
         ended = bool(self.terminated(robot))
         bonus = 0.0 if ended else self.survival_bonus
         return float(self.reward(robot, action)) + bonus, ended
@@ -266,7 +266,7 @@ def register_robot(
 
 
 def definition_of(name: str) -> RobotDefinition:
-    """The robot of that name; the module of ``module:Name`` is imported first."""
+    """Return the robot of a name; the module of ``module:Name`` is imported first."""
     module, colon, _ = name.rpartition(":")
     if colon:
         naming.load_module(module)
@@ -274,7 +274,7 @@ def definition_of(name: str) -> RobotDefinition:
 
 
 def as_file(definition: RobotDefinition) -> str:
-    """The path of the model, for Gymnasium; a model given as text is written to a new file."""
+    """Return the path of the model, for Gymnasium; XML text is written to a new file."""
     if isinstance(definition.model, Path):
         return str(definition.model)
     with tempfile.NamedTemporaryFile("w", suffix=".xml", delete=False) as file:
@@ -283,7 +283,7 @@ def as_file(definition: RobotDefinition) -> str:
 
 
 def _model_of(model: object, home: str) -> str | Path:
-    """The model's text, or the full path of its file."""
+    """Return the model's text, or the full path of its file."""
     if isinstance(model, str) and model.lstrip().startswith("<"):
         return model
     if not isinstance(model, str | Path):
@@ -311,7 +311,7 @@ def _check_plain(label: str, function: object) -> None:
 
 
 def start_near(model: Any, rng: np.random.Generator) -> Array:
-    """The model's initial state, with U(−0.01, 0.01) added to every entry."""
+    """Return the model's initial state, with U(−0.01, 0.01) added to every entry."""
     noise = rng.uniform(-0.01, 0.01, model.nq + model.nv)
     return np.concatenate((model.qpos0, np.zeros(model.nv))) + noise
 
@@ -348,7 +348,7 @@ def advance(robot, action):
 def _compiled(
     observation: Any, reward: Any, terminated: Any, bonus: float, name: str
 ) -> tuple[Any, Any]:
-    """The functions ``observe`` and ``step`` of a robot, from its three plain functions."""
+    """Make the functions ``observe`` and ``step`` of a robot from its three plain functions."""
     seen, paid, ended = (register_jitable(each) for each in (observation, reward, terminated))
 
     def observe(robot, out):

@@ -33,7 +33,7 @@ _CONTACTS, _CONSTRAINTS = 24, 96  # per world at first; doubled when they are to
 
 @cache
 def load_warp() -> Any:
-    """Warp, or an error that says what to install."""
+    """Import Warp, or raise an error that says what to install."""
     found = _load(
         "warp",
         "A device other than 'cpu'",
@@ -49,7 +49,7 @@ def load_warp() -> Any:
 
 @cache
 def load_mujoco_warp() -> Any:
-    """MuJoCo Warp, or an error that says what to install."""
+    """Import MuJoCo Warp, or raise an error that says what to install."""
     return _load(
         "mujoco_warp",
         "MuJoCo Warp",
@@ -68,7 +68,7 @@ def _load(name: str, what: str, remedy: str) -> Any:
 
 @cache
 def lanes_of_a_core() -> int:
-    """How many worlds a core of this machine moves side by side.
+    """Return how many worlds a core of this machine moves side by side.
 
     Eight if a register holds eight numbers; otherwise four, in one register or in two.
     """
@@ -80,7 +80,7 @@ def lanes_of_a_core() -> int:
 
 
 def sizes(model: Any) -> dict[str, int]:
-    """The size of each array of MuJoCo's data, for one world."""
+    """Return the size of each array of MuJoCo's data, for one world."""
     known = {
         "qpos": model.nq,
         "qvel": model.nv,
@@ -119,7 +119,7 @@ class DevicePhysics(Protocol):
         ...
 
     def complete(self) -> bool:
-        """Whether there was room for every contact since :meth:`begin`."""
+        """Return whether there was room for every contact since :meth:`begin`."""
         ...
 
     def begin(self) -> None:
@@ -182,7 +182,7 @@ def _compiled(source: FusedSource) -> Any:
 
 @one_at_a_time
 def write_fused(model: Any, law: Traced, lanes: int = 1, *, cuda: bool = False) -> FusedSource:
-    """The physics of a robot as C.
+    """Write the physics of a robot as C.
 
     Args:
         model: The ``MjModel``.
@@ -294,6 +294,6 @@ class MujocoWarpPhysics:
 
 
 def qpos0(model: Any) -> Any:
-    """The model's initial positions, on the device."""
+    """Return the model's initial positions, on the device."""
     wp = load_warp()
     return wp.array(np.asarray(model.qpos0, np.float64), dtype=wp.float64)

@@ -63,7 +63,7 @@ class CompiledEnvironment:
     goal: bool = False
 
     def starts(self, model: Any, rngs: Sequence[np.random.Generator], size: int) -> Array:
-        """A start of ``size`` numbers from each generator, shape (B, size)."""
+        """Draw a start of ``size`` numbers from each generator, shape (B, size)."""
         starts = np.empty((len(rngs), size))
         for row, rng in zip(starts, rngs, strict=True):
             row[:] = self.start(model, rng)

@@ -4,7 +4,7 @@ import sys
 
 
 def missing_extra(error: ImportError) -> ImportError:
-    """The error to raise when a package of the extra ``rl`` cannot be imported.
+    """Return the error to raise when a package of the extra ``rl`` cannot be imported.
 
     Args:
         error: What Python raised.

@@ -44,7 +44,7 @@ extern "C" void step(Worlds* s) {{ for (int k = 0; k < s->worlds; ++k) step_of(*
 
 
 def find_compiler() -> str | None:
-    """The path of a C++ compiler; ``None`` if there is none."""
+    """Return the path of a C++ compiler; ``None`` if there is none."""
     return next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
 
 

@@ -53,7 +53,7 @@ class Physics(NamedTuple):
 
 
 def physics(model: Any, data: Any) -> Physics:
-    """The addresses for an ``MjModel`` and an ``MjData``; the caller keeps both alive."""
+    """Return the addresses for an ``MjModel`` and an ``MjData``; the caller keeps both alive."""
     kinds = [int(getattr(load_mujoco().mjtWarning, name)) for name in _BROKEN]
     return Physics(
         model=int(model._address),
@@ -102,7 +102,7 @@ def _add_one(typingctx, counter):
 
 @njit(nogil=True)
 def take(counter):
-    """The next number that no other thread has; ``counter`` is an int64 array of length 1."""
+    """Return the next number that no other thread has; ``counter`` has one int64."""
     return _add_one(counter)
 
 
@@ -111,7 +111,7 @@ def take(counter):
 
 @cache
 def load_mujoco() -> Any:
-    """The ``mujoco`` module; if it cannot be used, an error that says what to install."""
+    """Return the ``mujoco`` module; if it cannot be used, an error that says what to install."""
     try:
         import mujoco
     except ModuleNotFoundError as error:
@@ -123,13 +123,13 @@ def load_mujoco() -> Any:
 
 
 def address(name: str) -> int:
-    """The address of a function of MuJoCo."""
+    """Return the address of a function of MuJoCo."""
     return ctypes.cast(getattr(_library(), name), ctypes.c_void_p).value or 0
 
 
 @cache
 def _library() -> ctypes.CDLL:
-    """The shared library that the ``mujoco`` module has loaded."""
+    """Return the shared library that the ``mujoco`` module has loaded."""
     module = load_mujoco()
     pattern = _LIBRARIES.get(sys.platform, "libmujoco.so*")
     found = sorted(Path(module.__file__).parent.glob(pattern))

@@ -77,12 +77,12 @@ def register(
 
 
 def find(name: str) -> RobotEntry | None:
-    """The entry of a full name, if it is registered."""
+    """Return the entry of a full name, if it is registered."""
     return _entries.get(name)
 
 
 def make(name: str) -> CompiledEnvironment:
-    """The definition of a robot.
+    """Return the definition of a robot.
 
     Args:
         name: A name or an alias; of a custom robot, ``module:Name``, whose module is imported.
@@ -101,7 +101,7 @@ def make(name: str) -> CompiledEnvironment:
 
 
 def canonical(name: str) -> str:
-    """The full name of a robot; a name that is not registered is returned unchanged."""
+    """Return the full name of a robot; a name that is not registered is returned unchanged."""
     stem = re.sub(r"-v\d+$", "", name.removeprefix("gensmooth/"))
     file = re.sub(r"(?<=[a-z])(?=[A-Z])|-", "_", stem).lower()  # half_cheetah for HalfCheetah-v4
     if file in _files():
@@ -112,14 +112,14 @@ def canonical(name: str) -> str:
 
 
 def names() -> list[str]:
-    """The full names of the registered robots."""
+    """Return the full names of the registered robots."""
     for module in _files().values():
         import_module(module)
     return sorted(_entries)
 
 
 def known_names() -> list[str]:
-    """Every name that :func:`make` accepts, aliases first."""
+    """Return every name that :func:`make` accepts, aliases first."""
     names()
     return [*_aliases, *_entries]
 
@@ -137,7 +137,7 @@ def add_folder(package: str) -> None:
 
 @cache
 def _files() -> dict[str, str]:
-    """The full name of each robot's module, by the name of its file."""
+    """Return the full name of each robot's module, by the name of its file."""
     return {
         module.name: f"{package}.{module.name}"
         for package in _folders

@@ -26,7 +26,7 @@ from gensmooth.physics.symbols import (
 
 
 def _each(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of numbers, applied to each entry of arrays."""
+    """Make a function of numbers work on each entry of arrays."""
 
     def apply(*values: Any) -> Any:
         if not any(isinstance(each, np.ndarray | list | tuple) for each in values):
@@ -41,7 +41,7 @@ def _entries(values: Any) -> list[Any]:
 
 
 def _python(name: str) -> Callable[..., Any]:
-    """``min`` or ``max``, of several numbers or of the entries of one sequence."""
+    """Return ``min`` or ``max`` for symbols: of several numbers, or of one sequence."""
     return lambda *values: fold(name, values[0] if len(values) == 1 else values)
 
 
@@ -61,7 +61,7 @@ def _norm(vector: Any) -> Any:
 
 
 def _objects(maker: Callable[..., Any]) -> Callable[..., Any]:
-    """A NumPy function that makes an array, changed to make one that can hold symbols."""
+    """Change a NumPy function that makes an array to make one that can hold symbols."""
     return lambda *given, **_: as_symbols(maker(*given))
 
 
@@ -121,7 +121,7 @@ _BUILTINS = {
 
 
 def rebuilt(function: Any, replacing: Mapping[Any, Any]) -> Any:
-    """A copy of a function, and of all that it calls, that understands symbols.
+    """Copy a function, and all that it calls, such that the copy understands symbols.
 
     Args:
         function: A plain function, or one that Numba compiles.
@@ -178,7 +178,7 @@ class _Rebuilder:
 
 
 def _names(code: Any) -> set[str]:
-    """The names that a function's code, and the code nested in it, may look up."""
+    """Return the names that a function's code, and the code nested in it, may look up."""
     found = set(code.co_names)
     for constant in code.co_consts:
         if hasattr(constant, "co_names"):

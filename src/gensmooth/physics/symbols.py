@@ -96,7 +96,7 @@ class Symbol:
     operands: tuple[Any, ...]
 
     def __new__(cls, operation: str, *operands: Any) -> "Symbol":
-        """The symbol with this operation and these operands."""
+        """Return the symbol with this operation and these operands."""
         key = (operation, *map(_key, operands))
         symbol = _known_symbols.get(key)
         if symbol is None:
@@ -220,14 +220,14 @@ _known_symbols: WeakValueDictionary[Any, Symbol] = WeakValueDictionary()
 
 
 def _key(operand: Any) -> tuple[Any, ...]:
-    """A key that separates 0.0 from −0.0, and 1 from 1.0 and True; NaN equals NaN."""
+    """Return a key that separates 0.0 from −0.0, and 1 from 1.0 and True; NaN equals NaN."""
     if isinstance(operand, Symbol):
         return Symbol, id(operand)
     return type(operand), operand.hex() if isinstance(operand, float) else operand
 
 
 def _binary(operation: str, left: Any, right: Any) -> Any:
-    """An operation on two numbers, or on a number and each entry of an array."""
+    """Record an operation; ``NotImplemented`` if an operand is not a number, such as an array."""
     for each in (left, right):
         if not isinstance(each, Symbol | int | float | np.number | np.bool_):
             return NotImplemented
@@ -240,18 +240,18 @@ def _floored(left: Any, right: Any) -> Any:
 
 
 def _remainder(left: Any, right: Any) -> Any:
-    """``left − right ⌊left / right⌋``, which has the sign of ``right``, as in Python."""
+    """Return ``left − right ⌊left / right⌋``, which has the sign of ``right``, as in Python."""
     whole = _floored(left, right)
     return whole if whole is NotImplemented else left - right * whole
 
 
 def slot(array: str, index: int, *, moved: bool = False) -> Symbol:
-    """The symbol of an entry of an array."""
+    """Return the symbol of an entry of an array."""
     return Symbol("slot", Slot(array, index, moved))
 
 
 def same(left: Any, right: Any) -> bool:
-    """Whether two expressions are identical."""
+    """Return whether two expressions are identical."""
     return _key(left) == _key(right)
 
 
@@ -259,17 +259,17 @@ def same(left: Any, right: Any) -> bool:
 
 
 def known(value: Any) -> bool:
-    """Whether a value is a plain number rather than a symbol."""
+    """Return whether a value is a plain number rather than a symbol."""
     return not isinstance(value, Symbol)
 
 
 def choose(condition: Any, yes: Any, no: Any) -> Any:
-    """``yes`` if the condition holds, else ``no``."""
+    """Return ``yes`` if the condition holds, else ``no``."""
     return (yes if condition else no) if known(condition) else Symbol("?", condition, yes, no)
 
 
 def fold(operation: str, values: Iterable[Any]) -> Any:
-    """Python's ``min`` or ``max`` of numbers, or ``&&`` or ``||`` of booleans."""
+    """Return Python's ``min`` or ``max`` of numbers, or ``&&`` or ``||`` of booleans."""
     first, *others = values
     for value in others:
         if known(first) and known(value):
@@ -285,7 +285,7 @@ def _one(name: str) -> Callable[[Any], Any]:
 
 
 def _extreme(name: str) -> Callable[[Any, Any], Any]:
-    """``minimum`` and ``maximum``, which are NaN where one is, and ``fmin`` and ``fmax``."""
+    """Return NumPy's ``minimum``, ``maximum`` (NaN if one number is), ``fmin`` or ``fmax``."""
     usual = getattr(np, name)
 
     def one(a: Any, b: Any) -> Any:
@@ -353,7 +353,7 @@ def _apply(function: Any, method: str, given: Sequence[Any], options: dict[str, 
 
 
 def _plain(value: Any) -> Any:
-    """A value that NumPy treats as an ordinary array of objects."""
+    """Return a value that NumPy treats as an ordinary array of objects."""
     if isinstance(value, Symbol):
         held = np.empty((), object)
         held[()] = value
@@ -362,12 +362,12 @@ def _plain(value: Any) -> Any:
 
 
 def as_symbols(values: Any) -> Symbols:
-    """An array that can hold symbols."""
+    """Return an array that can hold symbols."""
     return np.asarray(values, object).view(Symbols)
 
 
 def symbols(array: str, shape: tuple[int, ...], *, first: int = 0, moved: bool = False) -> Symbols:
-    """The symbols of the entries of an array, from ``first`` on, in the given shape."""
+    """Return an array of symbols: the entries of ``array``, from ``first`` on."""
     filled = np.empty(shape, object)
     flat = filled.reshape(-1)
     for index in range(flat.size):
@@ -452,7 +452,7 @@ def _either(condition: Symbol, yes: dict[Slot, Any], no: dict[Slot, Any]) -> dic
 
 
 def slots(expressions: Iterable[Any]) -> dict[Slot, None]:
-    """The slots that expressions read, each once, in the order in which they are met."""
+    """Return the slots that expressions read, each once, in the order of their first use."""
     found: dict[Slot, None] = {}
     seen: set[Symbol] = set()
     todo = list(expressions)[::-1]
@@ -472,7 +472,7 @@ def slots(expressions: Iterable[Any]) -> dict[Slot, None]:
 
 
 def value_of(expression: Any, read: Callable[[Slot], float]) -> Any:
-    """The value of an expression, with the values of its slots from ``read``."""
+    """Evaluate an expression; ``read`` returns the values of its slots."""
     values: dict[Symbol, Any] = {}
     for each in in_order(expression, values):
         if each.operation == "slot":
@@ -485,7 +485,7 @@ def value_of(expression: Any, read: Callable[[Slot], float]) -> Any:
 
 
 def in_order(expression: Any, known: Container[Symbol]) -> Iterator[Symbol]:
-    """The operations of an expression that are not in ``known``, operands before results."""
+    """Yield the operations of an expression that are not in ``known``, operands first."""
     todo: list[Any] = [expression]
     while todo:
         each = todo[-1]

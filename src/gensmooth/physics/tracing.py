@@ -142,7 +142,7 @@ class _SymbolicSimulation:
             self.data.refresh("cfrc_ext")
 
     def written(self) -> dict[Slot, Any]:
-        """What has been set in the data and in the environment's memory, by slot."""
+        """Return what has been set in the data and in the environment's memory, by slot."""
         found: dict[Slot, Any] = {}
         for name, array in self.data.arrays.items():
             for index, value in enumerate(array.reshape(-1)):
@@ -151,7 +151,7 @@ class _SymbolicSimulation:
         return found | self.remembered()
 
     def remembered(self) -> dict[Slot, Any]:
-        """What has been set in the environment's memory, by slot."""
+        """Return what has been set in the environment's memory, by slot."""
         flat = [value for array in self.memory for value in array.reshape(-1)]
         return {
             Slot("memory", index, False): value
@@ -174,7 +174,7 @@ class _SymbolicSimulation:
 
 @one_at_a_time
 def trace(environment: CompiledEnvironment, model: Any) -> Traced:
-    """The law of an environment.
+    """Trace the functions of an environment.
 
     Raises:
         TraceError: When its functions do something that cannot run on a GPU.
@@ -254,7 +254,7 @@ def _by_slot(array: str, values: Iterable[Any]) -> dict[Slot, Any]:
 
 
 def reads(traced: Traced) -> list[Slot]:
-    """The entries of MuJoCo's derived data that the law reads."""
+    """Return the entries of MuJoCo's derived data that the law reads."""
     parts = (traced.observe, traced.controls, traced.step)
     read = [p for part in parts for p in slots(part.values())]
     return [Slot(p.array, p.entry, False) for p in read if p.array in DERIVED]
@@ -282,7 +282,7 @@ class LawSource(NamedTuple):
 
 @one_at_a_time
 def source(traced: Traced, *, forces_at_start: bool) -> LawSource:
-    """The law as C.
+    """Write the law as C.
 
     Args:
         traced: The law.
@@ -292,19 +292,19 @@ def source(traced: Traced, *, forces_at_start: bool) -> LawSource:
     saved = {key: number for number, key in enumerate(traced.saved)}
 
     def now(key: Slot) -> str:
-        """A number as the last step, or the start, left it."""
+        """Return the C of a number as the last step, or the start, left it."""
         if key.array in DERIVED:
             return f"s.seen.data[{seen[Slot(key.array, key.entry, False)]} * s.worlds + world]"
         return direct(key)
 
     def direct(key: Slot) -> str:
-        """A number in its array."""
+        """Return the C of a number in its array."""
         if key.array == "start":
             return f"s.starts.data[{key.entry} * s.capacity + trial]"
         return f"s.{key.array}.data[{key.entry} * s.worlds + world]"
 
     def later(key: Slot) -> str:
-        """A number after the physics step."""
+        """Return the C of a number after the physics step."""
         if key in saved:
             return f"s.saved.data[{saved[key]} * s.worlds + world]"
         return direct(key)

@@ -104,7 +104,7 @@ class LawKernels(NamedTuple):
 
 
 def law_kernels(source: LawSource) -> LawKernels:
-    """The kernels of an environment, from its law as C."""
+    """Make the kernels of an environment from its law as C."""
 
     @wp.func_native(source.begin)
     def begin(s: Worlds, world: int, trial: int): ...
@@ -218,7 +218,7 @@ class PhysicsKernels(NamedTuple):
 
 
 def physics_kernels(source: FusedSource) -> PhysicsKernels:
-    """The kernels of a robot's physics, from its C."""
+    """Make the kernels of a robot's physics from its C."""
 
     @wp.func_native(f"{opening(source.lanes)}\n{source.step}")
     def move(s: Worlds, world: int): ...

@@ -11,7 +11,7 @@ from gensmooth.physics.symbols import choose, same, slot
 
 
 def write_limits(s: System) -> None:
-    """For each joint with limits: D (0 if no limit acts), the sign, and the residual."""
+    """Write D (0 if no limit acts), the sign and the residual of each limited joint."""
     m, to = s.mechanism, s.to
     size = max(len(m.limits), 1)
     to.add(f"real ld[{size}], ls[{size}], lr[{size}];")
@@ -33,7 +33,7 @@ def write_limits(s: System) -> None:
 
 
 def write_contacts(s: System) -> None:
-    """For each contact: its Jacobian, D, friction, and the residuals along its three axes."""
+    """Write the Jacobian, D, friction and the residuals along three axes of each contact."""
     to, width, free = s.to, s.rows.width, len(s.rows.free)
     most = max(len(s.contacts), 1)
     to.add(f"real J[{most * 3 * width}], cd[{most}], cm[{most}], cr[{most * 3}];")
@@ -50,7 +50,7 @@ def write_contacts(s: System) -> None:
 
 
 def _alike(s: System) -> list[list[Contact]]:
-    """Groups of contacts that differ only in numbers, so that a group shares its code."""
+    """Group contacts that differ only in numbers, so that a group shares its code."""
     found: dict[Any, list[Contact]] = {}
     for contact in s.contacts:
         law = replace(contact.law, inertia=1.0, factor=1.0)
@@ -133,7 +133,7 @@ def _write_alike(s: System, contacts: Sequence[Contact]) -> None:
 def _write_rows(
     s: System, contacts: Sequence[Contact], point: list[Any], axes: Sequence[list[Any]]
 ) -> None:
-    """The rows of J, and the residuals J (a + B w), to which they contribute."""
+    """Write the rows of J, and add what they contribute to the residuals J (a + B w)."""
     to, rows = s.to, s.rows
     moved = [moving(s.placed, contact) for contact in contacts]
     any_moved = set[int]().union(*(each for both in moved for each in both))
@@ -166,7 +166,7 @@ def _write_column(
     place: str,
     becomes: str,
 ) -> None:
-    """The entries of velocity i in the rows of a contact."""
+    """Write the entries of velocity i in the rows of a contact."""
     to = s.to
     moved = [moving(s.placed, contact) for contact in contacts]
     values = jacobian(s.placed, contacts[0], point, list(axes), i)

@@ -76,7 +76,7 @@ _TWO = (
 
 
 def opening(lanes: int) -> str:
-    """The declarations before a text, for ``lanes`` worlds from ``world`` on."""
+    """Return the declarations that a step needs, for ``lanes`` worlds from ``world`` on."""
     if lanes == 1:
         return _ALONE
     each = f"for (int k = 0; k < {lanes}; ++k)"
@@ -87,16 +87,16 @@ def opening(lanes: int) -> str:
 
 
 def load(array: str, entry: int) -> str:
-    """C that reads an entry of an array, for all lanes."""
+    """Return C that reads an entry of an array, for all lanes."""
     return f"lanes::load(s.{array}.data + {entry} * s.worlds + world)"
 
 
 def store(array: str, entry: int, value: str) -> str:
-    """C that sets an entry of an array, in the lanes that are busy."""
+    """Return C that sets an entry of an array, in the lanes that are busy."""
     return f"lanes::store(s.{array}.data + {entry} * s.worlds + world, busy, {value});"
 
 
 def numbers(text: str) -> int:
-    """How many numbers the local arrays of a text hold for one world."""
+    """Count the numbers that the local arrays of a step hold for one world."""
     declared = [line for line in text.splitlines() if line.startswith(("real ", "truth "))]
     return sum(int(size) for line in declared for size in re.findall(r"\[(\d+)\]", line))

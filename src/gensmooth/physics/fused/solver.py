@@ -47,7 +47,7 @@ if (!lanes::any(open)) break;"""
 
 
 def write_solver(s: System) -> None:
-    """Newton's method; it leaves the solution in ``a``, ``lr`` and ``cr``.
+    """Write Newton's method, which leaves the solution in ``a``, ``lr`` and ``cr``.
 
     Of the worlds side by side, ``live`` are those that are not solved yet, ``open`` those whose
     step length is still searched, and ``full`` those whose full step changes no active constraint.
@@ -90,7 +90,7 @@ def write_solver(s: System) -> None:
 
 
 def _contact_terms(s: System) -> None:
-    """The Hessian and the gradient of the active edges of each contact's pyramid."""
+    """Add the Hessian and the gradient of the active edges of each contact's pyramid."""
     to, rows, width = s.to, s.rows, s.rows.width
     to.add("#pragma unroll 1")
     with to.block("for (int c = 0; c < nc; ++c)"):
@@ -128,7 +128,7 @@ def _load_column(s: System, i: int) -> None:
 
 
 def _add_column(s: System, i: int) -> None:
-    """The gradient in place i, and the factors that its Hessian entries share."""
+    """Add to the gradient in place i, and write the factors that its Hessian entries share."""
     to = s.to
     to.add(f"g[{s.rows.at(i)}] += n{i} * gn + t{i} * g1 + w{i} * g2;")
     to.add(f"const real a{i} = k * (all * n{i} + s1 * t{i} + s2 * w{i});")
@@ -137,19 +137,19 @@ def _add_column(s: System, i: int) -> None:
 
 
 def _add_pair(s: System, i: int, j: int) -> None:
-    """The Hessian entry of two places."""
+    """Add to the Hessian entry of two places."""
     s.to.add(f"H[{s.rows.packed(i, j)}] += n{j} * a{i} + t{j} * b{i} + w{j} * c{i};")
 
 
 def _pairs(s: System) -> list[tuple[int, int]]:
-    """The pairs of places that JᵀDJ couples."""
+    """Return the pairs of places that JᵀDJ couples."""
     if s.rows.free:
         return [(i, j) for i in range(s.rows.width) for j in range(i + 1)]
     return sorted(s.pattern)
 
 
 def _search(s: System) -> None:
-    """The best length of the step: where the derivative of the cost along it is zero."""
+    """Write the search for the best step length: the derivative of the cost along it is zero."""
     m, to, nv, rows = s.mechanism, s.to, s.mechanism.nv, s.rows
     limits = list(enumerate(m.limits))
     most = max(len(s.contacts), 1)
@@ -199,7 +199,7 @@ def _search(s: System) -> None:
 
 
 def _along_rows(s: System, names: list[str]) -> None:
-    """How the step p moves contact c along its axes."""
+    """Write how the step p moves contact c along its axes."""
     to, rows = s.to, s.rows
     if rows.listed:
         for name in names:
@@ -216,7 +216,7 @@ def _along_rows(s: System, names: list[str]) -> None:
 
 
 def _steps_at_the_end(s: System) -> int:
-    """How many full steps to take once no constraint switches on or off.
+    """Return how many full steps to take once no constraint switches on or off.
 
     One is exact except for rounding, which matters if friction is so small that the edges of a
     pyramid nearly coincide.

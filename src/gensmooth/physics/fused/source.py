@@ -53,7 +53,7 @@ def fused(mechanism: Mechanism, calls: Sequence[str], read: Iterable[Slot]) -> F
 
 
 def _written(s: System, skip: int) -> str:
-    """A number of physics steps."""
+    """Write a number of physics steps."""
     m, to = s.mechanism, s.to
     stages = 4 if m.integrator == RUNGE_KUTTA else 1
     to.add(f"real q[{m.nq}], v[{m.nv}], a[{m.nv}], u[{max(m.nu, 1)}];")
@@ -97,7 +97,7 @@ def _look(mechanism: Mechanism, wanted: Sequence[Slot]) -> str:
 
 
 def _looked(s: System) -> str:
-    """What is read of a world that has not moved yet, if that needs the constraints solved."""
+    """Write what is read of a world before it moves, if that requires solving the constraints."""
     m, to = s.mechanism, s.to
     to.add(f"real q[{m.nq}], v[{m.nv}], a[{m.nv}], u[{max(m.nu, 1)}];")
     for name, array, size in (("q", "qpos", m.nq), ("v", "qvel", m.nv), ("u", "ctrl", m.nu)):
@@ -113,7 +113,7 @@ def _looked(s: System) -> str:
 
 
 def evaluate(s: System) -> None:
-    """Accelerations ``a`` at positions ``q`` and velocities ``v``.
+    """Write the accelerations ``a`` at positions ``q`` and velocities ``v``.
 
     In between, ``w`` and ``a`` are along the roots' axes (see :meth:`Placed.along_roots`).
     """

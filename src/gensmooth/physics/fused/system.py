@@ -41,16 +41,16 @@ class Rows(NamedTuple):
         return self.places is None
 
     def at(self, place: int) -> str:
-        """C of the index of the velocity in a place, after :meth:`of_contact`."""
+        """Return C for the index of the velocity in a place, after :meth:`of_contact`."""
         return f"v{place}" if place >= self.shared else f"{place}"
 
     def of_contact(self, to: Writer) -> None:
-        """C that reads which velocities contact c means."""
+        """Write C that reads which velocities move contact c."""
         for number, free in enumerate(self.free):
             to.add(f"const int v{free} = cv[c * {len(self.free)} + {number}];")
 
     def listed_by_contact(self, to: Writer) -> Generator[int]:
-        """The places of contact c; text that is written in between runs for those that it has."""
+        """Yield the places of contact c; what is written in between runs for those that it has."""
         with to.block("for (bool once = true; once; once = false)"):
             for place in range(self.width):
                 to.add(f"if (cs[c] <= {place}) break;")
@@ -58,13 +58,13 @@ class Rows(NamedTuple):
                 yield place
 
     def packed(self, i: int, j: int) -> str:
-        """C of the index of the entry of two places, j <= i, in a packed matrix."""
+        """Return C for the index of the entry of two places, j <= i, in a packed matrix."""
         if i < self.shared:
             return f"{packed(i, j)}"
         return f"v{i} * (v{i} + 1) / 2 + {self.at(j)}"
 
     def meant(self, moved: set[int]) -> list[int]:
-        """The velocities that a contact means in the shared places; all are valid indices."""
+        """Return the velocities in the shared places of a contact; all are valid indices."""
         if self.places is None:
             return sorted(moved)
         here = {self.places[dof]: dof for dof in moved}
@@ -115,7 +115,7 @@ class System:
 
 
 def system_of(mechanism: Mechanism, wanted: Sequence[Slot], *, forces: bool) -> System:
-    """A mechanism on symbols.
+    """Return a mechanism on symbols.
 
     Args:
         mechanism: The mechanism.
@@ -145,7 +145,7 @@ def system_of(mechanism: Mechanism, wanted: Sequence[Slot], *, forces: bool) -> 
 def _coupled(
     placed: Placed, inertia: dict[tuple[int, int], Any], contacts: Sequence[Contact]
 ) -> set[tuple[int, int]]:
-    """The entries (i, j), j <= i, of M + JᵀDJ that can be nonzero, after elimination too."""
+    """Return the entries (i, j), j <= i, of M + JᵀDJ that can be nonzero, after elimination too."""
     nv = placed.mechanism.nv
     found = set(inertia) | {(i, i) for i in range(nv)}
     for contact in contacts:
@@ -159,7 +159,7 @@ def _coupled(
 
 
 def _rows_of(placed: Placed, contacts: Sequence[Contact]) -> Rows:
-    """The shortest rows that pay off.
+    """Return the shortest rows that pay off.
 
     A velocity's place is its depth in the tree, if no contact needs two of the same depth.
     """
@@ -177,23 +177,23 @@ def _rows_of(placed: Placed, contacts: Sequence[Contact]) -> Rows:
 
 
 def arrays(mechanism: Mechanism) -> tuple[list[Symbol], ...]:
-    """The symbols of positions, velocities and controls."""
+    """Return the symbols of positions, velocities and controls."""
     sizes = {"q": mechanism.nq, "v": mechanism.nv, "u": mechanism.nu}
     return tuple(list(symbols(name, (size,))) for name, size in sizes.items())
 
 
 def local(key: Slot) -> str:
-    """C of a slot: an entry of a local array."""
+    """Return the C of a slot: an entry of a local array."""
     return f"{key.array}[{key.entry}]"
 
 
 def in_world(array: str, entry: int) -> str:
-    """C of an entry of a world's array."""
+    """Return the C of an entry of a world's array."""
     return f"s.{array}.data[{entry} * s.worlds + world]"
 
 
 def packed(i: int, j: int) -> int:
-    """The index of entry (i, j), j <= i, of a packed symmetric matrix; (n, 0): its size."""
+    """Return the index of entry (i, j), j <= i, of a packed symmetric matrix; (n, 0): its size."""
     return i * (i + 1) // 2 + j
 
 
@@ -212,7 +212,7 @@ def change_basis(s: System, name: str, how: Callable[[Sequence[Any]], list[Any]]
 
 
 def times_inertia(s: System, to_name: str, from_name: str) -> None:
-    """M times a vector."""
+    """Write M times a vector."""
     nv = s.mechanism.nv
     for i in range(nv):
         terms = [
@@ -224,7 +224,7 @@ def times_inertia(s: System, to_name: str, from_name: str) -> None:
 
 
 def eliminate(s: System, name: str) -> None:
-    """LᵀDL from the last row on, so that different limbs stay uncoupled; stores 1 / D."""
+    """Write the factorisation LᵀDL, last row first, so that limbs stay uncoupled; stores 1 / D."""
     to = s.to
     for last in reversed(range(s.mechanism.nv)):
         before = [j for j in range(last) if (last, j) in s.pattern]

@@ -80,7 +80,7 @@ class Contact(NamedTuple):
 
 
 def contacts_of(placed: Placed) -> list[Contact]:
-    """All contacts that a mechanism may have."""
+    """Return all contacts that a mechanism may have."""
     return [each for pair in placed.mechanism.pairs for each in _contacts_of_pair(placed, pair)]
 
 
@@ -121,7 +121,7 @@ def _contacts_of_pair(placed: Placed, pair: Pair) -> list[Contact]:
         return found
 
     def between(point1: Vector, point2: Vector) -> tuple[Number, Callable[[], Touch]]:
-        """The distance of spheres about two points, and where they touch."""
+        """Return the distance of spheres about two points, and where they touch."""
         apart = subtract(point2, point1)
         distance = minus(square_root(dot(apart, apart)), radius1 + radius2)
 
@@ -158,7 +158,7 @@ def _contacts_of_pair(placed: Placed, pair: Pair) -> list[Contact]:
 
 
 def _first_two(distances: Sequence[Number], margin: float) -> Vector:
-    """Of four distances, those that MuJoCo makes contacts of: the first two below the margin."""
+    """Keep the two of four distances that become contacts: the first two below the margin."""
     a, b, c, d = distances
     at_a, at_b, at_c = a < margin, b < margin, c < margin
     last = choose(at_c, _FAR, d)  # with one of the first two
@@ -171,7 +171,7 @@ def _first_two(distances: Sequence[Number], margin: float) -> Vector:
 
 
 def axes_of(placed: Placed, contact: Contact, touch: Touch) -> Matrix:
-    """A contact's axes, relative to its root: the normal and two tangents."""
+    """Return a contact's axes, relative to its root: the normal and two tangents."""
     normal, along = touch.normal, touch.along
     if along is None:  # the world's y axis, or its z axis where y is near to the normal
         turn = placed.root(contact.root).matrix
@@ -183,18 +183,18 @@ def axes_of(placed: Placed, contact: Contact, touch: Touch) -> Matrix:
 
 
 def _world_x(placed: Placed, root: int) -> Vector:
-    """The world's x axis relative to a root: MuJoCo's choice for an undetermined direction."""
+    """Return the world's x axis relative to a root, MuJoCo's choice for an undefined direction."""
     return placed.root(root).matrix[0]
 
 
 def moving(placed: Placed, contact: Contact) -> tuple[set[int], set[int]]:
-    """The velocities that move only the first geom, and only the second."""
+    """Return the velocities that move only the first geom, and only the second."""
     one, two = (set(placed.mechanism.dofs_of(part)) for part in contact.parts)
     return one - two, two - one
 
 
 def jacobian(placed: Placed, contact: Contact, point: Vector, axes: Matrix, dof: int) -> Vector:
-    """The velocity at a contact, along its axes, per unit of a joint velocity.
+    """Return the velocity at a contact, along its axes, per unit of a joint velocity.
 
     The sign is for the second geom; for the first it is the opposite.
     """
@@ -220,7 +220,7 @@ def _seen_from(
 
 
 def _nearest(point: Vector, centre: Vector, segment: Vector) -> Vector:
-    """The point of a segment that is nearest to another."""
+    """Return the point of a segment that is nearest to another."""
     length = dot(segment, segment)
     share = clipped(dot(segment, subtract(point, centre)) / length, -1.0, 1.0)
     return add(centre, scale(segment, share))
@@ -244,7 +244,7 @@ class Segments:
         self.flat: Any = abs(self._area) < least
 
     def nearest(self) -> tuple[Vector, Vector]:
-        """The points that are nearest to each other; any such where the segments are parallel."""
+        """Return the two nearest points; if the segments are parallel, any such pair."""
         a, b, c, u, v = self._a, self._b, self._c, self._u, self._v
         inverse = 1.0 / choose(self.flat, 1.0, self._area)
         x = choose(self.flat, 0.0, (c * u - b * v) * inverse)
@@ -259,7 +259,7 @@ class Segments:
         return self._at(x, y)
 
     def beside_the_ends(self) -> list[tuple[Vector, Vector]]:
-        """Each end, the first segment's first, with the nearest point on the other segment."""
+        """Return the four ends, each with the nearest point on the other segment."""
         a, b, c, u, v = self._a, self._b, self._c, self._u, self._v
         return [
             self._at(1.0, clipped((v - b) / c, -1.0, 1.0)),
@@ -269,7 +269,7 @@ class Segments:
         ]
 
     def where_both_end(self) -> list[tuple[Vector, Vector]]:
-        """The two ends of the stretch in which parallel segments overlap."""
+        """Return the two ends of the stretch in which parallel segments overlap."""
         a, b, c, u, v = self._a, self._b, self._c, self._u, self._v
         found: list[tuple[Vector, Vector]] = []
         for end in (1.0, -1.0):  # of the second, or where the first ends before it

@@ -43,11 +43,11 @@ class Mechanism:
         self.parallel = parallel(model, self.pairs)
 
     def part_of(self, body: int) -> int:
-        """The part that a body belongs to; -1 if the body never moves."""
+        """Return the part that a body belongs to; -1 if the body never moves."""
         return self.fixed[body].part
 
     def ancestors(self, dof: int) -> list[int]:
-        """A velocity and those above it in the tree, up to the root."""
+        """Return a velocity and those above it in the tree, up to the root."""
         found: list[int] = []
         while dof >= 0:
             found.append(dof)
@@ -55,7 +55,7 @@ class Mechanism:
         return found
 
     def dofs_of(self, part: int) -> list[int]:
-        """The velocities that move a part, from the root down."""
+        """Return the velocities that move a part, from the root down."""
         found: list[int] = []
         while part >= 0:
             body = self.parts[part].body
@@ -65,7 +65,7 @@ class Mechanism:
         return found
 
     def free_translations(self) -> list[tuple[int, int]]:
-        """The first velocity of each free joint, and its part."""
+        """Return the first velocity of each free joint, and its part."""
         m = self.model
         return [
             (int(m.jnt_dofadr[j]), self.part_of(int(m.jnt_bodyid[j])))
@@ -74,5 +74,5 @@ class Mechanism:
         ]
 
     def dof_part(self, dof: int) -> int:
-        """The part whose joint a velocity belongs to."""
+        """Return the part whose joint a velocity belongs to."""
         return self._dof_part[dof]

@@ -33,13 +33,13 @@ class UnsupportedMechanismError(ValueError):
 
 
 def disabling(name: str) -> int:
-    """A bit of ``mjtDisableBit``; 0 where this version of MuJoCo does not have it."""
+    """Return a bit of ``mjtDisableBit``; 0 if this version of MuJoCo does not have it."""
     return int(getattr(load_mujoco().mjtDisableBit, f"mjDSBL_{name.upper()}", 0))
 
 
 @cache
 def margins_add() -> bool:
-    """Whether the margins of two geoms add up (later versions of MuJoCo) or the larger counts.
+    """Return whether the margins of two geoms add up, as in later versions of MuJoCo.
 
     A small model tells which.
     """
@@ -55,7 +55,7 @@ def margins_add() -> bool:
 
 @cache
 def parallel_means_an_angle() -> bool:
-    """Whether capsules are parallel by their angle (later versions of MuJoCo) or by an area.
+    """Return whether MuJoCo decides by the angle that capsules are parallel (later versions).
 
     A small model tells which: by the area, short capsules are parallel at a larger angle.
     """
@@ -72,7 +72,7 @@ def parallel_means_an_angle() -> bool:
 
 @cache
 def rotations_are_corrected() -> bool:
-    """Whether Runge-Kutta's stages correct for rotations that do not commute (later MuJoCo).
+    """Return whether Runge-Kutta corrects for rotations that do not commute (later MuJoCo).
 
     A small model tells: a body that tumbles freely turns slightly differently.
     """
@@ -105,7 +105,7 @@ def rotations_are_corrected() -> bool:
 
 
 def _enabling() -> list[tuple[str, int]]:
-    """The names and bits of ``mjtEnableBit``."""
+    """Return the names and bits of ``mjtEnableBit``."""
     kinds = load_mujoco().mjtEnableBit
     names = [name for name in dir(kinds) if name.startswith("mjENBL_")]
     return [(name.removeprefix("mjENBL_").lower(), int(getattr(kinds, name))) for name in names]
@@ -207,7 +207,7 @@ class FixedPlace(NamedTuple):
 
 
 def parts(m: Any) -> tuple[list[Part], list[FixedPlace]]:
-    """The parts of a model, and where each body is fixed on its part (-1: on the world)."""
+    """Return the parts of a model, and where each body is fixed on its part (-1: on the world)."""
     fixed: list[FixedPlace] = []
     bodies: list[list[int]] = []
     parents: list[int] = []
@@ -257,7 +257,7 @@ class Pair(NamedTuple):
 
 
 def pairs(m: Any) -> list[Pair]:
-    """The pairs of geoms that MuJoCo would test for contact."""
+    """Return the pairs of geoms that MuJoCo would test for contact."""
     found: list[Pair] = []
     excluded = {int(each) for each in m.exclude_signature}
     weld = [int(each) for each in m.body_weldid]
@@ -290,7 +290,7 @@ def pairs(m: Any) -> list[Pair]:
 
 
 def parallel(m: Any, touching: Sequence[Pair]) -> set[Pair]:
-    """The pairs of capsules that may be parallel, and then touch in two points.
+    """Return the pairs of capsules that may be parallel, and then touch in two points.
 
     They are always parallel; or they are parallel where the model starts, and touch there or belong
     to different trees (two logs on the floor); or they are so short that MuJoCo takes them for
@@ -321,7 +321,7 @@ def parallel(m: Any, touching: Sequence[Pair]) -> set[Pair]:
 
 
 def _may_meet_as_they_start(m: Any, start: Any, pair: Pair) -> bool:
-    """Whether two geoms belong to different trees, or touch where the model starts."""
+    """Return whether two geoms belong to different trees, or touch where the model starts."""
     one, two = (int(m.body_rootid[int(m.geom_bodyid[geom])]) for geom in pair)
     margin = float(m.geom_margin[list(pair)].sum())
     far = 2.0 * margin + 1.0
@@ -329,6 +329,6 @@ def _may_meet_as_they_start(m: Any, start: Any, pair: Pair) -> bool:
 
 
 def _angle(data: Any, pair: Pair) -> float:
-    """The sine of the angle between the axes of two geoms."""
+    """Return the sine of the angle between the axes of two geoms."""
     one, two = (data.geom_xmat[geom].reshape(3, 3)[:, 2] for geom in pair)
     return float(np.linalg.norm(np.cross(one, two)))

@@ -151,7 +151,7 @@ class Placed:
         self._inertias = [self._inertia(k) for k in range(len(frames))]
 
     def along_roots(self, v: Sequence[Number]) -> Vector:
-        """Velocities or accelerations with each free translation along the root's axes.
+        """Turn the translations of free joints, of velocities or accelerations, to the roots' axes.
 
         M, forces and Jacobians are in this basis, so that they do not depend on the orientation of
         a robot that moves freely. :meth:`along_world` is the inverse.
@@ -159,7 +159,7 @@ class Placed:
         return self._turned(v, transposed)
 
     def along_world(self, v: Sequence[Number]) -> Vector:
-        """The inverse of :meth:`along_roots`."""
+        """Invert :meth:`along_roots`."""
         return self._turned(v, list)
 
     def _turned(self, v: Sequence[Number], how: Callable[[Matrix], Matrix]) -> Vector:
@@ -170,20 +170,20 @@ class Placed:
         return found
 
     def root(self, index: int) -> Root:
-        """The root with a number; -1 is the world."""
+        """Return the root with a number; -1 is the world."""
         return _WORLD if index < 0 else self._roots[index]
 
     def root_of(self, part: int) -> int:
-        """The root of a part's tree; -1 for the world."""
+        """Return the root of a part's tree; -1 for the world."""
         return -1 if part < 0 else self.frames[part].root
 
     def in_world(self, root: int, position: Vector) -> Vector:
-        """A position relative to a root, in the world."""
+        """Convert a position relative to a root to world coordinates."""
         found = self.root(root)
         return add(found.origin, apply(found.matrix, position))
 
     def _inertia(self, index: int) -> Inertia:
-        """The inertia of a part at its root's origin, along its root's axes."""
+        """Return the inertia of a part at its root's origin, along its root's axes."""
         part, frame = self.mechanism.parts[index], self.frames[index]
         matrix = frame.matrix
         centre = add(frame.position, apply(matrix, part.centre))
@@ -200,7 +200,7 @@ class Placed:
         return Inertia(part.mass, scale(centre, part.mass), rows)
 
     def _up(self, values: Sequence[Any]) -> list[Any]:
-        """The sum over each part and all parts below it."""
+        """Sum over each part and all parts below it."""
         found = list(values)
         for index in reversed(range(len(found))):
             parent = self.mechanism.parts[index].parent
@@ -209,7 +209,7 @@ class Placed:
         return found
 
     def mass_matrix(self) -> dict[tuple[int, int], Number]:
-        """M by composite rigid bodies: entries (i, j) with j <= i that are not always 0."""
+        """Return M by composite rigid bodies: entries (i, j), j <= i, that are not always 0."""
         mechanism, found = self.mechanism, dict[tuple[int, int], Number]()
         whole = self._up(self._inertias)
         for i in range(mechanism.nv):
@@ -223,7 +223,7 @@ class Placed:
         return found
 
     def velocities(self, v: Sequence[Number]) -> tuple[list[Spatial], list[Spatial]]:
-        """The velocity of each part, and its acceleration when no joint accelerates."""
+        """Return the velocity of each part, and its acceleration when no joint accelerates."""
         mechanism = self.mechanism
         m, found, drift = mechanism.model, list[Spatial](), list[Spatial]()
         upwards = [-float(each) for each in m.opt.gravity]
@@ -248,24 +248,24 @@ class Placed:
         return found, drift
 
     def smooth_force(self, q: Sequence[Number], v: Sequence[Number], u: Sequence[Number]) -> Vector:
-        """τ - c: gravity, Coriolis, springs, dampers, fluid and actuators; ``v`` along roots."""
+        """Return τ - c: all forces except those of constraints; ``v`` is along the roots' axes."""
         velocities, drifts = self.velocities(v)
         forces = self._without_fluid(self._inertial_forces(velocities, drifts), velocities)
         return add(self._with_joints(q, v, self._along_joints(forces)), self.actuation(q, v, u))
 
     def bias(self, v: Sequence[Number]) -> Vector:
-        """MuJoCo's ``qfrc_bias``: gravity, Coriolis and centrifugal forces; ``v`` along roots."""
+        """Return MuJoCo's ``qfrc_bias``: gravity, Coriolis and centrifugal forces."""
         return self._along_joints(self._inertial_forces(*self.velocities(v)))
 
     def passive(self, q: Sequence[Number], v: Sequence[Number]) -> Vector:
-        """MuJoCo's ``qfrc_passive``: springs, dampers and fluid; ``v`` along roots."""
+        """Return MuJoCo's ``qfrc_passive``: the forces of springs, dampers and fluid."""
         forces = self._without_fluid([ZERO for _ in self.frames], self.velocities(v)[0])
         return self._with_joints(q, v, self._along_joints(forces))
 
     def _inertial_forces(
         self, velocities: Sequence[Spatial], drifts: Sequence[Spatial]
     ) -> list[Spatial]:
-        """The force that each part takes when no joint accelerates (Newton-Euler)."""
+        """Return the force that each part takes when no joint accelerates (Newton-Euler)."""
         return [
             inertia.times(drift) + velocity.of_force(inertia.times(velocity))
             for inertia, drift, velocity in zip(self._inertias, drifts, velocities, strict=True)
@@ -291,7 +291,7 @@ class Placed:
     def _with_joints(
         self, q: Sequence[Number], v: Sequence[Number], taken: Sequence[Number]
     ) -> Vector:
-        """The forces of dampers and springs, minus the forces ``taken``."""
+        """Return the forces of dampers and springs, minus the forces ``taken``."""
         m, damping = self.mechanism.model, self.mechanism.damping
         found = [minus(times(-damping[i], v[i]), taken[i]) for i in range(self.mechanism.nv)]
         for j in range(m.njnt):
@@ -302,7 +302,7 @@ class Placed:
         return found
 
     def actuation(self, q: Sequence[Number], v: Sequence[Number], u: Sequence[Number]) -> Vector:
-        """MuJoCo's ``qfrc_actuator``."""
+        """Return MuJoCo's ``qfrc_actuator``."""
         mechanism = self.mechanism
         m = mechanism.model
         found: Vector = [0.0] * mechanism.nv
@@ -335,7 +335,7 @@ class Placed:
         return found
 
     def _fluid(self, body: int, velocity: Spatial) -> Spatial:
-        """The force of the fluid on a body, computed as for a box of the same inertia."""
+        """Return the force of the fluid on a body, computed as for a box of the same inertia."""
         m = self.mechanism.model
         mass, inertia = float(m.body_mass[body]), m.body_inertia[body]
         box = [
@@ -377,11 +377,11 @@ class Placed:
     # --- what an environment reads ----------------------------------------------------------------
 
     def body_position(self, body: int) -> Vector:
-        """MuJoCo's ``xpos``."""
+        """Return MuJoCo's ``xpos``."""
         return self._in_world(self.mechanism.fixed[body])
 
     def body_quaternion(self, body: int) -> Vector:
-        """MuJoCo's ``xquat``."""
+        """Return MuJoCo's ``xquat``."""
         place = self.mechanism.fixed[body]
         own = fixed_quaternion(place.matrix)
         if place.part < 0:
@@ -390,7 +390,7 @@ class Placed:
         return quaternion_product(quaternion_product(above, self._quaternions[place.part]), own)
 
     def geom(self, geom: int) -> tuple[int, Vector, Matrix]:
-        """A geom's part, its centre and its axes, from its root; in the world for -1."""
+        """Return a geom's part, and its centre and axes relative to its root (-1: in the world)."""
         m = self.mechanism.model
         place = self.mechanism.fixed[int(m.geom_bodyid[geom])]
         own = [float(each) for each in m.geom_pos[geom]]
@@ -403,12 +403,12 @@ class Placed:
         return place.part, position, product(frame.matrix, turned)
 
     def geom_position(self, geom: int) -> Vector:
-        """MuJoCo's ``geom_xpos``."""
+        """Return MuJoCo's ``geom_xpos``."""
         part, position, _ = self.geom(geom)
         return self.in_world(self.root_of(part), position)
 
     def site_position(self, site: int) -> Vector:
-        """MuJoCo's ``site_xpos``."""
+        """Return MuJoCo's ``site_xpos``."""
         m = self.mechanism.model
         place = self.mechanism.fixed[int(m.site_bodyid[site])]
         own = [float(each) for each in m.site_pos[site]]
@@ -423,7 +423,7 @@ class Placed:
         return self.in_world(frame.root, position)
 
     def centre(self, body: int) -> Vector:
-        """MuJoCo's ``subtree_com``: the centre of mass of a body and all bodies below it."""
+        """Return MuJoCo's ``subtree_com``: the centre of mass of a body and all bodies below it."""
         m = self.mechanism.model
         members = [body]
         for other in range(body + 1, m.nbody):
@@ -431,21 +431,21 @@ class Placed:
                 members.append(other)
         mass = float(sum(m.body_mass[each] for each in members))
         if mass < TINY:
-            return self._own_centre(body)
+            return self._centre_of_body(body)
         found: Vector = [0.0] * 3
         for each in members:
-            found = add(found, scale(self._own_centre(each), float(m.body_mass[each]) / mass))
+            found = add(found, scale(self._centre_of_body(each), float(m.body_mass[each]) / mass))
         return found
 
-    def _own_centre(self, body: int) -> Vector:
-        """MuJoCo's ``xipos``: the centre of mass of a single body."""
+    def _centre_of_body(self, body: int) -> Vector:
+        """Return MuJoCo's ``xipos``: the centre of mass of a single body."""
         place = self.mechanism.fixed[body]
         ipos = [float(each) for each in self.mechanism.model.body_ipos[body]]
         inside = add(place.position, apply(place.matrix, ipos))
         return self._in_world(FixedPlace(place.part, inside, place.matrix))
 
     def body_inertia(self, body: int) -> Vector:
-        """MuJoCo's ``cinert``: moments, mass times position, and mass, at the centre of its tree.
+        """Return MuJoCo's ``cinert``: moments, mass times position, and mass, at its tree's centre.
 
         The moments are those about x, y and z, then the products xy, xz and yz.
         """
@@ -453,7 +453,7 @@ class Placed:
             return [0.0] * 10
         m = self.mechanism.model
         place, mass = self.mechanism.fixed[body], float(m.body_mass[body])
-        away = subtract(self._own_centre(body), self.centre(int(m.body_rootid[body])))
+        away = subtract(self._centre_of_body(body), self.centre(int(m.body_rootid[body])))
         own = product(place.matrix, constant_rotation(m.body_iquat[body]))
         if place.part >= 0:
             frame = self.frames[place.part]
@@ -468,7 +468,7 @@ class Placed:
         return [*found, *scale(away, mass), mass]
 
     def body_velocity(self, body: int, v: Sequence[Number]) -> Vector:
-        """MuJoCo's ``cvel``: angular and linear, at the centre of its tree; ``v`` along roots."""
+        """Return MuJoCo's ``cvel``: angular and linear velocity, at the centre of its tree."""
         part = self.mechanism.part_of(body)
         if part < 0:
             return [0.0] * 6

@@ -43,7 +43,7 @@ class Softness:
     margin: float
 
     def pull(self, distance: Number) -> tuple[Number, Number]:
-        """The stiffness D of the constraint, and K d (x - margin), the first term of ``-aref``."""
+        """Return the stiffness D, and K d (x - margin), the first term of ``-aref``."""
         low, high, width, middle, power = self.impedance
         depth = minus(distance, self.margin)
         if low == high or width <= TINY:
@@ -76,7 +76,7 @@ class Limit(NamedTuple):
 def softness(
     m: Any, reference: Any, impedance: Any, inertia: float, factor: float, margin: float
 ) -> Softness:
-    """MuJoCo's ``mj_makeImpedance``."""
+    """Compute stiffness and damping as MuJoCo's ``mj_makeImpedance`` does."""
     low, high = (float(np.clip(each, *_IMPEDANCE)) for each in impedance[:2])
     width, middle = max(0.0, float(impedance[2])), float(np.clip(impedance[3], *_IMPEDANCE))
     power = max(1.0, float(impedance[4]))
@@ -95,7 +95,7 @@ def softness(
 
 
 def limits(m: Any) -> list[Limit]:
-    """The limits of all joints that have them."""
+    """Return the limits of all joints that have them."""
     found: list[Limit] = []
     for j in range(m.njnt):
         if not m.jnt_limited[j]:
@@ -112,7 +112,7 @@ def limits(m: Any) -> list[Limit]:
 
 
 def contact_law(m: Any, pair: Pair) -> tuple[Softness, float]:
-    """MuJoCo's ``mj_contactParam`` and ``mj_makeImpedance``: how a contact gives way; friction."""
+    """Return the softness and the friction of a contact, as MuJoCo's ``mj_contactParam`` does."""
     a, b = pair
     rank = int(m.geom_priority[a]) - int(m.geom_priority[b])
     margins = [float(m.geom_margin[g]) for g in pair]

@@ -35,13 +35,13 @@ from gensmooth.physics.robots.legged import (
 
 @register_jitable
 def observe(state, out):
-    """Positions without the first two, then velocities."""
+    """Observe positions without the first two, then velocities."""
     observe_without(2, state, out)
 
 
 @register_jitable
 def observe_forces(state, out):
-    """Positions without the first two, velocities, contact forces clipped to ±1."""
+    """Observe positions without the first two, velocities, and contact forces clipped to ±1."""
     observe(state, out)
     place = len(state.qpos) - 2 + len(state.qvel)
     for body in range(len(state.observed_forces)):
@@ -52,7 +52,7 @@ def observe_forces(state, out):
 
 @register_jitable
 def ant(state, action):
-    """Forward velocity + survival − 0.5 ‖a‖²; falls when the torso leaves [0.2, 1]."""
+    """Pay forward velocity + survival − 0.5 ‖a‖²; end when the torso leaves [0.2, 1]."""
     before = state.torso[0]
     square = advance(state, action)
     forward = (state.torso[0] - before) / state.dt
@@ -66,7 +66,7 @@ def ant(state, action):
 
 @register_jitable
 def ant_forces(state, action):
-    """The same less 0.0005 ‖contact forces clipped to ±1‖²."""
+    """Pay as :func:`ant`, less 0.0005 ‖contact forces clipped to ±1‖²."""
     reward, bonus, ended, success = ant(state, action)
     call(state.physics.forces, state.physics)
     square = 0.0

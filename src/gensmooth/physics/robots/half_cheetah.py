@@ -40,13 +40,13 @@ from gensmooth.physics.robots.legged import (
 
 @register_jitable
 def cheetah(state, action):
-    """Forward velocity − 0.1 ‖a‖²; never ends."""
+    """Pay forward velocity − 0.1 ‖a‖²; never end."""
     forward, square = velocity(state, action)
     return forward - 0.1 * square, 0.0, False, False
 
 
 def start_with_goal(model: Any, rng: np.random.Generator) -> NDArray[np.float64]:
-    """As HalfCheetah, then the goal ~ U(0, 3)."""
+    """Draw a start as HalfCheetah does, then the goal ~ U(0, 3)."""
     return np.concatenate((start_normal(model, rng), [rng.uniform(0.0, 3.0)]))
 
 
@@ -59,7 +59,7 @@ def begin_with_goal(state, start):
 
 @register_jitable
 def cheetah_at_velocity(state, action):
-    """−|forward velocity − goal| − 0.05 ‖a‖²; never ends."""
+    """Pay −|forward velocity − goal| − 0.05 ‖a‖²; never end."""
     forward, square = velocity(state, action)
     return -abs(forward - state.goal[0]) - 0.05 * square, 0.0, False, False
 

@@ -28,7 +28,7 @@ from gensmooth.physics.robots.legged import (
 
 @register_jitable
 def hopper(state, action):
-    """Forward velocity + survival − 0.001 ‖a‖²; falls below 0.7 or beyond 0.2 rad."""
+    """Pay forward velocity + survival − 0.001 ‖a‖²; end below 0.7 or beyond 0.2 rad."""
     forward, square = velocity(state, action)
     angle = state.qpos[2]
     healthy = state.qpos[1] > 0.7 and -0.2 < angle < 0.2

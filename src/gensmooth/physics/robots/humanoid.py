@@ -37,7 +37,7 @@ from gensmooth.physics.robots.legged import (
 
 @register_jitable
 def observe_from(first_body, first_velocity, state, out):
-    """Positions without the first two, velocities, inertias, velocities and forces of bodies."""
+    """Observe positions without the first two, velocities, and the arrays of the bodies."""
     observe_without(2, state, out)
     place = len(state.qpos) - 2 + len(state.qvel)
     for body in range(first_body, len(state.inertias)):
@@ -71,7 +71,7 @@ def observe(state, out):
 
 @register_jitable
 def walk(state, action):
-    """1.25 forward velocity + survival − 0.1 ‖a‖²; falls when the torso leaves (1, 2)."""
+    """Pay 1.25 forward velocity + survival − 0.1 ‖a‖²; end when the torso leaves (1, 2)."""
     before = state.centre[0]
     square = advance(state, action)
     forward = (state.centre[0] - before) / state.dt
@@ -85,7 +85,7 @@ def walk(state, action):
 
 @register_jitable
 def humanoid_v4(state, action):
-    """The same, and compute the external forces, which are observed."""
+    """Pay as :func:`walk`, and compute the external forces, which are observed."""
     paid = walk(state, action)
     call(state.physics.forces, state.physics)
     return paid
@@ -93,7 +93,7 @@ def humanoid_v4(state, action):
 
 @register_jitable
 def humanoid(state, action):
-    """The same less 5e-7 ‖external forces‖², at most 10."""
+    """Pay as :func:`walk`, less 5e-7 ‖external forces‖², which is at most 10."""
     reward, bonus, ended, success = walk(state, action)
     call(state.physics.forces, state.physics)
     square = 0.0

@@ -31,7 +31,7 @@ from gensmooth.physics.robots.legged import (
 
 @register_jitable
 def observe(state, out):
-    """The cart, sines, cosines, velocities, and as many constraint forces as there is room for."""
+    """Observe the cart, sines, cosines, velocities, and constraint forces to fill ``out``."""
     out[0] = state.qpos[0]
     for i in range(2):
         out[1 + i] = np.sin(state.qpos[1 + i])
@@ -44,7 +44,7 @@ def observe(state, out):
 
 @register_jitable
 def double_pendulum(state, action):
-    """10 less how far the tip is from its highest place and how fast the poles turn."""
+    """Pay 10 minus the tip's squared distance from upright and the squared speeds; end at y ≤ 1."""
     advance(state, action)
     x, y = state.sites[0, 0], state.sites[0, 2]
     first, second = state.qvel[1], state.qvel[2]

@@ -29,13 +29,13 @@ from gensmooth.physics.robots.legged import (
 
 @register_jitable
 def observe(state, out):
-    """Positions, then velocities."""
+    """Observe positions, then velocities."""
     observe_without(0, state, out)
 
 
 @register_jitable
 def pendulum(state, action):
-    """1; ends when the pole is more than 0.2 rad from upright."""
+    """Pay 1; end when the pole is more than 0.2 rad from upright."""
     advance(state, action)
     ended = not -0.2 <= state.qpos[1] <= 0.2
     reward = state.falling if ended else 1.0

@@ -76,7 +76,7 @@ class LeggedState(NamedTuple):
 
 
 def start_uniform(model: Any, rng: np.random.Generator, *, spread: float = 5e-3) -> Array:
-    """Initial positions and velocities plus U(−spread, spread) in every entry."""
+    """Draw initial positions and velocities plus U(−spread, spread) in every entry."""
     return np.concatenate(
         (
             model.qpos0 + rng.uniform(-spread, spread, model.nq),
@@ -86,7 +86,7 @@ def start_uniform(model: Any, rng: np.random.Generator, *, spread: float = 5e-3)
 
 
 def start_normal(model: Any, rng: np.random.Generator) -> Array:
-    """Initial positions plus U(−0.1, 0.1), initial velocities plus 0.1 N(0, 1)."""
+    """Draw initial positions plus U(−0.1, 0.1), initial velocities plus 0.1 N(0, 1)."""
     return np.concatenate(
         (model.qpos0 + rng.uniform(-0.1, 0.1, model.nq), 0.1 * rng.standard_normal(model.nv))
     )
@@ -108,7 +108,7 @@ def begin(state, start):
 
 @register_jitable
 def observe_without(hidden, state, out):
-    """Positions without the first ``hidden``, then velocities."""
+    """Observe positions without the first ``hidden``, then velocities."""
     others = len(state.qpos) - hidden
     for i in range(others):
         out[i] = state.qpos[hidden + i]
@@ -118,13 +118,13 @@ def observe_without(hidden, state, out):
 
 @register_jitable
 def observe(state, out):
-    """Positions without the first, then velocities."""
+    """Observe positions without the first, then velocities."""
     observe_without(1, state, out)
 
 
 @register_jitable
 def observe_clipped(state, out):
-    """Positions without the first, then velocities clipped to ±10."""
+    """Observe positions without the first, then velocities clipped to ±10."""
     observe(state, out)
     for i in range(len(state.qpos) - 1, len(out)):
         out[i] = min(max(out[i], -10.0), 10.0)
@@ -132,7 +132,7 @@ def observe_clipped(state, out):
 
 @register_jitable
 def advance(state, action):
-    """Run the physics for one step of the environment; returns ‖action‖²."""
+    """Run the physics for one step of the environment and return ‖action‖²."""
     square = 0.0
     for i in range(len(action)):
         state.ctrl[i] = action[i]
@@ -144,7 +144,7 @@ def advance(state, action):
 
 @register_jitable
 def velocity(state, action):
-    """Run the physics for one step of the environment; returns forward velocity and ‖action‖²."""
+    """Run the physics for one environment step; return the forward velocity and ‖action‖²."""
     before = state.qpos[0]
     square = advance(state, action)
     return (state.qpos[0] - before) / state.dt, square
@@ -189,7 +189,7 @@ class LeggedRobot:
     unobserved_forces: int = 0
 
     def environment(self, name: str) -> CompiledEnvironment:
-        """The definition of the environment, under its name."""
+        """Return the definition of the environment, under its name."""
         return CompiledEnvironment(
             name,
             self.observation_size,

@@ -28,13 +28,13 @@ from gensmooth.physics.robots.legged import (
 
 @register_jitable
 def observe(state, out):
-    """Positions without the first two, then velocities."""
+    """Observe positions without the first two, then velocities."""
     observe_without(2, state, out)
 
 
 @register_jitable
 def swimmer(state, action):
-    """Forward velocity − 0.0001 ‖a‖²; never ends."""
+    """Pay forward velocity − 0.0001 ‖a‖²; never end."""
     forward, square = velocity(state, action)
     if not np.isfinite(state.qpos[1]):  # which is neither paid nor observed
         forward = np.nan

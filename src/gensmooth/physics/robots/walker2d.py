@@ -27,7 +27,7 @@ from gensmooth.physics.robots.legged import (
 
 @register_jitable
 def walker(state, action):
-    """Forward velocity + survival − 0.001 ‖a‖²; falls outside of (0.8, 2) or beyond 1 rad."""
+    """Pay forward velocity + survival − 0.001 ‖a‖²; end outside (0.8, 2) or beyond 1 rad."""
     forward, square = velocity(state, action)
     healthy = 0.8 < state.qpos[1] < 2.0 and -1.0 < state.qpos[2] < 1.0
     bonus = 1.0 if healthy else state.falling

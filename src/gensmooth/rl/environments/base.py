@@ -87,7 +87,7 @@ class Episodes(NamedTuple):
 
 
 def split(found: Episodes, sizes: Sequence[int]) -> list[Episodes]:
-    """A batch as several, of so many episodes each."""
+    """Split a batch into batches of these sizes."""
     parts: list[Episodes] = []
     first = 0
     for size in sizes:
@@ -165,7 +165,7 @@ class Request(NamedTuple):
 def check(
     info: Info, start_size: int, policy: Policy, parameters: Array, scaling: Scaling, starts: Array
 ) -> Request:
-    """The arguments of :meth:`Simulator.rollout`, or an error that says what does not fit."""
+    """Check the arguments of :meth:`Simulator.rollout`; an error says what does not fit."""
     expected = (info.observation_size, info.action_size)
     if (policy.sizes[0], policy.sizes[-1]) != expected:
         raise ValueError(
@@ -195,11 +195,11 @@ def check(
 
 
 def thread_count(threads: int | None, episodes: int) -> int:
-    """How many threads to use for a batch."""
+    """Return how many threads to use for a batch."""
     threads = cores() if threads is None else checks.count("threads", threads)
     return max(1, min(threads, episodes))
 
 
 def _owned(array: Array) -> Array:
-    """An array of one kind: Numba would compile a loop anew for one that is read-only."""
+    """Make an array writeable and contiguous: for other kinds Numba would compile a loop again."""
     return np.require(array, np.float64, ["C", "W"])

@@ -33,7 +33,7 @@ def make(
     env_args: Mapping[str, Any] | None = None,
     device: str = "cpu",
 ) -> Simulator:
-    """The simulator of an environment.
+    """Make the simulator of an environment.
 
     Args:
         environment: One of :func:`names`; or any Gymnasium id with a Box observation and a Box or
@@ -82,7 +82,7 @@ def make(
 def _on_device(
     environment: EnvironmentLike, fast: bool, env_args: object, device: object
 ) -> Simulator:
-    """The simulator of an environment on a GPU."""
+    """Make the simulator of an environment on a GPU."""
     warp = _module("warp")
     name = warp.check_device(device)
     arm = isinstance(environment, str) and canonical(environment).startswith("ML1-")
@@ -98,17 +98,17 @@ def _on_device(
 
 
 def names() -> list[str]:
-    """The environments that have a compiled simulator, by their full names."""
+    """Return the environments that have a compiled simulator, by their full names."""
     return registry.names()
 
 
 def canonical(name: str) -> str:
-    """The full name of an environment: two names with the same full name mean the same."""
+    """Return the full name of an environment; names with the same full name mean the same."""
     return join_name(*_full(name))
 
 
 def check_trusted(name: str, *, trust: bool) -> None:
-    """Refuse an environment that a file names, if its module would be imported for that alone.
+    """Refuse an environment named by a file if its module would be imported only for that.
 
     A module that is imported already, or whose environment the caller has named, runs nothing new.
 
@@ -125,7 +125,7 @@ def check_trusted(name: str, *, trust: bool) -> None:
 
 
 def reference(name: str) -> str:
-    """The id by which Gymnasium makes the environment as an ordinary one, for example to film it.
+    """Return the id by which Gymnasium makes the ordinary environment, for example to film it.
 
     Those that Gymnasium does not know are registered there first.
     """
@@ -151,7 +151,7 @@ def reference(name: str) -> str:
 
 
 def reward_threshold(name: str) -> float | None:
-    """The mean return at which Gymnasium calls an environment solved, if it says one.
+    """Return the mean return at which Gymnasium calls an environment solved, if it has one.
 
     With arguments or wrappers of the user's an environment is another, of which nothing is said.
     """
@@ -165,18 +165,18 @@ def reward_threshold(name: str) -> float | None:
 
 
 def _full(name: str) -> tuple[str, dict[str, Any]]:
-    """The full name of an environment, and its arguments; the robot of that name is loaded."""
+    """Return the full name and the arguments of an environment; a robot of that name is loaded."""
     name, arguments = split_name(name)
     return registry.canonical(name), arguments
 
 
 def _compiled(name: str, entry: registry.RobotEntry) -> Simulator:
-    """The compiled simulator of a robot, which another process makes again by its full name."""
+    """Make the compiled simulator of a robot; another process makes it again by its full name."""
     return _module("compiled").CompiledSimulator(entry.make(), (make, (name,)))
 
 
 def _given(environment: Any) -> Simulator:
-    """The simulator of an environment that is given as an object or as a function."""
+    """Make the simulator of an environment that was passed as an object or a function."""
     if hasattr(environment, "rollout"):
         return cast(Simulator, environment)
     module = _module("gymnasium")
@@ -206,7 +206,7 @@ def _gymnasium(name: str) -> Simulator:
 
 
 def _module(name: str) -> Any:
-    """A module of this package, when it is needed: they import Numba, Gymnasium, MuJoCo."""
+    """Import a module of this package only when needed: they import Numba, Gymnasium, MuJoCo."""
     return import_module(f"{_PACKAGE}.{name}")
 
 
@@ -214,7 +214,7 @@ def _module(name: str) -> Any:
 
 
 def import_module_of(name: str) -> None:
-    """Import the module of ``module:Name``, looked for in this folder too; it registers the rest.
+    """Import the module of ``module:Name``, also from the current folder; it registers the robot.
 
     Raises:
         UnknownEnvironmentError: When that is not the name of a module.
@@ -231,7 +231,7 @@ def import_module_of(name: str) -> None:
 
 
 def split_name(name: str) -> tuple[str, dict[str, Any]]:
-    """The id and the arguments of ``"Name-v0(a=1, b='x')"``.
+    """Split ``"Name-v0(a=1, b='x')"`` into the id and the arguments.
 
     >>> split_name("Pendulum-v1(g=5.0)"), split_name("CartPole-v1")
     (('Pendulum-v1', {'g': 5.0}), ('CartPole-v1', {}))
@@ -255,7 +255,7 @@ def split_name(name: str) -> tuple[str, dict[str, Any]]:
 
 
 def join_name(id: str, arguments: Mapping[str, Any]) -> str:
-    """The name of an environment with arguments, always written alike.
+    """Write the name of an environment with arguments, always in the same form.
 
     >>> join_name("Pendulum-v1", {"g": 5.0, "max_episode_steps": 50})
     'Pendulum-v1(g=5.0, max_episode_steps=50)'

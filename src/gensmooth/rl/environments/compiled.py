@@ -35,7 +35,7 @@ Array = NDArray[np.float64]
 
 
 def info_of(environment: CompiledEnvironment) -> Info:
-    """What is known of an environment whose trajectories run compiled."""
+    """Return what is known of a compiled environment."""
     return Info(
         environment.name,
         environment.observation_size,
@@ -108,7 +108,7 @@ class CompiledSimulator:
         return self._model
 
     def on_device(self, device: str) -> Any:
-        """The simulator of the same environment on a GPU (or on ``"warp-cpu"``)."""
+        """Make the simulator of the same environment on a GPU (or on ``"warp-cpu"``)."""
         warp: Any = import_module("gensmooth.rl.environments.warp")
         remake = (_remake_on_device, (*self._remake, device))
         return warp.WarpSimulator(self._environment, device, remake)
@@ -149,7 +149,7 @@ class CompiledSimulator:
         return Trace(*recording, episodes)
 
     def simulation(self) -> Any:
-        """A simulation that no rollout is using: its ``data`` and its ``state``."""
+        """Return a simulation that no rollout is using: its ``data`` and its ``state``."""
         try:
             return self._idle.pop()
         except IndexError:
@@ -216,7 +216,7 @@ class CompiledSimulator:
         )
 
     def _announce_compilation(self) -> None:
-        """On a terminal, say so if the next seconds go into compiling."""
+        """Print a line on a terminal if the next seconds go into compiling."""
         if self._run.signatures or not getattr(sys.stderr, "isatty", bool)():
             return
         files = Path(self._run.stats.cache_path)
@@ -228,7 +228,7 @@ class CompiledSimulator:
 
 
 def _where(error: NumbaError) -> str:
-    """The innermost line of the user's code that Numba rejects: it names inner ones first."""
+    """Return the innermost line of the user's code that Numba rejects, which it names first."""
     places = re.findall(r"typing of .* at (\S.*?\.py) \((\d+)\)", str(error))
     own = [place for place in places if "site-packages" not in place[0]]
     return f"{Path(own[0][0]).name}, line {own[0][1]}," if own else "a function of it"

@@ -72,7 +72,7 @@ class Turns:
         self._queue: deque[threading.Lock] = deque()
 
     def mine(self) -> bool:
-        """Whether it is this thread's turn."""
+        """Return whether it is this thread's turn."""
         return self._holder == threading.get_ident()
 
     def take(self) -> None:
@@ -82,7 +82,7 @@ class Turns:
         self.wait(gate)
 
     def admit(self, gate: threading.Lock) -> None:
-        """Whoever waits at this gate is to have a turn."""
+        """Queue the thread that waits at this gate for a turn."""
         with self._lock:
             self._queue.append(gate)
             if self._holder is None:
@@ -94,7 +94,7 @@ class Turns:
         self._holder = threading.get_ident()
 
     def withdraw(self, gate: threading.Lock) -> None:
-        """Nobody waits at this gate any more."""
+        """Remove a gate at which no thread waits any more."""
         with self._lock:
             if gate in self._queue:
                 self._queue.remove(gate)
@@ -114,7 +114,7 @@ class Turns:
 
 
 def closed() -> threading.Lock:
-    """A gate at which a thread waits."""
+    """Return a closed gate, at which a thread can wait."""
     gate = threading.Lock()
     gate.acquire()
     return gate
@@ -164,7 +164,7 @@ class Gathering:
         return self._simulator.starts(rngs)
 
     def remembered(self, address: Hashable, draw: Callable[[], Array]) -> Array:
-        """The starts of an address, drawn once: trainings of one seed start in the same places."""
+        """Return the starts of an address, drawn once: trainings of one seed share their starts."""
         found = self._starts.get(address)
         if found is None:
             if len(self._starts) >= _REMEMBERED:
@@ -175,7 +175,7 @@ class Gathering:
 
     @contextmanager
     def member(self) -> Generator[None]:
-        """While a thread is a member, batches wait for it."""
+        """Make this thread a member: batches wait for it."""
         me = threading.get_ident()
         with self._lock:
             self._members.add(me)
@@ -224,7 +224,7 @@ class Gathering:
         return request.found
 
     def _ask(self, request: _Request) -> None:
-        """Wait until a request is answered, by this thread if nobody else is still to come."""
+        """Wait until a request is answered; the last member to ask runs the batch itself."""
         with self._lock:
             if self._stopped:
                 raise KeyboardInterrupt
@@ -245,14 +245,14 @@ class Gathering:
             _TURNS.withdraw(request.gate)
 
     def _take(self) -> list[_Request]:
-        """What waits, if nobody else is still to come."""
+        """Take all waiting requests, if every member has one; otherwise none."""
         if not self._waiting or len(self._waiting) < len(self._members):
             return []
         ready, self._waiting = self._waiting, []
         return ready
 
     def _run(self, requests: Sequence[_Request]) -> None:
-        """Run the episodes of all these, those of one shape of policies together."""
+        """Run the episodes of these requests; policies of one shape run together."""
         shapes: dict[Policy, list[_Request]] = {}
         for request in requests:
             shapes.setdefault(request.policy, []).append(request)
@@ -284,7 +284,7 @@ _sharing = threading.Lock()
 
 
 def gathering(key: Hashable, make: Callable[[], Any]) -> Gathering:
-    """The gathering of this process under a key, made when it is first asked for."""
+    """Return the gathering of this process under a key; it is made on first use."""
     with _sharing:
         if key not in _shared:
             _shared[key] = Gathering(make())

@@ -86,7 +86,7 @@ class GymnasiumSimulator:
         return _remake, self._arguments
 
     def starts(self, rngs: Sequence[np.random.Generator]) -> Array:
-        """A reset seed from each generator, shape (B, 1)."""
+        """Draw a reset seed from each generator, shape (B, 1)."""
         return np.array([[rng.integers(2**31)] for rng in rngs], np.float64).reshape(-1, 1)
 
     def rollout(
@@ -204,14 +204,14 @@ class Actions(NamedTuple):
     first: int
 
     def choose(self, output: Array) -> Any:
-        """The action for the outputs of the policy."""
+        """Return the action for the outputs of the policy."""
         if self.low is None:
             return self.first + int(output.argmax())
         return np.clip(output, self.low, self.high).astype(self.dtype).reshape(self.shape)
 
 
 def make_environment(source: Any, **keywords: Any) -> Any:
-    """Gymnasium's environment of a source, as :class:`GymnasiumSimulator` takes it.
+    """Make Gymnasium's environment from a source, as :class:`GymnasiumSimulator` takes it.
 
     Raises:
         UnknownEnvironmentError: When there is none; near matches are named.
@@ -251,7 +251,7 @@ def make_environment(source: Any, **keywords: Any) -> Any:
 
 
 def source_of(environment: Any) -> Any:
-    """What makes an environment again that was given as an object or as a function.
+    """Return what makes again an environment that was passed as an object or a function.
 
     Raises:
         UnsupportedEnvironmentError: When nothing does.
@@ -278,7 +278,7 @@ def source_of(environment: Any) -> Any:
 
 
 def name_of(source: Any, environment: Any = None) -> str:
-    """The name of the environment that a source makes, by which a file can name it.
+    """Return the name of the environment that a source makes, as it is stored in files.
 
     Where no name makes it (a function, a wrapper, arguments that are objects) it ends in
     ``" (given)"``.
@@ -316,7 +316,7 @@ def _checked(environment: Any, gymnasium: Any) -> Any:
 
 
 def ids() -> list[str]:
-    """The ids that Gymnasium can make; others in its registry only say that they are gone."""
+    """Return the ids that Gymnasium can make; its registry also has ids that were removed."""
     registry: dict[str, Any] = import_module("gymnasium").registry
     return [
         known
@@ -326,7 +326,7 @@ def ids() -> list[str]:
 
 
 def _is_id(name: str) -> bool:
-    """Whether a name has the form of Gymnasium's ids."""
+    """Return whether a name has the form of Gymnasium's ids."""
     form = import_module("gymnasium.envs.registration").ENV_ID_RE
     return form.fullmatch(name.rpartition(":")[2]) is not None
 
@@ -336,7 +336,7 @@ def _remake(source: Any, horizon: int | None, raw_actions: bool) -> GymnasiumSim
 
 
 def _tells_bonus(environment: Any) -> bool:
-    """Whether an environment says of each step what it paid for survival."""
+    """Return whether an environment reports the survival bonus of each step."""
     return hasattr(type(environment), "healthy_reward")
 
 
@@ -351,7 +351,7 @@ def _observation_size(name: str, space: Any) -> int:
 
 
 def read_actions(name: str, space: Any, raw: bool) -> Actions:
-    """How to act in a space; ``raw`` passes numbers on as they are."""
+    """Return how to act in a space; with ``raw``, numbers are passed on unchanged."""
     kind = type(space).__name__
     if kind == "Discrete":
         return Actions(int(space.n), (), None, None, None, int(space.start))

@@ -144,7 +144,7 @@ class PolicyKernels:
         self._standardize, self._layer = standardize, layer
 
     def act(self, s: Any, size: int, layers: Sequence[Layer], hidden: Sequence[Any]) -> None:
-        """From observations of so many numbers to actions.
+        """Compute actions from observations.
 
         Args:
             s: The worlds, a :class:`Worlds`.
@@ -170,5 +170,5 @@ class PolicyKernels:
 
 @cache
 def policy_kernels(lanes: int) -> PolicyKernels:
-    """The kernels for so many worlds in a thread."""
+    """Return the kernels for this many worlds per thread."""
     return PolicyKernels(lanes)

@@ -55,7 +55,7 @@ class ML1(gymnasium.Wrapper):
         return self.env.reset()
 
     def render(self) -> Any:
-        """A frame; Meta-World's best view stands on its head, so it is turned around."""
+        """Draw a frame; Meta-World's best view is upside down, so it is turned around."""
         frame: Any = super().render()
         turn = self._turned and isinstance(frame, np.ndarray)
         return np.ascontiguousarray(frame[::-1, ::-1]) if turn else frame

@@ -85,7 +85,7 @@ class Recording(NamedTuple):
 
 
 def compiled_policy(policy: Policy, scaling: Scaling) -> CompiledPolicy:
-    """A policy with its scaling, for one thread."""
+    """Return a policy with its scaling, for one thread."""
     width = max(policy.sizes)
     sizes = np.array(policy.sizes, np.int64)
     return CompiledPolicy(
@@ -95,7 +95,7 @@ def compiled_policy(policy: Policy, scaling: Scaling) -> CompiledPolicy:
 
 @cache
 def compile_loop(begin: Function, observe: Function, step: Function) -> Any:
-    """The loop for an environment; compiled at its first call, or read from the disk cache."""
+    """Return an environment's loop, compiled at its first call or read from the disk cache."""
 
     def run(state, policy, parameters, starts, horizon, queue, results, recording):
         """Run episodes that no other thread has taken, until none is left."""
@@ -152,7 +152,7 @@ def compile_loop(begin: Function, observe: Function, step: Function) -> Any:
 
 
 def _source_hash(*functions: Function) -> int:
-    """A number that changes with the source files of functions and of all that they call."""
+    """Return a number that changes with the source files of functions and of all that they call."""
     files: set[str] = set()
     seen: set[Any] = set()
     todo: list[Any] = list(functions)
@@ -230,7 +230,7 @@ def copy(source, target):
 
 @njit(nogil=True)
 def all_finite(values):
-    """Whether all entries are finite."""
+    """Return whether all entries are finite."""
     fine = True
     for i in range(len(values)):
         fine = fine and np.isfinite(values[i])

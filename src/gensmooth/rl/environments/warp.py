@@ -71,7 +71,7 @@ _captures = threading.RLock()
 
 
 def _forget_captures() -> None:
-    """In a fork nobody holds the lock: who held it is a thread of the parent's."""
+    """Reset the lock in a forked process: the thread that held it exists only in the parent."""
     global _captures
     _captures = threading.RLock()
 
@@ -95,7 +95,7 @@ class Usage(NamedTuple):
 
 
 def check_device(device: object) -> str:
-    """The name of a device that is there: ``"cuda"``, ``"cuda:1"``, or ``"warp-cpu"``."""
+    """Check that a device exists: ``"cuda"``, ``"cuda:1"`` and so on, or ``"warp-cpu"``."""
     name = checks.text("device", device)
     if name != "warp-cpu" and name.split(":")[0] != "cuda":
         raise ValueError(
@@ -195,7 +195,7 @@ class WarpSimulator:
         return self._remake
 
     def _write_fused(self) -> FusedSource | None:
-        """The physics as one function, if it can be written and is not declined."""
+        """Write the physics as one function; ``None`` if MuJoCo Warp must compute it."""
         if self._options.physics == "mujoco-warp":
             load_mujoco_warp()
             return None
@@ -294,7 +294,7 @@ class WarpSimulator:
             self._batches.clear()
 
     def _batch(self, policy: Policy, given: Grouped, share: tuple[int, int]) -> "_Batch":
-        """Worlds for so many episodes, a share (k, n) of all."""
+        """Return worlds for a share (k, n) of all episodes."""
         trials, groups = len(given.parameters), len(given.scalings)
         capacity, room = _power(trials), _power(groups)
         worlds = self._choose(policy, trials, share[1])
@@ -308,7 +308,7 @@ class WarpSimulator:
         return found
 
     def _choose(self, policy: Policy, trials: int, shares: int) -> int:
-        """How many worlds: as few as keep busy, if what episodes lasted before is a guide.
+        """Choose the number of worlds from the lengths of earlier episodes: as few as stay busy.
 
         Fused physics takes a GPU as long for one world as for thousands: there, one for each
         episode.
@@ -348,7 +348,7 @@ class _Results(NamedTuple):
 
     @classmethod
     def joined(cls, parts: "Sequence[_Results]", shares: Sequence[NDArray[np.int64]]) -> "_Results":
-        """The results of shares of the episodes, in the order of all."""
+        """Join the results of shares of the episodes, in their original order."""
         order = np.argsort(np.concatenate(shares))
         return cls(*(np.concatenate(column)[order] for column in zip(*parts, strict=True)))
 
@@ -370,7 +370,7 @@ def _episodes(found: _Results, info: Info, observe: bool) -> Episodes:
 
 
 def _chosen(given: Grouped, which: NDArray[np.int64]) -> Grouped:
-    """Some of the episodes."""
+    """Select some of the episodes."""
     return Grouped(
         given.parameters[which], given.starts[which], given.scalings, given.groups[which]
     )
@@ -397,7 +397,7 @@ def _run_batches(batches: "Sequence[_Batch]", parts: Sequence[Grouped]) -> "list
 
 
 def _settle(shares: "Sequence[_Share]") -> None:
-    """Let no thread touch its worlds any more, wherever an interrupt has come, and however often.
+    """Make every thread leave its worlds, however often an interrupt arrives.
 
     It takes as long as some steps.
     """
@@ -441,12 +441,12 @@ class _Share:
 
 
 def _power(number: int) -> int:
-    """The smallest power of two that is at least this."""
+    """Return the smallest power of two that is at least this."""
     return 1 << max(number - 1, 0).bit_length()
 
 
 def _power_within(number: int) -> int:
-    """The largest power of two that is at most this."""
+    """Return the largest power of two that is at most this."""
     return 1 << (number.bit_length() - 1)
 
 
@@ -548,7 +548,7 @@ class _Batch:
     # --- a rollout ------------------------------------------------------------------------------
 
     def run(self, given: Grouped) -> _Results | None:
-        """All episodes; ``None`` if there was no room for a contact or a constraint."""
+        """Run all episodes; ``None`` if there was no room for a contact or a constraint."""
         wp = load_warp()
         with wp.ScopedDevice(self._device):
             self._upload(given)
@@ -577,7 +577,7 @@ class _Batch:
         wp.launch(self._shared.lay_out, dim=rows.shape, inputs=[given, block, target])
 
     def _look_at_starts(self, trials: int) -> None:
-        """What is seen of a world before its first step follows from where it starts."""
+        """Compute what is observed at each start, before the first step."""
         wp = load_warp()
         s, kernels = self._s, self._kernels
         s.trials.fill_(trials)
@@ -631,7 +631,7 @@ class _Batch:
         self._graph = capture.graph
 
     def _step(self) -> None:
-        """One step of every world."""
+        """Step every world."""
         wp = load_warp()
         s, kernels, shared = self._s, self._kernels, self._shared
         wp.utils.array_scan(s.done, s.order, inclusive=False)
@@ -674,7 +674,7 @@ def _compiled(written: Any) -> Any:
 
 
 def _announce_compilation(modules: Sequence[Any], name: str) -> None:
-    """On a terminal, say so if the next seconds go into compiling."""
+    """Print a line on a terminal if the next seconds go into compiling."""
     if not getattr(sys.stderr, "isatty", bool)():
         return
     wp = load_warp()

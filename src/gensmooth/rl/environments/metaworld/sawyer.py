@@ -156,7 +156,7 @@ class ArmState(NamedTuple):
 
 @njit(nogil=True, error_model="numpy")
 def _clip(x, low, high):
-    """The nearest number in [low, high]; NaN stays NaN."""
+    """Return the nearest number in [low, high]; NaN stays NaN."""
     if x < low:
         return low
     return high if x > high else x
@@ -164,7 +164,7 @@ def _clip(x, low, high):
 
 @njit(nogil=True, error_model="numpy")
 def _quaternion(turn, out):
-    """The rotation matrix ``turn`` as (x, y, z, w), the largest of the four positive."""
+    """Convert a rotation matrix to (x, y, z, w), with the largest of the four positive."""
     trace = turn[0] + turn[4] + turn[8]
     largest, best = 3, trace
     for i in range(2, -1, -1):  # of equal ones the first
@@ -201,7 +201,7 @@ def _look(state):
 
 @register_jitable
 def begin(state, start):
-    """The settled arm, with object (3 entries) and target (3) where ``start`` has them."""
+    """Start from the settled arm, with the object (3 entries) and the target (3) of ``start``."""
     arrays, settled, episode = state.arrays, state.settled, state.episode
     arrays.qpos[:] = settled.qpos
     arrays.qvel[:] = settled.qvel
@@ -244,7 +244,7 @@ def advance(state, action):
 
 @register_jitable
 def observe(state, out):
-    """Now, before, and three zeros for the hidden goal; the hand within Meta-World's bounds."""
+    """Observe now, before, and three zeros for the hidden goal; clip the hand to its bounds."""
     limits = state.limits
     for i in range(HALF):
         out[i] = state.episode.now[i]
@@ -260,14 +260,14 @@ def observe(state, out):
 
 @njit(nogil=True, error_model="numpy")
 def distance(a, b):
-    """‖a − b‖."""
+    """Return ‖a − b‖."""
     x, y, z = a[0] - b[0], a[1] - b[1], a[2] - b[2]
     return sqrt(x * x + y * y + z * z)
 
 
 @njit(nogil=True, error_model="numpy")
 def inside(x, low, high, margin):
-    """1 for x in [low, high]; outside 1/(1 + 9 (distance/margin)²)."""
+    """Return 1 for x in [low, high], and 1/(1 + 9 (distance/margin)²) outside."""
     if low <= x <= high:
         return 1.0
     if margin == 0.0:
@@ -280,7 +280,7 @@ def inside(x, low, high, margin):
 
 
 def draw(low: NDArray[Any], high: NDArray[Any], rng: np.random.Generator) -> Array:
-    """Where the object (3 entries) and the goal (3) are: uniform, given that they are apart."""
+    """Draw the object (3 entries) and the goal (3): uniform, given that they are apart."""
     while True:
         start = rng.uniform(low, high)
         if np.linalg.norm(start[:2] - start[3:5]) >= _APART:
@@ -304,7 +304,7 @@ class ArmTask(NamedTuple):
 
 
 def make(name: str, task: ArmTask, *, resume: bool = True) -> CompiledEnvironment:
-    """The definition of a task.
+    """Return the definition of a task.
 
     Args:
         name: The name of the environment.
@@ -348,7 +348,7 @@ def register(name: str, id: str, task: ArmTask) -> None:
 
 
 def require() -> Any:
-    """The module with the ordinary environments, or an error that says what to install."""
+    """Import the ordinary environments, or raise an error that says what to install."""
     version: str = load_mujoco().__version__
     if tuple(int(part) for part in version.split(".")[:2]) > _NEWEST_MUJOCO:
         newest = ".".join(map(str, _NEWEST_MUJOCO))
@@ -401,7 +401,7 @@ def settle(own: Any) -> SettledArm:
 
 
 def read_limits(own: Any) -> ArmLimits:
-    """The limits that Meta-World's environment has."""
+    """Read the limits of Meta-World's environment."""
     hand = own._HAND_SPACE
     return ArmLimits(
         np.array(own.mocap_low, np.float64),
