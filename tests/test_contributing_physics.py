@@ -33,11 +33,11 @@ def written(tmp_path, monkeypatch):
     for code in blocks("environment.md"):
         (tmp_path / re.match(r"# (\w+\.py)\n", code)[1]).write_text(code, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(registry, "_entries", dict(registry._entries))
-    monkeypatch.setattr(legged, "ROBOTS", dict(legged.ROBOTS))
     yield tmp_path
-    for name in ("swing", "humanoid_standup"):
-        sys.modules.pop(name, None)
+    for module, robot in (("swing", "swing:Swing"), ("humanoid_standup", "HumanoidStandup-v5")):
+        sys.modules.pop(module, None)
+        registry._entries.pop(robot, None)
+        legged.ROBOTS.pop(robot, None)
 
 
 def test_a_robot_in_a_module_is_compared_and_run(written):

@@ -216,7 +216,7 @@ def test_names_with_arguments_are_read_and_written_alike(name, id, arguments):
 )
 def test_other_arguments_are_refused(words):
     name = f"Pendulum-v1({words}" + ("" if words == "a=1" else ")")
-    with pytest.raises(gs.rl.UnknownEnvironmentError, match="Arguments are written as"):
+    with pytest.raises(gs.rl.UnknownEnvironmentError, match="Arguments must be plain values"):
         make(name)
 
 
@@ -258,7 +258,7 @@ def test_a_wrapped_environment_is_made_again_with_its_wrappers():
     assert simulator.info.name == "CartPole-v1+TimeAwareObservation (given)"
     again = pickle.loads(pickle.dumps(simulator))
     np.testing.assert_array_equal(returns_of(again), returns_of(simulator))
-    with pytest.raises(gs.rl.UnknownEnvironmentError, match="was given as an object"):
+    with pytest.raises(gs.rl.UnknownEnvironmentError, match="was passed as an object"):
         make(simulator.info.name)
 
 
@@ -305,7 +305,7 @@ def test_a_given_environment_is_trained_and_evaluated(tmp_path):
         lambda: gs.rl.evaluate(made.policy),
         lambda: gs.rl.resume(tmp_path / "made", iterations=3),
     ):
-        with pytest.raises(ValueError, match="was given as an object or as a function"):
+        with pytest.raises(ValueError, match="was passed as an object or a function"):
             use()
     with pytest.raises(ValueError, match="trained in Slider"):
         gs.rl.evaluate(replace(made.policy), environment=given)

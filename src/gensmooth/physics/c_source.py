@@ -1,4 +1,4 @@
-"""Expressions written as C."""
+"""Write expressions as C."""
 
 import math
 from collections.abc import Callable, Generator
@@ -19,7 +19,7 @@ _C_NAMES = {
 
 
 class Names(NamedTuple):
-    """The C types of numbers and booleans, and the namespace of its functions."""
+    """The C types of numbers and booleans, and the namespace of the functions."""
 
     number: str = "double"
     truth: str = "bool"
@@ -66,7 +66,7 @@ class Writer:
         return self._known[operand] if isinstance(operand, Symbol) else _number(operand)
 
     def add(self, line: str) -> None:
-        """Write a line."""
+        """Add a line."""
         self.lines.append(line)
 
     @contextmanager

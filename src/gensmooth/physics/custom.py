@@ -4,7 +4,7 @@
 """Custom robots: a MuJoCo model and three plain functions become a fast simulator.
 
 Numba compiles the functions for training. For films and comparisons they run as plain Python. In
-both cases they receive a :class:`Robot`, whose arrays are MuJoCo's.
+both cases they receive a :class:`Robot` with MuJoCo's arrays.
 """
 
 import inspect
@@ -33,10 +33,10 @@ _UNSET = np.zeros(0)
 
 
 class Robot(NamedTuple):
-    """What the functions of a robot receive: MuJoCo's arrays, under MuJoCo's names.
+    """The argument of a robot's functions: MuJoCo's arrays, under MuJoCo's names.
 
-    Positions of bodies, sites and geoms, and the sensors, are from the beginning of the last
-    physics step; ``qpos`` and ``qvel`` are from its end.
+    Positions of bodies, sites and geoms, and the sensors, are those at the beginning of the last
+    physics step; ``qpos`` and ``qvel`` are those at its end.
 
     Attributes:
         qpos: Positions of the joints.
@@ -156,7 +156,9 @@ class RobotDefinition:
         """Return the size of an observation; call each function once to find errors early."""
         mujoco = load_mujoco()
         if model.nu == 0:
-            raise ValueError(f"The model of {self.name} has no actuator: nothing can be learned.")
+            raise ValueError(
+                f"The model of {self.name} has no actuator, so there is nothing to learn."
+            )
         data = mujoco.MjData(model)
         mujoco.mj_forward(model, data)
         robot = self.views(model, data, physics(model, data))
@@ -217,18 +219,19 @@ def register_robot(
 ) -> str:
     """Register a robot: ``gensmooth train module:Name`` then trains it on a compiled simulator.
 
-    The functions are plain Python with NumPy, as far as Numba compiles it, at the top level of a
-    module. They receive a :class:`Robot`.
+    The functions are plain Python and NumPy that Numba can compile, at the top level of a module.
+    They receive a :class:`Robot`.
 
     Args:
-        name: The name of the robot. Its full name is ``module:Name``, with the module in which the
-            functions are.
+        name: The name of the robot. Its full name is ``module:Name``, where ``module`` is the
+            module of the functions.
         model: MuJoCo's XML: a file (relative to that module), or the text itself.
-        observation: ``observation(robot)``, a one-dimensional float64 array.
-        reward: ``reward(robot, action)``, a number, after the physics step.
-        terminated: ``terminated(robot)``, whether the episode ends; by default it never does.
-        start: ``start(model, rng)``, positions and velocities in one array; by default those of the
-            model, with U(−0.01, 0.01) added to every entry. It is not compiled.
+        observation: ``observation(robot)`` returns a one-dimensional float64 array.
+        reward: ``reward(robot, action)`` returns a number; it is called after the physics step.
+        terminated: ``terminated(robot)`` returns whether the episode ends; by default it never
+            does.
+        start: ``start(model, rng)`` returns positions and velocities in one array; by default those
+            of the model, with U(−0.01, 0.01) added to every entry. It is not compiled.
         frame_skip: Steps of the physics per step of the environment.
         horizon: Steps per episode.
         survival_bonus: Added to the reward of each step in which the episode does not end.
@@ -288,12 +291,12 @@ def _model_of(model: object, home: str) -> str | Path:
         return model
     if not isinstance(model, str | Path):
         raise TypeError(
-            f"`model` must be the path of an XML file, or its text, but is {checks.shown(model)}."
+            f"`model` must be the path of an XML file, or XML text, but is {checks.shown(model)}."
         )
     folder = getattr(sys.modules.get(home), "__file__", None)
     path = Path(folder or "").parent / model
     if not path.is_file():
-        raise ValueError(f"`model` must be the path of an XML file, but there is no {path}.")
+        raise ValueError(f"`model` must be the path of an XML file, but {path} does not exist.")
     return path.resolve()
 
 
@@ -302,12 +305,12 @@ def _check_plain(label: str, function: object) -> None:
     plain = getattr(function, "py_func", function)
     if not inspect.isfunction(plain) or plain.__closure__ or "<" in plain.__qualname__:
         raise TypeError(
-            f"`{label}` must be a function at the top level of a module, because it is compiled "
-            f"and found again by its name, but is {checks.shown(function)}."
+            f"`{label}` must be a function at the top level of a module, because workers import "
+            f"it by its name, but is {checks.shown(function)}."
         )
 
 
-# --- what is compiled ---------------------------------------------------------------------------
+# --- compiled functions ---------------------------------------------------------------------------
 
 
 def start_near(model: Any, rng: np.random.Generator) -> Array:
@@ -362,11 +365,11 @@ def _compiled(
         survived = 0.0 if over else bonus
         return paid(robot, action) + survived, survived, over, False
 
-    # Numba names machine code by a function's name and a counter of the process. Code that two
-    # processes have cached may meet in a third, so no two robots may share a name.
+    # Numba names machine code by the function's name and a counter of the process. A third process
+    # may load code that two processes have cached, so every robot needs its own name.
     parts = [f"{each.__module__}.{each.__qualname__}" for each in (observation, reward, terminated)]
     tag = zlib.crc32(repr((name, *parts, bonus)).encode())
-    robot_name = "own_" + "".join(c if c.isalnum() else "_" for c in name)
+    robot_name = "custom_" + "".join(c if c.isalnum() else "_" for c in name)
     for function in (observe, step):
         function.__qualname__ = f"{robot_name}_{tag:08x}_{function.__name__}"
         function.__name__ = robot_name

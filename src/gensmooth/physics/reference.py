@@ -3,7 +3,7 @@
 # pyright: reportMissingTypeArgument=false, reportPrivateUsage=false
 """Robots that Gymnasium does not have, as ordinary Gymnasium environments.
 
-They are the slow path, what is filmed, and what the compiled simulators are compared with.
+They are slow. Films show them, and tests compare the compiled simulators with them.
 """
 
 from typing import Any, final
@@ -67,7 +67,7 @@ class HalfCheetahRandVel(MujocoEnv, EzPickle):
 
 @final
 class CustomRobot(MujocoEnv, EzPickle):
-    """A custom robot, by its plain functions; see :mod:`gensmooth.physics.custom`.
+    """A custom robot that calls its plain functions; see :mod:`gensmooth.physics.custom`.
 
     Args:
         robot: Its registered name.

@@ -62,7 +62,7 @@ def _norm(vector: Any) -> Any:
 
 def _objects(maker: Callable[..., Any]) -> Callable[..., Any]:
     """Change a NumPy function that makes an array to make one that can hold symbols."""
-    return lambda *given, **_: as_symbols(maker(*given))
+    return lambda *arguments, **_: as_symbols(maker(*arguments))
 
 
 class _Numpy(ModuleType):
@@ -91,15 +91,15 @@ def _numpy() -> Any:
 
 
 def _math(shim: Any) -> Any:
-    found: Any = ModuleType("math")
+    module: Any = ModuleType("math")
     for name in dir(math):
-        setattr(found, name, getattr(math, name))
+        setattr(module, name, getattr(math, name))
     for name in (*FUNCTIONS, "isfinite", "isnan", "hypot", "fabs"):
-        setattr(found, name, getattr(shim, name))
+        setattr(module, name, getattr(shim, name))
     for long, short in (*INVERSE.items(), ("arctan2", "atan2")):
-        setattr(found, short, getattr(shim, long))
-    found.pow = lambda x, y: x**y
-    return found
+        setattr(module, short, getattr(shim, long))
+    module.pow = lambda x, y: x**y
+    return module
 
 
 _SHIM = _numpy()
@@ -179,8 +179,8 @@ class _Rebuilder:
 
 def _names(code: Any) -> set[str]:
     """Return the names that a function's code, and the code nested in it, may look up."""
-    found = set(code.co_names)
+    names = set(code.co_names)
     for constant in code.co_consts:
         if hasattr(constant, "co_names"):
-            found |= _names(constant)
-    return found
+            names |= _names(constant)
+    return names

@@ -212,8 +212,8 @@ class Symbol:
 
     __int__ = __index__ = __float__  # type: ignore[assignment]
 
-    def __array_ufunc__(self, function: Any, method: str, *given: Any, **options: Any) -> Any:
-        return _apply(function, method, given, options)
+    def __array_ufunc__(self, function: Any, method: str, *arguments: Any, **options: Any) -> Any:
+        return _apply(function, method, arguments, options)
 
 
 _known_symbols: WeakValueDictionary[Any, Symbol] = WeakValueDictionary()
@@ -336,11 +336,11 @@ ENTRYWISE: dict[str, Callable[..., Any]] = {
 class Symbols(np.ndarray):
     """An array of objects, some of them symbols; NumPy's functions of it return expressions."""
 
-    def __array_ufunc__(self, function: Any, method: str, *given: Any, **options: Any) -> Any:
-        return _apply(function, method, given, options)
+    def __array_ufunc__(self, function: Any, method: str, *arguments: Any, **options: Any) -> Any:
+        return _apply(function, method, arguments, options)
 
 
-def _apply(function: Any, method: str, given: Sequence[Any], options: dict[str, Any]) -> Any:
+def _apply(function: Any, method: str, arguments: Sequence[Any], options: dict[str, Any]) -> Any:
     """Apply a NumPy function to each entry."""
     form = ENTRYWISE.get(function.__name__)
     if form is not None:
@@ -348,8 +348,8 @@ def _apply(function: Any, method: str, given: Sequence[Any], options: dict[str, 
         options.pop("dtype", None)
     if options.get("out"):
         options["out"] = tuple(map(_plain, options["out"]))
-    found = getattr(function, method)(*map(_plain, given), **options)
-    return as_symbols(found) if isinstance(found, np.ndarray) else found
+    result = getattr(function, method)(*map(_plain, arguments), **options)
+    return as_symbols(result) if isinstance(result, np.ndarray) else result
 
 
 def _plain(value: Any) -> Any:
@@ -424,7 +424,7 @@ def explore(run: Callable[[], dict[Slot, Any]]) -> dict[Slot, Any]:
         decisions = _Decisions(answers)
         _deciding.append(decisions)
         try:
-            found = run()
+            results = run()
         except TraceError:
             raise
         except (TypeError, ValueError, LookupError, AttributeError, NotImplementedError) as error:
@@ -436,24 +436,24 @@ def explore(run: Callable[[], dict[Slot, Any]]) -> dict[Slot, Any]:
             _deciding.pop()
         for depth in reversed(range(len(answers), len(decisions.asked))):
             other = follow([*decisions.answers[:depth], False])
-            found = _either(decisions.asked[depth], found, other)
-        return found
+            results = _either(decisions.asked[depth], results, other)
+        return results
 
     return follow(())
 
 
 def _either(condition: Symbol, yes: dict[Slot, Any], no: dict[Slot, Any]) -> dict[Slot, Any]:
-    found: dict[Slot, Any] = {}
+    chosen: dict[Slot, Any] = {}
     for key in yes | no:
         usual = Symbol("slot", key)
         a, b = yes.get(key, usual), no.get(key, usual)
-        found[key] = a if same(a, b) else Symbol("?", condition, a, b)
-    return found
+        chosen[key] = a if same(a, b) else Symbol("?", condition, a, b)
+    return chosen
 
 
 def slots(expressions: Iterable[Any]) -> dict[Slot, None]:
     """Return the slots that expressions read, each once, in the order of their first use."""
-    found: dict[Slot, None] = {}
+    met: dict[Slot, None] = {}
     seen: set[Symbol] = set()
     todo = list(expressions)[::-1]
     while todo:
@@ -462,10 +462,10 @@ def slots(expressions: Iterable[Any]) -> dict[Slot, None]:
             continue
         seen.add(each)
         if each.operation == "slot":
-            found[each.operands[0]] = None
+            met[each.operands[0]] = None
         else:
             todo += each.operands[::-1]
-    return found
+    return met
 
 
 # --- as numbers -------------------------------------------------------------------------------

@@ -110,7 +110,7 @@ class _SymbolicSimulation:
         # Names instead of the addresses that compiled code has.
         physics = Physics(0, 0, *("step", "forward", "reset", "forces"), np.zeros(0))  # type: ignore[arg-type]
         state = environment.state(model, self.data, physics)
-        own: list[np.ndarray] = []
+        memory: list[np.ndarray] = []
         self.initial: list[float] = []
         for name, value in state._asdict().items():
             if isinstance(value, np.ndarray) and not any(
@@ -124,9 +124,9 @@ class _SymbolicSimulation:
                 first = len(self.initial)
                 self.initial += value.reshape(-1).tolist()
                 filled = symbols("memory", value.shape, first=first)
-                own.append(filled)
+                memory.append(filled)
                 state = state._replace(**{name: filled})
-        self.memory, self.state = own, state
+        self.memory, self.state = memory, state
 
     def call(self, what: str, _: Any) -> None:
         """Stand in for :func:`~gensmooth.physics.mujoco_calls.call`."""
@@ -143,12 +143,12 @@ class _SymbolicSimulation:
 
     def written(self) -> dict[Slot, Any]:
         """Return what has been set in the data and in the environment's memory, by slot."""
-        found: dict[Slot, Any] = {}
+        changed: dict[Slot, Any] = {}
         for name, array in self.data.arrays.items():
             for index, value in enumerate(array.reshape(-1)):
                 if not same(value, slot(name, index, moved=name in self.data.moved)):
-                    found[Slot(name, index, False)] = value
-        return found | self.remembered()
+                    changed[Slot(name, index, False)] = value
+        return changed | self.remembered()
 
     def remembered(self) -> dict[Slot, Any]:
         """Return what has been set in the environment's memory, by slot."""
@@ -189,9 +189,9 @@ def trace(environment: CompiledEnvironment, model: Any) -> Traced:
 
     def step() -> dict[Slot, Any]:
         simulation = fresh()
-        found = _step(environment, simulation)
+        outcome = _step(environment, simulation)
         moves.append((simulation.calls, simulation.controls or []))
-        return found
+        return outcome
 
     begin = explore(lambda: _begin(environment, fresh(), start_size))
     observe = explore(lambda: _observe(environment, fresh()))
@@ -219,11 +219,11 @@ def _begin(
 
     begin = rebuilt(environment.begin, {call: only_forward})
     begin(simulation.state, symbols("start", (start_size,)))
-    found = simulation.written()
-    for key in (*found, *slots(found.values())):
+    changed = simulation.written()
+    for key in (*changed, *slots(changed.values())):
         if key.array in DERIVED:
             raise TraceError(f"the start of an episode depends on `{key.array}`, which follows it")
-    return found
+    return changed
 
 
 def _observe(environment: CompiledEnvironment, simulation: _SymbolicSimulation) -> dict[Slot, Any]:
@@ -332,8 +332,8 @@ def source(traced: Traced, *, forces_at_start: bool) -> LawSource:
     return LawSource(*("\n".join(writer.lines) for writer in bodies))
 
 
-def _store(to: Writer, found: dict[Slot, Any], where: Callable[[Slot], str]) -> None:
+def _store(to: Writer, expressions: dict[Slot, Any], where: Callable[[Slot], str]) -> None:
     """Set slots to expressions; all are computed before the first is set."""
-    names = [(where(key), to.write(value)) for key, value in found.items()]
+    names = [(where(key), to.write(value)) for key, value in expressions.items()]
     for target, name in names:
         to.add(f"{target} = {name};")

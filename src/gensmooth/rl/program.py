@@ -14,7 +14,7 @@ from gensmooth import checks
 from gensmooth.describe import describe_parts, number, plain, whole
 from gensmooth.observe import Seen, Start
 from gensmooth.rl.environments import catalogue
-from gensmooth.rl.environments.base import Info
+from gensmooth.rl.environments.base import EnvironmentInfo
 from gensmooth.rl.normalize import Statistics
 from gensmooth.rl.policies import Policy
 from gensmooth.rl.policy_file import TrainedPolicy
@@ -268,7 +268,7 @@ class Training(Program[TrainState, TrainRecord, TrainResult]):
             ValueError: When it is not one, or has something that cannot be written down; so do
                 ``TypeError`` and ``LookupError`` say.
         """
-        info, policy = Info(**found["environment"]), found["policy"]
+        info, policy = EnvironmentInfo(**found["environment"]), found["policy"]
         if not isinstance(info.name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError("the name of its environment is not one")
         search = from_parts(

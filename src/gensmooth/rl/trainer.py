@@ -18,7 +18,7 @@ from gensmooth.batch import Batch
 from gensmooth.describe import number, plain, whole
 from gensmooth.evaluators import EvaluationError
 from gensmooth.evaluators.base import tell
-from gensmooth.rl.environments.base import Episodes, Info
+from gensmooth.rl.environments.base import EnvironmentInfo, Episodes
 from gensmooth.rl.normalize import Scaling, Statistics, identity, statistics
 from gensmooth.rl.policies import Policy
 from gensmooth.rl.rollouts import Rollouts
@@ -126,7 +126,7 @@ class Trainer:
         standardize: Whether observations are standardised.
     """
 
-    info: Info
+    info: EnvironmentInfo
     policy: Policy
     search: Search
     standardize: bool = True

@@ -51,12 +51,12 @@ def write_contacts(s: System) -> None:
 
 def _alike(s: System) -> list[list[Contact]]:
     """Group contacts that differ only in numbers, so that a group shares its code."""
-    found: dict[Any, list[Contact]] = {}
+    groups: dict[Any, list[Contact]] = {}
     for contact in s.contacts:
         law = replace(contact.law, inertia=1.0, factor=1.0)
         key = (law, contact.friction > 0.0, contact.root, contact.touch().along is None)
-        found.setdefault(key, []).append(contact)
-    return list(found.values())
+        groups.setdefault(key, []).append(contact)
+    return list(groups.values())
 
 
 def _write_alike(s: System, contacts: Sequence[Contact]) -> None:

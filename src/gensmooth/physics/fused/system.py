@@ -68,10 +68,10 @@ class Rows(NamedTuple):
         if self.places is None:
             return sorted(moved)
         here = {self.places[dof]: dof for dof in moved}
-        found: list[int] = []
+        velocities: list[int] = []
         for free in self.free:  # an unused place holds zeros, so any index does
-            found.append(here.get(free, found[-1] if found else self.shared))
-        return found
+            velocities.append(here.get(free, velocities[-1] if velocities else self.shared))
+        return velocities
 
 
 # Reading which velocities a contact means pays if the squared length of rows shrinks by this.
@@ -147,15 +147,15 @@ def _coupled(
 ) -> set[tuple[int, int]]:
     """Return the entries (i, j), j <= i, of M + JᵀDJ that can be nonzero, after elimination too."""
     nv = placed.mechanism.nv
-    found = set(inertia) | {(i, i) for i in range(nv)}
+    entries = set(inertia) | {(i, i) for i in range(nv)}
     for contact in contacts:
         one, two = moving(placed, contact)
         moved = sorted(one | two)
-        found |= {(i, j) for i in moved for j in moved if j <= i}
+        entries |= {(i, j) for i in moved for j in moved if j <= i}
     for last in reversed(range(nv)):
-        before = [j for j in range(last) if (last, j) in found]
-        found |= {(i, j) for i in before for j in before if j <= i}
-    return found
+        before = [j for j in range(last) if (last, j) in entries]
+        entries |= {(i, j) for i in before for j in before if j <= i}
+    return entries
 
 
 def _rows_of(placed: Placed, contacts: Sequence[Contact]) -> Rows:
@@ -167,13 +167,13 @@ def _rows_of(placed: Placed, contacts: Sequence[Contact]) -> Rows:
     moved = [set[int]().union(*moving(placed, contact)) for contact in contacts]
     depths = [m.dofs_of(m.dof_part(dof)).index(dof) for dof in range(m.nv)]
     if all(len({depths[dof] for dof in each}) == len(each) for each in moved):
-        shared = next((dof for dof, own in enumerate(depths) if own != dof), m.nv)
-        found = Rows(max(depths) + 1, tuple(depths), min([shared, *depths[shared:]]))
+        shared = next((dof for dof, depth in enumerate(depths) if depth != dof), m.nv)
+        rows = Rows(max(depths) + 1, tuple(depths), min([shared, *depths[shared:]]))
     else:
-        found = Rows(max(map(len, moved)))
-    if _PAYS * packed(found.width, 0) > packed(m.nv, 0):
+        rows = Rows(max(map(len, moved)))
+    if _PAYS * packed(rows.width, 0) > packed(m.nv, 0):
         return Rows(m.nv, tuple(range(m.nv)), m.nv)
-    return found
+    return rows
 
 
 def arrays(mechanism: Mechanism) -> tuple[list[Symbol], ...]:

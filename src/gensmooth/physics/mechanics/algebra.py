@@ -47,10 +47,10 @@ def minus(a: Number, b: Number) -> Number:
 
 def total(values: Iterable[Number]) -> Number:
     """Return the sum of numbers."""
-    found: Number = 0.0
+    result: Number = 0.0
     for value in values:
-        found = plus(found, value)
-    return found
+        result = plus(result, value)
+    return result
 
 
 def dot(a: Sequence[Number], b: Sequence[Number]) -> Number:
@@ -162,11 +162,11 @@ def _plain_turn(axis: tuple[float, float, float], c: Number, s: Number) -> Matri
     k = next(index for index, each in enumerate(axis) if each != 0.0)
     s = times(axis[k], s)
     i, j = (k + 1) % 3, (k + 2) % 3
-    found: Matrix = [[0.0] * 3 for _ in range(3)]
-    found[k][k] = 1.0
-    found[i][i] = found[j][j] = c
-    found[i][j], found[j][i] = -s, s
-    return found
+    matrix: Matrix = [[0.0] * 3 for _ in range(3)]
+    matrix[k][k] = 1.0
+    matrix[i][i] = matrix[j][j] = c
+    matrix[i][j], matrix[j][i] = -s, s
+    return matrix
 
 
 def rounded(value: float) -> float:
@@ -227,6 +227,6 @@ def fixed_quaternion(matrix: Matrix) -> Vector:
     products[0, 1:] = products[1:, 0] = x, y, z
     products[1:, 1:] = m + m.T + (1.0 - np.trace(m)) * np.eye(3)
     row = products[int(np.argmax(np.diag(products)))]
-    found = row / np.linalg.norm(row)
-    sign = -1.0 if found[0] < 0.0 else 1.0
-    return [rounded(float(sign * each)) for each in found]
+    quaternion = row / np.linalg.norm(row)
+    sign = -1.0 if quaternion[0] < 0.0 else 1.0
+    return [rounded(float(sign * each)) for each in quaternion]

@@ -109,7 +109,7 @@ def _contacts_of_pair(placed: Placed, pair: Pair) -> list[Contact]:
             axis = column(axes2, 2)
             segment = scale(axis, half2)
             ends = [(add(at2, segment), axis), (subtract(at2, segment), axis)]
-        found: list[Contact] = []
+        contacts: list[Contact] = []
         for end, along in ends:
             distance = minus(plus(dot(end, normal), height), radius2)
 
@@ -117,8 +117,8 @@ def _contacts_of_pair(placed: Placed, pair: Pair) -> list[Contact]:
                 depth = plus(radius2, times(0.5, d))
                 return Touch(subtract(end, scale(normal, depth)), normal, along)
 
-            found.append(contact(distance, where))
-        return found
+            contacts.append(contact(distance, where))
+        return contacts
 
     def between(point1: Vector, point2: Vector) -> tuple[Number, Callable[[], Touch]]:
         """Return the distance of spheres about two points, and where they touch."""
@@ -271,13 +271,13 @@ class Segments:
     def where_both_end(self) -> list[tuple[Vector, Vector]]:
         """Return the two ends of the stretch in which parallel segments overlap."""
         a, b, c, u, v = self._a, self._b, self._c, self._u, self._v
-        found: list[tuple[Vector, Vector]] = []
+        points: list[tuple[Vector, Vector]] = []
         for end in (1.0, -1.0):  # of the second, or where the first ends before it
             beside = (u - end * b) / a
             x = clipped(beside, -1.0, 1.0)
             within: Any = abs(beside) <= 1.0
-            found.append(self._at(x, choose(within, end, clipped((v - x * b) / c, -1.0, 1.0))))
-        return found
+            points.append(self._at(x, choose(within, end, clipped((v - x * b) / c, -1.0, 1.0))))
+        return points
 
     def _at(self, x: Number, y: Number) -> tuple[Vector, Vector]:
         (centre1, segment1), (centre2, segment2) = self._first, self._second

@@ -48,21 +48,21 @@ class Mechanism:
 
     def ancestors(self, dof: int) -> list[int]:
         """Return a velocity and those above it in the tree, up to the root."""
-        found: list[int] = []
+        dofs: list[int] = []
         while dof >= 0:
-            found.append(dof)
+            dofs.append(dof)
             dof = int(self.model.dof_parentid[dof])
-        return found
+        return dofs
 
     def dofs_of(self, part: int) -> list[int]:
         """Return the velocities that move a part, from the root down."""
-        found: list[int] = []
+        dofs: list[int] = []
         while part >= 0:
             body = self.parts[part].body
             first, number = int(self.model.body_dofadr[body]), int(self.model.body_dofnum[body])
-            found = [*range(first, first + number), *found]
+            dofs = [*range(first, first + number), *dofs]
             part = self.parts[part].parent
-        return found
+        return dofs
 
     def free_translations(self) -> list[tuple[int, int]]:
         """Return the first velocity of each free joint, and its part."""

@@ -221,8 +221,8 @@ def parts(m: Any) -> tuple[list[Part], list[FixedPlace]]:
             fixed.append(FixedPlace(len(bodies) - 1, [0.0] * 3, identity()))
         else:
             above = fixed[parent]
-            own = [float(each) for each in m.body_pos[body]]
-            position = add(above.position, apply(above.matrix, own))
+            offset = [float(each) for each in m.body_pos[body]]
+            position = add(above.position, apply(above.matrix, offset))
             matrix = product(above.matrix, constant_rotation(m.body_quat[body]))
             fixed.append(FixedPlace(above.part, position, matrix))
             if above.part >= 0:
@@ -258,7 +258,7 @@ class Pair(NamedTuple):
 
 def pairs(m: Any) -> list[Pair]:
     """Return the pairs of geoms that MuJoCo would test for contact."""
-    found: list[Pair] = []
+    touching: list[Pair] = []
     excluded = {int(each) for each in m.exclude_signature}
     weld = [int(each) for each in m.body_weldid]
     above = [weld[int(m.body_parentid[w])] for w in weld]
@@ -285,8 +285,8 @@ def pairs(m: Any) -> list[Pair]:
                 )
             if max(int(m.geom_condim[a]), int(m.geom_condim[b])) not in (1, 3):
                 raise UnsupportedMechanismError("friction that resists rolling or spinning")
-            found.append(Pair(a, b))
-    return found
+            touching.append(Pair(a, b))
+    return touching
 
 
 def parallel(m: Any, touching: Sequence[Pair]) -> set[Pair]:
@@ -297,10 +297,10 @@ def parallel(m: Any, touching: Sequence[Pair]) -> set[Pair]:
     parallel at an angle of more than ``PARALLEL``. Other pairs are parallel only for a moment, if
     at all, and are treated as touching in one point.
     """
-    found: set[Pair] = set()
+    parallel_pairs: set[Pair] = set()
     both = [pair for pair in touching if all(m.geom_type[geom] == CAPSULE for geom in pair)]
     if not both:
-        return found
+        return parallel_pairs
     mujoco = load_mujoco()
     start, other = mujoco.MjData(m), mujoco.MjData(m)
     other.qpos[:] = m.qpos0 + np.random.default_rng(0).uniform(-1.0, 1.0, m.nq)
@@ -316,8 +316,8 @@ def parallel(m: Any, touching: Sequence[Pair]) -> set[Pair]:
                 raise UnsupportedMechanismError("long capsules that stay parallel and may touch")
         at_start = _angle(start, pair) < limit and _may_meet_as_they_start(m, start, pair)
         if always or limit > PARALLEL or at_start:
-            found.add(pair)
-    return found
+            parallel_pairs.add(pair)
+    return parallel_pairs
 
 
 def _may_meet_as_they_start(m: Any, start: Any, pair: Pair) -> bool:

@@ -74,8 +74,8 @@ def place(mechanism: Mechanism, q: Sequence[Number]) -> "Placed":
     quaternions: list[Vector] = []
     for index, part in enumerate(mechanism.parts):
         fixed = mechanism.fixed[int(m.body_parentid[part.body])]
-        own = [float(each) for each in m.body_pos[part.body]]
-        position = add(fixed.position, apply(fixed.matrix, own))
+        offset_of_body = [float(each) for each in m.body_pos[part.body]]
+        position = add(fixed.position, apply(fixed.matrix, offset_of_body))
         matrix = product(fixed.matrix, constant_rotation(m.body_quat[part.body]))
         spin = fixed_quaternion(matrix)
         root = index
@@ -163,11 +163,11 @@ class Placed:
         return self._turned(v, list)
 
     def _turned(self, v: Sequence[Number], how: Callable[[Matrix], Matrix]) -> Vector:
-        found = list(v)
+        turned = list(v)
         for first, part in self.mechanism.free_translations():
             turn = how(self._roots[part].matrix)
-            found[first : first + 3] = apply(turn, found[first : first + 3])
-        return found
+            turned[first : first + 3] = apply(turn, turned[first : first + 3])
+        return turned
 
     def root(self, index: int) -> Root:
         """Return the root with a number; -1 is the world."""
@@ -179,8 +179,8 @@ class Placed:
 
     def in_world(self, root: int, position: Vector) -> Vector:
         """Convert a position relative to a root to world coordinates."""
-        found = self.root(root)
-        return add(found.origin, apply(found.matrix, position))
+        frame = self.root(root)
+        return add(frame.origin, apply(frame.matrix, position))
 
     def _inertia(self, index: int) -> Inertia:
         """Return the inertia of a part at its root's origin, along its root's axes."""
@@ -201,16 +201,16 @@ class Placed:
 
     def _up(self, values: Sequence[Any]) -> list[Any]:
         """Sum over each part and all parts below it."""
-        found = list(values)
-        for index in reversed(range(len(found))):
+        sums = list(values)
+        for index in reversed(range(len(sums))):
             parent = self.mechanism.parts[index].parent
             if parent >= 0:
-                found[parent] = found[parent] + found[index]
-        return found
+                sums[parent] = sums[parent] + sums[index]
+        return sums
 
     def mass_matrix(self) -> dict[tuple[int, int], Number]:
         """Return M by composite rigid bodies: entries (i, j), j <= i, that are not always 0."""
-        mechanism, found = self.mechanism, dict[tuple[int, int], Number]()
+        mechanism, entries = self.mechanism, dict[tuple[int, int], Number]()
         whole = self._up(self._inertias)
         for i in range(mechanism.nv):
             momentum = whole[mechanism.dof_part(i)].times(self.motions[i])
@@ -219,17 +219,17 @@ class Placed:
                 if i == j:
                     value = plus(value, float(mechanism.model.dof_armature[i]))
                 if isinstance(value, Symbol) or value != 0.0:
-                    found[i, j] = value
-        return found
+                    entries[i, j] = value
+        return entries
 
     def velocities(self, v: Sequence[Number]) -> tuple[list[Spatial], list[Spatial]]:
         """Return the velocity of each part, and its acceleration when no joint accelerates."""
         mechanism = self.mechanism
-        m, found, drift = mechanism.model, list[Spatial](), list[Spatial]()
+        m, velocities, drift = mechanism.model, list[Spatial](), list[Spatial]()
         upwards = [-float(each) for each in m.opt.gravity]
         for index, part in enumerate(mechanism.parts):
             if part.parent >= 0:
-                velocity, change = found[part.parent], drift[part.parent]
+                velocity, change = velocities[part.parent], drift[part.parent]
             else:
                 turn = transposed(self._roots[index].matrix)
                 velocity, change = ZERO, Spatial([0.0] * 3, apply(turn, upwards))
@@ -243,9 +243,9 @@ class Placed:
                     motion = self.motions[k]
                     change = change + before.of_motion(motion).times(v[k])
                     velocity = velocity + motion.times(v[k])
-            found.append(velocity)
+            velocities.append(velocity)
             drift.append(change)
-        return found, drift
+        return velocities, drift
 
     def smooth_force(self, q: Sequence[Number], v: Sequence[Number], u: Sequence[Number]) -> Vector:
         """Return τ - c: all forces except those of constraints; ``v`` is along the roots' axes."""
@@ -293,19 +293,19 @@ class Placed:
     ) -> Vector:
         """Return the forces of dampers and springs, minus the forces ``taken``."""
         m, damping = self.mechanism.model, self.mechanism.damping
-        found = [minus(times(-damping[i], v[i]), taken[i]) for i in range(self.mechanism.nv)]
+        forces = [minus(times(-damping[i], v[i]), taken[i]) for i in range(self.mechanism.nv)]
         for j in range(m.njnt):
             if m.jnt_stiffness[j]:
                 at, dof = int(m.jnt_qposadr[j]), int(m.jnt_dofadr[j])
                 stretch = minus(q[at], float(m.qpos_spring[at]))
-                found[dof] = minus(found[dof], times(float(m.jnt_stiffness[j]), stretch))
-        return found
+                forces[dof] = minus(forces[dof], times(float(m.jnt_stiffness[j]), stretch))
+        return forces
 
     def actuation(self, q: Sequence[Number], v: Sequence[Number], u: Sequence[Number]) -> Vector:
         """Return MuJoCo's ``qfrc_actuator``."""
         mechanism = self.mechanism
         m = mechanism.model
-        found: Vector = [0.0] * mechanism.nv
+        forces: Vector = [0.0] * mechanism.nv
         for i in range(m.nu):
             j = int(m.actuator_trnid[i, 0])
             at, dof = int(m.jnt_qposadr[j]), int(m.jnt_dofadr[j])
@@ -315,8 +315,8 @@ class Placed:
                 control = clipped(control, *map(float, m.actuator_ctrlrange[i]))
             length, speed = times(gear, q[at]), times(gear, v[dof])
 
-            def linear(given: Any, length: Number = length, speed: Number = speed) -> Number:
-                a, b, c = map(float, given[:3])
+            def linear(coefficients: Any, length: Number = length, speed: Number = speed) -> Number:
+                a, b, c = map(float, coefficients[:3])
                 return plus(plus(a, times(b, length)), times(c, speed))
 
             gain = linear(m.actuator_gainprm[i])
@@ -327,12 +327,12 @@ class Placed:
                 force = plus(force, linear(m.actuator_biasprm[i]))
             if m.actuator_forcelimited[i]:
                 force = clipped(force, *map(float, m.actuator_forcerange[i]))
-            found[dof] = plus(found[dof], times(gear, force))
+            forces[dof] = plus(forces[dof], times(gear, force))
         for j in range(m.njnt):
             if m.nu and m.jnt_actfrclimited[j]:  # without actuators MuJoCo ignores the range
                 dof = int(m.jnt_dofadr[j])
-                found[dof] = clipped(found[dof], *map(float, m.jnt_actfrcrange[j]))
-        return found
+                forces[dof] = clipped(forces[dof], *map(float, m.jnt_actfrcrange[j]))
+        return forces
 
     def _fluid(self, body: int, velocity: Spatial) -> Spatial:
         """Return the force of the fluid on a body, computed as for a box of the same inertia."""
@@ -344,8 +344,8 @@ class Placed:
         ]
         place = self.mechanism.fixed[body]
         frame = self.frames[place.part]
-        own = product(place.matrix, constant_rotation(m.body_iquat[body]))
-        axes = product(frame.matrix, own)
+        principal = product(place.matrix, constant_rotation(m.body_iquat[body]))
+        axes = product(frame.matrix, principal)
         ipos = [float(each) for each in m.body_ipos[body]]
         inside = add(place.position, apply(place.matrix, ipos))
         centre = add(frame.position, apply(frame.matrix, inside))
@@ -383,18 +383,20 @@ class Placed:
     def body_quaternion(self, body: int) -> Vector:
         """Return MuJoCo's ``xquat``."""
         place = self.mechanism.fixed[body]
-        own = fixed_quaternion(place.matrix)
+        relative = fixed_quaternion(place.matrix)
         if place.part < 0:
-            return own
+            return relative
         above = self._roots[self.frames[place.part].root].spin
-        return quaternion_product(quaternion_product(above, self._quaternions[place.part]), own)
+        return quaternion_product(
+            quaternion_product(above, self._quaternions[place.part]), relative
+        )
 
     def geom(self, geom: int) -> tuple[int, Vector, Matrix]:
         """Return a geom's part, and its centre and axes relative to its root (-1: in the world)."""
         m = self.mechanism.model
         place = self.mechanism.fixed[int(m.geom_bodyid[geom])]
-        own = [float(each) for each in m.geom_pos[geom]]
-        inside = add(place.position, apply(place.matrix, own))
+        offset = [float(each) for each in m.geom_pos[geom]]
+        inside = add(place.position, apply(place.matrix, offset))
         turned = product(place.matrix, constant_rotation(m.geom_quat[geom]))
         if place.part < 0:
             return -1, inside, turned
@@ -411,8 +413,8 @@ class Placed:
         """Return MuJoCo's ``site_xpos``."""
         m = self.mechanism.model
         place = self.mechanism.fixed[int(m.site_bodyid[site])]
-        own = [float(each) for each in m.site_pos[site]]
-        inside = add(place.position, apply(place.matrix, own))
+        offset = [float(each) for each in m.site_pos[site]]
+        inside = add(place.position, apply(place.matrix, offset))
         return self._in_world(FixedPlace(place.part, inside, place.matrix))
 
     def _in_world(self, place: FixedPlace) -> Vector:
@@ -432,10 +434,10 @@ class Placed:
         mass = float(sum(m.body_mass[each] for each in members))
         if mass < TINY:
             return self._centre_of_body(body)
-        found: Vector = [0.0] * 3
+        centre: Vector = [0.0] * 3
         for each in members:
-            found = add(found, scale(self._centre_of_body(each), float(m.body_mass[each]) / mass))
-        return found
+            centre = add(centre, scale(self._centre_of_body(each), float(m.body_mass[each]) / mass))
+        return centre
 
     def _centre_of_body(self, body: int) -> Vector:
         """Return MuJoCo's ``xipos``: the centre of mass of a single body."""
@@ -454,18 +456,18 @@ class Placed:
         m = self.mechanism.model
         place, mass = self.mechanism.fixed[body], float(m.body_mass[body])
         away = subtract(self._centre_of_body(body), self.centre(int(m.body_rootid[body])))
-        own = product(place.matrix, constant_rotation(m.body_iquat[body]))
+        axes = product(place.matrix, constant_rotation(m.body_iquat[body]))
         if place.part >= 0:
             frame = self.frames[place.part]
-            own = product(product(self._roots[frame.root].matrix, frame.matrix), own)
-        weighted = [list(map(times, map(float, m.body_inertia[body]), row)) for row in own]
-        found: Vector = []
+            axes = product(product(self._roots[frame.root].matrix, frame.matrix), axes)
+        weighted = [list(map(times, map(float, m.body_inertia[body]), row)) for row in axes]
+        moments: Vector = []
         for i, j in ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2)):
-            value = minus(dot(weighted[i], own[j]), times(mass, times(away[i], away[j])))
+            value = minus(dot(weighted[i], axes[j]), times(mass, times(away[i], away[j])))
             if i == j:
                 value = plus(value, times(mass, dot(away, away)))
-            found.append(value)
-        return [*found, *scale(away, mass), mass]
+            moments.append(value)
+        return [*moments, *scale(away, mass), mass]
 
     def body_velocity(self, body: int, v: Sequence[Number]) -> Vector:
         """Return MuJoCo's ``cvel``: angular and linear velocity, at the centre of its tree."""

@@ -96,7 +96,7 @@ def softness(
 
 def limits(m: Any) -> list[Limit]:
     """Return the limits of all joints that have them."""
-    found: list[Limit] = []
+    limits: list[Limit] = []
     for j in range(m.njnt):
         if not m.jnt_limited[j]:
             continue
@@ -107,8 +107,8 @@ def limits(m: Any) -> list[Limit]:
         law = softness(
             m, m.jnt_solref[j], m.jnt_solimp[j], float(m.dof_invweight0[dof]), 1.0, margin
         )
-        found.append(Limit(int(m.jnt_qposadr[j]), dof, low, high, law))
-    return found
+        limits.append(Limit(int(m.jnt_qposadr[j]), dof, low, high, law))
+    return limits
 
 
 def contact_law(m: Any, pair: Pair) -> tuple[Softness, float]:

@@ -19,7 +19,7 @@ from gensmooth.rl.environments.base import (
     UnsupportedEnvironmentError,
 )
 
-GIVEN = " (given)"  # ends the name of an environment that no name can make
+GIVEN = " (given)"  # ends the name of an environment that cannot be made from its name
 
 _PACKAGE = "gensmooth.rl.environments"
 
@@ -41,36 +41,36 @@ def make(
             ``"Pendulum-v1(g=5.0)"``; or a Gymnasium environment, as ``gymnasium.make`` returns it;
             or a function without arguments that makes one; or a simulator, which is returned.
         fast: Whether to use the compiled simulator if there is one. With ``False`` the environment
-            runs through the ordinary API, which is what the compiled one is compared with.
+            runs through the ordinary API, to compare the two.
         env_args: Arguments for Gymnasium's environment; they become part of its name. Compiled
-            simulators take none, so the environment then runs through the ordinary API.
-        device: Where trajectories run. ``"cuda"`` (or ``"cuda:1"``) is a GPU, for environments
-            that are compiled: a robot with a file in ``robots``, or registered by
-            :func:`register_robot`. ``"warp-cpu"`` runs the same code on the processor's cores.
+            simulators take no arguments, so the environment then runs through the ordinary API.
+        device: Where trajectories run. ``"cuda"`` (or ``"cuda:1"``) is a GPU, for compiled
+            environments: a robot with a file in ``robots``, or one registered by
+            :func:`register_robot`. ``"warp-cpu"`` runs the same code on the CPU.
 
     Raises:
-        UnknownEnvironmentError: When there is no such environment; near matches are named.
-        UnsupportedEnvironmentError: When its spaces are not supported.
-        ImportError: When a package is missing, or cannot be used.
+        UnknownEnvironmentError: If there is no such environment; the message names near matches.
+        UnsupportedEnvironmentError: If its spaces are not supported.
+        ImportError: If a package is missing or cannot be used.
     """
     fast = checks.flag("fast", fast)
     if not (isinstance(device, str) and device == "cpu"):  # pyright: ignore[reportUnnecessaryIsInstance]
         return _on_device(environment, fast, env_args, device)
-    given = checks.mapping("env_args", {} if env_args is None else env_args)
+    arguments = checks.mapping("env_args", {} if env_args is None else env_args)
     if not isinstance(environment, str):
-        if given:
-            raise ValueError("`env_args` are for an environment that is given by its name.")
-        return _given(environment)
+        if arguments:
+            raise ValueError("`env_args` must be None if `environment` is not a name.")
+        return _from_object(environment)
     if environment.endswith(GIVEN):
         raise UnknownEnvironmentError(
-            f"The environment {environment.removesuffix(GIVEN)!r} was given as an object or as a "
-            "function and has no name to make it by: give it again, as `environment` of "
-            "gs.rl.evaluate, or repeat the call of gs.rl.train that began the training."
+            f"The environment {environment.removesuffix(GIVEN)!r} was passed as an object or a "
+            "function, so it cannot be made from its name. Pass it again as `environment` of "
+            "gs.rl.evaluate, or repeat the call of gs.rl.train that started the training."
         )
-    name, own = _full(environment)
+    name, in_name = _full(environment)
     import_module_of(name)
-    if own or given:
-        return _gymnasium(join_name(reference(name), {**own, **given}))
+    if in_name or arguments:
+        return _gymnasium(join_name(reference(name), {**in_name, **arguments}))
     entry = registry.find(name)
     if entry is None:
         return _gymnasium(name)
@@ -86,15 +86,15 @@ def _on_device(
     warp = _module("warp")
     name = warp.check_device(device)
     arm = isinstance(environment, str) and canonical(environment).startswith("ML1-")
-    found = None if arm else make(environment)
-    if found is None or env_args or not fast or not hasattr(found, "on_device"):
-        shown = environment if found is None else found.info.name
+    simulator = None if arm else make(environment)
+    if simulator is None or env_args or not fast or not hasattr(simulator, "on_device"):
+        shown = environment if simulator is None else simulator.info.name
         raise UnsupportedEnvironmentError(
-            f"{shown} runs through {'Meta-World' if arm else 'Gymnasium'}, on the CPU alone: on a "
-            f"GPU run {', '.join(n for n in names() if not n.startswith('ML1'))}, and robots that "
-            "gs.rl.register_robot has made known."
+            f"{shown} runs through {'Meta-World' if arm else 'Gymnasium'}, which needs the CPU. A "
+            f"GPU runs {', '.join(n for n in names() if not n.startswith('ML1'))}, and robots "
+            "registered by gs.rl.register_robot."
         )
-    return cast(Any, found).on_device(name)
+    return cast(Any, simulator).on_device(name)
 
 
 def names() -> list[str]:
@@ -110,26 +110,26 @@ def canonical(name: str) -> str:
 def check_trusted(name: str, *, trust: bool) -> None:
     """Refuse an environment named by a file if its module would be imported only for that.
 
-    A module that is imported already, or whose environment the caller has named, runs nothing new.
+    A module that is already imported, or that the caller has named, runs nothing new.
 
     Raises:
-        ValueError: When the name is ``module:Name`` and the module is not imported yet.
+        ValueError: If the name is ``module:Name`` and the module is not imported yet.
     """
     module = name.rpartition(":")[0]
     try:
         if module:
             naming.check_trusted(module, trust=trust)
     except ValueError as error:
-        message = f"The environment {name[:200]!r} is a file's word: {error}."
+        message = f"The name of the environment {name[:200]!r} comes from a file: {error}."
         raise ValueError(message) from None
 
 
 def reference(name: str) -> str:
     """Return the id by which Gymnasium makes the ordinary environment, for example to film it.
 
-    Those that Gymnasium does not know are registered there first.
+    If Gymnasium does not know the environment, it is registered there first.
     """
-    name = canonical(name)  # with arguments it is Gymnasium's own, as it stands
+    name = canonical(name)  # a name with arguments is Gymnasium's and stays as it is
     entry = registry.find(name)
     if entry is None or entry.spec is None:
         return name
@@ -153,7 +153,7 @@ def reference(name: str) -> str:
 def reward_threshold(name: str) -> float | None:
     """Return the mean return at which Gymnasium calls an environment solved, if it has one.
 
-    With arguments or wrappers of the user's an environment is another, of which nothing is said.
+    An environment with arguments or wrappers is a different one, which has no threshold.
     """
     if "(" in name:
         return None
@@ -175,7 +175,7 @@ def _compiled(name: str, entry: registry.RobotEntry) -> Simulator:
     return _module("compiled").CompiledSimulator(entry.make(), (make, (name,)))
 
 
-def _given(environment: Any) -> Simulator:
+def _from_object(environment: Any) -> Simulator:
     """Make the simulator of an environment that was passed as an object or a function."""
     if hasattr(environment, "rollout"):
         return cast(Simulator, environment)
@@ -192,7 +192,7 @@ def _gymnasium(name: str) -> Simulator:
     stem, _, version = name.rpartition("-v")
     if version in ("1", "2", "3") and stem in registry.known_names():
         raise UnknownEnvironmentError(
-            f"Gymnasium has no {name} any more, but {stem!r} has its observations and rewards."
+            f"Gymnasium no longer has {name}; {stem!r} has the same observations and rewards."
         )
     try:
         return module.GymnasiumSimulator(name)
@@ -248,8 +248,8 @@ def split_name(name: str) -> tuple[str, dict[str, Any]]:
         arguments = {"": None}
     if "" in arguments:
         raise UnknownEnvironmentError(
-            f"There is no environment {name[:200]!r}. Arguments are written as numbers, words and "
-            "other plain values, as in Pendulum-v1(g=5.0)."
+            f"There is no environment {name[:200]!r}. Arguments must be plain values, such as "
+            "numbers and strings, as in Pendulum-v1(g=5.0)."
         )
     return id.strip(), arguments
 

@@ -1,9 +1,10 @@
-"""Many trainings, one batch of worlds: episodes that several threads ask for run side by side.
+"""Run the episodes of several trainings as one batch.
 
-A GPU takes as long for a dozen episodes as for a thousand. Trainings of one environment, each in a
-thread of its own, are *members* of a :class:`Gathering`; when all of them wait for their episodes,
-these run as one batch. No training knows of the others. Between batches they run one after another
-(:class:`Turns`), since threads that compete for the interpreter's lock are slower than one.
+A GPU takes as long for a dozen episodes as for a thousand. Several trainings of one environment,
+each in its own thread, are *members* of a :class:`Gathering`. When all of them wait for episodes,
+these run as one batch. No training knows about the others. Between batches they run one after
+another (:class:`Turns`), because threads that compete for the interpreter's lock are slower than
+one.
 """
 
 import threading
@@ -15,13 +16,13 @@ from typing import Any, NamedTuple, Protocol, final
 import numpy as np
 from numpy.typing import NDArray
 
-from gensmooth.rl.environments.base import Episodes, Info, split
+from gensmooth.rl.environments.base import EnvironmentInfo, Episodes, split
 from gensmooth.rl.normalize import Scaling
 from gensmooth.rl.policies import Policy
 
 Array = NDArray[np.float64]
 
-_REMEMBERED = 512  # iterations and tests whose starts are kept, over all seeds
+_REMEMBERED = 512  # how many iterations and tests have their starts kept, over all seeds
 
 
 class Grouped(NamedTuple):
@@ -44,31 +45,33 @@ class GroupSimulator(Protocol):
     """A simulator that runs episodes of several trainings at a time."""
 
     @property
-    def info(self) -> Info:
-        """What is known of the environment."""
+    def info(self) -> EnvironmentInfo:
+        """The sizes, horizon and other facts of the environment."""
         ...
 
     def starts(self, rngs: Sequence[np.random.Generator]) -> Array:
         """See :class:`~gensmooth.rl.environments.base.Simulator`."""
         ...
 
-    def rollout_grouped(self, policy: Policy, given: Grouped, *, observe: bool = False) -> Episodes:
+    def rollout_grouped(
+        self, policy: Policy, grouped: Grouped, *, observe: bool = False
+    ) -> Episodes:
         """Run episodes of several groups side by side."""
         ...
 
 
 @final
 class Turns:
-    """One thread at a time; who waits is woken alone, in the order of waiting.
+    """Lets one thread run at a time, in the order in which they started to wait.
 
-    Threads that compete for the interpreter's lock lose milliseconds whenever one lets go of it,
-    for an array operation or a draw: the others keep it for a switch interval. Threads that take
-    turns do not.
+    Threads that compete for the interpreter's lock lose milliseconds whenever one of them releases
+    it for an array operation or a draw, because another keeps it for a switch interval. Threads
+    that take turns do not.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._holder: int | None = None  # a thread, or 0: one that is just being woken
+        self._holder: int | None = None  # a thread's id, or 0 while a thread is being woken
         self._queue: deque[threading.Lock] = deque()
 
     def mine(self) -> bool:
@@ -89,7 +92,7 @@ class Turns:
                 self._next()
 
     def wait(self, gate: threading.Lock) -> None:
-        """Wait at a gate that is admitted, now or later, until it is this thread's turn."""
+        """Wait at a gate, admitted now or later, until it is this thread's turn."""
         gate.acquire()
         self._holder = threading.get_ident()
 
@@ -98,7 +101,7 @@ class Turns:
         with self._lock:
             if gate in self._queue:
                 self._queue.remove(gate)
-            elif not gate.locked():  # it was its turn
+            elif not gate.locked():  # its turn had already come
                 self._next()
 
     def give(self) -> None:
@@ -120,8 +123,8 @@ def closed() -> threading.Lock:
     return gate
 
 
-# For all gatherings of the process: they share one interpreter, and a GPU is no faster with two
-# batches at a time.
+# All gatherings of the process share the turns: they share one interpreter, and a GPU is no faster
+# with two batches at a time.
 _TURNS = Turns()
 
 
@@ -131,16 +134,16 @@ class _Request:
     def __init__(self, policy: Policy, x: Array, scaling: Scaling, starts: Array) -> None:
         self.policy, self.x, self.scaling, self.starts = policy, x, scaling, starts
         self.gate = closed()
-        self.found: Episodes | None = None
+        self.episodes: Episodes | None = None
         self.error: BaseException | None = None
 
 
 @final
 class Gathering:
-    """A simulator for several threads at a time; see the module.
+    """A simulator that several threads share; see the module.
 
-    From its first episodes on, a member runs only in its turn, which ends when it asks for more:
-    it must not wait for another member in any other way.
+    From its first episodes on, a member runs only in its turn. The turn ends when the member asks
+    for more episodes. It must not wait for another member in any other way.
 
     Args:
         simulator: Runs the episodes.
@@ -155,7 +158,7 @@ class Gathering:
         self._stopped = False
 
     @property
-    def info(self) -> Info:
+    def info(self) -> EnvironmentInfo:
         """See :class:`~gensmooth.rl.environments.base.Simulator`."""
         return self._simulator.info
 
@@ -165,13 +168,13 @@ class Gathering:
 
     def remembered(self, address: Hashable, draw: Callable[[], Array]) -> Array:
         """Return the starts of an address, drawn once: trainings of one seed share their starts."""
-        found = self._starts.get(address)
-        if found is None:
+        starts = self._starts.get(address)
+        if starts is None:
             if len(self._starts) >= _REMEMBERED:
                 self._starts.clear()
-            found = self._starts[address] = draw()
-            found.flags.writeable = False
-        return found
+            starts = self._starts[address] = draw()
+            starts.flags.writeable = False
+        return starts
 
     @contextmanager
     def member(self) -> Generator[None]:
@@ -191,7 +194,7 @@ class Gathering:
             _TURNS.give()
 
     def stop(self) -> None:
-        """Let every member that waits for episodes, now or later, be interrupted."""
+        """Interrupt every member that waits for episodes, now or later."""
         with self._lock:
             self._stopped = True
             stopped, self._waiting = self._waiting, []
@@ -206,10 +209,10 @@ class Gathering:
         scaling: Scaling,
         starts: Array,
         *,
-        observe: bool = False,  # noqa: ARG002 (moments are there in any case)
+        observe: bool = False,  # noqa: ARG002 (moments are always computed)
         threads: int | None = None,  # noqa: ARG002
     ) -> Episodes:
-        """Run one episode from each start, together with those of the other members."""
+        """Run one episode from each start, in one batch with those of the other members."""
         if not _TURNS.mine():
             _TURNS.take()
         request = _Request(policy, parameters, scaling, starts)
@@ -220,8 +223,8 @@ class Gathering:
                 _TURNS.give()
         if request.error is not None:
             raise request.error
-        assert request.found is not None
-        return request.found
+        assert request.episodes is not None
+        return request.episodes
 
     def _ask(self, request: _Request) -> None:
         """Wait until a request is answered; the last member to ask runs the batch itself."""
@@ -258,14 +261,14 @@ class Gathering:
             shapes.setdefault(request.policy, []).append(request)
         for policy, alike in shapes.items():
             try:
-                found = self._simulator.rollout_grouped(policy, _together(alike), observe=True)
-                parts = split(found, [len(each.x) for each in alike])
+                episodes = self._simulator.rollout_grouped(policy, _together(alike), observe=True)
+                parts = split(episodes, [len(each.x) for each in alike])
             except BaseException as error:
                 for each in alike:
                     each.error = error
                 continue
             for each, part in zip(alike, parts, strict=True):
-                each.found = part
+                each.episodes = part
         for request in requests:
             _TURNS.admit(request.gate)
 
@@ -292,7 +295,7 @@ def gathering(key: Hashable, make: Callable[[], Any]) -> Gathering:
 
 
 def stop_all() -> None:
-    """Interrupt the members of all gatherings of this process, which are then forgotten."""
+    """Interrupt the members of all gatherings of this process, and forget the gatherings."""
     with _sharing:
         for each in _shared.values():
             each.stop()

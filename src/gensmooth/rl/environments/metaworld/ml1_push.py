@@ -31,8 +31,8 @@ from gensmooth.rl.environments.metaworld.sawyer import (
     register,
 )
 
-_PADS = (0.015, 0.05)  # how far from a pad the object's centre lies when it is between them, m
-_ABOVE = 0.005  # how far from the fingertips' middle it may be then, in x and z, m
+_PADS = (0.015, 0.05)  # distance of a pad from the centre of an object between the pads, m
+_ABOVE = 0.005  # largest distance of the object from the middle of the fingertips in x and z, m
 
 
 @njit(nogil=True, error_model="numpy")
