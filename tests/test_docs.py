@@ -17,7 +17,8 @@ PAGES = sorted(
 # Pages whose blocks need a test of their own: other processes, files with names, a command.
 ELSEWHERE = {
     "docs/contributing/family.md": "test_contributing.py",
-    "docs/contributing/search.md": "search_cases.py",
+    "docs/contributing/search.md": "test_contributing.py",
+    "docs/contributing/pilot-rule.md": "test_contributing.py",
     "docs/contributing/environment.md": "test_contributing_physics.py",
     "docs/contributing/physics-bug.md": "test_contributing_physics.py",
     "docs/contributing/study.md": "test_studies_contributing.py",
@@ -92,7 +93,7 @@ def test_every_method_is_described():
     for name, entry in gs.searches.algorithms.ALGORITHMS.items():
         assert f"`{name}`" in rows
         assert re.match(r"[\w-]+", entry.title)[0] in bold, name
-    plain = {name.removesuffix("-shrinkage") for name in gs.METHODS}
+    plain = {name.removesuffix("-shrinkage") for name in gs.directions.METHODS}
     missing = [name for name in plain if f"`{name}`" not in families]
     assert missing == []
 

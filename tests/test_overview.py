@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 import gensmooth as gs
 from gensmooth.cli.main import app
+from gensmooth.fields import seal
 from gensmooth.lab.overview import RecordedRun, command_of, expression, overview, read_run, speeds
 from gensmooth.runs.folder import read_config
 
@@ -39,7 +40,7 @@ def _command(page: Path) -> str:
         {},
         {"method": "bes-shrinkage", "optimizer": gs.adam(gs.cosine_decay(0.1, steps=20))},
         {"method": "guided-es", "spacing": 0.2, "estimator": gs.Antithetic(), "maximize": False},
-        {"method": "orthogonal", "optimizer": 0.05, "num_directions": 3},
+        {"method": "orthogonal", "learning_rate": 0.05, "num_directions": 3},
     ],
     ids=["auto", "shrinkage", "guided", "rate"],
 )
@@ -105,7 +106,7 @@ def test_speeds_are_of_the_time_that_a_run_ran():
 
 def test_a_training_becomes_a_page(tmp_path):
     pytest.importorskip("gymnasium")
-    how = {"method": "gs", "num_directions": 2, "iterations": 3, "test_every": 2}
+    how = {"method": "gs", "num_directions": 2, "max_steps": 3, "test_every": 2}
     trained = gs.rl.train("CartPole-v1", test_episodes=2, seed=0, folder=tmp_path / "t", **how)
     page = overview(tmp_path / "t")
     assert "test return" in page.read_text()
@@ -152,17 +153,20 @@ def test_a_study_becomes_its_page_again_and_a_strangers_module_is_not_imported(t
     made.page.unlink()
     assert overview(tmp_path) == tmp_path / "report.html"
     asked = json.loads((tmp_path / "reproduce.json").read_text())
-    (tmp_path / "reproduce.json").write_text(json.dumps({**asked, "study": "stranger:STUDY"}))
-    with pytest.raises(ValueError, match="not accepted from a file"):
-        overview(tmp_path)
+    forged = {**asked, "study": "stranger:STUDY"}
+    cases = (forged, "checksum differs"), (seal(forged), "not accepted from a file")
+    for content, words in cases:
+        (tmp_path / "reproduce.json").write_text(json.dumps(content))
+        with pytest.raises(ValueError, match=words):
+            overview(tmp_path)
 
 
 def test_a_live_page_reloads_itself_until_the_run_has_ended(model, tmp_path):
     go = threading.Event()
     began = threading.Event()
 
-    def waits(info, _):
-        if info.step == 3:
+    def waits(now):
+        if now.info.step == 3:
             began.set()
             go.wait(60)
 

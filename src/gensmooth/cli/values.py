@@ -16,7 +16,6 @@ from gensmooth import expressions, naming
 from gensmooth.cli.options import Sets, Shell
 
 _USERS = re.compile(r"([^\s()\[\]{}'\"]+?):([A-Za-z_]\w*(?:\.\w+)*)(\(.*\))?", re.DOTALL)
-OPTIMIZERS = ("adam", "greedy", "momentum", "sgd")
 
 
 def read_function(text: str) -> Callable[..., Any]:
@@ -41,6 +40,12 @@ def as_module(text: str) -> str:
     return f"{file.stem}:{name}"
 
 
+def _read_npy(text: str) -> Any:
+    from gensmooth.runs.files import read_npy
+
+    return read_npy(Path(text))
+
+
 def read_start(text: str) -> Any:
     """Return the starting point."""
     import numpy as np
@@ -49,7 +54,7 @@ def read_start(text: str) -> Any:
     if colon and kind in ("zeros", "ones") and number.isdigit() and int(number) > 0:
         return np.zeros(int(number)) if kind == "zeros" else np.ones(int(number))
     if text.endswith(".npy"):
-        return np.load(text, allow_pickle=False)
+        return _read_npy(text)
     try:
         return np.array([float(part) for part in text.replace(",", " ").split()])
     except ValueError:
@@ -64,7 +69,7 @@ def read_scale(text: str) -> Any:
     import numpy as np
 
     if text.endswith(".npy"):
-        return np.load(text, allow_pickle=False)
+        return _read_npy(text)
     try:
         scales = [float(part) for part in text.replace(",", " ").split()]
         return scales[0] if len(scales) == 1 else np.array(scales)
@@ -82,7 +87,7 @@ def read_truths(text: str) -> Any:
     if text == "all":
         return True
     if text.endswith(".npy"):
-        return np.load(text, allow_pickle=False)
+        return _read_npy(text)
     truths = {"1": True, "0": False}
     try:
         return np.array([truths[part] for part in text.replace(",", " ").split()])
@@ -114,10 +119,8 @@ def read_noise(text: str) -> float | str:
 
 def read_bounds(texts: list[str]) -> Any:
     """Return ``(lower, upper)`` for all parameters, or a list with one pair for each."""
-    import numpy as np
-
     if len(texts) == 1 and texts[0].endswith(".npy"):
-        return [(float(low), float(high)) for low, high in np.load(texts[0], allow_pickle=False)]
+        return [(float(low), float(high)) for low, high in _read_npy(texts[0])]
     pairs = [_pair(part) for text in texts for part in text.split()]
     return pairs[0] if len(pairs) == 1 else pairs
 
@@ -188,13 +191,18 @@ def read_estimator(text: str) -> Any:
 
 
 def read_optimizer(text: str) -> Any:
-    """Return a short name unchanged, a learning rate, or an optimiser."""
-    if text in OPTIMIZERS:
-        return text
+    """Return an optimiser; ``greedy`` needs no arguments."""
+    if text in ("adam", "momentum", "sgd"):
+        raise ValueError(f"`--optimizer {text}` needs a rate: write `--optimizer '{text}(0.01)'`.")
     try:
-        return float(text)
+        float(text)
     except ValueError:
-        return read_object(text, option="optimizer", words=OPTIMIZERS)
+        return read_object("greedy()" if text == "greedy" else text, option="optimizer")
+    raise ValueError(
+        f"`--optimizer` must be an object such as 'adam(0.01)', but is {text}: use "
+        f"`--learning-rate {text}`, or 'adam(cosine_decay({text}, steps=1000))' for Adam with a "
+        "rate that falls to 0."
+    )
 
 
 def read_policy(text: str) -> Any:
@@ -265,11 +273,10 @@ _EXAMPLES = {
 
 
 def method_names() -> list[str]:
-    """Return the names of all methods, and of the default."""
-    from gensmooth.methods import METHODS
-    from gensmooth.searches import AUTO, algorithms
+    """Return the names of all methods."""
+    import gensmooth as gs
 
-    return [AUTO, *METHODS, *algorithms.names(training=True)]
+    return gs.methods()
 
 
 def estimator_names() -> list[str]:
@@ -306,9 +313,7 @@ SHELL = {
     "optimizer": Shell(
         type=str,
         read=read_optimizer,
-        how="In the shell adam, momentum or sgd with --learning-rate, greedy without, an object "
-        "as in Python, or module:name.",
-        complete=lambda: list(OPTIMIZERS),
+        how=f'{_OBJECT} "adam(0.01)", or as module:name.',
     ),
     "workers": Shell(
         type=str, read=read_workers, how=f'{_OBJECT} "Threads(4)", or as module:name.'

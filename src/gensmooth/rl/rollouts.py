@@ -1,14 +1,14 @@
 """Execution of training episodes, in this process or by an evaluator's workers.
 
 Both give the same result. Workers receive the simulator and the policy's shape once, and the
-parameters and the scaling once per iteration. Each worker creates its own parameter vectors and
+parameters and the scaling once per step. Each worker creates its own parameter vectors and
 initial states. For each episode, it returns a few numbers and the moments of the observations,
 which the training merges in the order of the batch.
 """
 
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from typing import NamedTuple, Protocol, final
+from typing import Literal, NamedTuple, Protocol, final, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,13 +17,17 @@ from gensmooth import checks, streams
 from gensmooth.batch import Batch
 from gensmooth.estimators import Plan
 from gensmooth.evaluators import Evaluated, Evaluator, Objective, Session
-from gensmooth.rl.environments.base import Episodes, Simulator, split
+from gensmooth.rl.environments.base import Episodes, Simulator, split, task_entries
 from gensmooth.rl.normalize import EpisodeMoments, Scaling
 from gensmooth.rl.policies import Policy
 from gensmooth.searches import Search, SearchState
 from gensmooth.streams import Purpose
 
 Array = NDArray[np.float64]
+
+# How the starts of an iteration's episodes are drawn; see `train`.
+Resets = Literal["independent", "shared-goal", "paired"]
+RESETS: tuple[Resets, ...] = get_args(Resets)
 
 _NUMBERS = 5  # return, bonus, length, success, observations; means and m2 follow
 
@@ -51,6 +55,21 @@ class Rollouts(Protocol):
         ...
 
 
+def distinct_resets(resets: Resets, simulator: Simulator) -> Resets:
+    """Return the reading that equals ``"shared-goal"`` in an environment, if another one does.
+
+    Without tasks it is ``"independent"``. If a start consists of a task only, as in Meta-World, it
+    is ``"paired"``.
+    """
+    if resets != "shared-goal":
+        return resets
+    entries = task_entries(simulator)
+    if entries == 0:
+        return "independent"
+    size = simulator.starts([np.random.default_rng(0)]).shape[1]
+    return "paired" if entries == size else "shared-goal"
+
+
 # --- in this process ----------------------------------------------------------------------------
 
 
@@ -62,19 +81,28 @@ class Local:
         simulator: The simulator.
         policy: The shape of the policy.
         threads: The maximum number of threads; ``None`` means one per core.
+        shared_goal: Whether the episodes of a direction have one task.
     """
 
     workers = 1
 
-    def __init__(self, simulator: Simulator, policy: Policy, threads: int | None = None) -> None:
+    def __init__(
+        self,
+        simulator: Simulator,
+        policy: Policy,
+        threads: int | None = None,
+        *,
+        shared_goal: bool = False,
+    ) -> None:
         self._simulator = simulator
+        self._shared_goal = shared_goal
         self._policy = policy
         self._threads = checks.optional(checks.count, "threads", threads)
         self.faults: Mapping[str, int] = {}
 
     def train(self, state: SearchState, batch: Batch, scaling: Scaling) -> Episodes:  # noqa: ARG002
         """See :class:`Rollouts`."""
-        starts = batch_starts(self._simulator, batch)
+        starts = batch_starts(self._simulator, batch, shared_goal=self._shared_goal)
         return self._run(batch.block(0, len(batch)), starts, scaling, observe=True)
 
     def test(self, state: SearchState, scaling: Scaling, episodes: int) -> Episodes:
@@ -100,23 +128,27 @@ class Local:
 
 @final
 class SideBySide:
-    """Runs each test together with the next iteration on a GPU, where the test then costs nothing.
+    """Runs each test together with the next step on a GPU, where the test then costs nothing.
 
-    When a test is requested, the next iteration's episodes are already known, because
+    When a test is requested, the next step's episodes are already known, because
     :meth:`Search.ask` is a pure function of the state, and they have the same scaling. So both run
-    together, and the next iteration uses the stored episodes.
+    together, and the next step uses the stored episodes.
 
     Args:
         simulator: The simulator.
         policy: The shape of the policy.
         search: The search.
+        shared_goal: Whether the episodes of a direction have one task.
     """
 
     workers = 1
 
-    def __init__(self, simulator: Simulator, policy: Policy, search: Search) -> None:
-        self._local = Local(simulator, policy)
+    def __init__(
+        self, simulator: Simulator, policy: Policy, search: Search, *, shared_goal: bool = False
+    ) -> None:
+        self._local = Local(simulator, policy, shared_goal=shared_goal)
         self._simulator, self._policy, self._search = simulator, policy, search
+        self._shared_goal = shared_goal
         self._ahead: tuple[SearchState, Scaling, Episodes] | None = None
         self.faults: Mapping[str, int] = {}
 
@@ -135,11 +167,12 @@ class SideBySide:
         batch = self._search.ask(state)
         center = np.broadcast_to(state.x, (episodes, state.x.size))
         starts = test_starts(self._simulator, state, episodes)
+        trained_starts = batch_starts(self._simulator, batch, shared_goal=self._shared_goal)
         both = self._simulator.rollout(
             self._policy,
             np.concatenate((center, batch.block(0, len(batch)))),
             scaling,
-            np.concatenate((starts, batch_starts(self._simulator, batch))),
+            np.concatenate((starts, trained_starts)),
             observe=True,
         )
         tested, trained = split(both, [episodes, len(batch)])
@@ -157,14 +190,25 @@ def _failed(episodes: Episodes) -> dict[str, int]:
     return {"non-finite": failed} if failed else {}
 
 
-def batch_starts(simulator: Simulator, batch: Batch) -> Array:
-    """The initial states of a batch's episodes, shape (B, S)."""
+def batch_starts(simulator: Simulator, batch: Batch, *, shared_goal: bool = False) -> Array:
+    """Return the initial states of a batch's episodes, shape (B, S).
+
+    With ``shared_goal``, the episodes of a direction have the task of its first episode.
+    """
     samples = tuple(batch.plan.sample.tolist())
-    return _starts(simulator, _StartsAddress(batch.seed, batch.purpose, batch.step, samples))
+    starts = _starts(simulator, _StartsAddress(batch.seed, batch.purpose, batch.step, samples))
+    if shared_goal:
+        first: dict[int, int] = {}
+        directions = enumerate(batch.plan.direction.tolist())
+        rows = [first.setdefault(direction, row) for row, direction in directions]
+        starts = starts.copy()
+        entries = task_entries(simulator)
+        starts[:, -entries:] = starts[rows, -entries:]
+    return starts
 
 
 def test_starts(simulator: Simulator, state: SearchState, episodes: int) -> Array:
-    """The initial states of test episodes, shape (B, S)."""
+    """Return the initial states of test episodes, shape (B, S)."""
     samples = tuple(range(episodes))
     return _starts(simulator, _StartsAddress(state.seed, Purpose.TEST, state.step, samples))
 
@@ -179,7 +223,7 @@ class _StartsAddress(NamedTuple):
 
 
 def _starts(simulator: Simulator, at: _StartsAddress) -> Array:
-    """An initial state for each sample; equal samples have equal states."""
+    """Return an initial state for each sample; equal samples have equal states."""
 
     def draw() -> Array:
         rows = {sample: row for row, sample in enumerate(dict.fromkeys(at.samples))}
@@ -195,7 +239,7 @@ def _starts(simulator: Simulator, at: _StartsAddress) -> Array:
 
 
 def test_rngs(seed: int, step: int, episodes: int) -> list[np.random.Generator]:
-    """The generators for test episodes after ``step`` iterations; nothing else uses them."""
+    """Return the generators for test episodes after ``step`` steps; nothing else uses them."""
     return [
         streams.generator(seed, Purpose.TEST, step=step, index=index) for index in range(episodes)
     ]
@@ -225,8 +269,13 @@ class Rewards:
     def __call__(self, points: Array, rngs: list[np.random.Generator], context: Array) -> Array:
         """Return one row per episode: the reward, then the extras."""
         observe, size = bool(context[0]), self._policy.sizes[0]
-        scaling = Scaling(*context[1:].reshape(2, size))
+        scaling = Scaling(*context[1 : 1 + 2 * size].reshape(2, size))
         starts = self._simulator.starts(rngs)
+        tasks = context[1 + 2 * size :]
+        if len(tasks):  # of all episodes of the iteration, in the order of their samples
+            entries = task_entries(self._simulator)
+            these = [streams.index_of(rng) for rng in rngs]
+            starts[:, -entries:] = tasks.reshape(-1, entries)[these]
         episodes = self._simulator.rollout(
             self._policy, points, scaling, starts, observe=observe, threads=1
         )
@@ -250,15 +299,19 @@ class Distributed:
     Args:
         session: The session.
         search: The search; it provides the batches for tests too.
-        observation_size: The number of entries of an observation.
-        goal: Whether the environment has a goal.
+        simulator: The simulator.
+        shared_goal: Whether the episodes of a direction have one task.
     """
 
-    def __init__(self, session: Session, search: Search, observation_size: int, goal: bool) -> None:
+    def __init__(
+        self, session: Session, search: Search, simulator: Simulator, *, shared_goal: bool = False
+    ) -> None:
         self._session = session
         self._search = search
-        self._observation_size = observation_size
-        self._goal = goal
+        self._simulator = simulator
+        self._observation_size = simulator.info.observation_size
+        self._goal = simulator.info.goal
+        self._shared_goal = shared_goal
         self.faults: Mapping[str, int] = {}
 
     @property
@@ -268,20 +321,24 @@ class Distributed:
 
     def train(self, state: SearchState, batch: Batch, scaling: Scaling) -> Episodes:
         """See :class:`Rollouts`."""
-        return self._run(state, batch, scaling, observe=True)
+        tasks = np.empty(0)
+        if self._shared_goal:
+            starts = batch_starts(self._simulator, batch, shared_goal=True)
+            tasks = starts[:, -task_entries(self._simulator) :].ravel()
+        return self._run(state, batch, scaling, tasks, observe=True)
 
     def test(self, state: SearchState, scaling: Scaling, episodes: int) -> Episodes:
         """See :class:`Rollouts`."""
         center = np.zeros(episodes, np.int64)
         plan = Plan(center, center, np.arange(episodes))
         batch = self._search.ask(state).planned(plan, Purpose.TEST)
-        return self._run(state, batch, scaling, observe=False)
+        return self._run(state, batch, scaling, np.empty(0), observe=False)
 
     def _run(
-        self, state: SearchState, batch: Batch, scaling: Scaling, *, observe: bool
+        self, state: SearchState, batch: Batch, scaling: Scaling, tasks: Array, *, observe: bool
     ) -> Episodes:
-        context = np.concatenate(([float(observe)], scaling.mean, scaling.inverse))
-        evaluated = self._session.evaluate(state, batch.given(context))
+        context = np.concatenate(([float(observe)], scaling.mean, scaling.inverse, tasks))
+        evaluated = self._session.evaluate(state, batch.with_context(context))
         self.faults = evaluated.faults
         return self._episodes(evaluated, observe)
 
@@ -302,11 +359,15 @@ class Distributed:
 
 @contextmanager
 def distributed(
-    evaluator: Evaluator, simulator: Simulator, policy: Policy, search: Search
+    evaluator: Evaluator,
+    simulator: Simulator,
+    policy: Policy,
+    search: Search,
+    *,
+    shared_goal: bool = False,
 ) -> Generator[Distributed]:
     """Start workers for a training; leaving the context stops them."""
     rewards = Rewards(simulator, policy)
     objective = Objective(rewards, sampled=True, vectorized=1, extras=rewards.extras)
     with evaluator.session(search, objective) as session:
-        info = simulator.info
-        yield Distributed(session, search, info.observation_size, info.goal)
+        yield Distributed(session, search, simulator, shared_goal=shared_goal)

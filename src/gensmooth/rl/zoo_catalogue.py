@@ -5,13 +5,13 @@
 creates both. Nothing is downloaded.
 """
 
-import json
 import os
 import re
 from pathlib import Path
 from typing import NamedTuple
 
-from gensmooth import checks
+from gensmooth import checks, fields
+from gensmooth.runs.files import read_fields
 
 PREFIX = "zoo:"
 FOLDER = Path(__file__).parent / "zoo"
@@ -26,7 +26,7 @@ class ZooPolicy(NamedTuple):
         environment: The environment it was trained in.
         command: The command that trained it.
         seed: The seed of the training.
-        iterations: The number of training iterations before its test, the best of the training.
+        iterations: The number of training steps before its test, the best of the training.
         training_episodes: The number of episodes in the whole training, without tests.
         num_parameters: d.
         mean_return: The mean return over held-out episodes, used neither in training nor in the
@@ -60,6 +60,25 @@ class ZooPolicy(NamedTuple):
         return FOLDER / f"{self.name}{SUFFIX}"
 
 
+_ROWS = fields.many(
+    fields.record(
+        dict.fromkeys(("name", "environment", "command"), fields.NAME)
+        | {
+            name: fields.count()
+            for name in (
+                *("seed", "iterations", "training_episodes", "num_parameters", "episodes"),
+                "evaluation_seed",
+            )
+        }
+        | {
+            name: fields.real(finite=True)
+            for name in ("mean_return", "low", "high", "confidence", "deviation")
+        }
+    ),
+    1000,
+)
+
+
 def zoo() -> list[ZooPolicy]:
     """List the trained policies that come with the package.
 
@@ -70,12 +89,12 @@ def zoo() -> list[ZooPolicy]:
     >>> int(policy([0.0, 0.0, 0.1, 0.0]).argmax())  # the pole leans to the right: push there
     1
     """
-    rows = json.loads((FOLDER / "zoo.json").read_text(encoding="utf-8"))
+    rows = read_fields(FOLDER / "zoo.json", _ROWS, what="the list of the zoo")
     return [ZooPolicy(**row) for row in rows]
 
 
 def zoo_file(path: str | os.PathLike[str]) -> Path | None:
-    """The file of ``"zoo:NAME"``; ``None`` if the path does not start with ``"zoo:"``.
+    """Return the file of ``"zoo:NAME"``; ``None`` if the path does not start with ``"zoo:"``.
 
     ``NAME`` may also be the environment's name. For a file whose own name starts with ``zoo:``,
     write ``"./zoo:NAME"``.

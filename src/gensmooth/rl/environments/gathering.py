@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol, final
 import numpy as np
 from numpy.typing import NDArray
 
-from gensmooth.rl.environments.base import EnvironmentInfo, Episodes, split
+from gensmooth.rl.environments.base import EnvironmentInfo, Episodes, split, task_entries
 from gensmooth.rl.normalize import Scaling
 from gensmooth.rl.policies import Policy
 
@@ -161,6 +161,11 @@ class Gathering:
     def info(self) -> EnvironmentInfo:
         """See :class:`~gensmooth.rl.environments.base.Simulator`."""
         return self._simulator.info
+
+    @property
+    def task_entries(self) -> int:
+        """See :class:`~gensmooth.rl.environments.base.Simulator`."""
+        return task_entries(self._simulator)
 
     def starts(self, rngs: Sequence[np.random.Generator]) -> Array:
         """See :class:`~gensmooth.rl.environments.base.Simulator`."""
