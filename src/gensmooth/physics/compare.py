@@ -438,7 +438,7 @@ def _compared(ours: Array, theirs: Array, step: int) -> tuple[float, int, int, f
     return float(apart[entry]), step, entry, float(ours[entry]), float(theirs[entry])
 
 
-# --- states, and the environment's terms ----------------------------------------------------------
+# --- states, and the environment's terms ---------------------------------------------------------
 
 
 def _walk(model: Any, steps: int, rng: np.random.Generator) -> Iterator[_State]:
@@ -522,7 +522,7 @@ def _evaluated(law: dict[Slot, Any], array: str, read: Callable[[Slot], float]) 
     return [float(value_of(expressions[entry], read)) for entry in range(len(expressions))]
 
 
-# --- terms that are expressions -------------------------------------------------------------------
+# --- terms that are expressions ------------------------------------------------------------------
 
 
 def _by_mujoco(model: Any, state: _State) -> Any:
@@ -697,7 +697,7 @@ def _in_mujocos_order(placed: Placed, touching: Sequence[Contact], data: Any) ->
     return ordered if not unmatched else []
 
 
-# --- terms of the compiled function ---------------------------------------------------------------
+# --- terms of the compiled function --------------------------------------------------------------
 
 
 def _add_compiled(

@@ -310,7 +310,7 @@ def _check_plain(label: str, function: object) -> None:
         )
 
 
-# --- compiled functions ---------------------------------------------------------------------------
+# --- compiled functions --------------------------------------------------------------------------
 
 
 def start_near(model: Any, rng: np.random.Generator) -> Array:

@@ -2,8 +2,8 @@
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
 """Copies of functions in which NumPy and the built-in functions understand symbols.
 
-An environment's functions need not know about symbols. :func:`rebuilt` copies them, and all that
-they call, with replacements for NumPy, :mod:`math`, ``min``, ``max``, ``all`` and ``any``.
+An environment's functions do not know about symbols. :func:`rebuilt` copies them, and everything
+that they call, with replacements for NumPy, :mod:`math`, ``min``, ``max``, ``all`` and ``any``.
 """
 
 import builtins
@@ -66,7 +66,7 @@ def _objects(maker: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _Numpy(ModuleType):
-    """NumPy for symbols; other names are NumPy's, which work on arrays of objects."""
+    """NumPy with functions for symbols; all other names are NumPy's own."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(np, name)
@@ -125,13 +125,13 @@ def rebuilt(function: Any, replacing: Mapping[Any, Any]) -> Any:
 
     Args:
         function: A plain function, or one that Numba compiles.
-        replacing: Further replacements of globals, by the global itself.
+        replacing: Further replacements: a dict from a global object to its replacement.
     """
     return _Rebuilder(replacing)(function)
 
 
 class _Module:
-    """A module whose functions are rebuilt when they are asked for."""
+    """A module whose functions are rebuilt on first use."""
 
     def __init__(self, module: ModuleType, rebuild: Callable[[Any], Any]) -> None:
         self._module, self._rebuild = module, rebuild

@@ -3,10 +3,10 @@
 """Symbols: numbers that are known only when the code runs. Every operation on them is recorded.
 
 The functions of an environment (observation, reward, end) are Python that Numba compiles for the
-CPU. For a GPU the same functions are *traced*: they run on arrays of :class:`Symbol`. A comparison
-that Python must decide (``if``, ``and``, ``not``) splits the trace: the function runs again with
-the other answer, until every path through it is known (:func:`explore`). Each result is then one
-expression that chooses between the paths.
+CPU. For a GPU, the same functions are *traced*: they run on arrays of :class:`Symbol`. Where Python
+must decide a comparison (``if``, ``and``, ``not``), the function runs again with the other answer,
+until every path through it is known (:func:`explore`). Each result is then one expression that
+chooses between the paths.
 
 :mod:`gensmooth.physics.symbolic_numpy` makes functions that understand symbols, and
 :mod:`gensmooth.physics.c_source` writes expressions as C.
@@ -27,15 +27,15 @@ import numpy as np
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
-MOST_WAYS = 512  # paths through a function
-_MOST_QUESTIONS = 256  # decisions on one path
+MOST_WAYS = 512  # the most paths through a function
+_MOST_QUESTIONS = 256  # the most decisions on one path
 
-# NumPy's functions of one number that C knows by the same name, and by another name.
+# NumPy's functions of one number that have the same name in C, and those that have another name.
 FUNCTIONS = ("sqrt", "sin", "cos", "tan", "exp", "log", "tanh", "floor", "ceil")
 INVERSE = {"arctan": "atan", "arcsin": "asin", "arccos": "acos"}
 
 
-# Symbols are shared by the whole process, and so is the decision that is being made.
+# The whole process shares the symbols and the decisions of the current trace.
 _tracing = threading.RLock()
 
 
@@ -206,8 +206,8 @@ class Symbol:
     def __float__(self) -> float:
         raise TraceError(
             "a number that is known only when the robot moves was used where Python or NumPy "
-            "needs one now (float(), int(), a NumPy function without a form for symbols, an array "
-            "of floats that was made beforehand)"
+            "needs its value now (float(), int(), a NumPy function that does not support symbols, "
+            "an array of floats that was made beforehand)"
         )
 
     __int__ = __index__ = __float__  # type: ignore[assignment]
@@ -310,8 +310,8 @@ def _clip(value: Any, low: Any, high: Any) -> Any:
     return ENTRYWISE["minimum"](ENTRYWISE["maximum"](value, low), high)
 
 
-# What NumPy's functions of these names do with an entry. NumPy itself would ask for the truth value
-# of every comparison in an array of objects.
+# What NumPy's functions of these names do with one entry. On an array of objects, NumPy itself
+# would ask for the truth value of every comparison.
 ENTRYWISE: dict[str, Callable[..., Any]] = {
     **{name: _one(name) for name in (*FUNCTIONS, *INVERSE, "isfinite")},
     **{name: _extreme(name) for name in ("minimum", "maximum", "fmin", "fmax")},
@@ -379,7 +379,7 @@ def symbols(array: str, shape: tuple[int, ...], *, first: int = 0, moved: bool =
 
 
 class _Decisions:
-    """The decisions of one run: the given answers first, then "yes" to each new question."""
+    """The decisions of one run: first the prescribed answers, then "yes" to every new question."""
 
     def __init__(self, answers: Sequence[bool]) -> None:
         self.answers = list(answers)
@@ -387,12 +387,12 @@ class _Decisions:
 
     def decide(self, condition: Symbol) -> bool:
         for before, answer in zip(self.asked, self.answers, strict=False):
-            if same(before, condition):  # it was decided earlier on this path
+            if same(before, condition):  # decided earlier on this path
                 return answer
         self.asked.append(condition)
         if len(self.asked) > _MOST_QUESTIONS:
             raise TraceError(
-                f"more than {_MOST_QUESTIONS} decisions follow one another: the length of a loop "
+                f"it makes more than {_MOST_QUESTIONS} decisions on one path: the length of a loop "
                 "must not depend on a number that is known only when the robot moves"
             )
         if len(self.asked) > len(self.answers):
@@ -409,7 +409,7 @@ def explore(run: Callable[[], dict[Slot, Any]]) -> dict[Slot, Any]:
     A slot that only some paths set keeps its value on the others.
 
     Raises:
-        TraceError: When there are too many paths.
+        TraceError: If there are too many paths.
     """
     ways = 0
 
@@ -419,7 +419,7 @@ def explore(run: Callable[[], dict[Slot, Any]]) -> dict[Slot, Any]:
         if ways > MOST_WAYS:
             raise TraceError(
                 f"there are more than {MOST_WAYS} paths through its `if`s: use np.where, "
-                "np.minimum, np.maximum or np.clip, which need none"
+                "np.minimum, np.maximum or np.clip instead, which add no path"
             )
         decisions = _Decisions(answers)
         _deciding.append(decisions)
@@ -429,8 +429,8 @@ def explore(run: Callable[[], dict[Slot, Any]]) -> dict[Slot, Any]:
             raise
         except (TypeError, ValueError, LookupError, AttributeError, NotImplementedError) as error:
             raise TraceError(
-                "something in it does not work on numbers that are known only when the robot moves "
-                f"({type(error).__name__}: {error})"
+                "it uses an operation that does not support numbers that are known only when the "
+                f"robot moves ({type(error).__name__}: {error})"
             ) from error
         finally:
             _deciding.pop()
@@ -468,7 +468,7 @@ def slots(expressions: Iterable[Any]) -> dict[Slot, None]:
     return met
 
 
-# --- as numbers -------------------------------------------------------------------------------
+# --- evaluation on numbers -----------------------------------------------------------------------
 
 
 def value_of(expression: Any, read: Callable[[Slot], float]) -> Any:

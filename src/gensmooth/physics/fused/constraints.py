@@ -1,4 +1,4 @@
-"""Limits and contacts, as rows of J with their stiffness and residual."""
+"""Write limits and contacts as rows of J, with their stiffness and residual."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -19,7 +19,7 @@ def write_limits(s: System) -> None:
         q, i = s.q[limit.position], limit.velocity
         to.add(f"ld[{k}] = 0.0; ls[{k}] = 0.0; lr[{k}] = 0.0;")
         low, high = q - limit.low, limit.high - q
-        nearer = low < high  # at most one of the two acts
+        nearer = low < high  # at most one of the two limits acts
         distance, sign = choose(nearer, low, high), choose(nearer, 1.0, -1.0)
         there = f"busy && {to.write(distance)} < {limit.law.margin!r}"
         with to.block(f"if (lanes::any({there}))"):
@@ -112,7 +112,7 @@ def _write_alike(s: System, contacts: Sequence[Contact]) -> None:
         friction = values[-1]
         axes = axes_of(placed, general, Touch(point, normal, along))
         stiffness, pull = law.pull(distance)
-        # Without friction the four edges of the pyramid are one: a quarter of D for each.
+        # Without friction the four edges of the pyramid coincide, so each has a quarter of D.
         quarter = "" if general.friction else " * 0.25"
         to.add(f"cd[nc] = there ? {to.write(stiffness)}{quarter} : 0.0;")
         to.add(f"cm[nc] = {to.write(friction)};")

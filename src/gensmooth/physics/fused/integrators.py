@@ -1,4 +1,4 @@
-"""From accelerations to the next positions and velocities."""
+"""Write the integrators: from accelerations to the next positions and velocities."""
 
 from gensmooth.physics.fused.system import (
     System,

@@ -1,4 +1,4 @@
-"""The arrays of MuJoCo's data that the environment reads."""
+"""Write the arrays of MuJoCo's data that the environment reads."""
 
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -10,7 +10,7 @@ from gensmooth.physics.fused.system import System, change_basis
 from gensmooth.physics.mechanics.placed import Placed
 from gensmooth.physics.symbols import Slot
 
-SOLVED = ("qfrc_constraint", "cfrc_ext")  # known once the constraints are solved
+SOLVED = ("qfrc_constraint", "cfrc_ext")  # known only after the constraints are solved
 FUSED_DATA = (
     *("xpos", "xquat", "site_xpos", "geom_xpos", "subtree_com"),
     *("cinert", "cvel", "qfrc_actuator"),

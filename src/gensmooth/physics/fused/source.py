@@ -1,4 +1,4 @@
-"""The step of a robot, put together."""
+"""Assemble the C of a robot's step from its parts."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -24,11 +24,11 @@ from gensmooth.physics.symbols import Slot
 
 
 class FusedSource(NamedTuple):
-    """Bodies of C functions of ``(Worlds s, int world)``, in the words of :mod:`.lanes`.
+    """Bodies of C functions of ``(Worlds s, int world)``; :mod:`.lanes` has their types.
 
     Attributes:
-        step: The physics of one step of the environment, and what the environment reads of it.
-        look: What the environment reads of a world that has not moved yet.
+        step: The physics of one environment step, and the arrays that the environment reads.
+        look: The arrays that the environment reads of a world that has not moved yet.
         lanes: How many worlds, from ``world`` on, ``step`` moves.
     """
 
@@ -42,7 +42,7 @@ def fused(mechanism: Mechanism, calls: Sequence[str], read: Iterable[Slot]) -> F
 
     Args:
         mechanism: The model.
-        calls: The calls of the physics in a step of the environment: ``"step"``, ``"forces"``.
+        calls: The calls to the physics in an environment step: ``"step"``, ``"forces"``.
         read: The entries of MuJoCo's data that the environment reads.
     """
     wanted = [key for key in dict.fromkeys(read) if key.array in FUSED_DATA]
@@ -107,7 +107,7 @@ def _looked(s: System) -> str:
     to.add("const bool last = true;")
     evaluate(s)
     for key in s.wanted:
-        if key.array == "cfrc_ext":  # MuJoCo computes it only on request
+        if key.array == "cfrc_ext":  # MuJoCo computes it only when asked
             to.add(store(key.array, key.entry, "0.0"))
     return "\n".join(to.lines)
 
@@ -115,7 +115,7 @@ def _looked(s: System) -> str:
 def evaluate(s: System) -> None:
     """Write the accelerations ``a`` at positions ``q`` and velocities ``v``.
 
-    In between, ``w`` and ``a`` are along the roots' axes (see :meth:`Placed.along_roots`).
+    Inside, ``w`` and ``a`` are along the roots' axes (see :meth:`Placed.along_roots`).
     """
     to, nv = s.to, s.mechanism.nv
     to.add(f"real M[{packed(nv, 0)}], f[{nv}], w[{nv}];")

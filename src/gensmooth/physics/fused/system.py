@@ -1,4 +1,4 @@
-"""What the parts of a step share: the symbols, the text, and linear algebra."""
+"""What the parts of a step share: the symbols, the writer of C, and linear algebra."""
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ from gensmooth.physics.symbols import Slot, Symbol, symbols
 class Rows(NamedTuple):
     """How a row of a contact's Jacobian is stored: a place for each velocity that can move it.
 
-    On a robot with many limbs most entries of a row are 0: a contact of one leg with the floor is
-    moved by the trunk and that leg only. There, velocities of different legs share places, and each
-    contact says which of them it means. Where limbs also touch each other, each contact lists the
-    velocities that move it, and its row has only those.
+    On a robot with many limbs, most entries of a row are 0: only the trunk and one leg move the
+    contact of that leg with the floor. Velocities of different legs then share places, and each
+    contact stores which velocities its places stand for. If limbs can also touch each other, each
+    contact lists the velocities that move it, and its row has only those.
 
     Attributes:
         width: How many places there are.
-        places: The place of each velocity; ``None``: each contact lists its velocities.
+        places: The place of each velocity; ``None`` if each contact lists its velocities.
         shared: The first place that velocities share; all later ones are shared too.
     """
 
@@ -74,14 +74,14 @@ class Rows(NamedTuple):
         return velocities
 
 
-# Reading which velocities a contact means pays if the squared length of rows shrinks by this.
+# Shared places cost extra reads, so they must shrink the squared length of rows by this factor.
 _PAYS = 2.5
 
 
 @final
 @dataclass(frozen=True)
 class System:
-    """A mechanism on symbols, and the text of its step.
+    """A mechanism on symbols, and the writer of its step.
 
     Attributes:
         mechanism: The mechanism.
@@ -92,11 +92,11 @@ class System:
         w: Velocities along the roots' axes (see :meth:`Placed.along_roots`).
         inertia: M.
         contacts: All contacts that it may have.
-        pattern: The entries of M + JᵀDJ that can be nonzero, after elimination too.
+        pattern: The entries of M + JᵀDJ that can be nonzero, including those that elimination adds.
         rows: How rows of J are stored.
-        wanted: What the environment reads.
+        wanted: The entries of MuJoCo's data that the environment reads.
         forces: Whether it reads the contact forces on bodies.
-        to: The writer of the text, with the types and functions of :mod:`.lanes`.
+        to: The writer of the C, with the types and functions of :mod:`.lanes`.
     """
 
     mechanism: Mechanism
@@ -119,8 +119,8 @@ def system_of(mechanism: Mechanism, wanted: Sequence[Slot], *, forces: bool) -> 
 
     Args:
         mechanism: The mechanism.
-        wanted: What the environment reads.
-        forces: Whether it calls for the contact forces.
+        wanted: The entries of MuJoCo's data that the environment reads.
+        forces: Whether it asks for the contact forces.
     """
     q, v, u = arrays(mechanism)
     placed = place(mechanism, q)

@@ -217,8 +217,8 @@ def quaternion_product(a: Sequence[Number], b: Sequence[Number]) -> Vector:
 def fixed_quaternion(matrix: Matrix) -> Vector:
     """Return the quaternion of a rotation of numbers, with a real part that is not negative.
 
-    Four times the products of its entries are sums of the matrix's; the row with the largest
-    square is the quaternion, up to its length and its sign.
+    Four times the products of the quaternion's entries are sums of the matrix's entries. The row of
+    products with the largest square is the quaternion, up to its length and sign.
     """
     m = np.array(matrix, float)
     x, y, z = m[2, 1] - m[1, 2], m[0, 2] - m[2, 0], m[1, 0] - m[0, 1]

@@ -1,6 +1,6 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false
-"""Which geoms touch, where, and which velocities move the contact."""
+"""Contacts: which geoms touch, where, and which velocities move the contact."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -38,16 +38,16 @@ from gensmooth.physics.mechanics.placed import Placed
 from gensmooth.physics.mechanics.softness import Softness, contact_law
 from gensmooth.physics.symbols import choose
 
-_FAR = 1e10  # the distance of a contact that does not exist in a state
+_FAR = 1e10  # the distance of a contact that does not exist in this state
 
 
 class Touch(NamedTuple):
     """Where two geoms touch, relative to the root of the contact.
 
     Attributes:
-        point: The point half way between the two surfaces.
+        point: The point halfway between the two surfaces.
         normal: From the first geom to the second.
-        along: A vector whose tangential part is the first tangent; ``None``: MuJoCo's choice.
+        along: A vector whose tangential part is the first tangent; ``None`` for MuJoCo's default.
     """
 
     point: Vector
@@ -65,8 +65,8 @@ class Contact(NamedTuple):
         parts: Their parts.
         root: The part whose origin and axes the contact is described in.
         friction: The friction coefficient; 0 without friction.
-        law: How the contact gives way, and from which distance on.
-        touch: Computes what is needed only if they touch.
+        law: The softness of the contact, and the distance at which it starts to act.
+        touch: Computes the rest, which is needed only if they touch.
     """
 
     distance: Number
@@ -90,7 +90,7 @@ def _contacts_of_pair(placed: Placed, pair: Pair) -> list[Contact]:
     part1, at1, axes1 = placed.geom(first)
     part2, at2, axes2 = placed.geom(second)
     root = placed.root_of(part2 if part2 >= 0 else part1)
-    plane = at1, column(axes1, 2)  # if it is one: in the world
+    plane = at1, column(axes1, 2)  # in the world, if the first geom is a plane
     at1, axes1 = _seen_from(placed, root, placed.root_of(part1), at1, axes1)
     at2, axes2 = _seen_from(placed, root, placed.root_of(part2), at2, axes2)
     radius1, radius2 = (float(m.geom_size[g, 0]) for g in pair)
@@ -126,7 +126,7 @@ def _contacts_of_pair(placed: Placed, pair: Pair) -> list[Contact]:
         distance = minus(square_root(dot(apart, apart)), radius1 + radius2)
 
         def touch() -> Touch:
-            # Where axes cross, the normal is perpendicular to both.
+            # If the axes cross, the normal is perpendicular to both.
             both = normalized(cross(column(axes1, 2), column(axes2, 2)), _world_x(placed, root))
             normal = normalized(apart, both)
             depth = plus(radius1, times(0.5, distance))
@@ -173,7 +173,7 @@ def _first_two(distances: Sequence[Number], margin: float) -> Vector:
 def axes_of(placed: Placed, contact: Contact, touch: Touch) -> Matrix:
     """Return a contact's axes, relative to its root: the normal and two tangents."""
     normal, along = touch.normal, touch.along
-    if along is None:  # the world's y axis, or its z axis where y is near to the normal
+    if along is None:  # the world's y axis, or its z axis if y is close to the normal
         turn = placed.root(contact.root).matrix
         upright: Any = abs(apply(turn, normal)[1]) < 0.5
         along = apply(transposed(turn), [0.0, choose(upright, 1.0, 0.0), choose(upright, 0.0, 1.0)])
@@ -227,7 +227,7 @@ def _nearest(point: Vector, centre: Vector, segment: Vector) -> Vector:
 
 
 class Segments:
-    """Two line segments, each given by its centre and the vector from there to its end."""
+    """Two line segments, each described by its centre and the vector from there to its end."""
 
     def __init__(
         self, centre1: Vector, segment1: Vector, centre2: Vector, segment2: Vector
@@ -272,7 +272,7 @@ class Segments:
         """Return the two ends of the stretch in which parallel segments overlap."""
         a, b, c, u, v = self._a, self._b, self._c, self._u, self._v
         points: list[tuple[Vector, Vector]] = []
-        for end in (1.0, -1.0):  # of the second, or where the first ends before it
+        for end in (1.0, -1.0):  # an end of the second, or of the first if that comes before
             beside = (u - end * b) / a
             x = clipped(beside, -1.0, 1.0)
             within: Any = abs(beside) <= 1.0

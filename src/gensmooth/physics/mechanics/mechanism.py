@@ -1,4 +1,4 @@
-"""A MuJoCo model that is covered, with what the equations of motion need of it."""
+"""A MuJoCo model that is covered, in the form that the equations of motion need."""
 
 from typing import Any, final
 
@@ -23,7 +23,7 @@ class Mechanism:
         model: The ``MjModel``.
 
     Raises:
-        UnsupportedMechanismError: When the model has something that is not covered.
+        UnsupportedMechanismError: If the model has something that is not covered.
     """
 
     def __init__(self, model: Any) -> None:
@@ -35,7 +35,7 @@ class Mechanism:
         self.parts, self.fixed = parts(model)
         self._dof_part = [self.part_of(int(b)) for b in model.dof_bodyid]
         self.damping = [float(each) for each in model.dof_damping]
-        # As in MuJoCo, dampers act on the new velocity in Euler's method if any of them brakes.
+        # As in MuJoCo, Euler's method applies dampers to the new velocity if there are any.
         self.implicit_damping = self.integrator == EULER and max(self.damping) > 0.0
         self.limits = limits(model)
         self.pairs = pairs(model)

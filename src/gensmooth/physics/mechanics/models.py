@@ -1,6 +1,6 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false
-"""What is read from a MuJoCo model: parts, pairs of geoms that may touch, and what is refused."""
+"""Read a MuJoCo model: its parts, the pairs of geoms that may touch, and what is refused."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -25,7 +25,7 @@ PLANE, SPHERE, CAPSULE = 0, 2, 3
 FREE, BALL, SLIDE, HINGE = 0, 1, 2, 3
 EULER, RUNGE_KUTTA = 0, 1
 
-PARALLEL = 1e-4  # below this angle capsules are parallel, as in later versions of MuJoCo
+PARALLEL = 1e-4  # below this angle, later versions of MuJoCo treat capsules as parallel
 
 
 class UnsupportedMechanismError(ValueError):
@@ -41,7 +41,7 @@ def disabling(name: str) -> int:
 def margins_add() -> bool:
     """Return whether the margins of two geoms add up, as in later versions of MuJoCo.
 
-    A small model tells which.
+    In earlier versions the larger margin counts. A small model shows which rule is used.
     """
     ball = '<body pos="{} 0 0"><freejoint/><geom size="0.1" margin="0.1"/></body>'
     mujoco = load_mujoco()
@@ -57,7 +57,8 @@ def margins_add() -> bool:
 def parallel_means_an_angle() -> bool:
     """Return whether MuJoCo decides by the angle that capsules are parallel (later versions).
 
-    A small model tells which: by the area, short capsules are parallel at a larger angle.
+    Earlier versions decide by an area, by which short capsules are parallel at a larger angle. A
+    small model shows which rule is used.
     """
     needle = '<geom type="capsule" size="0.001 0.002"/></body>'
     mujoco = load_mujoco()
@@ -74,7 +75,7 @@ def parallel_means_an_angle() -> bool:
 def rotations_are_corrected() -> bool:
     """Return whether Runge-Kutta corrects for rotations that do not commute (later MuJoCo).
 
-    A small model tells: a body that tumbles freely turns slightly differently.
+    A small model shows it: a body that tumbles freely turns slightly differently.
     """
     mujoco = load_mujoco()
     model = mujoco.MjModel.from_xml_string(
@@ -94,7 +95,7 @@ def rotations_are_corrected() -> bool:
             change = -np.cross(spin, inertia * spin) / inertia
             spin, angle = begin + step * change, step * rate
             rate = spin
-            if corrected:  # to second order, which is enough to tell
+            if corrected:  # to second order, which is enough to distinguish the two
                 twist = np.cross(angle, spin)
                 rate = spin + twist / 2 + np.cross(angle, twist) / 12
         angle = h * float(np.linalg.norm(whole))
@@ -111,7 +112,7 @@ def _enabling() -> list[tuple[str, int]]:
     return [(name.removeprefix("mjENBL_").lower(), int(getattr(kinds, name))) for name in names]
 
 
-# What a model may not disable. Dampers and springs were one bit, later two.
+# What a model must not disable. Dampers and springs were one bit in earlier versions, now two.
 _NEEDED = (
     "constraint",
     "limit",
@@ -127,7 +128,7 @@ _NEEDED = (
 
 
 def refuse(m: Any) -> None:
-    """Raise an error that names what of a model is not covered."""
+    """Raise an error that names what is not covered, if a model has such a thing."""
 
     def unless(fine: Any, what: str) -> None:
         if not fine:
@@ -182,10 +183,10 @@ class Part(NamedTuple):
     """Bodies without joints between them, which move as one.
 
     Attributes:
-        body: The first of them, whose frame is the part's.
+        body: The first of these bodies, whose frame is the part's frame.
         parent: The part that it is attached to; -1 for the world.
         joints: The joints of the first body.
-        mass: The mass of all of them.
+        mass: The total mass.
         centre: The centre of mass, in the part's frame.
         inertia: The moments about the centre, in the part's frame.
     """
@@ -199,7 +200,7 @@ class Part(NamedTuple):
 
 
 class FixedPlace(NamedTuple):
-    """Where something is fixed on a part: the part, a position and an orientation in its frame."""
+    """Where something is fixed: the part, and the position and orientation in its frame."""
 
     part: int
     position: Vector
@@ -292,10 +293,10 @@ def pairs(m: Any) -> list[Pair]:
 def parallel(m: Any, touching: Sequence[Pair]) -> set[Pair]:
     """Return the pairs of capsules that may be parallel, and then touch in two points.
 
-    They are always parallel; or they are parallel where the model starts, and touch there or belong
-    to different trees (two logs on the floor); or they are so short that MuJoCo takes them for
-    parallel at an angle of more than ``PARALLEL``. Other pairs are parallel only for a moment, if
-    at all, and are treated as touching in one point.
+    These are pairs that are always parallel; pairs that are parallel in the initial state and touch
+    there or belong to different trees (two logs on the floor); and pairs so short that MuJoCo
+    treats them as parallel at an angle of more than ``PARALLEL``. Other pairs are parallel for a
+    moment at most, and are treated as touching at one point.
     """
     parallel_pairs: set[Pair] = set()
     both = [pair for pair in touching if all(m.geom_type[geom] == CAPSULE for geom in pair)]
@@ -312,7 +313,7 @@ def parallel(m: Any, touching: Sequence[Pair]) -> set[Pair]:
         always = _angle(other, pair) < 1e-9
         if not parallel_means_an_angle():
             limit = np.sqrt(TINY) / max(lengths, TINY)  # (l₁ l₂ sin)² < mjMINVAL
-            if always and lengths > 1.0:  # it depends on the rounding whether MuJoCo notices
+            if always and lengths > 1.0:  # rounding decides whether MuJoCo notices
                 raise UnsupportedMechanismError("long capsules that stay parallel and may touch")
         at_start = _angle(start, pair) < limit and _may_meet_as_they_start(m, start, pair)
         if always or limit > PARALLEL or at_start:

@@ -43,7 +43,7 @@ from gensmooth.physics.symbols import ENTRYWISE, Symbol
 class Frame(NamedTuple):
     """Where a part is: its root part, its origin relative to the root's, and its axes as columns.
 
-    Both are along the axes of the root: its own if it moves freely, otherwise the world's.
+    Both use the axes of the root part if that moves freely, otherwise the axes of the world.
     """
 
     root: int
@@ -153,8 +153,8 @@ class Placed:
     def along_roots(self, v: Sequence[Number]) -> Vector:
         """Turn the translations of free joints, of velocities or accelerations, to the roots' axes.
 
-        M, forces and Jacobians are in this basis, so that they do not depend on the orientation of
-        a robot that moves freely. :meth:`along_world` is the inverse.
+        M, forces and Jacobians use this basis, so they do not depend on the orientation of a robot
+        that moves freely. :meth:`along_world` is the inverse.
         """
         return self._turned(v, transposed)
 
@@ -265,7 +265,7 @@ class Placed:
     def _inertial_forces(
         self, velocities: Sequence[Spatial], drifts: Sequence[Spatial]
     ) -> list[Spatial]:
-        """Return the force that each part takes when no joint accelerates (Newton-Euler)."""
+        """Return the force that moves each part while no joint accelerates (Newton-Euler)."""
         return [
             inertia.times(drift) + velocity.of_force(inertia.times(velocity))
             for inertia, drift, velocity in zip(self._inertias, drifts, velocities, strict=True)
@@ -329,7 +329,9 @@ class Placed:
                 force = clipped(force, *map(float, m.actuator_forcerange[i]))
             forces[dof] = plus(forces[dof], times(gear, force))
         for j in range(m.njnt):
-            if m.nu and m.jnt_actfrclimited[j]:  # without actuators MuJoCo ignores the range
+            if (
+                m.nu and m.jnt_actfrclimited[j]
+            ):  # MuJoCo ignores the range if there are no actuators
                 dof = int(m.jnt_dofadr[j])
                 forces[dof] = clipped(forces[dof], *map(float, m.jnt_actfrcrange[j]))
         return forces
@@ -374,7 +376,7 @@ class Placed:
         pushed = apply(axes, force)
         return Spatial(add(apply(axes, torque), cross(centre, pushed)), pushed)
 
-    # --- what an environment reads ----------------------------------------------------------------
+    # --- what an environment reads ---------------------------------------------------------------
 
     def body_position(self, body: int) -> Vector:
         """Return MuJoCo's ``xpos``."""

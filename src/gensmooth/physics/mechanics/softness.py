@@ -1,6 +1,6 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false
-"""How limits and contacts give way (MuJoCo's solref and solimp)."""
+"""The softness of limits and contacts (MuJoCo's solref and solimp)."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple, final
@@ -24,14 +24,14 @@ _REFERENCE = (0.02, 1.0)  # its default solref
 @final
 @dataclass(frozen=True)
 class Softness:
-    """How a constraint gives way (MuJoCo's solref and solimp).
+    """The softness of a constraint (MuJoCo's solref and solimp).
 
     Attributes:
         stiffness: K.
         damping: B.
         impedance: dmin, dmax, width, midpoint and power.
         inertia: The inverse inertia, to which the regularisation is proportional.
-        factor: The factor of the regularisation for a friction pyramid.
+        factor: A factor of the regularisation, for a friction pyramid.
         margin: The distance at which the constraint starts to act.
     """
 
@@ -64,7 +64,7 @@ class Softness:
 
 
 class Limit(NamedTuple):
-    """A joint's range: its index in qpos and in qvel, the bounds, and how they give way."""
+    """A joint's range: its index in qpos and in qvel, the bounds, and their softness."""
 
     position: int
     velocity: int

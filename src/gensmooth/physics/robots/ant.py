@@ -12,9 +12,9 @@
 * **Ends** when the height of the torso is not in [0.2, 1].
 * **Reset**: initial qpos plus U(−0.1, 0.1), initial qvel plus 0.1 N(0, 1), in every entry.
 
-Gymnasium's ``ant_v4.py`` and ``ant_v5.py``. ``Ant`` is v4 with ``use_contact_forces=True``, the
-layout of Gym's v2, which the paper used. The torso's place is MuJoCo's ``xpos``, as in Gymnasium.
-v5 pays no survival bonus in the step that falls.
+As in Gymnasium's ``ant_v4.py`` and ``ant_v5.py``. ``Ant`` is v4 with ``use_contact_forces=True``,
+the layout of Gym's v2, which the paper used. The position of the torso is MuJoCo's ``xpos``, as in
+Gymnasium. In v5 the step in which the robot falls has no survival bonus.
 """
 
 from dataclasses import replace
@@ -57,7 +57,7 @@ def ant(state, action):
     square = advance(state, action)
     forward = (state.torso[0] - before) / state.dt
     healthy = 0.2 <= state.qpos[2] <= 1.0
-    for i in range(2):  # the loop over steps checks the others, which are observed
+    for i in range(2):  # not observed, so the loop over steps does not check them
         if not np.isfinite(state.qpos[i]):
             forward = np.nan
     bonus = 1.0 if healthy else state.falling

@@ -9,12 +9,12 @@ Both:
 * **Ends** at the horizon only.
 * **Reset**: initial qpos plus U(−0.1, 0.1), initial qvel plus 0.1 N(0, 1), in every entry.
 
-HalfCheetah, Gymnasium's ``half_cheetah_v4.py`` and ``half_cheetah_v5.py``, which are the same law:
+HalfCheetah, as in Gymnasium's ``half_cheetah_v4.py`` and ``half_cheetah_v5.py``:
 
 * **Reward**: forward velocity − 0.1 ‖a‖².
 
-HalfCheetahRandVel, meta-RL's half-cheetah of Finn et al. (2017) by the law of the ProMP repository
-(Rothfuss et al., 2019), which the paper used; horizon 200:
+HalfCheetahRandVel, the meta-RL task of Finn et al. (2017) as in the ProMP repository (Rothfuss et
+al., 2019), which the paper used; horizon 200:
 
 * **Goal**: U(0, 3), drawn at every reset after positions and velocities; not observed.
 * **Reward**: −|forward velocity − goal| − 0.05 ‖a‖².

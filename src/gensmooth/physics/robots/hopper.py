@@ -10,7 +10,8 @@
   (−100, 100).
 * **Reset**: initial qpos and qvel plus U(−0.005, 0.005) in every entry.
 
-Gymnasium's ``hopper_v4.py`` and ``hopper_v5.py``; v5 pays no survival bonus in the step that falls.
+As in Gymnasium's ``hopper_v4.py`` and ``hopper_v5.py``; in v5 the step in which the robot falls has
+no survival bonus.
 """
 
 from dataclasses import replace

@@ -1,7 +1,7 @@
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
 # pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
 # pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
-"""Humanoid: a body with two legs and two arms that is to walk.
+"""Humanoid: a body with two legs and two arms that learns to walk.
 
 * **Observation**: qpos without the first two entries (22), qvel (23), and of the bodies and joints
   the inertias (``cinert``, ten entries for each body), the velocities (``cvel``, six for each
@@ -14,9 +14,9 @@
 * **Ends** when the height of the torso is not in (1, 2).
 * **Reset**: initial qpos and qvel plus U(−0.01, 0.01) in every entry.
 
-Gymnasium's ``humanoid_v4.py`` and ``humanoid_v5.py``; v5 pays no survival bonus in the step that
-falls. The centre of mass is MuJoCo's ``subtree_com``, which is Gymnasium's sum over the bodies up
-to rounding.
+As in Gymnasium's ``humanoid_v4.py`` and ``humanoid_v5.py``; in v5 the step in which the robot falls
+has no survival bonus. The centre of mass is MuJoCo's ``subtree_com``, which equals Gymnasium's sum
+over the bodies up to rounding.
 """
 
 from dataclasses import replace
@@ -76,7 +76,7 @@ def walk(state, action):
     square = advance(state, action)
     forward = (state.centre[0] - before) / state.dt
     healthy = 1.0 < state.qpos[2] < 2.0
-    for i in range(2):  # the loop over steps checks the others, which are observed
+    for i in range(2):  # not observed, so the loop over steps does not check them
         if not np.isfinite(state.qpos[i]):
             forward = np.nan
     bonus = 5.0 if healthy else state.falling

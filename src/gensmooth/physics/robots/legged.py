@@ -1,14 +1,14 @@
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
 # pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
 # pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
-"""What Gymnasium's robots share: their model files, resets, positions and velocities.
+"""What Gymnasium's robots share: model files, resets, positions and velocities.
 
-A robot's file has its law (observation, reward, termination) as compiled functions. Each function
-equals, up to rounding, the method of the same meaning in Gymnasium's environment; a test compares
-them step by step.
+A robot's file has its observation, reward and termination as compiled functions. Each function
+equals the corresponding method of Gymnasium's environment up to rounding; a test compares them step
+by step.
 
-An action is used as the policy computed it, also in the control cost; MuJoCo clips the motors'
-control to its range.
+The control cost uses the action as the policy computed it. MuJoCo clips the control of a motor to
+its range.
 """
 
 from collections.abc import Callable
@@ -30,19 +30,19 @@ Array = NDArray[np.float64]
 
 
 class LeggedState(NamedTuple):
-    """What compiled functions see of one simulation; arrays are views of the ``MjData``.
+    """One simulation, as compiled functions see it; arrays are views of the ``MjData``.
 
     Attributes:
         physics: How MuJoCo is called.
-        qpos: Positions; the first is how far the robot has come.
+        qpos: Positions; the first is the distance that the robot has covered.
         qvel: Velocities.
         ctrl: Controls.
         frames: Steps of the physics per step of the environment (the frame skip).
         dt: Seconds per step of the environment.
         falling: The survival bonus of the step in which the robot falls.
         goal: One entry, the target velocity (HalfCheetahRandVel).
-        torso: The first body's position in space. MuJoCo computes it, and all fields after it, at
-            the beginning of a physics step, so they lag one such step behind ``qpos``.
+        torso: The position of the first body. MuJoCo computes it, and all fields after it, at the
+            beginning of a physics step, so they are one physics step behind ``qpos``.
         sites: The positions of the model's sites, one row of three each.
         centre: The robot's centre of mass.
         inertias: The inertia of all bodies (``cinert``), one row of ten per body.
@@ -163,15 +163,15 @@ class LeggedRobot:
         frames: Steps of the physics per step of the environment (the frame skip).
         observation_size: Entries of an observation.
         action_size: Entries of an action.
-        start: ``start(model, rng)``: draws positions, velocities and, if there is one, the goal.
-        observe: Compiled; see :mod:`gensmooth.physics.environment`.
-        step: Likewise.
-        begin: Likewise.
+        start: ``start(model, rng)`` draws positions, velocities and the goal, if there is one.
+        observe: A compiled function; see :mod:`gensmooth.physics.environment`.
+        step: A compiled function.
+        begin: A compiled function.
         horizon: Steps per episode.
-        bonus: The survival bonus per step; 0 for a robot that cannot fall, and for one whose only
-            task is not to fall.
-        falling: The survival bonus of the step in which it falls: in Gymnasium's v4 the same as in
-            any other step, in v5 nothing.
+        bonus: The survival bonus per step; 0 for a robot that cannot fall, or whose only task is
+            not to fall.
+        falling: The survival bonus of the step in which it falls: in Gymnasium's v4 the same as for
+            any other step, in v5 zero.
         unobserved_forces: How many rows of contact forces, from the first, are not observed.
         task_entries: How many entries at the end of a start describe the task, such as a goal.
     """
@@ -213,7 +213,7 @@ class LeggedRobot:
             from gymnasium.envs.mujoco.mujoco_env import expand_model_path
         except ImportError as error:
             raise missing_extra(error) from error
-        with quiet():  # newer versions of MuJoCo call parts of Gymnasium's files deprecated
+        with quiet():  # newer MuJoCo warns that parts of Gymnasium's files are deprecated
             return mujoco.MjModel.from_xml_path(expand_model_path(self.file))
 
     def _state(self, model: Any, data: Any, physics: Physics) -> LeggedState:

@@ -8,8 +8,8 @@
 * **Ends** when the height is not in (0.8, 2) or |torso angle| ≥ 1.
 * **Reset**: initial qpos and qvel plus U(−0.005, 0.005) in every entry.
 
-Gymnasium's ``walker2d_v4.py`` and ``walker2d_v5.py``. In v5 the friction of the right foot is that
-of the left, and the step that falls is paid no survival bonus.
+As in Gymnasium's ``walker2d_v4.py`` and ``walker2d_v5.py``. In v5 both feet have the same friction,
+and the step in which the robot falls has no survival bonus.
 """
 
 from dataclasses import replace

@@ -255,7 +255,7 @@ def observe(state, out):
         out[2 * HALF + i] = 0.0
 
 
-# --- compiled: building blocks of rewards ---------------------------------------------------------
+# --- compiled: building blocks of rewards --------------------------------------------------------
 
 
 @njit(nogil=True, error_model="numpy")
