@@ -363,7 +363,7 @@ def test_missing_seeds_are_said(tmp_path):
 
 def test_counts_claims_and_facts_are_on_the_page(page):
     text = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", page[page.index("<body>") :]))
-    assert "2 hold 1 does not hold 1 undecided 1 not run" in text
+    assert "2 hold 1 does not hold 1 undecided at this number of runs 1 not run" in text
     assert "the paper’s pair in 12 of 36 cells" in text
     assert "&lt;exactly as the Lemma &amp; we say&gt;" in page
     assert COMMAND.replace("&", "&amp;") in page

@@ -236,12 +236,49 @@ def alike(
     return _row(sentence, cases, test, measure, "all", words)
 
 
+def readings(sentence: Sentence, rows: Mapping[str, ClaimRow]) -> ClaimRow:
+    """Judge a sentence that can be read in several ways, or scored by several measures.
+
+    It has the verdict that all readings agree on. If they disagree, it depends on the reading; if
+    one of them has not been run, it is "not run".
+
+    Args:
+        sentence: The sentence.
+        rows: Its verdict under each reading, by the words of the reading; the main one first.
+    """
+    verdicts = {row.verdict for row in rows.values()}
+    first: Verdict = next(iter(rows.values())).verdict
+    if verdicts == {first}:
+        return _joined(sentence, rows, first)
+    one_is_missing = "not run" in verdicts
+    return _joined(sentence, rows, "not run" if one_is_missing else "depends on the reading")
+
+
+def together(sentence: Sentence, parts: Mapping[str, ClaimRow]) -> ClaimRow:
+    """Judge a sentence that says several things: it holds if each of them does."""
+    verdicts = {part.verdict for part in parts.values()}
+    order: tuple[Verdict, ...] = (
+        "does not hold",
+        "not run",
+        "depends on the reading",
+        "undecided",
+        "holds",
+    )
+    return _joined(sentence, parts, next(v for v in order if v in verdicts))
+
+
+def _joined(sentence: Sentence, rows: Mapping[str, ClaimRow], verdict: Verdict) -> ClaimRow:
+    evidence = "; ".join(f"{words}: {row.verdict} ({row.evidence})" for words, row in rows.items())
+    statistic = "; ".join(dict.fromkeys(row.statistic for row in rows.values()))
+    return ClaimRow(*sentence, statistic, evidence, verdict)
+
+
 def counted(
     sentence: Sentence, *, found: Sequence[str], wanted: int, of: int, what: str
 ) -> ClaimRow:
-    """Judge "in so many of these cases", literally."""
+    """Judge "in at least so many of these cases" where each case is certain, as in a formula."""
     evidence = f"{len(found)} of {of}: {', '.join(found) if found else 'none'}"
-    verdict: Verdict = "holds" if len(found) == wanted else "does not hold"
+    verdict: Verdict = "holds" if len(found) >= wanted else "does not hold"
     return ClaimRow(*sentence, what, evidence, verdict)
 
 

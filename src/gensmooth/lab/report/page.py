@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -41,7 +41,9 @@ _READABLE = 240  # characters of evidence in the table of claims
 _COUNTED: dict[Verdict, tuple[str, str]] = {
     "holds": ("holds", "hold"),
     "does not hold": ("does not hold", "do not hold"),
-    "undecided": ("undecided", "undecided"),
+    "depends on the reading": ("depends on the reading", "depend on the reading"),
+    "undecided": ("undecided at this number of runs", "undecided at this number of runs"),
+    "about an implementation": ("is about an implementation", "are about an implementation"),
     "not run": ("not run", "not run"),
 }
 
@@ -249,12 +251,18 @@ def _counted(section: Section) -> Sequence[ClaimRow]:
 
 
 def _summary(sections: Sequence[Section]) -> list[tuple[Verdict, int, str]]:
-    """The verdicts, counted; a verdict that nobody got is not shown, but for the first three."""
-    counts = Counter(claim.verdict for section in sections for claim in _counted(section))
+    """The verdicts, counted; a verdict that nobody got is not shown, but for the first three.
+
+    Sentences of our own are not counted with the paper's; they are where there are no others.
+    """
+    claims = [claim for section in sections for claim in _counted(section)]
+    papers = [claim for claim in claims if claim.is_papers]
+    counts = Counter(claim.verdict for claim in papers or claims)
+    always = ("holds", "does not hold", "undecided")
     return [
-        (verdict, counts[verdict], _COUNTED[verdict][counts[verdict] != 1])
-        for verdict in get_args(Verdict)
-        if counts[verdict] or verdict != "not run"
+        (verdict, counts[verdict], words[counts[verdict] != 1])
+        for verdict, words in _COUNTED.items()
+        if counts[verdict] or verdict in always
     ]
 
 

@@ -13,7 +13,16 @@ from gensmooth.runs.files import write_text
 if TYPE_CHECKING:
     from gensmooth.lab.report.curves import Drawn
 
-Verdict = Literal["holds", "does not hold", "undecided", "not run"]
+# "undecided" speaks of the number of runs, not of the claim; in a claim "about an implementation",
+# two programs can differ without either being wrong.
+Verdict = Literal[
+    "holds",
+    "does not hold",
+    "undecided",
+    "depends on the reading",
+    "about an implementation",
+    "not run",
+]
 
 # Curves are for plotting again: seven digits, and no more rows than this (every k-th round then).
 _MOST_ROWS = 8000
@@ -55,6 +64,11 @@ class ClaimRow(NamedTuple):
     statistic: str
     evidence: str
     verdict: Verdict
+
+    @property
+    def is_papers(self) -> bool:
+        """Whether the paper makes the claim; the others are ours, and are not counted with it."""
+        return not self.place.startswith(("our ", "Not in the paper"))
 
 
 class Published(NamedTuple):
