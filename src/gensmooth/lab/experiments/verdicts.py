@@ -50,33 +50,33 @@ class Scores(NamedTuple):
     rows: Sequence[Mapping[str, Any]] = ()
 
     def sample(self, name: str, **where: Any) -> list[float] | None:
-        """A number of every run that matches, in the order of the seeds; ``None`` if none does.
+        """Return a number of each matching run in the order of seeds; ``None`` if there is none.
 
         >>> rows = [{"method": "gs", "seed": seed, "loss": 0.5 + seed} for seed in (2, 1)]
         >>> Scores(rows).sample("loss", method="gs")
         [1.5, 2.5]
         """
-        found = [
+        rows = [
             row
             for row in self.rows
             if name in row and all(row.get(key) == value for key, value in where.items())
         ]
-        ordered = sorted(found, key=lambda row: row.get("seed", 0))
+        ordered = sorted(rows, key=lambda row: row.get("seed", 0))
         return [float(row[name]) for row in ordered] or None
 
     def values(self, *keys: str) -> list[tuple[Any, ...]]:
-        """The distinct settings, in the order of the rows."""
+        """Return the distinct settings, in the order of the rows."""
         return list(dict.fromkeys(tuple(row.get(key) for key in keys) for row in self.rows))
 
     def table(self, study: str) -> Table:
-        """As a table of the report, ``runs-STUDY.csv``."""
+        """Return a table of the report, ``runs-STUDY.csv``."""
         columns = list(dict.fromkeys(name for row in self.rows for name in row))
         rows = [[row.get(name, "") for name in columns] for row in self.rows]
         return Table(f"runs-{study}", "The numbers of each run that claims use", columns, rows)
 
     @classmethod
     def read(cls, rows: Sequence[Mapping[str, str]]) -> "Scores":
-        """From the rows of that file: what reads as a number is one."""
+        """Read the rows of that file; what looks like a number becomes one."""
         return cls([{k: _value(v) for k, v in row.items() if v != ""} for row in rows])
 
 
@@ -145,18 +145,18 @@ class Measure(NamedTuple):
     unit: str = ""
 
     def losses(self, sample: Sample) -> list[float]:
-        """As losses: lower is better, +∞ is a run that diverged."""
+        """Return losses: lower is better, and +∞ is a run that diverged."""
         values = [float(v) for v in sample or ()]
         if self.ratio:
             values = [math.log(max(v, 5e-324)) for v in values]
         return values if self.better == "lower" else [-v for v in values]
 
     def size(self, value: float) -> float:
-        """A margin (a factor, or a difference) in the units of losses."""
+        """Return a margin (a factor, or a difference) in the units of losses."""
         return math.log(value) if self.ratio else value
 
     def shown(self, test: PairedTest) -> str:
-        """An effect with its interval, in the direction in which the numbers were given."""
+        """Return an effect with its interval, with the sign of the original numbers."""
         sign = 1.0 if self.better == "lower" else -1.0
         ends = sorted((sign * test.low, sign * test.high))
         text = f"{self._number(sign * test.effect)} [{', '.join(map(self._number, ends))}]"
@@ -283,7 +283,7 @@ def counted(
 
 
 def percent(value: float, *, sign: bool = False) -> str:
-    """A share in percent.
+    """Return a share in percent.
 
     >>> percent(-0.1), percent(0.25, sign=True)
     ('−10 %', '+25 %')
