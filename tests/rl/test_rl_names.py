@@ -223,7 +223,7 @@ def test_other_arguments_are_refused(words):
 def test_arguments_that_the_environment_does_not_take():
     with pytest.raises(gs.rl.UnsupportedEnvironmentError, match="unexpected keyword argument 'h'"):
         make("Pendulum-v1(h=1)")
-    with pytest.raises(ValueError, match="`env_args` are for an environment that is given by"):
+    with pytest.raises(ValueError, match="`env_args` must be None if `environment` is not a name"):
         make(gymnasium.make("Pendulum-v1"), env_args={"g": 1.0})
 
 
@@ -271,7 +271,7 @@ def forgetful():
 
 
 def test_a_function_makes_what_cannot_be_made_again():
-    with pytest.raises(gs.rl.UnsupportedEnvironmentError, match="give a function that makes it"):
+    with pytest.raises(gs.rl.UnsupportedEnvironmentError, match="Pass a function that makes it"):
         make(forgetful())
     simulator = make(forgetful)
     assert simulator.info.name == "Slider (given)"
