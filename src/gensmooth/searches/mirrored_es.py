@@ -756,7 +756,7 @@ def adapt_spacing(spacing: float, length: float, k: Constants) -> float:
 def adapt_slow_path(
     now: Evolution, step: Array, length: float, k: Constants, factor: Array | None
 ) -> Array:
-    """Return the slow path after a step, which is left out if the path is exceptionally long.
+    """Return the slow path after a step; the step is omitted if the path is exceptionally long.
 
     The limit on the length is Hansen's (2016, h_σ in table 1): it keeps the metric from growing
     while σ still has to grow.
