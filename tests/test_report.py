@@ -24,12 +24,12 @@ pytest.importorskip("jinja2")
 from matplotlib.figure import Figure as Canvas
 from PIL import Image
 
+from gensmooth.directions import METHODS
 from gensmooth.lab import Cell, RunRecord, write_report
 from gensmooth.lab.report.curves import Curve, View, band, curves, draw_curves, limits
 from gensmooth.lab.report.figure import Figure, Panel, write_figure
 from gensmooth.lab.report.style import assign_styles, css_variables, method_style
 from gensmooth.lab.report.tables import choices
-from gensmooth.methods import METHODS
 
 COMMAND = "gensmooth reproduce all --profile paper --workers 2 --folder somewhere/with a & b"
 DIVERGE = [("gs", 2, 5, 1), *(("bes", 2, 5, seed) for seed in range(3))]

@@ -39,6 +39,7 @@ from gensmooth.runs.folder import (
     read_config,
     sizes_match,
 )
+from gensmooth.searches.choose import LEARNING_RATE
 
 Floats = NDArray[np.float64]
 
@@ -598,7 +599,8 @@ def _words(config: Mapping[str, Any], where: Path, out: Path) -> list[str] | Non
         return None
     optimizer = search.pop("optimizer", None)
     if isinstance(optimizer, dict) and set(cast("dict[str, Any]", optimizer)) == {"learning_rate"}:
-        words += ["--optimizer", repr(cast("dict[str, Any]", optimizer)["learning_rate"])]
+        if cast("dict[str, Any]", optimizer)["learning_rate"] != LEARNING_RATE:
+            return None  # not minimize's default, which no option is needed for
     elif optimizer is not None:
         search["optimizer"] = optimizer
     for name in ("directions", "estimator", "optimizer"):

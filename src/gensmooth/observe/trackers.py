@@ -156,13 +156,13 @@ class MLflow:
     def end(self, summary: Mapping[str, Any]) -> None:
         """See :class:`~gensmooth.observe.Tracker`."""
         self._flush()
-        self._client.set_tag(self._id, "status", str(summary["status"]))
+        self._client.set_tag(self._id, "reason", str(summary["reason"]))
         for name in ("fun", "best_fun"):
             if math.isfinite(summary[name]):
                 self._client.log_metric(self._id, f"final/{name}", summary[name])
         ended = {True: "FINISHED", False: "FAILED"}[bool(summary["success"])]
         self._client.set_terminated(
-            self._id, "KILLED" if summary["status"] == "interrupted" else ended
+            self._id, "KILLED" if summary["reason"] == "interrupted" else ended
         )
 
     def _flush(self) -> None:

@@ -18,11 +18,22 @@ from gensmooth.runs.folder import SOURCE, Found, RunFolder, Scratch, kind_of, se
 from gensmooth.runs.loop import Run, resumed_run, run
 from gensmooth.runs.program import Program
 from gensmooth.runs.states import Record
-from gensmooth.runs.stopping import MESSAGES, SUCCESS, End, Limits, Reason, reached
+from gensmooth.runs.stopping import (
+    MESSAGES,
+    NO_VALUE,
+    STATUS,
+    SUCCESS,
+    End,
+    Limits,
+    Reason,
+    reached,
+)
 
 __all__ = [
     "MESSAGES",
+    "NO_VALUE",
     "SOURCE",
+    "STATUS",
     "SUCCESS",
     "CheckpointError",
     "End",

@@ -8,7 +8,7 @@ from gensmooth.describe import number
 Reason = Literal[
     "budget",
     "max_steps",
-    "iterations",
+    "max_seconds",
     "target",
     "tolerance",
     "converged",
@@ -20,7 +20,7 @@ Reason = Literal[
 MESSAGES: Mapping[str, str] = {
     "budget": "The evaluation budget does not cover another step.",
     "max_steps": "The maximum number of steps was reached.",
-    "iterations": "All iterations are complete.",
+    "max_seconds": "The time limit was reached.",
     "target": "The objective reached the target.",
     "tolerance": "Ten steps in a row were shorter than the tolerance.",
     "converged": "The search converged",
@@ -28,7 +28,15 @@ MESSAGES: Mapping[str, str] = {
     "interrupted": "Interrupted before the end.",
     "diverged": "The search diverged",
 }
-SUCCESS = ("budget", "max_steps", "iterations", "target", "tolerance", "converged")
+PLANNED, NO_VALUE = 0, 3  # 3: the objective failed at the point to return
+STATUS: Mapping[str, int] = {  # as in SciPy, 0 is an end as planned; 99 is SciPy's, too
+    **dict.fromkeys(("budget", "max_steps", "max_seconds"), PLANNED),
+    **dict.fromkeys(("target", "tolerance", "converged"), PLANNED),
+    "diverged": 1,
+    "interrupted": 2,
+    "callback": 99,
+}
+SUCCESS = tuple(reason for reason, status in STATUS.items() if status == PLANNED)
 
 
 class End(NamedTuple):

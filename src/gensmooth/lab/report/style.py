@@ -12,7 +12,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, cast
 
-from gensmooth.methods import METHODS
+from gensmooth.directions import METHODS
 
 # Figures are drawn in the light colours; `svg.inline` turns each into a CSS variable, so a colour
 # must have one meaning only.
@@ -106,7 +106,7 @@ def method_title(name: str) -> str:
 
 
 def method_order(name: str) -> tuple[int, str]:
-    """Sorts methods as :data:`~gensmooth.methods.METHODS` lists them."""
+    """Sorts methods as :data:`~gensmooth.directions.METHODS` lists them."""
     return (list(METHODS).index(name) if name in METHODS else len(METHODS), name)
 
 

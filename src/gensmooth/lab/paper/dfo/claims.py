@@ -10,11 +10,11 @@ from itertools import product
 
 import numpy as np
 
+from gensmooth.directions import METHODS
 from gensmooth.lab.experiments.spec import RunRecord
 from gensmooth.lab.experiments.verdicts import Case, Measure, Scores, Sentence, alike, better
 from gensmooth.lab.paper import tables as paper
 from gensmooth.lab.report.tables import Cell, ClaimRow, Verdict
-from gensmooth.methods import METHODS
 
 _PLACE = "Section 5.4, fig:benchmark"
 _SHOWN = ("sphere", "rosenbrock", "hm")  # cigar is not in the paper's figure

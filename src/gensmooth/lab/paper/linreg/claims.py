@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from gensmooth.directions import METHODS, named
 from gensmooth.lab.experiments.spec import RunRecord
 from gensmooth.lab.experiments.verdicts import (
     Case,
@@ -25,7 +26,6 @@ from gensmooth.lab.experiments.verdicts import (
     counted,
 )
 from gensmooth.lab.report.tables import Cell, ClaimRow
-from gensmooth.methods import METHODS, method
 
 _MAIN, _APPENDIX = "Section 5.1, fig:linreg", "Appendix, fig:linregmse_full, fig:linregloss_full"
 _THEORY = "Section 4.3, Appendix sec:gsvsbsshrinkage"
@@ -97,7 +97,7 @@ class _Visited(NamedTuple):
         from gensmooth.lab.paper.linreg.mse import prediction
 
         g, n, c = prediction(
-            method(name),
+            named(name),
             dim=record.config["dim"],
             num_directions=num_directions,
             num_samples=num_samples,
@@ -114,7 +114,7 @@ def _visited(record: RunRecord) -> _Visited:
     from gensmooth.lab.paper.linreg.mse import lemma, prediction
 
     config = record.config
-    family = method(config["method"])
+    family = named(config["method"])
     size = {name: config[name] for name in ("dim", "num_directions", "num_samples")}
     exact = prediction(family, spacing=config["spacing"], **size)
     paper = lemma(family, **size)

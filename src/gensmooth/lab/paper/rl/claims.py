@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from itertools import combinations, product
 from typing import NamedTuple
 
+from gensmooth.directions import METHODS
 from gensmooth.lab.experiments.verdicts import (
     AnyOf,
     Case,
@@ -23,7 +24,6 @@ from gensmooth.lab.paper import tables as paper
 from gensmooth.lab.paper.rl.scores import WORDS, Kind
 from gensmooth.lab.paper.rl.settings import ENVIRONMENTS, PAPER, Setting
 from gensmooth.lab.report.tables import Cell, ClaimRow, Verdict
-from gensmooth.methods import METHODS
 
 Pairs = Sequence[tuple[str, str]]
 

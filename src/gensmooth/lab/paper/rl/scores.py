@@ -14,12 +14,12 @@ from typing import Any, Literal
 
 import numpy as np
 
+from gensmooth.directions import METHODS
 from gensmooth.lab.experiments.spec import RunRecord
 from gensmooth.lab.experiments.verdicts import Scores
 from gensmooth.lab.paper import tables as paper
 from gensmooth.lab.paper.rl.settings import CPU, PAPER, SIZES, Setting, device_of, setting_of
 from gensmooth.lab.report.tables import Table
-from gensmooth.methods import METHODS
 
 Kind = Literal["beginning", "end", "whole", "jumps"]
 

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from gensmooth.directions import Address
+from gensmooth.directions import METHODS, Address, named
 from gensmooth.lab.experiments.options import METHOD_NAMES, Options, option
 from gensmooth.lab.experiments.spec import Outcome, RunRecord, RunSpec, Study
 from gensmooth.lab.experiments.verdicts import Scores
 from gensmooth.lab.paper import tables as paper
 from gensmooth.lab.report.tables import Cell, ClaimRow, Table, Verdict
-from gensmooth.methods import METHODS, method
 from gensmooth.streams import Purpose, generator
 
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ def _execute(config: Mapping[str, Any], scratch: Path) -> RunRecord:  # noqa: AR
     dim, number = config["dim"], config["num_directions"]
     names: Sequence[str] = config["methods"]
     dtype = np.dtype(np.float64)
-    families = {name: method(name, dim=dim, num_directions=number) for name in names}
+    families = {name: named(name, dim=dim, num_directions=number) for name in names}
     states = {name: family.init(dim, dtype) for name, family in families.items()}
     estimates = generator(0, Purpose.DATA).standard_normal((64, dim))
     for name, family in families.items():  # fill Guided ES's history, compile, warm up
