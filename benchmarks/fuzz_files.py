@@ -280,10 +280,8 @@ def _write_matching_checkpoint(folder: Path) -> None:
 def _page(page: Path) -> str:
     """Return a digest of a page and its tables; where it lies and how long it took do not count."""
     files = [page, *sorted((page.parent / "tables").glob("*.csv"))]
-    but = (
-        r"/\S*/fuzz-\w+(/disk)?(/case-\d+/folder|/undamaged)?|[\d.,]+ s\b|"
-        r"seconds[^<\n]*|speed[^<\n]*"
-    )
+    place = r"/\S*/fuzz-\w+(/disk)?(/case-\d+/folder|/undamaged)?"
+    but = rf"{place}|[\d.,]+ s\b|seconds[^<\n]*|speed[^<\n]*"
     return _digest(*(re.sub(but, "", file.read_text()).encode() for file in files))
 
 

@@ -141,7 +141,7 @@ def as_policy(policy: TrainedPolicy | str | PathLike[str]) -> TrainedPolicy:
 
 
 def find_policy(path: Path) -> Path:
-    """Return the policy's file: ``path`` itself or, in a folder, the best or else the last."""
+    """Return the policy's file: ``path``, or the best (else the last) in a training's folder."""
     if not path.is_dir():
         return path
     for name in ("policy-best", "policy-last"):

@@ -135,8 +135,14 @@ class TrialTable:
     def write(self, folder: Path) -> None:
         """Write ``comparison.json`` into a folder."""
         content = fields.seal({"format": _FORMAT, **vars(self)})
-        make_folder(folder)
-        write_text(folder / FILE, f"{json.dumps(content, indent=1, allow_nan=False)}\n")
+        try:
+            make_folder(folder)
+            write_text(folder / FILE, f"{json.dumps(content, indent=1, allow_nan=False)}\n")
+        except OSError as error:
+            raise StoreError(
+                f"Could not write {folder / FILE}: {error.strerror or error}. Finished runs are "
+                "kept: free some space and run the same command again."
+            ) from error
 
     @classmethod
     def read(cls, folder: Path) -> "TrialTable":
