@@ -457,8 +457,9 @@ def keys(name: str, profile: Any) -> Fingerprint:
 
     found = find_study(name)
     grid = hasattr(found.options, "hyperparameters")
+    reading = {"resets": "independent"} if hasattr(found.options, "resets") else {}
     searched, tables = (
-        found.options(profile=profile, **({"hyperparameters": how} if grid else {}))
+        found.options(profile=profile, **reading, **({"hyperparameters": how} if grid else {}))
         for how in ("search", "paper")
     )
     specs = [*found.tuning(searched), *found.reporting(tables, found.select(tables, []))]

@@ -586,9 +586,7 @@ def test_a_callback_stops_by_true_or_by_stop_iteration():
 
 
 def test_a_callback_takes_one_argument():
-    with pytest.raises(
-        TypeError, match=r"one argument, callback\(intermediate_result\), but takes"
-    ):
+    with pytest.raises(TypeError, match="one argument, the result so far, but takes"):
         gs.minimize(f, np.zeros(3), callback=lambda _, state: state)
 
 

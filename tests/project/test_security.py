@@ -1,5 +1,6 @@
 """A folder or a policy is data from a stranger: nothing runs, nothing else is overwritten."""
 
+import ast
 import json
 import logging
 import os
@@ -937,3 +938,33 @@ def test_a_log_that_is_a_pipe_a_link_or_huge_does_not_hang(log, tmp_path):
     with pytest.raises(gs.torch.LogError, match="damaged"):
         go_on(log)
     assert log.read_bytes() == flipped
+
+
+# --- one module opens files ----------------------------------------------------------------------
+
+# What else opens a file, and which: none of them belongs to a folder that a user names.
+ELSEWHERE = {
+    "runs/files.py": "the one module",
+    "cli/common.py": "standard streams that are closed",
+    "evaluators/processes.py": "/proc",
+    "evaluators/ray.py": "/proc",
+    "lab/paper/published/__init__.py": "tables in the package",
+    "physics/host_compiler.py": "a temporary folder for the compiler",
+    "rl/environments/trajectory.py": "the sources of the package",
+}
+METHODS_OF_PATHS = {"read_text", "write_text", "read_bytes", "write_bytes"}
+
+
+def test_only_one_module_opens_files():
+    root, opening = Path(gs.__file__).parent, set()
+    for path in root.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.Call):
+                continue
+            called = ast.unparse(node.func)
+            if called in ("open", "os.open", "io.open", "np.load", "np.save") or (
+                isinstance(node.func, ast.Attribute) and node.func.attr in METHODS_OF_PATHS
+            ):
+                to_memory = called == "np.save" and ast.unparse(node.args[0]) == "data"
+                opening |= set() if to_memory else {path.relative_to(root).as_posix()}
+    assert opening <= set(ELSEWHERE), opening - set(ELSEWHERE)

@@ -207,3 +207,80 @@ def test_the_fuzzer_sees_an_open_that_bypasses_the_one_module(tmp_path):
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
     )
     assert done.stdout.split() == ["0", "1"], done.stderr[-3000:]
+
+
+FULL = """
+import os, sys
+from pathlib import Path
+import gensmooth as gs
+from gensmooth.lab.overview import overview
+
+disk, command = Path(sys.argv[1]), sys.argv[2]
+loss = lambda x: float((x**2).sum())
+
+def fill():
+    free = os.statvfs(disk)
+    with (disk / "filler").open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, max(1, free.f_bavail * free.f_frsize))
+
+def run(**how):
+    return gs.minimize(loss, [1.0] * 50, method="bes", max_steps=9, seed=0, **how)
+
+def full_later(state):
+    if state.nit == 4:
+        fill()
+
+if command == "minimize":
+    assert (run(folder=disk / "run", every=1, callback=full_later).x == run().x).all()
+    (disk / "filler").unlink()
+    assert (gs.resume(disk / "run", loss).x == run().x).all()
+elif command == "report":
+    run(folder=disk / "run")
+    page = overview(disk / "run").read_bytes()
+    (disk / "run" / "report" / "x0.npy").unlink(missing_ok=True)
+    fill()
+    try:
+        overview(disk / "run")
+    except gs.CheckpointError as error:
+        assert "No space left on device" in str(error), error
+    (disk / "filler").unlink()
+    assert overview(disk / "run").read_bytes() == page
+elif command == "compare":
+    fill()
+    try:
+        gs.compare(loss, [1.0] * 4, methods=["gs"], seeds=1, budget=60, folder=disk / "compared")
+    except RuntimeError as error:
+        assert "No space left on device" in str(error), error
+    else:
+        raise AssertionError("nothing was said")
+else:
+    result = run()
+    result.save(disk / "best.json")
+    fill()
+    try:
+        result.save(disk / "best.json")
+    except OSError as error:
+        assert "best.json" in str(error), error
+    assert (gs.load(disk / "best.json").x == result.x).all()
+print("done")
+"""
+
+
+@pytest.mark.parametrize("command", ["minimize", "report", "compare", "save"])
+def test_a_disk_that_is_full(command, tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)]
+    if os.geteuid() or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("a file system cannot be mounted here")
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", FULL, str(disk), command],
+            capture_output=True,
+            text=True,
+            timeout=LONG,
+            check=False,
+        )
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)
+    assert done.stdout.endswith("done\n"), done.stderr[-3000:]

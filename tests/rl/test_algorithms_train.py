@@ -99,14 +99,20 @@ def test_numbers_of_a_users_own_count():
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"method": "ars-v1", "standardize": True}, "'ars-v2' is the same"),
-        ({"method": "ars-v2-t", "standardize": False}, "'ars-v1-t' is the same"),
-        ({"method": "ars", "standardize": False}, "'ars-v1-t' is the same"),
+        ({"method": "ars-v1", "standardize": True}, "use 'ars-v2', which is otherwise the same"),
+        (
+            {"method": "ars-v2-t", "standardize": False},
+            "use 'ars-v1-t', which is otherwise the same",
+        ),
+        ({"method": "ars", "standardize": False}, "use 'ars-v1-t', which is otherwise the same"),
         ({"method": "ars", "directions": gs.Gaussian()}, "its own directions"),
         ({"method": "cma-es", "learning_rate": 0.1}, "its own steps"),
         ({"method": "snes", "estimator": "forward"}, "estimator"),
         ({"method": "arss"}, "Did you mean 'ars'"),
         ({"num_directions": 0}, "num_directions"),
+        ({"method": "snes", "num_directions": 4}, "use `population`"),
+        ({"method": "ars", "population": 4}, "use `num_directions`"),
+        ({"population": 4}, "use `num_directions`"),
     ],
 )
 def test_what_cannot_be_is_said_at_the_call(given, words):

@@ -472,7 +472,7 @@ def test_an_environment_that_breaks_down(kind, tmp_path):
         ({"learning_rate": -1.0}, "learning_rate"),
         ({"policy": "cnn"}, "`policy` must be"),
         ({"policy": "mlp", "hidden": (0,)}, "`hidden` must be"),
-        ({"estimator": "central"}, "`estimator` must be"),
+        ({"estimator": "central"}, "There is no estimator 'central'"),
         ({"method": "bess"}, "Did you mean 'bes'"),
         ({"method": "bes", "directions": gs.Gaussian()}, "not both"),
         ({"optimizer": gs.sgd(0.1)}, "either `learning_rate` or `optimizer`"),

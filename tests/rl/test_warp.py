@@ -735,14 +735,14 @@ def test_an_iteration_has_more_directions_by_default(tmp_path: Path):
             "warp-cpu",
             {"workers": 2},
             ValueError,
-            "leave `workers`, `timeout` and `retries` out",
+            "omit `workers`, `timeout` and `retries`",
         ),
         (
             SHORT,
             "warp-cpu",
             {"timeout": 3.0},
             ValueError,
-            "leave `workers`, `timeout` and `retries` out",
+            "omit `workers`, `timeout` and `retries`",
         ),
     ],
 )
