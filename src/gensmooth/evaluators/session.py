@@ -302,7 +302,7 @@ class WorkerSession(Generic[W]):
         pool = self._pool
         check_flat(batch)
         results = BatchResults(self._policy, self._objective, batch)
-        queue = Queue(results.units)
+        queue = Queue(results.todo)
         while any(worker.awaited for worker in pool.workers):  # may be reading the last step's data
             self._receive(results, queue)
         self._steps += 1
@@ -386,7 +386,7 @@ class WorkerSession(Generic[W]):
                     self._suspects.difference_update(range(*units))
                     each = seconds / (units[1] - units[0])
                     self._seconds = each if self._seconds is None else (self._seconds + each) / 2
-                    queue.put(results.add(units, values, failures))
+                    queue.put(results.add(units, values, failures, each))
                 case StepReceived():
                     worker.awaited = False
                 case Ready():

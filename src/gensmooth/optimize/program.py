@@ -49,6 +49,7 @@ from gensmooth.runs import (
     SUCCESS,
     End,
     Execution,
+    Journal,
     Limits,
     Program,
     Reason,
@@ -148,11 +149,11 @@ class Minimization(Program[MinimizeState, Record, Result]):
         state = self.search.init(self.x0, seed=self.seed)
         return MinimizeState(state, state.x, -math.inf if self.search.maximize else math.inf, 0)
 
-    def session(self) -> AbstractContextManager[Session]:
-        """Workers."""
+    def session(self, journal: Journal | None) -> AbstractContextManager[Session]:
+        """Start the workers."""
         assert self.fun is not None
         assert self.evaluator is not None
-        return self.evaluator.session(self.search, self.fun)
+        return self.evaluator.session(self.search, replace(self.fun, journal=journal))
 
     def step(self, state: MinimizeState, session: Session) -> tuple[MinimizeState, Record]:
         """Ask, evaluate, tell."""

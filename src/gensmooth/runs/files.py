@@ -88,6 +88,11 @@ def _open(path: Path, flags: int, mode: str) -> FileIO:
     return cast(FileIO, open(handle, mode, buffering=0))
 
 
+def open_to_update(path: Path) -> FileIO:
+    """Open a file for reading and writing in place; it is created if missing."""
+    return _open(path, os.O_RDWR | os.O_CREAT, "r+b")
+
+
 def open_file(path: Path) -> BufferedReader:
     """Open a regular file for reading; raises ``OSError`` for pipes and devices."""
     flags = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)

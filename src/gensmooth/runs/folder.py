@@ -40,6 +40,7 @@ from gensmooth.runs.files import (
     sync_folder,
     write_text,
 )
+from gensmooth.runs.journal import LARGE, Journal
 from gensmooth.runs.program import Program
 from gensmooth.runs.stopping import End
 
@@ -49,6 +50,7 @@ C = TypeVar("C")
 Array = NDArray[Any]
 
 CONFIG, ARRAYS, METRICS, TIMES = "config.json", "arrays", "metrics.jsonl", "times.jsonl"
+JOURNAL = "journal"
 SOURCE = "source"  # the configuration's name for the hash of the user's source code
 CHECKPOINT, PREVIOUS = "checkpoint", "checkpoint.previous"
 
@@ -102,7 +104,10 @@ class RunFolder:
         run: The random name of the run, once known.
         config: The contents of ``config.json``, once known.
         saved: The step of the last complete checkpoint.
+        journal: The values since the last checkpoint, once the folder is open for a run.
     """
+
+    journal: Journal
 
     def __init__(self, path: Path, *, create: bool) -> None:
         self.path = path = path.absolute()
@@ -144,6 +149,7 @@ class RunFolder:
             except OSError as error:
                 self._report(METRICS, error)
             self._metrics.close()
+            self.journal.close()
         self._lock.release()
 
     # --- configuration
@@ -286,10 +292,12 @@ class RunFolder:
             self._times = Times(self.path / TIMES, found.step)
         except OSError as error:
             raise _cannot(self.path / METRICS, "be written to", error) from error
+        self.journal = Journal(self.path / JOURNAL, self.run, self.ours)
 
     def record(self, step: int, line: Mapping[str, Any]) -> None:
-        """Append a line to ``metrics.jsonl``."""
+        """Append a line to ``metrics.jsonl``, for a step that is complete."""
         assert self._metrics is not None
+        self.journal.complete_step()
         text = json.dumps({"step": step, **line}, allow_nan=False)
         if not self.ours():
             return
@@ -302,7 +310,7 @@ class RunFolder:
 
     def due(self, step: int) -> bool:
         """Whether a checkpoint is due after ``step`` steps."""
-        return self._cadence.due(step)
+        return self._cadence.due(step) or self.journal.size > LARGE
 
     def ours(self, *, again: bool = False) -> bool:
         """Whether the folder still exists and belongs to this run; otherwise it is left alone.
@@ -349,6 +357,10 @@ class RunFolder:
             self._report(name, error)
         else:
             self.saved, self._failing = step, False
+            if end is None:
+                self.journal.forget()
+            else:
+                self.journal.remove()
         self._cadence.done(step, time.monotonic() - started)
 
     def write_files(
@@ -426,14 +438,19 @@ class RunFolder:
 
 
 class Scratch:
-    """A temporary folder with only a checkpoint, to be deleted when the run has ended.
+    """A temporary folder with a checkpoint and a journal, to be deleted when the run has ended.
 
     It has no configuration and no metrics. The program itself checks whether a checkpoint is its
     own. If a checkpoint cannot be used, the run starts over.
 
     Args:
-        path: The folder; it is created with the first checkpoint.
+        path: The folder; it is created with the first checkpoint or value.
+
+    Attributes:
+        journal: As in :class:`RunFolder`.
     """
+
+    journal: Journal
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
@@ -450,9 +467,11 @@ class Scratch:
     def open(self, found: Found[Any, Any], every: int | str | Every | None) -> None:
         """See :class:`RunFolder`."""
         self._cadence = Cadence(every, found.step)
+        self.journal = Journal(self.path / JOURNAL, "", self._prepare)
 
-    def record(self, step: int, line: Mapping[str, Any]) -> None:
-        """See :class:`RunFolder`; does nothing, because only the state is stored."""
+    def record(self, step: int, line: Mapping[str, Any]) -> None:  # noqa: ARG002
+        """See :class:`RunFolder`; stores no metrics."""
+        self.journal.complete_step()
 
     def due(self, step: int) -> bool:
         """See :class:`RunFolder`."""
@@ -468,12 +487,20 @@ class Scratch:
             return
         started = time.monotonic()
         with contextlib.suppress(OSError):
-            if self.path.is_symlink():  # it may point to a folder that is not ours
-                self.path.unlink()
-            self.path.mkdir(parents=True, exist_ok=True)
+            self._prepare()
             container.write(self.path / CHECKPOINT, *program.pack(state))
             self._saved = step
+            self.journal.forget()
         self._cadence.done(step, time.monotonic() - started)
+
+    def _prepare(self) -> bool:
+        """Create the folder; whether this process may write to it."""
+        if not self.ours():
+            return False
+        if self.path.is_symlink():  # it may point to a folder that is not ours
+            self.path.unlink()
+        self.path.mkdir(parents=True, exist_ok=True)
+        return True
 
     def write_files(
         self, program: Program[S, R, Any], state: S, records: Sequence[R], *, saved: bool

@@ -108,7 +108,8 @@ class Run(Generic[S, R, T]):
         try:
             if self._observers is not None:
                 self._observers.start(self._start(), self._faults())
-            with watched, self.program.session() as session:
+            journal = None if self.folder is None else self.folder.journal
+            with watched, self.program.session(journal) as session:
                 self._until_end(session)
         except BaseException as error:
             failed = {"status": "failed", "message": f"{type(error).__name__}: {error}"}
@@ -129,6 +130,8 @@ class Run(Generic[S, R, T]):
             if self._interrupts.urgent:
                 raise
         except Exception as error:
+            if self.folder is not None:
+                self.folder.journal.void_failures()
             if hasattr(error, "result"):  # such errors carry the result so far
                 error.result = self._result()  # type: ignore[attr-defined]
             raise

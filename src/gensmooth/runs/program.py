@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from numpy.typing import NDArray
 
 from gensmooth.observe.observers import Seen, Start
+from gensmooth.runs.journal import Journal
 from gensmooth.runs.stopping import End
 
 S = TypeVar("S")  # the state
@@ -72,8 +73,14 @@ class Program(ABC, Generic[S, R, T]):
     def init(self) -> S:
         """Return the state before the first step."""
 
-    def session(self) -> AbstractContextManager[Any]:
-        """A context for the resources that steps use, such as workers; open during the run."""
+    def session(self, journal: Journal | None) -> AbstractContextManager[Any]:  # noqa: ARG002
+        """A context for the resources that steps use, such as workers; open during the run.
+
+        Args:
+            journal: Where the values of evaluations are recorded as they arrive, so that a run that
+                is killed does not compute them again; ``None`` if nothing is stored. Pass it to
+                :class:`gensmooth.evaluators.Objective`.
+        """
         return nullcontext()
 
     @abstractmethod
