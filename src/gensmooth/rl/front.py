@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -37,6 +38,7 @@ from gensmooth.runs import (
     CheckpointError,
     Every,
     Execution,
+    Journal,
     RunFolder,
     resumed_run,
     run,
@@ -280,7 +282,7 @@ def train(
         execution=Execution.of(
             workers, timeout=timeout, retries=retries, threads=threads or 0, every=every
         ),
-        rollouts=_rollouts(trainer, simulator, evaluator, threads),
+        rollouts=partial(_rollouts, trainer, simulator, evaluator, threads),
         callback=checks.optional(checks.function, "callback", callback),
     )
     observers = Observers(trackers, progress=progress)
@@ -347,7 +349,7 @@ def resume(
         ):
             evaluator = evaluator_again(workers, timeout, retries, before)
         threads = (before.threads or None) if threads is None else threads
-        rollouts = _rollouts(trainer, simulator, evaluator, threads)
+        rollouts = partial(_rollouts, trainer, simulator, evaluator, threads)
         callback = checks.optional(checks.function, "callback", callback)
         program = replace(program, rollouts=rollouts, callback=callback)
         observers = Observers(trackers, progress=progress)
@@ -405,14 +407,20 @@ def _is_one(workers: Any) -> bool:
 
 
 def _rollouts(
-    trainer: Trainer, simulator: Simulator, evaluator: Evaluator | None, threads: int | None
+    trainer: Trainer,
+    simulator: Simulator,
+    evaluator: Evaluator | None,
+    threads: int | None,
+    journal: Journal | None,
 ) -> AbstractContextManager[Rollouts]:
     """Who runs the episodes: this process and its threads, or the workers of an evaluator."""
     if trainer.info.device != "cpu":
-        return nullcontext(SideBySide(simulator, trainer.policy, trainer.search))
+        together = SideBySide(simulator, trainer.policy, trainer.search, journal=journal)
+        return nullcontext(together)
     if evaluator is None:
-        return nullcontext(Local(simulator, trainer.policy, threads))
-    return distributed(evaluator, simulator, trainer.policy, trainer.search)
+        local = Local(simulator, trainer.policy, threads, search=trainer.search, journal=journal)
+        return nullcontext(local)
+    return distributed(evaluator, simulator, trainer.policy, trainer.search, journal=journal)
 
 
 def _check_trains(search: Search) -> Search:

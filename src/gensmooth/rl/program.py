@@ -32,6 +32,7 @@ from gensmooth.runs import (
     SUCCESS,
     End,
     Execution,
+    Journal,
     Program,
     Reason,
     Record,
@@ -146,7 +147,7 @@ class Training(Program[TrainState, TrainRecord, TrainResult]):
         seed: Its seed.
         limits: How long it goes on.
         execution: How it is carried out; the result does not depend on it.
-        rollouts: Who runs the episodes.
+        rollouts: Who runs the episodes, and records them in a journal.
         callback: Called after each iteration; true stops.
     """
 
@@ -176,17 +177,17 @@ class Training(Program[TrainState, TrainRecord, TrainResult]):
     seed: int
     limits: Schedule = field()
     execution: Execution
-    rollouts: AbstractContextManager[Rollouts] | None = None
+    rollouts: Callable[[Journal | None], AbstractContextManager[Rollouts]] | None = None
     callback: Callback | None = None
 
     def init(self) -> TrainState:
         """See :class:`~gensmooth.runs.Program`."""
         return self.trainer.init(self.seed)
 
-    def session(self) -> AbstractContextManager[Rollouts]:
-        """Who runs the episodes."""
+    def session(self, journal: Journal | None) -> AbstractContextManager[Rollouts]:
+        """Start whoever runs the episodes."""
         assert self.rollouts is not None
-        return self.rollouts
+        return self.rollouts(journal)
 
     def step(self, state: TrainState, session: Rollouts) -> tuple[TrainState, TrainRecord]:
         """An iteration and, when it is due, a test; both or nothing."""

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from gensmooth.lab.experiments.progress import tell
 from gensmooth.lab.experiments.spec import RunRecord
-from gensmooth.runs import End, Every, Program, Run, Scratch, states
+from gensmooth.runs import End, Every, Journal, Program, Run, Scratch, states
 
 if TYPE_CHECKING:
-    from gensmooth.rl.rollouts import Rollouts
+    from gensmooth.rl.rollouts import Local, Rollouts
     from gensmooth.rl.trainer import Test, Trainer, TrainState
 
 _EVERY = 20.0  # seconds between checkpoints: a kill costs that much, and a test in progress
@@ -56,7 +56,7 @@ class LongRun(Program[LongRunState, Mapping[str, Any], LongRunState | None]):
     kind = "study"
 
     def __init__(
-        self, config: Mapping[str, Any], trainer: "Trainer", rollouts: "Rollouts", began: float
+        self, config: Mapping[str, Any], trainer: "Trainer", rollouts: "Local", began: float
     ) -> None:
         self._config = config
         self._trainer = trainer
@@ -67,9 +67,15 @@ class LongRun(Program[LongRunState, Mapping[str, Any], LongRunState | None]):
         """See :class:`~gensmooth.runs.Program`."""
         return LongRunState(self._trainer.init(self._config["seed"]), {}, 0.0)
 
-    def step(self, state: LongRunState, session: Any) -> tuple[LongRunState, Mapping[str, Any]]:  # noqa: ARG002
+    def session(self, journal: Journal | None) -> AbstractContextManager["Rollouts"]:
+        """See :class:`~gensmooth.runs.Program`."""
+        return nullcontext(self._rollouts.journaled(journal))
+
+    def step(
+        self, state: LongRunState, session: "Rollouts"
+    ) -> tuple[LongRunState, Mapping[str, Any]]:
         """One more iteration, or one more test."""
-        after = advance(state, self._config, self._trainer, self._rollouts)
+        after = advance(state, self._config, self._trainer, session)
         now = time.perf_counter()
         after = after._replace(seconds=state.seconds + now - self._clock)
         self._clock = now
@@ -135,7 +141,7 @@ def execute(config: Mapping[str, Any], scratch: Path) -> RunRecord:
 
 def prepare(
     config: Mapping[str, Any],
-) -> tuple["Trainer", "Rollouts", AbstractContextManager[None]]:
+) -> tuple["Trainer", "Local", AbstractContextManager[None]]:
     """The training of a run, its rollouts, and a context to run it in.
 
     On the CPU, a run uses one thread; on a GPU, all runs of the process share the simulator.
@@ -175,7 +181,8 @@ def prepare(
         on_failure="drop",
         min_fraction=1 / number,
     )
-    return Trainer(info, policy, search), Local(simulator, policy, threads=1), member
+    rollouts = Local(simulator, policy, threads=1, search=search)
+    return Trainer(info, policy, search), rollouts, member
 
 
 def advance(
