@@ -40,7 +40,7 @@ $(GPU)/test-gpu: pyproject.toml constraints-gpu.txt
 	@$(ENVIRONMENT) $(GPU) test-gpu --extras test-gpu --constraints constraints-gpu.txt
 
 demo: $(VENV)/demo
-	$(strip $(BIN)/gensmooth reproduce $(STUDIES) --profile quick --out $(OUT) \
+	$(strip $(BIN)/gensmooth reproduce $(STUDIES) --profile quick --folder $(OUT) \
 		$(if $(WORKERS),--workers $(WORKERS)) $(if $(RAY),--ray $(RAY)))
 
 # A worker of xdist that is replaced after a crash waits for ever; so a crash ends the tests.

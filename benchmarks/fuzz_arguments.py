@@ -119,7 +119,7 @@ def cases(folder: Path) -> dict[str, Case]:
     run, training = folder / "run", folder / "training"
     small = {"num_directions": 2, "seed": 0}
     if not run.exists():
-        gs.minimize(fun, [1.0, 2.0], budget=7, checkpoint=run, **small)
+        gs.minimize(fun, [1.0, 2.0], budget=7, folder=run, **small)
     evaluation, checkpoint = gs.EvaluationError, gs.CheckpointError
     moments = theory.iid(4, 2)
     size = {"dim": 4, "num_directions": 2}
@@ -171,10 +171,10 @@ def cases(folder: Path) -> dict[str, Case]:
             (evaluation,),
         ),
         "minimize in a folder": Case(
-            lambda checkpoint, every: gs.minimize(
-                fun, [1.0], checkpoint=checkpoint, every=every, max_steps=1, **small
+            lambda where, every: gs.minimize(
+                fun, [1.0], folder=where, every=every, max_steps=1, **small
             ),
-            {"checkpoint": folder / "every", "every": 1},
+            {"where": folder / "every", "every": 1},
             (checkpoint,),
         ),
         "resume": Case(gs.resume, {"folder": run, "fun": fun}, (evaluation, checkpoint)),
@@ -289,7 +289,7 @@ def cases(folder: Path) -> dict[str, Case]:
             "threads": 1,
             "seed": 0,
         }
-        policy = gs.rl.train(**train, out=training).best
+        policy = gs.rl.train(**train, folder=training).best
         found["train"] = Case(gs.rl.train, train, (evaluation, ImportError))
         found["rl.resume"] = Case(
             gs.rl.resume, {"folder": training}, (evaluation, checkpoint), skip=("iterations",)
@@ -357,7 +357,7 @@ def attempt(name: str, case: Case, argument: str, value: str) -> Finding | None:
     written = _files(Path.cwd()) - before
     for path in sorted(written, reverse=True):
         (Path.rmdir if (Path.cwd() / path).is_dir() else Path.unlink)(Path.cwd() / path)
-    asked = argument in ("checkpoint", "out") and isinstance(NONSENSE[value], str)
+    asked = argument in ("folder", "where") and isinstance(NONSENSE[value], str)
     if written and not (asked and all(Path(p).parts[0] == NONSENSE[value] for p in written)):
         what += f" wrote {sorted(written)} into the working folder"
     return Finding(name, argument, value, what) if what else None
@@ -365,6 +365,7 @@ def attempt(name: str, case: Case, argument: str, value: str) -> Finding | None:
 
 # What an argument is called where it has another name, or in words.
 _CALLED = {
+    "where": "folder",
     "x": "x0",
     "name": "method",
     "lower": "bounds",

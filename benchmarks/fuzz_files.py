@@ -115,7 +115,7 @@ def _make_small(folder: Path, seed: int) -> None:
         optimizer=gs.adam(0.1),
         bounds=(-4, 4),
         seed=seed,
-        checkpoint=folder,
+        folder=folder,
         every=2,
         callback=_stop_at(6),
         **SMALL,
@@ -129,7 +129,7 @@ def _make_large(folder: Path, seed: int) -> None:
         x0,
         optimizer=gs.momentum(1e-3),
         seed=7,  # of all: stale arrays would be the only difference
-        checkpoint=folder,
+        folder=folder,
         every=2,
         callback=_stop_at(4),
         **LARGE,
@@ -144,7 +144,7 @@ def _make_pilot(folder: Path, seed: int) -> None:
         x_scale=np.linspace(0.5, 2, 6),
         max_steps=10,
         seed=seed,
-        checkpoint=folder,
+        folder=folder,
         every=2,
         callback=_stop_at(6),
     )
@@ -157,7 +157,7 @@ def _make_exact_pilot(folder: Path, seed: int) -> None:
         bounds=(-4, 4),
         budget=1000,
         seed=seed,
-        checkpoint=folder,
+        folder=folder,
         every=2,
         callback=_stop_at(20),
     )
@@ -172,7 +172,7 @@ def _make_early(folder: Path, seed: int) -> None:
 
 def _make_training(folder: Path, seed: int, **options: Any) -> None:
     stop = _stop_at(2)
-    gs.rl.train("CartPole-v1", seed=seed, out=folder, every=1, callback=stop, **TRAIN, **options)
+    gs.rl.train("CartPole-v1", seed=seed, folder=folder, every=1, callback=stop, **TRAIN, **options)
 
 
 def _make_bes_training(folder: Path, seed: int) -> None:
@@ -778,7 +778,7 @@ def prepare(where: Path) -> None:
         optimizer=gs.adam(0.1),
         bounds=(-4, 4),
         seed=0,
-        checkpoint=whole,
+        folder=whole,
         **SMALL,
     )
     (where / "expected.json").write_text(json.dumps({"minimize": _read_run(whole)}))

@@ -153,7 +153,7 @@ def _minimize(means: str, **settings: Any) -> Callable[[Path, bool], bytes]:
             result = gs.resume(folder, fun, workers=workers)
         else:
             x0 = np.zeros(dim)
-            result = gs.minimize(fun, x0, checkpoint=folder, workers=workers, **settings)
+            result = gs.minimize(fun, x0, folder=folder, workers=workers, **settings)
         numbers = np.array([result.fun, result.best_fun, result.nfev, result.nit])
         found = [result.x.tobytes(), result.best_x.tobytes(), numbers.tobytes()]
         return b"".join([*found, _metrics(folder)])
@@ -167,7 +167,7 @@ def _train(means: str, **settings: Any) -> Callable[[Path, bool], bytes]:
         if resume and (folder / "config.json").exists():
             result = gs.rl.resume(folder, workers=workers, threads=1)
         else:
-            result = gs.rl.train(out=folder, workers=workers, threads=1, **settings)
+            result = gs.rl.train(folder=folder, workers=workers, threads=1, **settings)
         found = [result.state.search.x, result.state.statistics.m2, result.best.parameters]
         files = [(folder / name).read_bytes() for name in ("policy-best", "policy-last")]
         return b"".join([*(a.tobytes() for a in found), *files, _metrics(folder)])

@@ -62,7 +62,7 @@ def train(name: str, plan: Plan, runs: Path) -> ZooPolicy:
     """Train, keep the best policy, and measure it."""
     folder = runs / plan.environment
     words = command_of(plan)
-    line = [sys.executable, "-m", "gensmooth", *words, "--out", str(folder), "--json"]
+    line = [sys.executable, "-m", "gensmooth", *words, "--folder", str(folder), "--json"]
     told = json.loads(subprocess.run(line, check=True, stdout=subprocess.PIPE).stdout)
     file = FOLDER / f"{name}{SUFFIX}"
     shutil.copyfile(folder / "policy-best", file)
@@ -71,7 +71,7 @@ def train(name: str, plan: Plan, runs: Path) -> ZooPolicy:
     return ZooPolicy(
         name=name,
         environment=policy.environment,
-        command=" ".join(["gensmooth", *words, "--out", name]),
+        command=" ".join(["gensmooth", *words, "--folder", name]),
         seed=policy.seed,
         iterations=policy.step,
         training_episodes=told["trajectories"],

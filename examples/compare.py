@@ -35,7 +35,7 @@ with tempfile.TemporaryDirectory() as out:
         budget=600,
         samples="independent",
         score=truth,
-        out=Path(out),
+        folder=Path(out),
     )
 print(found)
 

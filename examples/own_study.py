@@ -79,14 +79,14 @@ STUDY = Study(
 )
 
 # %%
-# ``gensmooth reproduce own_study:STUDY --out out`` runs it and writes ``out/report.html``. In
+# ``gensmooth reproduce own_study:STUDY --folder out`` runs it and writes ``out/report.html``. In
 # Python:
 
 if __name__ == "__main__":
     from gensmooth.lab import reproduce
 
     with tempfile.TemporaryDirectory() as out:
-        found = reproduce("own_study:STUDY", workers=1, out=Path(out))
+        found = reproduce("own_study:STUDY", workers=1, folder=Path(out))
     for row in found.claims:
         print(f"{row.claim} It {row.verdict}: {row.evidence}")
 

@@ -3,8 +3,8 @@ A robot that learns to balance
 ==============================
 
 Two poles on a cart, one on top of the other. The policy is linear: nine numbers, all zero at
-first, no gradient and no number to tune. Seconds here; ``gensmooth train Hopper-v5 --out hopper``
-trains a leg that hops, in minutes (see :doc:`/rl`).
+first, no gradient and no number to tune. Seconds here;
+``gensmooth train Hopper-v5 --folder hopper`` trains a leg that hops, in minutes (see :doc:`/rl`).
 """
 
 import matplotlib.pyplot as plt

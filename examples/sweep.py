@@ -34,7 +34,7 @@ with tempfile.TemporaryDirectory() as out:
         budget=400,
         samples="independent",
         score=lambda x: float(((x - 1) ** 2).sum()),
-        out=Path(out),
+        folder=Path(out),
     )
 print(found)
 

@@ -313,7 +313,7 @@ def checkpointed() -> Iterator[tuple[str, Callable[[], Fingerprint]]]:
                     optimizer=optimizer,
                     samples="independent",
                     max_steps=9,
-                    checkpoint=Path(folder) / "run",
+                    folder=Path(folder) / "run",
                 )
                 return of_lines(Path(folder) / "run" / "metrics.jsonl", STEP)
 
@@ -384,7 +384,7 @@ def of_training(environment: str, **options: Any) -> Fingerprint:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "training"
         usual = {"iterations": 2, "test_every": 2, "seed": 5}
-        found = gs.rl.train(environment, **{**usual, **options}, out=out)
+        found = gs.rl.train(environment, **{**usual, **options}, folder=out)
         lines = of_lines(out / "metrics.jsonl", ITERATION)
         kept = gs.rl.load_policy(out / "policy-best")
     parts = [found.policy.parameters, found.best.parameters, kept.parameters, lines["hash"]]
@@ -413,7 +413,9 @@ def study(name: str) -> Fingerprint:
     words = STUDIES[name].split()
     with tempfile.TemporaryDirectory() as folder:
         with mock.patch("gensmooth.lab.paper.reproduce.write_report"):  # it takes most of the time
-            done = CliRunner().invoke(app, ["reproduce", *words, "--workers", "1", "--out", folder])
+            done = CliRunner().invoke(
+                app, ["reproduce", *words, "--workers", "1", "--folder", folder]
+            )
         assert done.exit_code == 0, done.output
         return of_study(name, Path(folder))
 

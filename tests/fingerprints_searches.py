@@ -378,7 +378,7 @@ def metrics() -> Cases:
         def run(method: str = method) -> Fingerprint:
             with tempfile.TemporaryDirectory() as folder:
                 out = Path(folder) / "run"
-                minimized(method, "independent", budget=120, checkpoint=out)
+                minimized(method, "independent", budget=120, folder=out)
                 found = of_lines(out / "metrics.jsonl", STEP)
             return {**found, "lead": []} if method == "auto" else found
 

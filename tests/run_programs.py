@@ -83,7 +83,7 @@ def minimize(folder):
         num_directions=3,
         max_steps=STEPS,
         seed=3,
-        checkpoint=folder,
+        folder=folder,
         every="1h",
         callback=lambda *_: told("step"),
     )
@@ -106,7 +106,7 @@ def train(folder):
         test_every=7,
         test_episodes=2,
         seed=3,
-        out=folder,
+        folder=folder,
         every="1h",
         callback=callback,
     )

@@ -62,7 +62,7 @@ def at_every_line(where: Path) -> None:
             max_steps=14,
             every=4,
             seed=9,
-            checkpoint=folder,
+            folder=folder,
         )
 
     def killed(folder: Path, line: int) -> None:
@@ -113,7 +113,7 @@ def at_random(where: Path) -> None:
             max_steps=300,
             every=every,
             seed=5,
-            checkpoint=folder,
+            folder=folder,
             callback=lambda info, _: shown.__setitem__(
                 slice(0, 8), struct.pack("<Q", info.step + 1)
             ),

@@ -33,7 +33,7 @@ def check_python() -> None:
     assert one.x.tolist() == two.x.tolist()
     assert theory.information_limit(100, 20) == 0.8
     with tempfile.TemporaryDirectory() as folder:
-        begun = gs.minimize(bowl, np.zeros(4), budget=80, seed=1, checkpoint=f"{folder}/run")
+        begun = gs.minimize(bowl, np.zeros(4), budget=80, seed=1, folder=f"{folder}/run")
         assert gs.resume(f"{folder}/run", bowl).x.tolist() == begun.x.tolist()
 
 

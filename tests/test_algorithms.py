@@ -234,7 +234,7 @@ def test_ask_and_tell_are_pure_and_equal_minimize(name):
 def test_a_resumed_run_is_the_uninterrupted_one(name, tmp_path):
     given = {**named(name), "budget": 400, "seed": 5, "bounds": (-2.0, 2.5)}
     whole = gs.minimize(bowl, X0, **given)
-    part = gs.minimize(bowl, X0, **given, checkpoint=tmp_path, callback=lambda i, _: i.step == 3)
+    part = gs.minimize(bowl, X0, **given, folder=tmp_path, callback=lambda i, _: i.step == 3)
     assert part.nit == 4 < whole.nit
     found = gs.resume(tmp_path, bowl)
     assert np.array_equal(found.x, whole.x)
@@ -430,11 +430,11 @@ def test_a_spacing_that_changes_is_used_in_each_step():
 def test_a_run_with_a_spacing_that_changes_resumes(tmp_path):
     given = {"method": "gs", "spacing": gs.exponential_decay(0.5, rate=0.5, steps=10), "seed": 1}
     whole = gs.minimize(bowl, X0, budget=300, **given)
-    gs.minimize(bowl, X0, budget=300, **given, checkpoint=tmp_path / "a",
+    gs.minimize(bowl, X0, budget=300, **given, folder=tmp_path / "a",
                 callback=lambda i, _: i.step == 5)  # fmt: skip
     assert np.array_equal(gs.resume(tmp_path / "a", bowl).x, whole.x)
     given["spacing"] = lambda step: 0.5 * 0.9**step
-    gs.minimize(bowl, X0, budget=300, **given, checkpoint=tmp_path / "b",
+    gs.minimize(bowl, X0, budget=300, **given, folder=tmp_path / "b",
                 callback=lambda i, _: i.step == 5)  # fmt: skip
     with pytest.raises(gs.CheckpointError, match="custom function"):
         gs.resume(tmp_path / "b", bowl)

@@ -75,7 +75,7 @@ def test_the_versions_of_ars_are_their_parts():
 def test_a_training_stopped_and_resumed_is_the_uninterrupted_one(name, tmp_path):
     whole = gs.rl.train(SLIDER, method=name, **OPTIONS)
     part = gs.rl.train(
-        SLIDER, method=name, **OPTIONS, out=tmp_path, callback=lambda i, *_: i.info.step == 1
+        SLIDER, method=name, **OPTIONS, folder=tmp_path, callback=lambda i, *_: i.info.step == 1
     )
     assert part.iterations == 2
     same(gs.rl.resume(tmp_path, iterations=4, trust=True), whole)

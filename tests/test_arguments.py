@@ -82,7 +82,7 @@ def test_a_run_with_numpys_numbers_is_resumed_to_the_bit(tmp_path, choice, numbe
     def stop(info, _):
         return info.step == 3
 
-    gs.minimize(f, X0, max_steps=9, **options, checkpoint=tmp_path / "run", callback=stop)
+    gs.minimize(f, X0, max_steps=9, **options, folder=tmp_path / "run", callback=stop)
     assert gs.resume(tmp_path / "run", f).nit == 9
     same(gs.resume(tmp_path / "run", f), whole)
     # the same as with Python's numbers, of which the configuration speaks
@@ -135,8 +135,8 @@ BAD = [
     ({"optimizer": True}, "`optimizer` must be an (init, update) pair"),
     ({"budget": 100.9}, "`budget` must be a whole number of at least 0, but is 100.9"),
     ({"budget": math.inf}, "`budget` must be a whole number of at least 0, but is inf"),
-    ({"checkpoint": ""}, "`checkpoint` must be a path, but is ''"),
-    ({"checkpoint": "a\0b"}, "`checkpoint` must be a path, but is 'a\\x00b'"),
+    ({"folder": ""}, "`folder` must be a path, but is ''"),
+    ({"folder": "a\0b"}, "`folder` must be a path, but is 'a\\x00b'"),
     ({"every": Every(-1, -1)}, "`every` must be a whole number of at least 1, but is -1"),
     ({"every": Every(None, -1)}, "`every` must not be negative, but is -1"),
     ({"every": 10**400}, "`every` must be a number of steps such as 100"),
@@ -159,7 +159,7 @@ BAD = [
 def test_nonsense_is_refused_before_anything_is_done(tmp_path, monkeypatch, options, words):
     monkeypatch.chdir(tmp_path)
     calls = []
-    folder = {"checkpoint": tmp_path / "run"} if "every" in options else {}
+    folder = {"folder": tmp_path / "run"} if "every" in options else {}
     with pytest.raises((ValueError, TypeError), match=re.escape(words)):
         gs.minimize(lambda x: calls.append(x) or 0.0, X0, **{**folder, **options})
     assert not calls

@@ -255,7 +255,7 @@ def test_callbacks_blocks_and_trackers(here):
 
 @pytest.mark.usefixtures("here")
 def test_resume_takes_what_gs_resume_takes():
-    words = ["model:loss", "--x0", "zeros:2", "-b", 60, "--seed", 1, "--checkpoint", "run"]
+    words = ["model:loss", "--x0", "zeros:2", "-b", 60, "--seed", 1, "--folder", "run"]
     assert run("minimize", *words, "--directions", "model:Mine").exit_code == 0
     further = ["--budget", 120, "--tolerance", "1e-12", "--directions", "model:Mine()"]
     done = run("resume", "run", *further, "--trust", "--out", "found.json")
@@ -282,29 +282,38 @@ def test_methods_in_python():
                          num_samples=1, samples="shared") == rows[1]["relative_mse"]  # fmt: skip
 
 
-# --- --out means one thing ----------------------------------------------------------------------
+# --- --folder and --out ----------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("here")
-def test_out_is_a_file_for_the_result_or_a_folder_for_the_run():
+def test_folder_is_for_the_run_and_out_for_the_result():
     words = ["model:loss", "--x0", "zeros:2", "-b", 60, "--seed", 1]
     assert run("minimize", *words, "--out", "found.json").exit_code == 0
-    assert run("minimize", *words, "-o", "run").exit_code == 0
+    assert run("minimize", *words, "--folder", "run").exit_code == 0
     assert {path.name for path in Path("run").iterdir()} >= {"config.json", "result.json"}
     found = json.loads(Path("found.json").read_text())
     assert json.loads(Path("run/result.json").read_text()) == found
     again = run("resume", "run", "--objective", "model:loss", "--out", "again.json")
     assert again.exit_code == 0
     assert json.loads(Path("again.json").read_text()) == found
-    assert run("minimize", *words, "--checkpoint", "kept", "-o", "plain").exit_code == 0
-    assert json.loads(Path("plain").read_text()) == found
+    assert run("minimize", *words, "--folder", "kept", "-o", "plain.json").exit_code == 0
+    assert json.loads(Path("plain.json").read_text()) == found
+    mistaken = run("minimize", *words, "--out", "run2")
+    assert "For the folder of a run, use `--folder run2`" in str(mistaken.exception)
+    for refused in (
+        run("minimize", *words, "--checkpoint", "run2"),
+        run("compare", *words[:3], "--out", "run2"),
+        run("reproduce", "linreg", "--out", "run2"),
+    ):
+        assert "use --folder" in refused.output
+    assert not Path("run2").exists()
 
 
 @pytest.mark.usefixtures("here")
 def test_out_of_a_training():
     pytest.importorskip("gymnasium")
     words = ["CartPole-v1", "-L", 2, "-n", 1, "--test-episodes", 2, "--seed", 0]
-    assert run("train", *words, "--out", "kept.v2").exit_code == 0
+    assert run("train", *words, "--folder", "kept.v2").exit_code == 0
     assert run("train", *words, "--out", "found.json").exit_code == 0
     found = json.loads(Path("found.json").read_text())
     there = json.loads(Path("kept.v2/result.json").read_text())
@@ -443,7 +452,7 @@ def test_all_of_x_is_printed_where_there_is_no_terminal_and_kept_in_a_file(here)
     assert len(kept["x"]) == 40
     again = shell(here, "minimize", *SMALL)
     assert "runs/model-loss-2/result.json" in again.stdout
-    for words in (["minimize", *SMALL, "--checkpoint", "run"], ["resume", "run", "--trust"]):
+    for words in (["minimize", *SMALL, "--folder", "run"], ["resume", "run", "--trust"]):
         assert "run/result.json" in shell(here, *words).stdout
         assert json.loads((here / "run/result.json").read_text()) == kept
 
@@ -637,7 +646,7 @@ def test_the_documentation_runs_as_it_stands(here):
 
 
 def test_a_result_is_not_written_to_where_a_link_leads(here):
-    run("minimize", "model:loss", "--x0", "zeros:3", "--max-steps", 2, "--checkpoint", "run")
+    run("minimize", "model:loss", "--x0", "zeros:3", "--max-steps", 2, "--folder", "run")
     (here / "precious").write_text("mine")
     (here / "run" / "result.json").unlink()
     (here / "run" / "result.json").symlink_to(here / "precious")
@@ -658,7 +667,7 @@ def test_a_result_is_not_left_in_a_folder_that_was_removed(replaced, here):
         "            os.mkdir('run')\n"
         "            open('run/config.json', 'w').write('another\\'s')\n"
     )
-    line = ["minimize", "model:loss", "--x0", "zeros:3", "--max-steps", 4, "--checkpoint", "run"]
+    line = ["minimize", "model:loss", "--x0", "zeros:3", "--max-steps", 4, "--folder", "run"]
     done = shell(here, *line, "--callback", "removes:stop")
     assert done.returncode == 0, done.stderr
     assert "was removed or replaced" in done.stderr
@@ -684,7 +693,7 @@ main()
 @pytest.mark.parametrize("workers", [1, 2])
 def test_streams_that_the_shell_has_closed(closed, workers, here):
     words = ["minimize", "model:loss", "--x0", "zeros:3", "--max-steps", "3"]
-    words += ["--workers", str(workers), "--checkpoint", "run"]
+    words += ["--workers", str(workers), "--folder", "run"]
     done = subprocess.run([sys.executable, "-c", CLOSED, closed, *words], cwd=here, check=False)
     assert done.returncode == 0
     assert json.loads((here / "run" / "result.json").read_text())["nit"] == 3
@@ -692,7 +701,7 @@ def test_streams_that_the_shell_has_closed(closed, workers, here):
 
 def test_streams_that_a_real_shell_has_closed(here):
     line = [sys.executable, "-m", "gensmooth", "minimize", "model:loss", "--x0", "zeros:3"]
-    line += ["--max-steps", "3", "--workers", "2", "--checkpoint", "run"]
+    line += ["--max-steps", "3", "--workers", "2", "--folder", "run"]
     done = subprocess.run(f"{shlex.join(line)} <&- >&- 2>&-", shell=True, cwd=here, check=False)
     assert done.returncode == 0
     assert json.loads((here / "run" / "result.json").read_text())["nit"] == 3

@@ -51,7 +51,7 @@ def test_a_run_is_minimize_itself(tmp_path):
         budget=400,
         samples="independent",
         values=7,
-        out=tmp_path,
+        folder=tmp_path,
     )
     for label, how in {
         "auto": {"method": "auto"},
@@ -101,7 +101,7 @@ def test_a_structure_is_compared_as_minimize_takes_it(tmp_path):
         score=worth,
         seeds=2,
         start_spread=0.1,
-        out=tmp_path,
+        folder=tmp_path,
         **problem,
     )
     for label in methods:
@@ -122,7 +122,7 @@ def test_a_structure_is_compared_as_minimize_takes_it(tmp_path):
         score=worth,
         seeds=2,
         start_spread=0.1,
-        out=tmp_path,
+        folder=tmp_path,
         workers=2,
         **problem,
     )
@@ -130,7 +130,7 @@ def test_a_structure_is_compared_as_minimize_takes_it(tmp_path):
 
 
 def test_what_is_finished_is_not_run_again_and_a_larger_comparison_takes_it_over(tmp_path):
-    how = {"budget": 200, "out": tmp_path}
+    how = {"budget": 200, "folder": tmp_path}
     first = gs.compare(bowl, np.zeros(3), methods=["bes", "gs"], seeds=2, **how)
     before = _runs(tmp_path)
     assert len(before) == 4
@@ -152,8 +152,8 @@ def test_processes_give_the_same_to_the_last_bit(tmp_path):
     def local(x):  # has no name to import it by
         return float((scale * x) @ x)
 
-    one = gs.compare(local, np.zeros(3), workers=1, out=tmp_path / "1", **how)
-    two = gs.compare(local, np.zeros(3), workers=2, out=tmp_path / "2", **how)
+    one = gs.compare(local, np.zeros(3), workers=1, folder=tmp_path / "1", **how)
+    two = gs.compare(local, np.zeros(3), workers=2, folder=tmp_path / "2", **how)
     assert one.standings == two.standings
     for label in how["methods"]:
         for a, b in zip(one.runs[label], two.runs[label], strict=True):
@@ -177,7 +177,7 @@ def _command(folder: Path) -> list[str]:
     return [
         *(sys.executable, "-m", "gensmooth", "compare", "slow:slow", "--x0", "ones:4"),
         *("--methods", "bes,auto", "--seeds", "2", "--budget", "400", "--samples", "independent"),
-        *("--score", "slow:score", "--out", str(folder), "--workers", "2"),
+        *("--score", "slow:score", "--folder", str(folder), "--workers", "2"),
     ]
 
 
@@ -231,7 +231,7 @@ def test_a_method_that_fails_or_diverges_is_shown_and_ranks_last(tmp_path):
         methods=["bes", "gs(optimizer=sgd(100.0))"],
         seeds=3,
         budget=200,
-        out=tmp_path,
+        folder=tmp_path,
     )
     assert [each.label for each in found.standings] == ["bes", "gs(optimizer=sgd(100.0))"]
     lost = found.runs["gs(optimizer=sgd(100.0))"]
@@ -255,7 +255,7 @@ def unlicensed(x):
 
 def test_where_every_run_fails_the_terminal_says_why(tmp_path):
     start, methods = np.zeros(3), ["auto", "bes"]
-    text = str(gs.compare(unlicensed, start, methods=methods, seeds=2, budget=99, out=tmp_path))
+    text = str(gs.compare(unlicensed, start, methods=methods, seeds=2, budget=99, folder=tmp_path))
     table, reasons, verdicts = text.split("\n\n")
     assert table.count("2 of 2 runs failed") == 2
     for line, label in zip(reasons.splitlines(), methods, strict=True):
@@ -263,7 +263,7 @@ def test_where_every_run_fails_the_terminal_says_why(tmp_path):
         assert "RuntimeError: the solver has no licence, at evaluation" in line
     assert verdicts == "auto failed in all 2 runs; bes failed in all 2 runs."
     swept = gs.sweep(
-        unlicensed, start, spacing=[0.1, 1.0], seeds=1, budget=99, out=tmp_path / "sweep"
+        unlicensed, start, spacing=[0.1, 1.0], seeds=1, budget=99, folder=tmp_path / "sweep"
     )
     none, reason = str(swept).split("\n\n")
     assert none == "Every cell failed on some seed: there is no best one."
@@ -272,7 +272,7 @@ def test_where_every_run_fails_the_terminal_says_why(tmp_path):
 
 def test_one_method_or_one_seed_prints_no_empty_paragraph(tmp_path):
     for methods, seeds in [(["gs"], 2), (["gs"], 1), (["gs", "bes"], 1)]:
-        how = {"methods": methods, "seeds": seeds, "budget": 99, "out": tmp_path}
+        how = {"methods": methods, "seeds": seeds, "budget": 99, "folder": tmp_path}
         found = gs.compare(bowl, np.zeros(3), **how)
         assert all(str(found).split("\n\n")), str(found)
         assert str(found) == str(found).strip()
@@ -288,7 +288,7 @@ def test_divergence_is_a_failure(tmp_path):
         methods=["bes(optimizer=sgd(1e3))", "bes"],
         seeds=2,
         budget=3000,
-        out=tmp_path,
+        folder=tmp_path,
     )
     assert found.standings[0].label == "bes"
     assert found.standings[1].failed == 2
@@ -296,7 +296,7 @@ def test_divergence_is_a_failure(tmp_path):
 
 def test_what_cannot_be_run_is_refused_before_anything_is(tmp_path):
     out = tmp_path / "out"
-    how = {"budget": 200, "out": out}
+    how = {"budget": 200, "folder": out}
     for methods, words in [
         (["bess"], "bess: There is no method 'bess'. Did you mean 'bes'?"),
         (["auto(spacing=0.1)"], "method='auto' chooses `spacing` itself"),
@@ -313,7 +313,7 @@ def test_what_cannot_be_run_is_refused_before_anything_is(tmp_path):
             gs.compare(bowl, np.zeros(3), methods=methods, **how)
         assert words in str(error.value)
     with pytest.raises(ValueError, match="allow at least"):
-        gs.compare(bowl, np.zeros(3), methods=["bes"], budget=3, out=out)
+        gs.compare(bowl, np.zeros(3), methods=["bes"], budget=3, folder=out)
     with pytest.raises(ValueError, match="must be different seeds"):
         gs.compare(bowl, np.zeros(3), seeds=[1, 1], **how)
     with pytest.raises(ValueError, match="`x0` is missing"):
@@ -326,11 +326,11 @@ def test_what_cannot_be_run_is_refused_before_anything_is(tmp_path):
 def test_an_unknown_problem_lists_the_known_ones(tmp_path):
     for name in ("nosy:sphere:3", "sphere", "gensmooth.theory:nothing"):
         with pytest.raises(ValueError, match=r"noisy:sphere:100, regression:6,15, bbob:f8:20"):
-            gs.compare(name, np.zeros(3), out=tmp_path)
+            gs.compare(name, np.zeros(3), folder=tmp_path)
     with pytest.raises(ValueError, match="Did you mean 'sphere'"):
-        gs.compare("noisy:spere:3", out=tmp_path)
+        gs.compare("noisy:spere:3", folder=tmp_path)
     with pytest.raises(ValueError, match="cannot be changed for the built-in problem"):
-        gs.compare("noisy:sphere:3", np.zeros(3), out=tmp_path)
+        gs.compare("noisy:sphere:3", np.zeros(3), folder=tmp_path)
     for name in ("noisy:sphere", "regression:6", "regression:6,x", "bbob:8:20", "gym:"):
         with pytest.raises(ValueError, match="must be written"):
             find_problem(name)
@@ -349,7 +349,9 @@ def test_the_noisy_benchmark_has_the_studys_start_and_oracle():
 def test_regression_is_judged_by_the_expected_loss(tmp_path):
     from gensmooth.problems import regression
 
-    found = gs.compare("regression:2,5", methods=["auto", "bes"], seeds=1, budget=600, out=tmp_path)
+    found = gs.compare(
+        "regression:2,5", methods=["auto", "bes"], seeds=1, budget=600, folder=tmp_path
+    )
     run = found.runs["bes"][0]
     assert run.final == regression.objective(np.array(run.more["x"]))
     assert run.more["steps"] == (600 - 5) // (3 * 5)  # L = 2, N = 5, and the last value
@@ -379,10 +381,10 @@ def test_policies_are_compared_by_fresh_episodes(tmp_path):
         seeds=1,
         budget=60,
         values=4,
-        out=tmp_path,
+        folder=tmp_path,
     )
     with pytest.raises(ValueError, match="allow at least 41"):
-        gs.compare("gym:CartPole-v1", methods=["auto"], budget=24, out=tmp_path)
+        gs.compare("gym:CartPole-v1", methods=["auto"], budget=24, folder=tmp_path)
     for label, runs in found.runs.items():
         assert not runs[0].diverged, runs[0].more
         assert 0 < runs[0].more["evaluations"] <= 60, label
@@ -525,11 +527,11 @@ def test_choices_are_read_as_python_writes_them():
 
 
 def test_what_was_asked_is_written_down(tmp_path):
-    gs.compare(bowl, np.zeros(3), methods=["bes"], seeds=2, budget=100, out=tmp_path)
+    gs.compare(bowl, np.zeros(3), methods=["bes"], seeds=2, budget=100, folder=tmp_path)
     asked = TrialTable.read(tmp_path)
     assert asked.seeds == (0, 1)
     assert asked.command == (
-        f"gs.compare(bowl, x0, methods=['bes'], seeds=2, budget=100, out='{tmp_path}')"
+        f"gs.compare(bowl, x0, methods=['bes'], seeds=2, budget=100, folder='{tmp_path}')"
     )
     (tmp_path / "comparison.json").write_text(json.dumps({"format": 1}))
     with pytest.raises(ValueError, match="not that of a comparison"):

@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md, followed to the letter: families of directions outside the package."""
+"""docs/contributing/family.md, followed to the letter: families outside the package."""
 
 import json
 import os
@@ -14,16 +14,15 @@ import gensmooth as gs
 from gensmooth.describe import describe, rebuild
 from gensmooth.directions import METHODS, Address
 
-GUIDE = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text()
-SECTION = re.search(r"## Add a family of directions\n(.*?)(\n## |\Z)", GUIDE, re.DOTALL)[1]
+PAGE = (Path(__file__).parents[1] / "docs" / "contributing" / "family.md").read_text()
 MODULES = dict(
     zip(
-        re.findall(r"a file `(\w+)\.py`", SECTION),
-        re.findall(r"```python\n(.*?)```", SECTION, re.DOTALL),
+        re.findall(r"a file `(\w+)\.py`", PAGE),
+        re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL),
         strict=True,
     )
 )
-COMMANDS = re.search(r"```sh\n(.*?)```", SECTION, re.DOTALL)[1].splitlines()
+COMMANDS = re.search(r"```sh\n(.*?)```", PAGE, re.DOTALL)[1].splitlines()
 LOSS = "import numpy as np\n\n\ndef loss(x):\n    return float(((np.asarray(x) - 1) ** 2).sum())\n"
 
 each_module = pytest.mark.parametrize("name", MODULES)
@@ -31,7 +30,7 @@ each_module = pytest.mark.parametrize("name", MODULES)
 
 @pytest.fixture
 def own(tmp_path, monkeypatch):
-    """A folder with the modules that CONTRIBUTING.md tells to write, on the path."""
+    """A folder with the modules of docs/contributing/family.md, on the path."""
     for name, source in MODULES.items():
         (tmp_path / f"{name}.py").write_text(source)
     (tmp_path / "model.py").write_text(LOSS)
@@ -89,7 +88,7 @@ def test_an_interrupted_run_goes_on_in_another_process(own, name, workers):
     whole = gs.minimize(model.loss, **options)
     stopped = gs.minimize(
         model.loss,
-        checkpoint=own / "run",
+        folder=own / "run",
         callback=lambda info, _: info.step == 4,
         workers=workers,
         **options,
@@ -132,13 +131,13 @@ def test_training_with_the_steps_of_bes(own, name):
     chosen = short | {"method": f"{name}:{name}"}
     whole = gs.rl.train("CartPole-v1", **chosen)
     stopped = gs.rl.train(
-        "CartPole-v1", out=own / "own", callback=lambda made, *_: made.info.step == 1, **chosen
+        "CartPole-v1", folder=own / "own", callback=lambda made, *_: made.info.step == 1, **chosen
     )
     assert stopped.status != whole.status
     resumed = gs.rl.resume(own / "own")
     assert resumed.policy.parameters.tobytes() == whole.policy.parameters.tobytes()
 
-    gs.rl.train("CartPole-v1", method="bes", out=own / "bes", **short)
+    gs.rl.train("CartPole-v1", method="bes", folder=own / "bes", **short)
     found, bes = (
         json.loads((own / out / "config.json").read_text())["search"] for out in ("own", "bes")
     )
@@ -259,7 +258,7 @@ def test_a_state_of_anything_else_is_refused_before_the_run(own):
             return ("word",)
 
     with pytest.raises(TypeError, match="its own `pack` and `unpack`"):
-        gs.minimize(loss, np.zeros(3), directions=Wordy(), checkpoint=own / "run", seed=0)
+        gs.minimize(loss, np.zeros(3), directions=Wordy(), folder=own / "run", seed=0)
 
 
 def test_the_measured_error_of_the_family_is_the_one_that_it_declares(own):  # noqa: ARG001

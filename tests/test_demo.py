@@ -46,7 +46,7 @@ def test_runs_smaller_than_the_papers_judge_nothing(study, options, judged):
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
     out = tmp_path_factory.mktemp("demo")
-    found = reproduce("linreg", seeds=1, hyperparameters="paper", workers=1, out=out)
+    found = reproduce("linreg", seeds=1, hyperparameters="paper", workers=1, folder=out)
     return found, found.page.read_text(encoding="utf-8")
 
 
@@ -103,7 +103,7 @@ def test_the_message_is_there_only_if_its_claim_holds(monkeypatch, small):
 
 
 def test_the_drone_learns_and_its_flight_is_on_the_page(tmp_path):
-    found = reproduce("controller", seeds=1, workers=1, out=tmp_path)
+    found = reproduce("controller", seeds=1, workers=1, folder=tmp_path)
     (record,) = found.outcomes[0].records
     costs = record.series["cost"]
     assert costs[-1] < costs[0] / 5

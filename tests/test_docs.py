@@ -12,11 +12,14 @@ ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = sorted(
     str(path.relative_to(ROOT))
-    for path in (*ROOT.glob("*.md"), *DOCS.glob("*.md"), *DOCS.glob("results/*.md"))
+    for path in (*ROOT.glob("*.md"), *DOCS.glob("*.md"), *DOCS.glob("*/*.md"))
 )
 # Pages whose blocks need a test of their own: other processes, files with names, a command.
 ELSEWHERE = {
-    "CONTRIBUTING.md": "test_studies_contributing.py",
+    "docs/contributing/family.md": "test_contributing.py",
+    "docs/contributing/search.md": "search_cases.py",
+    "docs/contributing/study.md": "test_studies_contributing.py",
+    "docs/contributing/claim.md": "test_studies_contributing.py",
     "docs/evaluators.md": "test_evaluators_docs.py",
     "docs/checkpoints.md": "test_runs_docs.py",
     "docs/observability.md": "test_runs_docs.py",

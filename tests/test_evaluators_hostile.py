@@ -66,7 +66,7 @@ def block(X):
 
 fun, vectorized = (block, 4) if how == "block" else (loss, False)
 res = gs.minimize(
-    fun, np.zeros(4), budget=100, seed=0, checkpoint=folder, every=1, vectorized=vectorized
+    fun, np.zeros(4), budget=100, seed=0, folder=folder, every=1, vectorized=vectorized
 )
 print(res.x.tobytes().hex(), res.nfev, sorted(set(codes)))
 """

@@ -122,9 +122,9 @@ HOW = {"budget": 60, "seed": 0}
 
 def test_a_finished_run_that_is_loaded_says_so_and_one_that_goes_on_does_not(users, caplog):
     fun = load(users, BOWL).loss
-    first = gs.minimize(fun, [0.0, 0.0], checkpoint=users / "run", **HOW)
+    first = gs.minimize(fun, [0.0, 0.0], folder=users / "run", **HOW)
     assert not caplog.records
-    again = gs.minimize(fun, [0.0, 0.0], checkpoint=users / "run", **HOW)
+    again = gs.minimize(fun, [0.0, 0.0], folder=users / "run", **HOW)
     (record,) = caplog.records
     assert "holds this run, which ended" in record.message
     assert "nothing is run" in record.message
@@ -144,10 +144,10 @@ def test_a_finished_run_that_is_loaded_says_so_and_one_that_goes_on_does_not(use
     ],
 )
 def test_a_function_that_has_changed_is_warned_of(old, new, changed, users, caplog):
-    gs.minimize(load(users, BOWL).loss, [0.0, 0.0], checkpoint=users / "run", **HOW)
+    gs.minimize(load(users, BOWL).loss, [0.0, 0.0], folder=users / "run", **HOW)
     fun = load(users, BOWL.replace(old, new)).loss
     for again in (
-        lambda: gs.minimize(fun, [0.0, 0.0], checkpoint=users / "run", **HOW),
+        lambda: gs.minimize(fun, [0.0, 0.0], folder=users / "run", **HOW),
         lambda: gs.resume(users / "run", fun),
         lambda: gs.resume(users / "run", budget=90, trust=True),
         lambda: gs.resume(users / "run", fun),  # what it began with is still what counts
@@ -160,8 +160,8 @@ def test_a_function_that_has_changed_is_warned_of(old, new, changed, users, capl
 
 def test_nothing_is_said_of_a_change_where_the_source_was_not_known(users, caplog):
     fun = load(users, BOWL).loss
-    whole = gs.minimize(fun, [0.0, 0.0], checkpoint=users / "whole", budget=90, seed=0)
-    gs.minimize(fun, [0.0, 0.0], checkpoint=users / "run", **HOW)
+    whole = gs.minimize(fun, [0.0, 0.0], folder=users / "whole", budget=90, seed=0)
+    gs.minimize(fun, [0.0, 0.0], folder=users / "run", **HOW)
     path = users / "run/config.json"
     config = json.loads(path.read_text())
     assert len(config["source"]) == 64
@@ -303,7 +303,7 @@ def test_args_are_what_they_are_in_scipy(tmp_path):
     assert np.isfinite(noisy.fun)
     estimate = gs.gradient(scaled, [1.0, 1.0], args=(0.0,), seed=0)
     assert estimate.gradient.tolist() == [0, 0]
-    gs.minimize(scaled, [0.0, 0.0], args=(3.0, 1.0), checkpoint=tmp_path / "run", **how)
+    gs.minimize(scaled, [0.0, 0.0], args=(3.0, 1.0), folder=tmp_path / "run", **how)
     with pytest.raises(gs.CheckpointError, match="objective has no name"):
         gs.resume(tmp_path / "run", trust=True)
     again = gs.resume(tmp_path / "run", scaled, args=(3.0, 1.0))

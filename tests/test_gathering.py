@@ -232,7 +232,7 @@ def asked(out: Path, **given):
         seeds=2,
         iterations=8,
         test_trials=2,
-        out=out,
+        folder=out,
         **given,
     )
 
@@ -271,6 +271,6 @@ def test_a_device_is_for_this_study_alone(tmp_path):
     with pytest.raises(
         ValueError, match=r"`device` \(--device\) is an option of rl, not of linreg"
     ):
-        lab.reproduce("linreg", device="cuda", out=tmp_path)
+        lab.reproduce("linreg", device="cuda", folder=tmp_path)
     with pytest.raises(ValueError, match="cannot be combined"):
         asked(tmp_path, device="cuda", ray="local")

@@ -78,7 +78,7 @@ def test_stopped_and_resumed(tmp_path):
             x_scale=[0.5, 1.0, 2.0, 1.0],
             samples="independent",
             budget=400,
-            checkpoint=folder,
+            folder=folder,
             seed=2,
             **more,
         )
@@ -103,7 +103,7 @@ def test_stopped_and_resumed(tmp_path):
 
 
 def test_a_folder_whose_held_parameters_do_not_fit_is_refused(tmp_path):
-    gs.minimize(bowl, np.zeros(4), bounds=(LOWER, UPPER), budget=99, checkpoint=tmp_path / "run")
+    gs.minimize(bowl, np.zeros(4), bounds=(LOWER, UPPER), budget=99, folder=tmp_path / "run")
     path = tmp_path / "run" / "config.json"
     config = json.loads(path.read_text())
     config["search"]["held"]["free"]["values"][1] = 1.0
@@ -157,7 +157,7 @@ def test_in_a_comparison_with_a_score(tmp_path):
         score=score,
         seeds=2,
         budget=200,
-        out=tmp_path,
+        folder=tmp_path,
     )
     assert [each.failed for each in found.standings] == [0, 0]
 

@@ -186,7 +186,7 @@ def test_training_stops_and_resumes_to_the_same_bits(tmp_path):
     }
     whole = gs.rl.train("Pendulum-v1", **given)
     part = gs.rl.train(
-        "Pendulum-v1", **given, out=tmp_path, callback=lambda i, *_: i.info.step == 2
+        "Pendulum-v1", **given, folder=tmp_path, callback=lambda i, *_: i.info.step == 2
     )
     assert part.iterations == 3
     found = gs.rl.resume(tmp_path)

@@ -142,7 +142,7 @@ def test_serial_processes_and_resume_are_the_same_bit_for_bit(dtype, tmp_path):
     x0 = np.linspace(-1, 1, 15).astype(dtype)
     alone = gs.minimize(bowl, x0, **options)
     assert np.array_equal(alone.x, gs.minimize(bowl, x0, workers=2, **options).x)
-    gs.minimize(bowl, x0, max_steps=20, checkpoint=tmp_path / "run", **options)
+    gs.minimize(bowl, x0, max_steps=20, folder=tmp_path / "run", **options)
     assert np.array_equal(alone.x, gs.resume(tmp_path / "run", bowl, max_steps=10**6).x)
     assert alone.fun < bowl(x0)
 

@@ -206,7 +206,7 @@ def test_serial_processes_and_resume_are_the_same_bit_for_bit(method, tmp_path):
     alone = gs.minimize(bowl, x0, budget=300, **options)
     several = gs.minimize(bowl, x0, budget=300, workers=2, **options)
     assert np.array_equal(alone.x, several.x)
-    gs.minimize(bowl, x0, budget=300, max_steps=10, checkpoint=tmp_path / "run", **options)
+    gs.minimize(bowl, x0, budget=300, max_steps=10, folder=tmp_path / "run", **options)
     resumed = gs.resume(tmp_path / "run", bowl, max_steps=10**6)
     assert np.array_equal(alone.x, resumed.x)
     assert alone.fun < bowl(x0)

@@ -48,7 +48,7 @@ def interrupted(folder, steps, kept=None, **options):
         if info.step + 1 == steps:
             raise KeyboardInterrupt
 
-    gs.minimize(bowl, checkpoint=folder, callback=callback, every=kept, **OPTIONS, **options)
+    gs.minimize(bowl, folder=folder, callback=callback, every=kept, **OPTIONS, **options)
     if kept:
         (folder / "checkpoint.previous").replace(folder / "checkpoint")
 
@@ -77,7 +77,7 @@ def test_a_resumed_run_keeps_its_name_and_counts_on(tmp_path):
 
 
 def test_an_ended_run_that_is_told_again_starts_no_tracker(tmp_path):
-    gs.minimize(bowl, checkpoint=tmp_path, **OPTIONS)
+    gs.minimize(bowl, folder=tmp_path, **OPTIONS)
     notes = Notes()
     gs.resume(tmp_path, bowl, trackers=[notes])
     assert not notes.starts

@@ -323,7 +323,7 @@ def test_a_run_with_ranks_and_greedy_steps_goes_on_as_if_it_had_not_stopped(tmp_
     x0 = np.zeros((2, 3), dtype)
     options = {"method": "orthogonal-bes", "estimator": gs.Ranked(), "optimizer": gs.greedy(0.5)}
     whole = gs.minimize(f, x0, max_steps=40, seed=0, **options)
-    gs.minimize(f, x0, max_steps=15, seed=0, checkpoint=tmp_path / "run", **options)
+    gs.minimize(f, x0, max_steps=15, seed=0, folder=tmp_path / "run", **options)
     rest = gs.resume(tmp_path / "run", f, max_steps=40)
     assert rest.nit == whole.nit == 40
     assert rest.x.tobytes() == whole.x.tobytes()

@@ -45,7 +45,7 @@ def _command(page: Path) -> str:
 )
 def test_the_command_on_the_page_repeats_the_run(how, model):
     x0 = np.array([0.5, -1.25, 3.0, 1 / 3])
-    res = gs.minimize(model, x0, budget=150, seed=4, checkpoint="run", **how)
+    res = gs.minimize(model, x0, budget=150, seed=4, folder="run", **how)
     words = shlex.split(_command(overview("run")))
     assert words[0] == "gensmooth"
     done = CliRunner().invoke(app, [*words[1:], "--out", "again.json"])
@@ -55,7 +55,7 @@ def test_the_command_on_the_page_repeats_the_run(how, model):
 
 def test_a_start_that_is_long_or_not_float64_is_a_file(model):
     x0 = np.linspace(0, 1, 50, dtype=np.float32)
-    res = gs.minimize(model, x0, method="bes", budget=300, seed=1, checkpoint="run")
+    res = gs.minimize(model, x0, method="bes", budget=300, seed=1, folder="run")
     words = shlex.split(_command(overview("run")))
     done = CliRunner().invoke(app, [*words[1:], "--out", "again.json"])
     assert done.exit_code == 0, done.output
@@ -65,7 +65,7 @@ def test_a_start_that_is_long_or_not_float64_is_a_file(model):
 
 
 def test_what_has_no_words_says_how_to_go_on(tmp_path):
-    gs.minimize(lambda x: x @ x, [1.0], budget=50, seed=0, checkpoint=tmp_path / "run")
+    gs.minimize(lambda x: x @ x, [1.0], budget=50, seed=0, folder=tmp_path / "run")
     assert "gs.resume(" in _command(overview(tmp_path / "run"))
 
 
@@ -77,7 +77,7 @@ def test_the_page_of_a_run_has_what_was_recorded(tmp_path):
 
     run = tmp_path / "run"
     res = gs.minimize(
-        sometimes, np.ones(3), method="bes", on_failure="drop", budget=400, seed=0, checkpoint=run
+        sometimes, np.ones(3), method="bes", on_failure="drop", budget=400, seed=0, folder=run
     )
     page = overview(run)
     assert page == run / "report" / "report.html"
@@ -106,11 +106,11 @@ def test_speeds_are_of_the_time_that_a_run_ran():
 def test_a_training_becomes_a_page(tmp_path):
     pytest.importorskip("gymnasium")
     how = {"method": "gs", "num_directions": 2, "iterations": 3, "test_every": 2}
-    trained = gs.rl.train("CartPole-v1", test_episodes=2, seed=0, out=tmp_path / "t", **how)
+    trained = gs.rl.train("CartPole-v1", test_episodes=2, seed=0, folder=tmp_path / "t", **how)
     page = overview(tmp_path / "t")
     assert "test return" in page.read_text()
     words = shlex.split(_command(page))
-    done = CliRunner().invoke(app, [*words[1:], "--out", str(tmp_path / "again")])
+    done = CliRunner().invoke(app, [*words[1:], "--folder", str(tmp_path / "again")])
     assert done.exit_code == 0, done.output
     again = gs.rl.load_policy(tmp_path / "again" / "policy-last")
     assert np.array_equal(again.parameters, trained.policy.parameters)
@@ -118,13 +118,19 @@ def test_a_training_becomes_a_page(tmp_path):
 
 def test_a_comparison_and_a_sweep_become_their_pages_again(tmp_path):
     out = tmp_path / "c"
-    found = gs.compare(lambda x: x @ x, [1.0, 1.0], methods=["bes"], seeds=2, budget=60, out=out)
+    found = gs.compare(lambda x: x @ x, [1.0, 1.0], methods=["bes"], seeds=2, budget=60, folder=out)
     before = found.page.read_bytes()
     found.page.unlink()
     assert overview(out).read_bytes() == before
     out = tmp_path / "s"
     swept = gs.sweep(
-        lambda x: x @ x, [1.0, 1.0], spacing=[0.1, 1.0], seeds=1, fresh_seeds=2, budget=60, out=out
+        lambda x: x @ x,
+        [1.0, 1.0],
+        spacing=[0.1, 1.0],
+        seeds=1,
+        fresh_seeds=2,
+        budget=60,
+        folder=out,
     )
     before = swept.page.read_bytes()
     swept.page.unlink()
@@ -136,7 +142,7 @@ def test_a_study_becomes_its_page_again_and_a_strangers_module_is_not_imported(t
 
     made = reproduce(
         "dfo",
-        out=tmp_path,
+        folder=tmp_path,
         seeds=2,
         hyperparameters="paper",
         methods=("gs", "bes"),
@@ -162,7 +168,7 @@ def test_a_live_page_reloads_itself_until_the_run_has_ended(model, tmp_path):
 
     run = threading.Thread(
         target=lambda: gs.minimize(
-            model, np.zeros(3), method="bes", budget=200, seed=0, checkpoint="run", callback=waits
+            model, np.zeros(3), method="bes", budget=200, seed=0, folder="run", callback=waits
         )
     )
     run.start()
@@ -202,7 +208,7 @@ def test_what_is_no_folder_of_ours_says_so(tmp_path):
 
 def test_half_a_line_is_left_out(tmp_path):
     run = tmp_path / "run"
-    gs.minimize(lambda x: x @ x, [1.0], budget=50, seed=0, method="bes", checkpoint=run)
+    gs.minimize(lambda x: x @ x, [1.0], budget=50, seed=0, method="bes", folder=run)
     whole = len(read_run(run).steps)
     with (run / "metrics.jsonl").open("a") as file:
         file.write('{"step": 99, "eval')

@@ -133,7 +133,7 @@ def test_stopped_and_resumed_in_every_phase(name, tmp_path):
             if info.step == at:
                 raise KeyboardInterrupt
 
-        part = gs.minimize(fun, seed=5, checkpoint=folder, callback=stop, **options)
+        part = gs.minimize(fun, seed=5, folder=folder, callback=stop, **options)
         assert (part.status, part.nit) == ("interrupted", at + 1)
         same(gs.resume(folder, fun), expected)
 
@@ -649,7 +649,7 @@ def test_a_damaged_checkpoint_is_refused(name, tmp_path):
         if info.step == 12:
             raise KeyboardInterrupt
 
-    gs.minimize(fun, seed=5, checkpoint=folder, callback=stop, **options)
+    gs.minimize(fun, seed=5, folder=folder, callback=stop, **options)
     (folder / "checkpoint.previous").unlink(missing_ok=True)
     sound = (folder / "checkpoint").read_bytes()
     rng = np.random.default_rng(0)
@@ -690,7 +690,7 @@ def test_a_state_that_is_not_the_pilots_is_refused():
 
 
 def test_a_larger_budget_lets_it_go_on(tmp_path: Path):
-    short = gs.minimize(valley, np.full(3, -1.0), budget=200, checkpoint=tmp_path / "run", seed=0)
+    short = gs.minimize(valley, np.full(3, -1.0), budget=200, folder=tmp_path / "run", seed=0)
     long = gs.resume(tmp_path / "run", valley, budget=2000)
     assert long.nit > short.nit
     assert long.fun < 1e-3 * short.fun
@@ -738,7 +738,7 @@ def test_descent_that_is_wrong_about_what_is_usual_goes_on():
 
 
 def test_the_scale_is_part_of_the_run(tmp_path: Path):
-    options = {"x0": np.zeros(3), "budget": 300, "seed": 0, "checkpoint": tmp_path / "run"}
+    options = {"x0": np.zeros(3), "budget": 300, "seed": 0, "folder": tmp_path / "run"}
     first = gs.minimize(kinks, x_scale=[1.0, 2.0, 4.0], **options)
     same(gs.minimize(kinks, x_scale=[1, 2, 4], **options), first)
     with pytest.raises(gs.CheckpointError, match="`x_scale`"):
@@ -786,11 +786,11 @@ def test_log_scales_across_workers_and_interruptions(samples, tmp_path):
         if info.step == 4:
             raise KeyboardInterrupt
 
-    part = gs.minimize(decades, checkpoint=tmp_path / "run", callback=stop, **options)
+    part = gs.minimize(decades, folder=tmp_path / "run", callback=stop, **options)
     assert (part.x[SOME] > 0).all()
     same(gs.resume(tmp_path / "run", decades), expected)
     with pytest.raises(gs.CheckpointError, match="`log_scale`"):
-        gs.minimize(decades, checkpoint=tmp_path / "run", **options | {"log_scale": None})
+        gs.minimize(decades, folder=tmp_path / "run", **options | {"log_scale": None})
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -826,7 +826,7 @@ def test_noise_that_is_returned_across_workers_and_interruptions(tmp_path):
         if info.step == 4:
             raise KeyboardInterrupt
 
-    gs.minimize(with_error, checkpoint=tmp_path / "run", callback=stop, **options)
+    gs.minimize(with_error, folder=tmp_path / "run", callback=stop, **options)
     same(gs.resume(tmp_path / "run", with_error), expected)
     assert bowl(expected.x) < 0.1 * bowl(options["x0"])
     assert expected.noise == pytest.approx(0.1 + abs(expected.x[0]), rel=0.5)

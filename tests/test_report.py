@@ -31,7 +31,7 @@ from gensmooth.lab.report.style import assign_styles, css_variables, method_styl
 from gensmooth.lab.report.tables import choices
 from gensmooth.methods import METHODS
 
-COMMAND = "gensmooth reproduce all --profile paper --workers 2 --out somewhere/with a & b"
+COMMAND = "gensmooth reproduce all --profile paper --workers 2 --folder somewhere/with a & b"
 DIVERGE = [("gs", 2, 5, 1), *(("bes", 2, 5, seed) for seed in range(3))]
 
 

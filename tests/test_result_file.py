@@ -102,7 +102,7 @@ def test_what_is_no_result_says_so(tmp_path):
 
 def test_folders_and_policies_have_their_own_readers(tmp_path):
     run = tmp_path / "run"
-    gs.minimize(lambda x: (x**2).sum(), [1.0], budget=50, seed=0, checkpoint=run)
+    gs.minimize(lambda x: (x**2).sum(), [1.0], budget=50, seed=0, folder=run)
     with pytest.raises(gs.CheckpointError, match=r"gs\.resume\(folder, fun\)"):
         gs.load(run)
     with pytest.raises(gs.CheckpointError, match=r"gs\.rl\.load_policy reads a policy"):

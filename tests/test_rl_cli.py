@@ -25,7 +25,7 @@ def run(*words):
 
 def test_train_evaluate_and_go_on(tmp_path):
     folder = tmp_path / "run"
-    done = run("train", SLIDER, *SETTINGS, "-n", 4, "--out", folder)
+    done = run("train", SLIDER, *SETTINGS, "-n", 4, "--folder", folder)
     assert done.exit_code == 0, done.output
     assert "All iterations are complete" in done.output
     here = gs.rl.train(
@@ -91,7 +91,7 @@ def test_what_is_wrong_is_one_plain_line(words, error, tmp_path):
 
 
 def test_a_damaged_checkpoint_is_one_plain_line_too(tmp_path, monkeypatch, capsys):
-    gs.rl.train(SLIDER, iterations=1, num_directions=2, test_episodes=1, out=tmp_path / "run")
+    gs.rl.train(SLIDER, iterations=1, num_directions=2, test_episodes=1, folder=tmp_path / "run")
     (tmp_path / "run" / "checkpoint").write_bytes(b"nothing")
     monkeypatch.setattr(sys, "argv", ["gensmooth", "resume", str(tmp_path / "run")])
     with pytest.raises(SystemExit, match="1"):
@@ -102,7 +102,7 @@ def test_a_damaged_checkpoint_is_one_plain_line_too(tmp_path, monkeypatch, capsy
 
 
 def test_resume_with_other_threads(tmp_path):
-    gs.rl.train(SLIDER, iterations=1, num_directions=2, test_episodes=1, out=tmp_path / "run")
+    gs.rl.train(SLIDER, iterations=1, num_directions=2, test_episodes=1, folder=tmp_path / "run")
     done = run("resume", tmp_path / "run", "--max-steps", 2, "--threads", 1)
     assert done.exit_code == 0, done.output
     done = run("resume", tmp_path / "run", "--max-steps", 3, "--threads", 0)
@@ -110,7 +110,7 @@ def test_resume_with_other_threads(tmp_path):
 
 
 def test_a_training_takes_no_objective(tmp_path):
-    gs.rl.train(SLIDER, iterations=1, num_directions=2, test_episodes=1, out=tmp_path / "run")
+    gs.rl.train(SLIDER, iterations=1, num_directions=2, test_episodes=1, folder=tmp_path / "run")
     done = run("resume", tmp_path / "run", "--budget", 5)
     assert "holds a training, but `--budget` is only for a minimisation" in str(done.exception)
 

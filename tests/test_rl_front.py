@@ -75,7 +75,7 @@ def test_it_stops_where_gymnasium_calls_it_solved_and_says_so():
 
 @pytest.mark.usefixtures("solved")
 def test_a_folder_from_before_goes_on_without_a_target(tmp_path):
-    how = {"iterations": 3, "out": tmp_path / "old", **SMALL}
+    how = {"iterations": 3, "folder": tmp_path / "old", **SMALL}
     gs.rl.train("FrontSolved-v0", target=None, callback=lambda *_: True, **how)
     again = gs.rl.train("FrontSolved-v0", **how)  # the default; the folder has none
     assert (again.status, again.iterations) == ("iterations", 3)
@@ -83,7 +83,7 @@ def test_a_folder_from_before_goes_on_without_a_target(tmp_path):
 
 @pytest.mark.usefixtures("solved")
 def test_a_target_that_an_earlier_test_has_reached_ends_a_training_that_is_resumed(tmp_path):
-    gs.rl.train("FrontUnsolved-v0", iterations=2, out=tmp_path / "run", **SMALL)
+    gs.rl.train("FrontUnsolved-v0", iterations=2, folder=tmp_path / "run", **SMALL)
     further = gs.rl.resume(tmp_path / "run", iterations=50, target=10.0)
     assert (further.status, further.iterations) == ("target", 2)
 
@@ -91,7 +91,7 @@ def test_a_target_that_an_earlier_test_has_reached_ends_a_training_that_is_resum
 def test_targets_in_the_shell(tmp_path):
     words = ["train", "CartPole-v1", "-L", 2, "-n", 1, "--test-episodes", 2, "--seed", 0]
     for text, kept in (("threshold", 475.0), ("none", None), ("20", 20.0)):
-        done = shell(tmp_path, *words, "--target", text, "--out", text)
+        done = shell(tmp_path, *words, "--target", text, "--folder", text)
         assert done.returncode == 0, done.stderr
         assert (
             json.loads((tmp_path / text / "config.json").read_text())["schedule"]["target"] == kept
@@ -152,7 +152,7 @@ def test_words_of_others():
 
 
 def test_another_number_of_iterations_points_to_the_command(tmp_path):
-    words = ["train", "CartPole-v1", "-L", 2, "--test-episodes", 2, "--seed", 0, "--out", "run"]
+    words = ["train", "CartPole-v1", "-L", 2, "--test-episodes", 2, "--seed", 0, "--folder", "run"]
     assert shell(tmp_path, *words, "-n", 1).returncode == 0
     done = shell(tmp_path, *words, "-n", 2)
     assert "`iterations` (there 1, here 2)" in done.stderr
@@ -210,7 +210,7 @@ def test_every_step_of_a_film_is_drawn_once(tmp_path, monkeypatch):
     monkeypatch.setattr(Counting, "metadata", {"render_modes": ["rgb_array"], "render_fps": 30})
     monkeypatch.setattr(Counting, "render_mode", "rgb_array", raising=False)
     monkeypatch.setattr(Counting, "__init__", _init)
-    gs.rl.train("FrontUnsolved-v0", iterations=1, out=tmp_path / "run", **SMALL)
+    gs.rl.train("FrontUnsolved-v0", iterations=1, folder=tmp_path / "run", **SMALL)
     film = gs.rl.render(tmp_path / "run", tmp_path / "film.gif", progress=True)
     assert film.frames == len(drawn) == 11
 

@@ -95,7 +95,7 @@ def test_nothing_is_imported_because_a_file_says_so(stranger):
 
 def test_a_training_of_a_stranger_imports_nothing_either(stranger):
     name = gs.rl.load_policy(stranger / "policy").environment
-    gs.rl.train(name, **SHORT, out="run")
+    gs.rl.train(name, **SHORT, folder="run")
     (stranger / "imported").unlink()
     sys.modules.pop(name.partition(":")[0])
     gymnasium.registry.pop("Mine-v0")
@@ -143,7 +143,9 @@ def test_naming_the_environment_is_trust(stranger):
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_module_in_the_current_folder_is_found(workers, tmp_path):
     (tmp_path / "my_env.py").write_text(MODULE)
-    words = f"train my_env:Mine-v0 -L2 -n1 --test-episodes=2 --workers={workers} -o run".split()
+    words = (
+        f"train my_env:Mine-v0 -L2 -n1 --test-episodes=2 --workers={workers} --folder run".split()
+    )
     command = "from gensmooth.cli.main import main; main()"
     done = subprocess.run(
         [sys.executable, "-P", "-c", command, *words],  # -P: as the installed command starts
@@ -289,14 +291,14 @@ def test_what_is_no_environment():
 
 def test_a_given_environment_is_trained_and_evaluated(tmp_path):
     given = gymnasium.make("Pendulum-v1", g=5.0, max_episode_steps=20)
-    result = gs.rl.train(given, **SHORT, out=tmp_path / "run")
+    result = gs.rl.train(given, **SHORT, folder=tmp_path / "run")
     named = gs.rl.train("Pendulum-v1(g=5.0, max_episode_steps=20)", **SHORT)
     np.testing.assert_array_equal(result.policy.parameters, named.policy.parameters)
     gs.rl.resume(tmp_path / "run", iterations=3)  # by its name
     assert gs.rl.evaluate(tmp_path / "run", episodes=2, environment=given).episodes == 2
 
-    made = gs.rl.train(forgetful, **SHORT, out=tmp_path / "made")
-    again = gs.rl.train(forgetful, **SHORT, out=tmp_path / "made")
+    made = gs.rl.train(forgetful, **SHORT, folder=tmp_path / "made")
+    again = gs.rl.train(forgetful, **SHORT, folder=tmp_path / "made")
     np.testing.assert_array_equal(made.policy.parameters, again.policy.parameters)
     assert gs.rl.evaluate(made.policy, environment=forgetful, episodes=2).episodes == 2
     for use in (

@@ -104,7 +104,7 @@ def test_it_is_trained_by_its_name_in_a_folder_of_the_users(tmp_path: Path):
     shutil.copy(EXAMPLE, tmp_path)
     command = [sys.executable, "-m", "gensmooth", "train", "own_robot:Cart", "--iterations", "2"]
     done = subprocess.run(
-        [*command, "--seed", "2", "--out", "cart"],
+        [*command, "--seed", "2", "--folder", "cart"],
         cwd=tmp_path,
         capture_output=True,
         text=True,

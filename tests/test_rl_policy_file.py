@@ -122,7 +122,7 @@ def test_files_that_are_none(trained, tmp_path):
     (tmp_path / "policy").write_bytes(spoilt)
     with pytest.raises(gs.CheckpointError, match="checksum"):
         gs.rl.load_policy(tmp_path / "policy")
-    gs.rl.train(SLIDER, out=tmp_path / "run", **OPTIONS)
+    gs.rl.train(SLIDER, folder=tmp_path / "run", **OPTIONS)
     with pytest.raises(gs.CheckpointError, match="is not a policy"):
         gs.rl.load_policy(tmp_path / "run" / "checkpoint")
 
@@ -140,7 +140,7 @@ def test_the_interval_is_students():
 
 
 def test_evaluation_repeats_and_sees_fresh_starts(tmp_path):
-    result = gs.rl.train(SLIDER, out=tmp_path / "run", **OPTIONS)
+    result = gs.rl.train(SLIDER, folder=tmp_path / "run", **OPTIONS)
     one = gs.rl.evaluate(tmp_path / "run", episodes=40)
     assert np.array_equal(one.returns, gs.rl.evaluate(result.best, episodes=40).returns)
     other = gs.rl.evaluate(tmp_path / "run", episodes=40, seed=7)

@@ -91,7 +91,7 @@ def test_a_number_of_directions_bounds_the_episodes():
 def test_the_bound_is_part_of_the_folder(tmp_path):
     options = {"num_directions": 3, "iterations": 30, "test_every": 30, "test_episodes": 1}
     whole = gs.rl.train(SLIDER, **options, seed=3)
-    gs.rl.train(SLIDER, **options, seed=3, out=tmp_path / "run", callback=stop_at(12))
+    gs.rl.train(SLIDER, **options, seed=3, folder=tmp_path / "run", callback=stop_at(12))
     same(gs.rl.resume(tmp_path / "run"), whole)
 
 
@@ -103,7 +103,7 @@ def test_a_unit_of_weights_of_ones_own(method, tmp_path):
     assert gs.rl.train(SLIDER, **options, x_scale=0.1).history == usual.history
     wide = gs.rl.train(SLIDER, **options, x_scale=0.7)
     assert wide.history != usual.history
-    gs.rl.train(SLIDER, **options, x_scale=0.7, out=tmp_path / "run", callback=stop_at(2))
+    gs.rl.train(SLIDER, **options, x_scale=0.7, folder=tmp_path / "run", callback=stop_at(2))
     same(gs.rl.resume(tmp_path / "run"), wide)
 
 
@@ -193,13 +193,13 @@ def test_the_seed_is_all():
 @pytest.mark.parametrize("method", ["bes", "guided-es"])
 def test_stopping_and_going_on_changes_nothing(method, tmp_path):
     options = OPTIONS | {"method": method, "optimizer": gs.momentum(0.05), "learning_rate": None}
-    whole = gs.rl.train(SLIDER, out=tmp_path / "whole", **options)
+    whole = gs.rl.train(SLIDER, folder=tmp_path / "whole", **options)
     part = tmp_path / "part"
     for step in (3, 4, 9):
-        stopped = gs.rl.train(SLIDER, out=part, callback=stop_at(step), **options)
+        stopped = gs.rl.train(SLIDER, folder=part, callback=stop_at(step), **options)
         assert stopped.status == "interrupted"
         assert stopped.iterations == step + 1
-    same(whole, gs.rl.train(SLIDER, out=part, **options))
+    same(whole, gs.rl.train(SLIDER, folder=part, **options))
     one, other = contents(tmp_path / "whole"), contents(part)
     assert one["metrics.jsonl"] == other["metrics.jsonl"]
     for name in ("policy-best", "policy-last"):
@@ -209,12 +209,12 @@ def test_stopping_and_going_on_changes_nothing(method, tmp_path):
 def test_resume_needs_the_folder_alone_and_may_go_further(tmp_path):
     whole = gs.rl.train(SLIDER, **OPTIONS | {"iterations": 20})
     folder = tmp_path / "run"
-    gs.rl.train(SLIDER, out=folder, callback=stop_at(6), **OPTIONS)
+    gs.rl.train(SLIDER, folder=folder, callback=stop_at(6), **OPTIONS)
     ended = gs.rl.resume(folder)
     assert ended.iterations == 12
     before = contents(folder)
     same(ended, gs.rl.resume(folder))  # it has ended: told again, nothing is written
-    same(ended, gs.rl.train(SLIDER, out=folder, **OPTIONS))
+    same(ended, gs.rl.train(SLIDER, folder=folder, **OPTIONS))
     assert contents(folder) == before
     longer = gs.rl.resume(folder, iterations=20, workers=2)
     assert longer.state.search.x.tobytes() == whole.state.search.x.tobytes()
@@ -226,13 +226,13 @@ import sys, time
 import gensmooth as gs
 sys.path.insert(0, {tests!r})
 slowly = lambda *_: time.sleep(0.02)  # or it might be over before it is killed
-gs.rl.train("rl_cases:Slider-v0", out={folder!r}, every=3, callback=slowly, **{options!r})
+gs.rl.train("rl_cases:Slider-v0", folder={folder!r}, every=3, callback=slowly, **{options!r})
 """
 
 
 def test_kill_minus_nine(tmp_path):
     options = OPTIONS | {"iterations": 250, "test_every": 7, "test_episodes": 3}
-    whole = gs.rl.train(SLIDER, out=tmp_path / "whole", **options)
+    whole = gs.rl.train(SLIDER, folder=tmp_path / "whole", **options)
     folder = tmp_path / "killed"
     code = SCRIPT.format(tests=str(Path(__file__).parent), folder=str(folder), options=options)
     kills = 0
@@ -247,7 +247,7 @@ def test_kill_minus_nine(tmp_path):
             kills += 1
         process.wait()
     assert kills == 4
-    same(whole, gs.rl.train(SLIDER, out=folder, **options))
+    same(whole, gs.rl.train(SLIDER, folder=folder, **options))
     one, other = contents(tmp_path / "whole"), contents(folder)
     for name in ("metrics.jsonl", "policy-best", "policy-last"):
         assert one[name] == other[name]
@@ -262,7 +262,7 @@ def _checkpoint(folder: Path) -> float:
 
 def test_metrics_and_policies_are_there_to_read(tmp_path):
     folder = tmp_path / "run"
-    result = gs.rl.train(SLIDER, out=folder, **OPTIONS)
+    result = gs.rl.train(SLIDER, folder=folder, **OPTIONS)
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == list(range(12))
     tests = [line["test"]["mean_return"] for line in lines if line["test"]]
@@ -276,14 +276,14 @@ def test_metrics_and_policies_are_there_to_read(tmp_path):
 
 def test_folders_that_hold_something_else(tmp_path):
     folder = tmp_path / "run"
-    gs.rl.train(SLIDER, out=folder, **OPTIONS | {"iterations": 1})
+    gs.rl.train(SLIDER, folder=folder, **OPTIONS | {"iterations": 1})
     with pytest.raises(gs.CheckpointError, match=r"different configuration: `spacing` \(there 0.1"):
-        gs.rl.train(SLIDER, out=folder, **OPTIONS | {"iterations": 1, "spacing": 0.2})
+        gs.rl.train(SLIDER, folder=folder, **OPTIONS | {"iterations": 1, "spacing": 0.2})
     with pytest.raises(gs.CheckpointError, match=r"environment's name \(there rl_cases:Slider"):
-        gs.rl.train("Pendulum-v1", out=folder, **OPTIONS | {"iterations": 1})
+        gs.rl.train("Pendulum-v1", folder=folder, **OPTIONS | {"iterations": 1})
     with pytest.raises(gs.CheckpointError, match="holds a training, not a minimisation"):
         gs.resume(folder, lambda _: 0.0)
-    gs.minimize(lambda x: float(x @ x), [1.0], budget=100, checkpoint=tmp_path / "other")
+    gs.minimize(lambda x: float(x @ x), [1.0], budget=100, folder=tmp_path / "other")
     with pytest.raises(gs.CheckpointError, match="holds a minimisation, not a training"):
         gs.rl.resume(tmp_path / "other")
     damaged = bytearray((folder / "checkpoint").read_bytes())
@@ -303,7 +303,7 @@ def test_a_folder_that_was_replaced_keeps_its_own_policies(tmp_path, caplog):
             for name in ("policy-best", "policy-last"):
                 (folder / name).write_text("another's")
 
-    gs.rl.train(SLIDER, **OPTIONS, out=folder, every=1, callback=replace)
+    gs.rl.train(SLIDER, **OPTIONS, folder=folder, every=1, callback=replace)
     assert {path.name: path.read_text() for path in folder.iterdir()} == {
         "policy-best": "another's",
         "policy-last": "another's",
@@ -316,7 +316,7 @@ def test_policies_that_cannot_be_written_are_told_of_once(tmp_path, caplog, monk
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("gensmooth.rl.policy_file.TrainedPolicy.save", full)
-    found = gs.rl.train(SLIDER, **OPTIONS, out=tmp_path / "run", every=1)
+    found = gs.rl.train(SLIDER, **OPTIONS, folder=tmp_path / "run", every=1)
     assert found.iterations == OPTIONS["iterations"]
     (said,) = [r.message for r in caplog.records if "Could not write" in r.message]
     assert "No space left on device. The run continues." in said
@@ -325,10 +325,10 @@ def test_policies_that_cannot_be_written_are_told_of_once(tmp_path, caplog, monk
 def test_an_optimiser_of_ones_own_needs_the_same_call(tmp_path):
     optimizer = gs.sgd(lambda step: 0.1 / (1 + step))
     options = {k: v for k, v in OPTIONS.items() if k != "learning_rate"} | {"optimizer": optimizer}
-    gs.rl.train(SLIDER, out=tmp_path / "run", callback=stop_at(3), **options)
+    gs.rl.train(SLIDER, folder=tmp_path / "run", callback=stop_at(3), **options)
     with pytest.raises(gs.CheckpointError, match="repeat the call"):
         gs.rl.resume(tmp_path / "run")
-    same(gs.rl.train(SLIDER, out=tmp_path / "run", **options), gs.rl.train(SLIDER, **options))
+    same(gs.rl.train(SLIDER, folder=tmp_path / "run", **options), gs.rl.train(SLIDER, **options))
 
 
 def test_an_environment_may_change_the_working_folder(tmp_path, monkeypatch):
@@ -339,7 +339,7 @@ def test_an_environment_may_change_the_working_folder(tmp_path, monkeypatch):
     def moving(*_):
         os.chdir(tmp_path / "elsewhere")
 
-    found = gs.rl.train(SLIDER, out="run", every=1, callback=moving, **OPTIONS)
+    found = gs.rl.train(SLIDER, folder="run", every=1, callback=moving, **OPTIONS)
     assert list((tmp_path / "elsewhere").iterdir()) == []
     assert container.read(tmp_path / "run" / "checkpoint").meta["step"] == 12
     assert gs.rl.load_policy(tmp_path / "run" / "policy-last").step == 12
@@ -358,7 +358,7 @@ def test_an_environment_may_change_the_working_folder(tmp_path, monkeypatch):
 )
 def test_a_checkpoint_with_a_schedule_that_is_none_is_refused(schedule, tmp_path):
     folder = tmp_path / "run"
-    gs.rl.train(SLIDER, out=folder, callback=stop_at(3), **OPTIONS)
+    gs.rl.train(SLIDER, folder=folder, callback=stop_at(3), **OPTIONS)
     meta, arrays = container.read(folder / "checkpoint")
     container.write(folder / "checkpoint", {**meta, "schedule": schedule}, arrays)
     with pytest.raises(gs.CheckpointError, match="checkpoint does not match its run"):
@@ -367,7 +367,7 @@ def test_a_checkpoint_with_a_schedule_that_is_none_is_refused(schedule, tmp_path
 
 def test_a_training_too_large_for_the_memory_is_a_plain_error(tmp_path, monkeypatch):
     folder = tmp_path / "run"
-    gs.rl.train(SLIDER, out=folder, callback=stop_at(5), **OPTIONS)
+    gs.rl.train(SLIDER, folder=folder, callback=stop_at(5), **OPTIONS)
     before = contents(folder)
 
     def too_large(*_):
@@ -381,7 +381,7 @@ def test_a_training_too_large_for_the_memory_is_a_plain_error(tmp_path, monkeypa
 
 def test_a_damaged_checkpoint_leaves_the_schedule_alone(tmp_path):
     folder = tmp_path / "run"
-    gs.rl.train(SLIDER, out=folder, callback=stop_at(3), **OPTIONS)
+    gs.rl.train(SLIDER, folder=folder, callback=stop_at(3), **OPTIONS)
     (folder / "checkpoint").write_bytes(b"gone")
     before = (folder / "config.json").read_bytes()
     with pytest.raises(gs.CheckpointError, match="is not a gensmooth checkpoint"):
@@ -401,7 +401,7 @@ def test_an_environment_that_breaks_down(kind, tmp_path):
     cause = "the belt broke" if kind == "Raise" else None  # the command prints its traceback
     assert cause is None or str(caught.value.__cause__) == cause
     options = OPTIONS | {"on_failure": "drop", "min_fraction": 0.1}
-    result = gs.rl.train(name, out=tmp_path / "run", **options)
+    result = gs.rl.train(name, folder=tmp_path / "run", **options)
     assert result.iterations == 12
     assert result.faults["non-finite"] > 0
     assert sum(iteration.info.dropped for iteration in result.history) > 0
@@ -432,7 +432,7 @@ def test_an_environment_that_breaks_down(kind, tmp_path):
         ({"test_episodes": 0}, "`test_episodes` must be"),
         ({"threads": 0}, "`threads` must be"),
         ({"timeout": 5.0}, "`timeout` needs a worker process"),
-        ({"every": 3}, "give `out` too"),
+        ({"every": 3}, "pass `folder` too"),
         ({"on_failure": "shrug"}, "`on_failure` must be"),
     ],
 )

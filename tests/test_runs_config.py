@@ -160,7 +160,7 @@ def test_every(words, every):
 
 def test_the_configuration_is_readable(tmp_path):
     gs.minimize(lambda x: float(x @ x), [1.0, 2.0], budget=100, bounds=(-3, math.inf), seed=1,
-                target=-math.inf, checkpoint=tmp_path)  # fmt: skip
+                target=-math.inf, folder=tmp_path)  # fmt: skip
     text = (tmp_path / "config.json").read_text()
     assert ' "x0": {\n  "dtype": "float64",\n  "shape": [2],\n  "values": [1.0, 2.0]\n },\n' in text
     assert '"upper": {"dtype": "float64", "shape": [], "values": ["inf"]}' in text
@@ -178,7 +178,7 @@ def read_program(folder):
 @pytest.mark.parametrize("dim", [3, 20_000])
 def test_a_configuration_that_is_read_is_written_again_as_it_was(dim, tmp_path):
     gs.minimize(math.fsum, np.ones(dim), method="bes", max_steps=2, bounds=(-2, 3), seed=1,
-                target=-1e9, tolerance=1e-9, checkpoint=tmp_path)  # fmt: skip
+                target=-1e9, tolerance=1e-9, folder=tmp_path)  # fmt: skip
     before = json.loads((tmp_path / "config.json").read_text())
     program, held = read_program(tmp_path)
     arrays = {}
@@ -189,7 +189,7 @@ def test_a_configuration_that_is_read_is_written_again_as_it_was(dim, tmp_path):
 
 def test_a_run_with_other_limits_lists_the_earlier_ones_and_falls_anew(tmp_path):
     gs.minimize(math.fsum, np.ones(3), method="bes", optimizer=0.2, num_directions=4, budget=400,
-                seed=7, checkpoint=tmp_path)  # fmt: skip
+                seed=7, folder=tmp_path)  # fmt: skip
     program, _ = read_program(tmp_path)
     limits = Limits(800, 20)
     longer = program.extended(limits, 5)
@@ -228,7 +228,7 @@ def command_line(folder, *words):
 
 
 def test_a_damaged_checkpoint_is_one_line_too(tmp_path):
-    gs.minimize(lambda x: x[0], [0.0], max_steps=1, checkpoint=tmp_path / "run")
+    gs.minimize(lambda x: x[0], [0.0], max_steps=1, folder=tmp_path / "run")
     (tmp_path / "run" / "checkpoint").write_bytes(b"gone")
     done = command_line(tmp_path, "resume", "run", "--objective", "model:loss")
     path = tmp_path / "run" / "checkpoint"
@@ -240,12 +240,13 @@ def test_a_damaged_checkpoint_is_one_line_too(tmp_path):
     ("words", "said"),
     [
         (["--out", "nowhere/found.json"], "nowhere/found.json is in a folder that does not exist"),
-        (["--out", "."], "but . is a folder"),
+        (["--out", "a.json"], "but a.json is a folder"),
         (["--workers", "0"], "`workers` must be at least 1, or -1 for all cores, but is 0"),
     ],
 )
 def test_what_cannot_be_is_refused_before_the_run(words, said, tmp_path):
-    line = ["minimize", "model:loss", "--x0", "zeros:2", "--checkpoint", "run", *words]
+    line = ["minimize", "model:loss", "--x0", "zeros:2", "--folder", "run", *words]
+    (tmp_path / "a.json").mkdir()
     done = command_line(tmp_path, *line)
     assert done.returncode == 1
     assert said in done.stderr

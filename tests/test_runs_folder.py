@@ -53,7 +53,7 @@ def run(tmp_path):
     folder = tmp_path / "run"
     after = {"callback": lambda info, _: stop() if info.step == 11 else None, "every": 5}
     options = {"method": "guided-es", "num_directions": 3, "optimizer": gs.adam(0.1), "seed": 1}
-    gs.minimize(bowl, np.ones(7), max_steps=14, checkpoint=folder, **options, **after)
+    gs.minimize(bowl, np.ones(7), max_steps=14, folder=folder, **options, **after)
     return folder
 
 
@@ -147,7 +147,7 @@ def test_a_damaged_foreign_or_newer_checkpoint_is_named_and_left_alone(damage, w
             optimizer=gs.adam(0.1),
             max_steps=14,
             seed=1,
-            checkpoint=run,
+            folder=run,
         ),
     ):
         with pytest.raises(gs.CheckpointError, match=words) as caught:
@@ -166,7 +166,7 @@ def test_the_checkpoint_before_a_damaged_one_goes_on_to_the_same_end(run):
 
 
 def test_the_checkpoint_of_another_run_is_refused(run, tmp_path):
-    gs.minimize(bowl, np.ones(7), max_steps=3, checkpoint=tmp_path / "other")
+    gs.minimize(bowl, np.ones(7), max_steps=3, folder=tmp_path / "other")
     data = (tmp_path / "other" / "checkpoint").read_bytes()
     (run / "checkpoint").write_bytes(data)
     with pytest.raises(gs.CheckpointError, match="is the checkpoint of another run"):
@@ -311,7 +311,7 @@ def test_resume_refuses_what_is_no_run(make, words, tmp_path):
 def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path):
     (tmp_path / "thesis.tex").write_text("do not touch")
     with pytest.raises(gs.CheckpointError, match="is not empty"):
-        gs.minimize(bowl, np.ones(2), checkpoint=tmp_path)
+        gs.minimize(bowl, np.ones(2), folder=tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
@@ -345,7 +345,7 @@ def test_open_files_do_not_grow(tmp_path):
         max_steps=10_000,
         every=100,
         callback=count,
-        checkpoint=tmp_path / "run",
+        folder=tmp_path / "run",
         seed=0,
     )
     assert open_files[1] <= open_files[0]
@@ -377,7 +377,7 @@ FULL_DISK = """
     options = dict(x0=np.zeros(5000), num_directions=2, optimizer=gs.adam(1e-3), seed=0)
     options["max_steps"] = 200
     fun = lambda x: float(((x - 1) ** 2).sum())
-    part = gs.minimize(fun, checkpoint=run, every=10, callback=callback, **options)
+    part = gs.minimize(fun, folder=run, every=10, callback=callback, **options)
     whole = gs.minimize(fun, **options)
     assert part.x.tobytes() == whole.x.tobytes()
     print("lines", len((run / "metrics.jsonl").read_text().splitlines()))

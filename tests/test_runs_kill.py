@@ -88,7 +88,7 @@ def is_gone(group):
 @POSIX
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_ctrl_c_writes_a_checkpoint_and_returns_what_was_found(workers, start, tmp_path):
-    words = ("--workers", workers, "--checkpoint", "run", "--every", "1h", "--out", "part.json")
+    words = ("--workers", workers, "--folder", "run", "--every", "1h", "--out", "part.json")
     # Slow enough that it cannot be over before we interrupt it, however late we are.
     running = start(command(tmp_path, *words), SECONDS_EACH="0.05")
     metrics = tmp_path / "run" / "metrics.jsonl"
@@ -112,7 +112,7 @@ def test_ctrl_c_writes_a_checkpoint_and_returns_what_was_found(workers, start, t
 
 @POSIX
 def test_a_second_ctrl_c_leaves_at_once(start, tmp_path):
-    running = start(command(tmp_path, "--checkpoint", "run", objective="model:stubborn"))
+    running = start(command(tmp_path, "--folder", "run", objective="model:stubborn"))
     assert running.stderr is not None
     assert running.stderr.readline() == "evaluating\n"
     os.killpg(running.pid, signal.SIGINT)

@@ -59,7 +59,7 @@ def in_pieces(fun, folder: Path, **options) -> tuple[gs.Result, int]:
     """Run, interrupted after every step and begun again by the same command, to the end."""
     for piece in range(100):
         try:
-            result = gs.minimize(fun, checkpoint=folder, callback=stop_after_one, **options)
+            result = gs.minimize(fun, folder=folder, callback=stop_after_one, **options)
         except KeyboardInterrupt:
             raise AssertionError("the first interrupt must return a result") from None
         if result.status != "interrupted":
@@ -93,7 +93,7 @@ def test_stopping_after_every_step_changes_nothing(method, optimizer, in_memory)
             "max_steps": STEPS,
             "seed": 3,
         }
-        whole = gs.minimize(noisy, checkpoint=in_memory / f"{samples}-whole", **options)
+        whole = gs.minimize(noisy, folder=in_memory / f"{samples}-whole", **options)
         pieces, count = in_pieces(noisy, in_memory / samples, **options)
         assert count == STEPS
         same(whole, pieces)
@@ -126,7 +126,7 @@ def test_config_json_alone_repeats_and_resumes_a_run(name, tmp_path):
     options = {"x0": np.zeros(DIM), "max_steps": 6, "seed": 1, **options}
     fun = (lambda x: -quiet(x)) if options.get("maximize") else quiet
     whole = gs.minimize(fun, **options)
-    stopped = gs.minimize(fun, checkpoint=tmp_path / "run", callback=stop_after_one, **options)
+    stopped = gs.minimize(fun, folder=tmp_path / "run", callback=stop_after_one, **options)
     assert stopped.status == "interrupted"
     same(gs.resume(tmp_path / "run", fun), whole)
     for name in ("checkpoint", "checkpoint.previous", "metrics.jsonl"):
@@ -141,7 +141,7 @@ def test_the_same_command_tells_an_ended_run_again_without_an_evaluation(tmp_pat
         calls.append(0)
         return quiet(x)
 
-    options = {"x0": np.zeros(3), "budget": 200, "checkpoint": tmp_path}
+    options = {"x0": np.zeros(3), "budget": 200, "folder": tmp_path}
     first = gs.minimize(fun, **options)  # the seed is drawn, and found again in the folder
     assert len(calls) == first.nfev
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
@@ -155,7 +155,7 @@ def test_the_same_command_tells_an_ended_run_again_without_an_evaluation(tmp_pat
 @pytest.mark.parametrize("more", [{"budget": 900}, {"budget": 900, "tolerance": 1e-12}])
 def test_a_longer_budget_goes_on_as_if_it_had_been_there_from_the_start(more, tmp_path):
     options = {"x0": np.zeros(5), "optimizer": gs.adam(0.05), "seed": 4, "method": "guided-es"}
-    short = gs.minimize(quiet, budget=300, checkpoint=tmp_path, **options)
+    short = gs.minimize(quiet, budget=300, folder=tmp_path, **options)
     assert short.status == "budget"
     same(gs.resume(tmp_path, quiet, **more), gs.minimize(quiet, **options, **more))
     config = json.loads((tmp_path / "config.json").read_text())
@@ -166,7 +166,7 @@ def test_a_longer_budget_goes_on_as_if_it_had_been_there_from_the_start(more, tm
 
 def test_a_rate_that_falls_over_the_budget_falls_anew_over_the_longer_one(tmp_path):
     options = {"method": "bes", "budget": 300, "seed": 4}
-    short = gs.minimize(quiet, np.zeros(5), checkpoint=tmp_path, **options)
+    short = gs.minimize(quiet, np.zeros(5), folder=tmp_path, **options)
     assert short.history.step_size[-1] < 0.01 * short.history.step_size[0]
     long = gs.resume(tmp_path, quiet, budget=600)
     assert long.history.step_size[short.nit] > 10 * short.history.step_size[-1]
@@ -175,7 +175,7 @@ def test_a_rate_that_falls_over_the_budget_falls_anew_over_the_longer_one(tmp_pa
 
 def test_a_killed_extension_goes_on_with_its_new_limits(tmp_path):
     options = {"x0": np.zeros(5), "optimizer": gs.sgd(0.01), "seed": 4}
-    gs.minimize(quiet, max_steps=5, checkpoint=tmp_path, **options)
+    gs.minimize(quiet, max_steps=5, folder=tmp_path, **options)
     with pytest.raises(gs.EvaluationError):
         gs.resume(tmp_path, never, max_steps=9)
     same(gs.resume(tmp_path, quiet), gs.minimize(quiet, max_steps=9, **options))
@@ -183,7 +183,7 @@ def test_a_killed_extension_goes_on_with_its_new_limits(tmp_path):
 
 def test_a_run_stopped_by_its_callback_ends_for_minimize_and_goes_on_for_resume(tmp_path):
     options = {"x0": np.zeros(5), "seed": 4, "budget": 300}
-    command = {**options, "checkpoint": tmp_path, "callback": lambda info, _: info.step == 3}
+    command = {**options, "folder": tmp_path, "callback": lambda info, _: info.step == 3}
     assert gs.minimize(quiet, **command).status == "callback"
     assert gs.minimize(quiet, **command).nit == 4
     same(gs.resume(tmp_path, quiet), gs.minimize(quiet, **options))
@@ -191,7 +191,7 @@ def test_a_run_stopped_by_its_callback_ends_for_minimize_and_goes_on_for_resume(
 
 def test_a_diverged_run_stays_diverged(tmp_path):
     options = {"x0": np.ones(3), "optimizer": gs.sgd(1e6), "seed": 0, "budget": 10_000}
-    first = gs.minimize(quiet, checkpoint=tmp_path, **options)
+    first = gs.minimize(quiet, folder=tmp_path, **options)
     assert first.status == "diverged"
     same(gs.resume(tmp_path, quiet, budget=20_000), first)
 
@@ -210,25 +210,23 @@ def test_a_diverged_run_stays_diverged(tmp_path):
 )
 def test_another_configuration_is_refused_by_name(change, words, tmp_path):
     options = {"method": "bes", "x0": np.zeros(3), "seed": 4, "budget": 300}
-    gs.minimize(quiet, checkpoint=tmp_path, **options)
+    gs.minimize(quiet, folder=tmp_path, **options)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     with pytest.raises(gs.CheckpointError, match=words):
-        gs.minimize(quiet, checkpoint=tmp_path, **{**options, **change})
+        gs.minimize(quiet, folder=tmp_path, **{**options, **change})
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def test_workers_threads_and_cadence_may_change(tmp_path):
     options = {"x0": np.zeros(3), "seed": 4, "budget": 300}
-    gs.minimize(quiet, checkpoint=tmp_path, callback=stop_after_one, **options)
-    result = gs.minimize(
-        quiet, checkpoint=tmp_path, workers=map, threads=2, every="1s,7", **options
-    )
+    gs.minimize(quiet, folder=tmp_path, callback=stop_after_one, **options)
+    result = gs.minimize(quiet, folder=tmp_path, workers=map, threads=2, every="1s,7", **options)
     same(result, gs.minimize(quiet, **options))
 
 
 def test_what_cannot_be_written_down_must_be_passed_again(tmp_path):
     options = {"x0": np.zeros(3), "seed": 4, "max_steps": 5, "optimizer": optax.sgd(0.1, 0.9)}
-    gs.minimize(quiet, checkpoint=tmp_path, callback=stop_after_one, **options)
+    gs.minimize(quiet, folder=tmp_path, callback=stop_after_one, **options)
     with pytest.raises(gs.CheckpointError, match=r"config.json.*pass it again.*optimizer=\.\.\."):
         gs.resume(tmp_path, quiet)
     with pytest.raises(gs.CheckpointError, match="checkpoint does not match its run: kept"):
@@ -248,7 +246,7 @@ def test_directions_of_ones_own_are_passed_again(tmp_path):
             raise gs.NoClosedForm("not known")
 
     options = {"x0": np.zeros(3), "seed": 4, "max_steps": 5}
-    gs.minimize(quiet, directions=Mine(), checkpoint=tmp_path, callback=stop_after_one, **options)
+    gs.minimize(quiet, directions=Mine(), folder=tmp_path, callback=stop_after_one, **options)
     with pytest.raises(gs.CheckpointError, match=r"Mine, which cannot be written.*directions="):
         gs.resume(tmp_path, quiet)
     whole = gs.minimize(quiet, method="gs", **options)
@@ -257,17 +255,17 @@ def test_directions_of_ones_own_are_passed_again(tmp_path):
 
 def test_what_was_filled_in_for_a_run_may_be_passed_again_without(tmp_path):
     options = {"x0": np.zeros(3), "seed": 4, "max_steps": 5, "directions": gs.Guided()}
-    gs.minimize(quiet, checkpoint=tmp_path, callback=stop_after_one, **options)
+    gs.minimize(quiet, folder=tmp_path, callback=stop_after_one, **options)
     result = gs.resume(tmp_path, quiet, directions=gs.Guided())  # its history was filled in
     same(result, gs.minimize(quiet, **options))
 
 
 def test_an_optimizer_that_was_written_down_cannot_change(tmp_path):
-    gs.minimize(quiet, np.zeros(3), optimizer=gs.sgd(0.1), max_steps=5, checkpoint=tmp_path)
+    gs.minimize(quiet, np.zeros(3), optimizer=gs.sgd(0.1), max_steps=5, folder=tmp_path)
     gs.resume(tmp_path, quiet, optimizer=gs.sgd(0.1))
     with pytest.raises(gs.CheckpointError, match="cannot become"):
         gs.resume(tmp_path, quiet, optimizer=gs.sgd(0.2))
-    gs.minimize(quiet, np.zeros(3), optimizer=0.1, max_steps=5, checkpoint=tmp_path / "rate")
+    gs.minimize(quiet, np.zeros(3), optimizer=0.1, max_steps=5, folder=tmp_path / "rate")
     with pytest.raises(gs.CheckpointError, match=r"is {'learning_rate': 0.1} and cannot become"):
         gs.resume(tmp_path / "rate", quiet, optimizer=gs.sgd(0.2))
 
@@ -275,7 +273,7 @@ def test_an_optimizer_that_was_written_down_cannot_change(tmp_path):
 def test_a_state_that_cannot_be_written_is_refused_before_the_first_evaluation(tmp_path):
     optimizer = gs.Optimizer(lambda _: {"a": object()}, lambda g, s, _: (-g, s))
     with pytest.raises(TypeError, match=r"cannot be checkpointed: kept\.'a' is a object"):
-        gs.minimize(never, np.zeros(3), optimizer=optimizer, checkpoint=tmp_path)
+        gs.minimize(never, np.zeros(3), optimizer=optimizer, folder=tmp_path)
 
 
 def test_a_failing_objective_costs_nothing_when_it_is_mended(tmp_path):
@@ -288,7 +286,7 @@ def test_a_failing_objective_costs_nothing_when_it_is_mended(tmp_path):
     seen = []
     options = {"x0": np.zeros(4), "seed": 2, "budget": 300}
     with pytest.raises(gs.EvaluationError) as caught:
-        gs.minimize(broken, checkpoint=tmp_path, **options)
+        gs.minimize(broken, folder=tmp_path, **options)
     assert caught.value.result.nit == caught.value.step > 0
     same(gs.resume(tmp_path, quiet), gs.minimize(quiet, **options))
 
@@ -308,7 +306,7 @@ def test_faults_are_counted_by_kind_and_survive_a_resume(tmp_path):
         "samples": "independent",
         "min_fraction": 0.1,
     }
-    whole = gs.minimize(fun, checkpoint=tmp_path / "whole", **options)
+    whole = gs.minimize(fun, folder=tmp_path / "whole", **options)
     assert set(whole.faults) == {"exception", "non-finite"}
     assert whole.faults == {
         kind: sum(step.get(kind, 0) for step in whole.history.faults) for kind in whole.faults
@@ -326,7 +324,7 @@ def test_an_objective_may_change_the_working_folder(tmp_path, monkeypatch):
         return quiet(x)
 
     options = {"max_steps": 3, "seed": 0}
-    found = gs.minimize(moving, np.zeros(DIM), checkpoint="run", every=1, **options)
+    found = gs.minimize(moving, np.zeros(DIM), folder="run", every=1, **options)
     same(found, gs.resume(tmp_path / "run", never))
 
 
@@ -337,7 +335,7 @@ def test_numbers_of_numpy_are_numbers(tmp_path):
     one, options = np.int64(1), {"seed": np.int64(3), "max_steps": np.int64(2)}
     options |= {"vectorized": np.int64(4), "maximize": np.bool_(True), "timeout": np.float32(9)}
     options |= {"threads": one, "retries": one, "workers": np.int64(2), "spacing": np.float32(0.1)}
-    found = gs.minimize(block, np.zeros(DIM), checkpoint=tmp_path, **options)
+    found = gs.minimize(block, np.zeros(DIM), folder=tmp_path, **options)
     same(found, gs.resume(tmp_path, never))
     config = json.loads((tmp_path / "config.json").read_text())
     execution = {"workers": 2, "timeout": 9.0, "retries": 1, "threads": 1, "every": None}
@@ -345,7 +343,7 @@ def test_numbers_of_numpy_are_numbers(tmp_path):
 
 
 def test_what_goes_on_otherwise_than_it_began_is_logged(tmp_path, caplog):
-    options = {"max_steps": 2, "seed": 0, "checkpoint": tmp_path}
+    options = {"max_steps": 2, "seed": 0, "folder": tmp_path}
     gs.minimize(quiet, np.zeros(DIM), workers=gs.evaluators.Threads(2), **options)
     gs.resume(tmp_path, quiet, max_steps=3, workers=1)
     assert not caplog.messages
@@ -362,7 +360,7 @@ def test_what_goes_on_otherwise_than_it_began_is_logged(tmp_path, caplog):
 
 
 def test_resume_needs_a_function_for_a_run_without_a_name(tmp_path):
-    gs.minimize(lambda x: quiet(x), np.zeros(3), max_steps=3, checkpoint=tmp_path)
+    gs.minimize(lambda x: quiet(x), np.zeros(3), max_steps=3, folder=tmp_path)
     with pytest.raises(gs.CheckpointError, match=r"no name: gs\.resume"):
         gs.resume(tmp_path)
 
@@ -370,9 +368,9 @@ def test_resume_needs_a_function_for_a_run_without_a_name(tmp_path):
 @pytest.mark.parametrize("every", ["soon", "1.5", "0", "-3", True, "5d", ""])
 def test_every_is_steps_or_time(every, tmp_path):
     with pytest.raises(ValueError, match="`every` must be"):
-        gs.minimize(quiet, np.zeros(3), checkpoint=tmp_path, every=every)
+        gs.minimize(quiet, np.zeros(3), folder=tmp_path, every=every)
 
 
 def test_every_needs_a_checkpoint():
-    with pytest.raises(ValueError, match="give `checkpoint` too"):
+    with pytest.raises(ValueError, match="pass `folder` too"):
         gs.minimize(quiet, np.zeros(3), every=3)

@@ -129,7 +129,7 @@ def test_a_strangers_program_is_compared_told_again_and_refused(tmp_path):
     with pytest.raises(gs.CheckpointError, match=r"configuration: `until` \(there 5, here 6\)"):
         run(Counter(until=6), folder=folder)
     with pytest.raises(gs.CheckpointError, match="holds a counter, not a minimisation"):
-        gs.minimize(abs, [1.0], checkpoint=folder)
+        gs.minimize(abs, [1.0], folder=folder)
 
 
 class Signalled(Program[int, dict[str, int], int]):

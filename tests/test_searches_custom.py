@@ -46,9 +46,7 @@ def test_workers_do_not_change_a_bit(workers):
 def test_a_stopped_run_resumes_to_the_same_bits(tmp_path):
     search = ShrinkingBall(radius=0.5, points=5)
     whole = gs.minimize(bowl, np.zeros(3), search=search, budget=500, seed=2)
-    gs.minimize(
-        bowl, np.zeros(3), search=search, budget=500, seed=2, checkpoint=tmp_path, max_steps=37
-    )
+    gs.minimize(bowl, np.zeros(3), search=search, budget=500, seed=2, folder=tmp_path, max_steps=37)
     resumed = gs.resume(tmp_path, bowl, max_steps=10**6)
     assert np.array_equal(resumed.x, whole.x)
     assert resumed.nfev == whole.nfev
@@ -56,7 +54,7 @@ def test_a_stopped_run_resumes_to_the_same_bits(tmp_path):
 
 
 def test_a_file_cannot_import_its_module(tmp_path):
-    gs.minimize(bowl, np.zeros(2), search=ShrinkingBall(), budget=50, seed=0, checkpoint=tmp_path)
+    gs.minimize(bowl, np.zeros(2), search=ShrinkingBall(), budget=50, seed=0, folder=tmp_path)
     code = "import sys, gensmooth as gs; gs.resume(sys.argv[1], lambda x: 0.0)"
     done = subprocess.run(
         [sys.executable, "-c", code, tmp_path], capture_output=True, text=True, cwd=HERE
@@ -66,7 +64,7 @@ def test_a_file_cannot_import_its_module(tmp_path):
 
 def test_a_search_that_has_no_name_is_passed_again(tmp_path):
     Local = type("Local", (ShrinkingBall,), {"__module__": "__main__"})
-    gs.minimize(bowl, np.zeros(2), search=Local(), budget=50, seed=0, checkpoint=tmp_path)
+    gs.minimize(bowl, np.zeros(2), search=Local(), budget=50, seed=0, folder=tmp_path)
     with pytest.raises(gs.CheckpointError, match=r"pass it again.*search=\.\.\."):
         gs.resume(tmp_path, bowl, budget=100)
     with pytest.raises(gs.CheckpointError, match="cannot become a Pilot"):
@@ -160,9 +158,7 @@ def test_what_is_no_search_and_a_taken_name_are_refused():
 def test_each_search_of_the_pilot_stands_on_its_own_and_resumes(search, tmp_path):
     res = gs.minimize(bowl, np.zeros(3), search=search, budget=2000, seed=0)
     assert res.fun < 1e-3
-    gs.minimize(
-        bowl, np.zeros(3), search=search, budget=2000, seed=0, checkpoint=tmp_path, max_steps=3
-    )
+    gs.minimize(bowl, np.zeros(3), search=search, budget=2000, seed=0, folder=tmp_path, max_steps=3)
     resumed = gs.resume(tmp_path, bowl, max_steps=10**6)
     assert np.array_equal(resumed.x, res.x)
 

@@ -31,7 +31,7 @@ def started(folder, *, fun=bowl, x0=(1.0, 2.0, 3.0), stop=4, **options):
     gs.minimize(
         fun,
         x0,
-        checkpoint=folder,
+        folder=folder,
         every=1,
         callback=lambda info, _: info.step == stop,
         **{"max_steps": 9, "seed": 3, **options},
@@ -134,7 +134,7 @@ def test_the_command_shows_the_name_and_takes_trust(module):
         {"study": "dfo", "objectives": ["evil:loss"]},
         {"study": "dfo", "objectives": ["nevergrad:evil:loss"]},
         {"study": "dfo", "ray": "evil()"},
-        {"study": "dfo", "out": "elsewhere"},
+        {"study": "dfo", "folder": "elsewhere"},
         {"study": "dfo", "judge": "elsewhere"},
         {"study": "dfo", "profile": "evil"},
         {"study": "dfo", "seeds": 10**9},
@@ -385,7 +385,7 @@ def test_a_sparse_policy_takes_no_memory(kind, tmp_path):
 def test_what_never_ends_is_not_read(name, kind, tmp_path):
     """A pipe that nobody writes to, a device, and a file of a terabyte that takes no room."""
     folder = tmp_path / "run"
-    gs.minimize(bowl, [1.0, 2.0], seed=1, checkpoint=folder, max_steps=5)
+    gs.minimize(bowl, [1.0, 2.0], seed=1, folder=folder, max_steps=5)
     path = folder / name
     if kind == "huge":
         os.truncate(path, 2**40)
@@ -455,7 +455,7 @@ def test_the_lock_outlives_a_copy_of_the_folder(tmp_path):
             )
             seen.append(done.stderr)
 
-    gs.minimize(bowl, [1.0], max_steps=4, checkpoint=tmp_path / "run", callback=look, seed=0)
+    gs.minimize(bowl, [1.0], max_steps=4, folder=tmp_path / "run", callback=look, seed=0)
     assert "is in use" in seen[0]
 
 
@@ -469,7 +469,7 @@ def test_a_folder_that_was_replaced_is_left_alone(tmp_path, caplog):
             (folder / "config.json").write_text("another's")
 
     with caplog.at_level(logging.WARNING, "gensmooth"):
-        gs.minimize(bowl, [1.0], max_steps=6, checkpoint=folder, every=1, callback=replace, seed=0)
+        gs.minimize(bowl, [1.0], max_steps=6, folder=folder, every=1, callback=replace, seed=0)
     assert [path.name for path in folder.iterdir()] == ["config.json"]
     assert (folder / "config.json").read_text() == "another's"
     assert [r.message for r in caplog.records if "removed or replaced" in r.message]
@@ -487,9 +487,7 @@ def test_a_folder_that_was_emptied_gets_no_checkpoints_that_are_of_no_use(gone, 
                 path.unlink()
 
     with caplog.at_level(logging.WARNING, "gensmooth"):
-        res = gs.minimize(
-            bowl, [1.0], max_steps=6, checkpoint=folder, every=1, callback=empty, seed=0
-        )
+        res = gs.minimize(bowl, [1.0], max_steps=6, folder=folder, every=1, callback=empty, seed=0)
     assert res.nit == 6
     assert [r.message for r in caplog.records if "removed or replaced" in r.message]
     if gone == "everything":
@@ -513,7 +511,7 @@ def fork(info, _):
         assert b'"step": 4' not in open({str(folder / "metrics.jsonl")!r}, "rb").read()
 res = gs.minimize(
     lambda x: float(x @ x), [1.0], max_steps=9, seed=0, every=1,
-    checkpoint={str(folder)!r}, callback=fork,
+    folder={str(folder)!r}, callback=fork,
 )
 print(res.nit) if children[0] else os._exit(0)
 """

@@ -130,5 +130,5 @@ def test_serial_processes_and_resume_are_the_same_bit_for_bit(kind, tmp_path):
     options |= {"optimizer": gs.sgd(0.01), "budget": 200}
     alone = gs.minimize(bowl, np.ones(5), **options)
     assert np.array_equal(alone.x, gs.minimize(bowl, np.ones(5), workers=2, **options).x)
-    gs.minimize(bowl, np.ones(5), max_steps=10, checkpoint=tmp_path / "run", **options)
+    gs.minimize(bowl, np.ones(5), max_steps=10, folder=tmp_path / "run", **options)
     assert np.array_equal(alone.x, gs.resume(tmp_path / "run", bowl, max_steps=10**6).x)

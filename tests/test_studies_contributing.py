@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md on studies and claims, followed to the letter, outside of the source tree."""
+"""docs/contributing/study.md and claim.md, followed to the letter outside the source tree."""
 
 import csv
 import os
@@ -16,21 +16,17 @@ ROOT = Path(__file__).parents[1]
 SOURCE = Path(gensmooth.__file__).parents[1]
 
 
-def section(title):
-    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    return re.split(r"^## ", text.split(f"\n## {title}\n")[1], flags=re.M)[0]
+def blocks(page, language):
+    text = (ROOT / "docs" / "contributing" / page).read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```", text, flags=re.M | re.S)
 
 
-def blocks(title, language):
-    return re.findall(rf"^```{language}\n(.*?)^```", section(title), flags=re.M | re.S)
-
-
-def follow(title, folder):
-    """Write the files of a section; what it says to type."""
-    for code in blocks(title, "python"):
+def follow(page, folder):
+    """Write the files of a page and return its commands."""
+    for code in blocks(page, "python"):
         name = re.match(r"# (\w+\.py)\n", code)[1]
         (folder / name).write_text(code, encoding="utf-8")
-    (commands,) = blocks(title, "sh")
+    (commands,) = blocks(page, "sh")
     return [line.partition("#")[0].split() for line in commands.splitlines()]
 
 
@@ -57,7 +53,7 @@ def read(path):
 @pytest.fixture(scope="module")
 def followed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("elsewhere")
-    commands = follow("Add a study", folder)
+    commands = follow("study.md", folder)
     return folder, commands, [run(words, folder) for words in commands]
 
 
@@ -94,7 +90,7 @@ def test_it_goes_on_where_it_was(followed):
 
 
 def test_a_claim_of_ones_own_is_judged_beside_the_papers(tmp_path):
-    (words,) = follow("Add a claim", tmp_path)
+    (words,) = follow("claim.md", tmp_path)
     said = run(words, tmp_path).stdout
     assert "BeS has the lower test loss at (20, 50)." in said
     rows = read(tmp_path / "out" / "tables" / "claims.csv")
@@ -106,7 +102,7 @@ def test_a_claim_of_ones_own_is_judged_beside_the_papers(tmp_path):
 
 
 def test_mistakes_are_told_plainly(tmp_path):
-    follow("Add a study", tmp_path)
+    follow("study.md", tmp_path)
     (tmp_path / "wrong.py").write_text("STUDY = 3\n")
     for words, message in (
         ("my_study:STUDI", "Module 'my_study' has no 'STUDI'."),

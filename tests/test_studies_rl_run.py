@@ -93,14 +93,14 @@ def test_the_study_runs_from_the_command_line(tmp_path, capsys):
 
     words = "reproduce rl --profile paper --hyperparameters paper --env HalfCheetahRandVel -L 2 "
     words += "--methods gs,bes --iterations 20 --test-trials 2 --seeds 2 --workers 1"
-    app([*words.split(), "--out", str(tmp_path)], standalone_mode=False)
+    app([*words.split(), "--folder", str(tmp_path)], standalone_mode=False)
     assert len(list((tmp_path / "rl" / "runs").iterdir())) == 4
     assert list((tmp_path / "rl" / "partial").glob("*")) == []
     said = capsys.readouterr()
     assert "report:" in said.out
     table = (tmp_path / "tables" / "rl-coverage.csv").read_text()
     assert '"HalfCheetahRandVel, L=2",2 of 5,2 of 5,,,,,20 of 1000,2 of 1000' in table
-    app([*words.split(), "--no-run", "--out", str(tmp_path)], standalone_mode=False)
-    half = [*words.split(), "--piece", "2/2", "--out", str(tmp_path / "half")]
+    app([*words.split(), "--no-run", "--folder", str(tmp_path)], standalone_mode=False)
+    half = [*words.split(), "--piece", "2/2", "--folder", str(tmp_path / "half")]
     app(half, standalone_mode=False)
     assert len(list((tmp_path / "half" / "rl" / "runs").iterdir())) == 2

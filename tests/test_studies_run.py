@@ -143,7 +143,7 @@ def _gensmooth(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """The command where MuJoCo is not installed."""
     (tmp_path / "mujoco.py").write_text("raise ModuleNotFoundError('gone', name='mujoco')\n")
     return subprocess.run(
-        [sys.executable, "-m", "gensmooth", *words, "--out", tmp_path / "out"],
+        [sys.executable, "-m", "gensmooth", *words, "--folder", tmp_path / "out"],
         capture_output=True,
         text=True,
         check=False,
@@ -189,7 +189,7 @@ def test_without_mujoco_all_studies_go_on_without_it(tmp_path):
 )
 def test_an_option_of_another_study_is_refused(study, option, words, tmp_path):
     with pytest.raises(ValueError, match=re.escape(words)):
-        lab.reproduce(study, **option, out=tmp_path)
+        lab.reproduce(study, **option, folder=tmp_path)
     with pytest.raises(TypeError, match=r"`seed` is not an option of linreg\. Did you mean"):
         lab.reproduce("linreg", seed=3)
     assert not list(tmp_path.iterdir())
@@ -209,7 +209,7 @@ def test_a_study_declares_its_own_options(tmp_path, monkeypatch):
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    found = lab.reproduce("declared:STUDY,controller", height=7, seeds=1, workers=1, out="out")
+    found = lab.reproduce("declared:STUDY,controller", height=7, seeds=1, workers=1, folder="out")
     assert [outcome.study for outcome in found.outcomes] == ["mine", "controller"]
     assert found.outcomes[0].records[0].config == {"height": 7}
     assert len(found.outcomes[1].records) == 1

@@ -181,7 +181,7 @@ def test_a_damaged_record_is_found_out(tmp_path, damage):
 
 def test_a_folder_of_something_else_is_refused(tmp_path):
     StudyStore(tmp_path / "s", "linreg")
-    with pytest.raises(StoreError, match=r"belongs to study 'linreg'.*another --out"):
+    with pytest.raises(StoreError, match=r"belongs to study 'linreg'.*another --folder"):
         StudyStore(tmp_path / "s", "dfo")
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "cat.jpg").write_text("meow")

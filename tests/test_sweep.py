@@ -35,7 +35,7 @@ def test_the_best_cell_is_chosen_on_some_seeds_and_judged_on_others(tmp_path):
         method=["bes", "gs"],
         spacing=[0.1, 1.0],
         optimizer="0.001:0.1:log3",
-        out=tmp_path,
+        folder=tmp_path,
         **HOW,
     )
     assert len(found.cells) == 12
@@ -88,7 +88,7 @@ def test_the_best_cell_is_chosen_on_some_seeds_and_judged_on_others(tmp_path):
         score=score,
         budget=200,
         seeds=[0, 1, 1001],
-        out=tmp_path,
+        folder=tmp_path,
     )
     assert _runs(tmp_path) == before  # a comparison takes over what a sweep has run
     assert TrialTable.read(tmp_path).kind == "comparison"
@@ -96,7 +96,7 @@ def test_the_best_cell_is_chosen_on_some_seeds_and_judged_on_others(tmp_path):
 
 def test_a_cell_in_which_a_run_failed_is_out(tmp_path):
     found = gs.sweep(
-        noisy, np.zeros(3), optimizer=[0.1], vary={"spacing": "0.1,1e200"}, out=tmp_path, **HOW
+        noisy, np.zeros(3), optimizer=[0.1], vary={"spacing": "0.1,1e200"}, folder=tmp_path, **HOW
     )
     failed = {cell.values["spacing"]: cell.failed for cell in found.cells}
     assert failed == {0.1: 0, 1e200: 2}
@@ -126,13 +126,13 @@ def test_what_cannot_be_swept_is_refused_before_anything_is_run(tmp_path):
         ({"spacing": [0.1], "search": "random"}, "`search` must be one of"),
     ]:
         with pytest.raises(ValueError) as error:
-            gs.sweep(noisy, np.zeros(3), **{**HOW, "out": out, **options})
+            gs.sweep(noisy, np.zeros(3), **{**HOW, "folder": out, **options})
         assert words in str(error.value)
     assert not out.exists()
 
 
 def test_optuna_proposes_the_same_again(tmp_path):
-    how = {"spacing": "0.01:1:log5", "search": "optuna", "trials": 4, "out": tmp_path, **HOW}
+    how = {"spacing": "0.01:1:log5", "search": "optuna", "trials": 4, "folder": tmp_path, **HOW}
     try:
         import optuna
     except ImportError:

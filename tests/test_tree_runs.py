@@ -316,7 +316,7 @@ def test_stopped_and_resumed_is_uninterrupted(kind: str, method: str, tmp_path: 
             raise KeyboardInterrupt
 
     folder = tmp_path / "run"
-    part = gs.minimize(loss, STARTS[kind], checkpoint=folder, callback=stop, **options)
+    part = gs.minimize(loss, STARTS[kind], folder=folder, callback=stop, **options)
     assert (part.status, type(part.x)) == ("interrupted", type(STARTS[kind]))
     again = gs.resume(folder, loss)
     assert again.state is not None
@@ -324,7 +324,7 @@ def test_stopped_and_resumed_is_uninterrupted(kind: str, method: str, tmp_path: 
     assert flatten(again.x).tobytes() == flatten(expected.x).tobytes()
     assert (again.fun, again.nfev) == (expected.fun, expected.nfev)
     assert again.state.tree == Tree.of(STARTS[kind])[1]
-    by_minimize = gs.minimize(loss, STARTS[kind], checkpoint=folder, **options)  # told again
+    by_minimize = gs.minimize(loss, STARTS[kind], folder=folder, **options)  # told again
     assert flatten(by_minimize.x).tobytes() == flatten(expected.x).tobytes()
 
 
@@ -336,7 +336,7 @@ def _some(start: Any) -> Any:
 
 
 def test_the_same_command_goes_on_and_another_structure_does_not(tmp_path: Any):
-    options: Any = {"budget": 100, "seed": 0, "checkpoint": tmp_path / "run"}
+    options: Any = {"budget": 100, "seed": 0, "folder": tmp_path / "run"}
     gs.minimize(loss, STARTS["dict"], callback=lambda info, _: info.step == 1, **options)
     with pytest.raises(gs.CheckpointError, match="`structure`"):
         gs.minimize(loss, STARTS["dataclass"], **options)
@@ -352,7 +352,7 @@ def test_a_class_without_a_name_is_passed_again(tmp_path: Any):
 
     start, folder = Local(W, B), tmp_path / "run"
     expected = gs.minimize(loss, start, budget=150, seed=0)
-    gs.minimize(loss, start, budget=100, seed=0, checkpoint=folder)
+    gs.minimize(loss, start, budget=100, seed=0, folder=folder)
     with pytest.raises(gs.CheckpointError, match=r"class '.*Local'.*x0="):
         gs.resume(folder, loss)
     for other in (Local(W, W), Local(W.T, B), Local(W, np.float32(B)), {"w": W}, W):
@@ -362,12 +362,12 @@ def test_a_class_without_a_name_is_passed_again(tmp_path: Any):
     assert isinstance(found.x, Local)
     assert found.nit > 0
     assert expected.nit > 0
-    repeated = gs.minimize(loss, start, budget=150, seed=0, checkpoint=tmp_path / "other")
+    repeated = gs.minimize(loss, start, budget=150, seed=0, folder=tmp_path / "other")
     assert flatten(repeated.x).tobytes() == flatten(expected.x).tobytes()
 
 
 def test_a_run_on_an_array_takes_no_structure_when_it_goes_on(tmp_path: Any):
-    gs.minimize(flat_loss, FLAT, budget=50, seed=0, checkpoint=tmp_path / "run")
+    gs.minimize(flat_loss, FLAT, budget=50, seed=0, folder=tmp_path / "run")
     with pytest.raises(gs.CheckpointError, match="leave it out"):
         gs.resume(tmp_path / "run", flat_loss, x0=STARTS["dict"])
 
@@ -376,7 +376,7 @@ def test_a_folder_whose_structure_does_not_fit_is_refused(tmp_path: Any):
     from gensmooth.runs.config import checksum
 
     folder = tmp_path / "run"
-    gs.minimize(loss, STARTS["dict"], budget=50, seed=0, checkpoint=folder)
+    gs.minimize(loss, STARTS["dict"], budget=50, seed=0, folder=folder)
     path = folder / "config.json"
     for change in ({"shape": [2, 4]}, {"dtype": "int64"}):
         config = json.loads(path.read_text())
@@ -514,8 +514,8 @@ def test_low_rank_directions_know_the_matrices_of_a_structure():
 def test_a_page_has_no_shell_command_for_a_structure(tmp_path: Any):
     from gensmooth.lab.overview import command_of
 
-    gs.minimize(loss, STARTS["dict"], budget=50, seed=0, checkpoint=tmp_path / "run")
-    gs.minimize(flat_loss, FLAT, budget=50, seed=0, checkpoint=tmp_path / "flat")
+    gs.minimize(loss, STARTS["dict"], budget=50, seed=0, folder=tmp_path / "run")
+    gs.minimize(flat_loss, FLAT, budget=50, seed=0, folder=tmp_path / "flat")
     for name, word in (("run", "gs.resume("), ("flat", "gensmooth minimize")):
         config = json.loads((tmp_path / name / "config.json").read_text())
         assert command_of(config, tmp_path / name, tmp_path).startswith(word)

@@ -1,6 +1,6 @@
 """How many files a newcomer passes to follow a call: it must not grow without a reason.
 
-Before runs had one way to run, ``gs.minimize(..., workers=2, checkpoint=...)`` passed 39 files and
+Before runs had one way to run, ``gs.minimize(..., workers=2, folder=...)`` passed 39 files and
 led from one to another 144 times before its first step, ``gensmooth train`` 48 and 121. With one
 way they were 24 and 117, and 30 and 115. Since then files are smaller and more: the pilot is four
 files instead of one, the entry points are two each.

@@ -659,7 +659,7 @@ def same(one: Any, other: Any) -> None:
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("warp") / "run"
-    return gs.rl.train(SHORT, **OPTIONS, out=folder), folder
+    return gs.rl.train(SHORT, **OPTIONS, folder=folder), folder
 
 
 def test_a_training_that_was_stopped_goes_on_to_the_same_bits(trained: Any, tmp_path: Path):
@@ -669,7 +669,7 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_bits(trained: Any, tmp_
         if iteration.info.step == 2:
             raise KeyboardInterrupt
 
-    gs.rl.train(SHORT, **OPTIONS, out=tmp_path / "run", callback=stop)
+    gs.rl.train(SHORT, **OPTIONS, folder=tmp_path / "run", callback=stop)
     same(gs.rl.resume(tmp_path / "run"), whole)
 
 
@@ -684,7 +684,7 @@ def test_on_the_cpu_the_directions_are_the_same_and_the_folder_names_the_device(
 ):
     """The same training but for rounding."""
     whole, _ = trained
-    cpu = gs.rl.train(SHORT, **{**OPTIONS, "device": "cpu"}, out=tmp_path / "run")
+    cpu = gs.rl.train(SHORT, **{**OPTIONS, "device": "cpu"}, folder=tmp_path / "run")
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert config["environment"]["device"] == "cpu"
     np.testing.assert_allclose(cpu.state.search.x, whole.state.search.x, rtol=1e-9, atol=1e-12)
@@ -703,7 +703,7 @@ def test_evaluations_on_both_devices_agree(trained: Any):
 
 def test_an_iteration_has_more_directions_by_default(tmp_path: Path):
     for device in ("cpu", "warp-cpu"):
-        gs.rl.train(SHORT, device=device, method="bes", iterations=0, out=tmp_path / device)
+        gs.rl.train(SHORT, device=device, method="bes", iterations=0, folder=tmp_path / device)
     numbers = [
         json.loads((tmp_path / device / "config.json").read_text())["search"]["num_directions"]
         for device in ("cpu", "warp-cpu")
@@ -784,7 +784,7 @@ def test_the_command_line_takes_a_device_and_warp_prints_nothing_of_its_own(tmp_
     shutil.copy(own_robot.__file__, tmp_path)
     line = [sys.executable, "-m", "gensmooth", "train", "own_robot:Cart", "--device", "warp-cpu"]
     done = subprocess.run(
-        [*line, "--iterations", "0", "--test-episodes", "2", "--seed", "0", "--out", "cart"],
+        [*line, "--iterations", "0", "--test-episodes", "2", "--seed", "0", "--folder", "cart"],
         cwd=tmp_path,
         capture_output=True,
         text=True,

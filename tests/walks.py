@@ -40,12 +40,12 @@ def loss(x):
 
 def minimize(folder: str) -> None:
     """``gs.minimize`` with two workers and a checkpoint."""
-    gs.minimize(loss, [1.0, 2.0, 3.0], workers=2, checkpoint=folder, seed=0)
+    gs.minimize(loss, [1.0, 2.0, 3.0], workers=2, folder=folder, seed=0)
 
 
 def train(folder: str) -> None:
     """``gensmooth train``."""
-    app(["train", "Hopper-v5", "--seed", "0", "--out", folder], standalone_mode=False)
+    app(["train", "Hopper-v5", "--seed", "0", "--folder", folder], standalone_mode=False)
 
 
 WALKS = {"minimize": minimize, "train": train}
@@ -93,7 +93,7 @@ def walk(call: Callable[[str], None]) -> Walk:
 
 
 TITLES = {
-    "minimize": "`gs.minimize(fun, x0, workers=2, checkpoint=...)`",
+    "minimize": "`gs.minimize(fun, x0, workers=2, folder=...)`",
     "train": "`gensmooth train Hopper-v5`",
 }
 

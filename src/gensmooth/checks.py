@@ -250,7 +250,7 @@ FOREIGN: Mapping[str, str] = {
     **dict.fromkeys(("popsize", "population", "population_size"), "use `num_directions`"),
     **dict.fromkeys(("sigma", "sigma0", "delta_std", "stepsize"), _SPACING),
     **dict.fromkeys(("lr", "learning_rate"), "use `optimizer`, such as optimizer=gs.sgd(0.01)"),
-    **dict.fromkeys(("resume", "folder", "out"), "use `checkpoint`, the folder of the run"),
+    **dict.fromkeys(("checkpoint", "out", "resume"), "use `folder`, the folder of the run"),
 }  # fmt: skip
 
 

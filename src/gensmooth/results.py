@@ -66,7 +66,7 @@ class Result:
         history: One entry per step.
         state: The state after the last step, from which the search's ``ask`` can continue. It
             contains the logarithms of parameters on a log scale and omits fixed parameters. A
-            result loaded from a file has none; to continue a run later, use ``checkpoint``.
+            result loaded from a file has none; to continue a run later, use ``folder``.
         error: The standard error of ``fun`` under noise, from several values at x and, if the
             budget allows only a few of them, also from the noise measured earlier.
         noise: The standard deviation of one value as measured by the pilot: 0 if values are exact,

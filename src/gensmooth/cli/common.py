@@ -23,7 +23,7 @@ _SHOWN = (
     *("x", "fun", "best_x", "best_fun", "nfev", "nit", "success", "status", "message"),
     *("dropped", "faults", "seed"),
 )
-FILES = (".json", ".txt")  # an `--out` with these suffixes is a file; any other is a folder
+FILES = (".json", ".txt")  # the suffixes of a result file
 REPORT = Sets("gensmooth.cli.common:report", {"out": "out", "as_json": "json"})
 JSON = Sets("gensmooth.cli.common:report", {"as_json": "json"})
 
@@ -128,7 +128,7 @@ def choose_out(parsed: ParsedOptions, folder: Path | None, *, stem: str | None =
 
     Args:
         parsed: The options.
-        folder: The run's folder if another option sets it; ``--out`` is then a file.
+        folder: The run's folder, if there is one.
         stem: The name of a new folder under ``runs``, used if nothing else is specified.
     """
     out: Path | None = parsed["out"]
@@ -139,8 +139,11 @@ def choose_out(parsed: ParsedOptions, folder: Path | None, *, stem: str | None =
         return Out(None, None if reserved is None else reserved / RESULT, reserved)
     if out == STANDARD_OUTPUT:
         return Out(folder, None)
-    if folder is None and out.suffix not in FILES:
-        return Out(out, out / RESULT)
+    if out.suffix not in FILES:
+        raise ValueError(
+            f"`--out` must be a file for the result, such as {RESULT}, but is {str(out)!r}. For "
+            f"the folder of a run, use `--folder {out}`."
+        )
     try:
         if out.is_dir() or not out.parent.is_dir():
             problem = "is a folder" if out.is_dir() else "is in a folder that does not exist"
@@ -201,9 +204,7 @@ def report(
         full: The complete result.
         shown: The part to print as a table.
         file: The file for the result.
-        out: Where to write the result: a .json file; a folder for the whole run, which contains
-            result.json, the configuration, the metrics and the checkpoint; or - for standard
-            output.
+        out: A .json file for the result, or - for standard output.
         as_json: Print the result as JSON instead of a table.
     """
     text = json.dumps(_plain(full), indent=2, allow_nan=False, ensure_ascii=False) + "\n"

@@ -96,9 +96,7 @@ def minimize(
     choose_optimizer(arguments, learning_rate, falling=0.1)
     choose_evaluator(arguments, parsed)
     choose_trackers(arguments, parsed)
-    out = choose_out(parsed, parsed["checkpoint"], stem=parsed["objective"])
-    if out.folder is not None:
-        arguments["checkpoint"] = out.folder
+    out = choose_out(parsed, parsed["folder"], stem=parsed["objective"])
     run_and_finish(lambda: gs.minimize(**arguments), out, parsed)
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gensmooth.cli.common import (
-    JSON,
+    REPORT,
     Out,
     choose_evaluator,
     choose_optimizer,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     Sets("gensmooth.rl.front:train"),
     RAY,
     *TRACKERS,
-    JSON,
+    REPORT,
     shell=SHELL
     | {
         "environment": Shell(type=str, argument=True),
@@ -58,9 +58,8 @@ if TYPE_CHECKING:
             how="In the shell a number, threshold or none.",
             complete=lambda: ["threshold", "none"],
         ),
-        "out": Shell(
-            how="In the shell by default a new folder under runs/, with the result in result.json; "
-            "or a .json file for the result alone."
+        "folder": Shell(
+            how="In the shell by default a new folder under runs/; it also holds result.json."
         ),
     },
 )
@@ -69,7 +68,7 @@ def train(parsed: ParsedOptions) -> None:
 
     For example:
 
-        gensmooth train Hopper-v5 --seed 0 --out hopper
+        gensmooth train Hopper-v5 --seed 0 --folder hopper
         gensmooth evaluate hopper
         gensmooth render hopper -o hopper.mp4
     """
@@ -80,13 +79,15 @@ def train(parsed: ParsedOptions) -> None:
         choose_optimizer(arguments, arguments.pop("learning_rate", None))
     choose_evaluator(arguments, parsed)
     choose_trackers(arguments, parsed)
-    out = choose_out(parsed, None, stem=arguments["environment"])
+    out = choose_out(parsed, parsed["folder"], stem=arguments["environment"])
     if out.folder is None:
         folder = out.reserved or new_folder(arguments["environment"])
         if folder is None:
-            raise ValueError(f"No folder can be created in {Path.cwd()}: choose one with `--out`.")
+            raise ValueError(
+                f"No folder can be created in {Path.cwd()}: choose one with `--folder`."
+            )
         out = Out(folder, out.file, folder)
-    arguments["out"] = out.folder
+    arguments["folder"] = out.folder
     with running(out):
         result = training.train(**arguments)
     finish_training(result, out, parsed)

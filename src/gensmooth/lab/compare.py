@@ -6,6 +6,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
+from gensmooth import checks
 from gensmooth.estimators import Samples
 from gensmooth.lab.experiments.spec import RunRecord
 from gensmooth.lab.trials import comparison_page
@@ -40,6 +41,7 @@ class Comparison:
         return self.text
 
 
+@checks.explains_unknown
 def compare(
     fun: Callable[..., Any] | str,
     x0: Any = None,
@@ -61,7 +63,7 @@ def compare(
     min_fraction: float | None = None,
     workers: int | None = 1,
     ray: str | None = None,
-    out: str | PathLike[str] | None = None,
+    folder: str | PathLike[str] | None = None,
 ) -> Comparison:
     """Compare methods on a function: equal evaluations, the same seeds, a verdict on every pair.
 
@@ -97,14 +99,14 @@ def compare(
         workers: Runs at a time, each in its own process; −1 is one per core. With Ray, runs at a
             time.
         ray: Run on Ray: a cluster's address, "auto", or "local" to start one.
-        out: The folder for runs, page and tables; by default runs/compare-NAME.
+        folder: The folder for runs, page and tables; by default runs/compare-NAME.
 
     Raises:
         ValueError: If a method is unknown or cannot be run as asked. It is raised before any run.
 
     >>> import gensmooth as gs
     >>> result = gs.compare(lambda x: ((x - 1) ** 2).sum(), [0.0] * 4, methods=["auto", "gs"],
-    ...                     seeds=3, budget=300, out=getfixture("tmp_path"))
+    ...                     seeds=3, budget=300, folder=getfixture("tmp_path"))
     >>> result.standings[0].label
     'auto'
     """

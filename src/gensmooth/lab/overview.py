@@ -31,6 +31,8 @@ from gensmooth.runs.folder import ARRAYS, CHECKPOINT, CONFIG, METRICS, TIMES, UN
 Floats = NDArray[np.float64]
 
 _RELOAD = 5.0
+# Settings of a search that have no option, with their defaults. Only an object has other values.
+_ONLY_OBJECTS = {"widest": "inf", "by_rank": False, "most_directions": None}
 _SHORT = 32  # numbers of x0 that are written into a command
 _BLUE, _RED, _GREEN = "#0072b2", "#c44a10", "#009e73"  # colours that pages know
 
@@ -45,8 +47,7 @@ def overview(
     """Write the page of a folder.
 
     Args:
-        folder: The ``checkpoint`` folder of ``minimize``, or the ``out`` folder of ``train``,
-            ``compare``, ``sweep`` or ``reproduce``.
+        folder: The ``folder`` of ``minimize``, ``train``, ``compare``, ``sweep`` or ``reproduce``.
         out: The folder for the page; by default the same one.
         live: Write the page again and again until the run ends or you press Ctrl-C. A browser
             reloads it by itself.
@@ -91,7 +92,7 @@ def _writer(where: Path, out: Path | None) -> Callable[[float | None], tuple[Pat
     if list(where.glob("*/study.json")):
         raise ValueError(
             f"{where} holds runs of studies, but no {ASKED}. To write their page: "
-            f"gensmooth reproduce STUDY --no-run --out {where}"
+            f"gensmooth reproduce STUDY --no-run --folder {where}"
         )
     raise ValueError(
         f"{where} holds no run ({CONFIG}), no comparison or sweep ({table.FILE}) and no study "
@@ -477,6 +478,10 @@ def _words(config: Mapping[str, Any], where: Path, out: Path) -> list[str] | Non
         words += ["--vectorized", *([] if vectorized is True else ["--block", str(vectorized)])]
     limits: dict[str, Any] = {**config["limits"], "seed": config["seed"]}
     for name, value in {**search, **limits}.items():
+        if name in _ONLY_OBJECTS:
+            if value != _ONLY_OBJECTS[name]:
+                return None
+            continue
         flag = f"--{name.replace('_', '-')}"
         if value is True:
             words.append(flag)

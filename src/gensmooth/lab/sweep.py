@@ -56,6 +56,7 @@ class Sweep:
         return self.text
 
 
+@checks.explains_unknown
 def sweep(
     fun: Callable[..., Any] | str,
     x0: Any = None,
@@ -85,7 +86,7 @@ def sweep(
     min_fraction: float | None = None,
     workers: int | None = 1,
     ray: str | None = None,
-    out: str | PathLike[str] | None = None,
+    folder: str | PathLike[str] | None = None,
 ) -> Sweep:
     """Try the options of a method on a function, and judge the best of them on fresh seeds.
 
@@ -121,7 +122,7 @@ def sweep(
         min_fraction: As in :func:`gensmooth.minimize`.
         workers: As in :func:`gensmooth.compare`.
         ray: As in :func:`gensmooth.compare`.
-        out: The folder for runs, page and tables; by default runs/sweep-NAME.
+        folder: The folder for runs, page and tables; by default runs/sweep-NAME.
 
     Raises:
         ValueError: If an option is unknown or invalid. It is raised before any run.
@@ -129,7 +130,7 @@ def sweep(
     >>> import gensmooth as gs
     >>> result = gs.sweep(lambda x: ((x - 1) ** 2).sum(), [0.0] * 4, spacing=[0.1],
     ...                   optimizer="0.001:0.1:log2", seeds=2, fresh_seeds=2, budget=300,
-    ...                   out=getfixture("tmp_path"))
+    ...                   folder=getfixture("tmp_path"))
     >>> result.best[0].values
     {'spacing': 0.1, 'optimizer': 0.1}
     """

@@ -91,7 +91,7 @@ def minimize(
     min_fraction: float = 0.5,
     retries: int = 0,
     # the run
-    checkpoint: str | PathLike[str] | None = None,
+    folder: str | PathLike[str] | None = None,
     every: int | str | Every | None = None,
     callback: Callback | None = None,
     progress: bool | None = None,
@@ -166,7 +166,7 @@ def minimize(
         min_fraction: Under ``"drop"``, the smallest share of directions that makes a step.
         retries: How often a failed evaluation is tried again with the same seeds before
             ``on_failure`` applies; 2 by default under ``on_failure="retry"``.
-        checkpoint: A folder for the run. If it already holds this run, interrupted, the run
+        folder: A folder for the run. If it already holds this run, interrupted, the run
             continues from its last checkpoint; if it has finished, its stored result is returned.
             Both cases are logged, as is a change in the source of ``fun``. See also :func:`resume`.
         every: How often a checkpoint is written: 100 steps, ``"30s"``, ``"5m"``, or ``"100,30s"``
@@ -185,7 +185,7 @@ def minimize(
 
     Raises:
         EvaluationError: If the objective fails; its ``result`` holds the run until then.
-        CheckpointError: If ``checkpoint`` cannot be used.
+        CheckpointError: If ``folder`` cannot be used.
 
     >>> import gensmooth as gs
     >>> res = gs.minimize(lambda x: ((x - 3) ** 2).sum(), [0.0, 0.0], budget=2000, seed=0)
@@ -210,8 +210,8 @@ def minimize(
         retries = 0 if hasattr(workers, "session") else _RETRIES
     checks.function("fun", fun)
     noise = known_noise(noise)
-    if checkpoint is None and every is not None:
-        raise ValueError("`every` is how often a checkpoint is written: give `checkpoint` too.")
+    if folder is None and every is not None:
+        raise ValueError("`every` is how often a checkpoint is written: pass `folder` too.")
     optimizer_or_rate(optimizer)  # complains about what is neither
     chosen = choose(
         x,
@@ -240,7 +240,7 @@ def minimize(
     )
     search, samples = chosen.search, chosen.search.samples
     limits = checked_limits(search, Limits(budget, max_steps, target, tolerance), x)
-    folder = checks.optional(checks.path, "checkpoint", checkpoint)
+    folder = checks.optional(checks.path, "folder", folder)
     called = fun if isinstance(args, tuple) and not args else with_arguments(fun, args)
     name, source = identity(fun, getattr(called, "arguments", ()))
     if coordinates != Coordinates():
@@ -299,7 +299,7 @@ def resume(
     A finished run returns its stored result; with other limits it continues.
 
     Args:
-        folder: The folder that was passed to :func:`minimize` as ``checkpoint``.
+        folder: The folder that was passed to :func:`minimize`.
         fun: The objective. With ``trust=True`` it may be left out if it can be imported under the
             name ``module:function``.
         args: As in :func:`minimize`.
@@ -333,7 +333,7 @@ def resume(
     >>> import gensmooth as gs
     >>> fun = lambda x: ((x - 3) ** 2).sum()
     >>> folder = getfixture("tmp_path") / "run"
-    >>> res = gs.minimize(fun, [0.0], budget=100, seed=0, checkpoint=folder)
+    >>> res = gs.minimize(fun, [0.0], budget=100, seed=0, folder=folder)
     >>> gs.resume(folder, fun, budget=1000).x.round(1)
     array([3.])
     """

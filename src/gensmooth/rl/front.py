@@ -90,7 +90,7 @@ def train(
     min_fraction: float = 0.5,
     retries: int = 0,
     # the run
-    out: str | PathLike[str] | None = None,
+    folder: str | PathLike[str] | None = None,
     every: int | str | Every | None = None,
     callback: Callback | None = None,
     progress: bool | None = None,
@@ -157,7 +157,7 @@ def train(
             finite: ``"raise"``, or ``"drop"`` its direction.
         min_fraction: Under ``"drop"``, the smallest share of directions that makes a step.
         retries: How often a failed episode is tried again, with the same start.
-        out: A folder for the training: configuration, metrics, checkpoint, ``policy-best`` and
+        folder: A folder for the training: configuration, metrics, checkpoint, ``policy-best`` and
             ``policy-last``. If it already holds this training, interrupted, the training continues.
         every: As in :func:`~gensmooth.minimize`.
         callback: ``callback(iteration, test, state)`` after each iteration, where ``test`` is
@@ -191,8 +191,8 @@ def train(
             f"`hidden` is for policy='mlp', but `policy` is {checks.shown(policy)}, which has no "
             "use for it."
         )
-    if out is None and every is not None:
-        raise ValueError("`every` is how often a checkpoint is written: give `out` too.")
+    if folder is None and every is not None:
+        raise ValueError("`every` is how often a checkpoint is written: pass `folder` too.")
     if optimizer is not None and learning_rate is not None:
         raise ValueError("Give either `learning_rate` or `optimizer`, not both.")
     sizes = (32,) if hidden is None else hidden
@@ -264,7 +264,7 @@ def train(
     else:
         method = wanted.method or "bes"
     trainer = Trainer(info, shape, search, standardize)
-    folder = checks.optional(checks.path, "out", out)
+    folder = checks.optional(checks.path, "folder", folder)
     threads = checks.optional(checks.count, "threads", threads)
     evaluator = None
     if timeout is not None or checks.count("retries", retries, 0) or not _is_one(workers):
@@ -309,7 +309,7 @@ def resume(
     A finished training returns its stored result; with more iterations it continues.
 
     Args:
-        folder: The folder that was passed to :func:`train` as ``out``.
+        folder: The folder that was passed to :func:`train`.
         iterations: The number of iterations in all.
         target: Stop when a test's mean return reaches this.
         threads: As in :func:`train`; by default what the training had.

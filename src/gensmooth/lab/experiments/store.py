@@ -123,23 +123,23 @@ class StudyStore:
                 marked = dict[str, Any](marked)
             except (OSError, *UNUSABLE) as error:
                 raise StoreError(
-                    f"{mark} cannot be read ({error}): choose another --out."
+                    f"{mark} cannot be read ({error}): choose another --folder."
                 ) from error
             if marked != ours:
                 raise StoreError(
                     f"{self.folder} belongs to study {marked.get('study')!r}, format "
                     f"{marked.get('format')}, not to {self.study!r}, format {FORMAT}: choose "
-                    "another --out."
+                    "another --folder."
                 )
         elif self.folder.exists() and {p.name for p in self.folder.iterdir()} - _OURS:
             raise StoreError(
-                f"{self.folder} is not empty and not a study's folder: choose another --out."
+                f"{self.folder} is not empty and not a study's folder: choose another --folder."
             )
         for inner in (self.runs, self.folder / _PARTIAL):
             if inner.is_symlink():
                 raise StoreError(
-                    f"{inner} is a symbolic link, which is not followed: choose another --out, or "
-                    "link the whole folder instead."
+                    f"{inner} is a symbolic link, which is not followed: choose another --folder, "
+                    "or link the whole folder instead."
                 )
         try:
             self.runs.mkdir(parents=True, exist_ok=True)

@@ -46,7 +46,7 @@ def reproduce(  # noqa: D417
     study: str,
     *,
     workers: int | None = None,
-    out: str | PathLike[str] | None = None,
+    folder: str | PathLike[str] | None = None,
     ray: str | None = None,
     piece: str | None = None,
     claims: Sequence[str] | None = None,
@@ -67,7 +67,7 @@ def reproduce(  # noqa: D417
         study: controller, linreg, dfo, rl, timing, untuned, module:NAME for a custom study,
             several with commas, or all.
         workers: Processes; by default one per core. With Ray, runs at a time.
-        out: The folder for runs and report; by default out/PROFILE.
+        folder: The folder for runs and report; by default out/PROFILE.
         ray: Run on Ray: a cluster's address, "auto", or "local" to start one.
         piece: I/N: make only every N-th run, from the I-th on, as one of N machines.
         claims: Custom claims, each as module:NAME.
@@ -95,12 +95,12 @@ def reproduce(  # noqa: D417
         raise ValueError("`device` and `ray` cannot be combined: leave out one of them.")
     if not no_run:
         studies = _available(studies, settings, all_of_them=study == "all")
-    folder = Path("out") / options["profile"] if out is None else Path(out)
+    home = Path("out") / options["profile"] if folder is None else Path(folder)
     arguments: dict[str, Any] = {
         "study": study,
         **options,
         "workers": workers,
-        "out": out,
+        "folder": folder,
         "ray": ray,
         "piece": piece,
         "claims": claims,
@@ -112,7 +112,7 @@ def reproduce(  # noqa: D417
         outcome = run_study(
             name,
             settings[name],
-            folder / each.name,
+            home / each.name,
             workers=cores() if per_core else workers,
             ray=ray,
             piece=_piece(piece),
@@ -124,13 +124,13 @@ def reproduce(  # noqa: D417
             continue
         outcomes.append(outcome)
         if number < len(studies) and not no_run:  # something to look at while the others run
-            page = write_report(outcomes, folder, command=_command(arguments))
+            page = write_report(outcomes, home, command=_command(arguments))
             _print_line(f"{each.name} is done ({number} of {len(studies)}); to look at: {page}")
-    _write_asked(folder, arguments)
+    _write_asked(home, arguments)
     rows = [row for outcome in outcomes for row in outcome.claims]
     if not outcomes:  # one piece of several: nothing can be concluded from it alone
         return Reproduced(rows, outcomes, None)
-    return Reproduced(rows, outcomes, write_report(outcomes, folder, command=_command(arguments)))
+    return Reproduced(rows, outcomes, write_report(outcomes, home, command=_command(arguments)))
 
 
 # --- options -------------------------------------------------------------------------------------
@@ -160,6 +160,8 @@ def _refuse_others(studies: Mapping[str, Study[Any]], options: Mapping[str, Any]
         owners = _declared().get(name)
         if owners is None:
             hint = checks.did_you_mean(name, known)
+            if name == "out":
+                hint = " Use `folder`, the folder for runs and report."
             raise TypeError(
                 f"`{name}` is not an option of {asked}.{hint} Options: {', '.join(sorted(known))}."
             )
@@ -205,7 +207,7 @@ def report_again(folder: Path, out: Path | None = None) -> Path:
     """
     arguments = _read_asked(folder / ASKED)
     unused = {"workers": None, "ray": None, "piece": None}  # they only matter when runs are made
-    again: dict[str, Any] = {**arguments, **unused, "out": folder, "no_run": True}
+    again: dict[str, Any] = {**arguments, **unused, "folder": folder, "no_run": True}
     reproduced = reproduce(**again)
     if reproduced.page is None:
         raise ValueError(f"{folder} has no runs to report on.")
@@ -269,7 +271,7 @@ def _write_asked(folder: Path, arguments: Mapping[str, Any]) -> None:
     kept: dict[str, Any] = {
         name: value
         for name, value in arguments.items()
-        if value is not None and name not in ("out", "no_run")
+        if value is not None and name not in ("folder", "no_run")
     }
     with suppress(OSError, TypeError):
         folder.mkdir(parents=True, exist_ok=True)

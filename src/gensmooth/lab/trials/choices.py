@@ -31,7 +31,7 @@ _OURS = (
         "workers",
         "timeout",
         "retries",
-        "checkpoint",
+        "folder",
     ),
     *("every", "callback", "progress", "trackers", "threads", "max_steps", "target", "tolerance"),
 )

@@ -72,7 +72,7 @@ class TrialEngine:
             seeds,
             budget,
             values,
-            _folder(arguments["out"], name, problem),
+            _folder(arguments["folder"], name, problem),
             cores() if arguments["workers"] == -1 else _workers(arguments["workers"]),
             arguments["ray"],
             command,
@@ -207,10 +207,10 @@ def _workers(workers: Any) -> int | None:
     return checks.optional(checks.count, "workers", workers)
 
 
-def _folder(out: Any, name: str, problem: CommonProblem) -> Path:
+def _folder(folder: Any, name: str, problem: CommonProblem) -> Path:
     """The folder; by default it is named after the problem."""
-    if out is not None:
-        return checks.path("out", out)
+    if folder is not None:
+        return checks.path("folder", folder)
     words = re.sub(r"[^A-Za-z0-9.]+", "-", problem.name).strip("-.") or "function"
     return Path("runs") / f"{name}-{words}"
 

@@ -333,7 +333,7 @@ class Trained:
             progress=False,
             threads=1,
             seed=seed,
-            out=scratch / "run",
+            folder=scratch / "run",
             **options,
         )
         if result.status == "interrupted":

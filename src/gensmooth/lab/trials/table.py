@@ -119,7 +119,7 @@ class TrialTable:
 def store_of(folder: Path) -> StudyStore:
     """The store of the runs in a folder."""
     if folder.exists() and not folder.is_dir():
-        raise StoreError(f"{folder} is not a folder: choose another --out.")
+        raise StoreError(f"{folder} is not a folder: choose another --folder.")
     return StudyStore(folder / STUDY, STUDY)
 
 

@@ -216,10 +216,10 @@ class Minimized:
     ) -> Result:
         """The run, continued from its last checkpoint if there is a usable one."""
         try:
-            return self.call(choice, budget, seed, checkpoint=folder, callback=follow)
+            return self.call(choice, budget, seed, folder=folder, callback=follow)
         except CheckpointError:
             shutil.rmtree(folder.parent, ignore_errors=True)
-            return self.call(choice, budget, seed, checkpoint=folder, callback=follow)
+            return self.call(choice, budget, seed, folder=folder, callback=follow)
         except TypeError as error:
             if "cannot be checkpointed" not in str(error):
                 raise
