@@ -44,7 +44,7 @@ def digest(*arrays):
 def minimize(folder, workers):
     how = {"optimizer": gs.adam(0.1), "num_directions": 7, "method": "guided-es"}
     result = gs.minimize(
-        loss, np.zeros(4), budget=100, seed=3, checkpoint=folder, workers=workers, **how
+        loss, np.zeros(4), budget=100, seed=3, folder=folder, workers=workers, **how
     )
     return digest(result.x, result.best_x, result.fun, result.nfev, result.history.value)
 
@@ -54,7 +54,7 @@ def serial(folder):
 
 
 def pilot(folder):
-    result = gs.minimize(loss, np.zeros(4), budget=100, seed=3, checkpoint=folder)
+    result = gs.minimize(loss, np.zeros(4), budget=100, seed=3, folder=folder)
     return digest(result.x, result.best_x, result.fun, result.nfev, result.history.value)
 
 
@@ -75,7 +75,29 @@ def ray(folder):
     return minimize(folder, gs.evaluators.Ray("local", num_workers=2))
 
 
+def train(folder, workers=1):
+    result = gs.rl.train(
+        "rl_cases:SlowSlider-v0",
+        num_directions=3,
+        spacing=0.1,
+        learning_rate=0.05,
+        iterations=12,
+        test_every=4,
+        test_episodes=3,
+        seed=3,
+        folder=folder,
+        workers=workers,
+    )
+    return digest(result.state.search.x, result.best.parameters, *result.state.statistics[1:])
+
+
+def train_by_workers(folder):
+    return train(folder, 2)
+
+
 KINDS = {
+    "train": train,
+    "train-workers": train_by_workers,
     "serial": serial,
     "pilot": pilot,
     "threads": threads,

@@ -149,7 +149,6 @@ class RunFolder:
             except OSError as error:
                 self._report(METRICS, error)
             self._metrics.close()
-            self.journal.close()
         self._lock.release()
 
     # --- configuration

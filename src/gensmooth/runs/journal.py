@@ -91,6 +91,7 @@ class Entry:
         known: For each evaluation, whether its result is known from an earlier process.
         values: The known values; NaN elsewhere, and for an evaluation that failed and was dropped.
         faults: The faults that were recorded, by kind.
+        has_failures: Whether faults were recorded, in this process or earlier.
     """
 
     def __init__(self, journal: "Journal", address: Address, stored: _Stored | None) -> None:
@@ -100,6 +101,7 @@ class Entry:
         self.values: Floats = np.full(shape, np.nan)
         self.known: NDArray[np.bool_] = np.zeros(address.rows, bool)
         self.faults: Mapping[str, int] = {}
+        self.has_failures = False
         self._waiting: list[tuple[int, Floats]] = []
         self._lock = threading.Lock()
         if stored is not None:
@@ -119,6 +121,7 @@ class Entry:
             if 0 <= index < rows and not self.known[index]:
                 self.known[index] = True
         self.faults = dict(stored.faults)
+        self.has_failures = bool(self.faults)
 
     def put(self, start: int, values: Floats, seconds: float) -> None:
         """Record the values of evaluations ``start, start + 1, …``; NaN is not recorded.
@@ -142,6 +145,7 @@ class Entry:
 
     def fault(self, kind: str, count: int, dropped: range = range(0)) -> None:
         """Record faults and, if they are final, the evaluations that were dropped."""
+        self.has_failures = True
         found = {"faults": {kind: count}, "dropped": list(dropped)}
         self._journal.append(self, [b"F" + json.dumps(found).encode()])
 
@@ -199,6 +203,8 @@ class Journal:
 
     def _load(self) -> int:
         try:
+            if self._path.is_symlink():
+                raise OSError("it is a symbolic link, which is not followed")
             with open_file(self._path) as file:
                 end = self._read(file)
                 damaged = os.fstat(file.fileno()).st_size - end
@@ -381,7 +387,7 @@ class Journal:
         """Forget the failures of the current batch: they ended the run, and may be fixed."""
         if self._batch is not None:
             entry = self._batch[1]
-            if entry is self._entry or entry.faults:
+            if entry.has_failures:
                 self.append(entry, [b"X"])
 
     def remove(self) -> None:

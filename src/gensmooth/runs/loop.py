@@ -99,6 +99,8 @@ class Run(Generic[S, R, T]):
         try:
             result = self._followed()
         finally:
+            if self.folder is not None:
+                self.folder.journal.close()
             self._interrupts.leave()
         return result
 
