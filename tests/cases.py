@@ -82,7 +82,7 @@ def twin_of(name: str, dim: int, num_directions: int) -> theory.Moments:
         return TWINS[name](dim, num_directions)
     right = FAMILIES[name].moments(dim, num_directions)
     slip = 2 * right.mean**2
-    return right._replace(second=right.second + slip / num_directions, own=right.own + slip)
+    return right._replace(second=right.second + slip / num_directions, fourth=right.fourth + slip)
 
 
 def state_of(directions: Directions, dim: int, dtype: Any) -> tuple[Any, ...]:

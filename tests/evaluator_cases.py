@@ -56,7 +56,7 @@ def check_context_and_extras(evaluator: Evaluator) -> None:
         state = search.init(np.ones(DIM), seed=3)
         with evaluator.session(search, objective) as session:
             for step in range(4):
-                batch = search.ask(state).given(np.array([0.5, step]))
+                batch = search.ask(state).with_context(np.array([0.5, step]))
                 found = session.evaluate(state, batch)
                 points, noise = batch.block(0, len(batch)), _first_normals(batch)
                 assert found.extras is not None

@@ -40,7 +40,7 @@ SIMULATED = [*(name for name in ROBOTS if name not in ("Ant", "HalfCheetahRandVe
 # Searches that train otherwise than the paper's methods.
 TRAINED: dict[str, tuple[str, dict[str, Any]]] = {
     "auto": ("Hopper-v5", {"num_directions": 5}),
-    "auto, paired": ("InvertedPendulum-v5", {"num_directions": 3, "paired_resets": True}),
+    "auto, paired": ("InvertedPendulum-v5", {"num_directions": 3, "resets": "paired"}),
     "auto, mlp": ("InvertedPendulum-v4", {"policy": "mlp", "hidden": (4,), "x_scale": 0.3}),
     **{
         name: ("InvertedDoublePendulum-v5", {"method": name, "num_directions": 4})

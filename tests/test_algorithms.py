@@ -498,7 +498,7 @@ def test_a_missing_or_unknown_package_is_said(monkeypatch):
 
     other = SimpleNamespace(__version__=cmaes.__version__, CMA=Changed)
     monkeypatch.setattr(cma, "import_module", lambda _: other)
-    with pytest.raises(ImportError, match="knows the state"):
+    with pytest.raises(ImportError, match="needs cmaes>="):
         gs.minimize(bowl, X0, method="cma-es")
 
 
@@ -525,7 +525,7 @@ def test_a_damaged_state_is_refused(name):
     assert all(np.array_equal(a, b) for a, b in zip(again, state.sent, strict=True))
     (key,) = arrays
     for wrong in (arrays[key][:-1], arrays[key] * np.nan, arrays[key].astype(np.float32)):
-        with pytest.raises(ValueError, match=r"one of .*'s"):
+        with pytest.raises(ValueError, match="not a valid state"):
             search.wire.unpack({key: wrong}, D, X0.dtype)
     with pytest.raises(ValueError, match="must have"):
         search.wire.unpack({"other": arrays[key]}, D, X0.dtype)
@@ -537,7 +537,7 @@ def test_a_batch_is_told_once_and_whole():
     batch = search.ask(state)
     values = [bowl(x) for x in batch.points()]
     after, _ = search.tell(state, batch, values)
-    with pytest.raises(ValueError, match="told once"):
+    with pytest.raises(ValueError, match="to `tell` once"):
         search.tell(after, batch, values)
     with pytest.raises(ValueError, match="needs"):
         search.tell(state, batch, values[:-1])

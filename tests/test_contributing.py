@@ -1,5 +1,6 @@
-"""docs/contributing/family.md, followed to the letter: families outside the package."""
+"""Pages of docs/contributing, followed to the letter: a family, a search, a rule of the pilot."""
 
+import importlib
 import json
 import os
 import re
@@ -11,10 +12,12 @@ import numpy as np
 import pytest
 
 import gensmooth as gs
+from fingerprints_compare import SAME_MACHINE
 from gensmooth.describe import describe, rebuild
 from gensmooth.directions import METHODS, Address
 
-PAGE = (Path(__file__).parents[1] / "docs" / "contributing" / "family.md").read_text()
+PAGES = Path(__file__).parents[1] / "docs" / "contributing"
+PAGE = (PAGES / "family.md").read_text()
 MODULES = dict(
     zip(
         re.findall(r"a file `(\w+)\.py`", PAGE),
@@ -271,3 +274,53 @@ def test_the_measured_error_of_the_family_is_the_one_that_it_declares(own):  # n
     errors = np.array(errors)
     z = (errors.mean() - gs.theory.relative_mse(family.moments(d, L))) / (errors.std() / 4000**0.5)
     assert abs(z) < 4
+
+
+# --- a search ------------------------------------------------------------------------------------
+
+
+def test_the_search_works_as_its_page_says(tmp_path, monkeypatch):
+    page = (PAGES / "search.md").read_text()
+    module, use = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "ball.py").write_text(module)
+    (tmp_path / "model.py").write_text(LOSS)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *map(str, sys.path)]))
+    monkeypatch.chdir(tmp_path)
+    run("-c", use)
+    commands = re.search(r"```sh\n(.*?)```", page, re.DOTALL)[1].splitlines()
+    minimized, resumed = (run("-m", *command.split()) for command in commands)
+    assert minimized
+    assert resumed
+
+
+# --- a step rule of the pilot --------------------------------------------------------------------
+
+
+def test_another_rule_can_be_tried_without_editing_the_package():
+    page = (PAGES / "pilot-rule.md").read_text()
+    (script,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (printed,) = re.findall(r"```text\n(.*?)```", page, re.DOTALL)
+    found, told = (
+        re.findall(r"^(\w+) .*: (\S+) ±", text, re.M) for text in (run("-c", script), printed)
+    )
+    assert [name for name, _ in found] == [name for name, _ in told]
+    for (_, new), (_, old) in zip(found, told, strict=True):
+        assert not SAME_MACHINE or new == old  # elsewhere other bits lead to other runs
+    assert float(found[0][1]) > 0.3
+
+
+def test_every_rule_on_the_page_exists():
+    page = (PAGES / "pilot-rule.md").read_text()
+    rules = re.findall(r"^\| [^|`]+ \| (`.*`) \|$", page, re.MULTILINE)
+    names = [name for rule in rules for name in re.findall(r"`([\w.]+)`", rule)]
+    assert len(names) >= 12
+    for name in names:
+        module, function = name.split(".")
+        holder = (
+            gs.Pilot
+            if module == "Pilot"
+            else importlib.import_module(f"gensmooth.searches.{module}")
+        )
+        assert callable(getattr(holder, function)), name
+    for file in re.findall(r"^\| `(\w+\.py)` \|", page, re.MULTILINE):
+        assert (Path(gs.__file__).parent / "searches" / file).exists()

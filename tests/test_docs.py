@@ -17,7 +17,8 @@ PAGES = sorted(
 # Pages whose blocks need a test of their own: other processes, files with names, a command.
 ELSEWHERE = {
     "docs/contributing/family.md": "test_contributing.py",
-    "docs/contributing/search.md": "search_cases.py",
+    "docs/contributing/search.md": "test_contributing.py",
+    "docs/contributing/pilot-rule.md": "test_contributing.py",
     "docs/contributing/study.md": "test_studies_contributing.py",
     "docs/contributing/claim.md": "test_studies_contributing.py",
     "docs/evaluators.md": "test_evaluators_docs.py",

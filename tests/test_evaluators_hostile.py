@@ -254,10 +254,10 @@ def test_a_worker_that_does_not_read() -> None:
         assert pool._pool is not None
         pool._pool.start_timeout = 60.0  # a start may take longer than a message
         state = search.init(np.ones(DIM), seed=3)
-        batch = search.ask(state).given(np.arange(10.0))
+        batch = search.ask(state).with_context(np.arange(10.0))
         session.evaluate(state, batch)
         os.kill(pool.pids[0], signal.SIGSTOP)
-        found = session.evaluate(state, search.ask(state).given(np.arange(1e6)))
+        found = session.evaluate(state, search.ask(state).with_context(np.arange(1e6)))
         assert found.faults == {"died": 1}
         assert (found.values == [wavy(p) + 1e6 - 1 for p in batch.points()]).all()
 

@@ -145,7 +145,7 @@ def test_a_damaged_state_is_refused():
     assert all(np.array_equal(a, b) for a, b in zip(again, state.sent, strict=True))
     for key in arrays:
         for wrong in (arrays[key][:-1], arrays[key] * np.nan):
-            with pytest.raises(ValueError, match=r"one of .*'s"):
+            with pytest.raises(ValueError, match="not a valid state"):
                 search.wire.unpack({**arrays, key: wrong}, D, X0.dtype)
 
 
@@ -169,7 +169,7 @@ def test_bad_numbers():
         gs.algorithm("islands", np.zeros(10_000_000))
     with pytest.raises(ValueError, match="not for functions"):
         gs.minimize(bowl, X0, method="islands")
-    with pytest.raises(ValueError, match="a step of its own"):
+    with pytest.raises(ValueError, match="its own step"):
         gs.rl.train("Pendulum-v1", method="islands", learning_rate=0.1, iterations=1)
 
 

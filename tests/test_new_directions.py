@@ -77,7 +77,7 @@ def test_sparse_moments_at_the_ends(kurtosis):
         dense = theory.iid(d, L, kurtosis=kurtosis)
         for family in (theory.sparse, theory.block_coordinate):
             found = family(d, L, size=d, kurtosis=kurtosis)
-            assert found.own == pytest.approx(dense.own)
+            assert found.fourth == pytest.approx(dense.fourth)
             assert found.second == pytest.approx(dense.second)
         one = theory.block_coordinate(d, L, size=1, kurtosis=1.0)
         assert one.second == pytest.approx(d)  # a coordinate's derivative, d times, one in d
@@ -151,8 +151,8 @@ def test_low_rank_moments(entries, m, n, rank):
 
 def test_low_rank_moments_as_the_rank_grows_are_those_of_independent_entries():
     limit = theory.low_rank(30, 20, 8, rank=10**9)
-    assert limit.own == pytest.approx(theory.iid(600, 8).own)
-    assert theory.low_rank(30, 20, 8, kurtosis=1.0).own == 600  # ‖abᵀ‖² = mn for coins
+    assert limit.fourth == pytest.approx(theory.iid(600, 8).fourth)
+    assert theory.low_rank(30, 20, 8, kurtosis=1.0).fourth == 600  # ‖abᵀ‖² = mn for coins
     assert gs.shrunk(gs.LowRank(shape=(30, 20))).resolve(600, 8).factor == pytest.approx(
         8 / (8 + 32 * 22 - 1)
     )
@@ -162,7 +162,7 @@ def test_parts_of_different_shapes_have_no_one_error():
     with pytest.raises(gs.NoClosedForm, match="which part the gradient is in"):
         gs.shrunk(gs.LowRank(shape=((3, 4), (5,))))
     alike = gs.LowRank(shape=((3, 4), (3, 4))).moments(24, 5)
-    assert alike.own == pytest.approx(theory.low_rank(3, 4, 5).own + 12)
+    assert alike.fourth == pytest.approx(theory.low_rank(3, 4, 5).fourth + 12)
     with pytest.raises(gs.NoClosedForm, match=re.escape("gs.LowRank(shape=(m, n))")):
         gs.shrunk(gs.LowRank())
 

@@ -17,7 +17,7 @@ import theory_literal as literal
 from gensmooth.evaluators import Processes, Threads
 from gensmooth.searches import descent
 from gensmooth.searches import mirrored_es as evolution
-from gensmooth.searches.steered import Kind, Question
+from gensmooth.searches.adaptive import PointRequest, RequestKind
 
 
 def valley(x, rng=None) -> float:
@@ -73,15 +73,15 @@ class Passed:
     """A callback that keeps what each step was for."""
 
     def __init__(self) -> None:
-        self.steps: list[tuple[Kind, int, int]] = []
+        self.steps: list[tuple[RequestKind, int, int]] = []
 
     def __call__(self, _, state) -> None:
-        control = state.kept.own
-        self.steps.append((Kind(state.sent.kind), control.trial, control.evolution.restarts))
+        control = state.kept.memory
+        self.steps.append((state.sent.kind, control.trial, control.evolution.restarts))
 
 
 @cache
-def whole(name: str) -> tuple[gs.Result, list[tuple[Kind, int, int]]]:
+def whole(name: str) -> tuple[gs.Result, list[tuple[RequestKind, int, int]]]:
     fun, options = RUNS[name]
     passed = Passed()
     return gs.minimize(fun, seed=5, callback=passed, **options), passed.steps
@@ -89,11 +89,14 @@ def whole(name: str) -> tuple[gs.Result, list[tuple[Kind, int, int]]]:
 
 def test_the_runs_pass_through_everything_there_is():
     steps = {step for name in RUNS for step in whole(name)[1]}
-    assert {phase for phase, _, _ in steps} | {Kind.START} == set(Kind)
+    assert {phase for phase, _, _ in steps} | {RequestKind.START} == set(RequestKind)
     assert {trial for _, trial, _ in steps} == {0, 1, 2}
     assert {restarts > 0 for _, _, restarts in steps} == {False, True}
     after_trial = {phase for phase, trial, _ in steps if trial == 2}
-    assert {Kind.AXES, Kind.PAIRS} <= after_trial  # either won one
+    assert {
+        RequestKind.FORWARD_DIFFERENCES,
+        RequestKind.MIRRORED_PAIRS,
+    } <= after_trial  # either won one
 
 
 # --- the same bits -----------------------------------------------------------------------------
@@ -195,7 +198,7 @@ def test_a_batch_is_told_once_and_whole():
     first = pilot.init(np.zeros(3), seed=0)
     batch = pilot.ask(first)
     second, _ = pilot.tell(first, batch, [1.0, 1.0])
-    with pytest.raises(ValueError, match="told once"):
+    with pytest.raises(ValueError, match="to `tell` once"):
         pilot.tell(second, batch, [1.0, 1.0])
     with pytest.raises(ValueError, match="needs 2 values, but `tell` got 3"):
         pilot.tell(first, batch, [1.0, 1.0, 1.0])
@@ -369,7 +372,7 @@ def test_it_falls_back_on_ranks_where_a_gradient_is_too_dear():
         passed = Passed()
         given = {"x0": np.zeros(6), "budget": 2000, "max_steps": 3} | options
         gs.minimize(bowl, callback=passed, seed=0, **given)
-        assert Kind.AXES not in {phase for phase, _, _ in passed.steps}
+        assert RequestKind.FORWARD_DIFFERENCES not in {phase for phase, _, _ in passed.steps}
 
 
 # --- bounds ------------------------------------------------------------------------------------
@@ -464,7 +467,7 @@ def test_failures_among_the_final_values_are_left_out():
 
 
 def test_failures_everywhere_are_an_error_that_keeps_the_run():
-    with pytest.raises(gs.EvaluationError, match=r"None of the values .* is finite") as caught:
+    with pytest.raises(gs.EvaluationError, match=r"No value of the last .* is finite") as caught:
         gs.minimize(lambda _: math.nan, np.ones(3), on_failure="drop", seed=0)
     assert np.array_equal(caught.value.result.x, np.ones(3))
 
@@ -540,7 +543,7 @@ def test_more_noise_makes_more_directions():
             fun, np.zeros(40), samples="independent", budget=20_000, seed=0,
             callback=lambda info, _: info.evaluations > 2000,
         )  # fmt: skip
-        return res.state.kept.own.evolution.pairs
+        return res.state.kept.memory.evolution.pairs
 
     assert pairs(1e3) > 2 * pairs(1e-6)
 
@@ -607,11 +610,11 @@ def test_a_spacing_that_fits_stays():
     z[1::2] *= -1
     x = np.full(d, away / math.sqrt(d))
     best = 0.8 * k.effective * away / d
-    begun = evolution.begin(d, np.dtype(np.float64), learns=False)
+    begun = evolution.initial_evolution(d, np.dtype(np.float64), learns_metric=False)
     for factor in (0.1, 1.0, 1.5, 5.0, 50.0):
         values = np.square(x + factor * best * z).sum(axis=1)
         now = begun._replace(spacing=factor * best)
-        found = evolution.fitting(now, values, away**2, k)
+        found = evolution.shorter_first_spacing(now, values, away**2, k)
         wanted = now.spacing if factor < 2 else best
         assert found == pytest.approx(wanted, rel=0.5)
         assert (found == now.spacing) == (factor < 2)
@@ -669,8 +672,9 @@ def test_a_damaged_checkpoint_is_refused(name, tmp_path):
 def test_a_state_that_is_not_the_pilots_is_refused():
     pilot = gs.Pilot(budget=500)
     x = np.zeros(3)
-    asked: Question = pilot.init(x, seed=0).sent
+    asked: PointRequest = pilot.init(x, seed=0).sent
     for change in (
+        {"kind": 8},
         {"kind": 7},
         {"number": 0},
         {"number": 2**40},
@@ -679,8 +683,8 @@ def test_a_state_that_is_not_the_pilots_is_refused():
         {"spacing": math.nan},
         {"scale": np.ones(4)},
         {"line": np.array([1.0, math.inf, 0.0])},
-        {"kind": int(Kind.AXES)},
-        {"kind": int(Kind.LINE)},
+        {"kind": RequestKind.FORWARD_DIFFERENCES},
+        {"kind": RequestKind.LINE_SEARCH},
     ):
         packed = pilot.wire.pack(asked._replace(**change))
         with pytest.raises((ValueError, TypeError)):
@@ -726,14 +730,14 @@ def test_descent_takes_fewer_directions_for_the_sake_of_more_steps(samples):
 
 def test_descent_that_is_wrong_about_what_is_usual_goes_on():
     """A first estimate that is nearly zero by chance must not make all others mistakes."""
-    now = descent.begin(4, np.dtype(float))
+    now = descent.initial_descent(4, np.dtype(float))
     slopes = np.ones(4)
-    now, change = descent.follow(now, 1e-6 * slopes, 1e-6 * slopes, None)
-    now, back = descent.follow(now, slopes, slopes, None)
+    now, change = descent.adapt(now, 1e-6 * slopes, 1e-6 * slopes, None)
+    now, back = descent.adapt(now, slopes, slopes, None)
     assert np.array_equal(back, -change)
-    now, on = descent.follow(now, slopes, slopes, None)
+    now, on = descent.adapt(now, slopes, slopes, None)
     np.testing.assert_allclose(on, -0.1 * slopes)  # as a first step is
-    _, on = descent.follow(now, slopes, slopes, None)
+    _, on = descent.adapt(now, slopes, slopes, None)
     assert (on < 0).all()
 
 

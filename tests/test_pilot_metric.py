@@ -61,18 +61,18 @@ def test_mixed_directions_are_the_same_however_they_are_asked_for():
 
 
 def test_ranks_that_know_nothing_leave_the_covariance_as_it_is():
-    """On average: E Σ v y yᵀ = (1 − doubt) C. Without the doubts' own total it would shrink."""
+    """On average: E Σ v y yᵀ = (1 − negative_total) C. Without that total it would shrink."""
     k, f, rng = evolution.constants(D, 5), factor_of(4), np.random.default_rng(5)
     seen = []
     for _ in range(4000):
         z = np.repeat(rng.standard_normal((5, D)), 2, axis=0)
         z[1::2] *= -1
         order = rng.permutation(10)
-        points = metric.chosen(z @ f.T, z, k.weights[order], k.doubts[order])
+        points = metric.weighted_squares(z @ f.T, z, k.weights[order], k.negative_weights[order])
         inside = np.linalg.solve(f, np.linalg.solve(f, points).T)
         seen.append((np.trace(inside) / D, inside[1, 0]))
     size, mixed = np.array(seen).T
-    assert abs(literal.z_score(size, 1 - k.doubt)) < 4
+    assert abs(literal.z_score(size, 1 - k.negative_total)) < 4
     assert abs(literal.z_score(mixed, 0.0)) < 4
     assert abs(literal.z_score(size, 1.0)) > 20
 
@@ -121,8 +121,8 @@ def test_bounds_and_a_full_metric_agree_where_bounds_are_far_away():
 def test_steps_ordered_by_noise_teach_nothing(full):
     def spread(share):
         rng = np.random.default_rng(6)
-        begun = evolution.begin(D, np.dtype(np.float64), learns=True, pairs=4)
-        now, f = begun._replace(share=share), np.eye(D) if full else None
+        begun = evolution.initial_evolution(D, np.dtype(np.float64), learns_metric=True, pairs=4)
+        now, f = begun._replace(noise_share=share), np.eye(D) if full else None
         k = evolution.constants(D, 4)
         for _ in range(200):
             z = np.repeat(rng.standard_normal((4, D)), 2, axis=0)
@@ -131,8 +131,8 @@ def test_steps_ordered_by_noise_teach_nothing(full):
             w = k.weights[order]
             squares = (w[:, None] * z**2).sum(axis=0)
             if f is not None:
-                squares = metric.chosen(z @ f.T, z, w, k.doubts[order])
-            now, f = evolution.follow(now, w @ z, squares, pairs=4, all_equal=False, factor=f)
+                squares = metric.weighted_squares(z @ f.T, z, w, k.negative_weights[order])
+            now, f = evolution.adapt(now, w @ z, squares, pairs=4, all_equal=False, factor=f)
         return float(now.variances.max() / now.variances.min())
 
     assert spread(1.0) == pytest.approx(1.0, abs=1e-12)

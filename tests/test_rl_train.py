@@ -14,6 +14,7 @@ import pytest
 
 import gensmooth as gs
 from gensmooth.rl.defaults import ANY, TABLE, defaults
+from gensmooth.rl.rollouts import batch_starts, distinct_resets
 from gensmooth.runs import container
 
 pytest.importorskip("gymnasium")
@@ -147,10 +148,58 @@ def test_defaults_by_environment():
 def test_pairs_start_alike_only_if_asked():
     """With paired resets and no step away from the centre, both episodes are the same."""
     options = OPTIONS | {"spacing": 1e-6, "iterations": 1}
-    alike = gs.rl.train(SLIDER, paired_resets=True, **options)
+    alike = gs.rl.train(SLIDER, resets="paired", **options)
     apart = gs.rl.train(SLIDER, **options)
     assert 0 < alike.history[0].info.gradient_norm < 1e4
     assert apart.history[0].info.gradient_norm > 1e5  # noise divided by the spacing
+
+
+def test_without_a_goal_sharing_it_changes_nothing():
+    """Without tasks, "shared-goal" is "independent", bit for bit; unknown readings are refused."""
+    same(gs.rl.train(SLIDER, **OPTIONS), gs.rl.train(SLIDER, resets="shared-goal", **OPTIONS))
+    with pytest.raises(ValueError, match="'independent', 'shared-goal', 'paired'"):
+        gs.rl.train(SLIDER, resets="same", **OPTIONS)  # pyright: ignore[reportArgumentType]
+
+
+def test_a_shared_goal_is_all_that_two_episodes_share():
+    """One goal per direction and a start per episode, wherever the episodes run."""
+    pytest.importorskip("mujoco")
+    simulator = gs.rl.make("HalfCheetahRandVel")
+    search = gs.RandomSearch(gs.Bernoulli(), 3, 0.1, samples="independent", maximize=True)
+    batch = search.ask(search.init(np.zeros(102), seed=1))
+    apart, shared = (batch_starts(simulator, batch, shared_goal=goal) for goal in (False, True))
+    np.testing.assert_array_equal(shared[:, :-1], apart[:, :-1])
+    assert len(np.unique(shared[:, 0])) == 6
+    np.testing.assert_array_equal(shared[:, -1], np.repeat(apart[::2, -1], 2))
+    options = {"method": "bes", "num_directions": 3, "iterations": 3, "seed": 5}
+    options |= {"test_every": 3, "test_episodes": 2, "resets": "shared-goal"}
+    here = gs.rl.train("HalfCheetahRandVel", **options)
+    same(here, gs.rl.train("HalfCheetahRandVel", workers=2, **options))
+    other = gs.rl.train("HalfCheetahRandVel", **options | {"resets": "independent"})
+    assert not np.array_equal(here.policy.parameters, other.policy.parameters)
+
+
+def test_a_folder_remembers_that_goals_are_shared(tmp_path):
+    pytest.importorskip("mujoco")
+    options = {"method": "bes", "num_directions": 2, "seed": 5, "test_every": 2}
+    options |= {"test_episodes": 2, "resets": "shared-goal"}
+    whole = gs.rl.train("HalfCheetahRandVel", iterations=4, **options)
+    gs.rl.train("HalfCheetahRandVel", iterations=2, folder=tmp_path / "run", **options)
+    same(whole, gs.rl.resume(tmp_path / "run", iterations=4))
+    with pytest.raises(gs.CheckpointError, match="`resets` \\(there shared-goal, here None\\)"):
+        gs.rl.train(
+            "HalfCheetahRandVel",
+            iterations=2,
+            folder=tmp_path / "run",
+            **options | {"resets": "independent"},
+        )
+
+
+@pytest.mark.parametrize("task", ["ML1-Reach", "ML1-Push"])
+def test_a_task_of_meta_world_is_all_of_its_start(task):
+    """So "shared-goal" is "paired" there."""
+    pytest.importorskip("metaworld")
+    assert distinct_resets("shared-goal", gs.rl.make(task)) == "paired"
 
 
 @pytest.mark.parametrize("method", ["bes", "guided-es"])

@@ -67,7 +67,7 @@ def test_a_search_that_has_no_name_is_passed_again(tmp_path):
     gs.minimize(bowl, np.zeros(2), search=Local(), budget=50, seed=0, folder=tmp_path)
     with pytest.raises(gs.CheckpointError, match=r"pass it again.*search=\.\.\."):
         gs.resume(tmp_path, bowl, budget=100)
-    with pytest.raises(gs.CheckpointError, match="cannot become a Pilot"):
+    with pytest.raises(gs.CheckpointError, match="cannot be changed to a Pilot"):
         gs.resume(tmp_path, bowl, budget=100, search=gs.Pilot(budget=100))
     assert gs.resume(tmp_path, bowl, budget=100, search=Local()).nfev > 50
 

@@ -105,13 +105,34 @@ def test_what_cannot_be_run_is_said(options, words):
 
 
 def test_runs_with_other_resets_are_other_runs():
-    plain, paired = (
+    independent, paired = (
         STUDY.reporting(options, STUDY.select(options, []))
-        for options in (PAPER, replace(PAPER, resets="paired"))
+        for options in (replace(PAPER, resets=r) for r in ("independent", "paired"))
     )
-    assert {s.config["samples"] for s in plain} == {"independent"}
+    assert {s.config["samples"] for s in independent} == {"independent"}
     assert {s.config["samples"] for s in paired} == {"paired"}
-    assert not {s.key for s in plain} & {s.key for s in paired}
+    assert not {s.key for s in independent} & {s.key for s in paired}
+
+
+def test_a_shared_goal_reuses_the_runs_that_it_equals():
+    """By default a direction has one goal; runs have the spelling, and so the keys, they had."""
+    shared = STUDY.reporting(PAPER, STUDY.select(PAPER, []))
+    spelled = {s.config["environment"]: s.config["samples"] for s in shared}
+    assert spelled == {
+        "Ant": "independent",
+        "Walker2d-v4": "independent",
+        "Hopper-v4": "independent",
+        "HalfCheetahRandVel": "shared-goal",
+        "ML1-Reach": "paired",
+        "ML1-Push": "paired",
+    }
+    for resets in ("independent", "paired"):
+        options = replace(PAPER, resets=resets)
+        keys = {s.key for s in STUDY.reporting(options, STUDY.select(options, []))}
+        equal = {s.key for s in shared if s.config["samples"] == resets}
+        assert equal
+        assert equal <= keys
+    assert all("last_trials" not in s.config for s in shared)
 
 
 def test_long_runs_cost_more():

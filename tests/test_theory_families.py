@@ -150,7 +150,7 @@ def _z_scores(eps: literal.Array, moments: theory.Moments, g: literal.Array) -> 
     return {
         "mean": literal.z_score(estimate @ g, moments.mean * g2),
         "second": literal.z_score((estimate**2).sum(-1), moments.second * g2),
-        "own": literal.z_score(own, moments.own * g2),
+        "own": literal.z_score(own, moments.fourth * g2),
         "average": literal.z_score(average, moments.average_norm2),
     }
 
@@ -219,7 +219,7 @@ def test_gram_schmidt_sums_match_their_definition(d: int, L: int):
     rows = [d - (k % d) for k in range(L)]
     moments = theory.gram_schmidt(d, L)
     assert moments.mean == pytest.approx(sum(rows) / (L * d))
-    assert moments.own == pytest.approx(sum(m * (m + 2) for m in rows) / (L * d))
+    assert moments.fourth == pytest.approx(sum(m * (m + 2) for m in rows) / (L * d))
     n = min(d, L)
     assert theory.gram_schmidt(d, n).mean == pytest.approx(1 - (n - 1) / (2 * d))
 

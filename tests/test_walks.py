@@ -6,12 +6,14 @@ way they were 24 and 117, and 30 and 115. Since then files are smaller and more:
 files instead of one, the entry points are two each.
 """
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import gensmooth
 from walks import ARCHITECTURE, Walk, drawn
 
 HERE = Path(__file__).parent
@@ -34,3 +36,19 @@ def test_a_call_passes_few_files(name):
     assert drawn(name, Walk(names, int(changes))) in ARCHITECTURE.read_text()
     ours = [file for file in names if file.startswith(("runs/", "observe/"))]
     assert len(ours) <= 8, ours
+
+
+def test_the_walkthroughs_name_what_exists():
+    """Each step of docs/architecture.md begins with a file and a function or class in it."""
+    page = ARCHITECTURE.read_text()
+    named = re.findall(r"^ *(?:\d+\.|-) `([\w/]+\.py)`, `([\w.]+)`", page, re.MULTILINE)
+    assert len(named) > 40
+    for file, name in named:
+        source = (Path(gensmooth.__file__).parent / file).read_text()
+        for part in name.split("."):
+            assert re.search(
+                rf"^ *(?:(?:async )?def|class) {part}\b|^{part}\b.* = ", source, re.M
+            ), (
+                file,
+                name,
+            )

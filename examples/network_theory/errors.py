@@ -181,8 +181,8 @@ def lemma(
     total = 0.0
     parts = np.split(gradient, np.cumsum(network.sizes)[:-1])
     for part, shape in zip(parts, directions.shapes, strict=True):
-        own = theory.low_rank(*shape, L).own if len(shape) == 2 else theory.iid(part.size, L).own
-        total += (own + d - part.size - 1.0) / L * float(part @ part)
+        moments = theory.low_rank(*shape, L) if len(shape) == 2 else theory.iid(part.size, L)
+        total += (moments.fourth + d - part.size - 1.0) / L * float(part @ part)
     return total
 
 

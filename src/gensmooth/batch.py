@@ -38,7 +38,7 @@ class Batch:
         "_x",
         "context",
         "draw",
-        "own",
+        "planned_by_search",
         "purpose",
         "samples",
         "seed",
@@ -59,7 +59,7 @@ class Batch:
         bounds: Bounds | None,
         purpose: Purpose = Purpose.SAMPLE,
         context: NDArray[np.float64] | None = None,
-        own: bool = True,
+        planned_by_search: bool = True,
         tree: Tree | None = None,
     ) -> None:
         self._x = x
@@ -73,7 +73,7 @@ class Batch:
         self.samples: Samples | None = samples
         self.purpose = purpose  # of the random numbers that the objective receives
         self.context = context  # numbers passed to the objective with each point
-        self.own = own  # whether the search itself laid out the plan
+        self.planned_by_search = planned_by_search  # if not, workers receive the plan
         self.tree = tree  # the structure of the points, if any
 
     def __len__(self) -> int:
@@ -154,7 +154,7 @@ class Batch:
         """
         return self._changed(plan, purpose, self.context, self.tree)
 
-    def given(self, context: NDArray[np.float64]) -> "Batch":
+    def with_context(self, context: NDArray[np.float64]) -> "Batch":
         """Return the same evaluations with a ``context`` that is passed to the objective.
 
         The context holds numbers that are the same for all evaluations of a step. They are sent to
@@ -187,7 +187,7 @@ class Batch:
             self._bounds,
             purpose,
             context,
-            self.own and plan is self._plan,
+            self.planned_by_search and plan is self._plan,
             tree,
         )
 

@@ -251,6 +251,7 @@ FOREIGN: Mapping[str, str] = {
     **dict.fromkeys(("sigma", "sigma0", "delta_std", "stepsize"), _SPACING),
     **dict.fromkeys(("lr", "learning_rate"), "use `optimizer`, such as optimizer=gs.sgd(0.01)"),
     **dict.fromkeys(("checkpoint", "out", "resume"), "use `folder`, the folder of the run"),
+    "paired_resets": "use `resets`, such as resets='paired'",
 }  # fmt: skip
 
 

@@ -84,7 +84,7 @@ class SpallState(NamedTuple):
     """The number of steps so far, the number of estimates measured, and their mean size."""
 
     step: int
-    seen: int
+    measured: int
     size: float
 
 
@@ -293,16 +293,16 @@ class Spall:
 
     def update(self, gradient: Array, state: SpallState, x: Array) -> tuple[Array, SpallState]:
         """Return the change of x and the new state."""
-        k, seen, size = state
+        k, measured, size = state
         g = np.ravel(gradient)
         now = math.sqrt(kernels.on_sums().dot(g, g) / x.size)
-        if seen < _SIZES and now > 0:
-            size = size + (now - size) / (seen + 1)
-            seen += 1
+        if measured < _SIZES and now > 0:
+            size = size + (now - size) / (measured + 1)
+            measured += 1
         rate = 0.0  # a / (A + k + 1)^p with a = change · (A + 1)^p / size
         if size > 0:
             rate = self.change / size / _power(1 + k / (self.stability + 1), self.power)
-        return -rate * gradient, SpallState(k + 1, seen, size)
+        return -rate * gradient, SpallState(k + 1, measured, size)
 
 
 RULES = (Sgd, Momentum, Adam, Greedy, WeightDecay, Spall)

@@ -13,7 +13,7 @@ from gensmooth import checks
 Array = NDArray[Any]
 
 _OF_BOX = 0.25  # a unit, as a fraction of the distance between the bounds
-_TINY = 1e-6  # a start smaller than this multiple of the others is on a scale of its own
+_TINY = 1e-6  # a start smaller than this multiple of the others has its own scale
 _FEW = 2000  # with more parameters than this, a random start has such small entries by chance
 DEEPEST = 50  # the maximum depth of a structure; one that contains itself would have no end
 

@@ -102,6 +102,16 @@ def generator(seed: int, purpose: Purpose, *, step: int = 0, index: int = 0) -> 
     return np.random.Generator(np.random.Philox(key, counter))
 
 
+def index_of(rng: np.random.Generator) -> int:
+    """Return the index in the address of a generator made by :func:`generator`.
+
+    >>> index_of(generator(7, Purpose.SAMPLE, step=3, index=5))
+    5
+    """
+    key: Any = rng.bit_generator.seed_seq
+    return int(key.index)
+
+
 @final
 class _PhiloxKey(ISpawnableSeedSequence):
     """The key of a generator, in the form that NumPy accepts fastest.
@@ -113,6 +123,11 @@ class _PhiloxKey(ISpawnableSeedSequence):
     def __init__(self, seed: int, purpose: Purpose, step: int, index: int) -> None:
         self._words = (seed, int(purpose), step, index)
         self._spawned = 0
+
+    @property
+    def index(self) -> int:
+        """The index in the address."""
+        return self._words[3]
 
     def generate_state(self, n_words: int, dtype: Any = np.uint32) -> Any:
         """Return the Philox key; for any other request, words derived from the address."""

@@ -8,6 +8,7 @@ code depends on which family is in use; it reads the family's properties.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass, replace
+from enum import IntEnum
 from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
@@ -211,7 +212,7 @@ def rotated_kurtosis(moments: theory.Moments) -> float:
 
     It follows from E ε_j⁴ = 3 E‖ε‖⁴ / (d (d + 2)).
     """
-    return 3 * moments.own / ((moments.dim + 2) * moments.mean**2)
+    return 3 * moments.fourth / ((moments.dim + 2) * moments.mean**2)
 
 
 # --- the table of methods -----------------------------------------------------------------------
@@ -298,7 +299,7 @@ def pack_state(state: State) -> Arrays:
 
 
 def unpack_state(arrays: Mapping[str, NDArray[Any]], template: State) -> State:
-    """Return the packed state; the template determines the types of its NamedTuples.
+    """Return the packed state; the template determines its NamedTuples and enums.
 
     Raises:
         ValueError: If the arrays are not a valid state.
@@ -335,11 +336,13 @@ def _kind(part: Any) -> str:
         return "scalar"
     if part is None:
         return "none"
+    if isinstance(part, IntEnum):
+        return "int"
     return "empty" if part == () else type(part).__name__
 
 
 def _restore(tree: Mapping[str, Any], template: Any) -> State:
-    """Return the state with these leaves; the template determines the types of NamedTuples."""
+    """Return the state with these leaves; the template determines NamedTuples and enums."""
     fields: tuple[str, ...] | None = getattr(template, "_fields", None)
     keys = {name.partition(":")[0]: name for name in tree}
     names = list(fields or map(str, range(len(tree))))
@@ -352,7 +355,9 @@ def _restore(tree: Mapping[str, Any], template: Any) -> State:
             inner = template[index] if index < len(template) else ()
             parts.append(_restore(cast(dict[str, Any], part), inner))
         else:
-            parts.append(_LEAVES[keys[name].partition(":")[2]](part))
+            leaf = _LEAVES[keys[name].partition(":")[2]](part)
+            example = template[index] if index < len(template) else None
+            parts.append(type(example)(leaf) if isinstance(example, IntEnum) else leaf)
     return type(template)(*parts) if fields else tuple(parts)
 
 

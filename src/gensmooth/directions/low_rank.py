@@ -128,7 +128,7 @@ class LowRank(Directions):
         dim = sum(map(math.prod, self.shapes))
         kurtosis = _KURTOSIS[self.entries]
         fourth = {  # s of each part, see theory.Moments
-            theory.low_rank(*shape, num_directions, rank=self.rank, kurtosis=kurtosis).own
+            theory.low_rank(*shape, num_directions, rank=self.rank, kurtosis=kurtosis).fourth
             + (dim - math.prod(shape))
             if len(shape) == 2
             else dim + kurtosis - 1.0

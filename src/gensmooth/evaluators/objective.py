@@ -73,7 +73,7 @@ class Objective:
         journal: Where values are recorded, in the process of the run only: a pickled objective has
             none.
 
-    If the batch has a context (:meth:`gensmooth.batch.Batch.given`), it is passed as the last
+    If the batch has a context (:meth:`gensmooth.batch.Batch.with_context`), it is passed as the last
     argument.
     """
 

@@ -521,7 +521,7 @@ class _DirectionsState:
             self._state = now
             # Without such an estimate, no worker can update from the previous version: skip one.
             self.version += 1 if self.estimate is not None else 2
-        plan = None if batch.own else batch.plan
+        plan = None if batch.planned_by_search else batch.plan
         return Step(batch.step, batch.seed, plan, batch.purpose, batch.context)
 
     @property

@@ -110,7 +110,7 @@ class Worker:
             plan = Plan(*(part.copy() for part in step.plan.arrays))
         if step.plan is not None or step.purpose != batch.purpose:
             batch = batch.planned(plan, step.purpose)
-        self._batch = batch if step.context is None else batch.given(step.context)
+        self._batch = batch if step.context is None else batch.with_context(step.context)
 
     def load_kernels(self) -> None:
         """Create one point, which loads the kernels."""

@@ -570,8 +570,9 @@ def _train_words(config: Mapping[str, Any]) -> list[str] | None:
         words += ["--policy", "mlp", "--hidden", ",".join(map(str, sizes[1:-1]))]
     if not config["standardize"]:
         words.append("--raw")
-    if search["samples"] == "paired":
-        words.append("--paired-resets")
+    resets = config.get("resets", search["samples"])
+    if resets != "independent":
+        words += ["--resets", str(resets)]
     for name, value in schedule.items():
         if value is not None:
             words += [f"--{name.replace('_', '-')}", str(value)]

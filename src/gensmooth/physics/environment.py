@@ -47,6 +47,8 @@ class CompiledEnvironment:
         step: ``step(state, action)``, compiled.
         survival_bonus: What each step survived adds to the reward; 0 if there is no such term.
         goal: Whether episodes can succeed.
+        task_entries: How many entries at the end of a start describe the task, such as a hidden
+            goal; 0 if every episode has the same task.
     """
 
     name: str
@@ -61,6 +63,7 @@ class CompiledEnvironment:
     step: Function
     survival_bonus: float = 0.0
     goal: bool = False
+    task_entries: int = 0
 
     def starts(self, model: Any, rngs: Sequence[np.random.Generator], size: int) -> Array:
         """A start of ``size`` numbers from each generator, shape (B, size)."""

@@ -30,7 +30,15 @@ from gensmooth.rl.environments import catalogue
 from gensmooth.rl.environments.base import EnvironmentLike, Simulator
 from gensmooth.rl.policies import MLP, Linear, architecture
 from gensmooth.rl.program import Callback, Training, TrainResult, checked_schedule
-from gensmooth.rl.rollouts import Local, Rollouts, SideBySide, distributed
+from gensmooth.rl.rollouts import (
+    RESETS,
+    Local,
+    Resets,
+    Rollouts,
+    SideBySide,
+    distinct_resets,
+    distributed,
+)
 from gensmooth.rl.trainer import (
     Trainer,
 )
@@ -65,7 +73,7 @@ def train(
     policy: str | Linear | MLP = "linear",
     hidden: Sequence[int] | None = None,
     standardize: bool | None = None,
-    paired_resets: bool = False,
+    resets: Resets = "independent",
     # the search
     search: Search | None = None,
     method: str | None = None,
@@ -113,8 +121,10 @@ def train(
         hidden: Sizes of the hidden layers of ``"mlp"``; by default the paper's one of 32.
         standardize: Standardise observations by running statistics. The default is yes, except with
             ``"ars-v1"`` and ``"ars-v1-t"``.
-        paired_resets: Start both episodes of a direction alike, instead of giving every episode its
-            own start.
+        resets: How the episodes of an iteration start: ``"independent"`` gives every episode its
+            own start and goal; ``"shared-goal"`` gives the two episodes of a direction one goal
+            and a start each; ``"paired"`` gives them one start and one goal. In an environment
+            without a hidden goal, the second is the same as the first.
         search: A search, complete, as in :func:`~gensmooth.minimize`. It must maximise and have
             ``samples="independent"`` or ``"paired"``.
         method: The name of a method. The default is ``"auto"``, the pilot; on a GPU it is
@@ -186,6 +196,8 @@ def train(
         )
     if isinstance(environment, str) and _version(info.name) != _version(environment):
         _log.warning("%s means %s; name another version in full.", environment, info.name)
+    checks.one_of("resets", resets, RESETS)
+    resets = distinct_resets(resets, simulator)
     if hidden is not None and not (isinstance(policy, str) and policy == "mlp"):
         raise ValueError(
             f"`hidden` is for policy='mlp', but `policy` is {checks.shown(policy)}, which has no "
@@ -211,7 +223,7 @@ def train(
         x_scale=checks.optional(checks.positive, "x_scale", x_scale),
         on_failure=on_failure,
         min_fraction=min_fraction,
-        samples="paired" if checks.flag("paired_resets", paired_resets) else None,
+        samples="paired" if resets == "paired" else None,
     )
     if on_gpu and search is None and is_left_to_pilot(wanted) and method is None:
         wanted = replace(wanted, method=ON_GPU, num_directions=asked or gpu_points(dim))
@@ -263,7 +275,13 @@ def train(
         method = type(directions).__name__
     else:
         method = wanted.method or "bes"
-    trainer = Trainer(info, shape, search, standardize)
+    shared_goal = resets == "shared-goal"
+    if shared_goal and search.samples != "independent":
+        raise ValueError(
+            "`resets` is 'shared-goal', which needs a `search` with samples='independent', but it "
+            f"has samples={search.samples!r}."
+        )
+    trainer = Trainer(info, shape, search, standardize, shared_goal)
     folder = checks.optional(checks.path, "folder", folder)
     threads = checks.optional(checks.count, "threads", threads)
     evaluator = None
@@ -414,13 +432,18 @@ def _rollouts(
     journal: Journal | None,
 ) -> AbstractContextManager[Rollouts]:
     """Who runs the episodes: this process and its threads, or the workers of an evaluator."""
+    policy, search, shared_goal = trainer.policy, trainer.search, trainer.shared_goal
     if trainer.info.device != "cpu":
-        together = SideBySide(simulator, trainer.policy, trainer.search, journal=journal)
+        together = SideBySide(simulator, policy, search, shared_goal=shared_goal, journal=journal)
         return nullcontext(together)
     if evaluator is None:
-        local = Local(simulator, trainer.policy, threads, search=trainer.search, journal=journal)
+        local = Local(
+            simulator, policy, threads, search=search, shared_goal=shared_goal, journal=journal
+        )
         return nullcontext(local)
-    return distributed(evaluator, simulator, trainer.policy, trainer.search, journal=journal)
+    return distributed(
+        evaluator, simulator, policy, search, shared_goal=shared_goal, journal=journal
+    )
 
 
 def _check_trains(search: Search) -> Search:

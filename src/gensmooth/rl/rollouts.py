@@ -9,7 +9,7 @@ which the training merges in the order of the batch.
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from typing import NamedTuple, Protocol, final
+from typing import Literal, NamedTuple, Protocol, final, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from gensmooth import checks, streams
 from gensmooth.batch import Batch
 from gensmooth.estimators import Plan
 from gensmooth.evaluators import Evaluator, Objective, Session
-from gensmooth.rl.environments.base import Episodes, Simulator, split
+from gensmooth.rl.environments.base import Episodes, Simulator, split, task_entries
 from gensmooth.rl.normalize import EpisodeMoments, Scaling
 from gensmooth.rl.policies import Policy
 from gensmooth.runs.journal import WORTH, Entry, Journal
@@ -26,6 +26,10 @@ from gensmooth.searches import Search, SearchState
 from gensmooth.streams import Purpose
 
 Array = NDArray[np.float64]
+
+# How the starts of an iteration's episodes are drawn; see `train`.
+Resets = Literal["independent", "shared-goal", "paired"]
+RESETS: tuple[Resets, ...] = get_args(Resets)
 
 _NUMBERS = 5  # return, bonus, length, success, observations; means and m2 follow
 
@@ -53,6 +57,21 @@ class Rollouts(Protocol):
         ...
 
 
+def distinct_resets(resets: Resets, simulator: Simulator) -> Resets:
+    """Return the reading that equals ``"shared-goal"`` in an environment, if another one does.
+
+    Without tasks it is ``"independent"``. If a start consists of a task only, as in Meta-World, it
+    is ``"paired"``.
+    """
+    if resets != "shared-goal":
+        return resets
+    entries = task_entries(simulator)
+    if entries == 0:
+        return "independent"
+    size = simulator.starts([np.random.default_rng(0)]).shape[1]
+    return "paired" if entries == size else "shared-goal"
+
+
 # --- in this process ----------------------------------------------------------------------------
 
 
@@ -64,6 +83,7 @@ class Local:
         simulator: The simulator.
         policy: The shape of the policy.
         threads: The maximum number of threads; ``None`` means one per core.
+        shared_goal: Whether the episodes of a direction have one task.
         search: The search; needed with a journal, to identify test episodes.
         journal: Where episodes are recorded; see :mod:`gensmooth.runs.journal`.
     """
@@ -76,10 +96,12 @@ class Local:
         policy: Policy,
         threads: int | None = None,
         *,
+        shared_goal: bool = False,
         search: Search | None = None,
         journal: Journal | None = None,
     ) -> None:
         self._simulator = simulator
+        self._shared_goal = shared_goal
         self._policy = policy
         self._threads = checks.optional(checks.count, "threads", threads)
         self._search = search
@@ -89,12 +111,17 @@ class Local:
     def journaled(self, journal: Journal | None) -> "Local":
         """Return the same with a journal."""
         return Local(
-            self._simulator, self._policy, self._threads, search=self._search, journal=journal
+            self._simulator,
+            self._policy,
+            self._threads,
+            shared_goal=self._shared_goal,
+            search=self._search,
+            journal=journal,
         )
 
     def train(self, state: SearchState, batch: Batch, scaling: Scaling) -> Episodes:  # noqa: ARG002
         """See :class:`Rollouts`."""
-        starts = batch_starts(self._simulator, batch)
+        starts = batch_starts(self._simulator, batch, shared_goal=self._shared_goal)
         entry = None
         if self._journal is not None:
             entry = open_entry(self._journal, self._policy, batch, scaling, observe=True)
@@ -176,6 +203,7 @@ class SideBySide:
         simulator: The simulator.
         policy: The shape of the policy.
         search: The search.
+        shared_goal: Whether the episodes of a direction have one task.
         journal: Where episodes are recorded.
     """
 
@@ -187,10 +215,14 @@ class SideBySide:
         policy: Policy,
         search: Search,
         *,
+        shared_goal: bool = False,
         journal: Journal | None = None,
     ) -> None:
-        self._local = Local(simulator, policy, search=search, journal=journal)
+        self._local = Local(
+            simulator, policy, search=search, shared_goal=shared_goal, journal=journal
+        )
         self._simulator, self._policy, self._search = simulator, policy, search
+        self._shared_goal = shared_goal
         self._journal = journal
         self._ahead: tuple[SearchState, Scaling, Episodes] | None = None
         self.faults: Mapping[str, int] = {}
@@ -221,11 +253,12 @@ class SideBySide:
         batch = self._search.ask(state)
         center = np.broadcast_to(state.x, (episodes, state.x.size))
         starts = test_starts(self._simulator, state, episodes)
+        trained_starts = batch_starts(self._simulator, batch, shared_goal=self._shared_goal)
         both = self._simulator.rollout(
             self._policy,
             np.concatenate((center, batch.block(0, len(batch)))),
             scaling,
-            np.concatenate((starts, batch_starts(self._simulator, batch))),
+            np.concatenate((starts, trained_starts)),
             observe=True,
         )
         tested, trained = split(both, [episodes, len(batch)])
@@ -246,10 +279,21 @@ def _failed(episodes: Episodes) -> dict[str, int]:
     return {"non-finite": failed} if failed else {}
 
 
-def batch_starts(simulator: Simulator, batch: Batch) -> Array:
-    """The initial states of a batch's episodes, shape (B, S)."""
+def batch_starts(simulator: Simulator, batch: Batch, *, shared_goal: bool = False) -> Array:
+    """Return the initial states of a batch's episodes, shape (B, S).
+
+    With ``shared_goal``, the episodes of a direction have the task of its first episode.
+    """
     samples = tuple(batch.plan.sample.tolist())
-    return _starts(simulator, _StartsAddress(batch.seed, batch.purpose, batch.step, samples))
+    starts = _starts(simulator, _StartsAddress(batch.seed, batch.purpose, batch.step, samples))
+    if shared_goal:
+        first: dict[int, int] = {}
+        directions = enumerate(batch.plan.direction.tolist())
+        rows = [first.setdefault(direction, row) for row, direction in directions]
+        starts = starts.copy()
+        entries = task_entries(simulator)
+        starts[:, -entries:] = starts[rows, -entries:]
+    return starts
 
 
 def test_starts(simulator: Simulator, state: SearchState, episodes: int) -> Array:
@@ -345,11 +389,13 @@ def open_entry(
 ) -> Entry:
     """The part of a journal for the episodes of a batch."""
     columns = 1 + _NUMBERS + 2 * policy.sizes[0]
-    return journal.open(_with_scaling(batch, scaling, observe), columns)
+    return journal.open(batch.with_context(_context(scaling, observe)), columns)
 
 
-def _with_scaling(batch: Batch, scaling: Scaling, observe: bool) -> Batch:
-    return batch.given(np.concatenate(([float(observe)], scaling.mean, scaling.inverse)))
+def _context(scaling: Scaling, observe: bool, tasks: Array | None = None) -> Array:
+    """The numbers that are the same for all episodes of a batch."""
+    more = [] if tasks is None else [tasks]
+    return np.concatenate(([float(observe)], scaling.mean, scaling.inverse, *more))
 
 
 # --- by workers ---------------------------------------------------------------------------------
@@ -376,8 +422,13 @@ class Rewards:
     def __call__(self, points: Array, rngs: list[np.random.Generator], context: Array) -> Array:
         """Return one row per episode: the reward, then the extras."""
         observe, size = bool(context[0]), self._policy.sizes[0]
-        scaling = Scaling(*context[1:].reshape(2, size))
+        scaling = Scaling(*context[1 : 1 + 2 * size].reshape(2, size))
         starts = self._simulator.starts(rngs)
+        tasks = context[1 + 2 * size :]
+        if len(tasks):  # of all episodes of the iteration, in the order of their samples
+            entries = task_entries(self._simulator)
+            these = [streams.index_of(rng) for rng in rngs]
+            starts[:, -entries:] = tasks.reshape(-1, entries)[these]
         episodes = self._simulator.rollout(
             self._policy, points, scaling, starts, observe=observe, threads=1
         )
@@ -391,15 +442,19 @@ class Distributed:
     Args:
         session: The session.
         search: The search; it provides the batches for tests too.
-        observation_size: The number of entries of an observation.
-        goal: Whether the environment has a goal.
+        simulator: The simulator.
+        shared_goal: Whether the episodes of a direction have one task.
     """
 
-    def __init__(self, session: Session, search: Search, observation_size: int, goal: bool) -> None:
+    def __init__(
+        self, session: Session, search: Search, simulator: Simulator, *, shared_goal: bool = False
+    ) -> None:
         self._session = session
         self._search = search
-        self._observation_size = observation_size
-        self._goal = goal
+        self._simulator = simulator
+        self._observation_size = simulator.info.observation_size
+        self._goal = simulator.info.goal
+        self._shared_goal = shared_goal
         self.faults: Mapping[str, int] = {}
 
     @property
@@ -409,17 +464,22 @@ class Distributed:
 
     def train(self, state: SearchState, batch: Batch, scaling: Scaling) -> Episodes:
         """See :class:`Rollouts`."""
-        return self._run(state, batch, scaling, observe=True)
+        tasks = np.empty(0)
+        if self._shared_goal:
+            starts = batch_starts(self._simulator, batch, shared_goal=True)
+            tasks = starts[:, -task_entries(self._simulator) :].ravel()
+        return self._run(state, batch, scaling, tasks, observe=True)
 
     def test(self, state: SearchState, scaling: Scaling, episodes: int) -> Episodes:
         """See :class:`Rollouts`."""
         batch = test_batch(self._search, state, episodes)
-        return self._run(state, batch, scaling, observe=False)
+        return self._run(state, batch, scaling, np.empty(0), observe=False)
 
     def _run(
-        self, state: SearchState, batch: Batch, scaling: Scaling, *, observe: bool
+        self, state: SearchState, batch: Batch, scaling: Scaling, tasks: Array, *, observe: bool
     ) -> Episodes:
-        evaluated = self._session.evaluate(state, _with_scaling(batch, scaling, observe))
+        context = _context(scaling, observe, tasks)
+        evaluated = self._session.evaluate(state, batch.with_context(context))
         self.faults = evaluated.faults
         assert evaluated.extras is not None
         rows = np.column_stack((evaluated.values, evaluated.extras))
@@ -433,6 +493,7 @@ def distributed(
     policy: Policy,
     search: Search,
     *,
+    shared_goal: bool = False,
     journal: Journal | None = None,
 ) -> Generator[Distributed]:
     """Start workers for a training; leaving the context stops them."""
@@ -441,5 +502,4 @@ def distributed(
         rewards, sampled=True, vectorized=1, extras=rewards.extras, journal=journal
     )
     with evaluator.session(search, objective) as session:
-        info = simulator.info
-        yield Distributed(session, search, info.observation_size, info.goal)
+        yield Distributed(session, search, simulator, shared_goal=shared_goal)

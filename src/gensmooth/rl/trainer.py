@@ -124,12 +124,14 @@ class Trainer:
         policy: The policy's shape.
         search: The search; it must maximise and use samples.
         standardize: Whether observations are standardised.
+        shared_goal: Whether the episodes of a direction have one task, from starts of their own.
     """
 
     info: Info
     policy: Policy
     search: Search
     standardize: bool = True
+    shared_goal: bool = False
 
     def init(self, seed: int) -> TrainState:
         """Return the state before the first iteration."""

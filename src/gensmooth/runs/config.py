@@ -183,7 +183,7 @@ def differences(
     """
     changes: list[str] = []
     for name, template in compared.items():
-        new, old = now[name], before.get(name)
+        new, old = now.get(name), before.get(name)
         if template is None or not isinstance(new, dict):
             new, old, label = {name: new}, {name: old}, "`{}`"
         else:

@@ -6,6 +6,7 @@ that ``optimizer.init(x)`` returns: types come from the template, and only numbe
 """
 
 from collections.abc import Mapping
+from enum import IntEnum
 from importlib import import_module
 from typing import Any, NamedTuple, cast
 
@@ -174,6 +175,8 @@ def _pack(tree: Any, name: str, arrays: Arrays) -> Any:
         arrays[name] = array
         kind = "jax" if _is_jax(tree) else "scalar" if isinstance(tree, np.generic) else "numpy"
         return {kind: name}
+    if isinstance(tree, IntEnum):
+        return {"plain": int(tree)}
     if _is_plain(tree):
         return {"plain": tree}
     if isinstance(tree, float):
@@ -187,7 +190,7 @@ def _leaf(skeleton: Any, arrays: Mapping[str, Array], template: Any, name: str) 
     ((kind, value),) = cast(dict[str, Any], skeleton).items()
     expected = np.shape(template)
     if kind == "plain" and expected == () and _is_plain(value):
-        return value
+        return type(template)(value) if isinstance(template, IntEnum) else value
     if kind == "float" and expected == ():
         return number(value)
     if kind not in ("numpy", "scalar", "jax") or value != name or name not in arrays:

@@ -1,11 +1,11 @@
-"""Searches: what to evaluate next, and what to make of the values.
+"""Searches: which points to evaluate next, and how to use their values.
 
-:mod:`~gensmooth.searches.protocol` says what a search is. There are
+:mod:`~gensmooth.searches.protocol` defines the interface. It is implemented by
 
 - :class:`RandomSearch`: directions × estimator × optimizer, the paper's methods;
 - :class:`Pilot`, the default, which coordinates :class:`QuasiNewton`, :class:`MirroredES` and
-  :class:`GreedyDescent` (how and why: docs/pilot.md);
-- the :mod:`~gensmooth.searches.algorithms` of the literature.
+  :class:`GreedyDescent` (docs/pilot.md explains how and why);
+- the :mod:`~gensmooth.searches.algorithms` from the literature.
 """
 
 from gensmooth.searches.algorithms import register

@@ -1,10 +1,10 @@
-"""A search as plain parts for ``config.json``, and back.
+"""Conversion of a search to and from plain parts for ``config.json``.
 
-The parts are the fields of the search's dataclass, under its name in ``"method"``. A search with
-directions (:class:`~gensmooth.RandomSearch`) has no such name. A custom search in a module that can
-be imported is written as ``module:Class``. Any other must be passed again when its run is resumed.
+The parts are the fields of the search's dataclass, plus its name as ``"method"``. A search with
+directions (:class:`~gensmooth.RandomSearch`) has no name. A custom search in an importable module
+is named ``module:Class``. Any other search must be passed again when its run is resumed.
 
-Bounds and threads are not among the parts: whoever writes the file stores them beside the search.
+Bounds and threads are not among the parts; the caller stores them separately.
 """
 
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ _NAMES = {kind: name for name, kind in _NAMED.items()}
 
 
 def to_parts(search: Search) -> dict[str, Any]:
-    """The parts of a search: plain JSON, and arrays of float64.
+    """Return the parts of a search: plain JSON and float64 arrays.
 
     >>> to_parts(Pilot(budget=100))["method"]
     'auto'
@@ -65,19 +65,19 @@ def from_parts(
     trust: bool = False,
     again: str = PASS_AGAIN,
 ) -> Search:
-    """The search that :func:`to_parts` described.
+    """Create the search that :func:`to_parts` described.
 
     Args:
-        parts: The parts; others are ignored.
+        parts: The parts; additional entries are ignored.
         passed: Objects that the caller passes again, by name: ``search``, ``directions``,
             ``estimator``, ``optimizer``.
         bounds: The search's bounds.
         threads: The search's threads.
-        trust: Whether a module that the parts name may be imported.
-        again: How the user passes an object again, for messages; ``{}`` is its name.
+        trust: Whether a module named in the parts may be imported.
+        again: How the user can pass an object again, for messages; ``{}`` stands for its name.
 
     Raises:
-        ValueError: If the parts describe no search, or one that must be passed again.
+        ValueError: If the parts are not a search, or if the search must be passed again.
         LookupError: If a part is missing.
         TypeError: If a part has the wrong type.
     """
@@ -88,12 +88,13 @@ def from_parts(
     if search is not None:
         if to_parts(search)["method"] != method:
             raise ValueError(
-                f"its search is {str(method)[:200]} and cannot become a {type(search).__name__}"
+                f"its search is {str(method)[:200]} and cannot be changed to a "
+                f"{type(search).__name__}"
             )
         return search
     if is_given(method):
         raise ValueError(
-            f"its search is a {str(method['given'])[:200]}, which cannot be written down: "
+            f"its search is a {str(method['given'])[:200]}, which cannot be stored in a file: "
             f"{again.format('search')}"
         )
     kind = _kind(str(method), trust=trust)
@@ -114,8 +115,8 @@ def _with_directions(
 ) -> RandomSearch:
     if is_given(parts["spacing"]):
         raise ValueError(
-            "its `spacing` is a custom function, which cannot be written down: start a run with a "
-            "schedule such as gs.inverse_decay(0.1)"
+            "its `spacing` is a custom function, which cannot be stored in a file: start a new run "
+            "with a schedule such as gs.inverse_decay(0.1)"
         )
     chosen = {
         name: _choice(name, kind, parts[name], passed.get(name), trust=trust, again=again)
@@ -128,17 +129,17 @@ def _with_directions(
 def _choice(
     name: str, kind: type, description: Any, passed: Any, *, trust: bool, again: str
 ) -> Any:
-    """A part that was written down, or that the caller passes again."""
+    """Return a part that was stored, or that the caller passes again."""
     if passed is not None:
         if describe(passed) != description:
             raise ValueError(
-                f"its `{name}` is {str(description)[:200]} and cannot become "
+                f"its `{name}` is {str(description)[:200]} and cannot be changed to "
                 f"{str(describe(passed))[:200]}: start a new run from its x instead"
             )
         return passed
     if is_given(description):
         raise ValueError(
-            f"its `{name}` is a {description['given']}, which cannot be written down: "
+            f"its `{name}` is a {description['given']}, which cannot be stored in a file: "
             f"{again.format(name)}"
         )
     made = rebuild(description, trust=trust)
@@ -148,7 +149,7 @@ def _choice(
 
 
 def _kind(name: str, *, trust: bool) -> type[Search]:
-    """The class of a search by its name in a file."""
+    """Return the class of a search from its name in a file."""
     if ":" not in name:
         if name not in _NAMED:
             raise ValueError(f"there is no search {name[:80]!r}")
@@ -156,7 +157,7 @@ def _kind(name: str, *, trust: bool) -> type[Search]:
     naming.check_trusted(name.partition(":")[0], trust=trust)
     kind = naming.find(name)
     if not (isinstance(kind, type) and issubclass(kind, Search) and is_dataclass(kind)):
-        raise ValueError(f"{name[:200]!r} is not a search that is a dataclass")
+        raise ValueError(f"{name[:200]!r} is not a search defined as a dataclass")
     return kind
 
 

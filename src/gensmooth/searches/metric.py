@@ -1,20 +1,21 @@
-r"""A full metric, for few parameters.
+r"""A full metric for up to 10 parameters.
 
-Directions are F z with z normal, so that they have the covariance :math:`C = F F^\top`. It is
-learned as that of CMA-ES is (Hansen & Ostermeier, 2001; Hansen, 2016, with negative weights), from
-the path p of past steps and from all points :math:`y_i = F z_i` of a step by their rank,
+Directions are F z with z normal, so their covariance is :math:`C = F F^\top`. C is learned as in
+CMA-ES with negative weights (Hansen & Ostermeier, 2001; Hansen, 2016), from the path p of past
+steps and from the points :math:`y_i = F z_i` of a step, weighted by rank:
 
 .. math:: C \leftarrow \Bigl(1 - c_1 - c_\mu\sum_i v_i\Bigr) C + c_1\, p p^\top
           + c_\mu \sum_i v_i\, y_i y_i^\top .
 
-The better half has the weights of the step. Those of the worse half are negative: they shorten
-directions that led up, the y of each having the length that d/‖z‖² gives it. Mirrored points need
-them more than others do: both ends of a pair have the same :math:`y y^\top`, so that the better
-half alone tells half as much as it would of independent points.
+The better half has the weights of the step. The weights of the worse half are negative: they
+shorten the directions that led to worse values. Each is multiplied by d/‖z‖², which removes the
+effect of the length of z. Mirrored points need negative weights more than independent points do:
+both ends of a pair have the same :math:`y y^\top`, so the better half alone carries half the
+information.
 
-F is the Cholesky factor (Krause, Arbonès & Igel, 2016): the only lower triangular one, so that the
-coordinates z keep their meaning while C changes slowly. Sums run in one order, whereas LAPACK's
-depend on the machine's threads.
+F is the Cholesky factor of C (Krause, Arbonès & Igel, 2016). A covariance has only one, so the
+coordinates z keep their meaning while C changes slowly. Sums run in a fixed order, whereas
+LAPACK's order depends on the number of threads.
 """
 
 import math
@@ -25,47 +26,51 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-_LEAST = 1e-14  # a variance given all others, over the variance: no direction is lost for ever
+# Smallest conditional variance of a coordinate, relative to its variance. It exceeds the rounding
+# error, so that C stays positive definite and no direction is lost.
+_LEAST = 1e-14
 
 
-def chosen(y: Array, z: Array, weights: NDArray[np.float64], doubts: NDArray[np.float64]) -> Array:
-    """Σ v y yᵀ over a step's points.
+def weighted_squares(
+    y: Array, z: Array, weights: NDArray[np.float64], negative_weights: NDArray[np.float64]
+) -> Array:
+    """Return Σ v y yᵀ over the points of a step.
 
     Args:
         y: The points, one per row, in units of σ and of the parameters.
-        z: The same as F sees them, y = F z.
-        weights: Of the better half, 0 for the others.
-        doubts: Of the worse half, negative.
+        z: The same points in the coordinates of F, y = F z.
+        weights: The weights of the better half; 0 for the others.
+        negative_weights: The weights of the worse half; 0 for the others.
     """
-    long2 = np.maximum(np.square(z).sum(axis=1), 1e-300)
-    own = (weights + doubts * np.minimum(z.shape[1] / long2, 1e6))[:, None] * y
-    return np.stack([(own * y[:, j, None]).sum(axis=0) for j in range(y.shape[1])])
+    length2 = np.maximum(np.square(z).sum(axis=1), 1e-300)
+    weighted = (weights + negative_weights * np.minimum(z.shape[1] / length2, 1e6))[:, None] * y
+    return np.stack([(weighted * y[:, j, None]).sum(axis=0) for j in range(y.shape[1])])
 
 
-def learned(
+def updated_factor(
     factor: Array, path: Array, points: Array, *, one: float, many: float, total: float
 ) -> Array:
-    """F after a step.
+    """Return F after a step.
 
     Args:
-        factor: F before it.
+        factor: F before the step.
         path: The path of past steps, in units of the parameters.
-        points: What :func:`chosen` gives.
+        points: The result of :func:`weighted_squares`.
         one: c₁.
         many: c_μ.
-        total: What the weights of the points add up to.
+        total: The sum of the weights of the points.
     """
     after = (1 - one - many * total) * covariance(factor)
     return cholesky(after + one * path[:, None] * path + many * points)
 
 
 def covariance(factor: Array) -> Array:
-    """F Fᵀ."""
+    """Return F Fᵀ."""
     return (factor[:, None, :] * factor[None, :, :]).sum(axis=-1)
 
 
 def cholesky(matrix: Array) -> Array:
-    """The lower triangular F with F Fᵀ = the matrix, which rounding may have left indefinite."""
+    """Return the lower triangular F with F Fᵀ = matrix; the matrix may be slightly indefinite."""
     d = len(matrix)
     factor = np.zeros_like(matrix)
     for j in range(d):
@@ -77,14 +82,14 @@ def cholesky(matrix: Array) -> Array:
 
 
 def apply(factor: Array, vector: Array) -> Array:
-    """F z."""
+    """Return F z."""
     return (factor * vector).sum(axis=1)
 
 
 def solve(factor: Array, rows: Array) -> Array:
-    """The z with F z = y, for every row y."""
-    found = np.zeros_like(rows)
+    """Return the z with F z = y, for every row y."""
+    z = np.zeros_like(rows)
     for j in range(rows.shape[1]):
-        known = (found[:, :j] * factor[j, :j]).sum(axis=1)
-        found[:, j] = (rows[:, j] - known) / factor[j, j]
-    return found
+        known = (z[:, :j] * factor[j, :j]).sum(axis=1)
+        z[:, j] = (rows[:, j] - known) / factor[j, j]
+    return z

@@ -1,27 +1,27 @@
-r"""A mirrored evolution strategy: the part of the pilot that needs nothing but comparisons.
+r"""A mirrored evolution strategy: the phase of the pilot that only compares values.
 
-Points come in pairs :math:`x \pm \sigma s \circ z_l`, with z normal (or coins, in many dimensions)
-and s one scale per parameter. Values are turned into weights by their rank alone, so that nothing
-depends on the objective's units, and
+Points come in mirrored pairs :math:`x \pm \sigma s \circ z_l`. The entries of z are normal (random
+signs in many dimensions), σ is the spacing and s has one scale per parameter. Each point gets a
+weight by the rank of its value, so that the objective's units do not matter:
 
 .. math:: x \leftarrow x + \sigma s \circ \sum_i w_{r(i)} z_i .
 
-Three things adapt, all of them kept in an :class:`Evolution`:
+Three quantities adapt. They are stored in an :class:`Evolution`, and each has its own function:
 
-- The spacing σ, by the length of the path of past steps (cumulative step-length adaptation): a
-  path longer than one of independent random steps means that steps agree, so σ grows. How long
-  the path of *mirrored pairs* is under random ranks is :func:`theory.mirrored_neutral`.
-- The scales s, by the variances of the steps that were taken (a diagonal metric), where z is
-  normal: coins have squares of 1, which tell nothing. Few parameters have a full metric in their
-  place, :mod:`~gensmooth.searches.metric`.
-- The population, by the noise's share in the differences of pairs, see :func:`grow`; and the more
-  of a step is noise, the less the scales learn from it.
+- The spacing σ: :func:`adapt_spacing`, cumulative step-size adaptation. A path accumulates the past
+  steps. If it is longer than a path of random steps, the steps agree and σ grows. The length of a
+  path of *mirrored pairs* under random ranks is :func:`theory.mirrored_neutral`.
+- The scales s: :func:`adapt_metric`. A diagonal metric is learned from the steps taken, if z is
+  normal; the squares of signs are all 1 and carry no information. Up to 10 parameters there is a
+  full metric instead, :mod:`~gensmooth.searches.metric`. The noisier the step, the less it teaches.
+- The population: :func:`adapt_population`, from the share of noise in the differences of pairs.
 
-Sources: Hansen & Ostermeier (2001) for paths and weights, Ros & Hansen (2008) for the diagonal
-metric, Hansen et al. (2009) for measuring noise by evaluating again; the neutral length of mirrored
-pairs, the noise share and its use are ours (docs/pilot.md).
+Sources: Hansen & Ostermeier (2001) for paths and weights; Ros & Hansen (2008) for the diagonal
+metric; Hansen et al. (2009) for measuring noise by evaluating points twice. The neutral length of
+mirrored pairs, the noise share and its use are ours (docs/pilot.md).
 
-:class:`MirroredES` is the search; the functions below it are its formulas.
+:class:`MirroredES` is the search: which points it requests, and what it does with their values. The
+functions below it are its formulas, each a pure function of an :class:`Evolution`.
 """
 
 import math
@@ -35,66 +35,77 @@ from numpy.typing import NDArray
 from gensmooth import checks, estimators, kernels, theory
 from gensmooth.directions.draw import MixedDraw, ScaledDraw
 from gensmooth.searches import metric
-from gensmooth.searches.quasi_newton import even_scales
-from gensmooth.searches.steered import (
+from gensmooth.searches.adaptive import (
     EXACT_UP_TO,
     METRIC_UP_TO,
-    Advance,
-    Answers,
-    Kind,
-    Known,
+    AdaptiveSearch,
+    Knowledge,
     Noise,
-    Question,
-    Steered,
-    question,
+    PointRequest,
+    RequestKind,
+    Response,
+    Transition,
+    make_request,
 )
+from gensmooth.searches.quasi_newton import even_scales
 
 Array = NDArray[Any]
 rank = estimators.rank  # the weight of each value, as in :class:`estimators.Ranked`
 
-# Found by experiment unless said otherwise; docs/pilot.md has the comparisons that were kept.
-REPEAT = 30  # of noisy values, one in this many is measured again
-_MEMORY = 10.0  # measurements that the noise's share remembers
-_GROWTH = 1.0  # e-folds of the population per memory of the path, when noise dominates
-_SLOW = 0.05  # the same beyond half as many pairs as parameters: there it only averages
-_SHRINK = 0.1
-_WIDEN = 0.1  # e-folds of σ likewise, so that pairs differ by more than their noise
-_WAIT = {False: 100.0, True: 30.0}  # evaluations per parameter until the population has grown by √2
-_LARGEST = 20  # pairs per parameter, or a step that costs 1/10 of all evaluations so far
-_STEPS_LEFT = 10  # a larger population must leave budget for this many steps
-_WIDER = 1.5  # how σ grows while all values are the same
-_WIDEST_OF_ALL = 3.0  # a parameter's spacing over the widest one of their mean, at most
-_BEST_BEND = 0.4  # see :func:`fitting`
-_AT_ONCE = 1e-2  # a first spacing does not fall by more than this at once
-_FINEST = 1e-6  # nor below this, in units
-STILL = 30  # steps in a row with nothing but equal values: there is nothing to follow here
-_LOOK_AGAIN = 50  # steps after which a value that seemed exact is measured again
-_FULL_UP_TO = 10  # parameters; beyond, a metric has one scale for each and no more
-_NARROW = 1e-12  # a spacing below this, in units, has converged
-_SPREAD = 1e4  # the most that the first probe makes squared scales differ, either way
-_PROBE_FROM = 10  # evaluations per parameter left: with fewer the first probe would not pay
-_ON_FAILURE = 0.3  # what the spacing is multiplied by after a step without any finite value
+# The rates of paths, step size and metric are CMA-ES's: see :func:`constants`. The values below
+# were chosen by experiment on bbob and its noisy variants, unless the comment says otherwise;
+# docs/pilot.md has the comparisons.
+
+# Noise
+REPEAT_ONE_IN = 30  # of noisy evaluations, one in this many repeats a point
+_SHARE_MEMORY = 10.0  # the number of measurements that the noise share averages
+_RECHECK_AFTER = 50  # steps after which values that seemed exact are measured again
+# Population. Rates are per memory length of the path, as those of the spacing are.
+_GROW = 1.0  # growth of log(pairs) if noise dominates
+_GROW_SLOWLY = 0.05  # the same above d / 2 pairs, where more pairs only average the noise
+_SHRINK = 0.1  # decrease of log(pairs) if noise is small
+_GROWTH_PERIOD = {False: 100.0, True: 30.0}  # evaluations per parameter, exact and noisy, ...
+# ... after which the smallest population has grown by √2
+_MAX_PAIRS = 20  # pairs per parameter; more only if a step costs at most 1/10 of all evaluations
+_STEPS_LEFT = 10  # a larger population must leave enough budget for this many steps
+# Spacing
+_WIDEN_IN_NOISE = 0.1  # growth of log σ if noise dominates, so that pairs differ by more than noise
+_WIDEN_IF_FLAT = 1.5  # factor of σ after a step whose values are all equal
+_SHRINK_ON_FAILURE = 0.3  # factor of σ after a step without a finite value
+_MAX_OVER_MEAN = 3.0  # largest spacing of one parameter, relative to `widest`
+_MAX_LOG_CHANGE = 1.0  # largest growth of log σ in a step, as in pycma
+# First spacing
+_BEST_CURVATURE = 0.4  # derived: see :func:`shorter_first_spacing`
+_MAX_FIRST_DROP = 1e-2  # smallest factor of the first spacing in one step
+_MIN_FIRST_SPACING = 1e-6  # smallest first spacing, in units
+# First metric
+_MAX_FIRST_SPREAD = 1e4  # bound on the squared scales, and their inverses
+_PROBE_FROM = 10  # evaluations per parameter that must be left for the probe to pay off
+_FULL_METRIC_UP_TO = 10  # parameters; beyond, the metric is diagonal
+# Restarts
+FLAT_STEPS = 30  # steps in a row whose values are all equal
+_CONVERGED = 1e-12  # in units: rounding errors of x are not much smaller (our choice)
 
 
 class Evolution(NamedTuple):
-    """What adapts, and what it is adapted by.
+    """What the evolution strategy remembers between steps.
 
     Attributes:
         spacing: σ, in units of the parameters.
-        path: The decaying sum of steps, in units of what random steps would give.
-        slow_path: The same for the metric; empty without one.
-        variances: The squares of the scales, in units of the parameters; empty without a metric.
-        pairs: The population, in pairs: a number that is rounded.
-        smallest: The population never falls below this many pairs.
-        steps: Steps made since it began.
-        evaluations: Evaluations made since it began.
-        share: The noise's share in the variance of half the difference of a pair.
-        measured: How often noise was measured.
-        owed: Repeated evaluations that are due.
-        still: Steps in a row whose values were all the same.
-        restarts: How often the search began again.
-        here: The value at the point where it began; infinity if it is not known.
-        lowest: The lowest value of a step so far; before any, ``here``.
+        path: The accumulated steps, scaled such that random steps have E‖path‖² = d.
+        slow_path: The path from which the metric is learned; empty without a metric.
+        variances: The squared scales s², in units of the parameters; empty without a metric.
+        pairs: The population in pairs, before rounding.
+        min_pairs: The smallest population.
+        steps: Number of steps since the last start.
+        evaluations: Number of evaluations since the last start.
+        noise_share: The share of noise in the variance of half the difference of a pair.
+        noise_measurements: Number of noise measurements.
+        repeats_due: Number of repeated evaluations that are due.
+        flat_steps: Number of steps in a row whose values were all equal.
+        restarts: Number of restarts.
+        start_value: The value at the last start; infinity if it is unknown.
+        lowest: The lowest value of any step so far, initially a value known at the start.
     """
 
     spacing: float
@@ -102,25 +113,25 @@ class Evolution(NamedTuple):
     slow_path: Array
     variances: Array
     pairs: float
-    smallest: int
+    min_pairs: int
     steps: int
     evaluations: int
-    share: float
-    measured: int
-    owed: float
-    still: int
+    noise_share: float
+    noise_measurements: int
+    repeats_due: float
+    flat_steps: int
     restarts: int
-    here: float
+    start_value: float
     lowest: float
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class MirroredES(Steered):
-    """The mirrored evolution strategy: for noisy values, and for objectives that are not smooth.
+class MirroredES(AdaptiveSearch):
+    """A mirrored evolution strategy, for noisy values and for objectives that are not smooth.
 
-    Arguments as in :class:`~gensmooth.Pilot`; ``num_directions`` are the pairs that it begins
-    with.
+    The arguments are those of :class:`~gensmooth.Pilot`; ``num_directions`` is the first number of
+    mirrored pairs.
 
     >>> import gensmooth as gs
     >>> search = gs.MirroredES(budget=2000)
@@ -136,16 +147,18 @@ class MirroredES(Steered):
         super().__post_init__()
         checks.settle(self, widest=float(checks.number("widest", self.widest)))
 
-    def begin(self, x: Array, known: Known) -> Advance:
-        """See :class:`~gensmooth.searches.steered.Steered`."""
+    def begin(self, x: Array, known: Knowledge) -> Transition:
+        """See :class:`~gensmooth.searches.adaptive.AdaptiveSearch`."""
         noisy = Noise.EXACT if self.samples is None else Noise.NOISY  # until a repeat differs
-        known = known._replace(noisy=int(noisy))
-        own = begin(x.size, x.dtype, learns=x.size <= METRIC_UP_TO, pairs=self.first_pairs(x.size))
-        return Advance(known, own, self._ask(known, own, x.dtype, 0), x)
+        known = known._replace(noisy=noisy)
+        evolution = initial_evolution(
+            x.size, x.dtype, learns_metric=x.size <= METRIC_UP_TO, pairs=self.first_pairs(x.size)
+        )
+        return Transition(known, evolution, self._request(known, evolution, x.dtype, 0), x)
 
-    def start(
+    def start_at(
         self,
-        known: Known,
+        known: Knowledge,
         x: Array,
         value: float,
         spent: int,
@@ -153,258 +166,309 @@ class MirroredES(Steered):
         like: Array,
         restarts: int = 0,
         lowest: float = math.inf,
-    ) -> Advance:
-        """Begin at a point of known value; first probe its metric if values are exact.
+    ) -> Transition:
+        """Start at a point whose value is known; if values are exact, first measure a metric there.
 
         Args:
             known: What is known about the objective.
             x: The point, flat.
-            value: Its value.
-            spent: Evaluations made so far.
-            like: Parameters in their shape.
-            restarts: How often the search began again: each time with twice the population.
-            lowest: The lowest value seen.
+            value: The value at the point.
+            spent: Number of evaluations so far.
+            like: An array in the user's shape.
+            restarts: Number of restarts; each one doubles the population.
+            lowest: The lowest value so far.
         """
         d = x.size
         pairs = self.first_pairs(d) << min(restarts, 10)
         if self.most_directions is not None:
             pairs = min(pairs, self.most_directions)
-        own = begin(
+        evolution = initial_evolution(
             d,
             like.dtype,
-            learns=d <= METRIC_UP_TO,
+            learns_metric=d <= METRIC_UP_TO,
             pairs=pairs,
             restarts=restarts,
-            here=value,
+            start_value=value,
             lowest=lowest,
         )
-        exact = known.noisy == Noise.EXACT and self.samples is None and like.dtype.itemsize == 8
+        exact = known.noisy is Noise.EXACT and self.samples is None and like.dtype.itemsize == 8
         if exact and d <= EXACT_UP_TO and self.budget - spent >= _PROBE_FROM * d:
             units = np.broadcast_to(known.units, (d,)).copy()
-            ask = question(Kind.SPREAD, like.dtype, spacing=own.spacing, number=d)
-            return Advance(known, own, ask._replace(scale=units), x)
-        return self.go_on(known, own, x, spent, like=like)
+            request = make_request(
+                RequestKind.FIRST_METRIC,
+                like.dtype,
+                spacing=evolution.spacing,
+                number=d,
+                scale=units,
+            )
+            return Transition(known, evolution, request, x)
+        return self.next_pairs(known, evolution, x, spent, like=like)
 
-    def go_on(
+    def next_pairs(
         self,
-        known: Known,
-        own: Evolution,
+        known: Knowledge,
+        evolution: Evolution,
         x: Array,
         spent: int,
         *,
         like: Array,
         factor: Array | None = None,
         dropped: int = 0,
-    ) -> Advance:
-        """Ask for the next pairs."""
-        ask = self._ask(known, own, like.dtype, spent, factor)
-        if known.noisy == Noise.NOISY:
-            own = own._replace(owed=repeats(own, ask.number)[1])
-        return Advance(known, own, ask, x, dropped=dropped)
+    ) -> Transition:
+        """PointRequest the next pairs, around ``x``.
 
-    def advance(self, known: Known, own: Evolution, asked: Question, answers: Answers) -> Advance:
-        """See :class:`~gensmooth.searches.steered.Steered`."""
-        if asked.kind == Kind.SPREAD:
-            return self._after_spread(known, own, answers)
-        return self._after_pairs(known, own, asked, answers)
+        Args:
+            known: What is known about the objective.
+            evolution: The memory after the last step.
+            x: The parameters, flat.
+            spent: Number of evaluations so far.
+            like: An array in the user's shape.
+            factor: F, if the metric is full.
+            dropped: Number of directions dropped in the last step.
+        """
+        request = self._request(known, evolution, like.dtype, spent, factor)
+        if known.noisy is Noise.NOISY:
+            _, repeats_due = due_repeats(evolution, request.number)
+            evolution = evolution._replace(repeats_due=repeats_due)
+        return Transition(known, evolution, request, x, dropped=dropped)
 
-    def noise_measurements(self, own: Evolution) -> int:
-        """See :class:`~gensmooth.searches.steered.Steered`."""
-        return own.measured
+    def advance(
+        self, known: Knowledge, evolution: Evolution, request: PointRequest, response: Response, /
+    ) -> Transition:
+        """See :class:`~gensmooth.searches.adaptive.AdaptiveSearch`."""
+        if request.kind is RequestKind.FIRST_METRIC:
+            return self._after_first_metric(known, evolution, response)
+        return self._after_pairs(known, evolution, request, response)
+
+    def noise_measurements(self, memory: Evolution) -> int:
+        """See :class:`~gensmooth.searches.adaptive.AdaptiveSearch`."""
+        return memory.noise_measurements
 
     def first_pairs(self, dim: int) -> int:
-        """How many pairs the search begins with."""
+        """Return the number of pairs of the first step."""
         pairs = self.num_directions
         pairs = default_pairs(dim) if pairs is None else max(pairs, 2)
         return pairs if self.most_directions is None else min(pairs, self.most_directions)
 
-    def _ask(
+    def _request(
         self,
-        known: Known,
-        own: Evolution,
+        known: Knowledge,
+        evolution: Evolution,
         dtype: np.dtype[Any],
         spent: int,
         factor: Array | None = None,
-    ) -> Question:
-        """The next pairs; the last ones are as many as the budget allows."""
-        pairs = round(own.pairs)
-        again = int(own.steps % _LOOK_AGAIN == 0)  # exact values are not trusted for ever
+    ) -> PointRequest:
+        """Return the request for the next pairs; the last step uses up what the budget allows."""
+        pairs = round(evolution.pairs)
+        repeats = int(evolution.steps % _RECHECK_AFTER == 0)  # noise may appear later in a run
         if known.knows_noise:
-            again = 0
-        elif known.noisy == Noise.NOISY:
-            again, _ = repeats(own, pairs)
-        left = (self.budget - spent - self.finals(known)) // self.num_samples
-        if 2 * pairs + again > left:
+            repeats = 0
+        elif known.noisy is Noise.NOISY:
+            repeats, _ = due_repeats(evolution, pairs)
+        left = (self.budget - spent - self.final_count(known)) // self.num_samples
+        if 2 * pairs + repeats > left:
             fewer = left // 2
-            if fewer >= (1 if known.noisy == Noise.EXACT else (pairs + 1) // 2):
-                pairs, again = min(pairs, fewer), 0
+            if fewer >= (1 if known.noisy is Noise.EXACT else (pairs + 1) // 2):
+                pairs, repeats = min(pairs, fewer), 0
         scale = np.zeros(0, dtype)
-        spacing = own.spacing
-        few = 1 < own.variances.size <= _FULL_UP_TO and dtype.itemsize == 8
-        if few and own.steps == 0 and factor is None:
-            factor = np.diag(np.sqrt(own.variances))
+        spacing = evolution.spacing
+        full = 1 < evolution.variances.size <= _FULL_METRIC_UP_TO and dtype.itemsize == 8
+        if full and evolution.steps == 0 and factor is None:
+            factor = np.diag(np.sqrt(evolution.variances))
         if factor is not None:
             scale = known.units.reshape(-1, 1) * factor
-        elif own.variances.size:
-            scale = (known.units * np.sqrt(own.variances)).astype(dtype)
+        elif evolution.variances.size:
+            scale = (known.units * np.sqrt(evolution.variances)).astype(dtype)
         elif known.units.size > 1:
             scale = known.units.astype(dtype)
         else:
             spacing *= float(known.units[0])
-        return question(
-            Kind.PAIRS, dtype, spacing=spacing, number=pairs, repeats=again, scale=scale
+        return make_request(
+            RequestKind.MIRRORED_PAIRS,
+            dtype,
+            spacing=spacing,
+            number=pairs,
+            repeats=repeats,
+            scale=scale,
         )
 
-    def _after_spread(self, known: Known, own: Evolution, answers: Answers) -> Advance:
-        """The first metric, from f(x + h) and f(x − h) along each axis."""
-        plus, minus = answers.values.reshape(-1, 2).T
-        change = np.maximum(np.abs(plus + minus - 2 * own.here), 0.05 * np.abs(plus - minus))
+    def _after_first_metric(
+        self, known: Knowledge, evolution: Evolution, response: Response
+    ) -> Transition:
+        """Set the first metric, from the values at x ± σ along each axis."""
+        plus, minus = response.values.reshape(-1, 2).T
+        # Second differences; 5 % of the first ones (by experiment) where the curvature is about 0.
+        second = np.abs(plus + minus - 2 * evolution.start_value)
+        change = np.maximum(second, 0.05 * np.abs(plus - minus))
         scales = even_scales(change)
         if scales is not None:
-            variances = np.clip(scales**2, 1 / _SPREAD, _SPREAD)
+            variances = np.clip(scales**2, 1 / _MAX_FIRST_SPREAD, _MAX_FIRST_SPREAD)
             variances /= math.exp(float(np.log(variances).mean()))
-            own = own._replace(variances=variances.astype(own.variances.dtype))
-        own = own._replace(evaluations=own.evaluations + len(answers.values))
-        x = answers.x.reshape(-1)
-        return self.go_on(known, own, x, answers.spent, like=answers.x)
+            evolution = evolution._replace(variances=variances.astype(evolution.variances.dtype))
+        evolution = evolution._replace(evaluations=evolution.evaluations + len(response.values))
+        x = response.x.reshape(-1)
+        return self.next_pairs(known, evolution, x, response.spent, like=response.x)
 
     def _after_pairs(
-        self, known: Known, own: Evolution, asked: Question, answers: Answers
-    ) -> Advance:
-        batch, values, errors2 = answers.batch, answers.values, answers.errors2
-        pairs, again, like = asked.number, asked.repeats, answers.x
-        first, second = values[: 2 * pairs].copy(), values[2 * pairs :]
-        finite = np.isfinite(first)  # a point without a value ranks last
-        whole = finite[0::2] & finite[1::2]
-        dropped = pairs - int(whole.sum())
+        self, known: Knowledge, evolution: Evolution, request: PointRequest, response: Response
+    ) -> Transition:
+        """Make a step: measure noise, rank the values, adapt, move x, and restart if converged."""
+        errors2, pairs, like = response.errors2, request.number, response.x
+        values, repeated = response.values[: 2 * pairs].copy(), response.values[2 * pairs :]
+        finite = np.isfinite(values)
+        complete = finite[0::2] & finite[1::2]  # pairs with two finite values
+        dropped = pairs - int(complete.sum())
         if not finite.any():
-            return self._after_failure(known, own, asked, answers)
-        if again:
-            known, own = self._compare(known, own, first, second, whole)
+            return self._after_failure(known, evolution, request, response)
+        if request.repeats:
+            known, evolution = self._measure_noise(known, evolution, values, repeated, complete)
         if errors2 is not None:
             errors2 = errors2[: 2 * pairs]
-            known, own = _with_errors(known, own, first, whole, errors2)
+            known, evolution = _with_errors(known, evolution, values, complete, errors2)
         k = constants(like.size, pairs)
-        weights = rank(np.where(finite, first, np.inf), k.weights)
+        ranked = np.where(finite, values, np.inf)  # a point without a finite value ranks last
+        weights = rank(ranked, k.weights)
         if errors2 is not None:
-            weights = _by_precision(weights, first, finite, errors2)
-        all_equal = bool((first[finite] == first[finite][0]).all())
-        exact = known.noisy == Noise.EXACT and not dropped
-        if own.steps == 0 and like.size > EXACT_UP_TO and exact:
-            spacing = fitting(own, first, own.lowest, k)
-            if spacing < own.spacing:
-                own = own._replace(spacing=spacing, evaluations=own.evaluations + len(batch))
-                return self.go_on(known, own, like.reshape(-1), answers.spent, like=like)
-        if asked.scale.ndim == 2:
-            doubts = rank(np.where(finite, first, np.inf), k.doubts)
-            chosen = self._chosen_of_few(known, asked, answers, weights, doubts)
+            weights = _by_precision(weights, values, finite, errors2)
+        all_equal = bool((values[finite] == values[finite][0]).all())
+        evaluations = evolution.evaluations + len(response.batch)
+        exact = known.noisy is Noise.EXACT and not dropped
+        if evolution.steps == 0 and like.size > EXACT_UP_TO and exact:
+            spacing = shorter_first_spacing(evolution, values, evolution.lowest, k)
+            if spacing < evolution.spacing:  # discard the step, and make it again from the same x
+                evolution = evolution._replace(spacing=spacing, evaluations=evaluations)
+                x = like.reshape(-1)
+                return self.next_pairs(known, evolution, x, response.spent, like=like)
+        if request.scale.ndim == 2:
+            negative_weights = rank(ranked, k.negative_weights)
+            weighted = self._full_metric_step(known, request, response, weights, negative_weights)
         else:
-            chosen = self._chosen(own, asked, answers, weights)
-        own, factor = follow(
-            own,
-            chosen.step,
-            chosen.squares,
+            weighted = self._diagonal_step(evolution, request, response, weights)
+        evolution, factor = adapt(
+            evolution,
+            weighted.step,
+            weighted.squares,
             pairs=pairs,
             all_equal=all_equal,
             widest=self.widest,
-            factor=chosen.factor,
+            factor=weighted.factor,
         )
-        own = own._replace(evaluations=own.evaluations + len(batch))
-        own = grow(
-            own,
-            noisy=known.noisy == Noise.NOISY,
-            left=(self.budget - answers.spent) / self.num_samples,
+        evolution = adapt_population(
+            evolution._replace(evaluations=evaluations),
+            noisy=known.noisy is Noise.NOISY,
+            left=(self.budget - response.spent) / self.num_samples,
             bound=self.most_directions,
             widest=self.widest,
         )
         x = like.reshape(-1)
         if not all_equal:
-            x = self.clipped(x + (asked.spacing * chosen.change).astype(x.dtype), like)
-        own = own._replace(lowest=min(own.lowest, float(first[finite].min())))
-        if _is_narrow(own) or own.still >= STILL:
-            x = x if known.noisy == Noise.NOISY else known.best_x
-            return self.start(
+            x = self.clipped(x + (request.spacing * weighted.change).astype(x.dtype), like)
+        evolution = evolution._replace(lowest=min(evolution.lowest, float(values[finite].min())))
+        if _has_converged(evolution) or evolution.flat_steps >= FLAT_STEPS:
+            x = x if known.noisy is Noise.NOISY else known.best_x
+            return self.start_at(
                 known,
                 x,
                 known.best,
-                answers.spent,
+                response.spent,
                 like=like,
-                restarts=own.restarts + 1,
-                lowest=own.lowest,
+                restarts=evolution.restarts + 1,
+                lowest=evolution.lowest,
             )
-        return self.go_on(known, own, x, answers.spent, like=like, factor=factor, dropped=dropped)
+        return self.next_pairs(
+            known, evolution, x, response.spent, like=like, factor=factor, dropped=dropped
+        )
 
-    def _compare(
+    def _measure_noise(
         self,
-        known: Known,
-        own: Evolution,
-        first: NDArray[np.float64],
-        second: NDArray[np.float64],
-        whole: NDArray[np.bool_],
-    ) -> tuple[Known, Evolution]:
-        """Measure the noise by values that were taken twice; ``first`` becomes their mean."""
-        again = len(second)
-        apart = first[:again] - second
-        seen = np.isfinite(apart)
-        if apart[seen].any():
-            known = known._replace(noisy=int(Noise.NOISY))
-        if seen.any() and whole.any() and known.noisy == Noise.NOISY:
-            number = int(seen.sum())
-            twice2 = float(np.square(apart[seen]).mean())
-            halves = 0.5 * (first[0::2] - first[1::2])[whole]
+        known: Knowledge,
+        evolution: Evolution,
+        values: NDArray[np.float64],
+        repeated: NDArray[np.float64],
+        complete: NDArray[np.bool_],
+    ) -> tuple[Knowledge, Evolution]:
+        """Measure the noise from points that were evaluated twice.
+
+        Args:
+            known: What is known about the objective.
+            evolution: The memory before the step.
+            values: The values of all points. At points evaluated twice they are replaced by means.
+            repeated: The second values of the first points.
+            complete: Which pairs have two finite values.
+        """
+        first = values[: len(repeated)]
+        difference = first - repeated
+        finite = np.isfinite(difference)
+        if difference[finite].any():
+            known = known._replace(noisy=Noise.NOISY)
+        if finite.any() and complete.any() and known.noisy is Noise.NOISY:
+            number = int(finite.sum())
+            differences2 = float(np.square(difference[finite]).mean())
+            halves = 0.5 * (values[0::2] - values[1::2])[complete]
             halves2 = float(np.square(halves).mean())
-            share = max(min(number / _MEMORY, 0.5), number / (own.measured + number + 1))
-            known = known._replace(noise2=(1 - share) * known.noise2 + share * (twice2 / 2))
-            own = measure(own, twice2, halves2, len(halves), number)
-            first[:again] = np.where(seen, 0.5 * (first[:again] + second), first[:again])
-        return known, own
+            measured = evolution.noise_measurements
+            new = max(min(number / _SHARE_MEMORY, 0.5), number / (measured + number + 1))
+            known = known._replace(noise2=(1 - new) * known.noise2 + new * (differences2 / 2))
+            evolution = record_noise(evolution, differences2, halves2, len(halves), number)
+            first[:] = np.where(finite, 0.5 * (first + repeated), first)
+        return known, evolution
 
     def _after_failure(
-        self, known: Known, own: Evolution, asked: Question, answers: Answers
-    ) -> Advance:
-        """No value of the step is finite: look closer to x, where one was."""
-        if own.still >= STILL:
+        self, known: Knowledge, evolution: Evolution, request: PointRequest, response: Response
+    ) -> Transition:
+        """Reduce the spacing after a step without a finite value: x itself had one."""
+        if evolution.flat_steps >= FLAT_STEPS:
             raise ValueError(
-                f"None of the values of the last {STILL} steps is finite, the last of them step "
-                f"{answers.batch.step}."
+                f"No value of the last {FLAT_STEPS} steps, up to step {response.batch.step}, is "
+                "finite. Fix the objective, or start where it is defined."
             )
-        own = own._replace(
-            spacing=_ON_FAILURE * own.spacing, steps=own.steps + 1, still=own.still + 1
+        evolution = evolution._replace(
+            spacing=_SHRINK_ON_FAILURE * evolution.spacing,
+            steps=evolution.steps + 1,
+            flat_steps=evolution.flat_steps + 1,
         )
-        factor = None if asked.scale.ndim < 2 else asked.scale / known.units.reshape(-1, 1)
-        x, like = answers.x.reshape(-1), answers.x
-        step = self.go_on(known, own, x, answers.spent, like=like, factor=factor)
-        return step._replace(dropped=step.question.number)
+        factor = None if request.scale.ndim < 2 else request.scale / known.units.reshape(-1, 1)
+        x, like = response.x.reshape(-1), response.x
+        step = self.next_pairs(known, evolution, x, response.spent, like=like, factor=factor)
+        return step._replace(dropped=step.request.number)
 
-    def _chosen(
-        self, own: Evolution, asked: Question, answers: Answers, weights: Array
-    ) -> "_Chosen":
-        """What the weights choose among the points, which bounds may have moved."""
-        learns = bool(own.variances.size)
-        scale: Array | float = asked.scale if asked.scale.size else 1.0
-        both = weights.reshape(-1, 2)
-        draw = answers.batch.draw
+    def _diagonal_step(
+        self, evolution: Evolution, request: PointRequest, response: Response, weights: Array
+    ) -> "_WeightedStep":
+        """Return the weighted step of a diagonal metric, from the points as they were evaluated.
+
+        Within bounds, these are the projected points.
+        """
+        learns_metric = bool(evolution.variances.size)
+        scale: Array | float = request.scale if request.scale.size else 1.0
+        by_pair = weights.reshape(-1, 2)
+        draw = response.batch.draw
         draw = draw.base if isinstance(draw, ScaledDraw | MixedDraw) else draw
         if self.bounds is None:
-            step, _ = draw.combine(both[:, 0] - both[:, 1])
+            step, _ = draw.combine(by_pair[:, 0] - by_pair[:, 1])
             squares = None
-            if learns:
-                squares = (both.sum(axis=1)[:, None] * np.square(draw.block())).sum(axis=0)
-            return _Chosen(scale * step, step, squares, None)
-        x = answers.x.reshape(-1)
+            if learns_metric:
+                squares = (by_pair.sum(axis=1)[:, None] * np.square(draw.block())).sum(axis=0)
+            return _WeightedStep(scale * step, step, squares, None)
+        x = response.x.reshape(-1)
         step, squares = np.zeros_like(x), np.zeros_like(x)
         for row in np.flatnonzero(weights).tolist():
-            z = (answers.batch.point(row).reshape(-1) - x) / (asked.spacing * scale)
+            z = (response.batch.point(row).reshape(-1) - x) / (request.spacing * scale)
             step += weights[row] * z
             squares += weights[row] * z * z
-        return _Chosen(scale * step, step, squares if learns else None, None)
+        return _WeightedStep(scale * step, step, squares if learns_metric else None, None)
 
-    def _chosen_of_few(
-        self, known: Known, asked: Question, answers: Answers, weights: Array, doubts: Array
-    ) -> "_Chosen":
-        """The same for a full metric."""
-        batch, units = answers.batch, known.units
-        factor = asked.scale / units.reshape(-1, 1)
+    def _full_metric_step(
+        self,
+        known: Knowledge,
+        request: PointRequest,
+        response: Response,
+        weights: Array,
+        negative_weights: Array,
+    ) -> "_WeightedStep":
+        """Return the weighted step of a full metric."""
+        batch, units = response.batch, known.units
+        factor = request.scale / units.reshape(-1, 1)
         if self.bounds is None:
             assert isinstance(batch.draw, MixedDraw)
             z, y = (np.repeat(each.block(), 2, axis=0) for each in (batch.draw.base, batch.draw))
@@ -412,21 +476,23 @@ class MirroredES(Steered):
             y[1::2] *= -1
             y /= units
         else:
-            points = batch.block(0, 2 * asked.number).reshape(2 * asked.number, -1)
-            y = (points - answers.x.reshape(-1)) / (asked.spacing * units)
+            points = batch.block(0, 2 * request.number).reshape(2 * request.number, -1)
+            y = (points - response.x.reshape(-1)) / (request.spacing * units)
             z = metric.solve(factor, y)
         step = (weights[:, None] * z).sum(axis=0)
         change = units * metric.apply(factor, step)
-        return _Chosen(change, step, metric.chosen(y, z, weights, doubts), factor)
+        return _WeightedStep(
+            change, step, metric.weighted_squares(y, z, weights, negative_weights), factor
+        )
 
 
-class _Chosen(NamedTuple):
-    """What a step's weights choose.
+class _WeightedStep(NamedTuple):
+    """The weighted sums of a step's points.
 
     Attributes:
-        change: The change of x over σ.
+        change: The change of x, divided by σ.
         step: Σ w z.
-        squares: Σ w z² of each parameter, or :func:`metric.chosen` of a full metric.
+        squares: Σ w z² for each parameter; with a full metric, :func:`metric.weighted_squares`.
         factor: F, if the metric is full.
     """
 
@@ -436,27 +502,27 @@ class _Chosen(NamedTuple):
     factor: Array | None
 
 
-def _is_narrow(own: Evolution) -> bool:
-    widest = math.sqrt(float(own.variances.max())) if own.variances.size else 1.0
-    return not _NARROW < own.spacing * widest < math.inf
+def _has_converged(evolution: Evolution) -> bool:
+    widest = math.sqrt(float(evolution.variances.max())) if evolution.variances.size else 1.0
+    return not _CONVERGED < evolution.spacing * widest < math.inf
 
 
 def _with_errors(
-    known: Known,
-    own: Evolution,
+    known: Knowledge,
+    evolution: Evolution,
     values: NDArray[np.float64],
-    whole: NDArray[np.bool_],
+    complete: NDArray[np.bool_],
     errors2: NDArray[np.float64],
-) -> tuple[Known, Evolution]:
-    """Use the noise that values come with instead of a measurement."""
+) -> tuple[Knowledge, Evolution]:
+    """Take the noise from the standard errors of the values instead of repeated evaluations."""
     finite = np.isfinite(errors2)
     noise2 = float(errors2[finite].mean()) if finite.any() else 0.0
-    known = known._replace(noise2=noise2, noisy=int(noise2 > 0))
-    if whole.any():
-        halves2 = float(np.square(0.5 * (values[0::2] - values[1::2])[whole]).mean())
-        again = max(1, len(values) // REPEAT)
-        own = measure(own, 2 * noise2, halves2, int(whole.sum()), again)
-    return known, own
+    known = known._replace(noise2=noise2, noisy=Noise.NOISY if noise2 > 0 else Noise.EXACT)
+    if complete.any():
+        halves2 = float(np.square(0.5 * (values[0::2] - values[1::2])[complete]).mean())
+        repeats = max(1, len(values) // REPEAT_ONE_IN)  # as many as would have been repeated
+        evolution = record_noise(evolution, 2 * noise2, halves2, int(complete.sum()), repeats)
+    return known, evolution
 
 
 def _by_precision(
@@ -465,7 +531,7 @@ def _by_precision(
     finite: NDArray[np.bool_],
     errors2: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Weights by rank, smaller for values whose errors exceed their differences."""
+    """Multiply the weights by V / (V + e²): V is the variance of the values, e a value's error."""
     spread = float(np.var(values[finite]))
     if not spread > 0:
         return weights
@@ -478,22 +544,23 @@ def _by_precision(
 
 
 class Constants(NamedTuple):
-    """What follows from d and the number of pairs.
+    """The constants for a dimension d and a number of pairs.
 
     Attributes:
-        weights: By rank, best first; they add up to 1.
-        effective: 1 / Σ w².
+        weights: The weight of each rank, best first; they sum to 1.
+        effective: 1 / Σ w², the effective number of points.
         neutral: :func:`theory.mirrored_neutral` of the weights.
-        memory: 1 over the steps that the path remembers.
-        damping: How hesitantly σ follows the path.
-        rank_one: How fast the metric learns from the path.
-        rank_mu: How fast the metric learns from the step's points.
-        slow_memory: 1 over the steps that the metric's path remembers.
-        full_one: How fast a full metric learns from the path.
-        full_mu: How fast it learns from the step's points.
-        doubts: By rank: what a full metric learns from the worse half; they add up to −``doubt``.
-        doubt: Their size.
-        length: The expected length of a vector of d normals.
+        memory: c, the rate of the path; it remembers about 1 / c steps.
+        damping: D, which divides the change of log σ.
+        rank_one: The rate at which a diagonal metric learns from the slow path.
+        rank_mu: The rate at which a diagonal metric learns from the points of the step.
+        slow_memory: The rate of the slow path.
+        full_one: The rate at which a full metric learns from the slow path.
+        full_mu: The rate at which a full metric learns from the points of the step.
+        negative_weights: The weights of the worse half in a full metric; their sum is
+            −``negative_total``.
+        negative_total: The absolute value of that sum.
+        length: E‖N(0, I)‖, the expected length of a normal vector.
     """
 
     weights: NDArray[np.float64]
@@ -506,37 +573,40 @@ class Constants(NamedTuple):
     slow_memory: float
     full_one: float
     full_mu: float
-    doubts: NDArray[np.float64]
-    doubt: float
+    negative_weights: NDArray[np.float64]
+    negative_total: float
     length: float
 
 
 def default_pairs(dim: int) -> int:
-    """How many pairs a search begins with."""
+    """Return the default number of pairs, half of CMA-ES's 4 + ⌊3 ln d⌋ points."""
     return max(2, (4 + int(3 * math.log(dim))) // 2)
 
 
 @lru_cache(maxsize=256)
 def constants(dim: int, pairs: int) -> Constants:
-    """The constants of a step.
+    """Return the constants of a step.
 
-    Those of separable CMA-ES (Ros & Hansen, 2008), and for a full metric those of CMA-ES with
-    negative weights (Hansen, 2016, The CMA evolution strategy: a tutorial, table 1).
+    A diagonal metric has the constants of separable CMA-ES (Ros & Hansen, 2008), a full metric
+    those of CMA-ES with negative weights (Hansen, 2016, The CMA evolution strategy: a tutorial,
+    table 1).
     """
     d = dim
     weights = np.array(theory.rank_weights(2 * pairs))
     mu = theory.effective(weights.tolist())
     memory = (mu + 2) / (d + mu + 5)
-    faster = (d + 2) / 3  # a diagonal has d numbers to learn, not d²
+    faster = (d + 2) / 3  # a diagonal metric has d parameters instead of d²
     full_one = 2 / ((d + 1.3) ** 2 + mu)
     full_mu = min(1 - full_one, 2 * (mu - 2 + 1 / mu) / ((d + 2) ** 2 + mu))
     rank_one = full_one * faster
     rank_mu = min(1 - rank_one, 2 * (mu - 2 + 1 / mu) / ((d + 2) ** 2 + mu) * faster)
     worse = np.minimum(math.log(pairs + 0.5) - np.log(np.arange(1, 2 * pairs + 1)), 0.0)
-    of_worse = float(worse.sum()) ** 2 / float(np.square(worse).sum())
-    doubt = 1 + 2 * of_worse / (mu + 2)
+    effective_worse = float(worse.sum()) ** 2 / float(np.square(worse).sum())
+    negative_total = 1 + 2 * effective_worse / (mu + 2)
     if full_mu > 0:
-        doubt = min(doubt, 1 + full_one / full_mu, (1 - full_one - full_mu) / (d * full_mu))
+        negative_total = min(
+            negative_total, 1 + full_one / full_mu, (1 - full_one - full_mu) / (d * full_mu)
+        )
     return Constants(
         weights=weights,
         effective=mu,
@@ -548,57 +618,57 @@ def constants(dim: int, pairs: int) -> Constants:
         slow_memory=(4 + mu / d) / (d + 4 + 2 * mu / d),
         full_one=full_one,
         full_mu=max(full_mu, 0.0),
-        doubts=worse * (-doubt / float(worse.sum())),
-        doubt=doubt,
+        negative_weights=worse * (-negative_total / float(worse.sum())),
+        negative_total=negative_total,
         length=math.sqrt(d) * (1 - 1 / (4 * d) + 1 / (21 * d * d)),
     )
 
 
-def begin(
+def initial_evolution(
     dim: int,
     dtype: np.dtype[Any],
     *,
-    learns: bool,
+    learns_metric: bool,
     pairs: int | None = None,
     spacing: float = 1.0,
     restarts: int = 0,
-    here: float = math.inf,
+    start_value: float = math.inf,
     lowest: float = math.inf,
 ) -> Evolution:
-    """The state before the first step.
+    """Return the memory before the first step.
 
     Args:
         dim: d.
-        dtype: Of the parameters.
-        learns: Whether a metric is learned.
-        pairs: The smallest population.
+        dtype: The dtype of the parameters.
+        learns_metric: Whether to learn a metric.
+        pairs: The smallest population; by default :func:`default_pairs`.
         spacing: σ.
-        restarts: How often the search began again.
-        here: The value at the start, if it is known.
-        lowest: The lowest value seen.
+        restarts: Number of restarts so far.
+        start_value: The value at the start, if it is known.
+        lowest: The lowest value so far.
     """
-    smallest = default_pairs(dim) if pairs is None else pairs
+    min_pairs = default_pairs(dim) if pairs is None else pairs
     none = np.zeros(0, dtype)
     return Evolution(
         spacing=spacing,
         path=np.zeros(dim, dtype),
-        slow_path=np.zeros(dim, dtype) if learns else none,
-        variances=np.ones(dim, dtype) if learns else none,
-        pairs=float(smallest),
-        smallest=smallest,
+        slow_path=np.zeros(dim, dtype) if learns_metric else none,
+        variances=np.ones(dim, dtype) if learns_metric else none,
+        pairs=float(min_pairs),
+        min_pairs=min_pairs,
         steps=0,
         evaluations=0,
-        share=0.0,
-        measured=0,
-        owed=0.0,
-        still=0,
+        noise_share=0.0,
+        noise_measurements=0,
+        repeats_due=0.0,
+        flat_steps=0,
         restarts=restarts,
-        here=here,
+        start_value=start_value,
         lowest=lowest,
     )
 
 
-def follow(
+def adapt(
     now: Evolution,
     step: Array,
     squares: Array | None,
@@ -608,64 +678,37 @@ def follow(
     widest: float = math.inf,
     factor: Array | None = None,
 ) -> tuple[Evolution, Array | None]:
-    """Adapt spacing and metric to a step.
+    """Adapt the path, the metric and the spacing to a step.
 
     Args:
-        now: Before the step.
+        now: The memory before the step.
         step: Σ w z, the step in units of σ and of the metric.
-        squares: For the metric: Σ w z² of each parameter, or :func:`metric.chosen` if it is full.
-        pairs: L.
-        all_equal: Whether all values of the step were the same.
-        widest: The spacing does not grow beyond this, on the geometric mean of the parameters, and
-            beyond three times this for any of them.
+        squares: Σ w z² for each parameter or, with a full metric, :func:`metric.weighted_squares`;
+            ``None`` without a metric.
+        pairs: The number of pairs of the step.
+        all_equal: Whether all values of the step were equal.
+        widest: The largest spacing, as a geometric mean over the parameters. The spacing of one
+            parameter is at most three times as large.
         factor: F, if the metric is full.
 
     Returns:
-        What is known after the step, and F.
+        The memory after the step, and F.
     """
     if all_equal:
-        wider = min(now.spacing * _WIDER, widest)
-        return now._replace(spacing=wider, steps=now.steps + 1, still=now.still + 1), factor
-    d = now.path.size
-    k = constants(d, pairs)
-    kept = 1 - k.memory
-    path = np.empty_like(now.path)
-    new = (math.sqrt(k.memory * (1 + kept) * k.neutral) * step).astype(path.dtype, copy=False)
-    length2, _ = kernels.on_sums().advance(kept * now.path, new, path)
-    length = math.sqrt(length2)
+        wider = min(now.spacing * _WIDEN_IF_FLAT, widest)
+        flat = now._replace(spacing=wider, steps=now.steps + 1, flat_steps=now.flat_steps + 1)
+        return flat, factor
+    k = constants(now.path.size, pairs)
+    path, length = adapt_path(now.path, step, k)
     variances, slow_path = now.variances, now.slow_path
     if squares is not None and variances.size:
-        settled = 1 - kept ** (2 * (now.steps + 1))
-        calm = length / math.sqrt(settled) < (1.4 + 2 / (d + 1)) * k.length
-        slow = 1 - k.slow_memory
-        slow_path = slow * slow_path
-        if calm:
-            moved = np.sqrt(variances) * step if factor is None else metric.apply(factor, step)
-            slow_path += math.sqrt(k.slow_memory * (1 + slow) * k.neutral) * moved
-        signal = max(1 - now.share, 0.0)  # ranks by noise teach nothing
-        if factor is None:
-            one, many = signal * k.rank_one, signal * k.rank_mu
-            variances = (
-                (1 - one - many) * variances + one * slow_path**2 + many * variances * squares
-            )
-            least = 1e-300 if variances.dtype.itemsize == 8 else 1e-30
-            variances = np.clip(variances, least, None)
-        else:
-            factor = metric.learned(
-                factor,
-                slow_path,
-                squares,
-                one=signal * k.full_one,
-                many=signal * k.full_mu,
-                total=1 - k.doubt,
-            )
-            variances = np.square(factor).sum(axis=1)
-    change = k.memory / k.damping * (length / k.length - 1)
-    spacing = now.spacing * math.exp(min(1.0, change))
+        slow_path = adapt_slow_path(now, step, length, k, factor)
+        variances, factor = adapt_metric(now, slow_path, squares, k, factor)
+    spacing = adapt_spacing(now.spacing, length, k)
     if widest < math.inf:
         mean = math.exp(0.5 * float(np.log(variances).mean())) if variances.size else 1.0
         spacing = min(spacing, widest / mean)
-        most = (_WIDEST_OF_ALL * widest / spacing) ** 2
+        most = (_MAX_OVER_MEAN * widest / spacing) ** 2
         if factor is not None:
             factor = factor * np.sqrt(np.minimum(most / variances, 1.0))[:, None]
         variances = np.minimum(variances, most)
@@ -675,68 +718,148 @@ def follow(
         slow_path=slow_path,
         variances=variances,
         steps=now.steps + 1,
-        still=0,
+        flat_steps=0,
     )
     return after, factor
 
 
-def fitting(now: Evolution, values: NDArray[np.float64], here: float, k: Constants) -> float:
-    r"""A spacing at which the first step can get ahead, from exact values of its pairs.
+def adapt_path(path: Array, step: Array, k: Constants) -> tuple[Array, float]:
+    r"""Add a step to the path: :math:`p \leftarrow (1 - c)p + \sqrt{c(2 - c)M}\,\Delta`.
 
-    Far away from the optimum of a sphere, R, the best spacing is about :math:`0.8 \mu R/d` (Arnold,
-    2002). Half the differences of pairs are then :math:`2\sigma R` in size, and their means lie
-    :math:`\sigma^2 d` above x: 0.4 μ times as much. So that ratio tells how much too wide a
-    spacing is. The path would tell, too, but takes about d steps to.
-
-    Args:
-        now: Before the step.
-        values: Of its points.
-        here: The value at x.
-        k: The step's constants.
+    M, ``k.neutral``, is chosen such that steps with random ranks leave E‖p‖² = d.
 
     Returns:
-        The spacing as it is, unless it is more than twice too wide.
+        The path and its length.
     """
-    plus, minus = values[0::2], values[1::2]
-    bend = float((0.5 * (plus + minus) - here).mean())
-    slope = math.sqrt(float(np.square(0.5 * (plus - minus)).mean()))
-    most = _BEST_BEND * k.effective * slope
-    if not (math.isfinite(bend) and slope > 0 and bend > 2 * most and now.spacing > _FINEST):
-        return now.spacing
-    return now.spacing * max(most / bend, _AT_ONCE)
+    kept = 1 - k.memory
+    after = np.empty_like(path)
+    new = (math.sqrt(k.memory * (1 + kept) * k.neutral) * step).astype(path.dtype, copy=False)
+    length2, _ = kernels.on_sums().advance(kept * path, new, after)
+    return after, math.sqrt(length2)
 
 
-def repeats(now: Evolution, pairs: int) -> tuple[int, float]:
-    """How many points of the next step are evaluated again, and what is owed after it."""
-    owed = now.owed + 2 * pairs / REPEAT
-    due = min(int(owed), 2 * pairs)
-    return due, owed - due
+def adapt_spacing(spacing: float, length: float, k: Constants) -> float:
+    r"""Return σ after a step: the step-size rule.
 
-
-def measure(
-    now: Evolution, differences2: float, halves2: float, pairs: int, again: int
-) -> Evolution:
-    r"""Take in a measurement of the noise.
-
-    With s² the variance of a value's noise, half the difference of a pair has variance
-    :math:`S + s^2/2`, S being the signal's. The noise's share is averaged over steps, not its
-    parts: those fall by orders of magnitude during a run, and the first would count for ever.
+    .. math:: \sigma \leftarrow \sigma\exp\Bigl(\frac cD\Bigl(\frac{\|p\|}{E\|N(0, I)\|} - 1\Bigr)
+              \Bigr)
 
     Args:
-        now: Before.
-        differences2: The mean square of the differences of values that were measured twice: 2 s².
+        spacing: σ before the step.
+        length: ‖p‖, the length of the path after the step.
+        k: The constants of the step.
+    """
+    change = k.memory / k.damping * (length / k.length - 1)
+    return spacing * math.exp(min(_MAX_LOG_CHANGE, change))
+
+
+def adapt_slow_path(
+    now: Evolution, step: Array, length: float, k: Constants, factor: Array | None
+) -> Array:
+    """Return the slow path after a step, which is left out if the path is exceptionally long.
+
+    The limit on the length is Hansen's (2016, h_σ in table 1): it keeps the metric from growing
+    while σ still has to grow.
+    """
+    d = now.path.size
+    settled = 1 - (1 - k.memory) ** (2 * (now.steps + 1))  # the path starts at 0
+    slow = 1 - k.slow_memory
+    slow_path = slow * now.slow_path
+    if length / math.sqrt(settled) < (1.4 + 2 / (d + 1)) * k.length:
+        moved = np.sqrt(now.variances) * step if factor is None else metric.apply(factor, step)
+        slow_path += math.sqrt(k.slow_memory * (1 + slow) * k.neutral) * moved
+    return slow_path
+
+
+def adapt_metric(
+    now: Evolution, slow_path: Array, squares: Array, k: Constants, factor: Array | None
+) -> tuple[Array, Array | None]:
+    """Return the squared scales after a step, and F if the metric is full.
+
+    The rates are multiplied by the share of signal, because ranks that noise decides carry no
+    information.
+    """
+    signal = max(1 - now.noise_share, 0.0)
+    if factor is None:
+        one, many = signal * k.rank_one, signal * k.rank_mu
+        variances = now.variances
+        variances = (1 - one - many) * variances + one * slow_path**2 + many * variances * squares
+        least = 1e-300 if variances.dtype.itemsize == 8 else 1e-30  # the metric stays invertible
+        return np.clip(variances, least, None), None
+    factor = metric.updated_factor(
+        factor,
+        slow_path,
+        squares,
+        one=signal * k.full_one,
+        many=signal * k.full_mu,
+        total=1 - k.negative_total,
+    )
+    return np.square(factor).sum(axis=1), factor
+
+
+def shorter_first_spacing(
+    now: Evolution, values: NDArray[np.float64], value: float, k: Constants
+) -> float:
+    r"""Return a shorter first spacing if the exact values of the first step show it is too wide.
+
+    On a sphere, at the distance R from the optimum, the best spacing is about :math:`0.8 \mu R/d`
+    (Arnold, 2002). Half the difference of a pair is then about :math:`2\sigma R`, and its mean is
+    :math:`\sigma^2 d` above the value at x, which is 0.4 μ times as much. If the measured ratio is
+    larger, the spacing is too wide by the same factor. The path would show this too, but only
+    after about d steps.
+
+    Args:
+        now: The memory before the step.
+        values: The values of the step.
+        value: The value at x.
+        k: The constants of the step.
+
+    Returns:
+        The new spacing; the old one unless that is more than twice too wide.
+    """
+    plus, minus = values[0::2], values[1::2]
+    curvature = float((0.5 * (plus + minus) - value).mean())
+    slope = math.sqrt(float(np.square(0.5 * (plus - minus)).mean()))
+    most = _BEST_CURVATURE * k.effective * slope
+    too_wide = math.isfinite(curvature) and slope > 0 and curvature > 2 * most
+    if not (too_wide and now.spacing > _MIN_FIRST_SPACING):
+        return now.spacing
+    return now.spacing * max(most / curvature, _MAX_FIRST_DROP)
+
+
+def due_repeats(now: Evolution, pairs: int) -> tuple[int, float]:
+    """Return how many points of the next step to evaluate twice, and how many are due after it."""
+    due = now.repeats_due + 2 * pairs / REPEAT_ONE_IN
+    repeats = min(int(due), 2 * pairs)
+    return repeats, due - repeats
+
+
+def record_noise(
+    now: Evolution, differences2: float, halves2: float, pairs: int, repeats: int
+) -> Evolution:
+    r"""Update the noise share by a measurement.
+
+    Let s² be the variance of a value's noise. Half the difference of a pair has the variance
+    :math:`S + s^2/2`, where S is the signal. The share of the noise is averaged over steps, rather
+    than s² and S separately: those fall by orders of magnitude during a run, so their averages
+    would be dominated by the first steps.
+
+    Args:
+        now: The memory before.
+        differences2: The mean square difference of values at the same point, an estimate of 2 s².
         halves2: The mean square of half the differences of pairs.
-        pairs: How many pairs there were: 1 over a mean of that many squares is too large by
-            L/(L − 2) on average.
-        again: How many values were measured twice.
+        pairs: The number of pairs. The reciprocal of the mean of L squares is too large by a
+            factor of L/(L − 2) on average.
+        repeats: The number of points that were evaluated twice.
     """
     share = differences2 / 4 / max(halves2, 1e-300) * max(pairs - 2, 1) / pairs
-    measured = now.measured + again
-    new = max(min(again / _MEMORY, 0.5), again / measured)
-    return now._replace(share=(1 - new) * now.share + new * min(share, 3.0), measured=measured)
+    number = now.noise_measurements + repeats
+    new = max(min(repeats / _SHARE_MEMORY, 0.5), repeats / number)
+    share = (1 - new) * now.noise_share + new * min(share, 3.0)
+    return now._replace(noise_share=share, noise_measurements=number)
 
 
-def grow(
+def adapt_population(
     now: Evolution,
     *,
     noisy: bool,
@@ -744,32 +867,32 @@ def grow(
     bound: int | None = None,
     widest: float = math.inf,
 ) -> Evolution:
-    """Adapt the population, and the spacing to the noise.
+    """Adapt the population, and widen the spacing while noise dominates.
 
-    It grows slowly with the evaluations made, whatever the values (late steps have more to tell
-    apart), and fast while noise is more than half of what pairs differ by. Meanwhile the spacing
-    widens: the path of steps that noise has ordered says nothing about it, and would let it fall to
-    where no pair can be told apart.
+    The smallest population grows slowly with the number of evaluations, because improvements
+    become harder to see. Beyond that, the population grows fast while more than half of the
+    variance between pairs is noise. Meanwhile the spacing grows as well: ranks that noise decides
+    carry no information about it, and it could fall until no pair differs by more than the noise.
 
     Args:
-        now: After the step.
+        now: The memory after the step.
         noisy: Whether values are noisy.
-        left: Evaluations that are left.
-        bound: The largest population there may be, in pairs.
-        widest: The spacing is not widened beyond this.
+        left: The number of evaluations that are left.
+        bound: The largest population, in pairs.
+        widest: The largest spacing.
     """
     d = now.path.size
-    base = now.smallest * math.sqrt(1 + now.evaluations / (_WAIT[noisy] * d))
+    base = now.min_pairs * math.sqrt(1 + now.evaluations / (_GROWTH_PERIOD[noisy] * d))
     pairs = max(now.pairs, base)
-    if noisy and now.measured >= 5:
-        ratio = now.share / max(1 - now.share, 0.01)  # of noise to signal
-        push = min(max(math.log(max(ratio, 1e-9)), -1.0), 1.0)
-        speed = _SHRINK if push < 0 else _GROWTH if pairs < d / 2 else _SLOW
+    if noisy and now.noise_measurements >= 5:
+        noise_to_signal = now.noise_share / max(1 - now.noise_share, 0.01)
+        push = min(max(math.log(max(noise_to_signal, 1e-9)), -1.0), 1.0)
+        speed = _SHRINK if push < 0 else _GROW if pairs < d / 2 else _GROW_SLOWLY
         memory = constants(d, round(pairs)).memory
         pairs *= math.exp(memory * speed * push)
-        wider = now.spacing * math.exp(memory * _WIDEN * max(push, 0.0))
+        wider = now.spacing * math.exp(memory * _WIDEN_IN_NOISE * max(push, 0.0))
         now = now._replace(spacing=max(min(wider, widest), now.spacing))
-    largest = max(_LARGEST * d, now.evaluations / 20)
+    largest = max(_MAX_PAIRS * d, now.evaluations / 20)  # a step evaluates two points per pair
     largest = max(min(largest, left / (2 * _STEPS_LEFT)), now.pairs)
-    pairs = max(min(pairs, largest), now.smallest)
+    pairs = max(min(pairs, largest), now.min_pairs)
     return now._replace(pairs=pairs if bound is None else min(pairs, float(bound)))

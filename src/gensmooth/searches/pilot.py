@@ -1,12 +1,23 @@
-"""The pilot: a search that needs no number from its user.
+"""The pilot: the default search, which needs no settings.
 
-It coordinates three searches, and decides by the values alone which of them goes next:
+It coordinates three searches, its *phases*, and decides from the values which phase takes the next
+step:
 
-- Is it noisy? The start is evaluated twice.
-- Exact values: :class:`~gensmooth.QuasiNewton` as long as it pays, which a trial of the evolution
-  strategy finds out; then :class:`~gensmooth.MirroredES`.
-- Noisy values: :class:`~gensmooth.MirroredES`, whose population grows with the noise.
-- Samples that points share: :class:`~gensmooth.GreedyDescent`.
+=====================================  ============================================================
+``samples`` and values                 phases
+=====================================  ============================================================
+no samples, exact values               :class:`~gensmooth.QuasiNewton` as long as it pays off; then
+                                       :class:`~gensmooth.MirroredES`
+no samples, noisy values               :class:`~gensmooth.MirroredES`
+``"independent"``                      :class:`~gensmooth.MirroredES`
+``"shared"`` or ``"paired"``           :class:`~gensmooth.GreedyDescent`
+=====================================  ============================================================
+
+Without samples, the pilot first evaluates x0 twice: two different values mean noise. To find out
+whether the quasi-Newton phase pays off, it interrupts the phase once for a trial of MirroredES and
+continues with the better of the two.
+
+This file only makes these decisions. The step rules are in the files of the phases.
 """
 
 import math
@@ -19,38 +30,37 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gensmooth import checks
-from gensmooth.searches import mirrored_es
-from gensmooth.searches.descent import Descent, GreedyDescent
-from gensmooth.searches.mirrored_es import Evolution, MirroredES
-from gensmooth.searches.protocol import Search, SearchState
-from gensmooth.searches.quasi_newton import Newton, QuasiNewton
-from gensmooth.searches.steered import (
+from gensmooth.searches.adaptive import (
     EXACT_UP_TO,
     METRIC_UP_TO,
-    Advance,
-    Answers,
-    Kind,
-    Known,
+    AdaptiveSearch,
+    Knowledge,
     Noise,
-    Question,
-    Steered,
+    PointRequest,
+    RequestKind,
+    Response,
+    Transition,
     kept_of,
-    question,
-    question_of,
+    make_request,
+    request_of,
 )
+from gensmooth.searches.descent import Descent, GreedyDescent
+from gensmooth.searches.mirrored_es import Evolution, MirroredES, initial_evolution
+from gensmooth.searches.protocol import Search, SearchState
+from gensmooth.searches.quasi_newton import Newton, QuasiNewton
 
 Array = NDArray[Any]
 
-AUTO = "auto"  # the pilot's name among the methods
+AUTO = "auto"  # the pilot's name as a method
 
-# Found by experiment unless said otherwise; docs/pilot.md has the comparisons that were kept.
-_NEWTON_FROM = 20  # evaluations per parameter in the budget: with fewer it would not get far
-TRIAL_AFTER = 40  # evaluations per parameter, until the evolution strategy is tried
-TRIAL = 25  # evaluations per parameter that it is tried for
+# All three were chosen by experiment; docs/pilot.md, "What was tried and failed".
+_NEWTON_FROM = 20  # budget per parameter below which QuasiNewton would not get far
+TRIAL_AFTER = 40  # evaluations per parameter of QuasiNewton before the trial of MirroredES
+TRIAL = 25  # evaluations per parameter of the trial
 
 
 class Trial(IntEnum):
-    """The trial of the evolution strategy. The numbers are written to checkpoints."""
+    """The progress of the trial of MirroredES. Checkpoints store the numbers."""
 
     BEFORE = 0
     RUNNING = 1
@@ -58,47 +68,47 @@ class Trial(IntEnum):
 
 
 class Control(NamedTuple):
-    """The states of the pilot's searches; a search that cannot be used here has none.
+    """What the pilot remembers: the memory of each phase, and the trial.
 
     Attributes:
-        newton: The quasi-Newton search.
-        evolution: The evolution strategy.
-        descent: Descent.
-        trial: A :class:`Trial`.
+        newton: The memory of QuasiNewton; empty if this run cannot use it.
+        evolution: The memory of MirroredES.
+        descent: The memory of GreedyDescent; empty if this run cannot use it.
+        trial: The progress of the trial.
     """
 
     newton: Newton | tuple[()]
     evolution: Evolution
     descent: Descent | tuple[()]
-    trial: int
+    trial: Trial
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Pilot(Steered):
+class Pilot(AdaptiveSearch):
     """The default search of :func:`gensmooth.minimize`.
 
     Args:
-        budget: Evaluations that it can count on; how it divides them depends on it.
-        num_directions: Directions per step of descent, pairs per step of the evolution strategy;
-            by default 4 + ⌊3 ln d⌋, and half of that. Descent takes fewer if they leave it fewer
-            than 25 steps; the evolution strategy begins with them, and takes more as noise asks
-            for them.
-        most_directions: It never takes more than these.
-        x_scale: How far apart interesting values of a parameter are: a number, or one for each. By
-            default a quarter of the distance between the bounds, or else the size of x0.
-        widest: The evolution strategy's spacing does not grow beyond this many units: for
-            objectives, such as those of policies whose actions are limited, on which ever larger
-            parameters are no worse and ever harder to improve.
-        by_rank: Compare points by rank even where they share samples and descent would be
-            possible: for objectives that are not smooth even then.
+        budget: The number of evaluations that the search plans for.
+        num_directions: Directions per step of descent, and the first number of pairs of the
+            evolution strategy; by default 4 + ⌊3 ln d⌋, and half of that. Descent uses fewer if the
+            budget would otherwise allow fewer than 25 steps. The evolution strategy uses more if
+            values are noisy.
+        most_directions: The largest number of directions or pairs per step.
+        x_scale: The typical size of a change of each parameter: a number, or one per parameter. By
+            default a quarter of the distance between the bounds or, without bounds, the size of x0.
+        widest: The largest spacing of the evolution strategy, in units of ``x_scale``. Set it if
+            the objective saturates far from x0: if actions are clipped, for example, ever larger
+            weights of a policy are no worse but harder to improve.
+        by_rank: Compare points by rank even if they share samples. Set it for objectives that are
+            not smooth for fixed samples.
         samples: As in :class:`~gensmooth.RandomSearch`.
         num_samples: As in :class:`~gensmooth.RandomSearch`.
         maximize: As in :class:`~gensmooth.RandomSearch`.
         bounds: As in :class:`~gensmooth.RandomSearch`.
-        on_failure: ``"raise"`` on a value that is not finite, or ``"drop"`` it: it then counts as
-            worse than any other.
-        min_fraction: In descent, the smallest share of directions that makes an estimate.
+        on_failure: What to do with a value that is not finite: ``"raise"`` an error, or ``"drop"``
+            it, which ranks it below every other value.
+        min_fraction: In descent, the smallest fraction of directions that an estimate may use.
         threads: As in :class:`~gensmooth.RandomSearch`.
 
     >>> pilot = Pilot(budget=1000)
@@ -122,165 +132,174 @@ class Pilot(Steered):
             by_rank=checks.flag("by_rank", self.by_rank),
         )
 
-    # --- which search goes next -------------------------------------------------------------------
+    # --- which phase is next ----------------------------------------------------------------------
 
-    def begin(self, x: Array, known: Known) -> Advance:
-        """Descend on shared samples; rank noisy values; else find out whether values are exact."""
-        own = self._control(x, known)
+    def begin(self, x: Array, known: Knowledge) -> Transition:
+        """Start the phase that ``samples`` determines; without samples, evaluate x0 twice."""
+        control = self._initial_control(x, known)
         if self._descends:
-            first = self._descent.begin(x, known)
-            return first._replace(own=own._replace(descent=first.own))
+            step = self._descent.begin(x, known)
+            return step._replace(memory=control._replace(descent=step.memory))
         if self.samples is not None:
-            first = self._evolution.begin(x, known)
-            return first._replace(own=own._replace(evolution=first.own))
-        return Advance(known, own, question(Kind.START, x.dtype), x)
+            step = self._evolution.begin(x, known)
+            return step._replace(memory=control._replace(evolution=step.memory))
+        return Transition(known, control, make_request(RequestKind.START, x.dtype), x)
 
-    def advance(self, known: Known, own: Control, asked: Question, answers: Answers) -> Advance:
-        """Let the search whose question it was take its step, and decide which goes next."""
-        if asked.kind == Kind.START:
-            return self._after_start(known, own, answers)
-        if asked.kind == Kind.DESCENT:
-            step = self._descent.advance(known, _descent(own), asked, answers)
-            return step._replace(own=own._replace(descent=step.own))
-        if asked.kind in (Kind.PAIRS, Kind.SPREAD):
-            step = self._evolution.advance(known, own.evolution, asked, answers)
-            return self._after_evolution(own, asked, answers, step)
-        step = self._newton.advance(known, _newton(own), asked, answers)
-        return self._after_newton(own, asked, answers, step)
+    def advance(
+        self, known: Knowledge, control: Control, request: PointRequest, response: Response, /
+    ) -> Transition:
+        """Let the phase that made the request take its step, and choose the next phase."""
+        kind = request.kind
+        if kind is RequestKind.START:
+            return self._after_start(known, control, response)
+        if kind is RequestKind.DESCENT:
+            step = self._descent.advance(known, _descent(control), request, response)
+            return step._replace(memory=control._replace(descent=step.memory))
+        if kind in (RequestKind.MIRRORED_PAIRS, RequestKind.FIRST_METRIC):
+            step = self._evolution.advance(known, control.evolution, request, response)
+            return self._after_evolution(control, request, response, step)
+        step = self._newton.advance(known, _newton(control), request, response)
+        return self._after_newton(control, request, response, step)
 
-    def _after_start(self, known: Known, own: Control, answers: Answers) -> Advance:
-        """Exact values: the quasi-Newton search if the budget allows it. Else pairs."""
-        first, second = answers.values.tolist()
-        x, errors2 = answers.x.reshape(-1), answers.errors2
+    def _after_start(self, known: Knowledge, control: Control, response: Response) -> Transition:
+        """Choose QuasiNewton if values are exact and the budget suffices, otherwise MirroredES."""
+        first, second = response.values.tolist()
+        x, errors2 = response.x.reshape(-1), response.errors2
         if first == second and (errors2 is None or not errors2.any()):
-            known = known._replace(noisy=int(Noise.EXACT))
-            if own.newton and self.budget >= _NEWTON_FROM * x.size:
-                step = self._newton.gradient_next(
-                    known, self._newton.at(x, first, known), answers.x
-                )
-                return step._replace(own=own._replace(newton=step.own))
-            return self._evolve(known, own, x, first, answers, lowest=first)
+            known = known._replace(noisy=Noise.EXACT)
+            if control.newton and self.budget >= _NEWTON_FROM * x.size:
+                newton = self._newton.at(x, first, known)
+                step = self._newton.gradient_next(known, newton, response.x)
+                return step._replace(memory=control._replace(newton=step.memory))
+            return self._start_evolution(known, control, x, first, response, lowest=first)
         if errors2 is None and not (math.isfinite(first) or math.isfinite(second)):
-            known = known._replace(noisy=int(Noise.EXACT))  # until a repeated value differs
+            known = known._replace(noisy=Noise.EXACT)  # until a repeated value differs
         else:
             noise2 = (first - second) ** 2 / 2 if errors2 is None else float(errors2.mean())
             noise2 = noise2 if math.isfinite(noise2) else 0.0
-            known = known._replace(noisy=int(Noise.NOISY), noise2=noise2)
-        step = self._evolution.go_on(known, own.evolution, x, answers.spent, like=answers.x)
-        return step._replace(own=own._replace(evolution=step.own))
+            known = known._replace(noisy=Noise.NOISY, noise2=noise2)
+        step = self._evolution.next_pairs(
+            known, control.evolution, x, response.spent, like=response.x
+        )
+        return step._replace(memory=control._replace(evolution=step.memory))
 
     def _after_newton(
-        self, own: Control, asked: Question, answers: Answers, step: Advance
-    ) -> Advance:
-        """Try the evolution strategy after a while, and go over to it in the end."""
-        before, now = _newton(own), step.own
-        own = own._replace(newton=now)
-        if now.over:
-            own = own._replace(trial=int(Trial.OVER))
-            return self._evolve(step.known, own, now.x, now.value, answers)
-        moved = asked.kind == Kind.LINE and step.question.kind in (Kind.AXES, Kind.BOTH)
-        refined = now.central and not before.central
-        due = own.trial == Trial.BEFORE and now.evaluations >= TRIAL_AFTER * now.x.size
-        if moved and due and not refined:
-            own = own._replace(trial=int(Trial.RUNNING))
-            return self._evolve(step.known, own, now.x, now.value, answers)
-        return step._replace(own=own)
+        self, control: Control, request: PointRequest, response: Response, step: Transition
+    ) -> Transition:
+        """Change to MirroredES for the trial, or for good once QuasiNewton has finished."""
+        before, newton = _newton(control), step.memory
+        control = control._replace(newton=newton)
+        if newton.finished:
+            control = control._replace(trial=Trial.OVER)
+            return self._start_evolution(step.known, control, newton.x, newton.value, response)
+        at_new_point = request.kind is RequestKind.LINE_SEARCH and step.request.kind in (
+            RequestKind.FORWARD_DIFFERENCES,
+            RequestKind.CENTRAL_DIFFERENCES,
+        )
+        just_refined = newton.central and not before.central
+        due = control.trial is Trial.BEFORE and newton.evaluations >= TRIAL_AFTER * newton.x.size
+        if at_new_point and due and not just_refined:
+            control = control._replace(trial=Trial.RUNNING)
+            return self._start_evolution(step.known, control, newton.x, newton.value, response)
+        return step._replace(memory=control)
 
     def _after_evolution(
-        self, own: Control, asked: Question, answers: Answers, step: Advance
-    ) -> Advance:
-        """End a trial: go back to the quasi-Newton search unless it found a better value."""
-        spent = own.evolution.evaluations + len(answers.batch)
-        lowest = min(own.evolution.lowest, step.own.lowest)
-        own = own._replace(evolution=step.own)
-        compared = asked.kind == Kind.PAIRS and bool(np.isfinite(answers.values).any())
-        if own.trial == Trial.RUNNING and compared and spent >= TRIAL * answers.x.size:
-            own, newton = own._replace(trial=int(Trial.OVER)), _newton(own)
+        self, control: Control, request: PointRequest, response: Response, step: Transition
+    ) -> Transition:
+        """At the end of the trial, return to QuasiNewton unless MirroredES found a lower value."""
+        spent = control.evolution.evaluations + len(response.batch)
+        lowest = min(control.evolution.lowest, step.memory.lowest)
+        control = control._replace(evolution=step.memory)
+        ranked = request.kind is RequestKind.MIRRORED_PAIRS and np.isfinite(response.values).any()
+        if control.trial is Trial.RUNNING and ranked and spent >= TRIAL * response.x.size:
+            control, newton = control._replace(trial=Trial.OVER), _newton(control)
             if not lowest < newton.value:
-                back = self._newton.gradient_next(step.known, newton, answers.x)
-                return back._replace(own=own)
-        return step._replace(own=own)
+                back = self._newton.gradient_next(step.known, newton, response.x)
+                return back._replace(memory=control)
+        return step._replace(memory=control)
 
-    def _evolve(
+    def _start_evolution(
         self,
-        known: Known,
-        own: Control,
+        known: Knowledge,
+        control: Control,
         x: Array,
         value: float,
-        answers: Answers,
+        response: Response,
         *,
         lowest: float = math.inf,
-    ) -> Advance:
-        """Begin the evolution strategy at a point of known value."""
-        restarts = own.evolution.restarts
-        step = self._evolution.start(
-            known, x, value, answers.spent, like=answers.x, restarts=restarts, lowest=lowest
+    ) -> Transition:
+        """Start MirroredES at a point whose value is known."""
+        restarts = control.evolution.restarts
+        step = self._evolution.start_at(
+            known, x, value, response.spent, like=response.x, restarts=restarts, lowest=lowest
         )
-        return step._replace(own=own._replace(evolution=step.own))
+        return step._replace(memory=control._replace(evolution=step.memory))
 
-    # --- the searches -----------------------------------------------------------------------------
+    # --- the phases -------------------------------------------------------------------------------
 
     @property
     def _descends(self) -> bool:
         return self.samples in ("shared", "paired") and not self.by_rank
 
     @cached_property
-    def _shared(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in fields(Steered)}
+    def _common_arguments(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(AdaptiveSearch)}
 
     @cached_property
     def _newton(self) -> QuasiNewton:
-        return QuasiNewton(**self._shared)
+        return QuasiNewton(**self._common_arguments)
 
     @cached_property
     def _evolution(self) -> MirroredES:
-        return MirroredES(widest=self.widest, **self._shared)
+        return MirroredES(widest=self.widest, **self._common_arguments)
 
     @cached_property
     def _descent(self) -> GreedyDescent:
-        return GreedyDescent(**self._shared)
+        return GreedyDescent(**self._common_arguments)
 
-    def _control(self, x: Array, known: Known) -> Control:
-        """The states of the searches before their first steps."""
+    def _initial_control(self, x: Array, known: Knowledge) -> Control:
+        """Return the memory of the phases before their first steps."""
         d, dtype = x.size, x.dtype
         exact = self.samples is None and dtype.itemsize == 8 and d <= EXACT_UP_TO
-        learns = d <= METRIC_UP_TO and not self._descends
-        evolution = mirrored_es.begin(d, dtype, learns=learns, pairs=self._evolution.first_pairs(d))
-        if self._descends:
+        learns_metric = d <= METRIC_UP_TO and not self._descends
+        evolution = initial_evolution(
+            d, dtype, learns_metric=learns_metric, pairs=self._evolution.first_pairs(d)
+        )
+        if self._descends:  # it is not used: save the memory
             evolution = evolution._replace(path=np.zeros(0, dtype))
         return Control(
             newton=self._newton.at(x, 0.0, known) if exact else (),
             evolution=evolution,
             descent=(),
-            trial=int(Trial.BEFORE),
+            trial=Trial.BEFORE,
         )
 
-    # --- what runs need ---------------------------------------------------------------------------
+    # --- for runs ---------------------------------------------------------------------------------
 
     def value_at(self, state: SearchState, values: NDArray[np.float64]) -> float:
-        """The objective at x as the search whose step it is sees it."""
-        kind, kept = question_of(state).kind, kept_of(state)
-        if kind == Kind.DESCENT:
+        """Return the objective at x as the current phase estimates it."""
+        kind, kept = request_of(state).kind, kept_of(state)
+        if kind is RequestKind.DESCENT:
             return self._descent.value_at(state, values)
-        if kind in (Kind.AXES, Kind.BOTH, Kind.LINE, Kind.BENDS):
-            within = state._replace(kept=kept._replace(own=_newton(kept.own)))
-            return self._newton.value_at(within, values)
-        return Search.value_at(self, state, values)
+        if kind in (RequestKind.START, RequestKind.MIRRORED_PAIRS, RequestKind.FIRST_METRIC):
+            return Search.value_at(self, state, values)
+        state = state._replace(kept=kept._replace(memory=_newton(kept.memory)))
+        return self._newton.value_at(state, values)
 
-    def noise_measurements(self, own: Control) -> int:
-        """See :class:`~gensmooth.searches.steered.Steered`."""
-        return own.evolution.measured
+    def noise_measurements(self, memory: Control) -> int:
+        """See :class:`~gensmooth.searches.adaptive.AdaptiveSearch`."""
+        return memory.evolution.noise_measurements
 
     def has_only_begun(self, state: SearchState) -> bool:
-        """Whether nothing but the start has been evaluated."""
+        """Return whether only x0 has been evaluated."""
         return self.samples is None and state.step == 1
 
 
-def _newton(own: Control) -> Newton:
-    assert isinstance(own.newton, Newton)
-    return own.newton
+def _newton(control: Control) -> Newton:
+    assert isinstance(control.newton, Newton)
+    return control.newton
 
 
-def _descent(own: Control) -> Descent:
-    assert isinstance(own.descent, Descent)
-    return own.descent
+def _descent(control: Control) -> Descent:
+    assert isinstance(control.descent, Descent)
+    return control.descent

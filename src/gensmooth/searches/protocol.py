@@ -1,9 +1,8 @@
-"""What a search is: its state, the report on a step, and everything that others need from it.
+"""The interface of a search: its state, the metrics of a step, and what other code needs from it.
 
-:class:`~gensmooth.RandomSearch`, :class:`~gensmooth.Pilot` and the algorithms of the
-literature are searches, and so is any subclass of :class:`Search` in your own module. Runs,
-workers, checkpoints, training and the integrations use nothing but this interface: they never ask
-which search they have.
+:class:`~gensmooth.RandomSearch`, :class:`~gensmooth.Pilot` and the algorithms from the literature
+are searches, and so is any subclass of :class:`Search` in your own module. Runs, workers,
+checkpoints, training and the integrations use only this interface, never the type of a search.
 """
 
 import math
@@ -28,18 +27,18 @@ FailurePolicy = Literal["raise", "drop"]
 
 
 class SearchState(NamedTuple):
-    """What the next step needs.
+    """The state of a search between two steps: everything that the next step needs.
 
     Attributes:
-        x: The parameters, in the user's shape and dtype; flat if they came as a structure.
-        step: Steps made.
-        evaluations: Evaluations told.
-        seed: The seed of everything random.
+        x: The parameters, in the user's shape and dtype; flat if the user passed a structure.
+        step: Number of completed steps.
+        evaluations: Number of evaluations in these steps.
+        seed: The seed of all random numbers.
         kept: What only :meth:`Search.tell` needs, such as the optimiser's state. It is stored in
-            checkpoints and never sent to workers.
+            checkpoints but not sent to workers.
         sent: What :meth:`Search.ask` needs besides ``x``, ``step`` and ``seed``, such as the
             directions' state. It is stored in checkpoints and sent to workers.
-        tree: The structure of the parameters, if they came as one: see :class:`gensmooth.Tree`.
+        tree: The structure of the parameters, if the user passed one; see :class:`gensmooth.Tree`.
     """
 
     x: Array
@@ -52,28 +51,28 @@ class SearchState(NamedTuple):
 
     @property
     def parameters(self) -> Any:
-        """``x`` as it was given: in the structure that it came as, if it came as one."""
+        """``x`` in the form that the user passed, such as a dict of arrays."""
         return self.x if self.tree is None else self.tree.build(self.x)
 
 
 class StepInfo(NamedTuple):
-    """What a reader wants to know of a step.
+    """Metrics of one step.
 
     Attributes:
-        step: The step's number, from 0.
-        evaluations: Evaluations so far, this step included.
-        value: The objective at x as this step saw it, the user's sign: the centre's mean value
-            (forward difference) or the mean of all values (antithetic, one-point).
+        step: The number of the step, starting at 0.
+        evaluations: Number of evaluations so far, including this step's.
+        value: The objective at x, estimated from this step's values, with the user's sign: the mean
+            value at the centre (forward difference) or of all points (antithetic, one-point).
         best_value: The best single value of this step.
-        best_index: Which evaluation had it.
+        best_index: The index of the evaluation with the best value.
         gradient_norm: ‖estimate‖.
-        standard_error: The root of the estimated trace of the estimate's covariance; ``None``
-            where it cannot be told, see :class:`GradientEstimate`.
+        standard_error: The square root of the estimated trace of the estimate's covariance;
+            ``None`` if it cannot be estimated, see :class:`GradientEstimate`.
         signal_to_noise: ``gradient_norm / standard_error``.
-        shrinkage: The factor v in use, 1 without shrinkage.
-        dropped: Directions left out because a value was not finite.
+        shrinkage: The shrinkage factor v; 1 without shrinkage.
+        dropped: Number of directions left out because a value was not finite.
         step_size: ‖change of x‖.
-        diverged: ``None``, or why x can go no further; x is then left where it was.
+        diverged: Why the search has diverged, and x is left unchanged; ``None`` otherwise.
     """
 
     step: int
@@ -93,36 +92,36 @@ class StepInfo(NamedTuple):
 class Wire(Protocol):
     """How the ``sent`` part of a search's state is stored and sent to workers.
 
-    The directions of a :class:`~gensmooth.RandomSearch` are one.
+    The directions of a :class:`~gensmooth.RandomSearch` implement this protocol.
     """
 
     def pack(self, state: tuple[Any, ...]) -> dict[str, Array]:
-        """``sent`` as named arrays."""
+        """Convert ``sent`` to named arrays."""
         ...
 
     def unpack(
         self, arrays: Mapping[str, Array], dim: int, dtype: np.dtype[Any]
     ) -> tuple[Any, ...]:
-        """``sent`` from named arrays, checked."""
+        """Convert named arrays to ``sent``, and check it."""
         ...
 
     def update(self, state: tuple[Any, ...], gradient: Array) -> tuple[Any, ...]:
-        """``sent`` after a step whose estimate was ``gradient``."""
+        """Return ``sent`` after a step with the estimate ``gradient``."""
         ...
 
     def latest_gradient(self, before: tuple[Any, ...], after: tuple[Any, ...]) -> Array | None:
-        """The estimate whose :meth:`update` leads from one state to the other, if there is one.
+        """Return the estimate whose :meth:`update` leads from one state to the other, if any.
 
-        Workers that hold ``before`` are then sent this estimate instead of the whole of ``after``.
+        Workers that already have ``before`` receive this estimate instead of all of ``after``.
         """
         ...
 
 
 class WholeState:
-    """A :class:`Wire` that always sends the whole of ``sent``.
+    """A :class:`Wire` that always sends all of ``sent``.
 
     Args:
-        search: The search; its :meth:`Search.check_sent` refuses arrays that do not fit.
+        search: The search; its :meth:`Search.check_sent` rejects invalid arrays.
     """
 
     def __init__(self, search: "Search") -> None:
@@ -139,20 +138,20 @@ class WholeState:
         template = self._search.sent_template(dim, dtype)
         sent = unpack_state(arrays, template)
         if type(sent) is not type(template):
-            raise ValueError(f"the state is not one of {type(self._search).__name__}'s")
+            raise ValueError(f"the state is not a state of {type(self._search).__name__}")
         self._search.check_sent(sent, dim, dtype)
         return sent
 
     def update(self, state: tuple[Any, ...], gradient: Array) -> tuple[Any, ...]:  # noqa: ARG002
         """Not used: :meth:`latest_gradient` never returns an estimate."""
-        raise RuntimeError("The state of this search is always sent whole.")
+        raise RuntimeError("This search always sends its whole state.")
 
     def latest_gradient(self, before: tuple[Any, ...], after: tuple[Any, ...]) -> None:
         """See :class:`Wire`."""
 
 
 class FinalValue(NamedTuple):
-    """The objective at the recommended point: its value and standard error, if that is known."""
+    """The value of the recommended point and its standard error, ``None`` if that is unknown."""
 
     value: float
     error: float | None
@@ -160,31 +159,32 @@ class FinalValue(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Search(ABC):
-    """A method of optimisation: what to evaluate next, and what to make of the values.
+    """An optimisation algorithm: which points to evaluate next, and how to use their values.
 
-    A search is a frozen dataclass; everything that changes is in its :class:`SearchState`.
-    ``init``, ``ask`` and ``tell`` are the algorithm. Everything else has a default that suits a
-    simple search.
+    A search is a frozen dataclass; everything that changes is in its :class:`SearchState`. The
+    algorithm is ``init``, ``ask`` and ``tell``. All other methods have defaults that suit a simple
+    search.
 
-    Your own subclass works wherever ours do: ``minimize(fun, x0, search=MySearch())``. If it is
-    defined in a module that can be imported, its runs resume by themselves;
+    A custom subclass works wherever ours do: ``minimize(fun, x0, search=MySearch())``. If it is
+    defined in an importable module, its runs can be resumed without passing it again.
     :func:`gensmooth.searches.register` gives it a name for ``method=`` and the command line.
 
     Args:
         samples: How the objective's noise is drawn; ``None`` if it takes no generator.
-        num_samples: Samples averaged at each point.
+        num_samples: Number of samples averaged at each point.
         maximize: Whether larger values are better.
         bounds: The limits of x.
-        on_failure: What happens on a value that is not finite.
+        on_failure: What to do with a value that is not finite.
 
     Attributes:
-        reach: The argument that sets how far from x it looks, for advice to users.
-        if_worse: What to try if a run ends worse than it began, for advice to users.
-        survives_failures: Whether ``tell`` accepts a batch none of whose values is finite.
+        reach: The argument that sets the distance of points from x, for advice to users.
+        if_worse: What to try if a run ends with a worse value than it started with, for advice to
+            users.
+        survives_failures: Whether ``tell`` accepts a batch without a finite value.
     """
 
     reach: ClassVar[str] = "spacing"
-    if_worse: ClassVar[str] = "lower `spacing` and `optimizer`, or leave them to the pilot."
+    if_worse: ClassVar[str] = "lower `spacing` and the learning rate, or omit both."
     survives_failures: ClassVar[bool] = False
 
     samples: Samples | None = None
@@ -197,11 +197,14 @@ class Search(ABC):
 
     @abstractmethod
     def init(self, x0: Any, *, seed: int | None = None) -> SearchState:
-        """The state before the first step."""
+        """Return the state before the first step."""
 
     @abstractmethod
     def ask(self, state: SearchState) -> Batch:
-        """The evaluations of the next step: a pure function of the state without ``kept``."""
+        """Return the evaluations of the next step, a pure function of the state without ``kept``.
+
+        Workers call it too, and ``kept`` is not sent to them.
+        """
 
     @abstractmethod
     def tell(
@@ -211,17 +214,17 @@ class Search(ABC):
         values: ArrayLike,
         errors: ArrayLike | None = None,
     ) -> tuple[SearchState, StepInfo]:
-        """The state after a step, and a report on it."""
+        """Return the state after a step, and its metrics."""
 
     # --- for a custom search ----------------------------------------------------------------------
 
     def first_state(
         self, x0: Any, *, seed: int | None, kept: Any = (), sent: tuple[Any, ...] = ()
     ) -> SearchState:
-        """The state before the first step, for :meth:`init`.
+        """Return the state before the first step, for use in :meth:`init`.
 
         Args:
-            x0: The start, as the user passed it; it is moved inside the bounds.
+            x0: The start, as the user passed it; it is projected onto the bounds.
             seed: The user's seed.
             kept: See :class:`SearchState`.
             sent: See :class:`SearchState`.
@@ -233,7 +236,7 @@ class Search(ABC):
         return SearchState(x, 0, 0, streams.check_seed(seed), kept, sent, tree)
 
     def batch(self, state: SearchState, displacements: Array) -> Batch:
-        """The points x + ``displacements``, one per row, for :meth:`ask`."""
+        """Return a batch of points x + ``displacements``, one per row, for use in :meth:`ask`."""
         rows = np.ascontiguousarray(displacements, state.x.dtype).reshape(-1, state.x.size)
         plan = lay_out([(row, 1) for row in range(len(rows))], self.num_samples, self.samples)
         bounds = None if self.bounds is None else as_bounds(self.bounds, state.x)
@@ -259,12 +262,12 @@ class Search(ABC):
         kept: Any = (),
         sent: tuple[Any, ...] = (),
     ) -> tuple[SearchState, StepInfo]:
-        """The state after a step to ``x``, and the report on it, for :meth:`tell`.
+        """Return the state after a step to ``x``, and its metrics, for use in :meth:`tell`.
 
         Args:
             state: The state before the step.
             values: The values of its batch.
-            x: The new parameters, flat or in the shape of the old ones.
+            x: The new parameters, flat or in the user's shape.
             kept: See :class:`SearchState`.
             sent: See :class:`SearchState`.
         """
@@ -291,26 +294,26 @@ class Search(ABC):
         x = moved if info.diverged is None else state.x
         return SearchState(x, state.step + 1, spent, state.seed, kept, sent, state.tree), info
 
-    # --- what it recommends, and how sure that is -------------------------------------------------
+    # --- the recommended point, and its error -----------------------------------------------------
 
     def recommend(self, state: SearchState) -> Array:
-        """The point to use if the run ended now."""
+        """Return the point that a run should return if it ends now."""
         return state.x
 
     def is_exact(self, state: SearchState) -> bool:  # noqa: ARG002
-        """Whether values are known to be exact, so that the best point seen is the one to use."""
+        """Return whether values are exact, so that the point with the best value is the best."""
         return False
 
     def noise(self, state: SearchState) -> float | None:  # noqa: ARG002
-        """The standard deviation of a value's noise, if the search has measured it."""
+        """Return the standard deviation of a value's noise, or ``None`` if it was not measured."""
         return None
 
     def converged(self, state: SearchState) -> str | None:  # noqa: ARG002
-        """Why the search cannot go on, if it has converged."""
+        """Return a reason if the search has converged, otherwise ``None``."""
         return None
 
     def final_evaluations(self, state: SearchState) -> int:  # noqa: ARG002
-        """How many evaluations a run should keep for the recommended point."""
+        """Return how many evaluations a run should reserve for the recommended point."""
         return self.num_samples
 
     def final_value(
@@ -319,78 +322,81 @@ class Search(ABC):
         values: NDArray[np.float64],
         errors: NDArray[np.float64] | None = None,
     ) -> FinalValue:
-        """The value of the recommended point, from evaluations there.
+        """Return the value of the recommended point, from evaluations there.
 
         Args:
-            state: The state at the end.
+            state: The last state.
             values: The values at the recommended point.
-            errors: Their standard errors, where they are known.
+            errors: The standard errors of the values, if they are known.
         """
         return mean_value(values, errors)
 
-    # --- what runs and workers need ---------------------------------------------------------------
+    # --- for runs and workers ---------------------------------------------------------------------
 
     def next_evaluations(self, state: SearchState) -> int:
-        """How many evaluations the next step takes."""
+        """Return the number of evaluations of the next step."""
         return len(self.ask(state))
 
     def evaluations_after(self, steps: int) -> int | None:  # noqa: ARG002
-        """How many evaluations so many steps take; ``None`` if that is not known in advance."""
+        """Return the number of evaluations of ``steps`` steps; ``None`` if it is not fixed."""
         return None
 
     def value_at(self, state: SearchState, values: NDArray[np.float64]) -> float:  # noqa: ARG002
-        """The objective at x as the values of a step see it; by default their mean."""
+        """Estimate the objective at x from the values of a step; by default, return their mean."""
         finite = values[np.isfinite(values)]
         return float(finite.mean()) if len(finite) else math.nan
 
     def for_workers(self) -> "Search":
-        """The search as workers need it."""
+        """Return the search that workers receive, without what only ``tell`` needs."""
         return self
 
     def with_budget(self, budget: int) -> Self:  # noqa: ARG002
-        """The search for a run whose budget was changed."""
+        """Return the search for a different budget."""
         return self
 
     @property
     def wire(self) -> Wire:
-        """How the ``sent`` part of the state is stored and sent."""
+        """How the ``sent`` part of the state is stored and sent to workers."""
         return WholeState(self)
 
     def sent_template(self, dim: int, dtype: np.dtype[Any]) -> tuple[Any, ...]:
-        """An example of the state's ``sent``, from which stored arrays get their types."""
+        """Return an example of the state's ``sent``; it determines the types of stored values."""
         return self.init(np.zeros(dim, dtype), seed=0).sent
 
     def check_sent(self, sent: tuple[Any, ...], dim: int, dtype: np.dtype[Any]) -> None:  # noqa: B027
-        """Raise ``ValueError`` if ``sent``, read from a file, does not fit this search."""
+        """Raise ``ValueError`` if ``sent``, read from a file, is invalid for this search."""
 
     def kept_template(self, x: Array) -> Any:
-        """An example of the state's ``kept``, from which stored arrays get their types."""
+        """Return an example of the state's ``kept``; it determines the types of stored values."""
         return self.init(x, seed=0).kept
 
-    # --- what users are advised -------------------------------------------------------------------
+    # --- for advice to users ----------------------------------------------------------------------
 
     def is_looking(self, state: SearchState) -> bool:  # noqa: ARG002
-        """Whether the next step only looks around, so that x may well stay where it is."""
+        """Return whether the next step only probes, so that x is not expected to change."""
         return False
 
     def has_only_begun(self, state: SearchState) -> bool:  # noqa: ARG002
-        """Whether nothing but the start has been evaluated."""
+        """Return whether only x0 has been evaluated."""
         return False
 
     def saw_one_value(self, state: SearchState, steps: Sequence[StepInfo]) -> bool:  # noqa: ARG002
-        """Whether all values so far were the same."""
+        """Return whether all values so far were equal."""
         first = steps[0].value
         return all(step.value == first == step.best_value for step in steps)
 
     def widest_reach(self, dim: int) -> float | None:  # noqa: ARG002
-        """How far from x a parameter is typically changed, where that is fixed in advance."""
+        """Return the typical distance of a point from x in each parameter, if it is fixed."""
         return None
 
 
 def mean_value(
     values: NDArray[np.float64], errors: NDArray[np.float64] | None = None
 ) -> FinalValue:
-    """The mean of values at one point; its error from theirs, or else from their scatter."""
+    """Return the mean of values at one point and its standard error.
+
+    The error comes from ``errors`` if they are passed, otherwise from the scatter of the values.
+    """
     value, error = float(np.mean(values)), None
     if errors is not None:
         error = math.sqrt(float(np.square(errors).sum())) / len(values)
@@ -404,14 +410,14 @@ class GradientEstimate(NamedTuple):
 
     Attributes:
         gradient: The estimate, in the shape of x.
-        value: The objective at x as the evaluations saw it.
-        standard_error: The root of the estimated trace of the estimate's covariance, over its
-            directions and its samples. ``None`` where it cannot be told: with one direction,
-            with one sample that all directions share, whose noise they have in common, or with
-            shared samples and an estimator by rank. For dependent (orthogonal) directions it errs
-            on the large side.
-        evaluations: How many were made.
-        dropped: Directions left out because a value was not finite.
+        value: The objective at x, estimated from the evaluations.
+        standard_error: The square root of the estimated trace of the estimate's covariance, over
+            directions and samples. ``None`` if it cannot be estimated: with one direction, with a
+            single sample that all directions share, or with shared samples and an estimator based
+            on ranks. For orthogonal directions, which are dependent, it is too large rather than
+            too small.
+        evaluations: Number of evaluations.
+        dropped: Number of directions left out because a value was not finite.
     """
 
     gradient: Array

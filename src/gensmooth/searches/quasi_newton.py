@@ -1,13 +1,16 @@
-r"""A quasi-Newton search: what the pilot does first when values are exact.
+r"""A quasi-Newton search: the first phase of the pilot if values are exact.
 
-The gradient comes from forward differences along the axes (d evaluations), and from central ones
-(2d) once those are too coarse to go on; the direction comes from L-BFGS's two loops (Nocedal,
-1980), the length from a backtracking line search, one evaluation at a time. Parameters are
-measured in *scales*, so that a user's units do not matter; after a while the curvature along each
-axis is measured once, and badly scaled parameters get scales of their own.
+- Gradient: forward differences along the axes (d evaluations), and central differences (2d) once
+  forward differences are too inaccurate to make progress.
+- Direction: the two-loop recursion of L-BFGS (Nocedal, 1980).
+- Length: a backtracking line search, one evaluation at a time.
 
-:class:`QuasiNewton` is the search; the functions below it are its formulas, pure functions of a
-:class:`Newton`.
+Parameters are measured in *scales*, which makes the search independent of the user's units. After a
+while the search measures the curvature along each axis once and, if the curvatures differ widely,
+chooses new scales.
+
+:class:`QuasiNewton` is the search: which points it requests, and what it does with their values.
+The functions below it are its formulas, each a pure function of a :class:`Newton`.
 """
 
 import math
@@ -18,92 +21,93 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gensmooth.parameters import Bounds
-from gensmooth.searches.protocol import SearchState
-from gensmooth.searches.steered import (
+from gensmooth.searches.adaptive import (
     EXACT_UP_TO,
-    Advance,
-    Answers,
-    Kind,
-    Known,
+    AdaptiveSearch,
+    Knowledge,
     Noise,
-    Question,
-    Steered,
+    PointRequest,
+    RequestKind,
+    Response,
+    Transition,
     kept_of,
-    question,
-    question_of,
+    make_request,
+    request_of,
     square,
 )
+from gensmooth.searches.protocol import SearchState
 
 Array = NDArray[Any]
 
-# Common practice for L-BFGS (Nocedal & Wright, 2006, chapters 3, 7 and 8) unless said otherwise.
-MEMORY = 20  # pairs of steps and changes of the gradient
-DIFFERENCE = 2e-8  # the spacing of forward differences, in scales: about √(rounding error)
-CENTRAL = 3e-7  # that of central differences; wider ones err where curvature is uneven
-PROBE = 1e-3  # the spacing of the second differences, in units: rounding is then 1e-10 of a value
-PROBE_AFTER = 20  # evaluations per parameter; found by experiment
-_UNEVEN = 30.0  # scales that differ by less than this are left as they are; found by experiment
-_ENOUGH = 1e-4  # of the decrease that the slope promises (Armijo's condition)
-_TRIES = 12  # lengths tried on a line: the last is at most 2⁻¹² of the first
-_WIDER = 3.0  # how much longer each length is while a first line still descends
-_WIDENINGS = 8  # at most so often: 3⁸ covers a first guess that is wrong by a factor of 6,500
-_CONVERGED = 1e-13  # of the value: a smaller decrease is rounding
+# Common practice for L-BFGS (Nocedal & Wright, 2006, chapters 3, 7 and 8) unless stated otherwise.
+MEMORY = 20  # number of past steps, and of the changes of the gradient that they caused
+DIFFERENCE = 2e-8  # spacing of forward differences, in scales: about √(rounding error)
+CENTRAL = 3e-7  # spacing of central differences, by experiment (docs/pilot.md, "Wider differences")
+PROBE = 1e-3  # spacing of second differences, in units; rounding errors are then 1e-10 of a value
+PROBE_AFTER = 20  # evaluations per parameter before the curvature is measured; by experiment
+_MIN_UNEVENNESS = 30.0  # ratio of scales below which the old ones are kept; by experiment
+_ARMIJO = 1e-4  # required share of the decrease that the slope predicts (Armijo's condition)
+_MAX_TRIES = 12  # lengths tried on a line; the last is at most 2⁻¹² of the first
+_WIDEN = 3.0  # factor of the length while the first line still descends; our choice
+_MAX_WIDENINGS = 8  # 3⁸ corrects a first guess that is too short by a factor of 6,500
+_CONVERGED = 1e-13  # relative decrease of the value that counts as rounding
 
 
 class Newton(NamedTuple):
-    """The search between two evaluations.
+    """What the quasi-Newton search remembers between evaluations.
 
     Attributes:
-        x: Where it is.
-        value: The objective there.
-        scale: The scales.
-        gradient: Along the axes, per scale.
-        before_x: The point before.
-        before_gradient: Its gradient.
-        has_before: Whether there is one.
+        x: The current point, flat.
+        value: The value at x.
+        scale: The scale of each parameter.
+        gradient: The gradient at x, per scale.
+        previous_x: The point before.
+        previous_gradient: The gradient at the point before.
+        has_previous: Whether there is a point before.
         steps: The last steps, in scales, newest last.
-        changes: The changes of the gradient that they made.
-        stored: How many of them there are.
+        changes: The changes of the gradient that these steps caused.
+        stored: The number of valid rows in ``steps`` and ``changes``.
         slope: The derivative along the line.
-        length: The length that is tried on the line.
-        tries: How many were tried.
-        first: Whether the line is along the gradient, whose length says nothing.
+        length: The length to try on the line.
+        tries: The number of lengths tried.
+        along_gradient: Whether the line is along the gradient, so that its first length is a guess.
         best_length: The best length so far.
-        best_value: The objective there; infinity if no length was good enough.
+        best_value: The value at the best length; infinity until a length satisfies Armijo's
+            condition.
         central: Whether differences are central.
-        probed: Whether the curvature was measured.
-        evaluations: Evaluations made.
-        over: Whether it has converged, or cannot go on.
+        probed: Whether the curvature has been measured.
+        evaluations: Number of evaluations.
+        finished: Whether the search has converged or cannot continue.
     """
 
     x: Array
     value: float
     scale: Array
     gradient: Array
-    before_x: Array
-    before_gradient: Array
-    has_before: bool
+    previous_x: Array
+    previous_gradient: Array
+    has_previous: bool
     steps: Array
     changes: Array
     stored: int
     slope: float
     length: float
     tries: int
-    first: bool
+    along_gradient: bool
     best_length: float
     best_value: float
     central: bool
     probed: bool
     evaluations: int
-    over: bool
+    finished: bool
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class QuasiNewton(Steered):
-    """L-BFGS on finite differences, for exact values and up to a few hundred parameters.
+class QuasiNewton(AdaptiveSearch):
+    """L-BFGS on finite differences, for exact values and up to 500 parameters.
 
-    Arguments as in :class:`~gensmooth.Pilot`.
+    The arguments are those of :class:`~gensmooth.Pilot`.
 
     >>> import gensmooth as gs
     >>> search = gs.QuasiNewton(budget=200)
@@ -112,87 +116,99 @@ class QuasiNewton(Steered):
     array([3., 3.])
     """
 
-    def begin(self, x: Array, known: Known) -> Advance:
-        """First the start, twice: this search needs exact values."""
+    def begin(self, x: Array, known: Knowledge) -> Transition:
+        """PointRequest x0 twice, to check that values are exact."""
         if self.samples is not None:
-            raise ValueError("QuasiNewton needs exact values: leave `samples` out.")
+            raise ValueError("QuasiNewton needs exact values: omit `samples`.")
         if x.size > EXACT_UP_TO or x.dtype.itemsize != 8:
             raise ValueError(
-                f"QuasiNewton takes at most {EXACT_UP_TO} parameters, as float64, but x0 has "
-                f"{x.size} as {x.dtype}: use the pilot (method='auto')."
+                f"QuasiNewton accepts at most {EXACT_UP_TO} parameters of dtype float64, but x0 "
+                f"has {x.size} of dtype {x.dtype}: use the pilot (method='auto')."
             )
-        return Advance(known, self.at(x, 0.0, known), question(Kind.START, x.dtype), x)
+        return Transition(
+            known, self.at(x, 0.0, known), make_request(RequestKind.START, x.dtype), x
+        )
 
-    def at(self, x: Array, value: float, known: Known) -> Newton:
-        """The state at a point of known value, before its first gradient."""
-        return begin(x, value, np.broadcast_to(known.units, (x.size,)).copy())
+    def at(self, x: Array, value: float, known: Knowledge) -> Newton:
+        """Return the memory at a point whose value is known, before its first gradient."""
+        return initial_newton(x, value, np.broadcast_to(known.units, (x.size,)).copy())
 
-    def advance(self, known: Known, own: Newton, asked: Question, answers: Answers) -> Advance:
-        """See :class:`~gensmooth.searches.steered.Steered`."""
-        kind = Kind(asked.kind)
-        if kind is Kind.START:
-            first, second = answers.values.tolist()
+    def advance(
+        self, known: Knowledge, newton: Newton, request: PointRequest, response: Response, /
+    ) -> Transition:
+        """See :class:`~gensmooth.searches.adaptive.AdaptiveSearch`."""
+        kind = request.kind
+        if kind is RequestKind.START:
+            first, second = response.values.tolist()
             if first != second:
                 raise ValueError(
-                    f"QuasiNewton needs exact values, but the start has the values {first:g} and "
-                    f"{second:g}: use the pilot (method='auto') or MirroredES."
+                    f"QuasiNewton needs exact values, but two evaluations of x0 returned {first:g} "
+                    f"and {second:g}: use the pilot (method='auto') or MirroredES."
                 )
-            known = known._replace(noisy=int(Noise.EXACT))
-            return self.gradient_next(known, self.at(answers.x, first, known), answers.x)
-        own = own._replace(evaluations=own.evaluations + len(answers.values))
-        if kind is Kind.LINE:
-            return self._after_line(known, own, asked, answers)
-        if kind is Kind.BENDS:
-            plus, minus = answers.values.reshape(-1, 2).T
-            units = np.broadcast_to(known.units, own.x.shape)
-            own = rescale(own, plus + minus - 2 * own.value, units)
-            return self.gradient_next(known, own, answers.x)
-        turned = turn(own, answers.values, self.limits(answers.x))
-        if turned is None:
-            return self.gradient_next(known, own._replace(over=True), answers.x)
-        own, line = turned
-        ask = question(Kind.LINE, answers.x.dtype, spacing=own.length, line=line)
-        return Advance(known, own, ask, own.x, gradient=math.sqrt(square(own.gradient / own.scale)))
+            known = known._replace(noisy=Noise.EXACT)
+            return self.gradient_next(known, self.at(response.x, first, known), response.x)
+        newton = newton._replace(evaluations=newton.evaluations + len(response.values))
+        if kind is RequestKind.LINE_SEARCH:
+            return self._after_line(known, newton, request, response)
+        if kind is RequestKind.CURVATURE:
+            plus, minus = response.values.reshape(-1, 2).T
+            units = np.broadcast_to(known.units, newton.x.shape)
+            newton = rescale(newton, plus + minus - 2 * newton.value, units)
+            return self.gradient_next(known, newton, response.x)
+        started = start_line(newton, response.values, self.limits(response.x))
+        if started is None:
+            return self.gradient_next(known, newton._replace(finished=True), response.x)
+        newton, line = started
+        dtype, gradient_norm = response.x.dtype, math.sqrt(square(newton.gradient / newton.scale))
+        search = make_request(RequestKind.LINE_SEARCH, dtype, spacing=newton.length, line=line)
+        return Transition(known, newton, search, newton.x, gradient=gradient_norm)
 
-    def _after_line(self, known: Known, own: Newton, asked: Question, answers: Answers) -> Advance:
-        own, over = try_length(own, float(answers.values[0]))
-        if not over:
-            return Advance(known, own, asked._replace(spacing=own.length), own.x)
-        own, descends = move(own, asked.line)
-        own = own._replace(x=self.clipped(own.x, answers.x))
+    def _after_line(
+        self, known: Knowledge, newton: Newton, request: PointRequest, response: Response
+    ) -> Transition:
+        """Continue the line search, or move and request the next gradient."""
+        newton, ended = try_length(newton, float(response.values[0]))
+        if not ended:
+            return Transition(known, newton, request._replace(spacing=newton.length), newton.x)
+        newton, descends = move(newton, request.line)
+        newton = newton._replace(x=self.clipped(newton.x, response.x))
         if not descends:
-            finer = refine(own)
-            own = own._replace(over=True) if finer is None else finer
-        elif not own.probed and own.evaluations >= PROBE_AFTER * own.x.size:
-            units = np.broadcast_to(known.units, own.x.shape).copy()
-            ask = question(Kind.BENDS, answers.x.dtype, spacing=PROBE, number=own.x.size)
-            return Advance(known, own, ask._replace(scale=units), own.x)
-        return self.gradient_next(known, own, answers.x)
+            finer = with_central_differences(newton)
+            newton = newton._replace(finished=True) if finer is None else finer
+        elif not newton.probed and newton.evaluations >= PROBE_AFTER * newton.x.size:
+            units = np.broadcast_to(known.units, newton.x.shape).copy()
+            dtype, d = response.x.dtype, newton.x.size
+            probe = make_request(RequestKind.CURVATURE, dtype, spacing=PROBE, number=d, scale=units)
+            return Transition(known, newton, probe, newton.x)
+        return self.gradient_next(known, newton, response.x)
 
-    def gradient_next(self, known: Known, own: Newton, like: Array) -> Advance:
-        """Ask for the gradient at the search's point; ``like`` has the shape of x."""
-        kind = Kind.BOTH if own.central else Kind.AXES
-        ask = question(kind, own.x.dtype, spacing=1.0, number=own.x.size)
-        return Advance(known, own, ask._replace(scale=spacings(own, self.limits(like))), own.x)
+    def gradient_next(self, known: Knowledge, newton: Newton, like: Array) -> Transition:
+        """PointRequest the gradient at the current point; ``like`` has the user's shape."""
+        kind = RequestKind.FORWARD_DIFFERENCES
+        if newton.central:
+            kind = RequestKind.CENTRAL_DIFFERENCES
+        apart = difference_spacings(newton, self.limits(like))
+        request = make_request(kind, newton.x.dtype, spacing=1.0, number=newton.x.size, scale=apart)
+        return Transition(known, newton, request, newton.x)
 
     def converged(self, state: SearchState) -> str | None:
-        """Whether the gradient leads no further."""
-        own: Newton = kept_of(state).own
-        return "no line along the gradient descends any more" if own.over else None
+        """Return why the search has finished, if it has."""
+        newton: Newton = kept_of(state).memory
+        return "the value no longer decreases along the gradient" if newton.finished else None
 
     def value_at(self, state: SearchState, values: NDArray[np.float64]) -> float:
-        """The value of the search's point."""
-        if question_of(state).kind == Kind.START:
+        """Return the value at the current point."""
+        if request_of(state).kind is RequestKind.START:
             return super().value_at(state, values)
-        value: float = kept_of(state).own.value
+        value: float = kept_of(state).memory.value
         return -value if self.maximize else value
 
 
 # --- formulas ------------------------------------------------------------------------------------
 
 
-def begin(x: Array, value: float, units: Array) -> Newton:
-    """The search before its first gradient."""
+def initial_newton(x: Array, value: float, units: Array) -> Newton:
+    """Return the memory before the first gradient."""
     zero = np.zeros(x.size)
     memory = np.zeros((MEMORY, x.size))
     return Newton(
@@ -200,60 +216,63 @@ def begin(x: Array, value: float, units: Array) -> Newton:
         value=value,
         scale=units,
         gradient=zero,
-        before_x=zero,
-        before_gradient=zero,
-        has_before=False,
+        previous_x=zero,
+        previous_gradient=zero,
+        has_previous=False,
         steps=memory,
         changes=memory,
         stored=0,
         slope=0.0,
         length=0.0,
         tries=0,
-        first=True,
+        along_gradient=True,
         best_length=0.0,
         best_value=math.inf,
         central=False,
         probed=False,
         evaluations=0,
-        over=False,
+        finished=False,
     )
 
 
-def spacings(now: Newton, bounds: Bounds | None) -> Array:
-    """How far along each axis differences look; forward ones look back at an upper limit."""
+def difference_spacings(now: Newton, bounds: Bounds | None) -> Array:
+    """Return the spacing of differences along each axis; negative where an upper bound is close."""
     if now.central:
         return np.maximum(CENTRAL * now.scale, 1e-8 * np.abs(now.x))
     ahead = np.maximum(DIFFERENCE * now.scale, 1e-9 * np.abs(now.x))
     return ahead if bounds is None else np.where(now.x + ahead > bounds.upper, -ahead, ahead)
 
 
-def slopes(now: Newton, values: NDArray[np.float64], bounds: Bounds | None) -> Array:
-    """The gradient per scale, from the values along the axes: of points that bounds may clip."""
-    far = spacings(now, bounds)
+def gradient_from(now: Newton, values: NDArray[np.float64], bounds: Bounds | None) -> Array:
+    """Return the gradient per scale, from the values along the axes at the projected points."""
+    spacings = difference_spacings(now, bounds)
     if not now.central:
-        return (values - now.value) / (far / now.scale)
+        return (values - now.value) / (spacings / now.scale)
     plus, minus = values.reshape(-1, 2).T
-    apart = 2 * far
+    apart = 2 * spacings
     if bounds is not None:
-        up, down = (np.clip(now.x + side * far, *bounds) for side in (1, -1))
+        up, down = (np.clip(now.x + side * spacings, *bounds) for side in (1, -1))
         apart = up - down
     return (plus - minus) / (apart / now.scale)
 
 
-def refine(now: Newton) -> Newton | None:
-    """The search with central differences; ``None`` if it has them already."""
+def with_central_differences(now: Newton) -> Newton | None:
+    """Return the memory with central differences, or ``None`` if it has them already."""
     return None if now.central else _forget(now._replace(central=True))
 
 
-def turn(
+def start_line(
     now: Newton, values: NDArray[np.float64], bounds: Bounds | None
 ) -> tuple[Newton, Array] | None:
-    """Take in the values along the axes; the line to search, or ``None`` where there is none.
+    """Return the next line to search, from the values along the axes.
 
-    The line is in the parameters' own units: its points are x + length · line. Parameters at a
-    limit beyond which the objective falls stay there.
+    The points of the line are x + length · line. A parameter at a bound stays there if the
+    objective falls towards the outside.
+
+    Returns:
+        The memory and the line, or ``None`` if the gradient is zero or not finite.
     """
-    gradient = slopes(now, values, bounds)
+    gradient = gradient_from(now, values, bounds)
     stuck = np.zeros(len(gradient), bool)
     if bounds is not None:
         stuck = (now.x <= bounds.lower) & (gradient > 0)
@@ -275,7 +294,7 @@ def turn(
         slope=slope,
         length=1 / math.sqrt(_dot(line, line)) if first else 1.0,
         tries=0,
-        first=first,
+        along_gradient=first,
         best_length=0.0,
         best_value=math.inf,
     )
@@ -283,72 +302,80 @@ def turn(
 
 
 def try_length(now: Newton, value: float) -> tuple[Newton, bool]:
-    """Take in the value at the length that was tried; whether the line's search is over.
+    """Record the value at the length tried, and choose the next length.
 
-    It ends well when ``best_value`` is finite.
+    Returns:
+        The memory, and whether the line search has ended. It was successful if ``best_value`` is
+        finite.
     """
     now = now._replace(tries=now.tries + 1)
-    if math.isfinite(now.best_value):  # widening: the first line's length was a guess
+    if math.isfinite(now.best_value):  # widening, because the first length was a guess
         if value < now.best_value:
             now = now._replace(best_length=now.length, best_value=value)
-            return now._replace(length=now.length * _WIDER), now.tries >= _TRIES + _WIDENINGS
+            return now._replace(
+                length=now.length * _WIDEN
+            ), now.tries >= _MAX_TRIES + _MAX_WIDENINGS
         return now, True
-    if math.isfinite(value) and value <= now.value + _ENOUGH * now.length * now.slope:
+    if math.isfinite(value) and value <= now.value + _ARMIJO * now.length * now.slope:
         now = now._replace(best_length=now.length, best_value=value)
-        if not now.first:
+        if not now.along_gradient:
             return now, True
-        return now._replace(length=now.length * _WIDER, tries=_TRIES), False
+        return now._replace(length=now.length * _WIDEN, tries=_MAX_TRIES), False
     shorter = 0.1 * now.length
-    if math.isfinite(value):  # the minimum of the parabola through value, slope and this value
-        bend = value - now.value - now.slope * now.length
-        shorter = -now.slope * now.length**2 / (2 * bend) if bend > 0 else shorter
+    if math.isfinite(value):  # the minimum of the parabola with this slope at 0 and this value
+        curvature = value - now.value - now.slope * now.length
+        shorter = -now.slope * now.length**2 / (2 * curvature) if curvature > 0 else shorter
     length = min(max(shorter, 0.1 * now.length), 0.5 * now.length)
-    return now._replace(length=length), now.tries >= _TRIES
+    return now._replace(length=length), now.tries >= _MAX_TRIES
 
 
 def move(now: Newton, line: Array) -> tuple[Newton, bool]:
-    """Go to the best point of the line; whether there is a reason to go on."""
+    """Move to the best point of the line.
+
+    Returns:
+        The memory, and whether the search should continue.
+    """
     if not math.isfinite(now.best_value):
         if now.stored == 0:
             return now, False
-        return _forget(now), True  # once more, along the gradient
+        return _forget(now), True  # try again along the gradient
     fall = now.value - now.best_value
     size = max(abs(now.value), abs(now.best_value))
     moved = now._replace(
         x=now.x + now.best_length * line,
         value=now.best_value,
-        before_x=now.x,
-        before_gradient=now.gradient,
-        has_before=True,
+        previous_x=now.x,
+        previous_gradient=now.gradient,
+        has_previous=True,
     )
     return moved, fall > _CONVERGED * size and bool(np.isfinite(moved.x).all())
 
 
-def rescale(now: Newton, bends: Array, units: Array) -> Newton:
-    """Take in the second differences along the axes: scales that make the curvature even."""
+def rescale(now: Newton, second_differences: Array, units: Array) -> Newton:
+    """Return the memory with scales that equalise the curvature along the axes."""
     now = now._replace(probed=True)
-    scales = even_scales(bends)
-    if scales is None or scales.max() < _UNEVEN * scales.min():
+    scales = even_scales(second_differences)
+    if scales is None or scales.max() < _MIN_UNEVENNESS * scales.min():
         return now
     return _forget(now._replace(scale=units * scales))
 
 
-def even_scales(bends: Array) -> Array | None:
-    """Scales under which second differences would be the same, with a geometric mean of 1."""
-    bends = np.abs(bends)
-    if not np.isfinite(bends).all() or not bends.any():
+def even_scales(second_differences: Array) -> Array | None:
+    """Return scales that equalise the second differences, with geometric mean 1."""
+    second_differences = np.abs(second_differences)
+    if not np.isfinite(second_differences).all() or not second_differences.any():
         return None
-    scales = 1 / np.sqrt(np.maximum(bends, 1e-12 * bends.max()))
+    scales = 1 / np.sqrt(np.maximum(second_differences, 1e-12 * second_differences.max()))
     return scales / math.exp(float(np.log(scales).mean()))
 
 
 def _remember(now: Newton, gradient: Array) -> Newton:
-    if not now.has_before:
+    if not now.has_previous:
         return now
-    step, change = (now.x - now.before_x) / now.scale, gradient - now.before_gradient
+    step, change = (now.x - now.previous_x) / now.scale, gradient - now.previous_gradient
     along = _dot(step, change)
     if not along > 1e-10 * math.sqrt(_dot(step, step) * _dot(change, change)):
-        return now  # no positive curvature
+        return now  # L-BFGS needs positive curvature
     return now._replace(
         steps=np.concatenate([now.steps[1:], step[None]]),
         changes=np.concatenate([now.changes[1:], change[None]]),
@@ -357,11 +384,11 @@ def _remember(now: Newton, gradient: Array) -> Newton:
 
 
 def _forget(now: Newton) -> Newton:
-    return now._replace(stored=0, has_before=False)
+    return now._replace(stored=0, has_previous=False)
 
 
 def _two_loops(now: Newton, gradient: Array) -> Array:
-    """L-BFGS's approximation of the inverse Hessian times the gradient."""
+    """Return L-BFGS's approximation of the inverse Hessian times the gradient."""
     pairs = [
         (s, y, _dot(s, y))
         for s, y in zip(
@@ -382,5 +409,5 @@ def _two_loops(now: Newton, gradient: Array) -> Array:
 
 
 def _dot(a: Array, b: Array) -> float:
-    """Summed in a fixed order, unlike BLAS's."""
+    """Return aᵀb, summed in a fixed order, which BLAS does not guarantee."""
     return float((a * b).sum())

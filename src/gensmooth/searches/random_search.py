@@ -1,6 +1,6 @@
 """Random search: ``init``, ``ask`` and ``tell``, pure functions of an explicit state.
 
-``directions × estimator × optimizer = search``: the three choices meet here and nowhere else.
+``directions × estimator × optimizer = search``: this file is the only one that combines the three.
 """
 
 import math
@@ -43,6 +43,7 @@ __all__ = [
     "SearchState",
     "StepInfo",
     "check_sizes",
+    "not_of",
     "standard_errors",
 ]
 
@@ -52,16 +53,16 @@ _T = TypeVar("_T")
 
 _FORWARD = ForwardDifference()
 _SGD = optimizers.sgd(0.01)
-_CALM = 1e15  # values and estimates below this cannot overflow, whatever is done with them
+_NO_OVERFLOW = 1e15  # no step of the computation overflows if values and estimates are below this
 _EPS = {4: float(np.finfo(np.float32).eps), 8: float(np.finfo(np.float64).eps)}
 
 
 def _not_in_a_worker(*_: Any) -> Any:
-    raise RuntimeError("Workers evaluate; the optimiser's step is made where the run is.")
+    raise RuntimeError("Workers only evaluate; the optimiser's step is made by the main process.")
 
 
 _NO_OPTIMIZER = optimizers.Optimizer(_not_in_a_worker, _not_in_a_worker)
-MOST = 50_000_000  # evaluations per step, or twice as many: their layout takes a gigabyte
+MOST = 50_000_000  # directions × samples per step; the layout of as many takes a gigabyte
 
 
 @final
@@ -70,23 +71,24 @@ class RandomSearch(Search):
     """Random search with any directions, estimator and optimiser.
 
     Args:
-        directions: How the directions are chosen (or give ``method=``, the name of a method).
-        num_directions: L.
-        spacing: c, how far from x the objective is evaluated, in units of a direction: a number,
+        directions: The family of directions; or pass ``method=``.
+        num_directions: L, the number of directions per step.
+        spacing: c, the distance of the evaluation points from x, in units of a direction: a number,
             or a schedule such as ``gs.inverse_decay(0.1, power=0.101)``.
-        estimator: Where it is evaluated and how values become an estimate.
-        optimizer: What the estimate does to x.
-        samples: How the objective's own noise ξ is drawn (``"shared"``, ``"paired"``,
-            ``"independent"``), or ``None`` when the objective takes no generator.
-        num_samples: N, samples averaged at each point.
-        maximize: Ascend instead; reported values keep the user's sign.
-        bounds: Limits, as ``(lower, upper)`` for all parameters, :class:`Bounds`, or SciPy's
-            forms (one pair per parameter, or ``scipy.optimize.Bounds``). Iterates and evaluation
-            points are both projected, so near a limit the estimate sees a clipped direction.
-        on_failure: ``"raise"`` on a value that is not finite, or ``"drop"`` its direction. The
-            estimate keeps its mean if failures do not depend on the direction.
-        min_fraction: Under ``"drop"``, the smallest share of directions that makes an estimate.
-        threads: Threads of the kernels on large problems; the result does not depend on it.
+        estimator: Where to evaluate, and how to turn the values into an estimate of the gradient.
+        optimizer: How the estimate changes x.
+        samples: How the objective's noise ξ is drawn (``"shared"``, ``"paired"``,
+            ``"independent"``); ``None`` if the objective takes no generator.
+        num_samples: N, the number of samples averaged at each point.
+        maximize: Whether to maximise; reported values keep the user's sign.
+        bounds: Limits: ``(lower, upper)`` for all parameters, :class:`Bounds`, or SciPy's forms
+            (one pair per parameter, or ``scipy.optimize.Bounds``). Iterates and evaluation points
+            are both projected, so that directions are clipped near a limit.
+        on_failure: What to do with a value that is not finite: ``"raise"`` an error, or ``"drop"``
+            its direction. Dropping does not change the mean of the estimate, provided that failures
+            do not depend on the direction.
+        min_fraction: With ``"drop"``, the smallest fraction of directions that an estimate may use.
+        threads: The number of threads for large problems; it does not change the result.
         method: The name of a method, instead of ``directions=``.
 
     >>> RandomSearch(method="bes", num_directions=20, spacing=0.1).directions
@@ -119,7 +121,7 @@ class RandomSearch(Search):
     ) -> None:
         if method is not None:
             directions = choose_directions(method, directions)
-        given: dict[str, Any] = {
+        arguments: dict[str, Any] = {
             "directions": check_directions(directions),
             "estimator": estimators.check_estimator(estimator),
             "num_directions": checks.count("num_directions", num_directions),
@@ -133,13 +135,13 @@ class RandomSearch(Search):
             "min_fraction": checks.share("min_fraction", min_fraction, one=True),
             "threads": checks.count("threads", threads),
         }
-        for name, value in given.items():
+        for name, value in arguments.items():
             object.__setattr__(self, name, value)
         check_sizes(self.num_directions, self.num_samples)
         if samples is None and self.num_samples != 1:
             raise ValueError(
                 f"`num_samples` is {self.num_samples}, but there are no samples to average: "
-                "give `samples=` 'shared', 'paired' or 'independent', and an objective fun(x, rng)."
+                "pass `samples=` 'shared', 'paired' or 'independent', and an objective fun(x, rng)."
             )
         if not (hasattr(optimizer, "init") and hasattr(optimizer, "update")):
             raise TypeError(
@@ -148,21 +150,21 @@ class RandomSearch(Search):
             )
 
     def changed(self, **parts: Any) -> "RandomSearch":
-        """The search with other parts, which are known to fit: nothing is checked again."""
-        made = object.__new__(RandomSearch)
-        for each in fields(self):
-            object.__setattr__(made, each.name, parts.get(each.name, getattr(self, each.name)))
-        return made
+        """Return the search with some parts replaced by valid ones, without checking them."""
+        search = object.__new__(RandomSearch)
+        for field in fields(self):
+            object.__setattr__(search, field.name, parts.get(field.name, getattr(self, field.name)))
+        return search
 
     # --- a step -----------------------------------------------------------------------------------
 
     def init(self, x0: Any, *, seed: int | None = None) -> SearchState:
-        """The state before the first step.
+        """Return the state before the first step.
 
         Args:
-            x0: Where to start: an array, or a structure of arrays (dicts, lists, tuples,
-                dataclasses), in which case the points of each batch come in that structure.
-            seed: Makes the run repeatable.
+            x0: The start: an array, or a structure of arrays (dicts, lists, tuples, dataclasses).
+                The points of each batch have the same structure.
+            seed: The seed; the same seed gives the same run.
         """
         x, tree = Tree.of(x0) if is_tree(x0) else (as_parameters(x0), None)
         if self.bounds is not None:
@@ -179,7 +181,7 @@ class RandomSearch(Search):
         )
 
     def ask(self, state: SearchState) -> Batch:
-        """The evaluations of the next step: a pure function of the state."""
+        """Return the evaluations of the next step, a pure function of the state."""
         x = state.x
         dim = x.size
         at = Address(state.seed, state.step, self.num_directions, dim, x.dtype)
@@ -195,7 +197,7 @@ class RandomSearch(Search):
             draw,
             self.plan,
             spacing,
-            self._spacings if spacing is self.spacing else self._at(spacing),
+            self._spacings if spacing is self.spacing else self._signed_spacings(spacing),
             self.samples,
             bounds,
             tree=state.tree,
@@ -208,29 +210,29 @@ class RandomSearch(Search):
         values: ArrayLike,
         errors: ArrayLike | None = None,
     ) -> tuple[SearchState, StepInfo]:
-        """The state after a step, from the values of its batch.
+        """Return the state after a step, and its metrics.
 
         Args:
-            state: The state that the batch was asked from.
-            batch: What :meth:`ask` gave.
+            state: The state that was passed to :meth:`ask`.
+            batch: What :meth:`ask` returned.
             values: The objective's values, in the order of ``batch.points()``.
-            errors: Their standard errors, where they are known: directions are then weighted by
-                the inverse of the variance of what they say.
+            errors: The standard errors of the values, if they are known. Each direction is then
+                weighted by the inverse variance of its difference.
         """
         if batch.step != state.step or batch.seed != state.seed or not batch.is_at(state.x):
-            raise ValueError(_not_of(batch, state))
+            raise ValueError(not_of(batch, state))
         raw = self._values(batch, values)
         best, extent = kernels.on_sums().survey(raw, self.maximize)
 
         estimate = self._estimate
-        if not extent < _CALM:
-            estimate = _quiet(self._estimate)
+        if not extent < _NO_OVERFLOW:
+            estimate = _without_warnings(self._estimate)
             self._check_center(batch, raw)
-        known = None if errors is None else standard_errors(errors, len(raw))
-        gradient, value, error, dropped, norm = estimate(batch, raw, known)
+        checked = None if errors is None else standard_errors(errors, len(raw))
+        gradient, value, error, dropped, norm = estimate(batch, raw, checked)
         downhill = -gradient if self.maximize else gradient
 
-        move = self._move if norm < _CALM else _quiet(self._move)
+        move = self._move if norm < _NO_OVERFLOW else _without_warnings(self._move)
         x, kept, length, diverged = move(state, downhill, norm)
         dim, sent = x.size, state.sent
         family = self._family(x, state.tree)
@@ -255,10 +257,10 @@ class RandomSearch(Search):
         return after, info
 
     def estimate(self, batch: Batch, values: ArrayLike) -> GradientEstimate:
-        """The gradient estimate from the values of a batch, without a step."""
+        """Return the gradient estimate from the values of a batch, without making a step."""
         v = self._values(batch, values)
         self._check_center(batch, v)
-        gradient, value, error, dropped, _ = _quiet(self._estimate)(batch, v)
+        gradient, value, error, dropped, _ = _without_warnings(self._estimate)(batch, v)
         return GradientEstimate(batch.shaped(gradient), value, error, len(v), dropped)
 
     def _estimate(
@@ -267,7 +269,7 @@ class RandomSearch(Search):
         values: NDArray[np.float64],
         errors: NDArray[np.float64] | None = None,
     ) -> tuple[Array, float, float | None, int, float]:
-        """ĝ = (1/cL) Σ_l δ_l ε_l; the value, the standard error, directions dropped, ‖ĝ‖."""
+        """Return ĝ = (1/cL) Σ_l δ_l ε_l, the value, the standard error, dropped directions, ‖ĝ‖."""
         means = values
         if self.num_samples != 1:
             means = values.reshape(-1, self.num_samples).mean(axis=1)
@@ -277,23 +279,23 @@ class RandomSearch(Search):
         used = len(delta)
         draw = batch.draw
         unit = draw.factor / batch.spacing
-        # ĝ = mean of g_l = unit · δ_l · ε_l; own2 = Σ ‖g_l / L‖²
-        gradient, norm2, own2 = draw.estimate(delta, unit / used)
-        if not math.isfinite(own2) and not (kept := np.isfinite(delta)).all():
+        # ĝ = mean of g_l = unit · δ_l · ε_l; squares = Σ ‖g_l / L‖²
+        gradient, norm2, squares = draw.estimate(delta, unit / used)
+        if not math.isfinite(squares) and not (kept := np.isfinite(delta)).all():
             used = int(np.count_nonzero(kept))
             self._check_failures(batch, values, used)
             delta = np.where(kept, delta, 0.0)
-            gradient, norm2, own2 = draw.estimate(delta, unit / used)
+            gradient, norm2, squares = draw.estimate(delta, unit / used)
         error = None
         if used > 1 and self.samples != "shared":
-            error = math.sqrt(_scatter(norm2, own2, used))
+            error = math.sqrt(_scatter(norm2, squares, used))
         elif used > 1 and self.num_samples > 1 and not self.estimator.by_rank:
-            own = _scatter(norm2, own2, used)
-            error = math.sqrt(own + self._shared_noise(draw, values, means, delta, unit, used))
+            scatter = _scatter(norm2, squares, used)
+            error = math.sqrt(scatter + self._shared_noise(draw, values, means, delta, unit, used))
         return gradient, value, error, len(delta) - used, math.sqrt(norm2)
 
     def _differences(self, means: NDArray[np.float64]) -> Differences:
-        """What the estimator says; one by rank sees the values with the best as the smallest."""
+        """Return the estimator's δ and value; for ranks, the best value must be the smallest."""
         if self.maximize and self.estimator.by_rank:
             delta, value = self.estimator.differences(-means, self.num_directions, self.samples)
             return -delta, -value
@@ -302,10 +304,10 @@ class RandomSearch(Search):
     def _move(
         self, state: SearchState, downhill: Array, norm: float
     ) -> tuple[Array, Any, float, str | None]:
-        """The next parameters and optimiser state, the length of the step, why it diverged."""
+        """Return the next parameters and optimiser state, the step's length, why it diverged."""
         x = state.x
         if not math.isfinite(norm):
-            why = f"the estimate of step {state.step} or its square is not finite"
+            why = f"the gradient estimate of step {state.step} is not finite or overflows"
             return x, state.kept, float("inf"), why
         if x.ndim != 1:
             downhill = downhill.reshape(x.shape)
@@ -325,32 +327,32 @@ class RandomSearch(Search):
             np.clip(moved, bounds.lower, bounds.upper, out=moved)
             length2, size2 = float((moved**2).sum()), float(((moved - x) ** 2).sum())
         if not math.isfinite(length2 + size2):
-            why = f"step {state.step} would have made the parameters non-finite or overflow"
+            why = f"step {state.step} would overflow; x is left unchanged"
             return x, state.kept, float("inf"), why
         # x + cε == x once c is below half the spacing of floating-point numbers at |x|.
         root_mean_square = math.sqrt(length2 / x.size)
         spacing = self.spacing_at(state.step)
         if spacing < 0.5 * _EPS[x.dtype.itemsize] * root_mean_square:
             why = (
-                f"after step {state.step} the parameters are of size {root_mean_square:.3g}, "
-                f"where a spacing of {spacing:g} changes nothing"
+                f"after step {state.step} the parameters would be of size {root_mean_square:.3g}, "
+                f"where adding a spacing of {spacing:g} is lost to rounding"
             )
             return x, state.kept, math.sqrt(size2), why
         return moved, optimizer, math.sqrt(size2), None
 
-    # --- what runs and workers need ---------------------------------------------------------------
+    # --- for runs and workers ---------------------------------------------------------------------
 
     @property
     def wire(self) -> Directions:
-        """The directions know how their state is stored and sent."""
+        """The directions, which store and send their own state."""
         return self.directions
 
     def kept_template(self, x: Array) -> Any:
-        """The optimiser's first state."""
+        """Return the optimiser's initial state."""
         return self.optimizer.init(x)
 
     def widest_reach(self, dim: int) -> float | None:
-        """The first spacing times the deviation of a direction's entries."""
+        """Return the first spacing times the standard deviation of a direction's entries."""
         try:
             variance = self.directions.variance(dim, self.num_directions)
         except NoClosedForm:
@@ -358,23 +360,23 @@ class RandomSearch(Search):
         return self.spacing_at(0) * math.sqrt(variance)
 
     def next_evaluations(self, state: SearchState) -> int:  # noqa: ARG002
-        """How many evaluations the next step takes."""
+        """Return the number of evaluations of the next step."""
         return len(self.plan)
 
     def evaluations_after(self, steps: int) -> int | None:
-        """How many evaluations some steps take; ``None`` where it depends on the values."""
+        """Return the number of evaluations of ``steps`` steps."""
         return steps * len(self.plan)
 
     def value_at(self, state: SearchState, values: NDArray[np.float64]) -> float:  # noqa: ARG002
-        """The objective at x as the values of a step see it."""
+        """Estimate the objective at x from the values of a step."""
         means = values.reshape(-1, self.num_samples).mean(axis=1)
         return self._differences(means)[1]
 
     def for_workers(self) -> "RandomSearch":
-        """The search as workers need it: without the optimiser, which they never use."""
+        """Return the search without the optimiser, which workers do not need."""
         return self.changed(optimizer=_NO_OPTIMIZER, threads=1)
 
-    # --- what does not change from step to step ---------------------------------------------------
+    # --- quantities that are the same in every step -----------------------------------------------
 
     @cached_property
     def plan(self) -> Plan:
@@ -383,14 +385,14 @@ class RandomSearch(Search):
 
     @cached_property
     def _spacings(self) -> NDArray[np.float64]:
-        """How far along its direction each evaluation is, where that is the same in all steps."""
-        return self._at(self.spacing_at(0))
+        """The signed distance of each evaluation along its direction, for a constant spacing."""
+        return self._signed_spacings(self.spacing_at(0))
 
-    def _at(self, spacing: float) -> NDArray[np.float64]:
+    def _signed_spacings(self, spacing: float) -> NDArray[np.float64]:
         return np.multiply(spacing, self.plan.side, dtype=np.float64)
 
     def spacing_at(self, step: int) -> float:
-        """The spacing c at this step."""
+        """Return the spacing c at a step."""
         spacing = self.spacing
         if not callable(spacing):
             return spacing
@@ -401,7 +403,7 @@ class RandomSearch(Search):
         return {}
 
     def _family(self, x: NDArray[Any], tree: Tree | None = None) -> Directions:
-        """The directions with all that depends on x's shape and L filled in, once for all steps."""
+        """Return the directions with the settings that depend on x's shape and L filled in."""
         shape = x.shape if tree is None else tree.shapes
         try:
             return self._families[shape]
@@ -410,20 +412,20 @@ class RandomSearch(Search):
             return self._families.setdefault(shape, resolved)
 
     def shrinkage(self, dim: int) -> float:
-        """The shrinkage factor in use at dimension ``dim``."""
+        """Return the shrinkage factor at dimension ``dim``."""
         return self._family(np.empty(dim)).shrinkage(dim, self.num_directions)
 
-    # --- noise that is known ----------------------------------------------------------------------
+    # --- noise with known standard errors ---------------------------------------------------------
 
     def _precisions(
         self, delta: NDArray[np.float64], errors: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        r"""A weight for each direction, 1 on average: the inverse of the variance of its δ.
+        r"""Return a weight for each direction, the inverse variance of its δ, with mean 1.
 
-        :math:`\operatorname{Var}\delta_l = S + u_l`: S is what δ varies by from direction to
-        direction, without which a direction that happens to have no noise would count alone;
-        :math:`u_l` is the noise of its values. S is estimated by the mean of :math:`\delta_l^2 -
-        u_l`.
+        :math:`\operatorname{Var}\delta_l = S + u_l`, where S is the variance of δ between
+        directions and :math:`u_l` the noise of the values. Without S, a direction that happens to
+        have no noise would get all the weight. S is estimated by the mean of
+        :math:`\delta_l^2 - u_l`.
         """
         of_means = np.square(errors).reshape(-1, self.num_samples).mean(axis=1) / self.num_samples
         noise = self.estimator.variances(of_means, self.num_directions, self.samples)
@@ -435,7 +437,7 @@ class RandomSearch(Search):
         weights = np.where(known, 1 / np.where(known, total, 1.0), 0.0)
         return weights / weights[known].mean()
 
-    # --- noise that directions share --------------------------------------------------------------
+    # --- noise of samples that directions share ---------------------------------------------------
 
     def _shared_noise(
         self,
@@ -446,16 +448,16 @@ class RandomSearch(Search):
         unit: float,
         used: int,
     ) -> float:
-        """What samples that all directions share add to the estimate's variance.
+        """Return the variance that samples shared by all directions add to the estimate.
 
-        Directions and samples are crossed: ĝ is the mean over l and i of y_li = δ_li ε_l / c, and
-        the scatter of the directions misses what all of them have in common. With ĝ_i the estimate
-        from sample i alone, the two-way analysis of variance adds to it
+        Directions and samples are crossed: ĝ is the mean over l and i of y_li = δ_li ε_l / c. The
+        scatter of the directions does not include the noise that they have in common. With ĝ_i the
+        estimate from sample i alone, the two-way analysis of variance adds
 
             Σ_i (‖ĝ_i − ĝ‖² − scatter of the y_li − y_l) / (N (N − 1)),
 
-        the scatter of the samples less that of the interaction, which both scatters contain. The
-        sum is unbiased; it is not let fall below zero.
+        which is the scatter of the samples minus that of the interaction, because both scatters
+        contain the latter. The result is unbiased, except that it is bounded below by zero.
         """
         N = self.num_samples
         table = values.reshape(-1, N)
@@ -464,26 +466,26 @@ class RandomSearch(Search):
         total = 0.0
         for i in range(N):
             of_sample, _ = self._differences(np.ascontiguousarray(table[:, i]))
-            apart = np.where(np.isfinite(of_sample), of_sample - delta, 0.0)
-            _, norm2, own2 = draw.estimate(apart, unit / used)
-            total += norm2 - _scatter(norm2, own2, used)
+            deviation = np.where(np.isfinite(of_sample), of_sample - delta, 0.0)
+            _, norm2, squares = draw.estimate(deviation, unit / used)
+            total += norm2 - _scatter(norm2, squares, used)
         return max(total, 0.0) / (N * (N - 1))
 
     # --- checks -----------------------------------------------------------------------------------
 
     def _checked_change(self, change: ArrayLike, x: Array) -> Array:
-        """What the optimiser returned, as an array like x."""
-        found = checks.reals("optimizer", change)
-        if found.shape != x.shape:
+        """Return the optimiser's change of x, checked, as an array like x."""
+        array = checks.reals("optimizer", change)
+        if array.shape != x.shape:
             raise ValueError(
                 f"`optimizer` must return a change in the shape {x.shape} of x, but returned "
-                f"shape {found.shape}."
+                f"shape {array.shape}."
             )
-        return np.ascontiguousarray(found, x.dtype)
+        return np.ascontiguousarray(array, x.dtype)
 
     def _values(self, batch: Batch, values: ArrayLike) -> NDArray[np.float64]:
         if type(values) is np.ndarray and values.dtype.char == "d" and values.ndim == 1:
-            v = values  # straight: at small d each call on the way shows
+            v = values  # skip the checks, which would take a noticeable time at small d
         else:
             v = np.asarray(checks.reals("values", values), np.float64).reshape(-1)
         if len(v) != len(batch):
@@ -497,7 +499,7 @@ class RandomSearch(Search):
         return v
 
     def _check_center(self, batch: Batch, values: NDArray[np.float64]) -> None:
-        """An estimate may do without the centre's value, but not in silence."""
+        """Raise if a value is not finite, even one at the centre that the estimate does not use."""
         if self.on_failure == "raise" and not np.isfinite(values).all():
             self._check_failures(batch, values, 0)
 
@@ -515,38 +517,40 @@ class RandomSearch(Search):
             raise ValueError(
                 f"Only {used} of {self.num_directions} directions of step {batch.step} have finite "
                 f"values (first bad one: {batch.describe(int(bad[0]))}), fewer than "
-                f"min_fraction={self.min_fraction} asks for."
+                f"min_fraction={self.min_fraction} requires."
             )
 
 
-def _checked_spacing(given: Any) -> float | optimizers.Schedule:
-    """A number, or a schedule whose first is one."""
-    if not callable(given):
-        return checks.positive("spacing", given)
-    schedule = cast(optimizers.Schedule, given)
+def _checked_spacing(spacing: Any) -> float | optimizers.Schedule:
+    """Return ``spacing`` if it is a positive number, or a schedule that starts with one."""
+    if not callable(spacing):
+        return checks.positive("spacing", spacing)
+    schedule = cast(optimizers.Schedule, spacing)
     try:
         first = schedule(0)
-    except Exception as error:  # a function of the user's may raise anything
+    except Exception as error:  # a user's function may raise anything
         raise ValueError(
             f"`spacing` must be a number or a schedule, step -> number, but is "
-            f"{checks.shown(given)}, which fails at step 0: {error}"
+            f"{checks.shown(spacing)}, which fails at step 0: {error}"
         ) from error
     checks.positive("spacing", first)
     return schedule
 
 
 def standard_errors(errors: ArrayLike, number: int) -> NDArray[np.float64]:
-    """Standard errors of values, checked; NaN where one is not known."""
-    found = np.asarray(checks.reals("errors", errors), np.float64).reshape(-1)
-    if len(found) != number:
-        raise ValueError(f"`errors` must be {number}, one for each value, but are {len(found)}.")
-    if (found < 0).any():
-        raise ValueError(f"`errors` must not be negative, but one is {found.min():g}.")
-    return found
+    """Return the standard errors of values as a checked array; NaN stands for an unknown error."""
+    array = np.asarray(checks.reals("errors", errors), np.float64).reshape(-1)
+    if len(array) != number:
+        raise ValueError(
+            f"`errors` must have {number} entries, one for each value, but has {len(array)}."
+        )
+    if (array < 0).any():
+        raise ValueError(f"`errors` must not be negative, but one is {array.min():g}.")
+    return array
 
 
 def check_sizes(num_directions: int, num_samples: int) -> None:
-    """Refuse a step whose layout alone would fill the memory."""
+    """Raise an error if the layout of a step alone would fill the memory."""
     if num_directions * num_samples > MOST:
         raise ValueError(
             f"`num_directions` × `num_samples` must be at most {MOST:,}, but is "
@@ -554,24 +558,24 @@ def check_sizes(num_directions: int, num_samples: int) -> None:
         )
 
 
-def _scatter(norm2: float, own2: float, used: int) -> float:
-    """The estimated trace of the covariance of a mean ĝ of independent g_l, l = 1 … L.
+def _scatter(norm2: float, squares: float, used: int) -> float:
+    """Estimate the trace of the covariance of the mean ĝ of independent g_l, l = 1 … L.
 
-    (Σ‖g_l‖² − L‖ĝ‖²) / (L (L−1)), from norm2 = ‖ĝ‖² and own2 = Σ‖g_l / L‖².
+    It is (Σ‖g_l‖² − L‖ĝ‖²) / (L (L−1)), with norm2 = ‖ĝ‖² and squares = Σ‖g_l / L‖².
     """
-    return max(used * own2 - norm2, 0.0) / (used - 1)
+    return max(used * squares - norm2, 0.0) / (used - 1)
 
 
-def _not_of(batch: Batch, state: SearchState) -> str:
-    """Why a batch cannot be told to a state."""
+def not_of(batch: Batch, state: SearchState) -> str:
+    """Return why a batch does not belong to a state, for an error."""
     return (
         f"The batch is of step {batch.step}, but the state is at step {state.step}"
         f"{'' if batch.seed == state.seed else ' of a run with another seed'}"
         f"{'' if batch.is_at(state.x) or batch.step != state.step else ' at another x'}: "
-        "each batch is told once, to the state it was asked from."
+        "pass each batch to `tell` once, with the state that it was asked from."
     )
 
 
-def _quiet(function: Callable[_P, _T]) -> Callable[_P, _T]:
-    """The function without NumPy's warnings: what overflows is looked at, not told."""
+def _without_warnings(function: Callable[_P, _T]) -> Callable[_P, _T]:
+    """Return the function without NumPy's overflow warnings; its callers check the result."""
     return np.errstate(over="ignore", invalid="ignore")(function)

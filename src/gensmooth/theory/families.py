@@ -31,7 +31,7 @@ def iid(dim: int, num_directions: int, *, variance: float = 1.0, kurtosis: float
 
     Example:
         >>> iid(100, 20)
-        Moments(mean=1.0, second=6.05, own=102.0, dim=100, num_directions=20)
+        Moments(mean=1.0, second=6.05, fourth=102.0, dim=100, num_directions=20)
     """
     d, L = _size(dim, num_directions)
     v, k = checks.positive("variance", variance), checks.kurtosis(kurtosis)
@@ -107,8 +107,8 @@ def gram_schmidt(dim: int, num_directions: int) -> Moments:
         # Σ m and Σ m² over m = d−n+1, …, d
         first = _triangular(d) - _triangular(d - n)
         squares = _pyramidal(d) - _pyramidal(d - n)
-        own = (squares + 2 * first) / (n * d)
-        return Moments(first / (n * d), own / n, own, d, n)
+        fourth = (squares + 2 * first) / (n * d)
+        return Moments(first / (n * d), fourth / n, fourth, d, n)
 
     return _grouped(L, d, group)
 
@@ -166,11 +166,11 @@ def sparse(dim: int, num_directions: int, *, size: int, kurtosis: float = 1.0) -
     Example:
         >>> sparse(100, 20, size=5) == iid(100, 20, kurtosis=1.0)
         True
-        >>> sparse(100, 20, size=5, kurtosis=3.0).own  # 100 / 5 · (5 + 2)
+        >>> sparse(100, 20, size=5, kurtosis=3.0).fourth  # 100 / 5 · (5 + 2)
         140.0
     """
-    d, L, own = _subset(dim, num_directions, size, kurtosis)
-    return Moments(1.0, 1.0 + (own - 1.0) / L, own, d, L)
+    d, L, fourth = _subset(dim, num_directions, size, kurtosis)
+    return Moments(1.0, 1.0 + (fourth - 1.0) / L, fourth, d, L)
 
 
 def block_coordinate(dim: int, num_directions: int, *, size: int, kurtosis: float = 1.0) -> Moments:
@@ -194,8 +194,8 @@ def block_coordinate(dim: int, num_directions: int, *, size: int, kurtosis: floa
         >>> block_coordinate(100, 20, size=100, kurtosis=3.0) == iid(100, 20)
         True
     """
-    d, L, own = _subset(dim, num_directions, size, kurtosis)
-    return Moments(1.0, d / size * (1.0 + (size + kurtosis - 2.0) / L), own, d, L)
+    d, L, fourth = _subset(dim, num_directions, size, kurtosis)
+    return Moments(1.0, d / size * (1.0 + (size + kurtosis - 2.0) / L), fourth, d, L)
 
 
 def low_rank(
@@ -219,7 +219,7 @@ def low_rank(
         kurtosis: :math:`\kappa \ge 1`.
 
     Example:
-        >>> low_rank(30, 20, 8).own  # (30 + 2)(20 + 2)
+        >>> low_rank(30, 20, 8).fourth  # (30 + 2)(20 + 2)
         704.0
         >>> low_rank(30, 20, 8, kurtosis=1.0) == iid(600, 8, kurtosis=1.0)
         True
@@ -227,8 +227,8 @@ def low_rank(
     m, n = checks.count("rows", rows), checks.count("columns", columns)
     r, k = checks.count("rank", rank), checks.kurtosis(kurtosis)
     d, L = _size(m * n, num_directions)
-    own = ((m + k - 1.0) * (n + k - 1.0) + (r - 1.0) * (d + 2.0)) / r
-    return Moments(1.0, 1.0 + (own - 1.0) / L, own, d, L)
+    fourth = ((m + k - 1.0) * (n + k - 1.0) + (r - 1.0) * (d + 2.0)) / r
+    return Moments(1.0, 1.0 + (fourth - 1.0) / L, fourth, d, L)
 
 
 def _subset(dim: int, num_directions: int, size: int, kurtosis: float) -> tuple[int, int, float]:

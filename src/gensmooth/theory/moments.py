@@ -23,19 +23,19 @@ class Moments(NamedTuple):
     Attributes:
         mean: :math:`a` in :math:`E[A] = a I`.
         second: :math:`b` in :math:`E[A^2] = b I`, so that :math:`E\|A g\|^2 = b\|g\|^2`.
-        own: :math:`s` in :math:`\frac1L \sum_l E[\epsilon_l\|\epsilon_l\|^2\epsilon_l^\top] = s I`,
-            the fourth moment of single directions.
+        fourth: The fourth moment of single directions, :math:`s` in
+            :math:`\frac1L \sum_l E[\epsilon_l\|\epsilon_l\|^2\epsilon_l^\top] = s I`.
         dim: :math:`d`.
         num_directions: :math:`L`.
 
     Example:
-        >>> Moments(mean=1.0, second=6.05, own=102.0, dim=100, num_directions=20)
-        Moments(mean=1.0, second=6.05, own=102.0, dim=100, num_directions=20)
+        >>> Moments(mean=1.0, second=6.05, fourth=102.0, dim=100, num_directions=20)
+        Moments(mean=1.0, second=6.05, fourth=102.0, dim=100, num_directions=20)
     """
 
     mean: float
     second: float
-    own: float
+    fourth: float
     dim: int
     num_directions: int
 
@@ -52,10 +52,12 @@ class Moments(NamedTuple):
 
         Example:
             >>> Moments(1.0, 6.0, 100.0, dim=100, num_directions=20).scaled(0.5)
-            Moments(mean=0.5, second=1.5, own=25.0, dim=100, num_directions=20)
+            Moments(mean=0.5, second=1.5, fourth=25.0, dim=100, num_directions=20)
         """
         v = checks.moderate("factor", checks.nonnegative("factor", factor))
-        return self._replace(mean=v * self.mean, second=v**2 * self.second, own=v**2 * self.own)
+        return self._replace(
+            mean=v * self.mean, second=v**2 * self.second, fourth=v**2 * self.fourth
+        )
 
 
 def combine(groups: Iterable[Moments]) -> Moments:
@@ -103,7 +105,7 @@ def combine(groups: Iterable[Moments]) -> Moments:
     return Moments(
         mean=mean,
         second=mean**2 + sum(w**2 * (part.second - part.mean**2) for w, part in weighted),
-        own=sum(w * part.own for w, part in weighted),
+        fourth=sum(w * part.fourth for w, part in weighted),
         dim=dims[0],
         num_directions=L,
     )

@@ -296,7 +296,7 @@ def _gym(name: str, parts: Sequence[str]) -> CommonProblem:
 def _training_options() -> Sequence[str]:
     return (
         *("num_directions", "spacing", "learning_rate", "optimizer", "estimator", "directions"),
-        *("policy", "hidden", "paired_resets", "standardize"),
+        *("policy", "hidden", "resets", "standardize"),
     )
 
 

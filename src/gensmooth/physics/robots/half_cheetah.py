@@ -84,6 +84,7 @@ register(
         begin=begin_with_goal,
         step=cheetah_at_velocity,
         horizon=200,
+        task_entries=1,
     ),
     spec=GymnasiumSpec(
         "gensmooth/HalfCheetahRandVel-v0",

@@ -173,6 +173,7 @@ class LeggedRobot:
         falling: The survival bonus of the step in which it falls: in Gymnasium's v4 the same as in
             any other step, in v5 nothing.
         unobserved_forces: How many rows of contact forces, from the first, are not observed.
+        task_entries: How many entries at the end of a start describe the task, such as a goal.
     """
 
     file: str
@@ -187,6 +188,7 @@ class LeggedRobot:
     bonus: float = 1.0
     falling: float = 1.0
     unobserved_forces: int = 0
+    task_entries: int = 0
 
     def environment(self, name: str) -> CompiledEnvironment:
         """The definition of the environment, under its name."""
@@ -202,6 +204,7 @@ class LeggedRobot:
             observe=self.observe,
             step=self.step,
             survival_bonus=self.bonus,
+            task_entries=self.task_entries,
         )
 
     def _model(self) -> Any:

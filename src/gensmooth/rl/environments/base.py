@@ -111,7 +111,11 @@ def split(found: Episodes, sizes: Sequence[int]) -> list[Episodes]:
 
 
 class Simulator(Protocol):
-    """Runs batches of trajectories of one environment. Simulators can be pickled."""
+    """Runs batches of trajectories of one environment. Simulators can be pickled.
+
+    A simulator whose episodes have different tasks may have an attribute ``task_entries``: the
+    number of entries at the end of a start that describe the task, such as a hidden goal.
+    """
 
     @property
     def info(self) -> Info:
@@ -147,6 +151,11 @@ class Simulator(Protocol):
                 on it.
         """
         ...
+
+
+def task_entries(simulator: object) -> int:
+    """Return how many entries at the end of a start describe the task; 0 without tasks."""
+    return int(getattr(simulator, "task_entries", 0))
 
 
 # What an environment may be given as: a name, a simulator, or what Gymnasium makes (an environment,

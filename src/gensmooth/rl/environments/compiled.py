@@ -113,6 +113,11 @@ class CompiledSimulator:
         remake = (_remake_on_device, (*self._remake, device))
         return warp.WarpSimulator(self._environment, device, remake)
 
+    @property
+    def task_entries(self) -> int:
+        """See :class:`~gensmooth.rl.environments.base.Simulator`."""
+        return self._environment.task_entries
+
     def starts(self, rngs: Sequence[np.random.Generator]) -> Array:
         """Draw a start from each generator, shape (B, S)."""
         return self._environment.starts(self._model, rngs, self._start_size)

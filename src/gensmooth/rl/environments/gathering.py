@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol, final
 import numpy as np
 from numpy.typing import NDArray
 
-from gensmooth.rl.environments.base import Episodes, Info, split
+from gensmooth.rl.environments.base import Episodes, Info, split, task_entries
 from gensmooth.rl.normalize import Scaling
 from gensmooth.rl.policies import Policy
 
@@ -158,6 +158,11 @@ class Gathering:
     def info(self) -> Info:
         """See :class:`~gensmooth.rl.environments.base.Simulator`."""
         return self._simulator.info
+
+    @property
+    def task_entries(self) -> int:
+        """See :class:`~gensmooth.rl.environments.base.Simulator`."""
+        return task_entries(self._simulator)
 
     def starts(self, rngs: Sequence[np.random.Generator]) -> Array:
         """See :class:`~gensmooth.rl.environments.base.Simulator`."""

@@ -224,6 +224,11 @@ class WarpSimulator:
         """The ``MjModel``; do not change it."""
         return self._model
 
+    @property
+    def task_entries(self) -> int:
+        """See :class:`~gensmooth.rl.environments.base.Simulator`."""
+        return self._environment.task_entries
+
     def starts(self, rngs: Sequence[np.random.Generator]) -> Array:
         """Draw a start from each generator, shape (B, S)."""
         return self._environment.starts(self._model, rngs, self._start_size)

@@ -1,9 +1,9 @@
-"""Algorithms of the literature under their own names: whole searches, with their sources' numbers.
+"""Algorithms from the literature under their usual names, with the settings of their sources.
 
 ``ars``, ``openai_es``, ``spsa`` and ``stars`` choose the directions, estimator, optimiser and
 spacing of a :class:`~gensmooth.RandomSearch`. ``snes``, ``xnes``, ``cma`` and ``islands`` adapt a
-distribution (:class:`~gensmooth.searches.algorithms.population.Population`). What each does, and
-when to use it: docs/methods.md.
+distribution (:class:`~gensmooth.searches.algorithms.population.Population`). docs/methods.md says
+what each one does and when to use it.
 """
 
 from gensmooth.searches.algorithms import ars, openai_es, spsa, stars

@@ -7,13 +7,14 @@ learning" (2018), algorithm 2, for a minimum:
     sort the directions by min{F(x + ν δ_k), F(x − ν δ_k)}, keep the best b
     x ← x − α/(b σ_R) Σ_{k ≤ b} [F(x + ν δ_k) − F(x − ν δ_k)] δ_k
 
-with σ_R the standard deviation of the 2b values in the sum. V1 keeps all (b = N), V1-t the best; V2
-and V2-t do the same with standardised observations, which only a training has. Our names: N is
-``num_directions``, ν ``spacing``, α ``optimizer`` (a number), b that of ``gs.BestPairs(b)``. The
-sum is :class:`~gensmooth.estimators.BestPairs`' estimate times 2ν: the step is ``sgd(2αν)``.
+where σ_R is the standard deviation of the 2b values in the sum. V1 keeps all directions (b = N),
+V1-t the best. V2 and V2-t are the same with standardised observations, which exist only when
+training a policy. In our terms, N is ``num_directions``, ν is ``spacing``, α is the learning rate
+and b is the argument of ``gs.BestPairs(b)``. The sum is 2ν times the estimate of
+:class:`~gensmooth.estimators.BestPairs`, so the optimiser is ``sgd(2αν)``.
 
-The numbers are the defaults of the authors' program, N = 8, α = 0.02, ν = 0.03. It has no default
-for b < N: half, as the authors have for Hopper (8 and 4).
+N = 8, α = 0.02 and ν = 0.03 are the defaults of the authors' program. It has no default for b < N;
+ours is N / 2, the authors' choice for Hopper (8 and 4).
 """
 
 from functools import partial
@@ -32,13 +33,13 @@ STEP = 0.02  # α
 DEVIATION = 0.03  # ν
 _SOURCE = "Mania, Guy & Recht (2018)"
 _NO_OBSERVATIONS = (
-    "V2 standardises observations, of which a function has none. 'ars-v1' and 'ars-v1-t' are the "
-    "same without; gs.rl.train(...) trains a policy by it."
+    "V2 standardises observations, which a function does not have. Use 'ars-v1' or 'ars-v1-t', or "
+    "train a policy with gs.rl.train(...)."
 )
 
 
 def make(x: NDArray[Any], wanted: Wanted, *, top: bool) -> RandomSearch:  # noqa: ARG001
-    """ARS; ``top``: with the best half of the directions, unless an estimator says otherwise."""
+    """Create ARS; ``top`` keeps the best half of the directions, unless an estimator is passed."""
     wanted.refuse_noise()
     number = wanted.number(DIRECTIONS)
     spacing = wanted.constant_spacing(DEVIATION)
@@ -63,7 +64,7 @@ _OF_ALL, _OF_BEST = "N(0, 1), pairs", "N(0, 1), best pairs"
 
 ALGORITHMS.update(
     {
-        "ars": Algorithm(  # V1-t of functions, V2-t of policies
+        "ars": Algorithm(  # V1-t for functions, V2-t for policies
             _BEST, "ARS", _OF_BEST, _SOURCE, standardize=True
         ),
         "ars-v1": Algorithm(_ALL, "ARS V1", _OF_ALL, _SOURCE, standardize=False),

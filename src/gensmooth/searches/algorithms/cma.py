@@ -1,15 +1,15 @@
-r"""CMA-ES: the package ``cmaes`` behind the interface of every search here.
+r"""CMA-ES: the package ``cmaes`` as a search.
 
-The evolution strategy is Hansen's ("The CMA evolution strategy: a tutorial", 2016), as the package
-``cmaes`` (Nomura & Shibata, 2024) has it, with its defaults. This file only carries its state: what
-it adapts (mean, step size, covariance, paths, generation) lies in plain arrays, its random numbers
-come from the stream of seed and step, and each step is made by an object of the package that lives
-no longer than the step. So runs repeat, resume and are spread over workers like any other.
+The algorithm is Hansen's ("The CMA evolution strategy: a tutorial", 2016), implemented by the
+package ``cmaes`` (Nomura & Shibata, 2024), with its defaults. This file manages its state. What
+CMA-ES adapts (mean, step size, covariance, paths, generation) is stored in plain arrays, its random
+numbers come from the stream of seed and step, and each step creates a new object of the package. So
+runs are reproducible, can be resumed, and can use workers like any other.
 
-The package has no public way to set that state, so some of its private attributes are used; they
-are those of the versions in :data:`VERSIONS`, and other versions are refused. Its matrices are
-multiplied and decomposed by NumPy's BLAS and LAPACK: results are the same for any workers and
-across a resume, but may differ in the last bits between machines or numbers of BLAS threads.
+The package has no public interface for setting its state, so this file uses private attributes. It
+accepts only the versions in :data:`VERSIONS`, which have them. The package multiplies and
+decomposes matrices with BLAS and LAPACK. Results therefore do not depend on workers or on resuming,
+but their last bits may differ between machines and numbers of BLAS threads.
 """
 
 import math
@@ -28,10 +28,10 @@ from gensmooth.directions.draw import Draw, dense
 from gensmooth.parameters import as_bounds
 from gensmooth.searches.algorithms.population import (
     Displacements,
-    Moved,
+    DistributionStep,
     Population,
-    drawn_of,
-    is_drawn,
+    are_displacements,
+    displacements_of,
     make_population,
 )
 from gensmooth.searches.algorithms.table import ALGORITHMS, Algorithm, Wanted
@@ -40,10 +40,10 @@ from gensmooth.streams import Purpose
 
 Array = NDArray[Any]
 
-LARGEST = 2000  # parameters: a step decomposes a matrix of d × d numbers
-VERSIONS = ((0, 13), (0, 14))  # from the first, below the second
+LARGEST = 2000  # parameters, because a step decomposes a d × d matrix
+VERSIONS = ((0, 13), (0, 14))  # the first that is accepted, and the first that is not
 _PRIVATE = ("_mean", "_sigma", "_C", "_p_sigma", "_pc", "_g", "_B", "_D", "_rng", "_bounds")
-_TINY = 1e-150  # a step size below this says nothing any more
+_TINY = 1e-150  # smallest step size: its square does not underflow
 
 
 class Covariance(NamedTuple):
@@ -58,7 +58,7 @@ class Covariance(NamedTuple):
         p_c: The path of the covariance.
         generation: g.
         B: The eigenvectors of C.
-        D: The roots of its eigenvalues.
+        D: The square roots of its eigenvalues.
     """
 
     units: Array
@@ -80,15 +80,15 @@ class CMAES(Population):
     Args:
         num_directions: λ, points per step; by default 4 + ⌊3 ln d⌋. At least 4.
         spacing: The first σ, in units of ``x_scale``.
-        x_scale: This and the rest as in
+        x_scale: This and the following arguments are those of
             :class:`~gensmooth.searches.algorithms.population.Population`.
-        samples: Likewise.
-        num_samples: Likewise.
-        maximize: Likewise.
-        bounds: Likewise. The package draws a point again, up to 100 times, until it lies inside.
-        on_failure: Likewise; what is dropped counts as worse than any other.
-        min_fraction: Likewise.
-        threads: Likewise.
+        samples: See ``x_scale``.
+        num_samples: See ``x_scale``.
+        maximize: See ``x_scale``.
+        bounds: See ``x_scale``. The package redraws a point outside, up to 100 times.
+        on_failure: See ``x_scale``. Dropped values rank last.
+        min_fraction: See ``x_scale``.
+        threads: See ``x_scale``.
 
     >>> search = CMAES()
     >>> state = search.init([5.0, 5.0], seed=0)
@@ -104,40 +104,39 @@ class CMAES(Population):
     least: ClassVar[int] = 4
 
     def check_dim(self, dim: int) -> None:
-        """Up to 2000; the package must be there, too."""
+        """Accept up to 2000 parameters, if the package is installed."""
         if dim > LARGEST:
             raise ValueError(
-                f"method='cma-es' decomposes a matrix of d × d numbers and takes up to "
-                f"{LARGEST:,} parameters, but there are {dim:,}: 'snes' keeps one deviation for "
-                "each, and so does 'auto'."
+                f"method='cma-es' decomposes a d × d matrix and accepts up to {LARGEST:,} "
+                f"parameters, but there are {dim:,}: use 'snes' or 'auto'."
             )
         package()
 
     def begin(self, x: Array, units: Array, seed: int) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        """N(x0, spacing² I), in units."""
-        own = np.array(units, np.float64)
-        mean, d = x.astype(np.float64) / own, x.size
-        none = np.zeros(d)
+        """Return N(x0, spacing² I), in units."""
+        copied = np.array(units, np.float64)
+        mean, d = x.astype(np.float64) / copied, x.size
+        zero = np.zeros(d)
         first = Covariance(
-            own, mean, float(self.spacing), np.eye(d), none, none, 0, np.eye(d), np.ones(d)
+            copied, mean, float(self.spacing), np.eye(d), zero, zero, 0, np.eye(d), np.ones(d)
         )
-        return self._drawn(first, x, x, seed, 0), first
+        return self._displacements(first, x, x, seed, 0), first
 
     def draw(self, state: SearchState) -> Draw:
-        """What the package drew at the end of the step before."""
-        return dense(drawn_of(state))
+        """Return the points that the package drew at the end of the last step."""
+        return dense(displacements_of(state))
 
     @np.errstate(over="ignore", invalid="ignore")
-    def follow(
+    def update(
         self,
         state: SearchState,
         batch: Batch,
         values: NDArray[np.float64],
         kept: NDArray[np.bool_] | None,
-    ) -> Moved:
-        """Tell the package, and let it draw the next points."""
+    ) -> DistributionStep:
+        """Pass the values to the package, and let it draw the next points."""
         now = state.kept
-        assert isinstance(now, Covariance), "the state is of another search"
+        assert isinstance(now, Covariance), "the state belongs to another search"
         rows = np.arange(0, len(batch), self.num_samples)
         points = batch.block(0, len(batch)).reshape(len(batch), -1)[rows].astype(np.float64)
         worst = values if kept is None else np.where(kept, values, np.inf)
@@ -151,7 +150,7 @@ class CMAES(Population):
             and math.isfinite(optimizer._sigma)
         )
         if not finite:
-            return Moved(state.x.reshape(-1), state.sent, now, 0.0, finite=False)
+            return DistributionStep(state.x.reshape(-1), state.sent, now, 0.0, finite=False)
         B, D = optimizer._eigen_decomposition()
         mean = np.asarray(optimizer._mean)
         after = Covariance(
@@ -166,9 +165,9 @@ class CMAES(Population):
             np.maximum(D, _TINY),
         )
         x = (mean * now.units).astype(state.x.dtype)
-        drawn = self._drawn(after, x, state.x, state.seed, state.step + 1)
+        drawn = self._displacements(after, x, state.x, state.seed, state.step + 1)
         moved = (mean - now.mean) / now.sigma
-        return Moved(
+        return DistributionStep(
             x,
             drawn,
             after,
@@ -176,12 +175,14 @@ class CMAES(Population):
             bool(np.isfinite(drawn.block).all()),
         )
 
-    def fits(self, sent: tuple[Any, ...], dim: int, dtype: np.dtype[Any]) -> bool:
-        """λ finite rows."""
-        return is_drawn(sent, self.number(dim), dim, dtype)
+    def is_valid(self, sent: tuple[Any, ...], dim: int, dtype: np.dtype[Any]) -> bool:
+        """Return whether these are λ finite rows."""
+        return are_displacements(sent, self.number(dim), dim, dtype)
 
-    def _drawn(self, now: Covariance, x: Array, like: Array, seed: int, step: int) -> Displacements:
-        """The next points, less x; their random numbers are those of seed and step alone."""
+    def _displacements(
+        self, now: Covariance, x: Array, like: Array, seed: int, step: int
+    ) -> Displacements:
+        """Return the next points minus x; their random numbers depend only on seed and step."""
         optimizer = self._package(now, like)
         bits = streams.generator(seed, Purpose.DIRECTION, step=step).bit_generator
         optimizer._rng = np.random.RandomState(bits)
@@ -189,57 +190,57 @@ class CMAES(Population):
         return Displacements((points * now.units - x.reshape(-1)).astype(x.dtype))
 
     def _package(self, now: Covariance, like: Array) -> Any:
-        """An object of the package in this state."""
-        made = package().CMA(
+        """Create an object of the package in this state."""
+        optimizer = package().CMA(
             mean=now.mean.copy(),
             sigma=now.sigma,
             cov=now.C.copy(),
             population_size=self.number(like.size),
             seed=0,  # replaced before anything is drawn
         )
-        made._p_sigma, made._pc, made._g = now.p_sigma.copy(), now.p_c.copy(), now.generation
-        made._B, made._D = now.B.copy(), now.D.copy()
+        optimizer._p_sigma, optimizer._pc = now.p_sigma.copy(), now.p_c.copy()
+        optimizer._B, optimizer._D, optimizer._g = now.B.copy(), now.D.copy(), now.generation
         if self.bounds is not None:
             limits = as_bounds(self.bounds, like)
-            made._bounds = np.stack(
+            optimizer._bounds = np.stack(
                 [np.reshape(limit, -1).astype(np.float64) / now.units for limit in limits], axis=1
             )
-        return made
+        return optimizer
 
 
 def package() -> Any:
-    """The package ``cmaes``, in a version whose state this file knows.
+    """Import the package ``cmaes`` in a supported version.
 
     Raises:
-        ImportError: When it is not installed, or in another version.
+        ImportError: If it is not installed, or if its version is not supported.
     """
     try:
-        found: Any = import_module("cmaes")
+        cmaes: Any = import_module("cmaes")
     except ImportError as error:
         raise ImportError(
             "method='cma-es' needs the package cmaes: pip install 'gensmooth[cma]'. Without it, "
-            "'xnes' adapts a full covariance too."
+            "'xnes' also adapts a full covariance."
         ) from error
-    version = str(getattr(found, "__version__", "0"))
+    version = str(getattr(cmaes, "__version__", "0"))
     numbers = tuple(int(part) if part.isdigit() else 0 for part in version.split(".")[:2])
-    known = all(name in _attributes(found.CMA) for name in _PRIVATE)
-    if not (VERSIONS[0] <= numbers < VERSIONS[1] and known):
+    complete = all(name in _attributes(cmaes.CMA) for name in _PRIVATE)
+    if not (VERSIONS[0] <= numbers < VERSIONS[1] and complete):
         low, high = (".".join(map(str, each)) for each in VERSIONS)
         raise ImportError(
-            f"method='cma-es' knows the state of cmaes from {low} to below {high}, but {version} "
-            "is installed: pip install 'gensmooth[cma]'."
+            f"method='cma-es' needs cmaes>={low},<{high}, but {version} is installed: "
+            "pip install 'gensmooth[cma]'."
         )
-    return found
+    return cmaes
 
 
 @cache
-def _attributes(made: Callable[..., Any]) -> frozenset[str]:
-    """The attributes that an object of the package has."""
-    return frozenset(dir(made(mean=np.zeros(2), sigma=1.0, seed=0)))
+def _attributes(optimizer: Callable[..., Any]) -> frozenset[str]:
+    """Return the names of the attributes of the package's objects."""
+    return frozenset(dir(optimizer(mean=np.zeros(2), sigma=1.0, seed=0)))
 
 
 def make(x: Array, wanted: Wanted) -> Population:
-    """The search."""
+    """Create CMA-ES."""
     wanted.refuse("optimizer", why="it makes its own steps; `spacing` is its first deviation.")
     return make_population(CMAES, x, wanted)
 

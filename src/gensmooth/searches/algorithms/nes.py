@@ -1,4 +1,4 @@
-r"""What the natural evolution strategies share: utilities, and the default of their rates.
+r"""The utilities of the natural evolution strategies.
 
 Wierstra, Schaul, Glasmachers, Sun, Peters & Schmidhuber, "Natural evolution strategies" (Journal of
 Machine Learning Research 15, 2014), section 3.1 and table 1.
@@ -15,7 +15,7 @@ from gensmooth import kernels
 
 @lru_cache(maxsize=128)
 def utilities(number: int) -> NDArray[np.float64]:
-    r"""The utilities of λ values, best first; they add up to 0.
+    r"""Return the utilities of λ values, best first; they sum to 0.
 
     .. math:: u_k = \frac{\max(0, \log(\lambda/2 + 1) - \log k)}
               {\sum_j \max(0, \log(\lambda/2 + 1) - \log j)} - \frac1\lambda
@@ -29,12 +29,12 @@ def utilities(number: int) -> NDArray[np.float64]:
 
 
 def weigh(values: NDArray[np.float64], kept: NDArray[np.bool_] | None) -> NDArray[np.float64]:
-    """The utility of each value, equal ones for equal values; 0 for what is left out."""
-    found, share_out = np.zeros(len(values)), kernels.on_ranks().share_out
+    """Return the utility of each value; tied values share theirs, and values not kept get 0."""
+    weights, share_out = np.zeros(len(values)), kernels.on_ranks().share_out
     if kept is None:
-        share_out(values, utilities(len(values)), found)
-        return found
-    some = np.empty(int(np.count_nonzero(kept)))
-    share_out(values[kept], utilities(len(some)), some)
-    found[kept] = some
-    return found
+        share_out(values, utilities(len(values)), weights)
+        return weights
+    of_kept = np.empty(int(np.count_nonzero(kept)))
+    share_out(values[kept], utilities(len(of_kept)), of_kept)
+    weights[kept] = of_kept
+    return weights

@@ -8,12 +8,12 @@ reinforcement learning" (2017), and the authors' program:
     g = 1/(2n) Σ_i (u_i+ − u_i−) ε_i
     x ← x − Adam(−g + λ x)
 
-Our names: n is ``num_directions``, σ ``spacing``, Adam's step ``optimizer`` (a number). The
-estimate of :class:`~gensmooth.estimators.CenteredRanks` is −g/σ; Adam with ε/σ does not notice, and
-the decay is λ/σ.
+In our terms, n is ``num_directions``, σ is ``spacing`` and Adam's step is the learning rate. The
+estimate of :class:`~gensmooth.estimators.CenteredRanks` is −g/σ. With ε/σ, Adam makes the same
+steps, and the decay is λ/σ.
 
-σ = 0.02, Adam's step 0.01 and λ = 0.005 are those of the authors' configuration for the Humanoid.
-Its 10,000 episodes per step are for more than a thousand cores: n is 4 + ⌊3 ln d⌋ here.
+σ = 0.02, Adam's step 0.01 and λ = 0.005 are the authors' settings for the Humanoid. Their 10,000
+episodes per step need more than a thousand cores; our default is n = 4 + ⌊3 ln d⌋.
 """
 
 import math
@@ -28,13 +28,13 @@ from gensmooth.searches.algorithms.table import ALGORITHMS, Algorithm, Wanted
 from gensmooth.searches.random_search import RandomSearch
 
 DEVIATION = 0.02  # σ
-STEP = 0.01  # Adam's
+STEP = 0.01  # Adam's learning rate
 DECAY = 0.005  # λ
 _EPS = 1e-8  # Adam's ε
 
 
 def make(x: NDArray[Any], wanted: Wanted) -> RandomSearch:
-    """OpenAI-ES."""
+    """Create OpenAI-ES."""
     wanted.refuse_noise()
     spacing = wanted.constant_spacing(DEVIATION)
     optimizer = wanted.own_optimizer()

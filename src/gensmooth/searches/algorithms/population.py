@@ -1,9 +1,8 @@
-"""What searches share that draw a population from a distribution and move it by ranks.
+"""The base class of searches that draw points from a distribution and adapt it by ranks.
 
-A step draws λ points, ranks their values, and moves the distribution. What the next points are
-made of is in the state's ``sent``, which workers receive; what only :meth:`Population.tell` needs
-is in its ``kept``. Both are tuples of arrays and numbers, which checkpoints store, so that a run
-resumes to the same bits.
+A step draws λ points, ranks their values, and updates the distribution. What determines the next
+points is in the state's ``sent``, which workers receive. What only :meth:`Population.tell` needs is
+in its ``kept``. Checkpoints store both, so that a run resumes to the same bits.
 """
 
 import math
@@ -28,35 +27,36 @@ from gensmooth.searches.random_search import (
     SearchState,
     StepInfo,
     check_sizes,
+    not_of,
     standard_errors,
 )
 from gensmooth.trees import Tree
 
 Array = NDArray[Any]
 
-SPACING = 0.3  # the first deviation, in units of the parameters
-_FARTHEST = 1e150  # parameters beyond this have diverged: their squares overflow
+SPACING = 0.3  # the first standard deviation, in units of the parameters; our choice
+_MAX_NORM2 = 1e150  # a larger ‖x‖² counts as divergence: its square would overflow
 
 
 class Displacements(NamedTuple):
-    """The displacements of the next points, one row each, for those that a matrix makes.
+    """The displacements of the next points from x, one per row, for distributions with a matrix.
 
-    Workers are sent these λ d numbers in the place of the d² that they are made from.
+    Workers receive these λ d numbers instead of the d² of the matrix.
     """
 
     block: Array
 
 
-class Moved(NamedTuple):
-    """What comes of a step.
+class DistributionStep(NamedTuple):
+    """The distribution after a step.
 
     Attributes:
         x: The parameters, flat.
-        sent: What the next points are made of.
+        sent: What determines the next points.
         kept: What else the next step needs.
-        gradient: The length of the natural gradient, in deviations of the distribution.
-        finite: Whether all of it is.
-        lengths2: ‖x‖² and ‖change of x‖², where they are known.
+        gradient: The length of the natural gradient, in standard deviations of the distribution.
+        finite: Whether all numbers are finite.
+        lengths2: ‖x‖² and ‖change of x‖², if they are known.
     """
 
     x: Array
@@ -69,24 +69,25 @@ class Moved(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Population(Search):
-    """A search by a distribution; see its subclasses.
+    """A search that adapts a distribution; the subclasses are the algorithms.
 
     Args:
         num_directions: λ, points per step; by default 4 + ⌊3 ln d⌋.
         spacing: The first standard deviation, in units of ``x_scale``.
-        x_scale: How far apart interesting values of a parameter are: a number, or one for each. By
-            default a quarter of what the bounds leave, or else the size of x0.
+        x_scale: The typical size of a change of each parameter: a number, or one per parameter. By
+            default a quarter of the distance between the bounds or, without bounds, the size of x0.
         samples: As in :class:`~gensmooth.RandomSearch`.
-        num_samples: Likewise.
-        maximize: Likewise.
-        bounds: Likewise.
-        on_failure: ``"raise"`` on a value that is not finite, or ``"drop"`` it.
-        min_fraction: Under ``"drop"``, the smallest share of points that makes a step.
-        threads: Likewise.
+        num_samples: As in :class:`~gensmooth.RandomSearch`.
+        maximize: As in :class:`~gensmooth.RandomSearch`.
+        bounds: As in :class:`~gensmooth.RandomSearch`.
+        on_failure: What to do with a value that is not finite: ``"raise"`` an error, or ``"drop"``
+            its point.
+        min_fraction: With ``"drop"``, the smallest fraction of points that a step may use.
+        threads: As in :class:`~gensmooth.RandomSearch`.
     """
 
     method: ClassVar[str]
-    least: ClassVar[int] = 2  # points per step
+    least: ClassVar[int] = 2  # smallest number of points per step
 
     num_directions: int | None = None
     spacing: float = SPACING
@@ -118,49 +119,49 @@ class Population(Search):
         if self.samples is None and self.num_samples != 1:
             raise ValueError(
                 f"`num_samples` is {self.num_samples}, but there are no samples to average: "
-                "give `samples=` 'shared', 'paired' or 'independent', and an objective fun(x, rng)."
+                "pass `samples=` 'shared', 'paired' or 'independent', and an objective fun(x, rng)."
             )
 
-    # --- what a distribution is -------------------------------------------------------------------
+    # --- the distribution, defined by each subclass -----------------------------------------------
 
     @abstractmethod
     def check_dim(self, dim: int) -> None:
-        """Refuse what this distribution cannot do, naming what can."""
+        """Raise an error if there are too many parameters, and name an alternative."""
 
     @abstractmethod
     def begin(self, x: Array, units: Array, seed: int) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        """The first ``sent`` and ``kept`` of the state, at flat parameters."""
+        """Return the state's first ``sent`` and ``kept``, at flat parameters."""
 
     @abstractmethod
     def draw(self, state: SearchState) -> Draw:
-        """What is added to x: a pure function of the state."""
+        """Return the displacements from x, a pure function of the state."""
 
     @abstractmethod
-    def follow(
+    def update(
         self,
         state: SearchState,
         batch: Batch,
         values: NDArray[np.float64],
         kept: NDArray[np.bool_] | None,
-    ) -> Moved:
-        """Move the distribution.
+    ) -> DistributionStep:
+        """Update the distribution.
 
         Args:
-            state: Before the step.
-            batch: Its points.
-            values: The mean value at each, the smaller the better.
-            kept: Which of them are finite; ``None`` if all are.
+            state: The state before the step.
+            batch: The points.
+            values: The mean value at each point; smaller is better.
+            kept: Which values are finite; ``None`` if all are.
         """
 
     @abstractmethod
-    def fits(self, sent: tuple[Any, ...], dim: int, dtype: np.dtype[Any]) -> bool:
-        """Whether ``sent``, read from a file, fits this search."""
+    def is_valid(self, sent: tuple[Any, ...], dim: int, dtype: np.dtype[Any]) -> bool:
+        """Return whether ``sent``, read from a file, is valid for this search."""
 
     # --- a step -----------------------------------------------------------------------------------
 
     @final
     def init(self, x0: Any, *, seed: int | None = None) -> SearchState:
-        """The state before the first step; ``x0`` is an array, or a structure of arrays."""
+        """Return the state before the first step; ``x0`` is an array or a structure of arrays."""
         x, tree = Tree.of(x0) if is_tree(x0) else (as_parameters(x0), None)
         self.check_dim(x.size)
         if self.bounds is not None:
@@ -172,7 +173,7 @@ class Population(Search):
 
     @final
     def ask(self, state: SearchState) -> Batch:
-        """The evaluations of the next step: a pure function of the state."""
+        """Return the evaluations of the next step, a pure function of the state."""
         x = state.x
         plan = self._plan(x.size)
         bounds = None if self.bounds is None else as_bounds(self.bounds, x)
@@ -201,29 +202,30 @@ class Population(Search):
         values: ArrayLike,
         errors: ArrayLike | None = None,
     ) -> tuple[SearchState, StepInfo]:
-        """The state after a step, from the values of its batch.
+        """Return the state after a step, and its metrics.
 
         Args:
-            state: The state that the batch was asked from.
-            batch: What :meth:`ask` gave.
+            state: The state that was passed to :meth:`ask`.
+            batch: What :meth:`ask` returned.
             values: The objective's values, in the order of ``batch.points()``.
-            errors: Their standard errors, which are checked and not used: ranks have none.
+            errors: The standard errors of the values. They are checked but not used, because only
+                ranks matter.
         """
         if batch.step != state.step or batch.seed != state.seed or not batch.is_at(state.x):
-            raise ValueError("Each batch is told once, to the state it was asked from.")
+            raise ValueError(not_of(batch, state))
         raw = np.asarray(checks.reals("values", values), np.float64).reshape(-1)
         if len(raw) != len(batch):
             raise ValueError(f"The step needs {len(batch)} values, but `tell` got {len(raw)}.")
         if errors is not None:
             standard_errors(errors, len(raw))
-        low = -raw if self.maximize else raw  # from here on the smaller the better
+        low = -raw if self.maximize else raw  # from here on, smaller is better
         means = low.reshape(-1, self.num_samples).mean(axis=1) if self.num_samples > 1 else low
         best, extent = kernels.on_sums().survey(raw, self.maximize)
         kept = None
         if not math.isfinite(extent):
             kept = np.isfinite(means)
             self._check_failures(batch, raw, kept)
-        moved = self.follow(state, batch.flat(), means, kept)
+        moved = self.update(state, batch.flat(), means, kept)
         return self._after(state, raw, kept, moved, best)
 
     def _after(
@@ -231,7 +233,7 @@ class Population(Search):
         state: SearchState,
         raw: NDArray[np.float64],
         kept: NDArray[np.bool_] | None,
-        moved: Moved,
+        moved: DistributionStep,
         best: int,
     ) -> tuple[SearchState, StepInfo]:
         x = moved.x if state.x.ndim == 1 else moved.x.reshape(state.x.shape)
@@ -245,7 +247,7 @@ class Population(Search):
             lengths2 = kernels.on_sums().advance(state.x.reshape(-1), change, change)
         length2, size2 = lengths2
         sent, kept_after, why = moved.sent, moved.kept, None
-        if not (moved.finite and length2 < _FARTHEST):
+        if not (moved.finite and length2 < _MAX_NORM2):
             why = f"step {state.step} would overflow; x is left unchanged"
             x, sent, kept_after = state.x, state.sent, state.kept
         evaluations = state.evaluations + len(raw)
@@ -283,39 +285,39 @@ class Population(Search):
             raise ValueError(
                 f"Only {used} of {number} points of step {batch.step} have finite values (first "
                 f"bad one: {batch.describe(bad)}), fewer than min_fraction={self.min_fraction} "
-                "asks for."
+                "requires."
             )
 
-    # --- what runs and workers ask of any search --------------------------------------------------
+    # --- for runs and workers ---------------------------------------------------------------------
 
     @classmethod
     def rates(cls) -> tuple[str, ...]:
-        """The names of the numbers that this search has and others do not."""
+        """Return the names of the arguments that this search has in addition to the shared ones."""
         shared = {field.name for field in fields(Population)}
         return tuple(field.name for field in fields(cls) if field.name not in shared)
 
     def number(self, dim: int) -> int:
-        """λ."""
+        """Return λ, the number of points per step."""
         if self.num_directions is None:
             return max(self.least, 4 + int(3 * math.log(dim)))
         return self.num_directions
 
     def next_evaluations(self, state: SearchState) -> int:
-        """How many evaluations the next step takes."""
+        """Return the number of evaluations of the next step."""
         return len(self._plan(state.x.size))
 
     def evaluations_after(self, steps: int) -> int | None:
-        """How many evaluations some steps take; ``None`` where it depends on the dimension."""
+        """Return the number of evaluations of ``steps`` steps; ``None`` if it depends on d."""
         if self.num_directions is None:
             return None
         return steps * self.num_directions * self.num_samples
 
     def value_at(self, state: SearchState, values: NDArray[np.float64]) -> float:  # noqa: ARG002
-        """The objective at x as the values of a step see it: their mean."""
+        """Return the mean of the step's finite values."""
         return kernels.on_ranks().mean_of_finite(values)
 
     def for_workers(self) -> Self:
-        """The search as workers need it."""
+        """Return the search for workers, which use one thread each."""
         return replace(self, threads=1)
 
     def sent_template(self, dim: int, dtype: np.dtype[Any]) -> tuple[Any, ...]:
@@ -324,8 +326,8 @@ class Population(Search):
 
     def check_sent(self, sent: tuple[Any, ...], dim: int, dtype: np.dtype[Any]) -> None:
         """See :class:`~gensmooth.searches.Search`."""
-        if not self.fits(sent, dim, dtype):
-            raise ValueError(f"the state of the search is not one of {self.method}'s")
+        if not self.is_valid(sent, dim, dtype):
+            raise ValueError(f"the state is not a valid state of {self.method!r}")
 
     def kept_template(self, x: Array) -> tuple[Any, ...]:
         """See :class:`~gensmooth.searches.Search`."""
@@ -341,14 +343,14 @@ class Population(Search):
         return _plan(self.number(dim), self.num_samples, self.samples)
 
 
-def drawn_of(state: SearchState) -> Array:
-    """The displacements of a state's points."""
-    assert isinstance(state.sent, Displacements), "the state is of another search"
+def displacements_of(state: SearchState) -> Array:
+    """Return the displacements of a state's points."""
+    assert isinstance(state.sent, Displacements), "the state belongs to another search"
     return state.sent.block
 
 
-def is_drawn(sent: tuple[Any, ...], number: int, dim: int, dtype: np.dtype[Any]) -> bool:
-    """Whether these are the displacements of so many points."""
+def are_displacements(sent: tuple[Any, ...], number: int, dim: int, dtype: np.dtype[Any]) -> bool:
+    """Return whether these are finite displacements of ``number`` points."""
     block = Displacements(*sent).block
     return block.shape == (number, dim) and block.dtype == dtype and bool(np.isfinite(block).all())
 
@@ -356,18 +358,18 @@ def is_drawn(sent: tuple[Any, ...], number: int, dim: int, dtype: np.dtype[Any])
 def make_population(
     kind: Callable[..., Population], x: Array, wanted: Wanted, **more: Any
 ) -> Population:
-    """The search of a user's wishes."""
+    """Create a search from the user's arguments."""
     wanted.refuse("estimator", why="it ranks the points of its own distribution.")
     wanted.refuse_noise()
-    made = kind(
+    search = kind(
         num_directions=wanted.num_directions,
         spacing=wanted.deviation(SPACING),
         x_scale=wanted.scale,
         **wanted.shared,
         **more,
     )
-    made.check_dim(x.size)
-    return replace(made, num_directions=made.number(x.size))
+    search.check_dim(x.size)
+    return replace(search, num_directions=search.number(x.size))
 
 
 @lru_cache(maxsize=128)

@@ -6,8 +6,9 @@ Wierstra et al. (2014), algorithm 6:
     ∇μ = Σ_k u_k s_k;  ∇σ = Σ_k u_k (s_k² − 1)
     μ ← μ + η_μ σ ∇μ;  σ ← σ exp(η_σ/2 · ∇σ)
 
-entry by entry, u_k the utility of the value at z_k. λ = 4 + ⌊3 ln d⌋, η_μ = 1 and
-η_σ = (3 + ln d)/(5 √d), table 1. A step costs λ d, so that it is for any dimension.
+for each entry, where u_k is the utility of the value at z_k. The defaults λ = 4 + ⌊3 ln d⌋, η_μ = 1
+and η_σ = (3 + ln d)/(5 √d) are from table 1. A step costs λ d operations, so SNES suits any
+dimension.
 """
 
 import math
@@ -22,7 +23,7 @@ from gensmooth import checks, kernels
 from gensmooth.batch import Batch
 from gensmooth.directions.draw import Address, Draw, KernelDraw, ScaledDraw, normals
 from gensmooth.searches.algorithms.nes import weigh
-from gensmooth.searches.algorithms.population import Moved, Population, make_population
+from gensmooth.searches.algorithms.population import DistributionStep, Population, make_population
 from gensmooth.searches.algorithms.table import ALGORITHMS, Algorithm, Wanted
 from gensmooth.searches.random_search import SearchState
 
@@ -43,15 +44,16 @@ class SNES(Population):
     Args:
         num_directions: λ, points per step; by default 4 + ⌊3 ln d⌋.
         spacing: The first σ, in units of ``x_scale``.
-        x_scale: This and the rest as in
+        x_scale: This and the following arguments are those of
             :class:`~gensmooth.searches.algorithms.population.Population`.
-        samples: Likewise.
-        num_samples: Likewise.
-        maximize: Likewise.
-        bounds: Likewise. Points are projected; the distribution is that of the points before.
-        on_failure: Likewise; what is dropped is left out of the ranks.
-        min_fraction: Likewise.
-        threads: Likewise.
+        samples: See ``x_scale``.
+        num_samples: See ``x_scale``.
+        maximize: See ``x_scale``.
+        bounds: See ``x_scale``. Points are projected; the distribution is updated with the points
+            before projection.
+        on_failure: See ``x_scale``. Dropped values are not ranked.
+        min_fraction: See ``x_scale``.
+        threads: See ``x_scale``.
         mean_rate: η_μ.
         scale_rate: η_σ; by default (3 + ln d)/(5 √d).
 
@@ -79,7 +81,7 @@ class SNES(Population):
         )
 
     def check_dim(self, dim: int) -> None:
-        """Any dimension will do."""
+        """Accept any dimension."""
 
     def begin(
         self,
@@ -87,20 +89,20 @@ class SNES(Population):
         units: Array,
         seed: int,  # noqa: ARG002
     ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        """σ is the spacing in each parameter's unit."""
+        """Return σ: the spacing, in the unit of each parameter."""
         return Deviations((self.spacing * units).astype(x.dtype)), ()
 
     def draw(self, state: SearchState) -> Draw:
-        """σ s."""
+        """Return σ s."""
         return ScaledDraw(self._normals(state), _sigma(state))
 
-    def follow(
+    def update(
         self,
         state: SearchState,
         batch: Batch,
         values: NDArray[np.float64],
         kept: NDArray[np.bool_] | None,
-    ) -> Moved:
+    ) -> DistributionStep:
         """See the equations above."""
         u = weigh(values, kept)
         draw = batch.draw.base if isinstance(batch.draw, ScaledDraw) else self._normals(state)
@@ -115,15 +117,17 @@ class SNES(Population):
             kind(self.mean_rate), kind(half), kind(sum(u.tolist())), x, scale,
         )  # fmt: skip
         finite = math.isfinite(length2) and low > 0 and math.isfinite(high)
-        if low == 0:  # as narrow as numbers allow: it has converged
+        if low == 0:  # a deviation has underflowed: the search has converged
             finite, scale = math.isfinite(length2), np.maximum(scale, np.finfo(scale.dtype).tiny)
-        return Moved(x, Deviations(scale), (), math.sqrt(gradient2), bool(finite), (length2, size2))
+        return DistributionStep(
+            x, Deviations(scale), (), math.sqrt(gradient2), bool(finite), (length2, size2)
+        )
 
-    def fits(self, sent: tuple[Any, ...], dim: int, dtype: np.dtype[Any]) -> bool:
-        """One finite deviation above zero for each parameter."""
+    def is_valid(self, sent: tuple[Any, ...], dim: int, dtype: np.dtype[Any]) -> bool:
+        """Return whether there is one positive, finite deviation per parameter."""
         sigma = Deviations(*sent).sigma
-        right = sigma.shape == (dim,) and sigma.dtype == dtype
-        return right and bool(np.isfinite(sigma).all() and (sigma > 0).all())
+        fits = sigma.shape == (dim,) and sigma.dtype == dtype
+        return fits and bool(np.isfinite(sigma).all() and (sigma > 0).all())
 
     def _normals(self, state: SearchState) -> KernelDraw:
         x = state.x
@@ -136,14 +140,14 @@ class SNES(Population):
 
 
 def _sigma(state: SearchState) -> Array:
-    assert isinstance(state.sent, Deviations), "the state is of another search"
+    assert isinstance(state.sent, Deviations), "the state belongs to another search"
     return state.sent.sigma
 
 
 def make(x: Array, wanted: Wanted) -> Population:
-    """SNES; a number for ``optimizer`` is η_μ."""
+    """Create SNES; a number for ``optimizer`` is η_μ."""
     if wanted.own_optimizer() is not None:
-        wanted.refuse("optimizer", why="it makes its own steps; a number is the rate of its mean.")
+        wanted.refuse("optimizer", why="it makes its own steps; pass the rate of its mean.")
     return make_population(partial(SNES, mean_rate=wanted.rate(1.0)), x, wanted)
 
 

@@ -9,18 +9,18 @@ optimization" (1998):
     one (1997):        g = F(x + c_k Δ_k)/c_k · Δ_k
     x ← x − a_k g
 
-(dividing by a sign is multiplying by it). This is Bernoulli smoothing with one direction, with
-antithetic or one-point differences, and two sequences; ``num_directions`` above 1 averages
-estimates, as Spall suggests under noise. Our names: c is ``spacing`` and a ``optimizer``, both
-numbers.
+(dividing by a sign is the same as multiplying by it). This is Bernoulli smoothing with one
+direction, antithetic or one-point differences, and two gain sequences. With ``num_directions``
+above 1, estimates are averaged, as Spall suggests for noisy values. In our terms, c is ``spacing``
+and a is the learning rate.
 
 A is a tenth of the steps that the budget allows, as Spall advises. His a and c depend on the
-problem: c is 0.1, the library's usual spacing (at high noise it should be its standard deviation),
-and a follows from his rule that a parameter shall change by a wanted amount in the first steps,
-see :func:`~gensmooth.optimizers.spall`. The amount here is 0.1, and above 100 parameters 1/√d: one
-direction says little of a gradient in many dimensions, and longer steps along it diverge. With one
-measurement an estimate is mostly F(x)/c times a random sign, a step is mostly a random walk, and on
-a sphere one longer than 4c/d per parameter climbs: the amount is c/d.
+problem. Our default for c is 0.1, the library's usual spacing; if the noise is large, c should be
+its standard deviation. For a we use his rule that a parameter should change by a chosen amount in
+the first steps (:func:`~gensmooth.optimizers.spall`). The amount is 0.1, or 1/√d above 100
+parameters, where longer steps along a single direction diverge. With one measurement, the estimate
+is mostly F(x)/c times a random sign, so a step is mostly a random walk. On a sphere, a step above
+4c/d per parameter then climbs, so the amount is c/d.
 """
 
 import math
@@ -37,12 +37,12 @@ from gensmooth.searches.random_search import RandomSearch
 
 SPACING = 0.1  # c
 SPACING_POWER, STEP_POWER = 0.101, 0.602  # γ, α
-STABLE = 0.1  # A over the steps that are to be made
-CHANGE = 0.1  # of a parameter in the first steps
+STABLE = 0.1  # A, relative to the number of steps
+CHANGE = 0.1  # change of a parameter in the first steps
 
 
 def make(x: NDArray[Any], wanted: Wanted, *, measurements: int) -> RandomSearch:
-    """SPSA."""
+    """Create SPSA."""
     number, spacing = wanted.number(1), wanted.spacing
     if not callable(spacing):
         c = wanted.constant_spacing(SPACING)

@@ -6,9 +6,9 @@ values with additive noise of standard deviation σ and a gradient with Lipschit
     u_k ~ N(0, I);  μ = (8 σ² n / (L₁² (n + 6)³))^(1/4);  h = 1/(4 L₁ (n + 4))
     x ← x − h · [f(x + μ u_k) − f(x)]/μ · u_k
 
-Our names: σ is ``noise`` and h ``optimizer``, both numbers; L₁ is what makes h the step,
-1/(4 h (n + 4)), and :func:`gensmooth.theory.stars_step` gives h from L₁. ``num_directions`` above 1
-averages estimates. Multiplicative noise: directions :class:`~gensmooth.directions.Stars`.
+In our terms, σ is ``noise`` and h is the learning rate. L₁ follows from h as 1/(4 h (n + 4));
+:func:`gensmooth.theory.stars_step` computes h from L₁. With ``num_directions`` above 1, estimates
+are averaged. For multiplicative noise, see the directions :class:`~gensmooth.directions.Stars`.
 """
 
 from typing import Any
@@ -23,7 +23,7 @@ from gensmooth.searches.random_search import RandomSearch
 
 
 def make(x: NDArray[Any], wanted: Wanted) -> RandomSearch:
-    """STARS for additive noise."""
+    """Create STARS for additive noise."""
     wanted.refuse(
         "spacing",
         "x_scale",
@@ -34,11 +34,11 @@ def make(x: NDArray[Any], wanted: Wanted) -> RandomSearch:
         raise ValueError(
             "method='stars' needs `noise`, the standard deviation of a value, as a positive "
             f"number, but it is {noise!r}; and its step, `optimizer`. Without noise use 'gs'; "
-            "'auto' measures it."
+            "'auto' measures the noise."
         )
     if step is None or wanted.own_optimizer() is not None:
         raise ValueError(
-            "method='stars' needs its step as a number, `optimizer`: 1/(4 L (n + 4)) where L is "
+            "method='stars' needs its step as a number, `optimizer`: 1/(4 L (n + 4)), where L is "
             "the Lipschitz constant of the gradient, gs.theory.stars_step(n, smoothness=L)."
         )
     rate = wanted.rate(0.0)

@@ -7,16 +7,16 @@ Wierstra et al. (2014), algorithm 5; Glasmachers et al. (2010):
     ∇σ = tr(∇M)/d;  ∇B = ∇M − ∇σ I
     μ ← μ + η_δ σ B ∇δ;  σ ← σ exp(η_σ/2 · ∇σ);  B ← B exp(η_B/2 · ∇B)
 
-with λ = 4 + ⌊3 ln d⌋, η_δ = 1 and η_σ = η_B = (9 + 3 ln d)/(5 d √d), table 1. (Algorithm 5 prints
-Bᵀ in the first line and B in the last but one, which agree for a symmetric B only; this is the form
-of the paper of 2010.)
+with λ = 4 + ⌊3 ln d⌋, η_δ = 1 and η_σ = η_B = (9 + 3 ln d)/(5 d √d) from table 1. (Algorithm 5
+prints Bᵀ in its first line and B in its last but one, which agree only if B is symmetric. This is
+the form of the paper of 2010.)
 
-∇M has rank λ beside the identity, so its exponential needs no d × d eigenvectors: with the s_k as
-columns of S and W = diag(η_B u_k / 2),
+Apart from a multiple of the identity, ∇M has rank λ, so its exponential needs no d × d
+eigenvectors. With the s_k as the columns of S and W = diag(η_B u_k / 2),
 
     exp(S W Sᵀ) = I + S φ(W SᵀS) W Sᵀ,  φ(K) = Σ_{m ≥ 1} K^{m−1}/m!,
 
-and K is λ × λ. A step costs λ d² and not d³.
+where K is λ × λ. A step costs λ d² operations instead of d³.
 """
 
 import math
@@ -33,10 +33,10 @@ from gensmooth.directions.draw import Address, Draw, dense, normals
 from gensmooth.searches.algorithms.nes import weigh
 from gensmooth.searches.algorithms.population import (
     Displacements,
-    Moved,
+    DistributionStep,
     Population,
-    drawn_of,
-    is_drawn,
+    are_displacements,
+    displacements_of,
     make_population,
 )
 from gensmooth.searches.algorithms.table import ALGORITHMS, Algorithm, Wanted
@@ -45,11 +45,11 @@ from gensmooth.searches.random_search import SearchState
 Array = NDArray[Any]
 
 LARGEST = 2000  # parameters: the matrix takes 32 MB, and a step half a second
-_TERMS = 18  # of φ at a norm of at most ½: the next one is below the rounding of the first
+_TERMS = 18  # terms of φ's series; at a norm of at most ½, the next one is below rounding errors
 
 
 class Transform(NamedTuple):
-    """The distribution beside its mean: N(μ, σ² B Bᵀ), det B = 1."""
+    """The covariance σ² B Bᵀ of the distribution N(μ, σ² B Bᵀ), with det B = 1."""
 
     sigma: float
     B: Array
@@ -63,18 +63,19 @@ class XNES(Population):
     Args:
         num_directions: λ, points per step; by default 4 + ⌊3 ln d⌋.
         spacing: The first standard deviation, in units of ``x_scale``.
-        x_scale: This and the rest as in
+        x_scale: This and the following arguments are those of
             :class:`~gensmooth.searches.algorithms.population.Population`.
-        samples: Likewise.
-        num_samples: Likewise.
-        maximize: Likewise.
-        bounds: Likewise. Points are projected; the distribution is that of the points before.
-        on_failure: Likewise; what is dropped is left out of the ranks.
-        min_fraction: Likewise.
-        threads: Likewise.
+        samples: See ``x_scale``.
+        num_samples: See ``x_scale``.
+        maximize: See ``x_scale``.
+        bounds: See ``x_scale``. Points are projected; the distribution is updated with the points
+            before projection.
+        on_failure: See ``x_scale``. Dropped values are not ranked.
+        min_fraction: See ``x_scale``.
+        threads: See ``x_scale``.
         mean_rate: η_δ.
         scale_rate: η_σ; by default (9 + 3 ln d)/(5 d √d).
-        shape_rate: η_B; likewise.
+        shape_rate: η_B; the same default.
 
     >>> search = XNES()
     >>> state = search.init([5.0, 5.0], seed=0)
@@ -102,35 +103,35 @@ class XNES(Population):
         )
 
     def check_dim(self, dim: int) -> None:
-        """Up to 2000."""
+        """Accept up to 2000 parameters."""
         if dim > LARGEST:
             raise ValueError(
-                f"method='xnes' keeps a matrix of d × d numbers and takes up to {LARGEST:,} "
-                f"parameters, but there are {dim:,}: 'snes' keeps one deviation for each."
+                f"method='xnes' stores a d × d matrix and accepts up to {LARGEST:,} parameters, "
+                f"but there are {dim:,}: use 'snes', which stores one deviation per parameter."
             )
 
     def begin(self, x: Array, units: Array, seed: int) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        """σ B has the spacing in each parameter's unit on its diagonal."""
+        """Return σ B, a diagonal matrix with the spacing in the unit of each parameter."""
         first = self.spacing * units
         sigma = math.exp(float(np.log(first).mean()))
         shape = Transform(sigma, np.diag(first / sigma))
         s = self._normals(x.size, seed, 0)
-        return self._drawn(shape, s, x.dtype), shape
+        return self._displacements(shape, s, x.dtype), shape
 
     def draw(self, state: SearchState) -> Draw:
-        """σ B s, as it was drawn at the end of the step before."""
-        return dense(drawn_of(state))
+        """Return σ B s, drawn at the end of the last step."""
+        return dense(displacements_of(state))
 
     @np.errstate(over="ignore", invalid="ignore")
-    def follow(
+    def update(
         self,
         state: SearchState,
         batch: Batch,  # noqa: ARG002
         values: NDArray[np.float64],
         kept: NDArray[np.bool_] | None,
-    ) -> Moved:
+    ) -> DistributionStep:
         """See the equations above."""
-        assert isinstance(state.kept, Transform), "the state is of another search"
+        assert isinstance(state.kept, Transform), "the state belongs to another search"
         sigma, B = state.kept
         d = state.x.size
         usual = (9 + 3 * math.log(d)) / (5 * d * math.sqrt(d))
@@ -152,9 +153,11 @@ class XNES(Population):
         kernels.on_moments().add_products(B, rest, left, s, after)
         grown = sigma * math.exp(min(0.5 * scale_rate * to_scale, 700.0))
         shape = Transform(max(grown, 1e-150), after)
-        drawn = self._drawn(shape, self._normals(d, state.seed, state.step + 1), state.x.dtype)
+        drawn = self._displacements(
+            shape, self._normals(d, state.seed, state.step + 1), state.x.dtype
+        )
         finite = bool(np.isfinite(drawn.block).all() and np.isfinite(after).all())
-        return Moved(
+        return DistributionStep(
             x.astype(state.x.dtype),
             drawn,
             shape,
@@ -162,39 +165,39 @@ class XNES(Population):
             finite and math.isfinite(grown),
         )
 
-    def fits(self, sent: tuple[Any, ...], dim: int, dtype: np.dtype[Any]) -> bool:
-        """λ finite rows."""
-        return is_drawn(sent, self.number(dim), dim, dtype)
+    def is_valid(self, sent: tuple[Any, ...], dim: int, dtype: np.dtype[Any]) -> bool:
+        """Return whether these are λ finite rows."""
+        return are_displacements(sent, self.number(dim), dim, dtype)
 
     def _normals(self, dim: int, seed: int, step: int) -> Array:
         return normals(Address(seed, step, self.number(dim), dim, np.dtype(np.float64))).block()
 
-    def _drawn(self, shape: Transform, s: Array, dtype: np.dtype[Any]) -> Displacements:
+    def _displacements(self, shape: Transform, s: Array, dtype: np.dtype[Any]) -> Displacements:
         return Displacements((shape.sigma * _product(s, shape.B)).astype(dtype))
 
 
 def phi(K: Array) -> Array:
-    r""":math:`\varphi(K) = \sum_{m \ge 1} K^{m-1}/m!`, so that :math:`e^K = I + K\varphi(K)`.
+    r"""Return :math:`\varphi(K) = \sum_{m \ge 1} K^{m-1}/m!`, for :math:`e^K = I + K\varphi(K)`.
 
-    A Taylor series at :math:`k = K/2^j`, then j times
-    :math:`\varphi(2k) = \frac12\varphi(k)(e^k + I)`.
+    The Taylor series is evaluated at :math:`k = K/2^j`, and
+    :math:`\varphi(2k) = \frac12\varphi(k)(e^k + I)` is applied j times.
     """
     size = float(np.abs(K).sum(axis=1).max())
     if not math.isfinite(size):
         return np.full_like(K, np.nan)
     halvings = max(0, math.ceil(math.log2(2 * size))) if size > 0 else 0
     k, one = K / 2.0**halvings, np.eye(len(K))
-    found = one / math.factorial(_TERMS)
+    total = one / math.factorial(_TERMS)
     for m in range(_TERMS - 1, 0, -1):  # Horner's scheme
-        found = one / math.factorial(m) + _times(k, found)
+        total = one / math.factorial(m) + _times(k, total)
     for _ in range(halvings):
-        exponential = one + _times(k, found)
-        found, k = 0.5 * _times(found, exponential + one), 2 * k
-    return found
+        exponential = one + _times(k, total)
+        total, k = 0.5 * _times(total, exponential + one), 2 * k
+    return total
 
 
 def _product(rows: Array, matrix: Array) -> Array:
-    """``rows @ matrix.T`` in a fixed order."""
+    """Return ``rows @ matrix.T``, summed in a fixed order."""
     out = np.empty((len(rows), len(matrix)))
     kernels.on_moments().times_transposed(rows, matrix, out)
     return out
@@ -205,9 +208,9 @@ def _times(a: Array, b: Array) -> Array:
 
 
 def make(x: Array, wanted: Wanted) -> Population:
-    """The search; a number for ``optimizer`` is η_δ."""
+    """Create xNES; a number for ``optimizer`` is η_δ."""
     if wanted.own_optimizer() is not None:
-        wanted.refuse("optimizer", why="it makes its own steps; a number is the rate of its mean.")
+        wanted.refuse("optimizer", why="it makes its own steps; pass the rate of its mean.")
     return make_population(partial(XNES, mean_rate=wanted.rate(1.0)), x, wanted)
 
 

@@ -170,19 +170,20 @@ def prepare(
     )
     estimator = {"forward-difference": ForwardDifference, "antithetic": Antithetic}
     number = config["num_directions"]
+    shared_goal = config["samples"] == "shared-goal"
     search = RandomSearch(
         method(config["method"], dim=policy.num_parameters, num_directions=number),
         number,
         config["spacing"],
         estimator=estimator[config["estimator"]](),
         optimizer=sgd(config["learning_rate"]),
-        samples=config["samples"],
+        samples="independent" if shared_goal else config["samples"],
         maximize=True,
         on_failure="drop",
         min_fraction=1 / number,
     )
-    rollouts = Local(simulator, policy, threads=1, search=search)
-    return Trainer(info, policy, search), rollouts, member
+    rollouts = Local(simulator, policy, threads=1, search=search, shared_goal=shared_goal)
+    return Trainer(info, policy, search, shared_goal=shared_goal), rollouts, member
 
 
 def advance(
@@ -195,7 +196,9 @@ def advance(
     due = (_tests(progress) + 1) * config["test_every"] * config["iterations"]
     try:
         if state.search.step == due:
-            state, test = trainer.test(state, rollouts, config["test_trials"])
+            last = due == config["rounds"] * config["iterations"]
+            trials = config.get("last_trials" if last else "test_trials", config["test_trials"])
+            state, test = trainer.test(state, rollouts, trials)
             return progress._replace(state=state, series=_extended(progress.series, test))
         state, iteration = trainer.step(state, rollouts)
     except (EvaluationError, ValueError):

@@ -111,8 +111,9 @@ def _gather(
 
 
 def _identity(config: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
-    """The configuration without the number of test trials and the device."""
-    return tuple(sorted((k, v) for k, v in config.items() if k not in ("test_trials", "device")))
+    """The configuration without the numbers of test trials and the device."""
+    other = ("test_trials", "last_trials", "device")
+    return tuple(sorted((k, v) for k, v in config.items() if k not in other))
 
 
 def _score(options: RlOptions, records: Sequence[RunRecord]) -> Scores:
@@ -165,6 +166,7 @@ def _prose(options: RlOptions, records: Sequence[RunRecord]) -> str:
         )
     starts = {
         "independent": "each from a start (and hidden goal) of its own",
+        "shared-goal": "each from a start of its own, with one hidden goal where there is one",
         "paired": "both from one start (and hidden goal)",
     }[options.resets or DEFAULT_RESETS]
     return (

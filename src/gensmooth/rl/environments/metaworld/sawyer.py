@@ -336,6 +336,7 @@ def make(name: str, task: ArmTask, *, resume: bool = True) -> CompiledEnvironmen
         observe=observe,
         step=task.step,
         goal=True,
+        task_entries=6,  # Meta-World's tasks: the object's place as well as the goal
     )
 
 

@@ -1,9 +1,15 @@
-"""What the pilot and its three searches share: a question, what is known, and the way of a step.
+"""The base class of the pilot and of the three searches that it coordinates.
 
-Each of them is a :class:`Steered`. A step answers a :class:`Question`: which points are evaluated
-next. The state sends the question to workers and keeps everything else, so that a run resumes to
-the same bits. A subclass says what is asked first (:meth:`Steered.begin`) and what the values of
-a question lead to (:meth:`Steered.advance`).
+A step works as follows:
+
+1. The state holds a :class:`PointRequest`: which points to evaluate next. Workers receive it
+   and nothing else, and make the points from it (:meth:`AdaptiveSearch.ask`).
+2. :meth:`AdaptiveSearch.tell` passes the values, as a :class:`Response`, to
+   :meth:`AdaptiveSearch.advance`, which every subclass defines.
+3. ``advance`` returns a :class:`Transition`: the new x, the next request, and what the search
+   remembers. The state keeps all of it, so that a run resumes to the same bits.
+
+A subclass defines ``advance`` and the first request (:meth:`AdaptiveSearch.begin`).
 """
 
 import math
@@ -30,58 +36,65 @@ from gensmooth.searches.protocol import (
     StepInfo,
     mean_value,
 )
-from gensmooth.searches.random_search import MOST, check_sizes, standard_errors
+from gensmooth.searches.random_search import MOST, check_sizes, not_of, standard_errors
 from gensmooth.trees import Tree
 
 Array = NDArray[Any]
 
-METRIC_UP_TO = 2000  # parameters; beyond, directions are coins, which cannot teach a metric
+# Sizes, by experiment: above them, the cost of the part exceeds its benefit.
+METRIC_UP_TO = 2000  # parameters; beyond, directions are signs, from which no metric is learned
 EXACT_UP_TO = 500  # parameters; beyond, a difference along every axis costs too much
-_FINAL_SHARE = 200  # at most one evaluation in this many is spent on the final value,
-_MOST_FINALS = 30  # and at most this many;
-_FEW_FINALS = 5  # so many tell enough about their own scatter,
-_FEW_FINALS_SHARE = 20  # and are taken if that is at most one evaluation in this many
-_FARTHEST = 1e150  # a squared length of x beyond this counts as divergence: it is near overflow
+# Evaluations for the final value, our choice: the error bar needs a few, the search the rest.
+_FINAL_FRACTION = 200  # one evaluation in this many, ...
+_MAX_FINALS = 30  # ... but at most this many
+_FEW_FINALS = 5  # at least this many, enough to estimate a standard error, ...
+_FEW_FINALS_SHARE = 20  # ... if that is at most one evaluation in this many
+_MAX_NORM2 = 1e150  # a larger ‖x‖² counts as divergence: its square would overflow
 FORWARD = ForwardDifference()
 
 
-class Kind(IntEnum):
-    """What a question is for. The numbers are written to checkpoints."""
+class RequestKind(IntEnum):
+    """The purpose of a request. Checkpoints store the numbers."""
 
-    START = 0  # the start, twice
-    AXES = 1  # forward differences along the axes
-    LINE = 2  # a point of a line search
-    BENDS = 3  # second differences along the axes, for the quasi-Newton search's scales
-    SPREAD = 4  # the same at a wider spacing, for the evolution strategy's first metric
-    PAIRS = 5  # a step of the evolution strategy
-    DESCENT = 6  # a step of descent
-    BOTH = 7  # central differences along the axes
+    START = 0  # x0 twice, to see whether the objective is noisy
+    FORWARD_DIFFERENCES = 1  # along the axes: a gradient for QuasiNewton
+    LINE_SEARCH = 2  # one point of QuasiNewton's line search
+    CURVATURE = 3  # second differences along the axes: QuasiNewton's scales
+    FIRST_METRIC = 4  # second differences, wider apart: the first metric of MirroredES
+    MIRRORED_PAIRS = 5  # a step of MirroredES
+    DESCENT = 6  # a step of GreedyDescent
+    CENTRAL_DIFFERENCES = 7  # along the axes: a more accurate gradient for QuasiNewton
 
 
-_ALONG_AXES = (Kind.AXES, Kind.BOTH, Kind.BENDS, Kind.SPREAD)
+_ALONG_AXES = (
+    RequestKind.FORWARD_DIFFERENCES,
+    RequestKind.CENTRAL_DIFFERENCES,
+    RequestKind.CURVATURE,
+    RequestKind.FIRST_METRIC,
+)
 
 
 class Noise(IntEnum):
-    """Whether values are noisy. The numbers are written to checkpoints."""
+    """Whether values are noisy. Checkpoints store the numbers."""
 
     UNKNOWN = -1
     EXACT = 0
     NOISY = 1
 
 
-class Question(NamedTuple):
-    """Which points are evaluated next: all that workers are sent besides x.
+class PointRequest(NamedTuple):
+    """Which points to evaluate next: all that workers receive besides x.
 
     Attributes:
-        kind: A :class:`Kind`.
-        spacing: How far from x the points lie, in units of a direction.
-        number: How many directions there are.
-        repeats: How many of the points are evaluated a second time, to measure the noise.
-        scale: What directions are multiplied by: one number per parameter, a matrix, or empty.
-        line: The line that is searched, or the guide of descent; or empty.
+        kind: The purpose of the points.
+        spacing: The distance of the points from x, in units of a direction.
+        number: The number of directions.
+        repeats: How many of the points are evaluated twice, to measure the noise.
+        scale: The factor of the directions: one number per parameter, a matrix, or empty for 1.
+        line: The direction of a line search, or the extra direction of descent; empty otherwise.
     """
 
-    kind: int
+    kind: RequestKind
     spacing: float
     number: int
     repeats: int
@@ -89,20 +102,20 @@ class Question(NamedTuple):
     line: Array
 
 
-class Known(NamedTuple):
-    """What has been learned about the objective, whichever search learned it.
+class Knowledge(NamedTuple):
+    """What a run has learned about the objective. All phases of the pilot share it.
 
     Attributes:
-        noisy: A :class:`Noise`.
+        noisy: Whether values are noisy.
         noise2: The variance of a value's noise, as last measured.
-        best: The best value seen; smaller is better.
-        best_x: Its point.
-        units: The unit of each parameter, or a single one for all.
-        all_equal: Whether all values seen were the same.
-        knows_noise: Whether values come with their standard errors.
+        best: The best value so far; smaller is better.
+        best_x: The point with the best value.
+        units: The unit of each parameter, or one unit for all.
+        all_equal: Whether all values so far were equal.
+        knows_noise: Whether the objective returns standard errors with its values.
     """
 
-    noisy: int
+    noisy: Noise
     noise2: float
     best: float
     best_x: Array
@@ -111,35 +124,35 @@ class Known(NamedTuple):
     knows_noise: bool
 
 
-class Advance(NamedTuple):
-    """What a question's values lead to.
+class Transition(NamedTuple):
+    """The outcome of a step.
 
     Attributes:
-        known: What is known now.
-        own: The search's own state.
-        question: What is asked next.
+        known: What is known about the objective.
+        memory: What the search remembers: a NamedTuple that each search defines.
+        request: The points to evaluate next.
         x: The parameters, flat.
-        gradient: The length of the gradient estimate, if there is one.
-        dropped: Directions left out because a value was not finite.
+        gradient: The length of the gradient estimate, or 0 if the step has none.
+        dropped: Number of directions left out because a value was not finite.
     """
 
-    known: Known
-    own: Any
-    question: Question
+    known: Knowledge
+    memory: Any
+    request: PointRequest
     x: Array
     gradient: float = 0.0
     dropped: int = 0
 
 
-class Answers(NamedTuple):
-    """The values of a question.
+class Response(NamedTuple):
+    """The values at the points of a request.
 
     Attributes:
-        x: The parameters, in their shape, where the question was asked.
+        x: The parameters before the step, in the user's shape.
         batch: The points.
         values: The mean value at each point; smaller is better.
-        errors2: Their variances, where they are known.
-        spent: Evaluations made so far, these included.
+        errors2: The variances of these means, if the objective returns standard errors.
+        spent: Number of evaluations so far, including these.
     """
 
     x: Array
@@ -150,45 +163,45 @@ class Answers(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """What :meth:`Steered.tell` needs besides the question.
+    """The part of the state that is stored but not sent to workers.
 
     Attributes:
         known: What is known about the objective.
-        own: The search's own state.
+        memory: What the search remembers: a NamedTuple that each search defines.
     """
 
-    known: Known
-    own: Any
+    known: Knowledge
+    memory: Any
 
 
-def question(kind: Kind, dtype: np.dtype[Any], **parts: Any) -> Question:
-    """A question; what is not given is empty."""
+def make_request(kind: RequestKind, dtype: np.dtype[Any], **parts: Any) -> PointRequest:
+    """Create a request: one direction, spacing 0 and empty arrays unless specified."""
     none = np.zeros(0, dtype)
-    return Question(int(kind), 0.0, 1, 0, none, none)._replace(**parts)
+    return PointRequest(kind, 0.0, 1, 0, none, none)._replace(**parts)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Steered(Search):
-    """The pilot, or one of its searches.
+class AdaptiveSearch(Search):
+    """A search that adapts its spacing and step: the pilot, or one of its phases.
 
     Args:
-        budget: Evaluations that it can count on; how it divides them depends on it.
-        num_directions: Directions (or mirrored pairs) per step; by default found from d.
-        most_directions: It never takes more than these.
-        x_scale: How far apart interesting values of a parameter are: a number, or one for each. By
-            default a quarter of the distance between the bounds, or else the size of x0.
+        budget: The number of evaluations that the search plans for.
+        num_directions: Directions (or mirrored pairs) per step; by default, chosen from d.
+        most_directions: The largest number of directions per step.
+        x_scale: The typical size of a change of each parameter: a number, or one per parameter. By
+            default a quarter of the distance between the bounds or, without bounds, the size of x0.
         samples: As in :class:`~gensmooth.RandomSearch`.
         num_samples: As in :class:`~gensmooth.RandomSearch`.
         maximize: As in :class:`~gensmooth.RandomSearch`.
         bounds: As in :class:`~gensmooth.RandomSearch`.
-        on_failure: ``"raise"`` on a value that is not finite, or ``"drop"`` it: it then counts as
-            worse than any other.
-        min_fraction: In descent, the smallest share of directions that makes an estimate.
+        on_failure: What to do with a value that is not finite: ``"raise"`` an error, or ``"drop"``
+            it, which ranks it below every other value.
+        min_fraction: In descent, the smallest fraction of directions that an estimate may use.
         threads: As in :class:`~gensmooth.RandomSearch`.
     """
 
     reach = "x_scale"
-    if_worse = "give the objective's noise a generator (`samples=`) or a larger `budget`."
+    if_worse = "pass a generator to the objective (`samples=`), or raise `budget`."
     survives_failures = True
 
     budget: int
@@ -223,46 +236,55 @@ class Steered(Search):
         elif self.num_samples != 1:
             raise ValueError(
                 f"`num_samples` is {self.num_samples}, but there are no samples to average: "
-                "give `samples=` 'shared', 'paired' or 'independent', and an objective fun(x, rng)."
+                "pass `samples=` 'shared', 'paired' or 'independent', and an objective fun(x, rng)."
             )
 
-    # --- what a search says -----------------------------------------------------------------------
+    # --- the algorithm, defined by each subclass --------------------------------------------------
 
     @abstractmethod
-    def begin(self, x: Array, known: Known) -> Advance:
-        """The first question, at x."""
+    def begin(self, x: Array, known: Knowledge) -> Transition:
+        """Return the first request, at x."""
 
     @abstractmethod
-    def advance(self, known: Known, own: Any, asked: Question, answers: Answers) -> Advance:
-        """What the answers to a question lead to; ``known`` has seen their best value."""
+    def advance(
+        self, known: Knowledge, memory: Any, request: PointRequest, response: Response, /
+    ) -> Transition:
+        """Make a step: from the values of a request to the next x and the next request.
+
+        Args:
+            known: What is known about the objective; its best value includes this response.
+            memory: What the search remembered after the last step.
+            request: The request.
+            response: Its values.
+        """
 
     # --- a step -----------------------------------------------------------------------------------
 
     @final
     def init(self, x0: Any, *, seed: int | None = None) -> SearchState:
-        """The state before the first step; ``x0`` is an array, or a structure of arrays."""
+        """Return the state before the first step; ``x0`` is an array or a structure of arrays."""
         x, tree = Tree.of(x0) if is_tree(x0) else (as_parameters(x0), None)
         if self.bounds is not None:
             bounds = as_bounds(self.bounds, x)
             np.clip(x, bounds.lower, bounds.upper, out=x)
-        step = self.begin(x, self._first(x))
-        kept = Kept(step.known, step.own)
-        return SearchState(x, 0, 0, streams.check_seed(seed), kept, step.question, tree)
+        step = self.begin(x, self._initial_knowledge(x))
+        kept = Kept(step.known, step.memory)
+        return SearchState(x, 0, 0, streams.check_seed(seed), kept, step.request, tree)
 
     @final
     def ask(self, state: SearchState) -> Batch:
-        """The evaluations of the next step: a pure function of the state."""
-        asked, x = question_of(state), state.x
+        """Return the evaluations of the next step, a pure function of the state."""
+        request, x = request_of(state), state.x
         bounds = None if self.bounds is None else as_bounds(self.bounds, x)
-        plan = self._plan(asked)
+        plan = self._plan(request)
         return Batch(
             x,
             state.step,
             state.seed,
-            self._draw(asked, state),
+            self._draw(request, state),
             plan,
-            asked.spacing,
-            np.multiply(asked.spacing, plan.side, dtype=np.float64),
+            request.spacing,
+            np.multiply(request.spacing, plan.side, dtype=np.float64),
             self.samples,
             bounds,
             tree=state.tree,
@@ -276,22 +298,22 @@ class Steered(Search):
         values: ArrayLike,
         errors: ArrayLike | None = None,
     ) -> tuple[SearchState, StepInfo]:
-        """The state after a step, from the values of its batch.
+        """Return the state after a step, and its metrics.
 
         Args:
-            state: The state that the batch was asked from.
+            state: The state that was passed to :meth:`ask`.
             batch: What :meth:`ask` returned.
             values: The objective's values, in the order of ``batch.points()``.
-            errors: Their standard errors, where they are known. Nothing is then measured twice, and
-                a value counts the less, the larger its error.
+            errors: The standard errors of the values, if they are known. No point is then evaluated
+                twice, and values with large errors get smaller weights.
         """
         if batch.step != state.step or batch.seed != state.seed or not batch.is_at(state.x):
-            raise ValueError("Each batch is told once, to the state it was asked from.")
+            raise ValueError(not_of(batch, state))
         raw = np.asarray(checks.reals("values", values), np.float64).reshape(-1)
         if len(raw) != len(batch):
             raise ValueError(f"The step needs {len(batch)} values, but `tell` got {len(raw)}.")
-        batch, asked = batch.flat(), question_of(state)
-        known, own = kept_of(state)
+        batch, request = batch.flat(), request_of(state)
+        known, memory = kept_of(state)
         errors2 = None
         if errors is not None:
             errors2 = np.square(standard_errors(errors, len(raw)))
@@ -308,18 +330,18 @@ class Steered(Search):
             )
         known = _with_best(known, batch, low, finite)
         spent = state.evaluations + len(raw)
-        answers = Answers(state.x, batch, means, errors2, spent)
-        return self._after(state, raw, spent, self.advance(known, own, asked, answers))
+        response = Response(state.x, batch, means, errors2, spent)
+        return self._state_after(state, raw, spent, self.advance(known, memory, request, response))
 
-    def _after(
-        self, state: SearchState, raw: NDArray[np.float64], spent: int, step: Advance
+    def _state_after(
+        self, state: SearchState, raw: NDArray[np.float64], spent: int, step: Transition
     ) -> tuple[SearchState, StepInfo]:
         x, why, length = step.x.reshape(state.x.shape), None, 0.0
         if step.x is not state.x:
             change = np.subtract(x, state.x).reshape(-1)
             length2, size2 = kernels.on_sums().advance(state.x.reshape(-1), change, change)
             length = math.sqrt(size2)
-            if not length2 < _FARTHEST:
+            if not length2 < _MAX_NORM2:
                 x, why = state.x, f"step {state.step} would overflow; x is left unchanged"
         best, _ = kernels.on_sums().survey(raw, self.maximize)
         info = StepInfo(
@@ -341,49 +363,49 @@ class Steered(Search):
             state.step + 1,
             spent,
             state.seed,
-            Kept(step.known, step.own),
-            step.question,
+            Kept(step.known, step.memory),
+            step.request,
             state.tree,
         )
         return after, info
 
-    # --- the points of a question -----------------------------------------------------------------
+    # --- the points of a request ------------------------------------------------------------------
 
-    def _draw(self, asked: Question, state: SearchState) -> Draw:
-        x, kind = state.x, Kind(asked.kind)
-        at = Address(state.seed, state.step, asked.number, x.size, x.dtype)
+    def _draw(self, request: PointRequest, state: SearchState) -> Draw:
+        x, kind = state.x, request.kind
+        at = Address(state.seed, state.step, request.number, x.size, x.dtype)
         if kind in _ALONG_AXES:
-            return dense(np.diag(asked.scale).astype(x.dtype))
-        if kind is Kind.LINE:
-            return dense(asked.line[None].astype(x.dtype))
-        coins = kind is not Kind.PAIRS or x.size > METRIC_UP_TO
-        draw: Draw = signs(at) if coins else normals(at)
+            return dense(np.diag(request.scale).astype(x.dtype))
+        if kind is RequestKind.LINE_SEARCH:
+            return dense(request.line[None].astype(x.dtype))
+        use_signs = kind is not RequestKind.MIRRORED_PAIRS or x.size > METRIC_UP_TO
+        draw: Draw = signs(at) if use_signs else normals(at)
         if self.threads > 1:
             draw = draw.rescaled(threads=self.threads)
-        if asked.scale.ndim == 2:
-            draw = MixedDraw(draw, asked.scale)
-        elif asked.scale.size:
-            draw = ScaledDraw(draw, asked.scale)
-        if kind is Kind.DESCENT and asked.line.size:
-            last = asked.line[None] * (asked.scale if asked.scale.size else 1.0)
-            draw = JoinedDraw(draw, dense(last.astype(x.dtype)))
+        if request.scale.ndim == 2:
+            draw = MixedDraw(draw, request.scale)
+        elif request.scale.size:
+            draw = ScaledDraw(draw, request.scale)
+        if kind is RequestKind.DESCENT and request.line.size:
+            extra = request.line[None] * (request.scale if request.scale.size else 1.0)
+            draw = JoinedDraw(draw, dense(extra.astype(x.dtype)))
         return draw
 
-    def _plan(self, asked: Question) -> Plan:
+    def _plan(self, request: PointRequest) -> Plan:
         return _plan(
-            asked.kind,
-            asked.number + bool(asked.kind == Kind.DESCENT and asked.line.size),
-            asked.repeats,
+            request.kind,
+            request.number + bool(request.kind == RequestKind.DESCENT and request.line.size),
+            request.repeats,
             self.num_samples,
             self.samples,
         )
 
-    # --- what searches share ----------------------------------------------------------------------
+    # --- for subclasses ---------------------------------------------------------------------------
 
-    def _first(self, x: Array) -> Known:
-        """What is known before any evaluation."""
-        return Known(
-            noisy=int(Noise.UNKNOWN),
+    def _initial_knowledge(self, x: Array) -> Knowledge:
+        """Return what is known before the first evaluation."""
+        return Knowledge(
+            noisy=Noise.UNKNOWN,
             noise2=0.0,
             best=math.inf,
             best_x=x.reshape(-1).copy(),
@@ -392,101 +414,102 @@ class Steered(Search):
             knows_noise=False,
         )
 
-    def finals(self, known: Known) -> int:
-        """How many evaluations are kept for the recommended point.
+    def final_count(self, known: Knowledge) -> int:
+        """Return how many evaluations are reserved for the recommended point.
 
-        One where values are exact. Where they are noisy one in 200 of the budget, but five if that
-        is no more than one in 20, and at most 30.
+        One if values are exact. If they are noisy: 0.5 % of the budget, at least five as long as
+        they take no more than 5 % of it, and at most 30.
         """
         n = self.num_samples
         if not (known.noisy == Noise.NOISY and known.noise2 > 0):
             return n
         points = self.budget // n
         few = min(points // _FEW_FINALS_SHARE, _FEW_FINALS)
-        return n * min(max(points // _FINAL_SHARE, few, 1), _MOST_FINALS)
+        return n * min(max(points // _FINAL_FRACTION, few, 1), _MAX_FINALS)
 
-    def noise_measurements(self, own: Any) -> int:  # noqa: ARG002
-        """How often the noise was measured."""
+    def noise_measurements(self, memory: Any) -> int:  # noqa: ARG002
+        """Return how many times the noise has been measured."""
         return 0
 
     def limits(self, x: Array) -> Bounds | None:
-        """The bounds, flat."""
+        """Return the bounds as flat arrays."""
         if self.bounds is None:
             return None
         bounds = as_bounds(self.bounds, x)
         return Bounds(bounds.lower.reshape(-1), bounds.upper.reshape(-1))
 
     def clipped(self, x: Array, like: Array) -> Array:
-        """Flat parameters moved inside the bounds; ``like`` has their shape."""
+        """Return flat parameters, projected onto the bounds; ``like`` has the user's shape."""
         bounds = self.limits(like)
         return x if bounds is None else np.clip(x, bounds.lower, bounds.upper)
 
-    # --- what runs and workers need ---------------------------------------------------------------
+    # --- for runs and workers ---------------------------------------------------------------------
 
     def sent_template(self, dim: int, dtype: np.dtype[Any]) -> tuple[Any, ...]:  # noqa: ARG002
         """See :class:`~gensmooth.searches.Search`."""
-        return question(Kind.START, dtype)
+        return make_request(RequestKind.START, dtype)
 
     def check_sent(self, sent: tuple[Any, ...], dim: int, dtype: np.dtype[Any]) -> None:  # noqa: ARG002
         """See :class:`~gensmooth.searches.Search`."""
-        asked = Question(*sent)
-        if asked.kind not in tuple(Kind):
-            raise ValueError("the state of the search is not one of the pilot's")
-        full = asked.kind == Kind.PAIRS and asked.scale.shape == (dim, dim)
-        for array in (asked.line,) if full else (asked.scale, asked.line):
+        request = PointRequest(*sent)
+        full = request.kind == RequestKind.MIRRORED_PAIRS and request.scale.shape == (dim, dim)
+        for array in (request.line,) if full else (request.scale, request.line):
             if array.shape not in ((0,), (dim,)):
                 raise ValueError("the state of the search does not fit its parameters")
-        if not (np.isfinite(asked.scale).all() and np.isfinite(asked.line).all()):
+        if not (np.isfinite(request.scale).all() and np.isfinite(request.line).all()):
             raise ValueError("the state of the search does not fit its parameters")
-        if full and not (asked.scale.diagonal() > 0).all():
-            raise ValueError("the state of the search has a metric without directions")
-        if not (math.isfinite(asked.spacing) and 1 <= asked.number <= MOST):
-            raise ValueError("the state of the search has an impossible spacing or population")
-        if not 0 <= asked.repeats <= 2 * asked.number:
+        if full and not (request.scale.diagonal() > 0).all():
+            raise ValueError("the state of the search has a metric with a zero diagonal")
+        if not (math.isfinite(request.spacing) and 1 <= request.number <= MOST):
+            raise ValueError("the state of the search has an invalid spacing or population")
+        if not 0 <= request.repeats <= 2 * request.number:
             raise ValueError("the state of the search repeats more points than it has")
-        if asked.kind in _ALONG_AXES and (asked.scale.size, asked.number) != (dim, dim):
-            raise ValueError("the state of the search does not look along every axis")
-        if asked.kind == Kind.LINE and (asked.line.size, asked.number) != (dim, 1):
-            raise ValueError("the state of the search has no line to look along")
+        if request.kind in _ALONG_AXES and (request.scale.size, request.number) != (dim, dim):
+            raise ValueError("the state of the search needs one direction per axis")
+        if request.kind == RequestKind.LINE_SEARCH and (request.line.size, request.number) != (
+            dim,
+            1,
+        ):
+            raise ValueError("the state of the search needs one line to search")
 
     def kept_template(self, x: Array) -> Kept:
         """See :class:`~gensmooth.searches.Search`."""
-        step = self.begin(x, self._first(x))
-        return Kept(step.known, step.own)
+        step = self.begin(x, self._initial_knowledge(x))
+        return Kept(step.known, step.memory)
 
     def next_evaluations(self, state: SearchState) -> int:
-        """How many evaluations the next step takes."""
-        return len(self._plan(question_of(state)))
+        """Return the number of evaluations of the next step."""
+        return len(self._plan(request_of(state)))
 
     def for_workers(self) -> Self:
-        """The search as workers need it."""
+        """Return the search for workers, which use one thread each."""
         return replace(self, threads=1)
 
     def with_budget(self, budget: int) -> Self:
-        """The search for a run whose budget was changed."""
+        """Return the search for a different budget."""
         return replace(self, budget=budget)
 
     def recommend(self, state: SearchState) -> Array:
-        """The best point seen if values are exact, else the search's centre."""
+        """Return the best point so far if values are exact, otherwise the centre of the search."""
         known, _ = kept_of(state)
         if known.noisy == Noise.EXACT:
             return known.best_x.reshape(state.x.shape).copy()
         return state.x.copy()
 
     def is_exact(self, state: SearchState) -> bool:
-        """Whether values have shown no noise."""
+        """Return whether no noise has been seen."""
         return self.noise(state) in (None, 0)
 
     def noise(self, state: SearchState) -> float | None:
-        """The standard deviation of a value's noise; ``None`` where it was not measured."""
+        """Return the standard deviation of a value's noise; ``None`` if it was not measured."""
         known, _ = kept_of(state)
         if self.samples in ("shared", "paired") or known.noisy == Noise.UNKNOWN:
             return None
         return math.sqrt(known.noise2)
 
     def final_evaluations(self, state: SearchState) -> int:
-        """See :meth:`finals`."""
-        return self.finals(kept_of(state).known)
+        """Return :meth:`final_count` for what is known at this state."""
+        return self.final_count(kept_of(state).known)
 
     def final_value(
         self,
@@ -494,10 +517,10 @@ class Steered(Search):
         values: NDArray[np.float64],
         errors: NDArray[np.float64] | None = None,
     ) -> FinalValue:
-        """The mean of the finite values; its error from their scatter and the measured noise.
+        """Return the mean of the finite values, and its standard error.
 
-        Few values say little about their own scatter: they are pooled with the noise measured
-        before, which counts as many values as it was measured from, but at most eleven.
+        From five values on, the error comes from their scatter. With fewer, their scatter is pooled
+        with the noise measured during the run, which counts as at most eleven values.
         """
         finite = np.isfinite(values)
         if finite.any():
@@ -505,28 +528,28 @@ class Steered(Search):
         mean = mean_value(values, errors)
         if errors is not None or self.num_samples > 1 or not math.isfinite(mean.value):
             return mean
-        n, (known, own) = len(values), kept_of(state)
+        n, (known, memory) = len(values), kept_of(state)
         scatter = float(np.square(values - values.mean()).sum())
         if not self.noise(state):
             return mean._replace(error=math.sqrt(scatter / (n - 1) / n) if scatter > 0 else None)
         if n >= _FEW_FINALS:
             return mean._replace(error=math.sqrt(scatter / (n - 1) / n))
-        before = 1 + min(self.noise_measurements(own), 10)
+        before = 1 + min(self.noise_measurements(memory), 10)
         pooled = (before * known.noise2 + scatter) / (before + n - 1)
         return mean._replace(error=math.sqrt(pooled / n))
 
     def is_looking(self, state: SearchState) -> bool:
-        """Whether the next step only looks around."""
-        return question_of(state).kind not in (Kind.PAIRS, Kind.DESCENT)
+        """Return whether the next step probes without moving x."""
+        return request_of(state).kind not in (RequestKind.MIRRORED_PAIRS, RequestKind.DESCENT)
 
     def saw_one_value(self, state: SearchState, steps: Sequence[StepInfo]) -> bool:  # noqa: ARG002
-        """Whether all values so far were the same."""
+        """Return whether all values so far were equal."""
         return kept_of(state).known.all_equal and state.evaluations > 2
 
 
 @final
 class JoinedDraw:
-    """The directions of one draw, then those of another."""
+    """The directions of two draws, one after the other."""
 
     __slots__ = ("dim", "dtype", "factor", "first", "num_directions", "second")
 
@@ -541,8 +564,7 @@ class JoinedDraw:
 
     def perturb(self, x: Array, directions: Array, spacings: Array, out: Array) -> Array:
         """See :class:`~gensmooth.directions.Draw`."""
-        late = directions >= self.first.num_directions
-        if not late.any():
+        if not (directions >= self.first.num_directions).any():
             return self.first.perturb(x, directions, spacings, out)
         for row, (direction, spacing) in enumerate(zip(directions, spacings, strict=True)):
             draw, index = (self.first, direction)
@@ -571,13 +593,13 @@ class JoinedDraw:
 
 @lru_cache(maxsize=256)
 def _plan(kind: int, number: int, repeats: int, num_samples: int, samples: Samples | None) -> Plan:
-    """The evaluations of a question."""
+    """Return the evaluations of a request."""
     places: list[tuple[int, int]]
-    if kind == Kind.START:
+    if kind == RequestKind.START:
         places = [(0, 0), (0, 0)]
-    elif kind in (Kind.AXES, Kind.LINE):
+    elif kind in (RequestKind.FORWARD_DIFFERENCES, RequestKind.LINE_SEARCH):
         places = [(index, 1) for index in range(number)]
-    elif kind == Kind.DESCENT:
+    elif kind == RequestKind.DESCENT:
         places = FORWARD.points(number, samples)
     else:
         places = [(index, side) for index in range(number) for side in (1, -1)]
@@ -586,32 +608,32 @@ def _plan(kind: int, number: int, repeats: int, num_samples: int, samples: Sampl
 
 
 def _with_best(
-    known: Known, batch: Batch, low: NDArray[np.float64], finite: NDArray[np.bool_]
-) -> Known:
+    known: Knowledge, batch: Batch, low: NDArray[np.float64], finite: NDArray[np.bool_]
+) -> Knowledge:
     if not finite.any():
         return known
     index = int(np.where(finite, low, np.inf).argmin())
-    seen = low[finite]
-    same = bool((seen == seen[0]).all()) and known.best in (seen[0], math.inf)
-    if not same:
+    values = low[finite]
+    all_equal = bool((values == values[0]).all()) and known.best in (values[0], math.inf)
+    if not all_equal:
         known = known._replace(all_equal=False)
     if not low[index] < known.best:
         return known
     return known._replace(best=float(low[index]), best_x=batch.point(index).reshape(-1))
 
 
-def question_of(state: SearchState) -> Question:
-    """What a state asks next."""
-    assert isinstance(state.sent, Question), "the state is of another search"
+def request_of(state: SearchState) -> PointRequest:
+    """Return the next request of a state."""
+    assert isinstance(state.sent, PointRequest), "the state belongs to another search"
     return state.sent
 
 
 def kept_of(state: SearchState) -> Kept:
-    """What a state keeps."""
-    assert isinstance(state.kept, Kept), "the state is of another search"
+    """Return the part of a state that is not sent to workers."""
+    assert isinstance(state.kept, Kept), "the state belongs to another search"
     return state.kept
 
 
 def square(vector: Array) -> float:
-    """‖vector‖², summed in a fixed order."""
+    """Return ‖vector‖², summed in a fixed order."""
     return float(np.square(vector, dtype=np.float64).sum())
