@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from gensmooth.batch import Batch
 from gensmooth.evaluators.base import Evaluated, Failure
 from gensmooth.evaluators.objective import Objective
-from gensmooth.runs.journal import Entry
+from gensmooth.runs.journal import JournalEntry
 from gensmooth.searches import FailurePolicy
 
 _log = logging.getLogger("gensmooth")
@@ -86,7 +86,7 @@ class BatchResults:
                 self._recall(self._entry)
         self.missing = sum(last - first for first, last in self.todo)
 
-    def _recall(self, entry: Entry) -> None:
+    def _recall(self, entry: JournalEntry) -> None:
         """Use the results that the journal has."""
         self._faults.update(entry.faults)
         known = np.ones(self.units * self.rows, bool)

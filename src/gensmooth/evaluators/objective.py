@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from gensmooth import checks
 from gensmooth.batch import Batch
 from gensmooth.evaluators.base import Failure
-from gensmooth.runs.journal import WORTH, Entry, Journal
+from gensmooth.runs.journal import WORTH, Journal, JournalEntry
 
 Array = NDArray[Any]
 
@@ -73,8 +73,8 @@ class Objective:
         journal: Where values are recorded, in the process of the run only: a pickled objective has
             none.
 
-    If the batch has a context (:meth:`gensmooth.batch.Batch.with_context`), it is passed as the last
-    argument.
+    If the batch has a context (:meth:`gensmooth.batch.Batch.with_context`), it is passed as the
+    last argument.
     """
 
     fun: Callable[..., Any]
@@ -128,7 +128,7 @@ class Objective:
             entry.put(index, values, time.perf_counter() - began)
         return float(values.flat[0])
 
-    def entry(self, batch: Batch) -> Entry | None:
+    def entry(self, batch: Batch) -> JournalEntry | None:
         """The part of the journal for a batch; ``None`` without a journal."""
         if self.journal is None:
             return None

@@ -153,6 +153,7 @@ class Training(Program[TrainState, TrainRecord, TrainResult]):
 
     kind: ClassVar[str] = "training"
     noun: ClassVar[str] = "training"
+    unit: ClassVar[str] = "episodes"
     resumed_by: ClassVar[str | None] = "gs.rl.resume"
     limits_name: ClassVar[str] = "schedule"
     reasons: ClassVar[Sequence[str]] = (
@@ -223,24 +224,21 @@ class Training(Program[TrainState, TrainRecord, TrainResult]):
             return ""
         return f"{target:g}, at which Gymnasium calls {name} solved (no target: go on)"
 
-    def result(
-        self, state: TrainState, records: Sequence[TrainRecord], end: End | None
-    ) -> TrainResult:
+    def result(self, state: TrainState, records: Sequence[TrainRecord], end: End) -> TrainResult:
         """See :class:`~gensmooth.runs.Program`."""
         tests = tuple(record.test for record in records if record.test is not None)
         faults: Counter[str] = Counter()
         for record in records:
             faults.update(record.faults)
-        told = end or End("interrupted")
         return TrainResult(
             policy=self._last(state, tests[-1] if tests else None),
             best=self._best(state),
             iterations=state.search.step,
             trajectories=state.search.evaluations,
             env_steps=state.env_steps,
-            success=told.reason in SUCCESS,
-            status=cast(Reason, told.reason),
-            message=told.message(_MESSAGES) + _no_progress(tests, told),
+            success=end.reason in SUCCESS,
+            status=cast(Reason, end.reason),
+            message=end.message(_MESSAGES) + _no_progress(tests, end),
             faults=dict(faults),
             seed=self.seed,
             tests=tests,
@@ -352,7 +350,7 @@ class Training(Program[TrainState, TrainRecord, TrainResult]):
         iterations = self.limits.iterations
         return start._replace(
             evaluations=state.search.evaluations,
-            budget=iterations * self.trainer.search.next_evaluations(state.search),
+            budget=self.trainer.search.evaluations_after(iterations),  # may depend on the returns
             max_steps=iterations,
             words=_WORDS,
         )

@@ -21,7 +21,7 @@ from gensmooth.evaluators import Evaluator, Objective, Session
 from gensmooth.rl.environments.base import Episodes, Simulator, split, task_entries
 from gensmooth.rl.normalize import EpisodeMoments, Scaling
 from gensmooth.rl.policies import Policy
-from gensmooth.runs.journal import WORTH, Entry, Journal
+from gensmooth.runs.journal import WORTH, Journal, JournalEntry
 from gensmooth.searches import Search, SearchState
 from gensmooth.streams import Purpose
 
@@ -142,7 +142,7 @@ class Local:
         parameters: Array,
         starts: Array,
         scaling: Scaling,
-        entry: Entry | None,
+        entry: JournalEntry | None,
         *,
         observe: bool,
     ) -> Episodes:
@@ -164,7 +164,7 @@ class Local:
         return episodes
 
     def _recorded(
-        self, entry: Entry, rollout: Callable[[int, int], Episodes], observe: bool
+        self, entry: JournalEntry, rollout: Callable[[int, int], Episodes], observe: bool
     ) -> Episodes:
         """Run the episodes that the journal does not have, and record them.
 
@@ -386,7 +386,7 @@ def test_batch(search: Search, state: SearchState, episodes: int) -> Batch:
 
 def open_entry(
     journal: Journal, policy: Policy, batch: Batch, scaling: Scaling, *, observe: bool
-) -> Entry:
+) -> JournalEntry:
     """The part of a journal for the episodes of a batch."""
     columns = 1 + _NUMBERS + 2 * policy.sizes[0]
     return journal.open(batch.with_context(_context(scaling, observe)), columns)

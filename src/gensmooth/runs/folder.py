@@ -105,9 +105,11 @@ class RunFolder:
         config: The contents of ``config.json``, once known.
         saved: The step of the last complete checkpoint.
         journal: The values since the last checkpoint, once the folder is open for a run.
+        is_new: Whether the run began in this process.
     """
 
     journal: Journal
+    is_new: bool = False
 
     def __init__(self, path: Path, *, create: bool) -> None:
         self.path = path = path.absolute()
@@ -167,7 +169,7 @@ class RunFolder:
             except TypeError as error:
                 message = f"This {program.noun} cannot be checkpointed: {error}."
                 raise TypeError(message) from error
-            self.run = secrets.token_hex(8)
+            self.run, self.is_new = secrets.token_hex(8), True
             self.write(program)
             with contextlib.suppress(OSError):  # the parent folder may not be readable
                 sync_folder(self.path.parent)
@@ -202,6 +204,33 @@ class RunFolder:
                 "To start over with the new one, choose another folder.",
                 self.path,
             )
+
+    def describe_start(
+        self, program: Program[Any, Any, Any], step: int, evaluations: int, recorded: int
+    ) -> str:
+        """Say whether the run starts or resumes, and from where.
+
+        Args:
+            program: The program.
+            step: The number of steps in the checkpoint.
+            evaluations: The number of evaluations in the checkpoint.
+            recorded: The number of evaluations in the journal.
+        """
+        noun, unit = program.noun, program.unit
+        if self.is_new:
+            return f"The {noun} starts. It is stored in {self.path}."
+        parts: list[str] = []
+        if self.saved is not None:
+            parts.append(f"{evaluations:,} from the checkpoint after {step:,} steps")
+        if recorded:
+            parts.append(f"{recorded:,} from the journal")
+        if parts:
+            total = evaluations + recorded
+            return f"The {noun} in {self.path} resumes after {total:,} {unit} ({', '.join(parts)})."
+        return (
+            f"The {noun} in {self.path} starts from the beginning: it was stopped before a "
+            f"checkpoint was written, and its journal has no {unit}."
+        )
 
     def say_that_it_has_ended(self, program: Program[Any, Any, Any], end: End, step: int) -> None:
         """Log that the stored result is returned and nothing is run."""
@@ -458,10 +487,13 @@ class Scratch:
 
     def load(self, program: Program[S, Any, Any]) -> Found[S, Any]:
         """Load the state of the run; steps are counted from zero again."""
-        state: S | None = None
-        with contextlib.suppress(CheckpointError, OSError, *UNUSABLE):
-            state = program.unpack(*container.read(self.path / CHECKPOINT, _fits(program)))
-        return Found(program.init() if state is None else state, 0, [])
+        path = self.path / CHECKPOINT
+        if os.path.lexists(path):
+            try:
+                return Found(program.unpack(*container.read(path, _fits(program))), 0, [])
+            except (CheckpointError, OSError, *UNUSABLE) as error:
+                _log.warning("%s cannot be used, so the run starts over: %s", path, error)
+        return Found(program.init(), 0, [])
 
     def open(self, found: Found[Any, Any], every: int | str | Every | None) -> None:
         """See :class:`RunFolder`."""

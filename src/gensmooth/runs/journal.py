@@ -58,7 +58,7 @@ _VALUES = struct.Struct("<cq")
 _log = logging.getLogger("gensmooth")
 
 
-class Address(NamedTuple):
+class BatchAddress(NamedTuple):
     """Identifies a batch of evaluations.
 
     Attributes:
@@ -84,7 +84,7 @@ class _Stored:
 
 
 @final
-class Entry:
+class JournalEntry:
     """The part of the journal for one batch.
 
     Attributes:
@@ -94,7 +94,7 @@ class Entry:
         has_failures: Whether faults were recorded, in this process or earlier.
     """
 
-    def __init__(self, journal: "Journal", address: Address, stored: _Stored | None) -> None:
+    def __init__(self, journal: "Journal", address: BatchAddress, stored: _Stored | None) -> None:
         self._journal = journal
         self.address = address
         shape = (address.rows, address.columns) if address.columns else (address.rows,)
@@ -178,12 +178,12 @@ class Journal:
     def __init__(self, path: Path, run: str, permitted: Callable[[], bool] = lambda: True) -> None:
         self._path, self._run, self._permitted = path, run, permitted
         self._head = _framed(_HEAD.pack(b"J", VERSION) + run.encode())
-        self._stored: dict[Address, _Stored] = {}
-        self._used: set[Address] = set()
+        self._stored: dict[BatchAddress, _Stored] = {}
+        self._used: set[BatchAddress] = set()
         self._lock = threading.Lock()
         self._fd: int | None = None
-        self._entry: Entry | None = None  # the batch that the last record belongs to
-        self._batch: tuple[Batch, Entry] | None = None
+        self._entry: JournalEntry | None = None  # the batch that the last record belongs to
+        self._batch: tuple[Batch, JournalEntry] | None = None
         self._completed = 0  # the size when the last step was complete
         self._failing = False
         self._dirty, self._closing = threading.Event(), threading.Event()
@@ -250,7 +250,7 @@ class Journal:
             return None
         if kind == b"B":
             _, *numbers = _BATCH.unpack(body)
-            return self._stored.setdefault(Address(*numbers), _Stored())
+            return self._stored.setdefault(BatchAddress(*numbers), _Stored())
         if current is None:
             raise ValueError("a record without its batch")
         if kind == b"V":
@@ -273,7 +273,7 @@ class Journal:
 
     # --- during the run
 
-    def open(self, batch: Batch, columns: int) -> Entry:
+    def open(self, batch: Batch, columns: int) -> JournalEntry:
         """Return the part of the journal for a batch; the same one if it is already open.
 
         Args:
@@ -285,16 +285,16 @@ class Journal:
                 return self._batch[1]
             if not self._stored:
                 # Nearly always: computing the checksum can wait until something is recorded.
-                address = Address(batch.step, -1, len(batch), columns)
-                entry = Entry(self, address, None)
+                address = BatchAddress(batch.step, -1, len(batch), columns)
+                entry = JournalEntry(self, address, None)
             else:
-                address = Address(batch.step, batch.checksum(), len(batch), columns)
-                entry = Entry(self, address, self._stored.get(address))
+                address = BatchAddress(batch.step, batch.checksum(), len(batch), columns)
+                entry = JournalEntry(self, address, self._stored.get(address))
                 self._used.add(address)
             self._batch = batch, entry
             return entry
 
-    def append(self, entry: Entry, bodies: list[bytes]) -> None:
+    def append(self, entry: JournalEntry, bodies: list[bytes]) -> None:
         """Append records about a batch."""
         if not bodies or self.size > _LARGEST or not self._permitted():
             return

@@ -14,20 +14,25 @@ Reason = Literal[
     "converged",
     "callback",
     "interrupted",
+    "terminated",
+    "failed",
     "diverged",
 ]
 
 MESSAGES: Mapping[str, str] = {
-    "budget": "The evaluation budget does not cover another step.",
+    "budget": "The evaluation budget is used up.",
     "max_steps": "The maximum number of steps was reached.",
     "iterations": "All iterations are complete.",
     "target": "The objective reached the target.",
     "tolerance": "Ten steps in a row were shorter than the tolerance.",
     "converged": "The search converged",
     "callback": "The callback requested a stop.",
-    "interrupted": "Interrupted before the end.",
+    "interrupted": "Interrupted from the keyboard (Ctrl-C).",
+    "terminated": "Ended by the signal SIGTERM.",
+    "failed": "Ended by an error",
     "diverged": "The search diverged",
 }
+STOPPED = ("interrupted", "terminated", "failed")  # before the end: the same command continues
 SUCCESS = ("budget", "max_steps", "iterations", "target", "tolerance", "converged")
 
 
@@ -51,7 +56,9 @@ class End(NamedTuple):
         'The objective reached the target: 950, the threshold of the environment.'
         """
         sentence = words.get(self.reason, self.reason)
-        return f"{sentence.removesuffix('.')}: {self.why}." if self.why else sentence
+        if not self.why:
+            return sentence
+        return f"{sentence.removesuffix('.')}: {self.why.removesuffix('.')}."
 
 
 class Limits(NamedTuple):

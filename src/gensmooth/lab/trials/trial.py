@@ -6,6 +6,7 @@ diverges, that is its result: its final value is +∞.
 """
 
 import json
+import logging
 import math
 import shutil
 import time
@@ -34,6 +35,7 @@ Array = NDArray[Any]
 Follow = Callable[[StepInfo, SearchState], None]
 
 POINTS = 100  # of a curve: the budget is divided into so many equal parts
+_log = logging.getLogger("gensmooth")
 _LONGEST = 1000  # parameters: a longer x is not part of the record
 
 
@@ -179,7 +181,7 @@ class Minimized:
             if error.result is None:
                 raise
             result, failure = error.result, _words(error)
-        if result.status == "interrupted" and not failure:
+        if result.status in ("interrupted", "terminated"):
             raise KeyboardInterrupt
         if result.status == "diverged":
             failure = result.message
@@ -217,7 +219,8 @@ class Minimized:
         """The run, continued from its last checkpoint if there is a usable one."""
         try:
             return self.call(choice, budget, seed, folder=folder, callback=follow)
-        except CheckpointError:
+        except CheckpointError as error:
+            _log.warning("A partial run cannot be used, so it starts over: %s", error)
             shutil.rmtree(folder.parent, ignore_errors=True)
             return self.call(choice, budget, seed, folder=folder, callback=follow)
         except TypeError as error:

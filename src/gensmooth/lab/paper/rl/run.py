@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from gensmooth.lab.experiments.progress import tell
 from gensmooth.lab.experiments.spec import RunRecord
-from gensmooth.runs import End, Every, Journal, Program, Run, Scratch, states
+from gensmooth.runs import STOPPED, End, Every, Journal, Program, Run, Scratch, states
 
 if TYPE_CHECKING:
     from gensmooth.rl.rollouts import Local, Rollouts
@@ -89,9 +89,9 @@ class LongRun(Program[LongRunState, Mapping[str, Any], LongRunState | None]):
         made = _tests(state) == self._config["rounds"] // self._config["test_every"]
         return End("finished") if made else None
 
-    def result(self, state: LongRunState, records: Any, end: End | None) -> LongRunState | None:  # noqa: ARG002
+    def result(self, state: LongRunState, records: Any, end: End) -> LongRunState | None:  # noqa: ARG002
         """See :class:`~gensmooth.runs.Program`."""
-        return None if end is None else state
+        return None if end.reason in STOPPED else state
 
     def pack(self, state: LongRunState) -> tuple[dict[str, Any], dict[str, Any]]:
         """See :class:`~gensmooth.runs.Program`."""
