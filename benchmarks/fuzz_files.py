@@ -1,27 +1,39 @@
-"""Damage and forge run folders, study folders and policy files; then open, resume, evaluate them.
+"""Damage and forge every kind of file that a command reads; then run the commands that read it.
 
-python -m benchmarks.fuzz_files [--cases 10000] [--seed 0] [--only CASE] [--out FILE.json]
+python -m benchmarks.fuzz_files [--cases 10000] [--first 0] [--seed 0] [--cold] [--out FILE.json]
+
+docs/security.md lists the files and what is promised for each. This program reads that table: what
+a command writes must be in it, and damage to a file must have the outcome that it names.
 
 *Damage* is what disks, copies and people do: flipped bits, files cut short, swapped, missing, of
-another run, links, pipes, changed numbers. Each case must be *detected* (a plain error of ours, and
-the folder as it was) or *recovered* (the result of the undamaged one, to the last bit).
+another run, links, pipes, changed numbers, a full disk. Each case must be *detected* (a plain error
+of ours, and the folder as it was) or *recovered* (the same result as without the damage, to the
+last bit).
 
-A *forgery* has its checksums right: a file is what it says it is. It may be refused or used, but
-like damage it must not have anything imported or executed, nothing written outside of its folder,
-no memory taken beyond a few hundred megabytes, and it must not hang or crash the process.
+A *forgery* has its checksums right: a file is what it says it is. It may be refused or used. Like
+damage, it must not import or execute anything, write anything outside its folder, take more than a
+few hundred megabytes of memory, hang, or crash the process.
+
+An audit hook sees every ``open`` in the process. It fails on any open of a case's files that
+``gensmooth/runs/files.py`` did not make, on any other file that is written, and on any file that is
+read although it belongs neither to Python nor to its packages. Numba's own cache is exempt.
 
 Cases are numbered, and a case is a function of seed and number: ``--only 17`` makes it again. They
-are run by a child under a limit of memory, with an audit hook; if it dies, a new one goes on. The
-exit code is 1 if anything was wrong. Ctrl-C stops, and tells what was found so far.
+are run by a child process under a memory limit; if it dies, a new one continues. ``--cold`` gives
+each child an empty Numba cache. The exit code is 1 if anything was wrong. Ctrl-C stops, and reports
+what was found so far.
 """
 
 import argparse
 import contextlib
+import fnmatch
 import hashlib
+import io
 import json
 import math
 import os
 import random
+import re
 import resource
 import selectors
 import shutil
@@ -38,6 +50,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import date
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -48,10 +61,13 @@ from rich.table import Table
 import gensmooth as gs
 from benchmarks.record import commit, machine
 from gensmooth.evaluators import cores
+from gensmooth.fields import seal
+from gensmooth.lab import reproduce
 from gensmooth.lab.experiments.store import StoreError
 from gensmooth.lab.experiments.study import run_study
+from gensmooth.lab.overview import overview
 from gensmooth.lab.paper.dfo.study import DfoOptions
-from gensmooth.runs import CheckpointError
+from gensmooth.runs import CheckpointError, container
 from gensmooth.runs.config import checksum
 from gensmooth.runs.container import MAGIC
 
@@ -63,14 +79,16 @@ HARD_DEADLINE = 600.0  # seconds after which the child hangs where no signal rea
 OUR_FOLDER = (
     f"{Path(gs.__file__).parent}{os.sep}"  # not "gensmooth" anywhere: clones have that name
 )
+MECHANISM = f"{OUR_FOLDER}runs{os.sep}files.py"  # the one module that opens files
 CANARY = "gensmooth_canary"  # a module that only files name
+PAGE = Path(__file__).parent.parent / "docs" / "security.md"
 
 
 class NotWrittenError(Exception):
     """A file was not written, and the log says so."""
 
 
-OURS = (CheckpointError, StoreError, NotWrittenError)
+OURS: tuple[type[Exception], ...] = (CheckpointError, StoreError, NotWrittenError)
 
 
 # --- what is damaged -----------------------------------------------------------------------------
@@ -197,6 +215,20 @@ def _digest(*parts: bytes) -> str:
     return hashlib.sha256(b"".join(parts)).hexdigest()
 
 
+def _make_journal(folder: Path, seed: int) -> None:
+    """Stopped within a step; each of its evaluations took 10 ms, and is in the journal."""
+    calls = iter(range(17))
+
+    def slow(x):
+        time.sleep(0.011)
+        if next(calls) == 16:
+            raise KeyboardInterrupt
+        return exact_loss(x)
+
+    how = {"method": "gs", "num_directions": 4, "max_steps": 6}
+    gs.minimize(slow, np.zeros(6), seed=seed, folder=folder, every=2, **how)
+
+
 def _read_exact(folder: Path) -> str:
     return _read_run(folder, exact_loss)
 
@@ -232,6 +264,160 @@ def _read_study(folder: Path) -> str:
     return _digest(json.dumps(records, sort_keys=True).encode())
 
 
+def _make_run_page(folder: Path, seed: int) -> None:
+    """An ended run with its page; x0 is too long for a command, so that the page has a file."""
+    gs.minimize(
+        exact_loss,
+        np.linspace(0, 1, 40),
+        method="bes",
+        num_directions=3,
+        max_steps=6,
+        seed=seed,
+        folder=folder,
+    )
+    path = folder / "config.json"
+    config = {**json.loads(path.read_text()), "objective": "model:loss"}
+    path.write_text(json.dumps({**config, "sha256": checksum(config)}))
+    _write_matching_checkpoint(folder)
+    overview(folder)
+
+
+def _write_matching_checkpoint(folder: Path) -> None:
+    """Make the checkpoint that of the changed configuration, which has a name for the page."""
+    meta, arrays = container.read(folder / "checkpoint")
+    config = json.loads((folder / "config.json").read_text())
+    may_change = ("limits", "execution", "extensions", "source", "gensmooth")
+    meta["config"] = checksum(config, but=may_change)
+    container.write(folder / "checkpoint", meta, arrays)
+
+
+def _page(page: Path) -> str:
+    """Return a digest of a page and its tables; where it lies and how long it took do not count."""
+    files = [page, *sorted((page.parent / "tables").glob("*.csv"))]
+    but = r"/\S*/fuzz-\w+(/disk)?(/case-\d+/folder|/undamaged)?|[\d.,]+ s\b|seconds[^<\n]*|speed[^<\n]*"
+    return _digest(*(re.sub(but, "", file.read_text()).encode() for file in files))
+
+
+def _read_page(folder: Path) -> str:
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said):
+        page = overview(folder)
+    LOGGED.extend(line for line in said.getvalue().splitlines() if "damaged" in line)
+    return _page(page)
+
+
+def _read_live_page(folder: Path) -> str:
+    with contextlib.redirect_stdout(None):
+        return _page(overview(folder, live=True, every=0.01))
+
+
+COMPARED: dict[str, Any] = {
+    "methods": ["gs", "bes"],
+    "seeds": 2,
+    "budget": 120,
+    "score": exact_loss,
+}
+SWEPT: dict[str, Any] = {"spacing": [0.1, 1.0], "seeds": 2, "fresh_seeds": 2, "budget": 60}
+
+
+def _make_comparison(folder: Path, seed: int) -> None:
+    gs.compare(exact_loss, np.full(4, seed + 0.5), folder=folder, **COMPARED)
+
+
+def _make_stopped_comparison(folder: Path, seed: int) -> None:
+    """A comparison that was interrupted in its first trial."""
+    _make_comparison(folder, seed)
+    runs = sorted((folder / "trials" / "runs").iterdir())
+    shutil.rmtree(runs[0])
+    with _interrupted(), contextlib.suppress(KeyboardInterrupt):
+        _make_comparison(folder, seed)
+    assert list((folder / "trials" / "partial").iterdir())
+
+
+@contextlib.contextmanager
+def _interrupted() -> Iterator[None]:
+    """Interrupt a trial in the middle."""
+    from gensmooth.lab.trials import trial
+
+    kept = trial.Clock.tick
+
+    def tick(clock: Any, evaluations: int) -> None:
+        kept(clock, evaluations)
+        if evaluations > 60:
+            raise KeyboardInterrupt
+
+    trial.Clock.tick = tick  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        trial.Clock.tick = kept  # type: ignore[method-assign]
+
+
+def _read_comparison(folder: Path) -> str:
+    with contextlib.redirect_stderr(None):
+        compared = gs.compare(exact_loss, np.full(4, 0.5), folder=folder, **COMPARED)
+    records = [(r.config, r.series, r.final) for runs in compared.runs.values() for r in runs]
+    return _digest(json.dumps(records, sort_keys=True).encode(), repr(compared.standings).encode())
+
+
+def _make_sweep(folder: Path, seed: int) -> None:
+    gs.sweep(exact_loss, np.full(4, seed + 0.5), folder=folder, **SWEPT)
+
+
+def _make_reproduced(folder: Path, seed: int) -> None:
+    with contextlib.redirect_stderr(None):
+        reproduce(
+            "dfo",
+            folder=folder,
+            workers=1,
+            seeds=1 + seed,
+            hyperparameters="paper",
+            methods=("gs", "bes"),
+            objectives=("sphere",),
+        )
+
+
+def _make_result(folder: Path, seed: int) -> None:
+    folder.mkdir()
+    x0 = {"a": np.full(3, 0.5), "b": [np.zeros((2, 2)), 1.5]}
+    result = gs.minimize(_tree_loss, x0, budget=120, seed=seed)
+    result.save(folder / "best.json")
+
+
+def _tree_loss(x: Any) -> float:
+    return float((x["a"] ** 2).sum() + ((x["b"][0] - 1) ** 2).sum() + x["b"][1] ** 2)
+
+
+def _read_result(folder: Path) -> str:
+    return _digest(json.dumps(gs.load(folder / "best.json").as_json(history=True)).encode())
+
+
+def _model(seed: int = 0) -> Any:
+    import torch
+
+    torch.manual_seed(seed)
+    return torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 2))
+
+
+def _make_log(folder: Path, seed: int) -> None:
+    folder.mkdir()
+    model = _model()
+    with gs.torch.Log(folder / "run.log") as log:
+        optimizer = gs.torch.ZerothOrder(model, lr=1e-2, num_directions=4, seed=seed, log=log)
+        for _ in range(6):
+            optimizer.step(lambda: sum((w**2).sum() for w in model.parameters()))
+
+
+def _read_log(folder: Path) -> str:
+    """Replay a log; one that was cut between two records is a shorter log."""
+    model = _model()
+    steps = gs.torch.replay(model, folder / "run.log")
+    if steps < 6:
+        raise NotWrittenError(f"only {steps} steps are complete")
+    weights = [w.detach().numpy().tobytes() for w in model.parameters()]
+    return _digest(*weights)
+
+
 class Specimen(NamedTuple):
     """Something to damage.
 
@@ -239,24 +425,94 @@ class Specimen(NamedTuple):
         make: Makes it in a folder, with a seed.
         read: Opens it and goes on to the end; gives a digest of all that came of it.
         weight: How often it is taken.
+        kind: Its folder in the table of docs/security.md; for a single file, its row.
     """
 
     make: Callable[[Path, int], None]
     read: Callable[[Path], str]
     weight: float
+    kind: str = "RUN"
 
 
 SPECIMENS = {
     "minimize": Specimen(_make_small, _read_run, 4),
     "minimize, large": Specimen(_make_large, _read_run, 2),
     "minimize, no checkpoint": Specimen(_make_early, _read_run, 1),
+    "minimize, journal": Specimen(_make_journal, _read_exact, 2),
     "minimize, pilot": Specimen(_make_pilot, _read_run, 2),
     "minimize, pilot, exact": Specimen(_make_exact_pilot, _read_exact, 2),
     "train": Specimen(_make_training, _read_training, 2),
     "train, BeS": Specimen(_make_bes_training, _read_training, 1),
-    "policy": Specimen(_make_policy, _read_policy, 3),
-    "study": Specimen(_make_study, _read_study, 1),
+    "policy": Specimen(_make_policy, _read_policy, 3, "a policy"),
+    "study": Specimen(_make_study, _read_study, 1, "STUDY"),
+    "run, page": Specimen(_make_run_page, _read_page, 0.6),
+    "run, live page": Specimen(_make_run_page, _read_live_page, 0.2),
+    "comparison": Specimen(_make_comparison, _read_comparison, 0.3, "TRIALS"),
+    "comparison, stopped": Specimen(_make_stopped_comparison, _read_comparison, 0.5, "TRIALS"),
+    "comparison, page": Specimen(_make_comparison, _read_page, 0.3, "TRIALS"),
+    "sweep, page": Specimen(_make_sweep, _read_page, 0.3, "TRIALS"),
+    "studies, page": Specimen(_make_reproduced, _read_page, 0.3, "STUDIES"),
+    "result": Specimen(_make_result, _read_result, 3, "a result"),
+    "torch log": Specimen(_make_log, _read_log, 3, "a log"),
 }
+if find_spec("torch") is None:
+    del SPECIMENS["torch log"]
+
+
+# --- what is promised ----------------------------------------------------------------------------
+
+
+class Promise(NamedTuple):
+    """A row of the table in docs/security.md.
+
+    Attributes:
+        file: The file, such as ``RUN/config.json``.
+        damaged: What happens if it is damaged: ``refused``, ``made again`` or ``left out``.
+    """
+
+    file: str
+    damaged: str
+
+
+def promises() -> list[Promise]:
+    """Read the table of files from docs/security.md."""
+    text = PAGE.read_text(encoding="utf-8")
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()]
+    start = next(i for i, row in enumerate(rows) if row[:1] == ["file"])
+    found: list[Promise] = []
+    for row in rows[start + 2 :]:
+        if not row:
+            break
+        found.append(Promise(row[0].strip("`"), row[-1]))
+    assert {each.damaged for each in found} == {"refused", "made again", "left out"}
+    return found
+
+
+def promise_of(kind: str, name: str) -> Promise | None:
+    """Return the row for a file of a specimen; ``None`` if there is none.
+
+    Args:
+        kind: The kind of its folder.
+        name: The path in that folder.
+    """
+    name = re.sub(r"(^|/)\.([^/]+)\.new$", r"\1\2", name)  # while it is written
+    for each in promises():
+        if kind == each.file.partition(",")[0].partition(" of ")[0]:
+            return each
+        folder, slash, pattern = each.file.partition("/")
+        if kind == "STUDY" and folder == "STUDIES":  # one study of such a folder
+            folder, pattern = kind, pattern.removeprefix("*/")
+        if folder == "PAGE":
+            folder, pattern = kind, f"report/{pattern}" if kind == "RUN" else pattern
+        if slash and folder == kind and fnmatch.fnmatch(name, pattern):
+            return each
+    return None
+
+
+def unlisted(kind: str, folder: Path) -> list[str]:
+    """Return the files in a folder that docs/security.md does not list."""
+    names = [str(p.relative_to(folder)) for p in sorted(folder.rglob("*")) if not p.is_dir()]
+    return [name for name in names if promise_of(kind, name) is None]
 
 
 # --- damage --------------------------------------------------------------------------------------
@@ -276,13 +532,20 @@ class Place(NamedTuple):
     stale: Path
     outside: Path
     rng: random.Random
+    touched: list[Path]
 
     def files(self) -> list[Path]:
         found = (p for p in self.folder.rglob("*") if p.is_file() and p.name != ".lock")
         return sorted(found)
 
     def file(self) -> Path:
-        return self.rng.choice(self.files())
+        """Choose a file: first its row in the table, so that no kind of file is drowned out."""
+        groups: dict[str, list[Path]] = {}
+        for path in self.files():
+            groups.setdefault(f"{path.parent.name}/{path.name}"[-14:], []).append(path)
+        path = self.rng.choice(groups[self.rng.choice(sorted(groups))])
+        self.touched.append(path)
+        return path
 
 
 def _flip(at: Place) -> None:
@@ -349,6 +612,7 @@ def _digit(at: Place) -> None:
 def _value(at: Place) -> None:
     """A value of a JSON file is another."""
     path = at.rng.choice([p for p in at.files() if p.suffix in (".json", ".jsonl")] or at.files())
+    at.touched.append(path)
     lines = path.read_bytes().splitlines() if path.suffix == ".jsonl" else [path.read_bytes()]
     if path.suffix not in (".json", ".jsonl") or not lines:
         return _flip(at)
@@ -425,6 +689,36 @@ def _folder(at: Place) -> None:
     _removed(at).mkdir()
 
 
+def _hard_link(at: Place) -> None:
+    """A file of ours, or one where we write, is another name of a file outside."""
+    path = at.file()
+    path = at.rng.choice((path, path.with_name(f".{path.name}.new")))
+    path.unlink(missing_ok=True)
+    os.link(at.outside / "victim", path)
+
+
+def _full(at: Place) -> None:
+    """The disk is full; :func:`run_case` fills it."""
+    at.touched.append(at.folder)
+
+
+def _long_name(at: Place) -> None:
+    """A text of a JSON file is very long."""
+    path = at.rng.choice([p for p in at.files() if p.suffix in (".json", ".jsonl")] or at.files())
+    at.touched.append(path)
+    if path.suffix != ".json":
+        return _flip(at)
+    found = json.loads(path.read_bytes())
+    texts = [(where, key) for where, key in _leaves(found) if isinstance(where[key], str)]
+    if texts:
+        where, key = at.rng.choice(texts)
+        where[key] = "x" * at.rng.choice((60_000, 1_000_000))
+    if isinstance(found, dict) and "sha256" in found:
+        found["sha256"] = checksum(found)
+    path.write_text(json.dumps(found))
+    return None
+
+
 DAMAGE: dict[str, tuple[Callable[[Place], None], float]] = {
     "bits flipped": (_flip, 6),
     "a digit changed": (_digit, 6),
@@ -443,6 +737,8 @@ DAMAGE: dict[str, tuple[Callable[[Place], None], float]] = {
     "a link for a folder": (_link_folder, 0.5),
     "a pipe for a file": (_pipe, 1),
     "a folder for a file": (_folder, 1),
+    "a hard link for a file": (_hard_link, 1.5),
+    "a full disk": (_full, 1),
 }
 
 
@@ -540,6 +836,34 @@ def _forge_container(at: Place) -> None:
     return None
 
 
+def _forge_json(at: Place) -> None:
+    """A JSON file, or the header of a log, says something else, and its checksum is right."""
+    logs = [p for p in at.files() if p.suffix == ".log"]
+    if logs:
+        return _forge_log(logs[0], at.rng)
+    paths = [p for p in at.files() if p.suffix == ".json"]
+    if not paths:
+        return _forge_container(at)
+    path = at.rng.choice(paths)
+    found = json.loads(path.read_bytes())
+    for _ in range(at.rng.choice((1, 1, 2))):
+        _change(found, at.rng)
+    if isinstance(found, dict) and "sha256" in found:
+        with contextlib.suppress(UnicodeError):
+            found = seal({name: v for name, v in found.items() if name != "sha256"})
+    path.write_text(json.dumps(found))
+    return None
+
+
+def _forge_log(path: Path, rng: random.Random) -> None:
+    magic, rest = path.read_bytes().split(b"\n", 1)
+    line, records = rest[4:].split(b"\n", 1)
+    found = json.loads(line)
+    _change(found, rng)
+    text = json.dumps(found).encode()
+    path.write_bytes(magic + b"\n" + struct.pack("<I", zlib.crc32(text)) + text + b"\n" + records)
+
+
 def _sealed(header: bytes, body: bytes, version: int) -> bytes:
     start = 32 + len(header)
     gap = -start % 64
@@ -551,6 +875,8 @@ def _sealed(header: bytes, body: bytes, version: int) -> bytes:
 FORGERY: dict[str, tuple[Callable[[Place], None], float]] = {
     "forged configuration": (_forge_config, 6),
     "forged header": (_forge_container, 6),
+    "forged JSON": (_forge_json, 6),
+    "a long name": (_long_name, 1),
 }
 
 
@@ -601,21 +927,42 @@ class Watch:
             # A file may say how many of our own workers evaluate our function; up to a limit.
             self.workers += 1
             return f"starts {self.workers} workers" if self.workers > cores() else ""
+        if event == "code.__new__" and _caller()[0].endswith("experiments/workers.py"):
+            return ""  # see below
         if event in _SPAWNS:
             return f"{event} {str(args)[:80]}"
         if event in ("exec", "pickle.find_class"):  # Numba and dataclasses do so too
             caller = sys._getframe(2).f_code.co_filename
-            # The package's own path: Numba may lie in a clone that is called gensmooth.
-            return f"{event} in {caller}" if caller.startswith(OUR_FOLDER) else ""
+            # The package's own path: Numba may lie in a clone that is called gensmooth. A study
+            # pickles its function and reads it again, in memory, whatever is in files.
+            ours = caller.startswith(OUR_FOLDER) and not caller.endswith("experiments/workers.py")
+            return f"{event} in {caller}" if ours else ""
         if event == "open":
-            path, _, flags = args
-            writes = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-            if isinstance(path, int) or path == os.devnull or not (flags or 0) & writes:
-                return ""
-            return self._outside(event, [path], folder)
+            return self._open(args, folder)
+        if _caller()[0] == __file__:
+            return ""  # what this program does itself
         if event in ("os.remove", "os.rmdir") and args[1] >= 0:  # a folder's handle: rmtree's
             args = (os.path.join(os.readlink(f"/proc/self/fd/{args[1]}"), args[0]),)
         return self._outside(event, args, folder) if event in _WRITES else ""
+
+    def _open(self, args: tuple[Any, ...], folder: str) -> str:
+        """Judge an open: who made it, of which file, and whether it may write."""
+        path, _, flags = args
+        if not isinstance(path, str | bytes | os.PathLike):
+            return ""
+        full = os.path.abspath(os.fsdecode(path))
+        caller, packages = _caller()
+        if caller == __file__ or (caller == MECHANISM and "shutil" in packages):
+            return ""  # this program; or the removal of a folder, which opens folders by handle
+        writes = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+        room = os.path.dirname(folder)
+        if full == room or full.startswith(room + os.sep):
+            return "" if caller == MECHANISM else f"{full} was opened by {caller}"
+        if packages & {"numba", "llvmlite"} and full.startswith(_CACHES):
+            return ""
+        if (flags or 0) & writes:
+            return "" if full == os.devnull else f"{full} was opened for writing by {caller}"
+        return "" if full.startswith(_OF_PYTHON) else f"{full} was opened by {caller}"
 
     @staticmethod
     def _outside(event: str, paths: Any, folder: str) -> str:
@@ -627,6 +974,39 @@ class Watch:
         return ""
 
 
+def _caller() -> tuple[str, set[str]]:
+    """Return the innermost file of ours that is being executed, and the modules called by it."""
+    packages: set[str] = set()
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_code is not Watch.__call__.__code__:
+        frame = frame.f_back
+    frame = None if frame is None else frame.f_back  # what the hook was called by
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if name.startswith(OUR_FOLDER) or name == __file__:
+            return name, packages
+        packages.add(str(frame.f_globals.get("__name__")).partition(".")[0])
+        frame = frame.f_back
+    return "a thread", packages
+
+
+def _folders(*paths: str | None) -> tuple[str, ...]:
+    found = {os.path.abspath(path) for path in paths if path}
+    return tuple(sorted(found | {os.path.realpath(path) for path in found}))
+
+
+# Where Numba keeps compiled code: beside the modules, or where NUMBA_CACHE_DIR says.
+_CACHES = _folders(os.environ.get("NUMBA_CACHE_DIR"), OUR_FOLDER, *sys.path[1:])
+# What a process may read that no file names: Python, its packages, fonts, and the system.
+_OF_PYTHON = (
+    *_folders(sys.prefix, sys.base_prefix, OUR_FOLDER, *sys.path[1:], str(Path(__file__).parent)),
+    *_folders(os.environ.get("NUMBA_CACHE_DIR"), os.environ.get("MPLCONFIGDIR")),
+    *(
+        str(Path.home() / name)
+        for name in (".cache/matplotlib", ".config/matplotlib", ".matplotlib")
+    ),
+    *("/proc/", "/sys/", "/dev/null", "/dev/urandom", "/usr/share/", "/usr/lib/", "/etc/", "/lib"),
+)
 _SPAWNS = {"os.system", "os.exec", "os.posix_spawn", "os.fork", "subprocess.Popen", "pty.spawn"}
 _SPAWNS |= {"socket.connect", "os.spawn", "code.__new__", "ctypes.dlopen"}
 _WRITES = {"os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.symlink", "os.link"}
@@ -649,11 +1029,9 @@ def _snapshot(folder: Path) -> dict[str, Any]:
 def _plan(number: int, seed: int) -> tuple[str, str, bool, random.Random]:
     rng = random.Random(f"{seed}/{number}")
     name = rng.choices(list(SPECIMENS), [s.weight for s in SPECIMENS.values()])[0]
-    forged = rng.random() < 0.3 and name != "study"
+    forged = rng.random() < 0.3
     table = FORGERY if forged else DAMAGE
     what = rng.choices(list(table), [weight for _, weight in table.values()])[0]
-    if (name, what) == ("policy", "a file of another run"):  # is another policy, and says so
-        what = "bits flipped"
     return name, what, forged, rng
 
 
@@ -662,12 +1040,12 @@ def run_case(
 ) -> Case:
     """Make a case, look at what comes of it, and clean up."""
     name, what, forged, rng = _plan(number, seed)
-    room = where / f"case-{number}"
+    room = _room(where, number, what)
     folder, outside = room / "folder", room / "outside"
     shutil.copytree(where / "specimens" / name, folder, symlinks=True)
     outside.mkdir()
     (outside / "victim").write_bytes(b"precious\n" * 50)
-    place = Place(folder, where / "stale" / name, outside, rng)
+    place = Place(folder, where / "stale" / name, outside, rng, [])
     (FORGERY if forged else DAMAGE)[what][0](place)
     before, beside = _snapshot(folder), _snapshot(outside)
     outcome, problem = "", ""
@@ -676,19 +1054,29 @@ def run_case(
     seconds = FORGED_DEADLINE if forged else DEADLINE
     signal.setitimer(signal.ITIMER_PROF, seconds)
     signal.alarm(BUSY * seconds)
+    full = what == "a full disk"
     try:
-        watch.folder = folder
-        digest = SPECIMENS[name].read(folder)
+        space = rng.choice((0, 100, 4096, 20_480))
+        with _full_disk(room.parent, space) if full else contextlib.nullcontext():
+            watch.folder = folder
+            digest = SPECIMENS[name].read(folder)
+            watch.folder = None
     except Deadline:
         outcome = "still running" if forged else "hung"
         problem = "" if forged else "hung"
     except Exception as error:
         watch.folder = None
-        outcome, problem = _judge(error, folder, before)
+        outcome, problem = _judge(error, folder, None if full else before)
     else:
         same = digest == expected[name]
-        outcome = "recovered" if same else "used" if forged else "silent"
-        problem = "" if same or forged else "a wrong result without a word"
+        shown = not same and (
+            _may_be_left_out(name, place)
+            or (what == "a file of another run" and place.touched[-1].name in ALONE)
+            or bool(LOGGED and _said(name, full))
+        )
+        outcome = "recovered" if same else "used" if forged or shown else "silent"
+        damaged = ", ".join(str(path.relative_to(folder)) for path in place.touched)
+        problem = "" if same or forged or shown else f"a wrong result without a word ({damaged})"
     finally:
         watch.folder = None
         signal.alarm(0)
@@ -705,8 +1093,62 @@ def run_case(
     return Case(number, name, what, forged, outcome, problem)
 
 
-def _judge(error: Exception, folder: Path, before: dict[str, Any]) -> tuple[str, str]:
-    """Whether an error is a plain one of ours, which leaves everything as it was."""
+@contextlib.contextmanager
+def _full_disk(disk: Path, space: int) -> Iterator[None]:
+    """Leave only so many bytes on a disk; or, where none could be mounted, in any file."""
+    if os.path.ismount(disk):
+        filler, free = disk / "filler", os.statvfs(disk)
+        with filler.open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, max(1, free.f_bavail * free.f_frsize - space))
+        try:
+            yield
+        finally:
+            filler.unlink()
+        return
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (space, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+@contextlib.contextmanager
+def _small_disk(disk: Path) -> Iterator[None]:
+    """Mount a small file system, if this user may."""
+    disk.mkdir()
+    words = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(disk)]
+    mounted = shutil.which("mount") and not subprocess.run(words, capture_output=True).returncode
+    try:
+        yield
+    finally:
+        if mounted:
+            subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def _room(where: Path, number: int, what: str) -> Path:
+    """Return the folder of a case: on the small disk, if it will be full."""
+    return (where / "disk" if what == "a full disk" else where) / f"case-{number}"
+
+
+# Files that belong to nothing else: in place of another such file, they are what they say.
+ALONE = ("policy", "best.json", "run.log", "comparison.json", "reproduce.json")
+
+
+def _said(name: str, full: bool) -> bool:
+    """Whether a message is enough: of a full disk, or of runs that a page leaves out."""
+    return full or name in ("comparison, page", "sweep, page", "studies, page")
+
+
+def _may_be_left_out(name: str, place: Place) -> bool:
+    """Whether all files that were damaged are ones on which nothing depends."""
+    kind = SPECIMENS[name].kind
+    rows = [promise_of(kind, str(p.relative_to(place.folder))) for p in place.touched]
+    return bool(rows) and all(row is not None and row.damaged == "left out" for row in rows)
+
+
+def _judge(error: Exception, folder: Path, before: dict[str, Any] | None) -> tuple[str, str]:
+    """Judge an error: it must be a plain one of ours, which leaves everything as it was."""
     words = f"{type(error).__name__}: {str(error)[:300]}"
     chain: BaseException | None = error
     while chain is not None:
@@ -721,7 +1163,7 @@ def _judge(error: Exception, folder: Path, before: dict[str, Any]) -> tuple[str,
     )
     if not plain:
         return "raw error", f"{words} at {frames[-1].filename}:{frames[-1].lineno}"
-    if isinstance(error, CheckpointError) and _snapshot(folder) != before:
+    if before is not None and isinstance(error, CheckpointError) and _snapshot(folder) != before:
         return "detected", f"detected, but the folder was changed: {words}"
     return "detected", ""
 
@@ -732,6 +1174,7 @@ def _judge(error: Exception, folder: Path, before: dict[str, Any]) -> tuple[str,
 def _child(where: Path, first: int, last: int, seed: int) -> None:
     """Run cases, and print one line of JSON for each."""
     warnings.simplefilter("ignore")
+    results, sys.stdout = sys.stdout, sys.stderr  # commands print too
     import logging
 
     import scipy.stats  # noqa: F401  -- our own choice, whatever a file says
@@ -763,7 +1206,7 @@ def _child(where: Path, first: int, last: int, seed: int) -> None:
     watch = Watch()
     for number in range(first, last):
         case = run_case(number, seed, where=where, expected=expected, watch=watch)
-        print(json.dumps(case), flush=True)
+        print(json.dumps(case), flush=True, file=results)
 
 
 def prepare(where: Path) -> None:
@@ -772,6 +1215,8 @@ def prepare(where: Path) -> None:
         (where / kind).mkdir()
         for name, specimen in SPECIMENS.items():
             specimen.make(where / kind / name, seed)
+            if missing := unlisted(specimen.kind, where / kind / name):
+                raise RuntimeError(f"docs/security.md does not list {missing} of {name}.")
     whole = where / "whole"
     gs.minimize(
         *(loss, np.zeros(6)),
@@ -789,15 +1234,21 @@ def prepare(where: Path) -> None:
     )
 
 
-def fuzz(numbers: range, seed: int, where: Path) -> Iterator[Case]:
-    """Cases, run by children that are replaced when they die."""
+def fuzz(numbers: range, seed: int, where: Path, *, cold: bool = False) -> Iterator[Case]:
+    """Run cases in child processes, which are replaced when they die."""
     prepare(where)
     first = numbers.start
     while first < numbers.stop:
         words = [sys.executable, "-m", "benchmarks.fuzz_files", "--child", str(where)]
         words += ["--range", str(first), str(numbers.stop), "--seed", str(seed)]
         log = (where / "log").open("w+b")
-        with log, subprocess.Popen(words, stdout=subprocess.PIPE, stderr=log) as child:
+        cache = {"NUMBA_CACHE_DIR": tempfile.mkdtemp(prefix="numba-", dir=where)} if cold else {}
+        with (
+            log,
+            subprocess.Popen(
+                words, stdout=subprocess.PIPE, stderr=log, env={**os.environ, **cache}
+            ) as child,
+        ):
             try:
                 for line in _lines(child):
                     case = Case(*json.loads(line))
@@ -811,9 +1262,10 @@ def fuzz(numbers: range, seed: int, where: Path) -> Iterator[Case]:
                 end = log.read().decode(errors="replace").strip().splitlines()[-1:]
                 name, what, forged, _ = _plan(first, seed)
                 problem = f"the process died ({child.returncode}): {''.join(end)[:300]}"
-                if not (where / f"case-{first}").exists():
+                room = _room(where, first, what)
+                if not room.exists():
                     raise RuntimeError(f"The child cannot begin: {problem}")
-                shutil.rmtree(where / f"case-{first}")
+                shutil.rmtree(room)
                 yield Case(first, name, what, forged, "died", problem)
                 first += 1
 
@@ -838,6 +1290,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fuzz_files", description=__doc__)
     parser.add_argument("--cases", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--first", type=int, default=0, help="the number of the first case")
+    parser.add_argument("--cold", action="store_true", help="begin with an empty Numba cache")
     parser.add_argument("--only", type=int, help="this case alone")
     parser.add_argument("--out", type=Path, help="write the result to this JSON file")
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
@@ -846,14 +1300,17 @@ def main() -> None:
     if options.child:
         return _child(options.child, *options.range, options.seed)
     before, began = commit(), time.monotonic()
-    numbers = range(options.cases)
+    numbers = range(options.first, options.first + options.cases)
     if options.only is not None:
         numbers = range(options.only, options.only + 1)
     memory = "/dev/shm" if Path("/dev/shm").is_dir() else None  # without it, disks are waited for
     found: list[Case] = []
-    with tempfile.TemporaryDirectory(prefix="fuzz-", dir=memory) as folder:
+    with (
+        tempfile.TemporaryDirectory(prefix="fuzz-", dir=memory) as folder,
+        _small_disk(Path(folder) / "disk"),
+    ):
         try:
-            for case in fuzz(numbers, options.seed, Path(folder)):
+            for case in fuzz(numbers, options.seed, Path(folder), cold=options.cold):
                 found.append(case)
                 if case.problem:
                     print(f"[{case.number}] {case.specimen}, {case.what}: {case.problem}")
@@ -885,6 +1342,7 @@ def main() -> None:
             "machine": machine(["numpy", "numba"]),
             "minutes": round((time.monotonic() - began) / 60, 1),
             "cases": len(found),
+            "cache": "cold" if options.cold else "warm",
             "specimens": dict(Counter(case.specimen for case in found)),
             "rows": rows,
             "problems": [case._asdict() for case in wrong],

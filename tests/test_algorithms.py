@@ -449,7 +449,7 @@ def test_a_run_with_a_spacing_that_changes_resumes(tmp_path):
         ({"method": "ars-v2"}, "ars-v1.*train"),
         ({"method": "snss"}, "Did you mean 'snes'"),
         ({"method": "snes", "estimator": gs.Antithetic()}, "estimator.*snes"),
-        ({"method": "snes", "optimizer": gs.sgd(0.1)}, "a number is the rate"),
+        ({"method": "snes", "optimizer": gs.sgd(0.1)}, "pass the rate of its mean"),
         ({"method": "snes", "directions": gs.Gaussian()}, "directions"),
         ({"method": "cma-es", "optimizer": 0.1}, "its own steps"),
         ({"method": "cma-es", "num_directions": 3}, "at least 4"),

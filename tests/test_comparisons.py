@@ -534,8 +534,8 @@ def test_what_was_asked_is_written_down(tmp_path):
         f"gs.compare(bowl, x0, methods=['bes'], seeds=2, budget=100, folder='{tmp_path}')"
     )
     (tmp_path / "comparison.json").write_text(json.dumps({"format": 1}))
-    with pytest.raises(ValueError, match="not that of a comparison"):
+    with pytest.raises(gs.CheckpointError, match="not the plan of a comparison: `kind` is missing"):
         TrialTable.read(tmp_path)
     (tmp_path / "comparison.json").write_text(json.dumps({"format": 7}))
-    with pytest.raises(ValueError, match="is of format 7, but this gensmooth reads format 1"):
+    with pytest.raises(gs.CheckpointError, match=r"has format 7, but this .* reads format 1"):
         TrialTable.read(tmp_path)

@@ -287,7 +287,7 @@ def told():
 def test_a_batch_is_told_once(told):
     s, _, batch, values, state = told
     with pytest.raises(
-        ValueError, match="The batch is of step 0, but the state is at step 1: each"
+        ValueError, match="The batch is of step 0, but the state is at step 1: pass each"
     ):
         s.tell(state, batch, values)
 

@@ -82,9 +82,9 @@ def test_theory_needs_the_standard_library_alone():
 LAYERS = [
     (
         "foundations",
-        "_version checks naming theory streams expressions kernels",
-        "plain errors for bad arguments; custom objects by `module:name`; formulas on floats; how "
-        "a random number is addressed; the Numba kernels",
+        "_version checks fields naming theory streams expressions kernels",
+        "plain errors for bad arguments; the fields of files; custom objects by `module:name`; "
+        "formulas on floats; how a random number is addressed; the Numba kernels",
     ),
     (
         "choices",

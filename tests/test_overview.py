@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 import gensmooth as gs
 from gensmooth.cli.main import app
+from gensmooth.fields import seal
 from gensmooth.lab.overview import RecordedRun, command_of, expression, overview, read_run, speeds
 from gensmooth.runs.folder import read_config
 
@@ -152,9 +153,12 @@ def test_a_study_becomes_its_page_again_and_a_strangers_module_is_not_imported(t
     made.page.unlink()
     assert overview(tmp_path) == tmp_path / "report.html"
     asked = json.loads((tmp_path / "reproduce.json").read_text())
-    (tmp_path / "reproduce.json").write_text(json.dumps({**asked, "study": "stranger:STUDY"}))
-    with pytest.raises(ValueError, match="not accepted from a file"):
-        overview(tmp_path)
+    forged = {**asked, "study": "stranger:STUDY"}
+    cases = (forged, "checksum differs"), (seal(forged), "not accepted from a file")
+    for content, words in cases:
+        (tmp_path / "reproduce.json").write_text(json.dumps(content))
+        with pytest.raises(ValueError, match=words):
+            overview(tmp_path)
 
 
 def test_a_live_page_reloads_itself_until_the_run_has_ended(model, tmp_path):

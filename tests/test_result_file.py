@@ -2,12 +2,14 @@
 
 import json
 import math
+import tracemalloc
 from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 
 import gensmooth as gs
+from gensmooth.fields import seal
 
 
 def noisy(x, rng):
@@ -78,17 +80,17 @@ def test_what_is_no_result_says_so(tmp_path):
         ({"x": [1.0]}, "`x` is not an array"),
         ({"x": [1.0, "2"]}, "`x` is not an array"),
         ({"x": [1.0, [2.0]]}, "is not a result"),
-        ({"dtype": "object"}, "float64, but is object"),
-        ({"kind": "policy"}, "its kind is 'policy'"),
+        ({"dtype": "object"}, "`dtype` must be 'float32' or 'float64', but is 'object'"),
+        ({"kind": "policy"}, "`kind` must be 'result', but is 'policy'"),
         ({"format": 99}, "format 99"),
         ({"status": "fine"}, "its status 'fine'"),
-        ({"nfev": -1}, "not a count"),
-        ({"fun": [1]}, "not a number"),
-        ({"message": 5}, "not strings"),
+        ({"nfev": -1}, "`nfev` must be a whole number of at least 0, but is -1"),
+        ({"fun": [1]}, "`fun` must be a number, but is a list of 1"),
+        ({"message": 5}, "`message` must be text, but is 5"),
         ({"history": {"evaluations": [1]}}, "is not a result"),
         ({"seed": "x"}, "seed"),
     ]:
-        file.write_text(json.dumps({**good, **change}))
+        file.write_text(json.dumps(seal({**good, **change})))
         with pytest.raises(gs.CheckpointError, match=r"bad\.json") as error:
             gs.load(file)
         assert words in str(error.value)
@@ -98,6 +100,42 @@ def test_what_is_no_result_says_so(tmp_path):
             gs.load(file)
     with pytest.raises(gs.CheckpointError, match=r"cannot be read: No such file"):
         gs.load(tmp_path / "missing.json")
+
+
+def test_a_changed_digit_is_found_and_a_file_of_format_1_is_still_read(tmp_path):
+    res = gs.minimize(lambda x: ((x - 0.3) ** 2).sum(), [1.0, 2.0], budget=100, seed=0)
+    file = tmp_path / "best.json"
+    res.save(file)
+    text = file.read_text()
+    digits = [i for i, letter in enumerate(text) if letter.isdigit()]
+    for place in digits[:: len(digits) // 200 + 1]:
+        changed = f"{text[:place]}{(int(text[place]) + 5) % 10}{text[place + 1 :]}"
+        file.write_text(changed)
+        if json.loads(changed) == json.loads(text):
+            continue
+        with pytest.raises(gs.CheckpointError, match=r"checksum differs|format|is not valid"):
+            gs.load(file)
+    old = json.loads(text) | {"format": 1}
+    del old["sha256"]
+    file.write_text(json.dumps(old))
+    assert gs.load(file).x.tobytes() == res.x.tobytes()
+
+
+def test_a_large_shape_takes_no_memory(tmp_path):
+    res = gs.minimize(lambda x: float(x["a"]) ** 2, {"a": 1.0}, budget=50, seed=0)
+    res.save(tmp_path / "best.json")
+    good = json.loads((tmp_path / "best.json").read_text())
+    for size in (50_000_000, 10**10):
+        node = {"shape": [size], "dtype": "float64"}
+        tree = {"kind": "dict", "names": ["a"], "children": [node]}
+        for change in ({"structure": tree, "shape": [size]}, {"structure": None, "shape": [size]}):
+            (tmp_path / "bad.json").write_text(json.dumps(seal({**good, **change})))
+            tracemalloc.start()
+            with pytest.raises(gs.CheckpointError, match="is not an array of numbers"):
+                gs.load(tmp_path / "bad.json")
+            peak = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+            assert peak < 10_000_000
 
 
 def test_folders_and_policies_have_their_own_readers(tmp_path):

@@ -247,7 +247,7 @@ def test_directions_of_ones_own_are_passed_again(tmp_path):
 
     options = {"x0": np.zeros(3), "seed": 4, "max_steps": 5}
     gs.minimize(quiet, directions=Mine(), folder=tmp_path, callback=stop_after_one, **options)
-    with pytest.raises(gs.CheckpointError, match=r"Mine, which cannot be written.*directions="):
+    with pytest.raises(gs.CheckpointError, match=r"Mine, which cannot be stored.*directions="):
         gs.resume(tmp_path, quiet)
     whole = gs.minimize(quiet, method="gs", **options)
     same(gs.resume(tmp_path, quiet, directions=Mine()), whole)

@@ -4,15 +4,19 @@ import json
 import logging
 import os
 import shutil
+import signal
+import stat
 import subprocess
 import sys
 import zlib
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import gensmooth as gs
+from gensmooth.fields import seal
 from gensmooth.lab.overview import overview
 from gensmooth.runs import CheckpointError, container
 from gensmooth.runs.config import checksum, pretty
@@ -349,7 +353,7 @@ def in_small_memory(call):
     ("what", "words"),
     [
         ("an array", "'x' has 400000000 numbers"),
-        ("the header", "it contains zero bytes"),
+        ("the header", "its header has more than 64 MiB"),
         ("the metrics", "it contains zero bytes"),
         ("arrays", "'x0' has 400000000 numbers"),
         ("arrays of nobody", "done"),
@@ -528,3 +532,408 @@ def test_a_checkpoint_is_not_due_at_no_time(tmp_path):
         rewritten(folder, lambda config, s=seconds: config["execution"].update(every=[None, s]))
         with pytest.raises(CheckpointError, match="`every` must"):
             gs.resume(folder, bowl, max_steps=12)
+
+
+# --- pages: nothing is written through a link, and nothing waits for a pipe -----------------------
+
+
+@contextmanager
+def deadline(seconds):
+    """Fail instead of waiting for ever."""
+
+    def fail(*_):
+        raise AssertionError("it hangs")
+
+    before = signal.signal(signal.SIGALRM, fail)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def long_run(folder):
+    """A run whose x0 does not fit into a command, so that its page has a file for it."""
+    started(folder, x0=np.linspace(0, 1, 40))
+    rewritten(folder, lambda config: config.update(objective="model:loss"))
+    for name in ("checkpoint", "checkpoint.previous"):
+        (folder / name).unlink()
+    return folder
+
+
+WRITTEN = ["x0.npy", "tables/steps.csv", "figures/run.svg", "figures/run.png", "report.html"]
+
+
+@pytest.mark.parametrize("kind", ["symbolic", "hard", "pipe"])
+def test_a_page_is_not_written_through_links_or_into_pipes(kind, tmp_path):
+    pytest.importorskip("matplotlib")
+    folder, precious = long_run(tmp_path / "run"), tmp_path / "precious"
+    precious.write_text("mine")
+    for name in WRITTEN:
+        for path in (
+            folder / "report" / name,
+            (folder / "report" / name).with_name(f".{Path(name).name}.new"),
+        ):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if kind == "symbolic":
+                path.symlink_to(precious)
+            elif kind == "hard":
+                os.link(precious, path)
+            else:
+                os.mkfifo(path)
+    with deadline(300):
+        overview(folder)
+    assert precious.read_text() == "mine"
+    for name in WRITTEN:
+        status = os.lstat(folder / "report" / name)
+        assert stat.S_ISREG(status.st_mode)
+        assert status.st_nlink == 1
+        assert status.st_size > 4
+
+
+@pytest.mark.parametrize("name", ["report", "report/tables", "report/figures"])
+def test_a_page_is_not_written_into_a_folder_that_is_a_link(name, tmp_path):
+    pytest.importorskip("matplotlib")
+    folder, elsewhere = long_run(tmp_path / "run"), tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder / name).symlink_to(elsewhere)
+    with pytest.raises(CheckpointError, match="symbolic link, which is not followed"):
+        overview(folder)
+    assert list(elsewhere.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["times.jsonl", "metrics.jsonl", ".lock", "checkpoint.previous"])
+def test_resuming_does_not_wait_for_a_pipe(name, tmp_path):
+    folder = started(tmp_path / "run")
+    (folder / name).unlink(missing_ok=True)
+    os.mkfifo(folder / name)
+    with deadline(300):
+        try:
+            assert gs.resume(folder, bowl, max_steps=12).nit == 12
+        except CheckpointError as error:
+            assert name in str(error) or "not a regular file" in str(error)  # noqa: PT017
+
+
+# --- pages: what the files say -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"search": []},
+        {"limits": None},
+        {"x0": None},
+        {"x0": {"dtype": "float64", "shape": [3], "values": [1.0]}},
+        {"x0": {"dtype": "float64", "shape": [10**12], "in": "arrays", "name": "x0"}},
+        {"seed": "a"},
+        {"objective": "x" * 60_000},
+        {"objective": {"a": 1}},
+        {"limits": {"budget": "many"}},
+    ],
+    ids=str,
+)
+def test_a_page_of_a_forged_configuration_is_refused_in_plain_words(change, tmp_path):
+    pytest.importorskip("matplotlib")
+    folder = long_run(tmp_path / "run")
+    rewritten(folder, lambda config: config.update(change))
+    with deadline(120), pytest.raises(CheckpointError, match=r"run.*(cannot|is not|does not)"):
+        overview(folder)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"end": "abc"},
+        {"end": {"reason": 3, "why": ""}},
+        {"metrics": None},
+        {"metrics": {"lines": 1, "bytes": -1, "crc32": 0}},
+    ],
+    ids=str,
+)
+def test_a_page_of_a_forged_checkpoint_is_refused_in_plain_words(change, tmp_path):
+    pytest.importorskip("matplotlib")
+    folder = started(tmp_path / "run")
+    meta, arrays = container.read(folder / "checkpoint")
+    container.write(folder / "checkpoint", meta | change, arrays)
+    with pytest.raises(CheckpointError, match="checkpoint does not match its run"):
+        overview(folder)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [{"faults": 7}, {"faults": {"a": "b"}}, {"evaluations": []}, {"test": 3}, {"value": "x"}, [1]],
+    ids=str,
+)
+def test_a_page_of_forged_metrics_is_refused_in_plain_words(line, tmp_path):
+    pytest.importorskip("matplotlib")
+    folder = long_run(tmp_path / "run")
+    first = json.loads((folder / "metrics.jsonl").read_text().splitlines()[0])
+    forged = {**first, **line} if isinstance(line, dict) else line
+    (folder / "metrics.jsonl").write_text(f"{json.dumps(forged)}\n")
+    with pytest.raises(CheckpointError, match=r"metrics\.jsonl is damaged"):
+        overview(folder)
+
+
+def test_a_label_is_text_and_not_a_formula(tmp_path):
+    pytest.importorskip("matplotlib")
+    folder = long_run(tmp_path / "run")
+    rewritten(folder, lambda config: config.update(objective="$x_{$"))
+    assert "$x_{$" in overview(folder).read_text()
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"kind": "load", "path": "opened"},
+        {"kind": "resume", "folder": "opened"},
+        {"kind": "Bernoulli", "p": {"kind": "load", "path": "opened"}, "m": None},
+        {"kind": "torch"},
+        {"kind": "gensmooth:torch.Log"},
+    ],
+    ids=str,
+)
+@pytest.mark.usefixtures("fresh_interpreters")
+def test_a_page_calls_nothing_because_a_part_of_the_search_names_it(part, tmp_path):
+    """The command on the page is Python for the parts of a search; a part is not any call."""
+    folder = started(tmp_path / "run", method="bes")
+    for name in ("checkpoint", "checkpoint.previous"):
+        (folder / name).unlink()
+    forged = {"objective": "model:loss"}
+    rewritten(folder, lambda config: config.update(forged))
+    rewritten(folder, lambda config: config["search"].update(directions=part))
+    code = (
+        "import sys, gensmooth as gs\n"
+        "from gensmooth.lab.overview import overview\n"
+        "from gensmooth.results import load\n"
+        "opened = []\n"
+        "sys.addaudithook(lambda event, args: event == 'open' and opened.append(str(args[0])))\n"
+        f"page = overview({str(folder)!r})\n"
+        "assert 'torch' not in sys.modules\n"
+        "assert not [name for name in opened if name.endswith('opened')], opened\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)
+
+
+@pytest.mark.usefixtures("fresh_interpreters")
+@pytest.mark.parametrize("name", ["gensmooth:torch.Log", "gensmooth:torch", "gensmooth:rl.train"])
+def test_a_name_in_a_file_does_not_load_a_part_of_the_package(name, tmp_path):
+    folder = started(tmp_path / "run", method="bes")
+    rewritten(folder, lambda config: config["search"].update(directions={"kind": name}))
+    code = (
+        "import sys, gensmooth as gs\n"
+        "try:\n"
+        f"    gs.resume({str(folder)!r}, lambda x: 0.0)\n"
+        "except gs.CheckpointError as error:\n"
+        "    print(error)\n"
+        "assert 'gensmooth.torch' not in sys.modules and 'gensmooth.rl' not in sys.modules\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    assert "has no" in done.stdout
+
+
+# --- comparisons ---------------------------------------------------------------------------------
+
+
+def stopped_comparison(folder, *, at=100):
+    """A comparison that was interrupted in a trial with a score; and how to go on."""
+    calls, stop = [], str(folder.parent / "stop")
+
+    def loss(x):
+        calls.append(1)  # in a copy of this list: the function is pickled
+        if len(calls) == at and os.path.exists(stop):
+            raise KeyboardInterrupt
+        return float(((x - 1) ** 2).sum())
+
+    def go_on():
+        return gs.compare(
+            loss,
+            [0.0] * 4,
+            methods=["gs"],
+            seeds=1,
+            budget=300,
+            score=bowl,
+            folder=folder,
+        )
+
+    Path(stop).touch()
+    with pytest.raises(KeyboardInterrupt):
+        go_on()
+    Path(stop).unlink()
+    (partial,) = (folder / "trials" / "partial").iterdir()
+    assert (partial / "scores.jsonl").exists()
+    return partial, go_on
+
+
+@pytest.mark.parametrize(
+    "what", ["nothing", "link", "folder", "pipe", "forged", "missing", "cut", "half"]
+)
+def test_the_scores_of_an_interrupted_trial_are_checked(what, tmp_path):
+    pytest.importorskip("matplotlib")
+    partial, go_on = stopped_comparison(tmp_path / "compared")
+    scores, elsewhere = partial / "scores.jsonl", tmp_path / "elsewhere"
+    whole = gs.compare(
+        lambda x: float(((x - 1) ** 2).sum()),
+        [0.0] * 4,
+        methods=["gs"],
+        seeds=1,
+        budget=300,
+        score=bowl,
+        folder=tmp_path / "whole",
+    )
+    text = scores.read_text()
+    if what == "link":
+        elsewhere.write_text(text)
+        scores.unlink()
+        scores.symlink_to(elsewhere)
+    elif what == "folder":
+        shutil.move(partial, elsewhere)
+        partial.symlink_to(elsewhere)
+    elif what == "pipe":
+        scores.unlink()
+        os.mkfifo(scores)
+    elif what == "forged":
+        part, evaluations, _, check = json.loads(text.splitlines()[0])
+        scores.write_text(f"{json.dumps([part, evaluations, -1e9, check])}\n{text}")
+    elif what == "missing":
+        scores.unlink()
+    elif what == "cut":
+        scores.write_text("\n".join(text.splitlines()[:-1]) + "\n")
+    elif what == "half":
+        scores.write_text(text + "[3, 4")
+    before = {p: p.read_bytes() for p in elsewhere.rglob("*") if p.is_file()}
+    with deadline(300):
+        compared = go_on()
+    assert before == {p: p.read_bytes() for p in elsewhere.rglob("*") if p.is_file()}
+    ours, theirs = compared.runs["gs"][0], whole.runs["gs"][0]
+    assert ours.series == theirs.series
+    assert ours.final == theirs.final
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"cells": []},
+        {"cells": [{"label": "a", "config": 5}]},
+        {"cells": [{"label": "x" * 60_000, "config": {"method": "gs", "options": {}}}]},
+        {"config": 5},
+        {"kind": "other"},
+        {"seeds": [[]]},
+        {"seeds": []},
+        {"problem": "x" * 60_000},
+        {"format": 9},
+        {"new": 1},
+    ],
+    ids=lambda change: str(change)[:60],
+)
+def test_a_forged_plan_is_refused_in_plain_words(change, tmp_path):
+    pytest.importorskip("matplotlib")
+    gs.compare(bowl, [1.0] * 3, methods=["gs"], seeds=1, budget=60, folder=tmp_path / "compared")
+    path = tmp_path / "compared" / "comparison.json"
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps({**content, **change}))
+    with pytest.raises(CheckpointError, match=r"comparison\.json is not the plan.*checksum"):
+        overview(path.parent)
+    path.write_text(json.dumps(seal({**content, **change})))
+    with deadline(120), pytest.raises(CheckpointError, match=r"comparison\.json is not the plan"):
+        overview(path.parent)
+
+
+# --- logs of torch -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def log(tmp_path):
+    torch = pytest.importorskip("torch")
+    path = tmp_path / "run.log"
+    torch.manual_seed(0)
+    model = torch.nn.Linear(3, 2)
+    with gs.torch.Log(path) as opened:
+        optimizer = gs.torch.ZerothOrder(model, lr=1e-2, num_directions=4, log=opened)
+        for _ in range(5):
+            optimizer.step(lambda: (model.weight**2).sum() + (model.bias**2).sum())
+    return path
+
+
+def replayed(path):
+    import torch
+
+    torch.manual_seed(0)
+    return gs.torch.replay(torch.nn.Linear(3, 2), path)
+
+
+def reheaded(path, change):
+    """Change the header, as somebody would who knows of the checksum."""
+    magic, rest = path.read_bytes().split(b"\n", 1)
+    line, records = rest[4:].split(b"\n", 1)
+    text = change(json.loads(line))
+    text = text if isinstance(text, bytes) else json.dumps(text).encode()
+    checked = zlib.crc32(text).to_bytes(4, "little")
+    path.write_bytes(magic + b"\n" + checked + text + b"\n" + records)
+
+
+def test_a_flipped_bit_in_the_last_record_of_a_log_is_found(log):
+    assert replayed(log) == 5
+    data = log.read_bytes()
+    size = (len(data) - data.index(b"\n", 30) - 1) // 5
+    for place in range(len(data) - size, len(data), 7):
+        flipped = bytearray(data)
+        flipped[place] ^= 4
+        log.write_bytes(flipped)
+        with pytest.raises(gs.torch.LogError, match="the checksum of record 4 is wrong"):
+            replayed(log)
+    log.write_bytes(data[:-size] + data[-size:-40] + bytes(40))  # never written: the machine failed
+    assert replayed(log) == 4
+    log.write_bytes(data[:-3])  # the process was killed
+    assert replayed(log) == 4
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda header: header | {"num_directions": "4d1000000000"},
+        lambda header: header | {"num_directions": 10**12},
+        lambda header: header | {"groups": 5},
+        lambda header: header | {"groups": [[["weight"]]]},
+        lambda header: header | {"law": ["coin"]},
+        lambda header: header | {"seed": -1},
+        lambda header: {name: value for name, value in header.items() if name != "groups"},
+        lambda _: b"[" * 100_000,
+        lambda _: b"5",
+    ],
+)
+def test_a_forged_header_of_a_log_is_refused_in_plain_words(change, log):
+    reheaded(log, change)
+    with pytest.raises(gs.torch.LogError, match=r"run\.log has an invalid header"):
+        replayed(log)
+
+
+def test_a_log_that_is_a_pipe_a_link_or_huge_does_not_hang(log, tmp_path):
+    import torch
+
+    def go_on(path):
+        return gs.torch.ZerothOrder(torch.nn.Linear(3, 2), lr=1e-2, log=gs.torch.Log(path))
+
+    data = log.read_bytes()
+    os.mkfifo(tmp_path / "pipe")
+    with deadline(60), pytest.raises(gs.torch.LogError, match="not a regular file"):
+        replayed(tmp_path / "pipe")
+    precious = tmp_path / "precious"
+    precious.touch()
+    (tmp_path / "link").symlink_to(precious)
+    os.link(precious, tmp_path / "name")
+    for name, words in (("pipe", "regular file"), ("link", "symbolic link"), ("name", "hard link")):
+        with deadline(60), pytest.raises(gs.torch.LogError, match=words):
+            go_on(tmp_path / name)
+    assert precious.read_bytes() == b""
+    os.truncate(log, 2**40)
+    with deadline(60), pytest.raises(gs.torch.LogError, match="record 5 is wrong"):
+        replayed(log)
+    flipped = data.replace(b"\n", b"\v", 2).replace(b"\v", b"\n", 1)  # the end of the header
+    log.write_bytes(flipped)
+    with pytest.raises(gs.torch.LogError, match="damaged"):
+        go_on(log)
+    assert log.read_bytes() == flipped

@@ -129,8 +129,7 @@ def _kind(name: str, trust: bool) -> type[Any] | None:
     """Return the class that :func:`_kind_name` named, or ``None`` if there is none."""
     if ":" not in name:
         return _kinds().get(name)
-    naming.check_trusted(name.partition(":")[0], trust=trust)
-    kind = naming.find(name)
+    kind = naming.find_in_file(name, trust=trust)
     if isinstance(kind, type) and issubclass(kind, Directions) and is_dataclass(kind):
         return kind
     return None

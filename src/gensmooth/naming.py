@@ -3,6 +3,7 @@
 import ast
 import hashlib
 import inspect
+import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
@@ -54,6 +55,33 @@ def load_module(name: str) -> ModuleType:
         raise ValueError(
             f"There is no module {name!r} in {Path.cwd()} or on the Python path."
         ) from None
+
+
+_IN_A_FILE = re.compile(r"[A-Za-z_][\w.]{0,199}:[A-Za-z_][\w.]{0,199}")
+
+
+def find_in_file(name: str, *, trust: bool) -> Any:
+    """Return the object that a file names ``module:name``.
+
+    Without ``trust``, nothing is imported: the module must already have been imported, and the
+    object must already be in it. In particular, a module that loads its parts when they are first
+    used does not load them.
+
+    Raises:
+        ValueError: If it is not such a name, there is no such object, or ``trust`` is needed.
+    """
+    if not _IN_A_FILE.fullmatch(name):
+        raise ValueError(f"{name[:80]!r} is not a name of the form module:name")
+    module, _, inner = name.partition(":")
+    check_trusted(module, trust=trust)
+    if trust:
+        return find(name)
+    target: Any = sys.modules[module]
+    for part in inner.split("."):
+        target = vars(target).get(part) if isinstance(target, ModuleType | type) else None
+    if target is None or isinstance(target, ModuleType):
+        raise ValueError(f"the module {module!r} has no {inner!r}")
+    return target
 
 
 def check_trusted(module: str, *, trust: bool) -> None:

@@ -110,7 +110,7 @@ class Result:
             listed = [array.tolist() for array in arrays]
             by_step = {str(step): dict(kinds) for step, kinds in enumerate(faults) if kinds}
             content["history"] = dict(zip(History._fields, [*listed, by_step], strict=True))
-        return content
+        return result_file.sealed(content)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the result to a JSON file that :func:`load` reads; ``state`` is left out.

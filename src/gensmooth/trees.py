@@ -412,8 +412,7 @@ def _class(kind: str, *, trust: bool) -> Any:
             f"`x0` of this run uses the class {name[:200]!r}, which cannot be imported: pass x0 "
             "again, gs.resume(folder, fun, x0=...)"
         )
-    naming.check_trusted(module, trust=trust)
-    record: Any = naming.find(kind)
+    record: Any = naming.find_in_file(kind, trust=trust)
     if inspect.isclass(record) and (is_dataclass(record) or hasattr(record, "_fields")):
         return cast("Any", record)
     raise ValueError(_DAMAGED)

@@ -148,11 +148,9 @@ def choose_out(parsed: ParsedOptions, folder: Path | None, *, stem: str | None =
         if out.is_dir() or not out.parent.is_dir():
             problem = "is a folder" if out.is_dir() else "is in a folder that does not exist"
             raise ValueError(f"`--out` must be a file for the result, but {out} {problem}.")
-        new = not out.exists()
-        with out.open("a"):
-            pass
-        if new:
-            out.unlink()
+        from gensmooth.runs.files import check_writable
+
+        check_writable(out)
     except OSError as error:
         raise ValueError(f"`--out` cannot be written: {error.strerror}: {out}") from None
     return Out(folder, out)
@@ -230,12 +228,12 @@ def _write(file: Path, text: str, *, chosen: bool) -> None:
 
     In a run's folder, which may come from someone else, links are not followed.
     """
-    from gensmooth.runs.files import write_text
+    from gensmooth.runs.files import make_folder, write_named, write_text
 
     if chosen:
-        file.write_text(text, encoding="utf-8")
+        write_named(file, text)
     else:
-        file.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(file.parent)
         write_text(file, text)
 
 

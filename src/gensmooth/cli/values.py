@@ -41,6 +41,12 @@ def as_module(text: str) -> str:
     return f"{file.stem}:{name}"
 
 
+def _read_npy(text: str) -> Any:
+    from gensmooth.runs.files import read_npy
+
+    return read_npy(Path(text))
+
+
 def read_start(text: str) -> Any:
     """Return the starting point."""
     import numpy as np
@@ -49,7 +55,7 @@ def read_start(text: str) -> Any:
     if colon and kind in ("zeros", "ones") and number.isdigit() and int(number) > 0:
         return np.zeros(int(number)) if kind == "zeros" else np.ones(int(number))
     if text.endswith(".npy"):
-        return np.load(text, allow_pickle=False)
+        return _read_npy(text)
     try:
         return np.array([float(part) for part in text.replace(",", " ").split()])
     except ValueError:
@@ -64,7 +70,7 @@ def read_scale(text: str) -> Any:
     import numpy as np
 
     if text.endswith(".npy"):
-        return np.load(text, allow_pickle=False)
+        return _read_npy(text)
     try:
         scales = [float(part) for part in text.replace(",", " ").split()]
         return scales[0] if len(scales) == 1 else np.array(scales)
@@ -82,7 +88,7 @@ def read_truths(text: str) -> Any:
     if text == "all":
         return True
     if text.endswith(".npy"):
-        return np.load(text, allow_pickle=False)
+        return _read_npy(text)
     truths = {"1": True, "0": False}
     try:
         return np.array([truths[part] for part in text.replace(",", " ").split()])
@@ -114,10 +120,8 @@ def read_noise(text: str) -> float | str:
 
 def read_bounds(texts: list[str]) -> Any:
     """Return ``(lower, upper)`` for all parameters, or a list with one pair for each."""
-    import numpy as np
-
     if len(texts) == 1 and texts[0].endswith(".npy"):
-        return [(float(low), float(high)) for low, high in np.load(texts[0], allow_pickle=False)]
+        return [(float(low), float(high)) for low, high in _read_npy(texts[0])]
     pairs = [_pair(part) for text in texts for part in text.split()]
     return pairs[0] if len(pairs) == 1 else pairs
 

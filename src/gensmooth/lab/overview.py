@@ -3,13 +3,15 @@
 # pyright: reportUnknownMemberType=false
 # (Matplotlib leaves the types of keyword arguments open.)
 
+import io
 import json
 import math
 import shlex
 import time
+import zlib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -18,15 +20,25 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from gensmooth import checks, expressions
-from gensmooth.describe import describe, number, whole
+from gensmooth import checks, expressions, fields
+from gensmooth.describe import describe, number, rebuild, whole
 from gensmooth.lab import report
 from gensmooth.lab.paper.reproduce import ASKED, report_again
 from gensmooth.lab.report.tables import Table
 from gensmooth.lab.trials import comparison_page, sweep_page, table
-from gensmooth.runs import CheckpointError, container
-from gensmooth.runs.files import read_bytes
-from gensmooth.runs.folder import ARRAYS, CHECKPOINT, CONFIG, METRICS, TIMES, UNUSABLE, read_config
+from gensmooth.runs import CheckpointError, array_from_json, container
+from gensmooth.runs.config import sizes_in
+from gensmooth.runs.files import Position, exists, make_folder, read_bytes, write_bytes
+from gensmooth.runs.folder import (
+    ARRAYS,
+    CHECKPOINT,
+    CONFIG,
+    METRICS,
+    TIMES,
+    UNUSABLE,
+    read_config,
+    sizes_match,
+)
 
 Floats = NDArray[np.float64]
 
@@ -80,15 +92,15 @@ def overview(
 
 
 def _writer(where: Path, out: Path | None) -> Callable[[float | None], tuple[Path, bool]]:
-    """Returns a function that writes the page, and returns whether all runs have ended."""
+    """Return a function that writes the page, and returns whether all runs have ended."""
     if not where.is_dir():
         raise ValueError(f"{where} is not a folder of a run, a comparison, a sweep or a study.")
     if (where / table.FILE).exists():
         return partial(_comparison, where, out or where)
     if (where / CONFIG).exists():
-        return partial(_run, where, out or where / "report")
+        return partial(_run, where, out)
     if (where / ASKED).exists():
-        return lambda _: (report_again(where, out), True)
+        return partial(_studies, where, out)
     if list(where.glob("*/study.json")):
         raise ValueError(
             f"{where} holds runs of studies, but no {ASKED}. To write their page: "
@@ -100,15 +112,40 @@ def _writer(where: Path, out: Path | None) -> Callable[[float | None], tuple[Pat
     )
 
 
+@contextmanager
+def _naming(where: Path) -> Generator[None]:
+    """Turn what a damaged or malicious folder may cause into an error that names the folder."""
+    try:
+        yield
+    except OSError as error:
+        file = Path(error.filename) if isinstance(error.filename, str) else where
+        raise CheckpointError(
+            file, f"cannot be read or written: {error.strerror or error}."
+        ) from error
+    except UNUSABLE as error:
+        raise CheckpointError(where, f"cannot be shown: {error}.") from error
+
+
 def _comparison(where: Path, out: Path, reload: float | None) -> tuple[Path, bool]:
     """The page of a comparison or a sweep from the runs that are there."""
     trials, fetch = table.TrialTable.read(where), table.stored(where)
-    specs = trials.specs()
-    ended = len(fetch(specs, "")) == len(specs)
-    if trials.kind == "sweep":
-        return sweep_page.write_sweep(sweep_page.conclude(trials, fetch), out, reload=reload), ended
-    ranking = comparison_page.conclude(trials, fetch)
-    return comparison_page.write_comparison(ranking, out, reload=reload), ended
+    with _naming(where):
+        specs = trials.specs()
+        ended = len(fetch(specs, "")) == len(specs)
+        if trials.kind == "sweep":
+            conclusion = sweep_page.conclude(trials, fetch)
+            return sweep_page.write_sweep(conclusion, out, reload=reload), ended
+        ranking = comparison_page.conclude(trials, fetch)
+        return comparison_page.write_comparison(ranking, out, reload=reload), ended
+
+
+def _studies(where: Path, out: Path | None, reload: float | None) -> tuple[Path, bool]:
+    """Write the page of studies from the runs that are there; it does not reload."""
+    del reload
+    try:
+        return report_again(where, out), True
+    except OSError as error:
+        raise CheckpointError(where, f"cannot be read or written: {error}.") from error
 
 
 # --- a run ---------------------------------------------------------------------------------------
@@ -155,27 +192,122 @@ class RecordedRun(NamedTuple):
 def read_run(where: Path) -> RecordedRun:
     """Read a run's folder; the run may still be going on."""
     config = read_config(where / CONFIG)
-    if config["kind"] not in ("minimisation", "training"):
+    if config["kind"] not in _CONFIGS:
         kind = str(config["kind"])[:40]
         raise ValueError(f"{where} holds a {kind}, for which there is no page.")
-    end: Mapping[str, Any] | None = None
-    with suppress(CheckpointError, OSError, *UNUSABLE):
-        end = container.read(where / CHECKPOINT).meta.get("end")
-    return RecordedRun(config, _lines(where / METRICS), end, _lines(where / TIMES))
+    try:
+        config = _CONFIGS[config["kind"]](config, "")
+    except ValueError as error:
+        raise CheckpointError(where / CONFIG, f"cannot be used: {error}.") from error
+    end, position = _checkpoint(where / CHECKPOINT)
+    steps = _complete_lines(where / METRICS)
+    if zlib.crc32(steps[: position.bytes]) != position.crc32:
+        raise CheckpointError(
+            where / METRICS, "is damaged: its checksum differs from the checkpoint's."
+        )
+    times: list[dict[str, Any]] = []
+    with suppress(ValueError):  # decoration: what cannot be read is not shown
+        times = _rows(where / TIMES, _complete_lines(where / TIMES), _TIME)
+    return RecordedRun(config, _rows(where / METRICS, steps, _STEP), end, times)
 
 
-def _lines(path: Path) -> list[dict[str, Any]]:
-    """The complete lines of a file that may still be written."""
-    rows: list[dict[str, Any]] = []
-    with suppress(OSError):
-        for line in read_bytes(path).decode(errors="replace").splitlines():
-            try:
-                row = json.loads(line)
-            except ValueError:
-                break  # half a line: the run is writing it
-            if isinstance(row, dict):
-                rows.append(cast(dict[str, Any], row))
-    return rows
+def _checkpoint(path: Path) -> tuple[Mapping[str, Any] | None, Position]:
+    """Return how the run ended, if it has, and which lines of the metrics the checkpoint covers."""
+    if not exists(path):
+        return None, Position()
+    try:
+        read = _CHECKPOINT(container.read_meta(path), "")
+    except ValueError as error:
+        raise CheckpointError(path, f"does not match its run: {error}.") from error
+    return read["end"], Position(**read["metrics"])
+
+
+def _complete_lines(path: Path) -> bytes:
+    """Return the contents of a file up to its last complete line; it may still be written."""
+    if not exists(path):
+        return b""
+    try:
+        text = read_bytes(path)
+    except OSError as error:
+        raise CheckpointError(path, f"cannot be read: {error.strerror or error}.") from error
+    return text[: text.rfind(b"\n") + 1]
+
+
+def _rows(path: Path, text: bytes, shape: fields.Shape) -> list[dict[str, Any]]:
+    try:
+        return [fields.parse(line, shape) for line in text.splitlines()]
+    except ValueError as error:
+        raise CheckpointError(path, f"is damaged: {error}.") from error
+
+
+# --- what the files of a run may hold ------------------------------------------------------------
+
+_VALUE = fields.nullable(fields.real())
+_ARRAY = fields.record(
+    {
+        "dtype": fields.one_of("float32", "float64"),
+        "shape": fields.many(fields.count(0, 2**48), 32),
+    },
+    {
+        "values": fields.many(fields.real(), 10_000),
+        "in": fields.one_of("arrays"),
+        "name": fields.NAME,
+        "sha256": fields.SHA256,
+    },
+)
+_CONFIGS = {
+    "minimisation": fields.record(
+        {
+            "seed": fields.SEED,
+            "objective": fields.nullable(fields.NAME),
+            "x0": _ARRAY,
+            "search": fields.table(fields.PLAIN),
+            "limits": fields.table(_VALUE),
+        },
+        others=fields.PLAIN,
+    ),
+    "training": fields.record(
+        {
+            "seed": fields.SEED,
+            "environment": fields.record({"name": fields.NAME}, others=fields.PLAIN),
+            "policy": fields.record(
+                {"sizes": fields.many(fields.count(1, 2**31), 100, 2)}, others=fields.PLAIN
+            ),
+            "standardize": fields.flag,
+            "method": fields.NAME,
+            "search": fields.record({"samples": fields.nullable(fields.NAME)}, others=fields.PLAIN),
+            "schedule": fields.table(_VALUE),
+        },
+        others=fields.PLAIN,
+    ),
+}
+_CHECKPOINT = fields.record(
+    {
+        "end": fields.nullable(
+            fields.record(
+                {"reason": fields.NAME, "why": fields.LINE},
+                {"value": fields.real(), "error": _VALUE},
+                others=fields.PLAIN,
+            )
+        ),
+        "metrics": fields.record({name: fields.count() for name in Position._fields}),
+    },
+    others=fields.PLAIN,
+)
+_STEP = fields.record(
+    {"evaluations": fields.count(), "value": _VALUE},
+    {
+        "faults": fields.table(fields.count()),
+        "diverged": fields.nullable(fields.LINE),
+        "test": fields.nullable(
+            fields.record({"trajectories": fields.count(), "mean_return": _VALUE}, others=_VALUE)
+        ),
+    },
+    others=fields.either(_VALUE, fields.flag),
+)
+_TIME = fields.record(
+    {"step": fields.count(), "time": fields.real(finite=True)}, {"begin": fields.flag}
+)
 
 
 def speeds(run: RecordedRun) -> tuple[Floats, Floats]:
@@ -196,28 +328,30 @@ def speeds(run: RecordedRun) -> tuple[Floats, Floats]:
     return np.array(at[compiles:]), np.array(rate[compiles:])
 
 
-def _run(where: Path, out: Path, reload: float | None) -> tuple[Path, bool]:
+def _run(where: Path, chosen: Path | None, reload: float | None) -> tuple[Path, bool]:
     with report.named_extra():
         from gensmooth.lab.report.page import Section
     run = read_run(where)
-    section = Section(
-        name="run",
-        title="The training" if run.training else "The run",
-        prose=_prose(run),
-        drawn=_drawn(run),
-        tables=_tables(run),
-        facts=_facts(run.config),
-        files=[_steps_table(run)],
-    )
-    out.mkdir(parents=True, exist_ok=True)
-    written = report.write_report(
-        [section],
-        out,
-        title=f"{run.name}: {_ending(run)}",
-        lede=_lede(run),
-        command=command_of(run.config, where, out),
-        reload=reload,
-    )
+    with _naming(where):
+        out = where / "report" if chosen is None else chosen
+        make_folder(out, inside=where if chosen is None else None)
+        section = Section(
+            name="run",
+            title="The training" if run.training else "The run",
+            prose=_prose(run),
+            drawn=_drawn(run),
+            tables=_tables(run),
+            facts=_facts(run.config),
+            files=[_steps_table(run)],
+        )
+        written = report.write_report(
+            [section],
+            out,
+            title=f"{run.name}: {_ending(run)}",
+            lede=_lede(run),
+            command=command_of(run.config, where, out),
+            reload=reload,
+        )
     return written, run.end is not None
 
 
@@ -459,7 +593,7 @@ def _words(config: Mapping[str, Any], where: Path, out: Path) -> list[str] | Non
     if search.pop("structure") is not None:
         return None
     words = ["gensmooth", "minimize", str(config["objective"])]
-    words += ["--x0", _start(config["x0"], where, out)]
+    words += ["--x0", _start(config, where, out)]
     if search.pop("log_scale", None) is not None or config.get("extensions"):
         return None
     if isinstance(search.get("x_scale"), dict):
@@ -492,21 +626,23 @@ def _words(config: Mapping[str, Any], where: Path, out: Path) -> list[str] | Non
     return words
 
 
-def _start(x0: Mapping[str, Any], where: Path, out: Path) -> str:
-    """x0 for a shell: as numbers, or as a file in the folder of the page."""
+def _start(config: Mapping[str, Any], where: Path, out: Path) -> str:
+    """Return x0 for a shell: as numbers, or as a file in the folder of the page."""
+    x0: Mapping[str, Any] = config["x0"]
     values: Any = x0.get("values")
+    large: Mapping[str, NDArray[Any]] = {}
+    if values is None:
+        large = container.read(where / ARRAYS, sizes_match(sizes_in(config))).arrays
+    array = array_from_json(x0, large)
     if values is not None and len(x0["shape"]) == 1 and x0["dtype"] == "float64":
         for word, value in (("zeros", 0.0), ("ones", 1.0)):
             if all(each == value and math.copysign(1, each) > 0 for each in values):
                 return f"{word}:{len(values)}"
         if len(values) <= _SHORT:
             return ",".join(map(repr, values))
-    if values is None:
-        array = container.read(where / ARRAYS).arrays[x0["name"]]
-    else:
-        array = np.array([number(v) for v in values], x0["dtype"]).reshape(x0["shape"])
-    path = out / "x0.npy"
-    np.save(path, array)
+    path, data = out / "x0.npy", io.BytesIO()
+    np.save(data, array)
+    write_bytes(path, data.getbuffer(), durable=False)
     return str(path)
 
 
@@ -516,9 +652,10 @@ def expression(description: Any) -> str | None:
     >>> expression({"kind": "Sgd", "learning_rate": 0.1})
     'sgd(learning_rate=0.1)'
     """
-    text = _text_of(description)
     names = expressions.public("gensmooth")
     try:
+        rebuild(description)  # only the parts of a search, so that no other name is called below
+        text = _text_of(description)
         same = describe(expressions.build(text, names)) == _unresolved(description)
     except (SyntaxError, ValueError, TypeError):
         return None

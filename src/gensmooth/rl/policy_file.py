@@ -13,9 +13,9 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gensmooth import checks
+from gensmooth import checks, fields
 from gensmooth._version import __version__
-from gensmooth.describe import number, plain, whole
+from gensmooth.describe import plain
 from gensmooth.rl.environments.catalogue import canonical
 from gensmooth.rl.normalize import Scaling, Statistics, identity
 from gensmooth.rl.policies import Policy
@@ -114,6 +114,7 @@ def load_policy(path: str | PathLike[str], *, environment: str | None = None) ->
     """
     location = checks.path("path", path)
     file = zoo_file(path) or find_policy(location)
+    follow = file == location  # a user named it; in a training's folder, it must not be a link
 
     def fits(meta: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
         try:
@@ -121,7 +122,7 @@ def load_policy(path: str | PathLike[str], *, environment: str | None = None) ->
         except (LookupError, TypeError, ValueError) as error:
             raise CheckpointError(file, f"is not a policy: {error}.") from error
 
-    meta, arrays = container.read(file, fits)
+    meta, arrays = container.read(file, fits, follow=follow)
     try:
         policy = _policy(meta, arrays)
     except (LookupError, TypeError, ValueError) as error:
@@ -149,18 +150,38 @@ def find_policy(path: Path) -> Path:
     raise CheckpointError(path, "has no policy yet: neither policy-best nor policy-last.")
 
 
+_META = fields.record(
+    {
+        "kind": fields.one_of(KIND),
+        "gensmooth": fields.NAME,
+        "environment": fields.NAME,
+        "sizes": fields.many(fields.count(1, 2**40), 1000, 2),
+        "biases": fields.flag,
+        "standardize": fields.flag,
+        "observations": fields.count(),
+        "method": fields.NAME,
+        "seed": fields.SEED,
+        "step": fields.count(),
+        "mean_return": fields.real(),
+    },
+    others=fields.PLAIN,
+)
+
+
 def _check_sizes(meta: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
     """Raise an error if arrays do not fit the policy, before memory is allocated for them."""
     if meta.get("kind") != KIND:
         raise ValueError(f"its kind is not {KIND!r}")
-    policy = Policy(tuple(whole(size) for size in meta["sizes"]), _truth(meta["biases"]))
+    read = _META(meta, "")
+    policy = Policy(tuple(read["sizes"]), read["biases"])
     size = policy.sizes[0]
     if sizes != {"parameters": policy.num_parameters, "mean": size, "m2": size}:
         raise ValueError("its arrays do not match the sizes of its layers")
 
 
 def _policy(meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> TrainedPolicy:
-    policy = Policy(tuple(whole(size) for size in meta["sizes"]), _truth(meta["biases"]))
+    read = _META(meta, "")
+    policy = Policy(tuple(read["sizes"]), read["biases"])
     size = policy.sizes[0]
     for name, shape in {
         "parameters": (policy.num_parameters,),
@@ -170,30 +191,15 @@ def _policy(meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Trai
         array = arrays[name]
         if array.dtype != np.float64 or array.shape != shape or not np.isfinite(array).all():
             raise ValueError(f"its array {name!r} must be {shape}, float64 and finite")
-    environment, method, version = (meta[n] for n in ("environment", "method", "gensmooth"))
-    if not all(isinstance(name, str) for name in (environment, method, version)):
-        raise TypeError("its environment, method and version must be text")
     return TrainedPolicy(
-        environment=environment,
+        environment=read["environment"],
         policy=policy,
         parameters=arrays["parameters"],
-        statistics=Statistics(whole(meta["observations"]), arrays["mean"], arrays["m2"]),
-        standardize=_truth(meta["standardize"]),
-        method=method,
-        seed=_seed(meta["seed"]),
-        step=whole(meta["step"]),
-        mean_return=number(meta["mean_return"]),
-        version=version,
+        statistics=Statistics(read["observations"], arrays["mean"], arrays["m2"]),
+        standardize=read["standardize"],
+        method=read["method"],
+        seed=read["seed"],
+        step=read["step"],
+        mean_return=float(read["mean_return"]),
+        version=read["gensmooth"],
     )
-
-
-def _truth(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise TypeError(f"{str(value)[:80]!r} is neither true nor false")
-    return value
-
-
-def _seed(value: Any) -> int:
-    if type(value) is not int or not 0 <= value < 2**64:
-        raise TypeError(f"{str(value)[:80]!r} is not a seed")
-    return value

@@ -21,6 +21,7 @@ from gensmooth.rl.environments import catalogue
 from gensmooth.rl.environments.gymnasium import make_environment, read_actions
 from gensmooth.rl.policy_file import TrainedPolicy, as_policy
 from gensmooth.rl.rollouts import test_rngs
+from gensmooth.runs.files import check_writable
 from gensmooth.streams import check_seed
 
 _INSTALL = "On Debian and Ubuntu: apt-get install libosmesa6"
@@ -178,13 +179,10 @@ def _frame(environment: Any) -> Any:
 
 def _check_writable(path: Path) -> None:
     """Raise an error if the file cannot be written; an existing file is not changed."""
-    existed = path.exists()
     try:
-        path.open("ab").close()
+        check_writable(path)
     except OSError as error:
         raise _unwritable(path, error) from None
-    if not existed:
-        path.unlink()
 
 
 def _unwritable(path: Path, error: OSError) -> OSError:

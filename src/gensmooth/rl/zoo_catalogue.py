@@ -5,13 +5,13 @@
 creates both. Nothing is downloaded.
 """
 
-import json
 import os
 import re
 from pathlib import Path
 from typing import NamedTuple
 
-from gensmooth import checks
+from gensmooth import checks, fields
+from gensmooth.runs.files import read_fields
 
 PREFIX = "zoo:"
 FOLDER = Path(__file__).parent / "zoo"
@@ -60,6 +60,25 @@ class ZooPolicy(NamedTuple):
         return FOLDER / f"{self.name}{SUFFIX}"
 
 
+_ROWS = fields.many(
+    fields.record(
+        dict.fromkeys(("name", "environment", "command"), fields.NAME)
+        | {
+            name: fields.count()
+            for name in (
+                *("seed", "iterations", "training_episodes", "num_parameters", "episodes"),
+                "evaluation_seed",
+            )
+        }
+        | {
+            name: fields.real(finite=True)
+            for name in ("mean_return", "low", "high", "confidence", "deviation")
+        }
+    ),
+    1000,
+)
+
+
 def zoo() -> list[ZooPolicy]:
     """List the trained policies that come with the package.
 
@@ -70,7 +89,7 @@ def zoo() -> list[ZooPolicy]:
     >>> int(policy([0.0, 0.0, 0.1, 0.0]).argmax())  # the pole leans to the right: push there
     1
     """
-    rows = json.loads((FOLDER / "zoo.json").read_text(encoding="utf-8"))
+    rows = read_fields(FOLDER / "zoo.json", _ROWS, what="the list of the zoo")
     return [ZooPolicy(**row) for row in rows]
 
 

@@ -10,7 +10,7 @@ import json
 import math
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from numbers import Integral
 from typing import Any, NamedTuple, cast
 
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from gensmooth import checks
 from gensmooth.describe import describe_parts, number, plain, whole
+from gensmooth.fields import checksum as checksum
 
 Array = NDArray[Any]
 
@@ -256,10 +257,3 @@ def sizes_in(config: Any) -> dict[str, int]:
 
 def _sha256(flat: Array) -> str:
     return hashlib.sha256(flat.astype(flat.dtype.newbyteorder("<"), copy=False).data).hexdigest()
-
-
-def checksum(config: Mapping[str, Any], *, but: Iterable[str] = ()) -> str:
-    """The SHA-256 of a configuration, excluding its own checksum and the settings in ``but``."""
-    left_out = {"sha256", *but}
-    kept = {name: value for name, value in config.items() if name not in left_out}
-    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()

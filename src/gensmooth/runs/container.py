@@ -30,8 +30,10 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from gensmooth import fields
 from gensmooth.runs.files import (
     CheckpointError,
+    open_file,
     read_json,
     reserve,
     write_all,
@@ -48,7 +50,17 @@ DTYPES = frozenset(
 _PREAMBLE = struct.Struct("<8sIIQQ")
 _ALIGN = 64
 _MAX_DIMENSIONS = 32
+_LARGEST_HEADER = 1 << 26  # bytes
 
+
+_HEADER = fields.record(
+    {
+        "meta": fields.table(fields.PLAIN),
+        "arrays": fields.many(fields.many(fields.PLAIN, 4, 4), 100_000),
+    }
+)
+_SIZES = fields.many(fields.count(0, 2**48 - 1), _MAX_DIMENSIONS)
+_CRC32 = fields.text(8, "[0-9a-f]{8}")
 
 Fits = Callable[[Mapping[str, Any], Mapping[str, int]], None]
 
@@ -82,28 +94,43 @@ def write(
     write_whole(path, lambda file: _fill(file, meta, arrays), previous=previous)
 
 
-def read(path: Path, fits: Fits | None = None) -> Contents:
+def read(path: Path, fits: Fits | None = None, *, follow: bool = False) -> Contents:
     """Read a file.
 
     Args:
         path: The file.
         fits: Called with the JSON object and the size of each array before memory is allocated;
             raises ``ValueError`` if the file cannot be the expected one.
+        follow: Whether it may be a symbolic link, because a user named it.
 
     Raises:
         CheckpointError: If the file is not a checkpoint, is damaged, has another format, or is
             rejected by ``fits``.
     """
     try:
-        if not path.is_file():
-            what = "is not a regular file" if path.exists() else "does not exist"
-            raise CheckpointError(path, f"{what}.")
-        with open(path, "rb") as file:
+        with open_file(path, follow=follow) as file:
             return _read(path, file, fits)
+    except FileNotFoundError as error:
+        raise CheckpointError(path, "does not exist.") from error
     except OSError as error:
         raise CheckpointError(path, f"cannot be read: {error.strerror or error}.") from error
     except MemoryError as error:
         raise CheckpointError(path, "is too large for the available memory.") from error
+
+
+def read_meta(path: Path) -> dict[str, Any]:
+    """Read only the JSON object of a file, and none of its arrays.
+
+    Raises:
+        CheckpointError: As :func:`read` does, except that the arrays are not checked.
+    """
+    try:
+        with open_file(path) as file:
+            return _read_header(path, file)[0]
+    except FileNotFoundError as error:
+        raise CheckpointError(path, "does not exist.") from error
+    except OSError as error:
+        raise CheckpointError(path, f"cannot be read: {error.strerror or error}.") from error
 
 
 def _fill(file: FileIO, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -148,7 +175,10 @@ def _layout(header: int, entries: list[_Entry]) -> tuple[list[int], int]:
     return offsets, position
 
 
-def _read(path: Path, file: BufferedReader, fits: Fits | None) -> Contents:
+def _read_header(
+    path: Path, file: BufferedReader
+) -> tuple[dict[str, Any], list[_Entry], list[int]]:
+    """Return the JSON object, and the entries and offsets of the arrays."""
     size = os.fstat(file.fileno()).st_size
     start = file.read(_PREAMBLE.size)
     if len(start) < _PREAMBLE.size or start[:8] != MAGIC:
@@ -164,6 +194,8 @@ def _read(path: Path, file: BufferedReader, fits: Fits | None) -> Contents:
         raise _damaged(path, f"it should have {length} bytes, but has {size}")
     if header_size > size:
         raise _damaged(path, "its header is truncated")
+    if header_size > _LARGEST_HEADER:
+        raise _damaged(path, f"its header has more than {_LARGEST_HEADER >> 20} MiB")
     try:
         header = read_json(file, header_size)
     except ValueError as error:
@@ -174,6 +206,11 @@ def _read(path: Path, file: BufferedReader, fits: Fits | None) -> Contents:
     offsets, length = _layout(header_size, entries)
     if length != size:
         raise _damaged(path, f"its arrays should end at byte {length}, but it has {size}")
+    return meta, entries, offsets
+
+
+def _read(path: Path, file: BufferedReader, fits: Fits | None) -> Contents:
+    meta, entries, offsets = _read_header(path, file)
     if fits is not None:
         try:
             fits(meta, {entry.name: math.prod(entry.shape) for entry in entries})
@@ -194,25 +231,20 @@ def _read(path: Path, file: BufferedReader, fits: Fits | None) -> Contents:
 def _parse(path: Path, header: bytes) -> tuple[dict[str, Any], list[_Entry]]:
     """Parse and check the header: even with a correct checksum, it may be malicious."""
     try:
-        parsed: Any = json.loads(header)
-        meta, listed = parsed["meta"], parsed["arrays"]
-        if not isinstance(meta, dict) or not isinstance(listed, list):
-            raise TypeError("`meta` must be an object and `arrays` a list")
-        entries = [_entry(*item) for item in cast(list[Any], listed)]
+        parsed = fields.parse(header, _HEADER)
+        entries = [_entry(*item) for item in parsed["arrays"]]
         if len({entry.name for entry in entries}) != len(entries):
             raise ValueError("two arrays have the same name")
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+    except (ValueError, TypeError) as error:
         raise _damaged(path, f"its header is invalid ({error})") from error
-    return cast(dict[str, Any], meta), entries
+    return cast(dict[str, Any], parsed["meta"]), entries
 
 
 def _entry(name: Any, dtype: Any, shape: Any, crc32: Any) -> _Entry:
-    if not isinstance(name, str) or dtype not in DTYPES or not isinstance(crc32, str):
-        raise TypeError("an array's entry has the wrong types")
-    sizes = tuple(shape)
-    if len(sizes) > _MAX_DIMENSIONS or not all(type(n) is int and 0 <= n < 2**48 for n in sizes):
-        raise ValueError(f"the shape of {name[:80]!r} is invalid")
-    return _Entry(name, np.dtype(dtype).newbyteorder("<"), sizes, int(crc32, 16))
+    name, dtype = fields.NAME(name, "name"), fields.one_of(*sorted(DTYPES))(dtype, "dtype")
+    sizes = _SIZES(shape, "shape")
+    checksum = int(_CRC32(crc32, "CRC-32"), 16)
+    return _Entry(name, np.dtype(dtype).newbyteorder("<"), tuple(sizes), checksum)
 
 
 def _damaged(path: Path, why: str) -> CheckpointError:

@@ -1,16 +1,28 @@
-"""Files of a run: atomic writes, append-only lines, and a lock for one process at a time.
+"""The one module that opens files: every file of a run, a study, a page, a policy or a log.
 
-A folder may come from someone else, so writing never follows symbolic links in it.
+A folder may come from someone else. Therefore:
 
-``metrics.jsonl`` has one line per step. It is append-only, and truncated to the checkpoint when a
-run resumes. Lines stay in memory until they are written, so a full disk loses none of them: they
-are written when there is space again.
+- Reading opens regular files only, checks their size first, and never blocks (:func:`open_file`).
+- Writing replaces a file as a whole (:func:`write_whole`), or appends to a regular file that has no
+  other name (:func:`open_to_append`, :func:`open_to_update`).
+- Neither follows a symbolic link inside the folder. Only the path that a user names may contain
+  links.
+- A folder inside the named one is created or checked by :func:`make_folder`.
+
+``python -m benchmarks.fuzz_files`` watches every ``open`` of a process and fails on any that is not
+made here. ``docs/security.md`` lists the files.
+
+The second half of the module is about the files of a run. ``metrics.jsonl`` has one line per step.
+It is append-only, and truncated to the checkpoint when a run resumes. Lines stay in memory until
+they are written, so a full disk loses none of them: they are written when there is space again.
 """
 
 import contextlib
 import errno
 import json
+import math
 import os
+import shutil
 import stat
 import time
 import zlib
@@ -18,6 +30,10 @@ from collections.abc import Callable
 from io import BufferedReader, FileIO
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
+
+import numpy as np
+
+from gensmooth import fields
 
 try:
     import fcntl
@@ -28,7 +44,7 @@ R = TypeVar("R")
 
 _FLUSH_SECONDS = 0.5
 _TIMES_SECONDS = 1.0
-_LARGE = 1 << 26  # bytes: more than any configuration that we write
+_LARGE = 1 << 26  # bytes: more than any JSON file that we write
 _PIECE = 1 << 20  # bytes
 
 
@@ -44,71 +60,35 @@ class CheckpointError(RuntimeError):
         self.path = path
 
 
-# --- atomic writes -------------------------------------------------------------------------------
+# --- reading -------------------------------------------------------------------------------------
+
+_QUICK = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 
 
-def write_whole(
-    path: Path, fill: Callable[[FileIO], None], *, previous: Path | None = None
-) -> None:
-    """Write a file atomically: at every moment, ``path`` is the complete old file or the new one.
+def open_file(path: Path, *, follow: bool = False) -> BufferedReader:
+    """Open a regular file for reading.
 
     Args:
         path: The file.
-        fill: Writes the contents to an empty, unbuffered file.
-        previous: A second name under which to keep the old file.
+        follow: Whether it may be a symbolic link, because a user named it.
 
     Raises:
-        OSError: If writing fails. The old file is then still in place.
+        OSError: For a link, a folder, a pipe or a device. A pipe does not block.
     """
-    aside = path.with_name(f".{path.name}.new")
-    aside.unlink(missing_ok=True)  # left by a killed process, or a link
-    try:
-        with _open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, "wb") as file:
-            fill(file)
-            os.fsync(file.fileno())
-        if previous is not None and path.exists():
-            _keep(path, previous)
-        os.replace(aside, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            aside.unlink()
-        raise
-    sync_folder(path.parent)
+    return cast(BufferedReader, _open(path, os.O_RDONLY, "rb", follow=follow, buffering=-1))
 
 
-def _open(path: Path, flags: int, mode: str) -> FileIO:
-    """Open an unbuffered file; raises ``OSError`` for a symbolic link, whatever its target."""
-    links = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-    try:
-        handle = os.open(path, flags | links, 0o666)
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise OSError(errno.ELOOP, "it is a symbolic link, which is not followed") from error
-        raise
-    return cast(FileIO, open(handle, mode, buffering=0))
+def read_bytes(path: Path, *, most: int = _LARGE, follow: bool = False) -> bytes:
+    """Read a file of at most ``most`` bytes, 64 MiB by default.
 
-
-def open_to_update(path: Path) -> FileIO:
-    """Open a file for reading and writing in place; it is created if missing."""
-    return _open(path, os.O_RDWR | os.O_CREAT, "r+b")
-
-
-def open_file(path: Path) -> BufferedReader:
-    """Open a regular file for reading; raises ``OSError`` for pipes and devices."""
-    flags = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-    file = open(os.open(path, os.O_RDONLY | flags), "rb")  # noqa: SIM115
-    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        file.close()
-        raise OSError(errno.EINVAL, "it is not a regular file")
-    return file
-
-
-def read_bytes(path: Path) -> bytes:
-    """Read a file of at most 64 MiB; raises ``OSError`` if it is larger."""
-    with open_file(path) as file:
-        if os.fstat(file.fileno()).st_size > _LARGE:
-            raise OSError(errno.EFBIG, f"it has more than {_LARGE >> 20} MiB")
-        return file.read(_LARGE)
+    Raises:
+        OSError: If it is larger, or :func:`open_file` refuses it.
+    """
+    with open_file(path, follow=follow) as file:
+        if os.fstat(file.fileno()).st_size > most:
+            raise OSError(errno.EFBIG, f"it has more than {most >> 20} MiB")
+        return file.read(most)
 
 
 def read_json(file: BufferedReader, size: int) -> bytes:
@@ -128,9 +108,210 @@ def read_json(file: BufferedReader, size: int) -> bytes:
     return bytes(text)
 
 
-def write_text(path: Path, text: str) -> None:
+def read_fields(
+    path: Path, shape: fields.Shape, *, what: str, most: int = _LARGE, follow: bool = False
+) -> Any:
+    """Read a JSON file and check every field; see :mod:`gensmooth.fields`.
+
+    Args:
+        path: The file.
+        shape: What it may hold.
+        what: What it should be, for the error, such as ``"the plan of a comparison"``.
+        most: The largest size in bytes.
+        follow: As in :func:`open_file`.
+
+    Raises:
+        CheckpointError: If it cannot be read, or a field is not as it should be.
+    """
+    try:
+        return fields.parse(read_bytes(path, most=most, follow=follow), shape)
+    except OSError as error:
+        raise CheckpointError(path, f"cannot be read: {error.strerror or error}.") from error
+    except ValueError as error:
+        raise CheckpointError(path, f"is not {what}: {error}.") from error
+
+
+def read_npy(path: Path) -> Any:
+    """Read an array from a ``.npy`` file that a user named.
+
+    Raises:
+        ValueError: If it is not an array of numbers, or its size is not that of the file.
+    """
+    try:
+        with open_file(path, follow=True) as file:
+            layout = np.lib.format
+            version = layout.read_magic(file)
+            read_header = (
+                layout.read_array_header_1_0 if version == (1, 0) else layout.read_array_header_2_0
+            )
+            shape, _, dtype = read_header(file)
+            size = math.prod(shape) * dtype.itemsize
+            if dtype.hasobject or size != os.fstat(file.fileno()).st_size - file.tell():
+                raise ValueError("its size does not match its header")
+            file.seek(0)
+            return layout.read_array(file, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path} is not an array in NumPy's format: {error}.") from error
+
+
+def exists(path: Path) -> bool:
+    """Whether something has this name, also a link that leads nowhere."""
+    return os.path.lexists(path)
+
+
+# --- writing -------------------------------------------------------------------------------------
+
+
+def write_whole(
+    path: Path,
+    fill: Callable[[FileIO], None],
+    *,
+    previous: Path | None = None,
+    durable: bool = True,
+) -> None:
+    """Write a file atomically: at every moment, ``path`` is the complete old file or the new one.
+
+    The new file is written under another name in the same folder and then renamed. What another
+    name of the old file leads to, or what it pointed to if it was a link, is left as it is.
+
+    Args:
+        path: The file.
+        fill: Writes the contents to an empty, unbuffered file.
+        previous: A second name under which to keep the old file.
+        durable: Whether the file must survive a power failure, which takes milliseconds.
+
+    Raises:
+        OSError: If writing fails. The old file is then still in place.
+    """
+    aside = path.with_name(f".{path.name}.new")
+    aside.unlink(missing_ok=True)  # left by a killed process, or a link
+    try:
+        with _open_unbuffered(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, "wb") as file:
+            fill(file)
+            if durable:
+                os.fsync(file.fileno())
+        if previous is not None and path.exists():
+            _keep(path, previous)
+        os.replace(aside, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            aside.unlink()
+        raise
+    if durable:
+        sync_folder(path.parent)
+
+
+def write_text(path: Path, text: str, *, durable: bool = True) -> None:
     """Write a text file atomically; see :func:`write_whole`."""
-    write_whole(path, lambda file: write_all(file, text.encode()))
+    write_bytes(path, text.encode(), durable=durable)
+
+
+def write_bytes(path: Path, data: bytes | memoryview, *, durable: bool = True) -> None:
+    """Write a file atomically; see :func:`write_whole`."""
+    write_whole(path, lambda file: write_all(file, data), durable=durable)
+
+
+def write_named(path: Path, text: str) -> None:
+    """Write to exactly what a user named, which may be a link, a pipe or a device.
+
+    Only for a path that the user passed as the output, never for one that a file or a folder
+    determines.
+    """
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def check_writable(path: Path) -> None:
+    """Raise ``OSError`` if a file that a user named cannot be written; nothing is changed."""
+    new = not exists(path)
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | _QUICK, 0o666))
+    if new:
+        path.unlink()
+
+
+def open_to_append(path: Path) -> FileIO:
+    """Open a file for appending; it is created if missing.
+
+    Raises:
+        OSError: Unless it is a regular file with no other name.
+    """
+    file = _open_unbuffered(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, "ab")
+    if os.fstat(file.fileno()).st_nlink > 1:
+        file.close()
+        raise OSError(errno.EMLINK, "it is a hard link, and its other name may not be ours")
+    return file
+
+
+def open_to_update(path: Path) -> FileIO:
+    """Open a file for reading and writing in place; it is created if missing.
+
+    The caller must not write to it if it has another name (:func:`has_other_names`).
+
+    Raises:
+        OSError: Unless it is a regular file.
+    """
+    return _open_unbuffered(path, os.O_RDWR | os.O_CREAT, "r+b")
+
+
+def has_other_names(file: FileIO) -> bool:
+    """Whether an open file has hard links, so that writing would also change what they name."""
+    return os.fstat(file.fileno()).st_nlink > 1
+
+
+def make_folder(path: Path, inside: Path | None = None) -> Path:
+    """Create a folder if it is missing.
+
+    Args:
+        path: The folder.
+        inside: The folder that the user named, which may be a link. No folder below it may be one.
+
+    Raises:
+        OSError: If it cannot be created, or a link is in the way.
+    """
+    check_folder(path, inside)
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def check_folder(path: Path, inside: Path | None = None) -> None:
+    """Raise ``OSError`` if a folder, or one between it and ``inside``, is a symbolic link."""
+    names = path.relative_to(inside).parts if inside is not None else ()
+    for number in range(len(names)):
+        folder = path.parents[number - 1] if number else path
+        if folder.is_symlink():
+            raise OSError(errno.ELOOP, f"{folder} is a symbolic link, which is not followed")
+
+
+def remove_folder(path: Path) -> None:
+    """Remove what is at a path: a folder, a file, or a link but not its target; ignores errors."""
+    with contextlib.suppress(OSError):
+        if path.is_symlink() or not path.is_dir():
+            path.unlink(missing_ok=True)
+        else:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _open_unbuffered(path: Path, flags: int, mode: str) -> FileIO:
+    return cast(FileIO, _open(path, flags, mode, follow=False, buffering=0))
+
+
+def _open(path: Path, flags: int, mode: str, *, follow: bool, buffering: int) -> Any:
+    """Open a regular file; see :func:`open_file`."""
+    try:
+        handle = os.open(path, flags | _QUICK | (0 if follow else _NO_LINK), 0o666)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise OSError(errno.ELOOP, "it is a symbolic link, which is not followed") from error
+        if error.errno == errno.ENXIO:  # a pipe that nobody reads
+            raise OSError(errno.EINVAL, "it is not a regular file") from error
+        raise
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file")
+        return open(handle, mode, buffering=buffering)
+    except BaseException:
+        os.close(handle)
+        raise
 
 
 def write_all(file: FileIO, piece: bytes | memoryview) -> None:
@@ -190,9 +371,9 @@ class Metrics:
         self.position = position
         self._waiting: list[bytes] = []
         self._flushed = time.monotonic()
-        self._file = _open(path, os.O_RDWR | os.O_CREAT, "r+b")
-        if os.fstat(self._file.fileno()).st_nlink > 1:
-            self._file = _own(path, self._file, position.bytes)
+        self._file = open_to_update(path)
+        if has_other_names(self._file):
+            self._file = _copied(path, self._file, position.bytes)
         self._file.truncate(position.bytes)
         self._path, self._key = path, _key(os.fstat(self._file.fileno()))
 
@@ -266,19 +447,15 @@ class Times:
             "time": round(time.time(), 3),
             **({"begin": True} if begin else {}),
         }
-        with (
-            contextlib.suppress(OSError),
-            _open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, "ab") as file,
-        ):
-            if os.fstat(file.fileno()).st_nlink == 1:  # a hard link may belong to another folder
-                write_all(file, f"{json.dumps(line)}\n".encode())
+        with contextlib.suppress(OSError), open_to_append(self._path) as file:
+            write_all(file, f"{json.dumps(line)}\n".encode())
 
 
-def _own(path: Path, shared: FileIO, size: int) -> FileIO:
+def _copied(path: Path, shared: FileIO, size: int) -> FileIO:
     """Replace a hard-linked file by a copy of its first ``size`` bytes; the other is unchanged."""
     with shared:
         write_whole(path, lambda file: _copy(shared, file, size))
-    return _open(path, os.O_RDWR, "r+b")
+    return open_to_update(path)
 
 
 def _copy(source: FileIO, target: FileIO, size: int) -> None:
@@ -337,7 +514,7 @@ class Lock:
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / ".lock"
-        self._file = _open(self._path, os.O_RDWR | os.O_CREAT, "r+b")
+        self._file = open_to_update(self._path)
         self._key = _key(os.fstat(self._file.fileno()))
         if fcntl is None:
             return

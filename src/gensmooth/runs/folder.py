@@ -17,6 +17,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from numpy.typing import NDArray
 
+from gensmooth import fields
 from gensmooth._version import __version__
 from gensmooth.describe import plain, whole
 from gensmooth.runs import container
@@ -260,7 +261,7 @@ class RunFolder:
         large, sizes = self.path / ARRAYS, sizes_in(self.config)
         arrays: Mapping[str, Array] = {}
         if sizes and large.exists():
-            arrays = container.read(large, _are(sizes)).arrays
+            arrays = container.read(large, sizes_match(sizes)).arrays
         try:
             return parse(self.config, arrays)
         except UNUSABLE as error:
@@ -553,7 +554,7 @@ def _fits(program: Program[Any, Any, Any]) -> container.Fits:
     return fits
 
 
-def _are(sizes: Mapping[str, int]) -> container.Fits:
+def sizes_match(sizes: Mapping[str, int]) -> container.Fits:
     """Return a check that the arrays in the file are those that ``config.json`` lists."""
 
     def fits(_: Mapping[str, Any], actual: Mapping[str, int]) -> None:
@@ -574,6 +575,22 @@ def config_of(program: Program[Any, Any, Any], run: str, large: dict[str, Array]
     return {**header, **program.settings(large)}
 
 
+# What every configuration has. Each program checks its own settings; names are limited here,
+# because messages and pages show them.
+_CONFIG = fields.record(
+    {"format": fields.PLAIN, "kind": fields.NAME},
+    {
+        "gensmooth": fields.NAME,
+        "run": fields.NAME,
+        "objective": fields.nullable(fields.NAME),
+        "method": fields.nullable(fields.NAME),
+        "environment": fields.PLAIN_NAMES,
+        "search": fields.PLAIN_NAMES,
+    },
+    others=fields.PLAIN,
+)
+
+
 def read_config(path: Path) -> dict[str, Any]:
     """Read a ``config.json`` and check its format and checksum.
 
@@ -581,12 +598,11 @@ def read_config(path: Path) -> dict[str, Any]:
         CheckpointError: If it cannot be read, has another format, or was changed.
     """
     try:
-        parsed: Any = json.loads(read_bytes(path))
-    except (OSError, ValueError, RecursionError) as error:
-        raise CheckpointError(path, f"cannot be read: {error}.") from error
-    if not isinstance(parsed, dict) or "format" not in parsed or "kind" not in parsed:
-        raise CheckpointError(path, "is not the configuration of a run.")
-    config = cast(dict[str, Any], parsed)
+        config: dict[str, Any] = fields.parse(read_bytes(path), _CONFIG)
+    except OSError as error:
+        raise CheckpointError(path, f"cannot be read: {error.strerror or error}.") from error
+    except ValueError as error:
+        raise CheckpointError(path, f"is not the configuration of a run: {error}.") from error
     if config["format"] != FORMAT:
         raise CheckpointError(
             path,

@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 
 from gensmooth.batch import Batch
 from gensmooth.describe import whole
-from gensmooth.runs.files import open_file, open_to_update, write_all, write_whole
+from gensmooth.runs.files import has_other_names, open_file, open_to_update, write_all, write_whole
 
 Floats = NDArray[np.float64]
 
@@ -203,8 +203,6 @@ class Journal:
 
     def _load(self) -> int:
         try:
-            if self._path.is_symlink():
-                raise OSError("it is a symbolic link, which is not followed")
             with open_file(self._path) as file:
                 end = self._read(file)
                 damaged = os.fstat(file.fileno()).st_size - end
@@ -333,13 +331,11 @@ class Journal:
     def _open(self) -> int:
         """Open the file, cut after the last valid record, or create it."""
         with open_to_update(self._path) as file:
+            if has_other_names(file):  # they may belong to another folder
+                kept = os.pread(file.fileno(), self.size, 0)
+                write_whole(self._path, lambda copy: write_all(copy, kept))
+        with open_to_update(self._path) as file:
             fd = os.dup(file.fileno())
-        if os.fstat(fd).st_nlink > 1:  # the other name may belong to another folder
-            kept = os.pread(fd, self.size, 0)
-            os.close(fd)
-            write_whole(self._path, lambda file: write_all(file, kept))
-            with open_to_update(self._path) as file:
-                fd = os.dup(file.fileno())
         os.ftruncate(fd, self.size)
         if not self.size:
             os.pwrite(fd, self._head, 0)

@@ -2,8 +2,9 @@
 
 ``x`` is a nested list, accompanied by its ``dtype`` and ``shape``; or a structure of such lists,
 accompanied by a description of the ``structure``. A float is written with the fewest digits that
-restore it exactly. Infinities and NaN, which JSON lacks, are strings. Reading a file executes no
-code.
+restore it exactly. Infinities and NaN, which JSON lacks, are strings. ``sha256`` is a checksum of
+all other fields; files of format 1, which earlier versions wrote, have none. Reading a file
+executes no code.
 """
 
 import json
@@ -16,7 +17,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from gensmooth import checks
+from gensmooth import checks, fields
 from gensmooth._version import __version__
 from gensmooth.runs.container import MAGIC
 from gensmooth.runs.files import CheckpointError, open_file, read_json, write_text
@@ -26,7 +27,7 @@ from gensmooth.trees import Tree, plain
 Array = NDArray[Any]
 
 KIND = "result"
-FORMAT = 1
+FORMAT = 2  # format 1 has no checksum
 _ARRAYS = ("x", "best_x")
 _OF_FOLDERS = "is a run's folder: gs.resume(folder, fun) returns its result"
 
@@ -49,15 +50,25 @@ def header(x: Array, structure: Any = None) -> dict[str, Any]:
 
 
 def write_result(path: Path, entries: Mapping[str, Any]) -> None:
-    """Write the file atomically."""
+    """Write the file atomically.
+
+    Args:
+        path: The file.
+        entries: What :func:`sealed` returned.
+    """
     if path.is_dir():
         raise ValueError(f"A result is saved to a file such as best.json, but {path} is a folder.")
     if not path.parent.is_dir():
         raise FileNotFoundError(
             f"The folder {path.parent}, to save {path.name} in, does not exist: create it first."
         )
-    text = json.dumps(words(entries), indent=1, allow_nan=False, ensure_ascii=False)
+    text = json.dumps(entries, indent=1, allow_nan=False, ensure_ascii=False)
     write_text(path, f"{text}\n")
+
+
+def sealed(entries: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the contents of the file: plain JSON with a checksum."""
+    return fields.seal(words(entries))
 
 
 def read_result(path: Path) -> dict[str, Any]:
@@ -70,7 +81,7 @@ def read_result(path: Path) -> dict[str, Any]:
         hint = _OF_FOLDERS if (path / CONFIG).exists() else "is a folder"
         raise CheckpointError(path, f"{hint}. gs.load reads a result file.")
     try:
-        with open_file(path) as file:
+        with open_file(path, follow=True) as file:
             first = file.peek(len(MAGIC))[: len(MAGIC)]
             if first == MAGIC:
                 raise CheckpointError(
@@ -83,11 +94,10 @@ def read_result(path: Path) -> dict[str, Any]:
         raise CheckpointError(path, f"cannot be read: {error.strerror or error}.") from error
     except ValueError as error:
         raise CheckpointError(path, f"is not a result: {error}.") from error
+    except MemoryError as error:
+        raise CheckpointError(path, "is too large for the available memory.") from error
     try:
-        entries: Any = json.loads(text)
-        if not isinstance(entries, dict) or "x" not in entries:
-            raise ValueError("it has no `x`")
-        return _checked(cast(dict[str, Any], entries))
+        return _checked(fields.parse(text, _entries))
     except (ValueError, TypeError, LookupError, RecursionError, OverflowError) as error:
         raise CheckpointError(
             path, f"is not a result that res.save(...) or `gensmooth minimize` wrote: {error}."
@@ -105,31 +115,80 @@ def words(value: Any) -> Any:
     return value
 
 
-def _checked(entries: dict[str, Any]) -> dict[str, Any]:
-    if entries.get("kind") != KIND:
-        raise ValueError(f"its kind is {str(entries.get('kind'))[:40]!r}, not {KIND!r}")
-    if entries.get("format") != FORMAT:
+# --- what the file may hold ----------------------------------------------------------------------
+
+_TEXT = fields.text(100_000)
+_ENTRIES = fields.record(
+    {
+        "kind": fields.one_of(KIND),
+        "format": fields.one_of(1, FORMAT),
+        "gensmooth": fields.NAME,
+        "dtype": fields.one_of("float32", "float64"),
+        "shape": fields.many(fields.count(0, 2**48), 64),
+        "x": fields.plain(),
+        "best_x": fields.plain(),
+        "fun": fields.real(),
+        "best_fun": fields.real(),
+        "nfev": fields.count(),
+        "nit": fields.count(),
+        "success": fields.flag,
+        "status": fields.NAME,
+        "message": _TEXT,
+        "dropped": fields.count(),
+        "faults": fields.table(fields.count()),
+        "seed": fields.SEED,
+        "error": fields.nullable(fields.real()),
+        "noise": fields.nullable(fields.real()),
+        "warnings": fields.many(_TEXT, 10_000),
+    },
+    {
+        "structure": fields.PLAIN,
+        "history": fields.table(fields.plain(3)),
+    },
+    others=fields.PLAIN,
+)
+_CHECKSUMMED = fields.sealed(_ENTRIES)
+
+
+def _entries(value: Any, name: str) -> dict[str, Any]:
+    """Accept the contents of the file; files of format 1 have no checksum."""
+    version: Any = cast(dict[str, Any], value).get("format") if isinstance(value, dict) else None
+    if type(version) is int and version > FORMAT:
         raise ValueError(
-            f"it has format {str(entries.get('format'))[:20]}, but this version of gensmooth reads "
-            f"format {FORMAT} (it was written by version {str(entries.get('gensmooth'))[:20]})"
+            f"it has format {str(version)[:20]}, but this version of gensmooth reads format "
+            f"{FORMAT}: use the version that wrote it"
         )
+    return _ENTRIES(value, name) if version == 1 else _CHECKSUMMED(value, name)
+
+
+def _checked(entries: dict[str, Any]) -> dict[str, Any]:
     dtype, shape = entries["dtype"], entries["shape"]
-    if dtype not in ("float32", "float64"):
-        raise ValueError(f"its dtype must be float32 or float64, but is {str(dtype)[:40]}")
+    tree = None
     if entries.get("structure") is not None:
         tree = Tree.of_names(entries["structure"])
         if shape != [tree.size]:
             raise ValueError("its structure does not match its shape")
-        for name in _ARRAYS:
+    for name in _ARRAYS:
+        if _numbers_in(entries[name]) != math.prod(shape):  # before memory is allocated
+            raise ValueError(f"`{name}` is not an array of numbers of the shape {str(shape)[:80]}")
+        if tree is not None:
             numbers = np.asarray(checks.reals(name, tree.like(name, entries[name])), dtype)
             built = tree.build(np.broadcast_to(numbers, (tree.size,)).copy())
             if plain(built) != entries[name]:
                 raise ValueError(f"`{name}` does not match its structure")
             entries[name] = built
-        return entries
-    for name in _ARRAYS:
+            continue
         array = np.array(entries[name])
         if array.dtype.kind not in "iuf" or list(array.shape) != shape:
             raise ValueError(f"`{name}` is not an array of numbers of the shape {str(shape)[:80]}")
         entries[name] = array.astype(dtype)
     return entries
+
+
+def _numbers_in(value: Any) -> int:
+    """Count the numbers in nested lists and objects."""
+    if isinstance(value, dict):
+        value = list(cast(dict[str, Any], value).values())
+    if isinstance(value, list):
+        return sum(map(_numbers_in, cast(list[Any], value)))
+    return 1

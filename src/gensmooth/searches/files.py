@@ -154,8 +154,7 @@ def _kind(name: str, *, trust: bool) -> type[Search]:
         if name not in _NAMED:
             raise ValueError(f"there is no search {name[:80]!r}")
         return _NAMED[name]
-    naming.check_trusted(name.partition(":")[0], trust=trust)
-    kind = naming.find(name)
+    kind = naming.find_in_file(name, trust=trust)
     if not (isinstance(kind, type) and issubclass(kind, Search) and is_dataclass(kind)):
         raise ValueError(f"{name[:200]!r} is not a search defined as a dataclass")
     return kind

@@ -8,7 +8,8 @@ records restore the trained parameters bit for bit.
 
 Each record is written before the parameters move, so a killed process loses nothing. It is synced
 to the disk with the first record written at least ``sync_seconds`` after the last sync, to limit
-the loss when the machine fails. A truncated record is detected by its checksum and ignored.
+the loss when the machine fails. A truncated record at the end is ignored; a record whose checksum
+is wrong is an error.
 """
 
 import json
@@ -16,10 +17,12 @@ import os
 import struct
 import time
 import zlib
+from io import BufferedReader, FileIO
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
-from gensmooth import checks
+from gensmooth import checks, fields
+from gensmooth.runs.files import has_other_names, open_file, open_to_update, write_all
 
 try:
     import fcntl
@@ -71,7 +74,7 @@ class Log:
     def __init__(self, path: str | os.PathLike[str], *, sync_seconds: float = 1.0) -> None:
         self.path = checks.path("path", path)
         self._sync_seconds = checks.nonnegative("sync_seconds", sync_seconds)
-        self._file: Any = None
+        self._file: FileIO | None = None
         self._form: struct.Struct | None = None
         self._synced = 0.0
 
@@ -82,24 +85,40 @@ class Log:
 
     def open(self, header: dict[str, Any]) -> None:
         """Open the file for writing, after its last complete record or with a new header."""
-        file = open(self.path, "a+b", buffering=0)  # noqa: SIM115 (it stays open for the run)
-        if fcntl is not None:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except (BlockingIOError, PermissionError):
-                file.close()
-                raise LogError(f"{self.path} is in use: another run is writing to it.") from None
-            except OSError:  # a file system without locks
-                pass
-        existing, _, end = _read(self.path)
-        if existing is None:
-            file.truncate(0)
-            line = json.dumps(header, separators=(",", ":")).encode()
-            _write_all(file, _MAGIC + struct.pack("<I", zlib.crc32(line)) + line + b"\n")
-        else:
-            file.truncate(end)
-        os.fsync(file.fileno())
+        try:
+            file = open_to_update(self.path)
+        except OSError as error:
+            raise _cannot(self.path, "written", error) from error
+        try:
+            self._lock(file)
+            if has_other_names(file):
+                raise LogError(
+                    f"{self.path} is a hard link, and writing to it would also change the file "
+                    "under its other name: copy it, and use the copy."
+                )
+            existing, _, end = _read(self.path)
+            if existing is None:
+                file.truncate(0)
+                line = json.dumps(header, separators=(",", ":")).encode()
+                write_all(file, _MAGIC + struct.pack("<I", zlib.crc32(line)) + line + b"\n")
+            else:
+                file.truncate(end)
+            file.seek(0, os.SEEK_END)
+            os.fsync(file.fileno())
+        except BaseException:
+            file.close()
+            raise
         self._file, self._form, self._synced = file, _form(header), time.monotonic()
+
+    def _lock(self, file: FileIO) -> None:
+        if fcntl is None:
+            return
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
+            raise LogError(f"{self.path} is in use: another run is writing to it.") from None
+        except OSError:  # a file system without locks
+            pass
 
     def append(self, record: LogRecord) -> None:
         """Write one step."""
@@ -113,7 +132,7 @@ class Log:
             *record.decays,
             *record.weights,
         )
-        _write_all(self._file, words + struct.pack("<I", zlib.crc32(words)))
+        write_all(self._file, words + struct.pack("<I", zlib.crc32(words)))
         if time.monotonic() - self._synced >= self._sync_seconds:
             self.sync()
 
@@ -137,48 +156,109 @@ class Log:
         self.close()
 
 
+# --- reading -------------------------------------------------------------------------------------
+
+_MOST_DIRECTIONS, _MOST_PARAMETERS, _MOST_GROUPS = 1_000_000, 1_000_000, 10_000
+_FLOAT = fields.real(finite=True)
+
+
+def _parameter(value: Any, name: str) -> list[Any]:
+    """Accept the name, the type and the shape of a parameter."""
+    items = fields.many(fields.PLAIN, 3, 3)(value, name)
+    sizes = fields.many(fields.count(), 64)
+    return [fields.NAME(items[0], name), fields.NAME(items[1], name), sizes(items[2], name)]
+
+
+def _law(value: Any, name: str) -> list[Any]:
+    """Accept the fields of :class:`gensmooth.models.Law`."""
+    shapes = (fields.one_of("coin", "normal"), _FLOAT, _FLOAT, fields.count(0, 1 << 20), _FLOAT)
+    items = fields.many(fields.PLAIN, len(shapes), len(shapes))(value, name)
+    return [shape(item, name) for shape, item in zip(shapes, items, strict=True)]
+
+
+_HEADER = fields.record(
+    {
+        "seed": fields.SEED,
+        "spacing": _FLOAT,
+        "num_directions": fields.count(1, _MOST_DIRECTIONS),
+        "law": _law,
+        "momentum": _FLOAT,
+        "groups": fields.many(fields.many(_parameter, _MOST_PARAMETERS), _MOST_GROUPS),
+        "base": fields.NAME,
+    },
+    {
+        "visited": fields.many(
+            fields.many(fields.count(-1, _MOST_DIRECTIONS), 2, 2), 2 * _MOST_DIRECTIONS
+        ),
+    },
+    others=fields.PLAIN,
+)
+
+
 def _form(header: dict[str, Any]) -> struct.Struct:
-    """The binary layout of a record."""
+    """Return the binary layout of a record."""
     return struct.Struct(f"<QId{2 * len(header['groups'])}d{header['num_directions']}d")
 
 
 def _read(path: Path) -> tuple[dict[str, Any] | None, list[LogRecord], int]:
-    """The header, the records, and the position where the last complete record ends."""
+    """Return the header, the records, and the position where the last complete record ends."""
     try:
-        data = path.read_bytes()
+        with open_file(path, follow=True) as file:
+            return _read_file(path, file)
     except FileNotFoundError:
         return None, [], 0
-    if not data or (len(data) < len(_MAGIC) and _MAGIC.startswith(data)):
+    except OSError as error:
+        raise _cannot(path, "read", error) from error
+
+
+def _read_file(
+    path: Path, file: BufferedReader
+) -> tuple[dict[str, Any] | None, list[LogRecord], int]:
+    size = os.fstat(file.fileno()).st_size
+    start = file.read(len(_MAGIC))
+    if len(start) < len(_MAGIC) and _MAGIC.startswith(start):
         return None, [], 0
-    if data.startswith(_NAME) and not data.startswith(_MAGIC):
-        number = data[len(_NAME) :].partition(b"\n")[0][:20].decode(errors="replace")
+    if start.startswith(_NAME) and start != _MAGIC:
+        number = (start[len(_NAME) :] + file.read(20)).partition(b"\n")[0][:20]
         raise LogError(
-            f"{path} has log format {number}, but this version of gensmooth reads format "
-            f"{_FORMAT.decode()}. Use the version that wrote it."
+            f"{path} has log format {number.decode(errors='replace')}, but this version of "
+            f"gensmooth reads format {_FORMAT.decode()}. Use the version that wrote it."
         )
-    if not data.startswith(_MAGIC):
+    if start != _MAGIC:
         raise LogError(f"{path} is not a log of gs.torch.")
-    start = len(_MAGIC)
-    end = data.find(b"\n", start + 4, start + 4 + _HEADER_LIMIT)
-    if end < 0:  # the process was killed while writing the header, so there are no steps
-        return None, [], 0
-    line = data[start + 4 : end]
-    if struct.unpack("<I", data[start : start + 4])[0] != zlib.crc32(line):
+    crc32, line = file.read(4), file.readline(_HEADER_LIMIT)
+    if not line.endswith(b"\n"):
+        if size > file.tell() or any(byte < 0x20 for byte in line):
+            raise LogError(f"{path} is damaged: its header has no end.")
+        return None, [], 0  # the process was killed while writing the header: there are no steps
+    if crc32 != struct.pack("<I", zlib.crc32(line[:-1])):
         raise LogError(f"{path} is damaged: the checksum of its header is wrong.")
-    header: dict[str, Any] = json.loads(line)
+    try:
+        header: dict[str, Any] = fields.parse(line, _HEADER)
+    except ValueError as error:
+        raise LogError(f"{path} has an invalid header: {error}.") from error
+    return header, *_read_records(path, file, header, size)
+
+
+def _read_records(
+    path: Path, file: BufferedReader, header: dict[str, Any], size: int
+) -> tuple[list[LogRecord], int]:
+    """Return the records and the position where the last complete one ends.
+
+    A record at the end that is too short was being written when the process was killed. If the
+    machine failed, it may also have its full length and end with zeros that were never written.
+    Any other wrong checksum is damage.
+    """
     form, groups = _form(header), len(header["groups"])
-    size = form.size + 4
     records: list[LogRecord] = []
-    at = end + 1
-    while at + size <= len(data):
-        words = data[at : at + form.size]
-        if struct.unpack("<I", data[at + form.size : at + size])[0] != zlib.crc32(words):
-            if at + size < len(data):
-                raise LogError(
-                    f"{path} is damaged: the checksum of record {len(records)} is wrong, and it is "
-                    "not the last."
-                )
-            break
+    end = file.tell()
+    while end + form.size + 4 <= size:
+        words, crc32 = file.read(form.size), file.read(4)
+        if crc32 != struct.pack("<I", zlib.crc32(words)):
+            last = end + 2 * (form.size + 4) > size
+            if last and crc32 == bytes(4):
+                break
+            raise LogError(f"{path} is damaged: the checksum of record {len(records)} is wrong.")
         step, ranks, loss, *numbers = form.unpack(words)
         if step != len(records):
             raise LogError(f"{path} is damaged: step {len(records)} is missing.")
@@ -192,11 +272,9 @@ def _read(path: Path) -> tuple[dict[str, Any] | None, list[LogRecord], int]:
                 tuple(numbers[2 * groups :]),
             )
         )
-        at += size
-    return header, records, at
+        end = file.tell()
+    return records, end
 
 
-def _write_all(file: Any, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[file.write(view) :]
+def _cannot(path: Path, what: str, error: OSError) -> LogError:
+    return LogError(f"{path} cannot be {what}: {error.strerror or error}.")

@@ -1,11 +1,11 @@
 """The options of studies: each study declares its own, as the fields of one dataclass."""
 
-import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
+from dataclasses import fields as fields_of
 from typing import Any, Literal, TypeVar, cast
 
-from gensmooth import checks
+from gensmooth import checks, fields
 
 Profile = Literal["quick", "paper"]
 Accepts = Callable[[Any], bool]
@@ -32,24 +32,32 @@ def option(
     return field(default=default, metadata={"words": words, "check": check, "accepts": accepts})
 
 
+def has(shape: fields.Shape) -> Accepts:
+    """Accept what a shape accepts; see :mod:`gensmooth.fields`."""
+
+    def accepts(value: Any) -> bool:
+        try:
+            shape(value, "")
+        except fields.FieldError:
+            return False
+        return True
+
+    return accepts
+
+
 def matches(pattern: str) -> Accepts:
-    """Accepts texts that match a regular expression."""
-    return lambda value: isinstance(value, str) and bool(re.fullmatch(pattern, value))
+    """Accept texts that match a regular expression."""
+    return has(fields.text(fields.NAME_LENGTH, pattern))
 
 
 def each(accepts: Accepts) -> Accepts:
-    """Accepts lists whose items are all accepted."""
-    return lambda value: isinstance(value, list) and all(map(accepts, cast("list[Any]", value)))
+    """Accept lists of at most a thousand items, all of which are accepted."""
+    is_list = has(fields.many(fields.PLAIN, 1000))
+    return lambda value: is_list(value) and all(map(accepts, cast("list[Any]", value)))
 
 
-def is_count(value: Any) -> bool:
-    """Accepts whole numbers from 1 to a million."""
-    return type(value) is int and 1 <= value <= _MOST
-
-
-def is_flag(value: Any) -> bool:
-    """Accepts true and false."""
-    return isinstance(value, bool)
+is_count = has(fields.count(1, _MOST))
+is_flag = has(fields.flag)
 
 
 METHOD_NAMES = each(matches(r"[a-z0-9-]{1,50}"))
@@ -105,7 +113,7 @@ def read_options(kind: type[O], values: Mapping[str, Any]) -> O:
         TypeError: If a value is of the wrong type.
     """
     read: dict[str, Any] = {}
-    for each_field in fields(kind):
+    for each_field in fields_of(kind):
         value = values.get(each_field.name)
         if isinstance(value, Iterable) and not isinstance(value, str):
             value = tuple(cast("Iterable[Any]", value)) or None

@@ -13,14 +13,23 @@ import json
 import math
 import os
 import re
-import shutil
 import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from gensmooth import fields
 from gensmooth.lab.experiments.spec import FORMAT, RunRecord, RunSpec
-from gensmooth.runs.files import read_bytes, write_text
+from gensmooth.runs.files import (
+    CheckpointError,
+    check_folder,
+    exists,
+    make_folder,
+    read_bytes,
+    read_fields,
+    remove_folder,
+    write_text,
+)
 from gensmooth.runs.folder import UNUSABLE
 
 _STUDY_FILE = "study.json"
@@ -33,6 +42,35 @@ _OURS = {
     _STUDY_FILE,
     f".{_STUDY_FILE}.new",
 }  # in a new store
+_UNUSABLE = (OSError, CheckpointError, *UNUSABLE)
+
+# --- what the files may hold ---------------------------------------------------------------------
+
+_MARK = fields.record(
+    {"program": fields.one_of("gensmooth"), "study": fields.NAME, "format": fields.count()}
+)
+_RUN = fields.record(
+    {
+        "format": fields.version(FORMAT),
+        "study": fields.NAME,
+        "config": fields.table(fields.PLAIN_NAMES),
+    }
+)
+_LAST_LINE = fields.record(
+    {
+        "end": fields.one_of(True),
+        "names": fields.many(fields.NAME, 1000),
+        "final": fields.real(),
+        "diverged": fields.flag,
+        "seconds": fields.real(0),
+        "crc32": fields.count(0, 2**32 - 1),
+    },
+    {
+        "more": fields.table(fields.PLAIN),
+        "check": fields.count(0, 2**32 - 1),  # some published runs in docs/results have none
+    },
+)
+_ROUND = fields.record({"round": fields.count()}, others=fields.real())
 
 
 class StoreError(RuntimeError):
@@ -66,11 +104,12 @@ class StudyStore:
         damaged: list[str] = []
         for spec in specs:
             where = self.runs / spec.key
-            if not where.exists():
+            if not exists(where):
                 continue
             try:
+                check_folder(where, inside=self.runs)
                 records[spec.key] = _read(where, spec)
-            except (OSError, *UNUSABLE):
+            except _UNUSABLE:
                 damaged.append(spec.key)
         return Loaded(records, damaged)
 
@@ -80,11 +119,12 @@ class StudyStore:
         damaged: list[str] = []
         for where in sorted(self.runs.glob("[!.]*")):
             try:
-                stored = json.loads(read_bytes(where / "config.json"))
+                check_folder(where, inside=self.runs)
+                stored = fields.parse(read_bytes(where / "config.json"), _RUN)
                 spec = RunSpec(stored["study"], stored["config"])
                 if spec.key == where.name and spec.study == self.study:
                     specs.append(spec)
-            except (OSError, *UNUSABLE):
+            except _UNUSABLE:
                 damaged.append(where.name)
         loaded = self.load(specs)
         return Loaded(loaded.records, damaged + loaded.damaged)
@@ -98,16 +138,20 @@ class StudyStore:
         final = self.runs / spec.key
         aside = self.runs / f".{spec.key}.{os.getpid()}"
         try:
-            _remove(aside)
+            remove_folder(aside)
             aside.mkdir(parents=True)  # fails if something is there, such as a link
             config = {"format": FORMAT, "study": spec.study, "config": spec.config}
-            (aside / "config.json").write_text(json.dumps(config, indent=1, sort_keys=True))
-            (aside / "metrics.jsonl").write_text(_lines(record, spec.key))
-            _remove(final)  # a damaged record makes way for the new one
+            write_text(
+                aside / "config.json",
+                json.dumps(config, indent=1, sort_keys=True),
+                durable=False,
+            )
+            write_text(aside / "metrics.jsonl", _lines(record, spec.key), durable=False)
+            remove_folder(final)  # a damaged record makes way for the new one
             aside.rename(final)
-            shutil.rmtree(self.scratch(spec), ignore_errors=True)
+            remove_folder(self.scratch(spec))
         except OSError as error:
-            shutil.rmtree(aside, ignore_errors=True)
+            remove_folder(aside)
             raise StoreError(
                 f"Could not write a run to {self.runs}: {error.strerror or error}. Finished runs "
                 "are kept: free some space and run the same command again."
@@ -117,18 +161,15 @@ class StudyStore:
         """Mark the folder as ours, or refuse one that belongs to something else."""
         mark = self.folder / _STUDY_FILE
         ours = {"program": "gensmooth", "study": self.study, "format": FORMAT}
-        if mark.exists() and mark.stat().st_size:  # an empty one: killed while it was written
+        if exists(mark) and mark.lstat().st_size:  # an empty one: killed while it was written
             try:
-                marked: Any = json.loads(read_bytes(mark))
-                marked = dict[str, Any](marked)
-            except (OSError, *UNUSABLE) as error:
-                raise StoreError(
-                    f"{mark} cannot be read ({error}): choose another --folder."
-                ) from error
+                marked: dict[str, Any] = read_fields(mark, _MARK, what="the mark of a study")
+            except CheckpointError as error:
+                raise StoreError(f"{str(error).rstrip('.')}: choose another --folder.") from error
             if marked != ours:
                 raise StoreError(
-                    f"{self.folder} belongs to study {marked.get('study')!r}, format "
-                    f"{marked.get('format')}, not to {self.study!r}, format {FORMAT}: choose "
+                    f"{self.folder} belongs to study {marked['study']!r}, format "
+                    f"{marked['format']}, not to {self.study!r}, format {FORMAT}: choose "
                     "another --folder."
                 )
         elif self.folder.exists() and {p.name for p in self.folder.iterdir()} - _OURS:
@@ -142,23 +183,15 @@ class StudyStore:
                     "or link the whole folder instead."
                 )
         try:
-            self.runs.mkdir(parents=True, exist_ok=True)
-            if not mark.exists() or not mark.stat().st_size:
+            make_folder(self.runs, inside=self.folder)
+            if not exists(mark) or not mark.lstat().st_size:
                 write_text(mark, json.dumps(ours))
         except OSError as error:
             raise StoreError(f"Could not make {self.folder}: {error.strerror or error}.") from error
         for left in self.runs.glob(".*"):
             ours = _ASIDE.fullmatch(left.name)
             if ours and not _alive(ours[1]):  # left by a killed process
-                shutil.rmtree(left, ignore_errors=True)
-
-
-def _remove(path: Path) -> None:
-    """Remove a folder, a file or a link (not its target), if it exists."""
-    if path.is_symlink() or path.is_file():
-        path.unlink()
-    elif path.exists():
-        shutil.rmtree(path)
+                remove_folder(left)
 
 
 def _alive(pid: str) -> bool:
@@ -202,28 +235,22 @@ def _check(end: Mapping[str, Any], key: str) -> int:
 
 
 def _read(where: Path, spec: RunSpec) -> RunRecord:
-    config = json.loads(read_bytes(where / "config.json"))["config"]
+    config = fields.parse(read_bytes(where / "config.json"), _RUN)["config"]
     if config != json.loads(json.dumps(spec.config)):
         raise ValueError("configuration differs")
     body, _, last = read_bytes(where / "metrics.jsonl").decode().rstrip("\n").rpartition("\n")
     end = json.loads(last)
     text = f"{body}\n" if body else ""
-    if not end["end"] or zlib.crc32(text.encode()) != end["crc32"]:
+    read = _LAST_LINE(end, "")
+    if zlib.crc32(text.encode()) != read["crc32"]:
         raise ValueError("checksum differs")
-    if end.keys() - {"more"} == {*_END, "check"}:
-        if end["check"] != _check(end, spec.key):
-            raise ValueError("checksum of the last line differs")
-    elif end.keys() != {*_END}:  # some published runs in docs/results have no `check`
-        raise ValueError("the last line has other fields")
-    rows = [json.loads(line) for line in body.splitlines()]
-    series = {name: [_number(row[name]) for row in rows] for name in end["names"]}
-    more = end.get("more", {})
-    return RunRecord(config, series, _number(end["final"]), end["diverged"], end["seconds"], more)
+    if "check" in read and read["check"] != _check(end, spec.key):
+        raise ValueError("checksum of the last line differs")
+    rows = [fields.parse(line, _ROUND) for line in body.splitlines()]
+    series = {name: [float(row[name]) for row in rows] for name in read["names"]}
+    more = read.get("more", {})
+    return RunRecord(config, series, float(read["final"]), read["diverged"], end["seconds"], more)
 
 
 def _plain(value: float) -> float | str:
     return value if math.isfinite(value) else str(value)
-
-
-def _number(value: float | str) -> float:
-    return float(value)

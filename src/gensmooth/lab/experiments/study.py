@@ -11,7 +11,7 @@ from gensmooth.lab.experiments.progress import Say
 from gensmooth.lab.experiments.registry import find_study
 from gensmooth.lab.experiments.runner import Completed, Runner
 from gensmooth.lab.experiments.spec import Claim, Outcome, Study
-from gensmooth.lab.experiments.store import StudyStore
+from gensmooth.lab.experiments.store import StoreError, StudyStore
 from gensmooth.lab.report.tables import Cell
 
 
@@ -113,7 +113,7 @@ def _existing(
     if study.gather is not None:
         return Completed(study.gather(options, cells, list(store.everything().records.values())), 0)
     if len(loaded.records) < wanted:
-        raise RuntimeError(
+        raise StoreError(
             f"{wanted - len(loaded.records)} of {wanted} runs of {study.name} are missing, and it "
             "can only be reported complete. Leave out --no-run to make them."
         )

@@ -27,6 +27,7 @@ from gensmooth.evaluators.ray import RayConnection, connect
 from gensmooth.lab.experiments.progress import listen
 from gensmooth.lab.experiments.registry import find_study
 from gensmooth.lab.experiments.spec import RunRecord, RunSpec
+from gensmooth.runs.files import make_folder
 
 Finished = tuple[RunSpec, RunRecord]
 Tell = Callable[[str, float], None]  # a run's key, how much of it is done
@@ -224,7 +225,7 @@ def _usable(scratch: Path) -> Path:
     A run that is retried on another node finds its checkpoint only where the disk is shared.
     """
     try:
-        scratch.mkdir(parents=True, exist_ok=True)
+        make_folder(scratch, inside=scratch.parent.parent)
     except OSError:
         return Path(tempfile.gettempdir()) / "gensmooth-partial" / scratch.name
     return scratch

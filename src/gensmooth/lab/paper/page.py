@@ -1,6 +1,7 @@
 """Writes the page of studies, and judges their claims again from the tables of a page."""
 
 import csv
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -13,6 +14,7 @@ from gensmooth.lab.experiments.verdicts import Scores
 from gensmooth.lab.paper import tables as paper
 from gensmooth.lab.paper.published import published
 from gensmooth.lab.report.tables import Cell, ClaimRow, Table
+from gensmooth.runs.files import read_bytes
 
 
 def write_report(outcomes: Sequence[Outcome], out: Path, *, command: str) -> Path:
@@ -94,8 +96,11 @@ def judge_again(name: str, folder: Path, claims: Sequence[Claim] = ()) -> list[C
 def _rows(path: Path) -> list[dict[str, str]]:
     if not path.exists():
         return []
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+    try:
+        text = read_bytes(path).decode()
+    except (OSError, UnicodeError) as error:
+        raise ValueError(f"{path} cannot be read: {error}.") from error
+    return list(csv.DictReader(io.StringIO(text, newline="")))
 
 
 def _cell(row: Mapping[str, str]) -> Cell:

@@ -5,13 +5,14 @@ import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import Field, fields
+from dataclasses import Field
+from dataclasses import fields as fields_of
 from inspect import Parameter, signature
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
-from gensmooth import checks
+from gensmooth import checks, fields
 from gensmooth.evaluators import cores
 from gensmooth.lab.experiments.options import Accepts, Options, is_count, matches, read_options
 from gensmooth.lab.experiments.registry import STUDIES, find_claim, find_study
@@ -19,7 +20,7 @@ from gensmooth.lab.experiments.spec import Outcome, Study
 from gensmooth.lab.experiments.study import run_study
 from gensmooth.lab.paper.page import judge_again, write_report
 from gensmooth.lab.report.tables import ClaimRow
-from gensmooth.runs.files import read_bytes, write_text
+from gensmooth.runs.files import make_folder, read_bytes, write_text
 
 ASKED = "reproduce.json"  # the arguments, in the output folder
 
@@ -140,7 +141,7 @@ def _declared() -> dict[str, dict[str, Field[Any]]]:
     """The options of our studies by name: which studies declare each, and how."""
     declared: dict[str, dict[str, Field[Any]]] = {}
     for name in STUDIES:
-        for each in fields(find_study(name).options):
+        for each in fields_of(find_study(name).options):
             declared.setdefault(each.name, {})[name] = each
     return declared
 
@@ -152,7 +153,7 @@ def _refuse_others(studies: Mapping[str, Study[Any]], options: Mapping[str, Any]
         ValueError: For an option of other studies.
         TypeError: For an option of no study.
     """
-    known = {each.name for study in studies.values() for each in fields(study.options)}
+    known = {each.name for study in studies.values() for each in fields_of(study.options)}
     asked = " or ".join(each.name for each in studies.values())
     for name, value in options.items():
         if name in known:
@@ -227,10 +228,8 @@ def _read_asked(path: Path) -> dict[str, Any]:
         ValueError: If the file cannot be read, or a field is not accepted.
     """
     try:
-        options: Any = json.loads(read_bytes(path))
-        if not isinstance(options, dict):
-            raise ValueError("it must hold an object")
-        for name, value in cast("dict[str, Any]", options).items():
+        options: dict[str, Any] = fields.parse(read_bytes(path), _ASKED)
+        for name, value in options.items():
             accepts = _allowed(name)
             if accepts is None:
                 raise ValueError(f"the option {name[:50]!r} is unknown")
@@ -241,9 +240,13 @@ def _read_asked(path: Path) -> dict[str, Any]:
                 )
         if "study" not in options:
             raise ValueError("it has no field `study`")
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         raise ValueError(f"{path} cannot be used: {error}.") from error
-    return cast("dict[str, Any]", options)
+    return options
+
+
+# Files written before version 0.2 have no checksum.
+_ASKED = fields.sealed(fields.table(fields.PLAIN_NAMES, 100), required=False)
 
 
 def _are_studies(value: Any) -> bool:
@@ -274,8 +277,8 @@ def _write_asked(folder: Path, arguments: Mapping[str, Any]) -> None:
         if value is not None and name not in ("folder", "no_run")
     }
     with suppress(OSError, TypeError):
-        folder.mkdir(parents=True, exist_ok=True)
-        write_text(folder / ASKED, f"{json.dumps(kept)}\n")
+        make_folder(folder)
+        write_text(folder / ASKED, f"{json.dumps(fields.seal(kept))}\n")
 
 
 def _available(

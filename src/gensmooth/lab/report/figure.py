@@ -31,6 +31,7 @@ from gensmooth.lab.report.style import (
     method_title,
 )
 from gensmooth.lab.report.tables import Table
+from gensmooth.runs.files import write_bytes, write_text
 
 _TOP, _BOTTOM = 0.885, 0.15
 _COLORS = 256
@@ -215,11 +216,13 @@ def write_figure(figure: Figure, folder: Path) -> list[Path]:
                 borderpad=0.2,
             )
             y -= 0.19 * count / total
-        paths[0].write_text(standalone(_svg(canvas)), encoding="utf-8")
-        pixels = io.BytesIO()
+        write_text(paths[0], standalone(_svg(canvas)), durable=False)
+        pixels, reduced = io.BytesIO(), io.BytesIO()
         canvas.savefig(pixels, format="png", metadata={"Software": None})
-        # A figure has few colours: of a palette, it takes a third of the bytes.
-        Image.open(pixels).convert("RGB").quantize(_COLORS).save(paths[1], optimize=True)
+        # A figure has few colours: with a palette, the file is a third of the size.
+        image = Image.open(pixels).convert("RGB").quantize(_COLORS)
+        image.save(reduced, format="png", optimize=True)
+        write_bytes(paths[1], reduced.getvalue(), durable=False)
     return paths
 
 

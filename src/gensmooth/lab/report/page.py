@@ -1,6 +1,5 @@
 """The page: one HTML file with everything inside, and the figures and tables beside it as files."""
 
-import os
 import platform
 import re
 from collections import Counter
@@ -32,6 +31,7 @@ from gensmooth.lab.report.tables import (
     shown,
     write_csv,
 )
+from gensmooth.runs.files import make_folder, write_text
 
 Facts = Sequence[tuple[str, str]]
 
@@ -125,12 +125,8 @@ def write_page(
     reload: float | None = None,
 ) -> Path:
     """Write the report; see :func:`gensmooth.lab.report.write_report`."""
-    figures, tables = out / "figures", out / "tables"
-    for folder in (figures, tables):
-        _unlink(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        for path in folder.iterdir():
-            _unlink(path)
+    make_folder(out)
+    figures, tables = (make_folder(out / name, inside=out) for name in ("figures", "tables"))
     files: list[Path] = []
     claims = [(s.name, claim) for s in sections for claim in s.claims]
     to_write = [claims_table(claims)] if claims else []
@@ -159,17 +155,8 @@ def write_page(
         variables=css_variables().values(),
     )
     path = out / "report.html"
-    temporary = path.with_suffix(".tmp")
-    _unlink(temporary)
-    temporary.write_text(page, encoding="utf-8")
-    os.replace(temporary, path)
+    write_text(path, page, durable=False)
     return path
-
-
-def _unlink(path: Path) -> None:
-    """Make way for a file or a folder: a link, perhaps a stranger's, is not followed."""
-    if path.is_symlink():
-        path.unlink()
 
 
 def _tables(section: Section) -> list[Table]:

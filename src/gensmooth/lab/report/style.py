@@ -158,6 +158,7 @@ def drawing() -> Generator[None]:
         "lines.dash_capstyle": "butt",
         "path.simplify": False,
         "svg.fonttype": "none",
+        "text.parse_math": False,  # a label is text: "$x_{$" is not a formula
         "svg.hashsalt": "gensmooth",
         "savefig.dpi": 160,
     }

@@ -1,12 +1,14 @@
 """Tables: as CSV with every digit, and as rows for the page."""
 
 import csv
+import io
 import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from gensmooth.lab.report.style import method_order, method_title
+from gensmooth.runs.files import write_text
 
 if TYPE_CHECKING:
     from gensmooth.lab.report.curves import Drawn
@@ -123,10 +125,11 @@ class Choices(NamedTuple):
 
 def write_csv(path: Path, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Path:
     """Write a CSV file in which a float has all of its digits."""
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows([_exact(value) for value in row] for row in rows)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([_exact(value) for value in row] for row in rows)
+    write_text(path, text.getvalue(), durable=False)
     return path
 
 

@@ -6,19 +6,65 @@ larger one reuses the runs that it shares with a smaller one.
 """
 
 import json
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
+from gensmooth import fields
 from gensmooth.lab.experiments.spec import RunRecord, RunSpec
 from gensmooth.lab.experiments.store import StoreError, StudyStore
 from gensmooth.lab.trials.identity import short
-from gensmooth.runs.files import read_bytes, write_text
+from gensmooth.runs.files import make_folder, read_fields, write_text
+
+_log = logging.getLogger("gensmooth")
 
 STUDY = "trials"
 FILE = "comparison.json"
 _FORMAT = 1
+
+# What comparison.json may hold. Files written before version 0.2 have no checksum.
+_SEEDS = fields.many(fields.SEED, 100_000)
+_CELL = fields.record(
+    {
+        "label": fields.text(2000, least=1),
+        "config": fields.record(
+            {"method": fields.NAME, "options": fields.table(fields.PLAIN, 100)}
+        ),
+    },
+    {
+        "method": fields.NAME,
+        "values": fields.table(fields.real(), 100),
+    },
+)
+_PLAN = fields.sealed(
+    fields.record(
+        {
+            "format": fields.version(_FORMAT),
+            "kind": fields.one_of("comparison", "sweep"),
+            "problem": fields.NAME,
+            "unit": fields.NAME,
+            "scored": fields.NAME,
+            "maximize": fields.flag,
+            "values": fields.count(1),
+            "budget": fields.count(1),
+            "seeds": fields.many(fields.SEED, 100_000, least=1),
+            "cells": fields.many(_CELL, 10_000, least=1),
+            "config": fields.record(
+                {
+                    "problem": fields.record(
+                        {}, {"how": fields.table(fields.PLAIN)}, others=fields.PLAIN
+                    )
+                },
+                others=fields.PLAIN,
+            ),
+            "command": fields.text(),
+        },
+        {"fresh": _SEEDS, "search": fields.one_of("grid", "optuna")},
+    ),
+    required=False,
+)
 
 Kind = Literal["comparison", "sweep"]
 Cell = Mapping[str, Any]
@@ -88,29 +134,22 @@ class TrialTable:
 
     def write(self, folder: Path) -> None:
         """Write ``comparison.json`` into a folder."""
-        text = json.dumps({"format": _FORMAT, **vars(self)}, indent=1, allow_nan=False)
-        folder.mkdir(parents=True, exist_ok=True)
-        write_text(folder / FILE, f"{text}\n")
+        content = fields.seal({"format": _FORMAT, **vars(self)})
+        make_folder(folder)
+        write_text(folder / FILE, f"{json.dumps(content, indent=1, allow_nan=False)}\n")
 
     @classmethod
     def read(cls, folder: Path) -> "TrialTable":
         """Read ``comparison.json`` from a folder.
 
         Raises:
-            ValueError: If it cannot be read.
+            CheckpointError: If it cannot be read.
         """
-        path = folder / FILE
-        try:
-            fields = cast(dict[str, Any], json.loads(read_bytes(path)))
-            if (number := fields.pop("format")) != _FORMAT:
-                raise ValueError(
-                    f"it is of format {str(number)[:20]}, but this gensmooth reads format {_FORMAT}"
-                )
-            for name in ("seeds", "cells", "fresh"):
-                fields[name] = tuple(fields[name])
-            return cls(**fields)
-        except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
-            raise ValueError(f"{path} is not that of a comparison: {error}.") from error
+        plan: dict[str, Any] = read_fields(folder / FILE, _PLAN, what="the plan of a comparison")
+        del plan["format"]
+        for name in ("seeds", "cells", "fresh"):
+            plan[name] = tuple(plan.get(name, ()))
+        return cls(**plan)
 
     def _cell(self, label: str) -> Cell:
         return next(cell for cell in self.cells if cell["label"] == label)
@@ -125,9 +164,19 @@ def store_of(folder: Path) -> StudyStore:
 
 def stored(folder: Path) -> Fetch:
     """Returns runs from the store of a folder; makes none."""
+    reported: set[str] = set()
 
     def fetch(specs: Sequence[RunSpec], title: str) -> list[RunRecord]:  # noqa: ARG001
-        records = store_of(folder).load(specs).records
-        return [records[spec.key] for spec in specs if spec.key in records]
+        loaded = store_of(folder).load(specs)
+        if damaged := set(loaded.damaged) - reported:
+            reported.update(damaged)
+            _log.warning(
+                "%s: %d damaged %s left out: %s. Repeat the command that made them.",
+                folder,
+                len(damaged),
+                "run is" if len(damaged) == 1 else "runs are",
+                ", ".join(sorted(damaged)[:5]),
+            )
+        return [loaded.records[spec.key] for spec in specs if spec.key in loaded.records]
 
     return fetch

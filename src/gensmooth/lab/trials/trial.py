@@ -8,8 +8,8 @@ diverges, that is its result: its final value is +∞.
 import json
 import logging
 import math
-import shutil
 import time
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Protocol, final
 import numpy as np
 from numpy.typing import NDArray
 
+from gensmooth import fields
 from gensmooth.coordinates import inward
 from gensmooth.evaluators import EvaluationError, Objective
 from gensmooth.lab.experiments.spec import RunRecord
@@ -27,7 +28,16 @@ from gensmooth.lab.trials.judging import Judged, Score, judge
 from gensmooth.optimize import RETURNED, minimize
 from gensmooth.optimize.advice import unspoken
 from gensmooth.results import History, Result
-from gensmooth.runs import CheckpointError
+from gensmooth.runs import CheckpointError, container
+from gensmooth.runs.files import (
+    exists,
+    open_to_append,
+    read_bytes,
+    remove_folder,
+    write_all,
+    write_bytes,
+)
+from gensmooth.runs.folder import CHECKPOINT
 from gensmooth.searches import AUTO, Pilot, SearchState, StepInfo
 from gensmooth.trees import Tree
 
@@ -167,7 +177,15 @@ class Minimized:
         """See :class:`Task`."""
         start = self.judge(self.x0, seed, values)
         clock = Clock()
-        scores = None if self.score is None else _Scores(self, choice, budget, scratch)
+        if scratch.is_symlink():  # it may lead to a folder that is not ours
+            remove_folder(scratch)
+        scores = None
+        if self.score is not None:
+            try:
+                scores = _Scores(self, choice, budget, scratch)
+            except (CheckpointError, OSError, ValueError):
+                remove_folder(scratch)  # the trial starts over
+                scores = _Scores(self, choice, budget, scratch)
 
         def follow(info: StepInfo, state: SearchState) -> None:
             clock.tick(info.evaluations)
@@ -221,12 +239,12 @@ class Minimized:
             return self.call(choice, budget, seed, folder=folder, callback=follow)
         except CheckpointError as error:
             _log.warning("A partial run cannot be used, so it starts over: %s", error)
-            shutil.rmtree(folder.parent, ignore_errors=True)
+            remove_folder(folder.parent)
             return self.call(choice, budget, seed, folder=folder, callback=follow)
         except TypeError as error:
             if "cannot be checkpointed" not in str(error):
                 raise
-            shutil.rmtree(folder.parent, ignore_errors=True)
+            remove_folder(folder.parent)
             return self.call(choice, budget, seed, callback=follow)
 
 
@@ -267,10 +285,8 @@ class _Scores:
         self._coordinates = inward(task.start, **how).coordinates
         self._file = scratch / "scores.jsonl"
         self._seen: dict[int, tuple[int, float]] = {}
-        with suppress(OSError, ValueError, TypeError):
-            for line in self._file.read_text().splitlines():
-                part, evaluations, score = json.loads(line)
-                self._seen[part] = (evaluations, float(score))
+        self._checksum = zlib.crc32(scratch.name.encode())  # the folder is named by the run's key
+        self._load(scratch / "run" / CHECKPOINT)
 
     def follow(self, info: StepInfo, state: SearchState) -> None:
         """Call this after each step."""
@@ -280,8 +296,48 @@ class _Scores:
         assert self._score is not None
         x = state.x if self._pilot is None else self._pilot.recommend(state)
         self._seen[part] = (info.evaluations, float(self._score(self._coordinates.outward(x))))
-        with suppress(OSError), self._file.open("a") as file:
-            file.write(json.dumps([part, *map(_plain, self._seen[part])]) + "\n")
+        line = [part, *map(_plain, self._seen[part])]
+        self._checksum = self._next_checksum(line)
+        with suppress(OSError), open_to_append(self._file) as file:
+            write_all(file, f"{json.dumps([*line, self._checksum])}\n".encode())
+
+    def _load(self, checkpoint: Path) -> None:
+        """Read the scores before an interruption.
+
+        Raises:
+            CheckpointError: If the file is damaged, or does not have the scores up to the
+                checkpoint.
+        """
+        text = read_bytes(self._file) if exists(self._file) else b""
+        complete, newline, half_a_line = text.rpartition(b"\n")
+        for line in complete.splitlines():
+            try:
+                part, evaluations, score = self._parse(line)
+            except ValueError as error:
+                raise CheckpointError(self._file, f"is damaged: {error}.") from error
+            self._seen[part] = (evaluations, score)
+        if half_a_line:  # the process was killed while writing it
+            write_bytes(self._file, complete + newline, durable=False)
+        if exists(checkpoint):
+            evaluations = fields.count()(container.read_meta(checkpoint).get("evaluations"), "")
+            if evaluations and _part(evaluations, self._budget) not in self._seen:
+                raise CheckpointError(self._file, "lacks the scores before the checkpoint.")
+
+    def _parse(self, line: bytes) -> tuple[int, int, float]:
+        """Read a line: the part of the budget, the evaluations, the score, and a checksum."""
+        values: list[Any] = fields.parse(line, fields.many(fields.PLAIN, 4, 4))
+        self._checksum = self._next_checksum(values[:-1])
+        if values[-1] != self._checksum:
+            raise ValueError("the checksum of a line differs")
+        part = fields.count(0, POINTS - 1)(values[0], "part")
+        evaluations = fields.count()(values[1], "evaluations")
+        if _part(evaluations, self._budget) != part:
+            raise ValueError("a score is in the wrong part of the budget")
+        return part, evaluations, float(fields.real()(values[2], "score"))
+
+    def _next_checksum(self, values: list[Any]) -> int:
+        """Return the checksum of a line and of all lines before it."""
+        return zlib.crc32(json.dumps(values).encode(), self._checksum)
 
     def series(self, start: float, final: Judged | None) -> list[float]:
         """The score at the end of each part of the budget."""
