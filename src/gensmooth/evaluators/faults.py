@@ -79,12 +79,13 @@ class BatchResults:
         self._failures: Counter[int] = Counter()  # per unit
         self.todo: list[Units] = [(0, self.units)]
         self.record: Callable[[int, NDArray[np.float64], float], None] | None = None
-        self._entry = objective.entry(batch)
-        if self._entry is not None:
-            self.record = self._entry.put
-            if self._entry.known.any():
-                self._recall(self._entry)
-        self.missing = sum(last - first for first, last in self.todo)
+        self.missing = self.units
+        self._entry = None
+        if objective.journal is not None:
+            self._entry = entry = objective.journal.open(batch, objective.columns)
+            self.record = entry.put
+            if not entry.is_empty:
+                self._recall(entry)
 
     def _recall(self, entry: JournalEntry) -> None:
         """Use the results that the journal has."""
@@ -95,6 +96,7 @@ class BatchResults:
         edges = np.flatnonzero(np.diff(np.concatenate(([0], unknown, [0]))))
         self.todo = [(first, last) for first, last in edges.reshape(-1, 2).tolist()]
         self._values[:] = entry.values
+        self.missing = int(unknown.sum())
 
     def span(self, units: Units) -> tuple[int, int]:
         """The evaluations that belong to ``units``, as ``start, stop``."""

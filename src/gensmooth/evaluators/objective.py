@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from gensmooth import checks
 from gensmooth.batch import Batch
 from gensmooth.evaluators.base import Failure
-from gensmooth.runs.journal import WORTH, Journal, JournalEntry
+from gensmooth.runs.journal import WORTH, Journal
 
 Array = NDArray[Any]
 
@@ -117,8 +117,8 @@ class Objective:
         Raises:
             EvaluationError: If the objective raises or returns something other than a number.
         """
-        entry = self.entry(batch)
-        if entry is not None and entry.known[index]:
+        entry = None if self.journal is None else self.journal.open(batch, self.columns)
+        if entry is not None and not entry.is_empty and entry.known[index]:
             return float(entry.values[index].flat[0])
         began = time.perf_counter()
         values, failures = self.values(batch, index, index + 1)
@@ -128,11 +128,10 @@ class Objective:
             entry.put(index, values, time.perf_counter() - began)
         return float(values.flat[0])
 
-    def entry(self, batch: Batch) -> JournalEntry | None:
-        """The part of the journal for a batch; ``None`` without a journal."""
-        if self.journal is None:
-            return None
-        return self.journal.open(batch, 1 + self.extras if self.extras else 0)
+    @property
+    def columns(self) -> int:
+        """The numbers per evaluation; 0 if there is only the value."""
+        return 1 + self.extras if self.extras else 0
 
     def values(
         self,

@@ -246,7 +246,7 @@ class SideBySide:
         if self._journal is not None:
             tests = test_batch(self._search, state, episodes)
             entry = open_entry(self._journal, self._policy, tests, scaling, observe=False)
-            if entry.known.any():
+            if not entry.is_empty:
                 tested = self._local.test(state, scaling, episodes)
                 self.faults = self._local.faults
                 return tested

@@ -74,6 +74,11 @@ class BatchAddress(NamedTuple):
     columns: int
 
 
+def address_of(batch: Batch, columns: int) -> BatchAddress:
+    """The address of a batch."""
+    return BatchAddress(batch.step, batch.checksum(), len(batch), columns)
+
+
 class _Stored:
     """What the file has for one batch."""
 
@@ -87,29 +92,66 @@ class _Stored:
 class JournalEntry:
     """The part of the journal for one batch.
 
+    It is created for each step, also of the cheapest runs, so it creates its arrays when needed.
+
     Attributes:
-        known: For each evaluation, whether its result is known from an earlier process.
-        values: The known values; NaN elsewhere, and for an evaluation that failed and was dropped.
-        faults: The faults that were recorded, by kind.
+        is_empty: Whether nothing about this batch is known from an earlier process.
         has_failures: Whether faults were recorded, in this process or earlier.
     """
 
-    def __init__(self, journal: "Journal", address: BatchAddress, stored: _Stored | None) -> None:
-        self._journal = journal
-        self.address = address
-        shape = (address.rows, address.columns) if address.columns else (address.rows,)
-        self.values: Floats = np.full(shape, np.nan)
-        self.known: NDArray[np.bool_] = np.zeros(address.rows, bool)
+    __slots__ = (
+        "_address",
+        "_batch",
+        "_columns",
+        "_journal",
+        "_known",
+        "_values",
+        "_waiting",
+        "_written",
+        "faults",
+        "has_failures",
+        "is_empty",
+    )
+
+    def __init__(
+        self, journal: "Journal", batch: Batch, columns: int, stored: _Stored | None
+    ) -> None:
+        self._journal, self._batch, self._columns = journal, batch, columns
+        self._address: BatchAddress | None = None
+        self._known: NDArray[np.bool_] | None = None
+        self._values: Floats | None = None
         self.faults: Mapping[str, int] = {}
         self.has_failures = False
+        self.is_empty = stored is None
         self._waiting: list[tuple[int, Floats]] = []
-        self._lock = threading.Lock()
         if stored is not None:
             self._restore(stored)
         self._written = time.perf_counter()
 
+    @property
+    def address(self) -> BatchAddress:
+        """The address of the batch."""
+        if self._address is None:
+            self._address = address_of(self._batch, self._columns)
+        return self._address
+
+    @property
+    def known(self) -> NDArray[np.bool_]:
+        """For each evaluation, whether its result is known from an earlier process."""
+        if self._known is None:
+            self._known = np.zeros(len(self._batch), bool)
+        return self._known
+
+    @property
+    def values(self) -> Floats:
+        """The known values; NaN elsewhere, and for an evaluation that failed and was dropped."""
+        if self._values is None:
+            shape = (len(self._batch), self._columns) if self._columns else (len(self._batch),)
+            self._values = np.full(shape, np.nan)
+        return self._values
+
     def _restore(self, stored: _Stored) -> None:
-        rows, width = self.address.rows, self.address.columns or 1
+        rows, width = len(self._batch), self._columns or 1
         for start, data in stored.values:
             numbers = np.frombuffer(data, "<f8").astype(np.float64)
             count, rest = divmod(len(numbers), width)
@@ -118,7 +160,7 @@ class JournalEntry:
             self.values[start : start + count] = numbers.reshape(count, *self.values.shape[1:])
             self.known[start : start + count] = True
         for index in stored.failed:
-            if 0 <= index < rows and not self.known[index]:
+            if 0 <= index < rows:
                 self.known[index] = True
         self.faults = dict(stored.faults)
         self.has_failures = bool(self.faults)
@@ -131,7 +173,7 @@ class JournalEntry:
             values: The values, or rows of numbers that begin with the value.
             seconds: How long it took to compute them.
         """
-        with self._lock:
+        with self._journal.lock:
             self._waiting.append((start, values.copy()))
             now = time.perf_counter()
             elapsed = max(seconds, now - self._written)
@@ -173,6 +215,7 @@ class Journal:
 
     Attributes:
         size: The size of the file in bytes; 0 if there is none.
+        lock: Protects the file and what waits to be written, because threads share it.
     """
 
     def __init__(self, path: Path, run: str, permitted: Callable[[], bool] = lambda: True) -> None:
@@ -180,7 +223,7 @@ class Journal:
         self._head = _framed(_HEAD.pack(b"J", VERSION) + run.encode())
         self._stored: dict[BatchAddress, _Stored] = {}
         self._used: set[BatchAddress] = set()
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
         self._fd: int | None = None
         self._entry: JournalEntry | None = None  # the batch that the last record belongs to
         self._batch: tuple[Batch, JournalEntry] | None = None
@@ -278,17 +321,15 @@ class Journal:
             batch: The batch.
             columns: The numbers per evaluation; 0 if there is only the value.
         """
-        with self._lock:
+        with self.lock:
             if self._batch is not None and self._batch[0] is batch:
                 return self._batch[1]
-            if not self._stored:
-                # Nearly always: computing the checksum can wait until something is recorded.
-                address = BatchAddress(batch.step, -1, len(batch), columns)
-                entry = JournalEntry(self, address, None)
-            else:
-                address = BatchAddress(batch.step, batch.checksum(), len(batch), columns)
-                entry = JournalEntry(self, address, self._stored.get(address))
+            stored = None
+            if self._stored:
+                address = address_of(batch, columns)
+                stored = self._stored.get(address)
                 self._used.add(address)
+            entry = JournalEntry(self, batch, columns, stored)
             self._batch = batch, entry
             return entry
 
@@ -296,13 +337,10 @@ class Journal:
         """Append records about a batch."""
         if not bodies or self.size > _LARGEST or not self._permitted():
             return
-        with self._lock:
+        with self.lock:
             if self._batch is None or self._batch[1] is not entry:
                 return  # a thread that is late: the step has ended without it
             if entry is not self._entry:
-                if entry.address.checksum < 0:
-                    checksum = self._batch[0].checksum()
-                    entry.address = entry.address._replace(checksum=checksum)
                 bodies = [_BATCH.pack(b"B", *entry.address), *bodies]
             try:
                 self._write(b"".join(map(_framed, bodies)))
@@ -370,7 +408,7 @@ class Journal:
         """Empty the file, unless it has values that the new checkpoint does not contain."""
         if self._stored or self.size != self._completed or not self.size:
             return
-        with self._lock, contextlib.suppress(OSError):
+        with self.lock, contextlib.suppress(OSError):
             if self._fd is None:
                 self._path.unlink()
                 self.size = self._completed = 0
