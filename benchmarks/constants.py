@@ -39,7 +39,7 @@ def _first(x: NDArray[Any]) -> float:
 
 
 def _arithmetic(effort: Effort) -> list[Row]:
-    search = gs.RandomSearch(gs.Bernoulli(), 8, 0.1, optimizer=gs.adam(1e-3))
+    search = gs.RandomSearch(gs.Bernoulli(), num_directions=8, spacing=0.1, optimizer=gs.adam(1e-3))
     state = search.init(np.zeros(DIM, np.float32), seed=0)
     batch = search.ask(state)
     weights = np.ones(8)
@@ -53,7 +53,9 @@ def _arithmetic(effort: Effort) -> list[Row]:
 
 
 def _processes(effort: Effort) -> list[Row]:
-    search = gs.RandomSearch(gs.Bernoulli(), 100, 0.1, estimator=gs.Antithetic())
+    search = gs.RandomSearch(
+        gs.Bernoulli(), num_directions=100, spacing=0.1, estimator=gs.Antithetic()
+    )
     small = search.init(np.zeros(1000, np.float32), seed=0)
     large = search.init(np.zeros(10 * DIM, np.float32), seed=0)
     batch = search.ask(small)
@@ -77,7 +79,9 @@ def _processes(effort: Effort) -> list[Row]:
 def _ray(effort: Effort) -> list[Row]:
     import ray
 
-    search = gs.RandomSearch(gs.Bernoulli(), 100, 0.1, estimator=gs.Antithetic())
+    search = gs.RandomSearch(
+        gs.Bernoulli(), num_directions=100, spacing=0.1, estimator=gs.Antithetic()
+    )
     state = search.init(np.zeros(1000, np.float32), seed=0)
     batch = search.ask(state)
     x = np.zeros(10 * DIM, np.float32)

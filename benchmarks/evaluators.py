@@ -164,7 +164,9 @@ GROUPS: dict[str, Callable[[Effort], list[Row]]] = {
 
 
 def _step(*, dim: int, num_directions: int) -> tuple[gs.RandomSearch, gs.SearchState, Any]:
-    search = gs.RandomSearch(gs.Gaussian(), num_directions, 0.1, estimator=gs.Antithetic())
+    search = gs.RandomSearch(
+        gs.Gaussian(), num_directions=num_directions, spacing=0.1, estimator=gs.Antithetic()
+    )
     state = search.init(np.zeros(dim), seed=0)
     return search, state, search.ask(state)
 

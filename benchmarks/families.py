@@ -44,7 +44,11 @@ def families(effort: Effort) -> list[Row]:
 
 def _step(family: gs.Directions, dim: int) -> Callable[[], None]:
     search = gs.RandomSearch(
-        family, PAIRS, rivals.SPACING, estimator=gs.Antithetic(), optimizer=gs.sgd(rivals.RATE)
+        family,
+        num_directions=PAIRS,
+        spacing=rivals.SPACING,
+        estimator=gs.Antithetic(),
+        optimizer=gs.sgd(rivals.RATE),
     )
     state = search.init(np.zeros(dim, np.float32), seed=0)
     values = np.random.default_rng(0).standard_normal(2 * PAIRS)
@@ -65,7 +69,9 @@ def _bookkeeping(effort: Effort) -> list[Row]:
     """A step of BeS, 21 evaluations at d = 100, less the calls of its four kernels."""
     from gensmooth.kernels import signs, sums
 
-    search = gs.RandomSearch(gs.Bernoulli(), 20, rivals.SPACING, optimizer=gs.sgd(rivals.RATE))
+    search = gs.RandomSearch(
+        gs.Bernoulli(), num_directions=20, spacing=rivals.SPACING, optimizer=gs.sgd(rivals.RATE)
+    )
     state = search.init(np.zeros(100, np.float32), seed=0)
     values = np.random.default_rng(0).standard_normal(21)
     batch = search.ask(state)

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import gensmooth as gs
-from gensmooth import methods, theory
+from gensmooth import directions, theory
 from gensmooth.evaluators import as_evaluator
 
 SECONDS = 20  # of computing that a call may take: by the clock others are at work here too
@@ -135,19 +135,19 @@ def cases(folder: Path) -> dict[str, Case]:
         gs.gradient(fun, [1.0, 2.0], directions=directions, **small)
 
     def optimized(optimizer: Any) -> None:
-        searched(gs.RandomSearch(gs.Gaussian(), 2, 0.1, optimizer=optimizer))
+        searched(gs.RandomSearch(gs.Gaussian(), num_directions=2, spacing=0.1, optimizer=optimizer))
 
     def scheduled(schedule: Any) -> None:
         assert not any(math.isnan(schedule(step)) for step in range(5))
 
     def told(values: Any) -> None:
-        search = gs.RandomSearch(gs.Gaussian(), 2, 0.1)
+        search = gs.RandomSearch(gs.Gaussian(), num_directions=2, spacing=0.1)
         state = search.init([1.0, 2.0], seed=0)
         search.tell(state, search.ask(state), values)
 
     def updated(optimizer_change: Any) -> None:
         optimizer = gs.Optimizer(lambda _: (), lambda *_: (optimizer_change, ()))
-        searched(gs.RandomSearch(gs.Gaussian(), 2, 0.1, optimizer=optimizer))
+        searched(gs.RandomSearch(gs.Gaussian(), num_directions=2, spacing=0.1, optimizer=optimizer))
 
     def bounded(bounds: Any) -> None:
         gs.minimize(fun, [1.0, 2.0], bounds=bounds, budget=7, **small)
@@ -186,8 +186,8 @@ def cases(folder: Path) -> dict[str, Case]:
         ),
         "RandomSearch.tell": Case(told, {"values": [1.0, 2.0, 3.0]}),
         "Optimizer": Case(updated, {"optimizer_change": np.zeros(2)}),
-        "method": Case(gs.method, {"name": "bes"}),
-        "predictions": Case(methods.predictions, {"dim": 4, "num_directions": 2}),
+        "named": Case(directions.named, {"name": "bes"}),
+        "predictions": Case(directions.predictions, {"dim": 4, "num_directions": 2}),
         "Bernoulli": Case(gs.Bernoulli, {}, use=drawn),
         "Guided": Case(gs.Guided, {}, use=drawn),
         "Orthogonal": Case(gs.Orthogonal, {}, use=drawn),
@@ -283,7 +283,7 @@ def cases(folder: Path) -> dict[str, Case]:
         train = {
             "environment": "CartPole-v1",
             "method": "bes",
-            "iterations": 1,
+            "max_steps": 1,
             "test_episodes": 1,
             "num_directions": 1,
             "threads": 1,
@@ -292,7 +292,7 @@ def cases(folder: Path) -> dict[str, Case]:
         policy = gs.rl.train(**train, folder=training).best
         found["train"] = Case(gs.rl.train, train, (evaluation, ImportError))
         found["rl.resume"] = Case(
-            gs.rl.resume, {"folder": training}, (evaluation, checkpoint), skip=("iterations",)
+            gs.rl.resume, {"folder": training}, (evaluation, checkpoint), skip=("max_steps",)
         )
         found["evaluate"] = Case(
             gs.rl.evaluate, {"policy": policy, "episodes": 2}, (evaluation, checkpoint)

@@ -103,8 +103,8 @@ def exact_loss(x):
 
 
 def _stop_at(step: int) -> Callable[..., None]:
-    def stop(info, *_):
-        if getattr(info, "info", info).step == step:
+    def stop(intermediate_result):
+        if intermediate_result.info.step == step:  # of a minimisation and of a training
             raise KeyboardInterrupt
 
     return stop
@@ -115,7 +115,7 @@ LARGE = {"method": "gs", "num_directions": 2, "max_steps": 6, "samples": "indepe
 # No target: a training that has ended does not write its policies again.
 TRAIN = {
     "num_directions": 2,
-    "iterations": 4,
+    "max_steps": 4,
     "test_every": 2,
     "test_episodes": 1,
     "threads": 1,
@@ -294,7 +294,8 @@ def _write_matching_checkpoint(folder: Path) -> None:
 def _page(page: Path) -> str:
     """Return a digest of a page and its tables; where it lies and how long it took do not count."""
     files = [page, *sorted((page.parent / "tables").glob("*.csv"))]
-    but = r"/\S*/fuzz-\w+(/disk)?(/case-\d+/folder|/undamaged)?|[\d.,]+ s\b|seconds[^<\n]*|speed[^<\n]*"
+    place = r"/\S*/fuzz-\w+(/disk)?(/case-\d+/folder|/undamaged)?"
+    but = rf"{place}|[\d.,]+ s\b|seconds[^<\n]*|speed[^<\n]*"
     return _digest(*(re.sub(but, "", file.read_text()).encode() for file in files))
 
 

@@ -174,7 +174,7 @@ def live(name: str, device: str, iterations: int) -> str:
     watched: Any = Watched(
         WarpSimulator(made._environment, check_device(device), (int, ()), WarpOptions())
     )
-    gs.rl.train(watched, iterations=iterations, test_every=1, test_episodes=64, target=None, seed=0)
+    gs.rl.train(watched, max_steps=iterations, test_every=1, test_episodes=64, target=None, seed=0)
     steps = worlds_steps = groups_steps = 0
     for lengths in watched.lengths:
         worlds = 1 << (len(lengths) - 1).bit_length()

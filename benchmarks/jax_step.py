@@ -26,10 +26,10 @@ def sphere(x: Any) -> Any:
     return jnp.sum(x * x)
 
 
-def ours(directions: str) -> Any:
+def ours(method: str) -> Any:
     """One step of plain descent along our estimate."""
     estimate = gs.jax.gradient(
-        sphere, num_directions=NUMBER, spacing=SPACING, directions=directions, seed=0
+        sphere, num_directions=NUMBER, spacing=SPACING, method=method, seed=0
     )
     return jax.jit(lambda x, step: x - RATE * estimate(x, step=step))
 
@@ -73,8 +73,8 @@ def main() -> int:
     )
     what = f"one step, d = {options.dim:.0e}, L = {NUMBER}"
     rows = [
-        Row(f'{what}: directions="bes"', ratio(times, "theirs", "coin"), "× as fast", BAR, True),
-        Row(f'{what}: directions="gs"', ratio(times, "theirs", "normal"), "× as fast"),
+        Row(f'{what}: method="bes"', ratio(times, "theirs", "coin"), "× as fast", BAR, True),
+        Row(f'{what}: method="gs"', ratio(times, "theirs", "normal"), "× as fast"),
         Row("  jax.random.normal takes", spread(1e3 * times["theirs"]), "ms"),
     ]
     show(rows, "A jitted step in JAX, against the same with jax.random.normal")

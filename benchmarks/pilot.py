@@ -41,7 +41,12 @@ def main() -> None:
     x0 = np.zeros(options.dim)
     number = 4 + int(3 * math.log(options.dim))
     steps = {
-        "bes": step_of(gs.RandomSearch(gs.Bernoulli(), number, 0.1, optimizer=gs.adam(0.1)), x0),
+        "bes": step_of(
+            gs.RandomSearch(
+                gs.Bernoulli(), num_directions=number, spacing=0.1, optimizer=gs.adam(0.1)
+            ),
+            x0,
+        ),
         "pilot": step_of(gs.Pilot(budget=10**6, samples="independent"), x0),
     }
     costs: dict[str, list[float]] = {name: [] for name in steps}

@@ -19,7 +19,7 @@ from scipy.stats import special_ortho_group
 
 from benchmarks.record import Row, save, show
 from benchmarks.timing import FULL, QUICK, Effort, interleave, spread
-from gensmooth.methods import method
+from gensmooth.directions import named
 from gensmooth.problems import noisy, regression
 
 DIM, L, N, ITERATIONS = 100, 20, 50, 1000
@@ -66,7 +66,7 @@ def literal_points(draw: Draw, rng: np.random.Generator) -> float:
 def one_run(name: str) -> regression.RunResult:
     """The whole of a run: data, estimates, steps, errors, a test each round."""
     return regression.run(
-        method(name),
+        named(name),
         spacing=0.01,
         learning_rate=0.01,
         seed=1,
@@ -99,7 +99,7 @@ def one_noisy_run(objective: str, name: str, dim: int, num_directions: int) -> n
     """The whole of a run of the noisy benchmark."""
     return noisy.run(
         objective,
-        method(name),
+        named(name),
         spacing=0.1,
         learning_rate=1e-6,
         seed=1,

@@ -20,7 +20,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        policy = gs.rl.train(given.environment, iterations=1, num_directions=2, seed=0).policy
+        policy = gs.rl.train(given.environment, max_steps=1, num_directions=2, seed=0).policy
         for kind in ("mp4", "gif"):
             ratios = []
             for _ in range(given.repeats):

@@ -24,7 +24,7 @@ def _values(number: int) -> np.ndarray:
 def ours(method: str, estimator: Any, num_directions: int, dtype: str, dim: int) -> Step:
     """gensmooth, points one by one."""
     search = gs.RandomSearch(
-        directions=gs.method(method),
+        directions=gs.directions.named(method),
         num_directions=num_directions,
         spacing=SPACING,
         estimator=estimator,

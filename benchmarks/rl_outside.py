@@ -8,7 +8,7 @@ import numpy as np
 from benchmarks.record import Row
 from benchmarks.timing import spread
 from gensmooth import optimizers
-from gensmooth.methods import method
+from gensmooth.directions import named
 from gensmooth.rl.environments import catalogue
 from gensmooth.rl.environments.base import Episodes, Info, Simulator
 from gensmooth.rl.policies import Linear
@@ -52,9 +52,9 @@ def _row(name: str, directions: str, iterations: int, threads: int) -> Row:
     info = simulator.info
     policy = Linear().policy(info.observation_size, info.action_size)
     search = RandomSearch(
-        method(directions, dim=policy.num_parameters, num_directions=20),
-        20,
-        0.05,
+        named(directions, dim=policy.num_parameters, num_directions=20),
+        num_directions=20,
+        spacing=0.05,
         optimizer=optimizers.sgd(1e-3),
         samples="independent",
         maximize=True,

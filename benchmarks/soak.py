@@ -247,7 +247,7 @@ def cases(*, ray: bool = False) -> dict[Case, float]:
         ("HalfCheetah-v5", "guided-es", 4),
         ("Hopper-v5", None, 10),
     ):
-        settings = {"environment": environment, "method": method, "iterations": iterations}
+        settings = {"environment": environment, "method": method, "max_steps": iterations}
         settings |= {"test_every": 2, "test_episodes": 1, "every": 1, "seed": 3}
         settings |= {"num_directions": 2}
         name = f"{environment}, {method or 'pilot'}"

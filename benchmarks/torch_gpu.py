@@ -287,7 +287,7 @@ def steps(record: Record, model: nn.Module, size: str, device: str, repeats: int
 
     for law, name in (("bes", "step antithetic L=1"), ("gs", "step antithetic L=1, normal")):
         made = gs.torch.ZerothOrder(  # a step of full cost that hardly moves anything
-            model, lr=1e-12, spacing=1e-3, estimator="antithetic", directions=law, seed=0
+            model, lr=1e-12, spacing=1e-3, estimator="antithetic", method=law, seed=0
         )
         calls = {"two forwards": twice, "step": partial(made.step, closure)}
         times = take_turns(calls, device, repeats)
@@ -321,7 +321,7 @@ def drift(record: Record, device: str, evaluations: int) -> None:
         if dtype != torch.bfloat16:
             continue
         opt = gs.torch.ZerothOrder(
-            model, num_directions=1000, estimator="one-point", mode="in-place", seed=0
+            model, lr=1e-6, num_directions=1000, estimator="one-point", mode="in-place", seed=0
         )
         for l in range(1000):  # noqa: E741
             with opt.perturbed(direction=l, side=1):

@@ -67,7 +67,8 @@ def train(name: str, given: Any, seed: int, write: Any) -> None:
     tests: list[Row] = []
     every, episodes = (10, 20) if given.device == "cpu" else (1, 64)
 
-    def look(iteration: Any, test: Any, state: Any) -> bool:  # noqa: ARG001
+    def look(intermediate_result: Any) -> bool:
+        test = intermediate_result.test
         if test is None:
             return False
         now = time.perf_counter() - began
@@ -89,7 +90,7 @@ def train(name: str, given: Any, seed: int, write: Any) -> None:
         name,
         device=given.device,
         seed=seed,
-        iterations=10**6,
+        max_steps=10**6,
         test_every=every,
         test_episodes=episodes,
         target=None,

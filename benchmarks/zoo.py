@@ -54,7 +54,7 @@ def command_of(plan: Plan) -> list[str]:
     """The training, as a shell says it."""
     return [
         *("train", plan.environment, "--seed", str(SEED)),
-        *("--iterations", str(plan.iterations)),
+        *("--max-steps", str(plan.iterations)),
     ]
 
 
@@ -124,7 +124,7 @@ def table(rows: list[ZooPolicy]) -> str:
             str(row.num_parameters),
             f"{row.mean_return:,.1f} ({between})".replace("-", "−"),
             f"`{row.command}`: {row.training_episodes:,} episodes, best after {row.iterations} "
-            "iterations",
+            "steps",
         )
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)

@@ -32,7 +32,7 @@ def run(workers):
         samples="independent",
         method="bes",
         num_directions=10,
-        optimizer=0.2,
+        learning_rate=0.1,
         budget=400,
         workers=workers,
         seed=0,

@@ -58,7 +58,7 @@ res = gs.minimize(
     spacing=0.1,
     optimizer=gs.adam(0.03),
     budget=18_000,
-    callback=lambda info, state: curve.append((info.evaluations, info.value)),
+    callback=lambda now: curve.append((now.nfev, now.fun)),
     seed=0,
 )
 print(f"{start.size} parameters, {res.nfev} evaluations of 200 points each")

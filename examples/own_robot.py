@@ -1,6 +1,6 @@
 """A robot that is not in Gymnasium, in one file: a cart on a rail with a pole to balance.
 
-    gensmooth train own_robot:Cart --iterations 20 --seed 2 --folder cart
+    gensmooth train own_robot:Cart --max-steps 20 --seed 2 --folder cart
     gensmooth render cart --trust --out cart.gif
 
 The three functions are plain Python. Training compiles them, so that whole episodes run outside

@@ -46,7 +46,7 @@ def execute(config, scratch):
         optimizer=gs.sgd(0.02),
         samples="independent",
         max_steps=60,
-        callback=lambda info, state: values.append(float(state.x @ state.x)),
+        callback=lambda now: values.append(float(now.x @ now.x)),
         progress=False,
         seed=config["seed"],
     )

@@ -29,9 +29,7 @@ def loss(x):
 
 
 def run(folder):
-    return gs.minimize(
-        loss, np.zeros(30), method="bes", optimizer=0.1, budget=4000, folder=folder, seed=0
-    )
+    return gs.minimize(loss, np.zeros(30), method="bes", budget=4000, folder=folder, seed=0)
 
 
 with tempfile.TemporaryDirectory() as place:

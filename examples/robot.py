@@ -13,7 +13,7 @@ import gensmooth as gs
 
 result = gs.rl.train(
     "InvertedDoublePendulum-v5",
-    iterations=40,
+    max_steps=40,
     test_every=2,
     test_episodes=10,
     target=9000,  # of 9360 that are possible: it never falls

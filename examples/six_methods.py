@@ -11,7 +11,7 @@ import numpy as np
 
 import gensmooth as gs
 
-PAPER = [name for name, entry in gs.METHODS.items() if entry.in_paper]
+PAPER = [name for name, entry in gs.directions.METHODS.items() if entry.in_paper]
 SEEDS = 5
 
 
@@ -36,7 +36,7 @@ def runs(method):
             optimizer=gs.adam(0.02),
             max_steps=300,
             budget=100_000,
-            callback=lambda _, state, curve=curve: curve.append(scales @ (state.x - 1) ** 2),
+            callback=lambda now, curve=curve: curve.append(scales @ (now.x - 1) ** 2),
             seed=seed,
         )
         curves.append(curve)
@@ -54,11 +54,11 @@ def main():
         curves = runs(method)
         mean = curves.mean(axis=0)
         evaluations = 40 * np.arange(1, curves.shape[1] + 1)
-        (line,) = axes.plot(evaluations, mean, label=gs.METHODS[method].title)
+        (line,) = axes.plot(evaluations, mean, label=gs.directions.METHODS[method].title)
         axes.fill_between(
             evaluations, curves.min(axis=0), curves.max(axis=0), color=line.get_color(), alpha=0.15
         )
-        print(f"{gs.METHODS[method].title:15} {mean[-1]:8.4f}")
+        print(f"{gs.directions.METHODS[method].title:15} {mean[-1]:8.4f}")
     axes.set(yscale="log", xlabel="evaluations", ylabel="objective without noise")
     axes.set_title(f"A noisy ellipsoid, d = 100, L = 20: mean and range of {SEEDS} seeds")
     axes.legend(frameon=False)

@@ -21,14 +21,14 @@ def loss(x, rng):
     return float(((x - 1) ** 2).sum() + 0.1 * rng.standard_normal())
 
 
-spacings, rates = [0.01, 0.1, 1.0], [0.01, 0.1, 1.0]
+spacings, rates = [0.01, 0.1, 1.0], [0.01, 0.03, 0.1]
 with tempfile.TemporaryDirectory() as out:
     found = gs.sweep(
         loss,
         np.zeros(10),
         method="bes",
         spacing=spacings,
-        optimizer=rates,
+        learning_rate=rates,
         seeds=3,
         fresh_seeds=5,
         budget=400,
@@ -41,7 +41,7 @@ print(found)
 # %%
 # The mean final value of each pair; the best is marked.
 
-means = {(cell.values["spacing"], cell.values["optimizer"]): cell.mean for cell in found.cells}
+means = {(cell.values["spacing"], cell.values["learning_rate"]): cell.mean for cell in found.cells}
 table = np.array([[means[c, rate] for rate in rates] for c in spacings])
 figure, axes = plt.subplots(figsize=(5, 4), layout="constrained")
 image = axes.imshow(np.log10(table), cmap="viridis_r")

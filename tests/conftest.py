@@ -1,5 +1,6 @@
 """Settings shared by all tests."""
 
+import gc
 import os
 import signal
 
@@ -20,8 +21,15 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Fork processes from a warm interpreter; `make test-all` starts fresh ones, as users do."""
+    gc.disable()  # collecting the tests creates half a million objects that stay until the end
     if not config.getoption("--extended"):
         warm_python.install()
+
+
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector from looking at the modules of all tests again and again."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture

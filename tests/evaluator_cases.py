@@ -79,7 +79,7 @@ def _first_normals(batch: Batch) -> NDArray[np.float64]:
 
 def search_of(method: str = "bes", **options: Any) -> gs.RandomSearch:
     arguments: dict[str, Any] = {
-        "directions": gs.method(method).shaped((DIM, 1)),  # for those that want a matrix
+        "directions": gs.directions.named(method).shaped((DIM, 1)),  # for those that want a matrix
         "num_directions": 4,
         "spacing": 0.1,
         "optimizer": gs.momentum(0.02),

@@ -103,7 +103,7 @@ ESTIMATORS: dict[str, Callable[[], Any]] = {
 }
 OPTIMIZERS: dict[str, Callable[[], Any]] = {
     "default": lambda: None,
-    "number": lambda: 0.05,
+    "number": lambda: gs.adam(gs.cosine_decay(0.05, steps=4)),  # that is, over max_steps
     "sgd": lambda: gs.sgd(0.01),
     "sgd-inverse": lambda: gs.sgd(gs.inverse_decay(0.02, steps=2.0, power=0.7)),
     "momentum": lambda: gs.momentum(gs.exponential_decay(0.01, rate=0.5, steps=3), 0.8),
@@ -154,7 +154,7 @@ def of_results(results: Iterable[gs.Result], *, standard_error: bool = True) -> 
     for each in found:
         past = each.history
         parts += [each.x, each.best_x, each.fun, each.best_fun, each.nfev, each.nit, each.seed]
-        parts += [each.status, each.dropped, dict(each.faults)]
+        parts += [each.reason, each.dropped, dict(each.faults)]
         parts += [past.evaluations, past.value, past.gradient_norm, past.step_size]
         if standard_error:
             parts.append(past.standard_error)
@@ -364,18 +364,18 @@ TRAININGS: dict[str, dict[str, Any]] = {
     "Ant": {"method": "bes-shrinkage"},
     "Walker2d": {"method": "gs", "estimator": "forward"},
     "Hopper": {"method": "orthogonal-es", "policy": "mlp", "hidden": (4,)},
-    "HalfCheetahRandVel": {"method": "guided-es", "iterations": 4, "resets": "paired"},
+    "HalfCheetahRandVel": {"method": "guided-es", "max_steps": 4, "resets": "paired"},
     "HalfCheetahRandVel, bare": {"method": "gs-shrinkage", "standardize": False},
     "ML1-Reach": {"method": "bes", "estimator": "one-point"},
     "ML1-Push": {"method": "gs-shrinkage", "resets": "paired"},
     "Pendulum-v1": {"method": "bes-shrinkage", "policy": "mlp"},
-    "rl_cases:Slider-v0": {"method": "orthogonal-bes", "iterations": 5},
+    "rl_cases:Slider-v0": {"method": "orthogonal-bes", "max_steps": 5},
 }
 
 
 def trained(name: str, **options: Any) -> Fingerprint:
     """A short training."""
-    usual = {"num_directions": 2, "test_episodes": 2}
+    usual = {"num_directions": 2, "test_episodes": 2, "estimator": "antithetic"}
     return of_training(name.partition(",")[0], **{**usual, **TRAININGS[name], **options})
 
 
@@ -383,12 +383,13 @@ def of_training(environment: str, **options: Any) -> Fingerprint:
     """Policies, tests and metrics of a training."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "training"
-        usual = {"iterations": 2, "test_every": 2, "seed": 5}
+        usual = {"max_steps": 2, "test_every": 2, "seed": 5}
         found = gs.rl.train(environment, **{**usual, **options}, folder=out)
         lines = of_lines(out / "metrics.jsonl", ITERATION)
         kept = gs.rl.load_policy(out / "policy-best")
     parts = [found.policy.parameters, found.best.parameters, kept.parameters, lines["hash"]]
-    parts += [found.trajectories, found.env_steps, found.status]
+    ended = "iterations" if found.reason == "max_steps" else found.reason  # its former name
+    parts += [found.nfev, found.env_steps, ended]
     parts += [[[getattr(test, field) for field in TEST] for test in found.tests]]
     return {"hash": digest(parts), "lead": []}
 

@@ -37,6 +37,7 @@ ROBOTS = [
 # Meta-World's arms run on the CPU alone. `fingerprints.TRAININGS` has the paper's two, and others.
 ARMS = ["ML1-Push-v3", "ML1-Reach-v3"]
 SIMULATED = [*(name for name in ROBOTS if name not in ("Ant", "HalfCheetahRandVel")), *ARMS]
+_ANTITHETIC = {"estimator": "antithetic", "num_directions": 3}
 # Searches that train otherwise than the paper's methods.
 TRAINED: dict[str, tuple[str, dict[str, Any]]] = {
     "auto": ("Hopper-v5", {"num_directions": 5}),
@@ -52,22 +53,22 @@ TRAINED: dict[str, tuple[str, dict[str, Any]]] = {
     },
     "islands": ("InvertedPendulum-v5", {"method": "islands", "num_directions": 64}),
     "ranked": ("Walker2d-v5", {"method": "bes", "estimator": "ranked", "num_directions": 3}),
-    "low-rank": ("Hopper-v5", {"method": "low-rank", "num_directions": 3, "policy": "mlp"}),
-    "adam": ("Hopper-v5", {"optimizer": gs.adam(0.01), "spacing": 0.05, "num_directions": 3}),
+    "low-rank": ("Hopper-v5", {"method": "low-rank", **_ANTITHETIC, "policy": "mlp"}),
+    "adam": ("Hopper-v5", {"optimizer": gs.adam(0.01), "spacing": 0.05, **_ANTITHETIC}),
 }
 ON_WARP: dict[str, tuple[str, dict[str, Any]]] = {
     "islands": ("InvertedPendulum-v5", {"num_directions": 64}),
     "auto": ("Hopper-v5", {"method": "auto", "num_directions": 4}),
-    "mlp": ("Hopper-v5", {"method": "gs", "num_directions": 3, "policy": "mlp", "hidden": (4,)}),
+    "mlp": ("Hopper-v5", {"method": "gs", **_ANTITHETIC, "policy": "mlp", "hidden": (4,)}),
 }
 
 
 def robot(name: str, **options: Any) -> Fingerprint:
     """A training that is as short as can be: five episodes."""
     usual: dict[str, Any] = {"method": "bes-shrinkage", "num_directions": 1}
-    usual |= {"test_episodes": 1, "threads": 1}
+    usual |= {"estimator": "antithetic", "test_episodes": 1, "threads": 1}
     if name.startswith(("Ant-", "HalfCheetah-", "Swimmer")):  # their episodes are long
-        usual["iterations"] = 1
+        usual["max_steps"] = 1
     return of_training(name, **{**usual, **options})
 
 
@@ -79,16 +80,14 @@ def trained(case: tuple[str, dict[str, Any]], **more: Any) -> Fingerprint:
 
 # Models, in torch and in JAX.
 
-DIRECTIONS: dict[str, Any] = {
-    "bes": "bes",
-    "gs": "gs",
-    "bes-shrinkage": "bes-shrinkage",
-    "gs-shrinkage": "gs-shrinkage",
-    "low-rank": "low-rank",
-    "sparse": "sparse",
-    "LowRank(3)": gs.LowRank(rank=3),
-    "SparseTiles, normal": SparseTiles(density=0.5, entries="normal"),
-    "shrunk, estimate": gs.shrunk(gs.Bernoulli(), scale="estimate"),
+DIRECTIONS: dict[str, dict[str, Any]] = {
+    **{
+        name: {"method": name}
+        for name in ("bes", "gs", "bes-shrinkage", "gs-shrinkage", "low-rank", "sparse")
+    },
+    "LowRank(3)": {"directions": gs.LowRank(rank=3)},
+    "SparseTiles, normal": {"directions": SparseTiles(density=0.5, entries="normal")},
+    "shrunk, estimate": {"directions": gs.shrunk(gs.Bernoulli(), scale="estimate")},
 }
 ESTIMATORS = ("forward", "antithetic", "one-point", "ranked")
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -138,8 +137,8 @@ def jax_steps(name: str) -> Fingerprint:
         0.01,
         num_directions=4,
         spacing=0.05,
-        directions=DIRECTIONS[name],
-        estimator=estimator,  # pyright: ignore[reportArgumentType]
+        **DIRECTIONS[name],
+        estimator=estimator,
         seed=3,
         batch_size=batch_size,
     )
@@ -167,7 +166,7 @@ def cases() -> dict[str, dict[str, Callable[[], Fingerprint]]]:
     """Every case, in groups."""
     torch: dict[str, Callable[[], Fingerprint]] = {
         f"{name}/{estimator}": lambda name=name, estimator=estimator: torch_steps(
-            directions=DIRECTIONS[name], estimator=estimator
+            **DIRECTIONS[name], estimator=estimator
         )
         for name, estimator in product(DIRECTIONS, ESTIMATORS)
     }
@@ -176,7 +175,7 @@ def cases() -> dict[str, dict[str, Callable[[], Fingerprint]]]:
     }
     torch |= {
         f"{dtype}/{name}": lambda dtype=dtype, name=name: torch_steps(
-            dtype, directions=name, estimator="antithetic"
+            dtype, method=name, estimator="antithetic"
         )
         for dtype, name in product(("float16", "bfloat16", "float64"), ("bes", "gs"))
     }

@@ -63,7 +63,7 @@ ESTIMATING: dict[str, dict[str, Any]] = {
 POPULATIONS = ["snes", "xnes", "cma-es"]
 ALGORITHMS = [*ESTIMATING, "stars", *POPULATIONS]
 TRAINING_ONLY = ["ars-v2", "ars-v2-t", "islands"]  # asked and told here
-STARS = {"noise": 0.05, "optimizer": 0.01}
+STARS = {"noise": 0.05, "learning_rate": 0.01}
 
 
 def minimized(method: str, samples: Any = None, dtype: str = "float64", **options: Any) -> Any:
@@ -164,7 +164,7 @@ def algorithm(name: str) -> Cases:
         cases["drop"]["max_steps"] = 1  # of its one or two directions one must be left
         cases["drop"]["num_directions"] = 9
     if name != "stars":
-        cases["rate"] = {"optimizer": 0.03}
+        cases["rate"] = {"learning_rate": 0.03}
     if name in POPULATIONS:
         cases["rate"] = {"x_scale": 0.5}
         cases["units"] = {"x_scale": np.linspace(0.5, 2.0, 6).reshape(2, 3), "num_directions": 10}
@@ -191,7 +191,7 @@ def asked_and_told(name: str) -> Fingerprint:
     x = np.linspace(-1.0, 1.5, 5)
     search: Any
     if name in TRAINING_ONLY:
-        search = gs.algorithm(name, x, samples="independent", maximize=True, max_steps=20)
+        search = gs.search(name, x, samples="independent", maximize=True, max_steps=20)
     else:
         search = gs.Pilot(
             budget=400, samples="independent", maximize=True, x_scale=0.1, **PILOTS[name]

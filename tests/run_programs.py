@@ -102,7 +102,7 @@ def train(folder):
         num_directions=3,
         spacing=0.1,
         learning_rate=0.05,
-        iterations=STEPS,
+        max_steps=STEPS,
         test_every=7,
         test_episodes=2,
         seed=3,

@@ -114,9 +114,7 @@ def at_random(where: Path) -> None:
             every=every,
             seed=5,
             folder=folder,
-            callback=lambda info, _: shown.__setitem__(
-                slice(0, 8), struct.pack("<Q", info.step + 1)
-            ),
+            callback=lambda now: shown.__setitem__(slice(0, 8), struct.pack("<Q", now.nit)),
         )
 
     us = os.getpid()

@@ -26,7 +26,7 @@ def bowl(x: np.ndarray, shift: float = 0.0) -> float:
 def check_python() -> None:
     found = gs.minimize(bowl, np.zeros(4), budget=500, seed=0)
     assert abs(found.x - 3).max() < 1e-3, found
-    for method in gs.methods.METHODS:
+    for method in gs.directions.METHODS:
         named = gs.minimize(bowl, np.zeros((2, 2)), method=method, budget=200, seed=0)
         assert np.isfinite(named.fun), method
     one, two = (gs.minimize(bowl, np.zeros(4), budget=80, seed=1, workers=n) for n in (1, 2))

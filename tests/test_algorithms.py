@@ -26,7 +26,7 @@ D = X0.size
 NAMES = algorithms.names()
 POPULATIONS = [n for n in algorithms.POPULATIONS if not algorithms.ALGORITHMS[n].train_only]
 # STARS goes by numbers of the objective, which its user has to know.
-NEEDED = {"stars": {"noise": 0.01, "optimizer": gs.theory.stars_step(D, smoothness=13.0)}}
+NEEDED = {"stars": {"noise": 0.01, "learning_rate": gs.theory.stars_step(D, smoothness=13.0)}}
 
 
 def named(name):
@@ -60,7 +60,7 @@ def normal_rows(state, number):
     ("name", "b"), [("ars-v1", 8), ("ars-v1-t", 4), ("ars", 4)], ids=["v1", "v1-t", "ars"]
 )
 def test_ars_is_algorithm_2(name, b):
-    for state, after, values, _ in steps(gs.algorithm(name, X0), 6):
+    for state, after, values, _ in steps(gs.search(name, X0), 6):
         plus, minus = values.reshape(-1, 2).T
         delta = normal_rows(state, ars.DIRECTIONS)
         expected = literal.ars(state.x, delta, plus, minus, alpha=ars.STEP, b=b)
@@ -70,7 +70,7 @@ def test_ars_is_algorithm_2(name, b):
 
 
 def test_ars_takes_its_numbers_from_the_user():
-    search = gs.algorithm("ars-v1-t", X0, num_directions=5, spacing=0.2, optimizer=0.5)
+    search = gs.search("ars-v1-t", X0, num_directions=5, spacing=0.2, learning_rate=0.5)
     assert (search.num_directions, search.spacing, search.estimator) == (5, 0.2, gs.BestPairs(3))
     state, after, values, _ = next(steps(search, 1))
     expected = literal.ars(state.x, normal_rows(state, 5), *values.reshape(-1, 2).T, alpha=0.5, b=3)
@@ -79,7 +79,7 @@ def test_ars_takes_its_numbers_from_the_user():
 
 def test_openai_es_is_its_program():
     number = 7
-    search = gs.algorithm("openai-es", X0, num_directions=number)
+    search = gs.search("openai-es", X0, num_directions=number)
     theirs = literal.OpenAI(D, stepsize=openai_es.STEP, l2coeff=openai_es.DECAY)
     without = literal.OpenAI(D, stepsize=openai_es.STEP, l2coeff=0.0)
     for state, after, values, _ in steps(search, 8):
@@ -93,7 +93,7 @@ def test_openai_es_is_its_program():
 @pytest.mark.parametrize("name", ["spsa", "spsa-1"])
 def test_spsa_is_spalls(name):
     a, c = 0.02 if name == "spsa" else 1e-4, 0.3
-    search = gs.algorithm(name, X0, optimizer=a, spacing=c, budget=200)
+    search = gs.search(name, X0, learning_rate=a, spacing=c, budget=200)
     A = 0.1 * (100 if name == "spsa" else 200)
     for state, after, values, _ in steps(search, 20):
         at = Address(state.seed, state.step, 1, D, np.dtype(float))
@@ -110,23 +110,23 @@ def test_spsa_is_bes_with_one_direction():
         method="bes", num_directions=1, spacing=0.3, estimator=gs.Antithetic(),
         optimizer=gs.sgd(0.01),
     )  # fmt: skip
-    constant = gs.algorithm(
+    constant = gs.search(
         "spsa", X0, spacing=gs.inverse_decay(0.3, power=0.0), optimizer=gs.sgd(0.01)
     )
     for ours, theirs in zip(steps(bes, 30), steps(constant, 30), strict=True):
         assert np.array_equal(ours[1].x, theirs[1].x)
         assert np.array_equal(ours[2], theirs[2])
-    gains = gs.algorithm("spsa", X0, spacing=0.3, optimizer=gs.sgd(0.01))
+    gains = gs.search("spsa", X0, spacing=0.3, optimizer=gs.sgd(0.01))
     pairs = list(zip(steps(bes, 2), steps(gains, 2), strict=True))
     assert np.array_equal(pairs[0][0][1].x, pairs[0][1][1].x)
     assert not np.array_equal(pairs[1][0][1].x, pairs[1][1][1].x)
     one = gs.RandomSearch(method="bes", num_directions=1, spacing=0.3, estimator=gs.OnePoint())
-    assert gs.algorithm("spsa-1", X0).estimator == one.estimator
-    assert gs.algorithm("spsa-1", X0).directions == one.directions
+    assert gs.search("spsa-1", X0).estimator == one.estimator
+    assert gs.search("spsa-1", X0).directions == one.directions
 
 
 def test_spalls_gain_changes_a_parameter_by_the_wanted_amount_in_the_first_step():
-    search = gs.algorithm("spsa", X0, budget=1000)
+    search = gs.search("spsa", X0, budget=1000)
     _, after, _, _ = next(steps(search, 1))
     assert np.allclose(np.abs(after.x - X0), 0.1)
     state = gs.spall(0.1, stability=9.0).init(X0)
@@ -140,7 +140,7 @@ def test_spalls_gain_changes_a_parameter_by_the_wanted_amount_in_the_first_step(
 
 
 def test_snes_is_algorithm_6():
-    search = gs.algorithm("snes", X0)
+    search = gs.search("snes", X0)
     number = 4 + int(3 * math.log(D))
     assert search.next_evaluations(search.init(X0)) == number
     for state, after, values, _ in steps(search, 10):
@@ -153,7 +153,7 @@ def test_snes_is_algorithm_6():
 
 
 def test_snes_in_float32_is_the_same_to_its_precision():
-    small = gs.algorithm("snes", X0.astype(np.float32))
+    small = gs.search("snes", X0.astype(np.float32))
     for state, after, values, _ in steps(small, 5, x0=X0.astype(np.float32)):
         at = Address(state.seed, state.step, len(values), D, np.dtype(np.float32))
         s = normals(at).block().astype(float)
@@ -165,7 +165,7 @@ def test_snes_in_float32_is_the_same_to_its_precision():
 
 @pytest.mark.parametrize("number", [None, 30])
 def test_xnes_is_algorithm_5(number):
-    search = gs.algorithm("xnes", X0, num_directions=number, x_scale=[1, 2, 3, 1, 1, 0.5])
+    search = gs.search("xnes", X0, num_directions=number, x_scale=[1, 2, 3, 1, 1, 0.5])
     for state, after, values, _ in steps(search, 10):
         sigma, B = state.kept
         s = normal_rows(state, len(values))
@@ -189,7 +189,7 @@ def test_phi_is_that_of_the_exponential(size):
 
 def test_cma_es_is_the_package_itself():
     """An object of the package that lives through the run sees the same points and values."""
-    search = gs.algorithm("cma-es", X0, spacing=0.7, x_scale=1.0)
+    search = gs.search("cma-es", X0, spacing=0.7, x_scale=1.0)
     theirs = cmaes.CMA(mean=X0.copy(), sigma=0.7, population_size=4 + int(3 * math.log(D)))
     for state, after, values, _ in steps(search, 25):
         bits = streams.generator(state.seed, streams.Purpose.DIRECTION, step=state.step)
@@ -210,7 +210,7 @@ def test_cma_es_is_the_package_itself():
 @pytest.mark.parametrize("name", NAMES)
 def test_ask_and_tell_are_pure_and_equal_minimize(name):
     result = gs.minimize(bowl, X0, **named(name), budget=400, seed=5)
-    search = gs.algorithm(name, X0, budget=400, **NEEDED.get(name, {}))
+    search = gs.search(name, X0, budget=400, **NEEDED.get(name, {}))
     state = search.init(X0, seed=5)
     infos = []
     while state.evaluations + search.next_evaluations(state) + 1 <= 400:
@@ -234,7 +234,7 @@ def test_ask_and_tell_are_pure_and_equal_minimize(name):
 def test_a_resumed_run_is_the_uninterrupted_one(name, tmp_path):
     given = {**named(name), "budget": 400, "seed": 5, "bounds": (-2.0, 2.5)}
     whole = gs.minimize(bowl, X0, **given)
-    part = gs.minimize(bowl, X0, **given, folder=tmp_path, callback=lambda i, _: i.step == 3)
+    part = gs.minimize(bowl, X0, **given, folder=tmp_path, callback=lambda now: now.info.step == 3)
     assert part.nit == 4 < whole.nit
     found = gs.resume(tmp_path, bowl)
     assert np.array_equal(found.x, whole.x)
@@ -353,7 +353,7 @@ def test_log_scales_and_units(name):
 
     result = gs.minimize(fun, [1.0, 1.0], **named(name), log_scale=True, budget=3000, seed=0)
     assert np.allclose(np.log(result.x / target), 0, atol=0.1)
-    units = gs.algorithm(name, X0, x_scale=np.arange(1.0, 7.0), spacing=0.5)
+    units = gs.search(name, X0, x_scale=np.arange(1.0, 7.0), spacing=0.5)
     state = units.init(X0, seed=0)
     blocks = [
         np.abs(units.ask(state._replace(step=k)).block(0, units.num_directions) - X0)
@@ -365,7 +365,7 @@ def test_log_scales_and_units(name):
 
 
 def test_snes_searches_a_million_parameters():
-    search = gs.algorithm("snes", np.zeros(1_000_000, np.float32), num_directions=4)
+    search = gs.search("snes", np.zeros(1_000_000, np.float32), num_directions=4)
     state = search.init(np.zeros(1_000_000, np.float32), seed=0)
     batch = search.ask(state)
     state, info = search.tell(state, batch, [float((x - 1).sum() ** 2) for x in batch.points()])
@@ -377,7 +377,7 @@ def test_threads_change_nothing():
     x0 = np.zeros(3_000_000, np.float32)
     found = []
     for threads in (1, 3):
-        search = gs.algorithm("snes", x0, num_directions=4, threads=threads)
+        search = gs.search("snes", x0, num_directions=4, threads=threads)
         state = search.init(x0, seed=1)
         batch = search.ask(state)
         point = batch.point(2)
@@ -431,11 +431,11 @@ def test_a_run_with_a_spacing_that_changes_resumes(tmp_path):
     given = {"method": "gs", "spacing": gs.exponential_decay(0.5, rate=0.5, steps=10), "seed": 1}
     whole = gs.minimize(bowl, X0, budget=300, **given)
     gs.minimize(bowl, X0, budget=300, **given, folder=tmp_path / "a",
-                callback=lambda i, _: i.step == 5)  # fmt: skip
+                callback=lambda now: now.info.step == 5)  # fmt: skip
     assert np.array_equal(gs.resume(tmp_path / "a", bowl).x, whole.x)
     given["spacing"] = lambda step: 0.5 * 0.9**step
     gs.minimize(bowl, X0, budget=300, **given, folder=tmp_path / "b",
-                callback=lambda i, _: i.step == 5)  # fmt: skip
+                callback=lambda now: now.info.step == 5)  # fmt: skip
     with pytest.raises(gs.CheckpointError, match="custom function"):
         gs.resume(tmp_path / "b", bowl)
 
@@ -449,9 +449,9 @@ def test_a_run_with_a_spacing_that_changes_resumes(tmp_path):
         ({"method": "ars-v2"}, "ars-v1.*train"),
         ({"method": "snss"}, "Did you mean 'snes'"),
         ({"method": "snes", "estimator": gs.Antithetic()}, "estimator.*snes"),
-        ({"method": "snes", "optimizer": gs.sgd(0.1)}, "pass the rate of its mean"),
+        ({"method": "snes", "optimizer": gs.sgd(0.1)}, "`learning_rate` is that of its mean"),
         ({"method": "snes", "directions": gs.Gaussian()}, "directions"),
-        ({"method": "cma-es", "optimizer": 0.1}, "its own steps"),
+        ({"method": "cma-es", "learning_rate": 0.1}, "its own steps"),
         ({"method": "cma-es", "num_directions": 3}, "at least 4"),
         ({"method": "cma-es", "noise": 0.1}, "'auto'"),
         ({"method": "ars", "noise": 0.1}, "'auto'"),
@@ -460,7 +460,7 @@ def test_a_run_with_a_spacing_that_changes_resumes(tmp_path):
         ({"method": "bes", "x_scale": 2.0, "spacing": gs.inverse_decay(0.1)}, "schedule"),
         ({"method": "ars", "spacing": gs.inverse_decay(0.1)}, "'spsa'"),
         ({"method": "ars", "estimator": gs.BestPairs(9)}, "needs at least 9 directions"),
-        ({"method": "ars", "optimizer": -1.0}, "positive"),
+        ({"method": "ars", "learning_rate": -1.0}, "positive"),
         ({"method": "openai-es", "spacing": 0.0}, "positive"),
         ({"method": "snes", "num_directions": 1}, "at least 2"),
         ({"method": "snes", "budget": 5}, "budget"),
@@ -503,13 +503,16 @@ def test_a_missing_or_unknown_package_is_said(monkeypatch):
 
 
 def test_names_are_one_list():
-    assert not set(algorithms.ALGORITHMS) & set(gs.METHODS)
+    assert not set(algorithms.ALGORITHMS) & set(gs.directions.METHODS)
     assert "ars-v2" not in algorithms.names()
     assert "ars-v2" in algorithms.names(training=True)
-    with pytest.raises(ValueError, match="choice of directions"):
-        gs.algorithm("bes", X0)
+    assert gs.methods() == ["auto", *gs.directions.METHODS, *algorithms.names(training=True)]
+    assert isinstance(gs.search("auto", X0), gs.Pilot)
+    assert gs.search("bes", X0).directions == gs.Bernoulli()
+    with pytest.raises(ValueError, match=r"'auto' does not name directions. Known: .*gs.search\("):
+        gs.RandomSearch(method="auto", num_directions=3, spacing=0.1)
     with pytest.raises(ValueError, match="Did you mean 'spsa'"):
-        gs.algorithm("spas", X0)
+        gs.search("spas", X0)
     rows = {row["method"]: row for row in algorithms.rows(dim=50)}
     assert rows["spsa"]["relative_mse"] == 49.0
     assert rows["snes"]["relative_mse"] is None
@@ -518,7 +521,7 @@ def test_names_are_one_list():
 
 @pytest.mark.parametrize("name", POPULATIONS)
 def test_a_damaged_state_is_refused(name):
-    search = gs.algorithm(name, X0)
+    search = gs.search(name, X0)
     state = search.init(X0, seed=0)
     arrays = search.wire.pack(state.sent)
     again = search.wire.unpack(arrays, D, X0.dtype)

@@ -16,7 +16,7 @@ from gensmooth.searches.algorithms import ars
 pytest.importorskip("gymnasium")
 from rl_cases import SLIDER, Formula
 
-OPTIONS = {"iterations": 4, "test_every": 2, "test_episodes": 3, "seed": 7}
+OPTIONS = {"max_steps": 4, "test_every": 2, "test_episodes": 3, "seed": 7}
 SIZE, ACTIONS = 5, 2
 
 
@@ -30,7 +30,7 @@ def same(one, other):
 @pytest.mark.parametrize(("name", "b"), [("ars-v1", 8), ("ars-v2-t", 4)])
 def test_an_iteration_is_that_of_algorithm_2(name, b):
     policy = Linear().policy(SIZE, ACTIONS)
-    search = gs.algorithm(name, policy.initial(0), samples="independent", maximize=True)
+    search = gs.search(name, policy.initial(0), samples="independent", maximize=True)
     trainer = Trainer(Formula.info(SIZE, ACTIONS), policy, search, standardize=name == "ars-v2-t")
     state = trainer.init(11)
     for _ in range(3):
@@ -75,25 +75,25 @@ def test_the_versions_of_ars_are_their_parts():
 def test_a_training_stopped_and_resumed_is_the_uninterrupted_one(name, tmp_path):
     whole = gs.rl.train(SLIDER, method=name, **OPTIONS)
     part = gs.rl.train(
-        SLIDER, method=name, **OPTIONS, folder=tmp_path, callback=lambda i, *_: i.info.step == 1
+        SLIDER, method=name, **OPTIONS, folder=tmp_path, callback=lambda now: now.nit == 2
     )
-    assert part.iterations == 2
-    same(gs.rl.resume(tmp_path, iterations=4, trust=True), whole)
+    assert part.nit == 2
+    same(gs.rl.resume(tmp_path, max_steps=4, trust=True), whole)
     found = json.loads((tmp_path / "config.json").read_text())
     assert found["method"] == name
     assert found["search"].get("method", name) == name
 
 
 def test_ars_learns_to_slide():
-    result = gs.rl.train(SLIDER, method="ars", learning_rate=0.2, iterations=40, seed=1,
+    result = gs.rl.train(SLIDER, method="ars", learning_rate=0.2, max_steps=40, seed=1,
                          test_every=10)  # fmt: skip
     assert result.tests[-1].mean_return > result.tests[0].mean_return + 10
 
 
 def test_numbers_of_a_users_own_count():
-    result = gs.rl.train(SLIDER, method="ars-v1", num_directions=3, iterations=1, seed=0)
-    assert result.trajectories == 6
-    assert gs.rl.train(SLIDER, method="bes", iterations=1, seed=0).trajectories == 40
+    result = gs.rl.train(SLIDER, method="ars-v1", num_directions=3, max_steps=1, seed=0)
+    assert result.nfev == 6
+    assert gs.rl.train(SLIDER, method="bes", max_steps=1, seed=0).nfev == 40
 
 
 @pytest.mark.parametrize(

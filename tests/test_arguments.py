@@ -29,7 +29,7 @@ def f(x):
 # How an object is made of a number; one that float32 does not hold, to tell the two apart.
 CHOICES = {
     "spacing": lambda n: {"spacing": n(0.1)},
-    "optimizer": lambda n: {"optimizer": n(0.1)},
+    "learning_rate": lambda n: {"learning_rate": n(0.1)},
     "adam": lambda n: {"optimizer": gs.adam(n(0.1), b1=n(0.7), b2=n(0.9), eps=n(1e-6))},
     "momentum": lambda n: {"optimizer": gs.momentum(n(0.01), decay=n(0.7))},
     "sgd": lambda n: {"optimizer": gs.sgd(n(0.01))},
@@ -79,8 +79,8 @@ def test_a_run_with_numpys_numbers_is_resumed_to_the_bit(tmp_path, choice, numbe
     options = {"num_directions": 3, "seed": 1, "budget": 200, **CHOICES[choice](number)}
     whole = gs.minimize(f, X0, max_steps=9, **options)
 
-    def stop(info, _):
-        return info.step == 3
+    def stop(now):
+        return now.info.step == 3
 
     gs.minimize(f, X0, max_steps=9, **options, folder=tmp_path / "run", callback=stop)
     assert gs.resume(tmp_path / "run", f).nit == 9
@@ -92,7 +92,7 @@ def test_a_run_with_numpys_numbers_is_resumed_to_the_bit(tmp_path, choice, numbe
     for name, made in python.items():
         if name == "directions":
             made = made.resolve(3, 3)
-        if not isinstance(made, float) or name != "optimizer":
+        if not isinstance(made, float) or name != "learning_rate":
             assert search[name] == describe(made)
 
 
@@ -105,7 +105,7 @@ def test_parameters_that_no_kernel_knows_are_refused(x0):
 
 
 def test_values_of_any_float_are_told_as_float64():
-    search = gs.RandomSearch(gs.Gaussian(), 2, 0.1)
+    search = gs.RandomSearch(gs.Gaussian(), num_directions=2, spacing=0.1)
     state = search.init([1.0, 2.0], seed=0)
     batch = search.ask(state)
     told = [
@@ -150,7 +150,7 @@ BAD = [
     ({"trackers": 3}, "`trackers` must be a tracker or a list of trackers, but is 3"),
     ({"progress": "no"}, "`progress` must be True or False, but is 'no'"),
     ({"optimizer": "0.1"}, "`optimizer` must be an (init, update) pair"),
-    ({"retries": True}, "`retries` must be a whole number of at least 0, but is True"),
+    ({"retries": True, "on_failure": "retry"}, "`retries` must be a whole number of at least 1"),
     ({"workers": 2**70}, "`workers` must be below 2**63"),
 ]
 
@@ -204,7 +204,7 @@ def test_a_number_as_parameters_is_optimised_as_one():
 
 @pytest.mark.parametrize("values", [["1", "2", "3"], np.array(["1", "2", "3"]), [1j, 2, 3]])
 def test_words_and_complex_numbers_are_no_values(values):
-    search = gs.RandomSearch(gs.Gaussian(), 2, 0.1)
+    search = gs.RandomSearch(gs.Gaussian(), num_directions=2, spacing=0.1)
     state = search.init([1.0, 2.0], seed=0)
     with pytest.raises(TypeError, match="`values` must be numbers"):
         search.tell(state, search.ask(state), values)
@@ -244,6 +244,7 @@ def test_objects_refuse_nonsense_where_they_are_made(make, words):
         make()
 
 
+@pytest.mark.extended("soak tests and fuzzers")
 def test_a_part_of_the_fuzzer_finds_nothing():
     # in a process of its own: benchmarks give theirs one thread
     done = subprocess.run(

@@ -260,7 +260,7 @@ def test_commands_are_found_where_they_stand():
     for text in (
         "gensmooth methods --dim 1000 --num-directions 20",  # in a block
         "gensmooth reproduce linreg,dfo,timing --profile paper",  # in a sentence
-        "gensmooth train own_robot:Cart --iterations 20 --seed 2 --folder cart",  # in an example
+        "gensmooth train own_robot:Cart --max-steps 20 --seed 2 --folder cart",  # in an example
         "gensmooth evaluate zoo:hopper",  # in a docstring
         "python -m benchmarks.coco_page",
     ):

@@ -521,7 +521,7 @@ def test_choices_are_read_as_python_writes_them():
     named = choices.read_choices({"mine": "bes(spacing=1e-2)", "gs": {"num_directions": 4}})
     assert [(c.label, c.method) for c in named] == [("mine", "bes"), ("gs", "gs")]
     a, b = choices.read_choices(
-        ["bes(spacing=0.1, optimizer=0.5)", "bes(optimizer=0.5,spacing=.1)"]
+        ["bes(spacing=0.1, learning_rate=0.5)", "bes(learning_rate=0.5,spacing=.1)"]
     )
     assert a.config() == b.config()
 

@@ -66,7 +66,9 @@ def loss(x):
 
 
 def test_there_is_a_family_without_and_one_with_a_state(own):  # noqa: ARG001
-    states = {name: gs.method(f"{name}:{name}").init(3, np.dtype(float)) for name in MODULES}
+    states = {
+        name: gs.directions.named(f"{name}:{name}").init(3, np.dtype(float)) for name in MODULES
+    }
     assert states["axes"] == ()
     assert states["leaning"].steps == 0
 
@@ -92,7 +94,7 @@ def test_an_interrupted_run_goes_on_in_another_process(own, name, workers):
     stopped = gs.minimize(
         model.loss,
         folder=own / "run",
-        callback=lambda info, _: info.step == 4,
+        callback=lambda now: now.info.step == 4,
         workers=workers,
         **options,
     )
@@ -130,13 +132,13 @@ def test_the_table_of_methods_tells_what_the_family_says(own, name):  # noqa: AR
 def test_training_with_the_steps_of_bes(own, name):
     """Both families have entries of variance 1, as BeS has; so have the default numbers."""
     pytest.importorskip("gymnasium")
-    short = {"iterations": 4, "test_every": 2, "test_episodes": 2, "num_directions": 3, "seed": 0}
+    short = {"max_steps": 4, "test_every": 2, "test_episodes": 2, "num_directions": 3, "seed": 0}
     chosen = short | {"method": f"{name}:{name}"}
     whole = gs.rl.train("CartPole-v1", **chosen)
     stopped = gs.rl.train(
-        "CartPole-v1", folder=own / "own", callback=lambda made, *_: made.info.step == 1, **chosen
+        "CartPole-v1", folder=own / "own", callback=lambda now: now.nit == 2, **chosen
     )
-    assert stopped.status != whole.status
+    assert (stopped.reason, whole.reason) == ("callback", "max_steps")
     resumed = gs.rl.resume(own / "own")
     assert resumed.policy.parameters.tobytes() == whole.policy.parameters.tobytes()
 
@@ -150,14 +152,14 @@ def test_training_with_the_steps_of_bes(own, name):
 
 
 def test_a_family_with_moments_can_be_shrunk_and_one_without_says_why_not(own):  # noqa: ARG001
-    shrunk = gs.shrunk(gs.method("axes:axes"))
+    shrunk = gs.shrunk(gs.directions.named("axes:axes"))
     factor = 20 / (20 + 100 - 1)  # L / (L + d − 1), as on the sphere
     assert shrunk.resolve(100, 20).factor == pytest.approx(factor)
     assert gs.minimize(loss, np.zeros(4), directions=shrunk, budget=400, seed=0).fun < 0.5
     again = rebuild(json.loads(json.dumps(describe(shrunk))))
     assert again == shrunk
     with pytest.raises(gs.NoClosedForm, match="where the estimates have pointed"):
-        gs.shrunk(gs.method("leaning:leaning"))
+        gs.shrunk(gs.directions.named("leaning:leaning"))
 
 
 def test_ray_workers_know_the_family_too(own):  # noqa: ARG001
@@ -179,7 +181,7 @@ def test_ray_workers_know_the_family_too(own):  # noqa: ARG001
 
 
 def test_names_are_taken_once(own):  # noqa: ARG001
-    axes = type(gs.method("axes:axes"))
+    axes = type(gs.directions.named("axes:axes"))
     with pytest.raises(ValueError, match="There is a method 'gs' already"):
         gs.directions.register("gs", axes)
     with pytest.raises(ValueError, match="without a colon"):
@@ -191,21 +193,23 @@ def test_names_are_taken_once(own):  # noqa: ARG001
 
 def test_a_module_that_is_not_there_is_said_to_be_missing(own):  # noqa: ARG001
     with pytest.raises(ValueError, match="There is no module 'nowhere'"):
-        gs.method("nowhere:axes")
-    with pytest.raises(ValueError, match=r"There is no method 'axes:axis'\. Did you mean 'axes'\?"):
-        gs.method("axes:axis")
+        gs.directions.named("nowhere:axes")
+    with pytest.raises(
+        ValueError, match=r"'axes:axis' does not name directions\. Did you mean 'axes'\?"
+    ):
+        gs.directions.named("axes:axis")
     with pytest.raises(ValueError, match="is not known to this version"):
         rebuild({"kind": "model:loss"}, trust=True)
 
 
 def test_without_a_variance_training_asks_for_the_numbers(own):  # noqa: ARG001
     pytest.importorskip("gymnasium")
-    leaning = type(gs.method("leaning:leaning"))
+    leaning = type(gs.directions.named("leaning:leaning"))
 
     class Silent(leaning):
         variance = gs.Directions.variance
 
-    short = {"iterations": 1, "test_every": 1, "test_episodes": 1, "num_directions": 2, "seed": 0}
+    short = {"max_steps": 1, "test_every": 1, "test_episodes": 1, "num_directions": 2, "seed": 0}
     with pytest.raises(ValueError, match="pass both, or define the family's `variance`"):
         gs.rl.train("CartPole-v1", directions=Silent(), **short)
     gs.rl.train("CartPole-v1", directions=Silent(), spacing=0.1, learning_rate=0.1, **short)
@@ -214,7 +218,7 @@ def test_without_a_variance_training_asks_for_the_numbers(own):  # noqa: ARG001
 
 def test_kurtosis_is_never_guessed(own):  # noqa: ARG001
     with pytest.raises(gs.NoClosedForm, match="does not define the kurtosis"):
-        gs.method("leaning:leaning").kurtosis(5, 3)
+        gs.directions.named("leaning:leaning").kurtosis(5, 3)
 
 
 STATES = [
@@ -227,7 +231,7 @@ STATES = [
 
 @pytest.mark.parametrize("state", STATES, ids=len)
 def test_states_of_arrays_and_numbers_come_back(own, state):  # noqa: ARG001
-    family = gs.method("axes:axes")
+    family = gs.directions.named("axes:axes")
     arrays = family.pack(state)
     assert all(isinstance(array, np.ndarray) for array in arrays.values())
     again = family.unpack(arrays, 3, np.dtype(float))
@@ -236,7 +240,7 @@ def test_states_of_arrays_and_numbers_come_back(own, state):  # noqa: ARG001
 
 
 def test_the_state_that_comes_back_is_nobodys_memory(own):  # noqa: ARG001
-    family = gs.method("leaning:leaning")
+    family = gs.directions.named("leaning:leaning")
     state = family.update(family.init(3, np.dtype(float)), np.ones(3))
     arrays = family.pack(state)
     again = family.unpack(arrays, 3, np.dtype(float))
@@ -254,7 +258,7 @@ def test_the_state_that_comes_back_is_nobodys_memory(own):  # noqa: ARG001
 
 
 def test_a_state_of_anything_else_is_refused_before_the_run(own):
-    leaning = type(gs.method("leaning:leaning"))
+    leaning = type(gs.directions.named("leaning:leaning"))
 
     class Wordy(leaning):
         def init(self, dim, dtype):
@@ -265,7 +269,7 @@ def test_a_state_of_anything_else_is_refused_before_the_run(own):
 
 
 def test_the_measured_error_of_the_family_is_the_one_that_it_declares(own):  # noqa: ARG001
-    family, d, L = gs.method("axes:axes"), 5, 3
+    family, d, L = gs.directions.named("axes:axes"), 5, 3
     g = np.array([1.0, -2.0, 0.5, 3.0, 1.0])
     errors = []
     for step in range(4000):

@@ -632,20 +632,22 @@ def test_what_has_no_closed_form_is_not_shrunk():
 
 
 def test_the_papers_methods_are_their_directions():
-    named = {name: gs.method(name) for name in gs.METHODS}
+    named = {name: gs.directions.named(name) for name in gs.directions.METHODS}
     assert named["gs"] == gs.Gaussian()
     assert named["bes"] == gs.Bernoulli()
     assert named["gs-shrinkage"] == gs.shrunk(gs.Gaussian())
     assert named["bes-shrinkage"] == gs.shrunk(gs.Bernoulli())
     assert named["orthogonal-es"] == gs.Orthogonal("residual")
     assert named["guided-es"] == gs.Guided()
-    in_paper = {name for name, method in gs.METHODS.items() if method.in_paper}
+    in_paper = {name for name, method in gs.directions.METHODS.items() if method.in_paper}
     assert in_paper == set(list(named)[:6])
 
 
 def test_a_method_with_its_size_has_everything_filled_in():
-    assert gs.method("gs-shrinkage", dim=99, num_directions=20).factor == pytest.approx(1 / 6)
-    assert gs.method("guided-es", dim=20, num_directions=5).history == 10
+    assert gs.directions.named("gs-shrinkage", dim=99, num_directions=20).factor == pytest.approx(
+        1 / 6
+    )
+    assert gs.directions.named("guided-es", dim=20, num_directions=5).history == 10
 
 
 def test_a_long_history_takes_memory_only_as_it_grows():

@@ -91,7 +91,7 @@ def test_every_method_is_described():
     for name, entry in gs.searches.algorithms.ALGORITHMS.items():
         assert f"`{name}`" in rows
         assert re.match(r"[\w-]+", entry.title)[0] in bold, name
-    plain = {name.removesuffix("-shrinkage") for name in gs.METHODS}
+    plain = {name.removesuffix("-shrinkage") for name in gs.directions.METHODS}
     missing = [name for name in plain if f"`{name}`" not in families]
     assert missing == []
 

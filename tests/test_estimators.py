@@ -68,7 +68,9 @@ def _z(found: np.ndarray, moments: theory.Moments) -> tuple[float, float]:
 @pytest.mark.parametrize("name", CLOSED)
 def test_mean_and_error_are_those_of_the_theory_and_not_of_its_twin(name, estimator):
     L, d = 3, 5
-    search = gs.RandomSearch(FAMILIES[name], L, 0.5, estimator=ESTIMATORS[estimator])
+    search = gs.RandomSearch(
+        FAMILIES[name], num_directions=L, spacing=0.5, estimator=ESTIMATORS[estimator]
+    )
     found = gradients(estimates(search, linear, reps=2500, x=np.ones(d)))
     moments = FAMILIES[name].moments(d, L)
     assert np.abs(_z(found, moments)).max() < 4
@@ -83,7 +85,7 @@ def test_mean_and_error_are_those_of_the_theory_and_not_of_its_twin(name, estima
 )
 def test_more_directions_than_dimensions(name):
     L, d = 12, 5
-    search = gs.RandomSearch(FAMILIES[name], L, 0.5)
+    search = gs.RandomSearch(FAMILIES[name], num_directions=L, spacing=0.5)
     found = gradients(estimates(search, linear, reps=2500, x=np.ones(d)))
     assert np.abs(_z(found, FAMILIES[name].moments(d, L))).max() < 4
     assert np.abs(_z(found, twin_of(name, d, L))).max() > 6
@@ -93,7 +95,7 @@ def test_more_directions_than_dimensions(name):
 def test_a_forward_difference_scales_with_the_variance_of_its_directions(variance):
     # E = σ²∇F: divided once by the spacing, not by σ² (off by σ⁻²), nor multiplied again (σ⁴).
     directions = gs.Bernoulli(m=0.5 / math.sqrt(variance))
-    search = gs.RandomSearch(directions, 4, 0.1)
+    search = gs.RandomSearch(directions, num_directions=4, spacing=0.1)
     found = gradients(estimates(search, linear, reps=2000, x=np.zeros(5)))
     assert abs(literal.z_score(found @ G, variance * G2)) < 4
     for twin in (1.0, variance**2, math.sqrt(variance)):
@@ -114,7 +116,7 @@ def test_the_guided_estimate_has_mean_sigma_g_whatever_the_population(history):
     u, _ = np.linalg.qr(rows.T)
     mean = (alpha / d * np.eye(d) + (1 - alpha) / history * (u @ u.T)) @ G
     for L in (2, 50):
-        search = gs.RandomSearch(gs.Guided(alpha, history), L, 0.1)
+        search = gs.RandomSearch(gs.Guided(alpha, history), num_directions=L, spacing=0.1)
         state = _guided_state(search, rows)
         found = []
         for step in range(2000):
@@ -177,7 +179,12 @@ def _predicted(moments, samples, estimator) -> float:
 def test_the_error_with_noise_is_that_of_its_sample_mode_and_of_no_other(name, samples, estimator):
     L, d = 4, 5
     search = gs.RandomSearch(
-        FAMILIES[name], L, C, estimator=ESTIMATORS[estimator], samples=samples, num_samples=N
+        FAMILIES[name],
+        num_directions=L,
+        spacing=C,
+        estimator=ESTIMATORS[estimator],
+        samples=samples,
+        num_samples=N,
     )
     found = gradients(estimates(search, noisy, reps=2500, x=np.zeros(d)))
     errors = ((found - H) ** 2).sum(1)
@@ -215,7 +222,9 @@ def test_independent_samples_are_never_shared():
 
 @pytest.mark.parametrize("samples", SAMPLE_MODES)
 def test_generators_follow_the_sample_numbers(samples):
-    search = gs.RandomSearch(gs.Gaussian(), 3, 0.1, samples=samples, num_samples=2)
+    search = gs.RandomSearch(
+        gs.Gaussian(), num_directions=3, spacing=0.1, samples=samples, num_samples=2
+    )
     state = search.init(np.zeros(2), seed=4)
     batch, later = search.ask(state), search.ask(state._replace(step=1))
     numbers = search.plan.sample
@@ -230,7 +239,9 @@ def test_generators_follow_the_sample_numbers(samples):
 
 
 def _one_point(baseline, value: float, name="gaussian", reps=4000, c=0.5, L=4) -> np.ndarray:
-    search = gs.RandomSearch(FAMILIES[name], L, c, estimator=gs.OnePoint(baseline))
+    search = gs.RandomSearch(
+        FAMILIES[name], num_directions=L, spacing=c, estimator=gs.OnePoint(baseline)
+    )
     return gradients(
         estimates(search, lambda _, points: value + points @ G, reps=reps, x=np.zeros(5))
     )
@@ -351,7 +362,11 @@ def test_how_many_evaluations_a_step_needs(case):
 )
 def test_points_lie_where_the_plan_says(name, estimator, samples, dtype, L, shape, seed):
     search = gs.RandomSearch(
-        FAMILIES[name], L, 0.3, estimator=ESTIMATORS[estimator], samples=samples
+        FAMILIES[name],
+        num_directions=L,
+        spacing=0.3,
+        estimator=ESTIMATORS[estimator],
+        samples=samples,
     )
     x = np.random.default_rng(0).standard_normal(shape).astype(dtype)
     batch = search.ask(search.init(x, seed=seed))
@@ -390,7 +405,12 @@ def test_an_estimate_is_the_mean_of_differences_times_directions(
     """Literally, (1/cL) Σ δ_l ε_l, for any values: looked up by direction and side."""
     N = 1 if samples is None else N
     search = gs.RandomSearch(
-        FAMILIES[name], L, 0.3, estimator=ESTIMATORS[estimator], samples=samples, num_samples=N
+        FAMILIES[name],
+        num_directions=L,
+        spacing=0.3,
+        estimator=ESTIMATORS[estimator],
+        samples=samples,
+        num_samples=N,
     )
     batch = search.ask(search.init(np.arange(5.0), seed=2))
     values = np.random.default_rng(seed).standard_normal(len(batch))
@@ -435,7 +455,7 @@ def test_gradient_is_the_estimate_of_a_search_bit_for_bit():
 @pytest.mark.parametrize("name", ["gaussian", "bernoulli", "sphere", "shrunk gaussian"])
 def test_the_squared_standard_error_is_unbiased_for_independent_directions(name):
     L, d = 4, 5
-    search = gs.RandomSearch(FAMILIES[name], L, 0.5)
+    search = gs.RandomSearch(FAMILIES[name], num_directions=L, spacing=0.5)
     found = estimates(search, linear, reps=4000, x=np.zeros(d))
     squared = np.array([estimate.standard_error**2 for estimate in found])
     moments = FAMILIES[name].moments(d, L)
@@ -447,7 +467,9 @@ def test_the_squared_standard_error_is_unbiased_for_independent_directions(name)
 
 
 def test_the_standard_error_counts_the_noise():
-    search = gs.RandomSearch(gs.Gaussian(), 4, C, samples="paired", num_samples=N)
+    search = gs.RandomSearch(
+        gs.Gaussian(), num_directions=4, spacing=C, samples="paired", num_samples=N
+    )
     found = estimates(search, noisy, reps=4000, x=np.zeros(5))
     squared = np.array([estimate.standard_error**2 for estimate in found])
     variance = _predicted(theory.iid(5, 4), "paired", "forward")  # unbiased, so MSE = variance
@@ -460,7 +482,12 @@ def test_the_standard_error_counts_the_noise():
 def test_the_standard_error_counts_the_noise_that_all_directions_share(name, estimator):
     L, d = 30, 5
     search = gs.RandomSearch(
-        FAMILIES[name], L, C, estimator=ESTIMATORS[estimator], samples="shared", num_samples=N
+        FAMILIES[name],
+        num_directions=L,
+        spacing=C,
+        estimator=ESTIMATORS[estimator],
+        samples="shared",
+        num_samples=N,
     )
     found = estimates(search, noisy, reps=3000, x=np.zeros(d))
     squared = np.array([estimate.standard_error**2 for estimate in found])
@@ -477,7 +504,9 @@ def test_the_standard_error_counts_the_noise_that_all_directions_share(name, est
 def test_the_standard_error_with_shared_samples_at_many_directions():
     # Here the directions agree on the gradient of the samples, and only the samples err.
     d, L = 9, 200
-    search = gs.RandomSearch(gs.Gaussian(), L, 0.1, samples="shared", num_samples=4)
+    search = gs.RandomSearch(
+        gs.Gaussian(), num_directions=L, spacing=0.1, samples="shared", num_samples=4
+    )
 
     def values(batch, points):
         return (points * np.array([rng.standard_normal(d) for rng in batch.rngs()])).sum(1)
@@ -497,7 +526,7 @@ def test_one_shared_sample_has_no_standard_error():
         seed=0,
     )  # fmt: skip
     assert found.standard_error is None
-    search = gs.RandomSearch(gs.Gaussian(), 9, 0.1, samples="shared")
+    search = gs.RandomSearch(gs.Gaussian(), num_directions=9, spacing=0.1, samples="shared")
     state = search.init(np.ones(3), seed=0)
     _, info = search.tell(state, search.ask(state), np.arange(10.0))
     assert info.standard_error is None
@@ -509,7 +538,9 @@ def test_the_standard_error_with_shared_samples_is_that_of_the_directions_that_a
     """A direction that is dropped is dropped from the estimate of every sample."""
     keep = [0, 1, 3, 4]
     chosen = {"estimator": estimator, "samples": "shared", "num_samples": 3}
-    search = gs.RandomSearch(gs.Gaussian(), 5, 0.2, on_failure="drop", **chosen)
+    search = gs.RandomSearch(
+        gs.Gaussian(), num_directions=5, spacing=0.2, on_failure="drop", **chosen
+    )
     batch = search.ask(search.init(np.zeros(6), seed=0))
     values = np.random.default_rng(1).standard_normal(len(batch))
     at_two = (search.plan.direction == 2) & (search.plan.side != 0)
@@ -517,7 +548,7 @@ def test_the_standard_error_with_shared_samples_is_that_of_the_directions_that_a
     found = search.estimate(batch, values)
 
     # literally: y_li = δ_li ε_l / c over what is left, and a two-way analysis of variance
-    few = gs.RandomSearch(gs.Gaussian(), 4, 0.2, **chosen)
+    few = gs.RandomSearch(gs.Gaussian(), num_directions=4, spacing=0.2, **chosen)
     table = values[~at_two].reshape(-1, 3)
     delta = np.stack([few.estimator.differences(v, 4, "shared")[0] for v in table.T], axis=1)
     y = delta[:, :, None] * batch.draw.block()[keep][:, None] / 0.2
@@ -532,7 +563,7 @@ def test_the_standard_error_with_shared_samples_is_that_of_the_directions_that_a
 
 
 def test_for_orthogonal_directions_the_standard_error_errs_on_the_large_side():
-    search = gs.RandomSearch(gs.Orthogonal(), 4, 0.5)
+    search = gs.RandomSearch(gs.Orthogonal(), num_directions=4, spacing=0.5)
     found = estimates(search, linear, reps=2000, x=np.zeros(5))
     squared = np.array([estimate.standard_error**2 for estimate in found])
     assert literal.z_score(squared, theory.relative_mse(theory.orthogonal(5, 4)) * G2) > 6
@@ -575,7 +606,9 @@ def test_the_two_ways_to_shrink_evaluate_at_different_points():
     d, L, c = 6, 4, 0.5
     distances = {}
     for scale in ("direction", "estimate"):
-        search = gs.RandomSearch(gs.shrunk(gs.Bernoulli(), scale=scale), L, c)
+        search = gs.RandomSearch(
+            gs.shrunk(gs.Bernoulli(), scale=scale), num_directions=L, spacing=c
+        )
         batch = search.ask(search.init(np.zeros(d), seed=1))
         distances[scale] = np.linalg.norm(batch.point(1))
     assert distances["estimate"] == pytest.approx(c * math.sqrt(d))
@@ -587,7 +620,11 @@ def test_under_noise_of_the_values_scaling_the_estimate_has_the_smaller_error():
     errors = {}
     for scale in ("direction", "estimate"):
         search = gs.RandomSearch(
-            gs.shrunk(gs.Bernoulli(), scale=scale), 4, C, samples="independent", num_samples=N
+            gs.shrunk(gs.Bernoulli(), scale=scale),
+            num_directions=4,
+            spacing=C,
+            samples="independent",
+            num_samples=N,
         )
         found = gradients(estimates(search, noisy, reps=2500, x=np.zeros(5)))
         errors[scale] = ((found - H) ** 2).sum(1)
@@ -608,7 +645,7 @@ def test_under_noise_of_the_values_scaling_the_estimate_has_the_smaller_error():
 def test_one_direction_and_its_own_centre_keep_their_sign():
     """With L = 1, two values may be (centre, point) or (point, centre): the mode tells which."""
     for samples in (None, "shared", "paired", "independent"):
-        search = gs.RandomSearch(gs.Bernoulli(), 1, 0.1, samples=samples)
+        search = gs.RandomSearch(gs.Bernoulli(), num_directions=1, spacing=0.1, samples=samples)
         state = search.init(np.zeros(3), seed=0)
         batch = search.ask(state)
         slope = np.array([1.0, 2.0, 4.0])
@@ -629,7 +666,7 @@ def _rough(points: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_ranked_estimate_is_minus_the_step_of_the_evolution_strategy_over_c(name, dtype):
     L, c = 6, 0.4
-    search = gs.RandomSearch(FAMILIES[name], L, c, estimator=gs.Ranked())
+    search = gs.RandomSearch(FAMILIES[name], num_directions=L, spacing=c, estimator=gs.Ranked())
     batch = search.ask(search.init(np.ones(5, dtype), seed=3))
     values = _rough(batch.block(0, len(batch)))
     weights = evolution.rank(values, evolution.constants(5, L).weights).reshape(L, 2)
@@ -638,7 +675,9 @@ def test_a_ranked_estimate_is_minus_the_step_of_the_evolution_strategy_over_c(na
     found = search.estimate(batch, values).gradient
     np.testing.assert_allclose(found, -batch.draw.factor * step / c, rtol=1e-4, atol=1e-5)
     # Gradient descent with the rate c² makes that step.
-    descent = gs.RandomSearch(FAMILIES[name], L, c, estimator=gs.Ranked(), optimizer=gs.sgd(c**2))
+    descent = gs.RandomSearch(
+        FAMILIES[name], num_directions=L, spacing=c, estimator=gs.Ranked(), optimizer=gs.sgd(c**2)
+    )
     state = descent.init(np.ones(5, dtype), seed=3)
     moved = descent.tell(state, descent.ask(state), values)[0].x - state.x
     np.testing.assert_allclose(moved, c * batch.draw.factor * step, rtol=1e-3, atol=1e-5)
@@ -715,7 +754,7 @@ def test_equal_values_say_nothing():
 def test_ranks_that_know_nothing_have_their_neutral_length():
     """The estimate of noise alone, against `theory.mirrored_neutral`; the twin is `effective`."""
     L, d, c = 6, 10, 0.1
-    search = gs.RandomSearch(gs.Bernoulli(), L, c, estimator=gs.Ranked())
+    search = gs.RandomSearch(gs.Bernoulli(), num_directions=L, spacing=c, estimator=gs.Ranked())
     rng = np.random.default_rng(0)
     noise = estimates(
         search, lambda batch, _: rng.standard_normal(len(batch)), reps=2000, x=np.zeros(d)

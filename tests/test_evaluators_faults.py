@@ -30,7 +30,7 @@ from gensmooth.evaluators import (
     WorkerError,
 )
 from gensmooth.evaluators import processes as processes_module
-from patience import wait_until
+from patience import LONG, wait_until
 
 SERIAL_KINDS = ["exception", "non-finite"]
 KINDS = [*SERIAL_KINDS, "timeout", "died"]
@@ -110,7 +110,7 @@ def test_raise_tells_where_and_leaves_the_workers_usable(how: str, pool: Process
     began = time.monotonic()
     with pytest.raises(EvaluationError) as caught:
         run(pool, search, fun, 4)
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < LONG  # the objective would have slept for 1000 s
     error = caught.value
     assert (error.step, error.index, error.kind) == (2, 5, COUNTED.get(how, how))
     assert "evaluation 5 of 8 in step 2 (−direction 2)" in str(error)

@@ -53,7 +53,7 @@ def evaluator(request: pytest.FixtureRequest) -> Iterator[Evaluator]:
                 yield pool
 
 
-@pytest.mark.parametrize("method", gs.METHODS)
+@pytest.mark.parametrize("method", gs.directions.METHODS)
 def test_every_method_estimator_and_sample_mode(evaluator: Evaluator, method: str) -> None:
     for search, expected in configurations(method):
         found = run(evaluator, search, wavy, STEPS)

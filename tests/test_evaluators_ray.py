@@ -84,7 +84,7 @@ def test_parameters_in_a_structure(pool: Ray) -> None:
     assert found.x["deep"] == alone.x["deep"]
 
 
-@pytest.mark.parametrize("method", gs.METHODS)
+@pytest.mark.parametrize("method", gs.directions.METHODS)
 def test_bit_identical_with_three(pool: Ray, method: str) -> None:
     for estimator, samples in product(
         [gs.OnePoint("others"), gs.ForwardDifference(), gs.Antithetic()],
@@ -100,7 +100,7 @@ def test_bit_identical_with_three(pool: Ray, method: str) -> None:
 
 
 def test_bit_identical_with_one(cluster: Any) -> None:
-    searches = [search_of(method) for method in gs.METHODS]
+    searches = [search_of(method) for method in gs.directions.METHODS]
     with Ray(cluster.address, num_workers=1) as one:
         for search in searches:
             expected = run(Serial(), search, wavy)

@@ -192,8 +192,8 @@ import numpy as np
 import gensmooth as gs
 from gensmooth.evaluators import Processes
 
-def callback(info, _):
-    if info.step == 0:
+def callback(now):
+    if now.info.step == 0:
         child = os.fork()  # as a library may that prepares data, or serves
         if child == 0:
             time.sleep(60)
@@ -255,7 +255,9 @@ def test_a_script_needs_no_guard(tmp_path: Path) -> None:
         "shift = 2.0\n"
         "def fun(x):\n"
         "    return float(((x - shift) ** 2).sum())\n"
-        "search = gs.RandomSearch(gs.Bernoulli(), 4, 0.1, optimizer=gs.sgd(0.05))\n"
+        "search = gs.RandomSearch(\n"
+        "    method='bes', num_directions=4, spacing=0.1, learning_rate=0.05\n"
+        ")\n"
         "state = search.init(np.zeros(3), seed=0)\n"
         "with Processes(2).session(search, Objective(fun)) as session:\n"
         "    for _ in range(50):\n"

@@ -30,7 +30,7 @@ def test_every_name_has_a_case():
     from gensmooth.searches.algorithms import ALGORITHMS
 
     searches = fingerprints_searches
-    ours = {name for name, entry in gs.METHODS.items() if _is_ours(entry.make)}
+    ours = {name for name, entry in gs.directions.METHODS.items() if _is_ours(entry.make)}
     assert {*fingerprints.METHODS, *searches.NEWER} == ours
     ours = {name for name, entry in ALGORITHMS.items() if _is_ours(entry.make)}
     assert {*searches.ALGORITHMS, *searches.TRAINING_ONLY} == ours

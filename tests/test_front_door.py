@@ -82,7 +82,7 @@ def test_names_of_methods_are_folded_before_a_number_goes(columns, tmp_path):
     assert all(len(row) <= columns for row in rows)
     assert "…" not in done.stdout
     errors = [row.split("│")[2].strip() for row in rows if row.count("│") == 3]
-    every = gs.methods.predictions(1000) + gs.searches.algorithms.rows(1000)
+    every = gs.directions.predictions(1000) + gs.searches.algorithms.rows(1000)
     wanted = [row["relative_mse"] for row in every]
     assert [e for e in errors if e] == ["–" if w is None else f"{w:.4g}" for w in wanted]
 

@@ -86,8 +86,8 @@ def test_stopped_and_resumed(tmp_path):
     class Stop(Exception):  # noqa: N818
         pass
 
-    def stop(info, _):
-        if info.step == 5:
+    def stop(now):
+        if now.info.step == 5:
             raise Stop
 
     whole = run(tmp_path / "whole")
@@ -173,7 +173,9 @@ def test_what_cannot_be_held_is_refused():
     with pytest.raises(ValueError, match=r"`x_scale` must be .* the shape \(4,\) of x0"):
         gs.minimize(bowl, np.zeros(4), bounds=(LOWER, UPPER), x_scale=[1.0, 1.0])
     with pytest.raises(ValueError, match=r"Only gs\.minimize accepts fixed parameters"):
-        gs.RandomSearch(gs.Gaussian(), 4, 0.1, bounds=(LOWER, UPPER)).init(np.zeros(4), seed=0)
+        gs.RandomSearch(gs.Gaussian(), num_directions=4, spacing=0.1, bounds=(LOWER, UPPER)).init(
+            np.zeros(4), seed=0
+        )
 
 
 def test_of_a_structure_whole_arrays_keep_their_shapes():

@@ -46,8 +46,8 @@ def test_every_public_name_is_there_and_none_needs_what_is_heavy():
 def test_describing_a_search_does_not_compile_and_running_it_does():
     describe = (
         "import gensmooth as gs\n"
-        "search = gs.RandomSearch(gs.shrunk(gs.Bernoulli()), 4, 0.1, optimizer=gs.adam(0.1))\n"
-        "gs.method('guided-es', dim=9, num_directions=4); gs.theory.iid(9, 4)\n"
+        "search = gs.RandomSearch(gs.shrunk(gs.Bernoulli()), num_directions=4, spacing=0.1)\n"
+        "gs.directions.named('guided-es', dim=9, num_directions=4); gs.theory.iid(9, 4)\n"
         "state = search.init([0.0, 0.0], seed=0)\n"
     )
     assert not loaded_after(describe) & HEAVY
@@ -88,8 +88,7 @@ LAYERS = [
     ),
     (
         "choices",
-        "parameters directions estimators optimizers trees batch coordinates methods models "
-        "describe",
+        "parameters directions estimators optimizers trees batch coordinates models describe",
         "directions, estimators and optimisers; x as users pass it; the evaluations of a step; "
         "choices as JSON",
     ),

@@ -166,18 +166,18 @@ def test_bad_numbers():
     with pytest.raises(ValueError, match="islands"):
         Islands(islands=0)
     with pytest.raises(ValueError, match="in memory"):
-        gs.algorithm("islands", np.zeros(10_000_000))
+        gs.search("islands", np.zeros(10_000_000))
     with pytest.raises(ValueError, match="not for functions"):
         gs.minimize(bowl, X0, method="islands")
     with pytest.raises(ValueError, match="its own step"):
-        gs.rl.train("Pendulum-v1", method="islands", learning_rate=0.1, iterations=1)
+        gs.rl.train("Pendulum-v1", method="islands", learning_rate=0.1, max_steps=1)
 
 
 def test_training_stops_and_resumes_to_the_same_bits(tmp_path):
     given = {
         "method": "islands",
         "num_directions": 40,
-        "iterations": 5,
+        "max_steps": 5,
         "test_every": 2,
         "test_episodes": 3,
         "target": None,
@@ -185,10 +185,8 @@ def test_training_stops_and_resumes_to_the_same_bits(tmp_path):
         "env_args": {"max_episode_steps": 20},
     }
     whole = gs.rl.train("Pendulum-v1", **given)
-    part = gs.rl.train(
-        "Pendulum-v1", **given, folder=tmp_path, callback=lambda i, *_: i.info.step == 2
-    )
-    assert part.iterations == 3
+    part = gs.rl.train("Pendulum-v1", **given, folder=tmp_path, callback=lambda now: now.nit == 3)
+    assert part.nit == 3
     found = gs.rl.resume(tmp_path)
     assert np.array_equal(found.policy.parameters, whole.policy.parameters)
     assert [t.mean_return for t in found.tests] == [t.mean_return for t in whole.tests]

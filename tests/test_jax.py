@@ -11,6 +11,7 @@ import gensmooth as gs
 from fingerprints_compare import compare
 from gensmooth import kernels
 from gensmooth.directions.draw import Address
+from gensmooth.estimators import as_estimator
 from gensmooth.models import SparseTiles, Stream, choose_law
 from gensmooth.streams import TILE, Purpose, named_seed
 
@@ -100,11 +101,15 @@ PARAMS = {"w": np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4), "b": np.f
 TRUE = {"w": 2 * (PARAMS["w"] - 1), "b": 6 * PARAMS["b"]}
 
 
-@pytest.mark.parametrize("estimator", ["forward", "antithetic", "one-point"])
-@pytest.mark.parametrize("directions", ["bes", "gs", "gs-shrinkage"])
-def test_the_estimate_is_the_formula_with_the_same_directions(estimator: Any, directions: str):
-    choices = EstimateChoices(5, 0.1, directions, estimator, seed=4)
-    found = jax.jit(partial(estimate, quadratic, choices=choices))(PARAMS, 9)
+@pytest.mark.parametrize(
+    "estimator", ["forward", "antithetic", "one-point", gs.OnePoint(), gs.OnePoint(2.5)]
+)
+@pytest.mark.parametrize("method", ["bes", "gs", "gs-shrinkage"])
+def test_the_estimate_is_the_formula_with_the_same_directions(estimator: Any, method: str):
+    choices = EstimateChoices(
+        num_directions=5, spacing=0.1, method=method, estimator=estimator, seed=4
+    )
+    found = jax.jit(partial(estimate, quadratic, choices=choices))(PARAMS, step=9)
     law = choices.law(13)
     eps = {
         name: np.stack(
@@ -123,11 +128,11 @@ def test_the_estimate_is_the_formula_with_the_same_directions(estimator: Any, di
         return float(quadratic({n: PARAMS[n] + np.float32(side * 0.1) * eps[n][i] for n in PARAMS}))
 
     plus, minus = ([at(side, i) for i in range(5)] for side in (1, -1))
-    delta = {
-        "forward": np.array(plus) - at(0, 0),
-        "antithetic": (np.array(plus) - minus) / 2,
-        "one-point": np.array(plus),
-    }[estimator]
+    known = as_estimator(estimator)
+    sides = {1: plus, -1: minus, 0: [at(0, 0)]}
+    values = np.array([sides[side][i] for i, side in known.points(5, "shared")])
+    delta, value = known.differences(values, 5, "shared")
+    np.testing.assert_allclose(found.value, value, rtol=1e-5)
     for name in PARAMS:
         expected = np.einsum("l,l...->...", delta, eps[name]) / 0.1 / 5
         np.testing.assert_allclose(found.gradient[name], expected, rtol=2e-4, atol=2e-3)
@@ -164,8 +169,11 @@ def test_a_parameter_has_its_direction_whatever_stands_beside_it():
 
 
 def test_batches_of_directions_change_no_direction():
-    choices = [EstimateChoices(6, 0.1, "bes", "forward", 4, batch) for batch in (None, 2, 6)]
-    found = [estimate(quadratic, PARAMS, 3, each) for each in choices]
+    choices = [
+        EstimateChoices(num_directions=6, spacing=0.1, seed=4, batch_size=size)
+        for size in (None, 2, 6)
+    ]
+    found = [estimate(quadratic, PARAMS, step=3, choices=each) for each in choices]
     for other in found[1:]:
         for name in PARAMS:
             np.testing.assert_allclose(other.gradient[name], found[0].gradient[name], rtol=1e-5)
@@ -228,11 +236,12 @@ def test_values_that_are_not_finite_are_left_out_and_counted():
     def sometimes(params: Any) -> Any:
         return jnp.where(params["b"] > 0.5, jnp.nan, quadratic(params))
 
-    choices = EstimateChoices(40, 0.1, "bes", "antithetic", seed=0)
-    found = estimate(sometimes, PARAMS, 0, choices)
+    choices = EstimateChoices(num_directions=40, spacing=0.1, estimator="antithetic")
+    found = estimate(sometimes, PARAMS, step=0, choices=choices)
     assert int(found.failures) == 40  # one side of every pair
     assert not np.asarray(found.gradient["w"]).any()
-    forward = estimate(sometimes, PARAMS, 0, EstimateChoices(40, 0.1, "bes", "forward", seed=0))
+    choices = EstimateChoices(num_directions=40, spacing=0.1)
+    forward = estimate(sometimes, PARAMS, step=0, choices=choices)
     assert 5 < int(forward.failures) < 35
     assert np.isfinite(forward.gradient["w"]).all()
     # Weighted by how many are left, so that the estimate keeps its size.
@@ -258,10 +267,17 @@ def test_float64_is_summed_in_float64():
         (lambda: gs.jax.gradient(quadratic, spacing=-1.0), ValueError, "spacing"),
         (lambda: gs.jax.gradient(quadratic, estimator="both"), ValueError, "estimator"),
         (
-            lambda: gs.jax.gradient(quadratic, directions="guided-es")(PARAMS),
+            lambda: gs.jax.gradient(quadratic, method="guided-es")(PARAMS),
             ValueError,
-            "directions",
+            "`method` must be one of 'bes'",
         ),
+        (
+            lambda: gs.jax.gradient(quadratic, directions="gs")(PARAMS),
+            TypeError,
+            "method='gs'",
+        ),
+        (lambda: gs.jax.gradient(quadratic, estimator="ranked"), ValueError, "in JAX"),
+        (lambda: gs.jax.zeroth_order(lr=0.1), TypeError, "use `learning_rate`"),
         (
             lambda: gs.jax.gradient(quadratic, directions=gs.Guided())(PARAMS),
             ValueError,

@@ -149,7 +149,7 @@ def test_dropped_evaluations_are_recorded_too(tmp_path):
     plain = gs.minimize(fun, np.zeros(4), **how)
     calls, stop = [], 16
     part = gs.minimize(fun, np.zeros(4), folder=tmp_path, **how)
-    assert part.status == "interrupted"
+    assert part.reason == "interrupted"
     stop = 0
     result = gs.minimize(fun, np.zeros(4), folder=tmp_path, **how)
     assert (result.x == plain.x).all()

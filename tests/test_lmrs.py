@@ -105,7 +105,8 @@ def _cosines(family, seed, rate, *, d=60, k=3, steps=150, L=5):
         return float(curvature @ (active.T @ x - 1) ** 2)
 
     search = gs.RandomSearch(
-        family, L, 1e-3 * math.sqrt(d) if isinstance(family, gs.Guided) else 1e-3,
+        family, num_directions=L,
+        spacing=1e-3 * math.sqrt(d) if isinstance(family, gs.Guided) else 1e-3,
         estimator=gs.Antithetic(), optimizer=gs.sgd(rate),
     )  # fmt: skip
     state, found = search.init(np.zeros(d), seed=seed), []

@@ -28,7 +28,7 @@ def test_a_run_ended_by_an_error_says_so():
     with pytest.raises(gs.EvaluationError, match="on_failure='drop' would leave") as caught:
         gs.minimize(fails, np.zeros(2), seed=0)
     result = caught.value.result
-    assert (result.status, result.success) == ("failed", False)
+    assert (result.reason, result.status, result.success) == ("failed", 4, False)
     assert result.message.startswith("Ended by an error: The objective raised ZeroDivisionError")
     assert "keyboard" not in result.message
 
@@ -66,7 +66,7 @@ def test_sigterm_is_called_sigterm(tmp_path):
 
 def test_a_budget_that_outlasts_the_search_is_called_that():
     result = gs.minimize(bowl, np.zeros(2), budget=5_000, seed=0)
-    assert result.status == "budget"
+    assert result.reason == "budget"
     assert result.message.startswith("The evaluation budget is used up. The search had converged a")
     assert "converged" not in gs.minimize(bowl, np.zeros(20), budget=200, seed=0).message
 
@@ -130,7 +130,7 @@ def test_a_training_counts_its_trajectories_right():
         def end(self, summary):
             pass
 
-    gs.rl.train(SLIDER, num_directions=3, iterations=4, seed=0, trackers=[Notes()])
+    gs.rl.train(SLIDER, num_directions=3, max_steps=4, seed=0, trackers=[Notes()])
     assert starts[0].budget in (None, starts[-1])
 
 
@@ -144,8 +144,8 @@ def test_what_the_default_does_not_estimate_is_not_shown(capsys):
 
 
 def test_every_start_says_which_case_it_is(tmp_path, caplog):
-    def stop(_, state):
-        if state.evaluations > 20:
+    def stop(now):
+        if now.info.evaluations > 20:
             raise KeyboardInterrupt
 
     caplog.set_level(logging.INFO, "gensmooth")

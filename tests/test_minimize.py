@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 import gensmooth as gs
 from cases import DTYPES, FAMILIES
+from gensmooth.describe import describe
 from gensmooth.estimators import SAMPLE_MODES
 
-each_method = pytest.mark.parametrize("method", list(gs.METHODS))
+each_method = pytest.mark.parametrize("method", list(gs.directions.METHODS))
 
 
 def f(x) -> float:
@@ -86,7 +87,7 @@ def test_a_result_goes_on_from_its_state():
     options = {"method": "guided-es", "num_directions": 4, "seed": 0, "optimizer": gs.adam(0.1)}
     whole = gs.minimize(f, np.zeros(5), max_steps=30, **options)
     part = gs.minimize(f, np.zeros(5), max_steps=18, **options)
-    search = gs.RandomSearch(gs.Guided(), 4, 0.1, optimizer=gs.adam(0.1))
+    search = gs.RandomSearch(gs.Guided(), num_directions=4, spacing=0.1, optimizer=gs.adam(0.1))
     state = part.state
     while state.step < 30:
         batch = search.ask(state)
@@ -164,7 +165,7 @@ def test_no_evaluation_leaves_the_bounds(method):
 
 
 def test_maximising_is_minimising_the_negative():
-    for method in gs.METHODS:
+    for method in gs.directions.METHODS:
         up = gs.minimize(lambda x: -f(x), np.zeros((1, 3)), method=method, maximize=True,
                          max_steps=15, seed=0)  # fmt: skip
         down = gs.minimize(f, np.zeros((1, 3)), method=method, max_steps=15, seed=0)
@@ -239,7 +240,7 @@ def test_the_budget_is_never_exceeded_and_nfev_is_the_truth(
     assert res.nfev == len(counted.points) <= budget
     assert res.nfev == res.nit * per_step + N
     spent = res.nfev + per_step > budget  # not a step less than it allows
-    assert spent if res.status == "budget" else (res.status, res.nit) == ("max_steps", max_steps)
+    assert spent if res.reason == "budget" else (res.reason, res.nit) == ("max_steps", max_steps)
 
 
 def test_the_default_number_of_directions_grows_with_the_logarithm_of_d():
@@ -290,10 +291,10 @@ def test_the_best_point_is_the_best_of_all_that_were_evaluated():
 
 def test_it_stops_at_the_target():
     res = gs.minimize(f, np.zeros(3), target=0.5, seed=0)
-    assert (res.status, res.success) == ("target", True)
+    assert (res.reason, res.success) == ("target", True)
     assert res.history.value[-1] <= 0.5 < res.history.value[-2]
     up = gs.minimize(lambda x: -f(x), np.zeros(3), target=-0.5, maximize=True, seed=0)
-    assert (up.status, up.nit) == ("target", res.nit)
+    assert (up.reason, up.nit) == ("target", res.nit)
 
 
 def test_it_stops_after_ten_short_steps():
@@ -305,19 +306,19 @@ def test_it_stops_after_ten_short_steps():
     )  # fmt: skip
     # A full group of orthogonal directions gives the exact gradient 1 at every step.
     np.testing.assert_allclose(res.history.step_size, sizes[: res.nit], rtol=1e-6)
-    assert (res.status, res.success, res.nit) == ("tolerance", True, 14)
+    assert (res.reason, res.success, res.nit) == ("tolerance", True, 14)
 
 
 def test_the_callback_sees_each_step_and_may_stop():
     seen = []
 
-    def callback(info, state):
-        seen.append((info.step, state.step, info.evaluations))
-        return info.step == 4
+    def callback(now):
+        seen.append((now.info.step, now.state.step, now.info.evaluations))
+        return now.info.step == 4
 
     res = gs.minimize(f, np.zeros(2), method="bes", callback=callback, num_directions=3, seed=0)
     assert seen == [(i, i + 1, 4 * (i + 1)) for i in range(5)]
-    assert (res.status, res.success, res.nit) == ("callback", False, 5)
+    assert (res.reason, res.success, res.nit) == ("callback", False, 5)
     assert "callback" in res.message
 
 
@@ -335,7 +336,7 @@ def test_an_interrupt_returns_what_was_found(when):
     options = {"method": "bes", "num_directions": 6, "budget": 15, "seed": 0}
     res = gs.minimize(interrupted, np.zeros(2), **options)
     whole = (when - 1) // 7  # steps that were finished
-    assert (res.status, res.success, res.nit) == ("interrupted", False, whole)
+    assert (res.reason, res.success, res.nit) == ("interrupted", False, whole)
     assert res.nfev == 7 * whole
     expected = gs.minimize(f, np.zeros(2), **options | {"max_steps": whole})
     # max_steps shortens the schedule of the default optimiser, so compare the first step alone.
@@ -350,7 +351,7 @@ def test_divergence_ends_a_run_with_its_reason(dtype):
         lambda x: -float((x.astype(np.float64) ** 2).sum()), np.ones(3, dtype),
         optimizer=gs.sgd(5.0), seed=0,
     )  # fmt: skip
-    assert (res.status, res.success) == ("diverged", False)
+    assert (res.reason, res.success) == ("diverged", False)
     assert res.message.startswith("The search diverged: ")
     assert np.isfinite(res.x).all()
     assert np.array_equal(res.x, res.state.x)
@@ -363,17 +364,62 @@ def test_an_estimate_that_overflows_is_divergence_and_no_warning(dtype, optimize
     res = gs.minimize(
         lambda x: 1e250 * float(x.sum()), np.ones(3, dtype), optimizer=optimizer, seed=0
     )
-    assert (res.status, res.nit) == ("diverged", 1)
+    assert (res.reason, res.nit) == ("diverged", 1)
     assert np.array_equal(res.x, np.ones(3))
 
 
-def test_the_learning_rate_alone_is_adam_along_half_a_cosine():
+def test_the_default_optimizer_is_adam_along_half_a_cosine():
     steps = 10_000 // 8  # the default budget by evaluations per step: 3 ln 3 + 4 = 7, the centre
-    given = gs.minimize(
-        f, np.zeros(3), optimizer=gs.adam(gs.cosine_decay(0.2, steps=steps)), seed=0
-    )
-    assert np.array_equal(gs.minimize(f, np.zeros(3), optimizer=0.2, seed=0).x, given.x)
-    assert not np.array_equal(gs.minimize(f, np.zeros(3), optimizer=0.1, seed=0).x, given.x)
+    adam = gs.adam(gs.cosine_decay(0.1, steps=steps))
+    explicit = gs.minimize(f, np.zeros(3), optimizer=adam, seed=0)
+    assert np.array_equal(gs.minimize(f, np.zeros(3), method="bes", seed=0).x, explicit.x)
+
+
+def test_a_learning_rate_is_short_for_gradient_descent():
+    short = gs.minimize(f, np.zeros(3), learning_rate=0.1, budget=200, seed=0)
+    explicit = gs.minimize(f, np.zeros(3), optimizer=gs.sgd(0.1), budget=200, seed=0)
+    assert np.array_equal(short.x, explicit.x)
+    search = {"method": "bes", "num_directions": 4, "spacing": 0.1}
+    for made in (gs.RandomSearch(**search, learning_rate=0.1),
+                 gs.search("bes", np.zeros(3), learning_rate=0.1)):  # fmt: skip
+        assert describe(made.optimizer) == describe(gs.sgd(0.1))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda **step: gs.minimize(f, np.zeros(3), **step),
+        lambda **step: gs.search("bes", np.zeros(3), **step),
+        lambda **step: gs.search("ars", np.zeros(3), **step),
+        lambda **step: gs.RandomSearch(method="bes", num_directions=4, spacing=0.1, **step),
+    ],
+    ids=["minimize", "search", "algorithm", "RandomSearch"],
+)
+def test_an_optimizer_is_a_pair_and_not_a_rate(make):
+    with pytest.raises(TypeError, match=r"pass learning_rate=0\.1; .*gs\.cosine_decay\(0\.1"):
+        make(optimizer=0.1)
+    with pytest.raises(ValueError, match="either `learning_rate` or `optimizer`, not both"):
+        make(optimizer=gs.sgd(0.1), learning_rate=0.1)
+    with pytest.raises(ValueError, match="`learning_rate` must be positive, but is -1"):
+        make(learning_rate=-1)
+
+
+def test_estimators_are_names_or_objects():
+    search = {"method": "bes", "num_directions": 4, "spacing": 0.1}
+    for name, estimator in gs.estimators.ESTIMATORS.items():
+        assert gs.RandomSearch(**search, estimator=name).estimator == estimator
+        assert gs.search("bes", np.zeros(3), estimator=name).estimator == estimator
+    assert gs.RandomSearch(**search).estimator == gs.ForwardDifference()
+    options = {"method": "bes", "budget": 200, "seed": 0}
+    named = gs.minimize(f, np.zeros(3), estimator="antithetic", **options)
+    given = gs.minimize(f, np.zeros(3), estimator=gs.Antithetic(), **options)
+    assert np.array_equal(named.x, given.x)
+    with pytest.raises(
+        ValueError, match=r"There is no estimator 'antithetc'\. Did you mean 'antithetic'"
+    ):
+        gs.gradient(f, np.zeros(3), estimator="antithetc")
+    with pytest.raises(TypeError, match=r"`estimator` must be 'forward', .* but is 3"):
+        gs.minimize(f, np.zeros(3), estimator=3)
 
 
 # --- failures ----------------------------------------------------------------------------------
@@ -449,7 +495,7 @@ def test_the_progress_bar_changes_nothing_but_the_terminal(capsys):
 
 def test_a_result_reads_like_scipys():
     res = gs.minimize(f, np.zeros(3), max_steps=5, seed=0)
-    for name in ("x", "fun", "nfev", "nit", "success", "status", "message"):
+    for name in ("x", "fun", "nfev", "nit", "success", "status", "reason", "message"):
         assert res[name] is getattr(res, name)
     assert len(res.history.value) == len(res.history.step_size) == res.nit
 
@@ -506,9 +552,78 @@ def test_an_interrupted_result_says_whose_value_it_has(method):
         return f(x)
 
     res = gs.minimize(interrupted, np.zeros(4), method=method, seed=0, budget=5000)
-    assert res.status == "interrupted"
+    assert res.reason == "interrupted"
     if method == "auto":  # exact: the best point is the one to use, and its value is known
         assert res.fun == f(res.x) == res.best_fun
         assert "`fun`" not in res.message
     else:
         assert "`fun` is what the last step saw" in res.message
+
+
+# --- what a run tells -------------------------------------------------------------------------
+
+
+def test_a_callback_sees_the_users_parameters():
+    """Not the logarithms of a log scale, nor without the fixed parameters."""
+    seen = []
+    bounds = [(0.1, 10.0), (2.0, 2.0)]
+    options = {"log_scale": True, "bounds": bounds, "max_steps": 3, "seed": 0}
+    res = gs.minimize(lambda x: float(x @ x), [1.0, 2.0], callback=seen.append, **options)
+    assert [now.nit for now in seen] == [1, 2, 3]
+    assert all(0.1 <= now.x[0] <= 10 and now.x[1] == 2 for now in seen)
+    assert [now.nfev for now in seen] == res.history.evaluations.tolist()
+    assert [now.fun for now in seen] == res.history.value.tolist()
+
+
+def test_a_callback_stops_by_true_or_by_stop_iteration():
+    def raises(now):
+        if now.nit == 2:
+            raise StopIteration
+
+    for callback in (raises, lambda now: now.nit == 2):
+        res = gs.minimize(f, np.zeros(3), callback=callback, seed=0)
+        assert (res.reason, res.status, res.nit) == ("callback", 99, 2)
+
+
+def test_a_callback_takes_one_argument():
+    with pytest.raises(
+        TypeError, match=r"one argument, callback\(intermediate_result\), but takes"
+    ):
+        gs.minimize(f, np.zeros(3), callback=lambda _, state: state)
+
+
+def test_a_run_stops_after_its_seconds_and_continues_with_new_ones(tmp_path):
+    options = {"x0": np.zeros(3), "method": "bes", "max_steps": 4, "seed": 0}
+    whole = gs.minimize(f, **options)
+    for step in (1, 2, 3):
+        part = gs.minimize(f, folder=tmp_path, max_seconds=1e-9, **options)
+        assert (part.reason, part.status, part.nit) == ("max_seconds", 0, step)
+        assert part.success
+        assert "time limit" in part.message
+    rest = gs.resume(tmp_path, f, max_seconds=1000)
+    assert rest.reason == whole.reason
+    assert rest.x.tobytes() == whole.x.tobytes()
+    with pytest.raises(ValueError, match="`max_seconds` must be positive, but is 0"):
+        gs.minimize(f, np.zeros(3), max_seconds=0)
+
+
+def test_retries_are_for_retry_alone(tmp_path):
+    for policy in ("raise", "drop"):
+        with pytest.raises(ValueError, match=f"for on_failure='retry', but .* is '{policy}'"):
+            gs.minimize(f, np.zeros(3), on_failure=policy, retries=2)
+    gs.minimize(f, np.zeros(3), max_steps=1, folder=tmp_path)
+    with pytest.raises(ValueError, match="for on_failure='retry', but"):
+        gs.resume(tmp_path, f, retries=2)
+    gs.resume(tmp_path, f, on_failure="retry", retries=2)
+
+
+def test_a_result_prints_a_small_table():
+    res = gs.minimize(f, np.zeros(100), max_steps=1, method="bes", seed=0)
+    lines = str(res).splitlines()
+    assert lines[0] == " message: The maximum number of steps was reached."
+    assert " success: True" in lines
+    assert "  status: 0" in lines
+    assert "  reason: max_steps" in lines
+    assert len(lines) < 15
+    assert max(map(len, lines)) < 100
+    assert repr(res) == str(res)

@@ -44,8 +44,8 @@ class Notes:
 def interrupted(folder, steps, kept=None, **options):
     """A run that was stopped after some steps; with ``kept``, as if killed after a checkpoint."""
 
-    def callback(info, _):
-        if info.step + 1 == steps:
+    def callback(now):
+        if now.info.step + 1 == steps:
             raise KeyboardInterrupt
 
     gs.minimize(bowl, folder=folder, callback=callback, every=kept, **OPTIONS, **options)
@@ -64,7 +64,7 @@ def test_a_tracker_hears_of_the_start_every_step_and_the_end():
     assert all(p.workers == 1 and p.rate > 0 and p.faults == {} for p in notes.steps)
     assert notes.steps[-1].remaining < notes.steps[1].remaining
     assert end == {name: result[name] for name in end}
-    assert end["status"] == "budget"
+    assert end["reason"] == "budget"
 
 
 def test_a_resumed_run_keeps_its_name_and_counts_on(tmp_path):
@@ -94,7 +94,7 @@ def test_a_tracker_that_fails_is_left_out_and_the_run_goes_on(caplog):
     broken, notes = Broken(), Notes()
     with caplog.at_level(logging.WARNING):
         result = gs.minimize(bowl, trackers=[broken, notes], **OPTIONS)
-    assert result.status == "budget"
+    assert result.reason == "budget"
     assert len(broken.steps) == 3
     assert len(notes.steps) == result.nit
     assert caplog.messages == [
@@ -114,14 +114,14 @@ def test_a_tracker_that_cannot_start_stops_the_run_before_it_costs_anything():
     notes = Notes()
     with pytest.raises(ConnectionError):
         gs.minimize(never, trackers=[notes, Broken()], **OPTIONS)
-    assert notes.ends[0]["status"] == "failed"
+    assert notes.ends[0]["reason"] == "failed"
 
 
 def test_a_failed_run_ends_its_trackers():
     notes = Notes()
     with pytest.raises(gs.EvaluationError):
         gs.minimize(lambda _: 1 / 0, trackers=[notes], **OPTIONS)
-    assert notes.ends[0]["status"] == "failed"
+    assert notes.ends[0]["reason"] == "failed"
     assert "ZeroDivisionError" in notes.ends[0]["message"]
 
 
@@ -163,7 +163,7 @@ def test_lines_tell_faults_by_kind_and_where_a_run_goes_on(tmp_path):
         return float("nan") if calls["all"] == 4 else bowl(x)
 
     calls = Counter()
-    gs.resume(tmp_path, unlucky, retries=1, trackers=[Lines(0.0, out)])
+    gs.resume(tmp_path, unlucky, on_failure="retry", retries=1, trackers=[Lines(0.0, out)])
     resumed = f"The run in {tmp_path} resumes after 45 evaluations (45 from the checkpoint after 5"
     assert out.getvalue().startswith(f"{resumed} steps).\n")
     assert "faults non-finite 1" in out.getvalue()

@@ -47,7 +47,7 @@ def test_it_samples_what_the_search_asks_in_the_units_of_the_parameters():
 
 @pytest.mark.parametrize("method", ["bes", "guided-es"])
 def test_methods_and_maximising(method):
-    study = study_with({"method": method, "optimizer": 0.05}, direction="maximize")
+    study = study_with({"method": method, "optimizer": gs.adam(0.05)}, direction="maximize")
     study.optimize(lambda trial: -loss(trial), n_trials=120)
     assert study.best_value > -0.1
 

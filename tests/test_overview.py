@@ -40,7 +40,7 @@ def _command(page: Path) -> str:
         {},
         {"method": "bes-shrinkage", "optimizer": gs.adam(gs.cosine_decay(0.1, steps=20))},
         {"method": "guided-es", "spacing": 0.2, "estimator": gs.Antithetic(), "maximize": False},
-        {"method": "orthogonal", "optimizer": 0.05, "num_directions": 3},
+        {"method": "orthogonal", "learning_rate": 0.05, "num_directions": 3},
     ],
     ids=["auto", "shrinkage", "guided", "rate"],
 )
@@ -106,7 +106,7 @@ def test_speeds_are_of_the_time_that_a_run_ran():
 
 def test_a_training_becomes_a_page(tmp_path):
     pytest.importorskip("gymnasium")
-    how = {"method": "gs", "num_directions": 2, "iterations": 3, "test_every": 2}
+    how = {"method": "gs", "num_directions": 2, "max_steps": 3, "test_every": 2}
     trained = gs.rl.train("CartPole-v1", test_episodes=2, seed=0, folder=tmp_path / "t", **how)
     page = overview(tmp_path / "t")
     assert "test return" in page.read_text()
@@ -165,8 +165,8 @@ def test_a_live_page_reloads_itself_until_the_run_has_ended(model, tmp_path):
     go = threading.Event()
     began = threading.Event()
 
-    def waits(info, _):
-        if info.step == 3:
+    def waits(now):
+        if now.info.step == 3:
             began.set()
             go.wait(60)
 

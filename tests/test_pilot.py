@@ -63,7 +63,7 @@ each_run = pytest.mark.parametrize("name", RUNS)
 def same(a: gs.Result, b: gs.Result) -> None:
     assert a.x.tobytes() == b.x.tobytes()
     assert a.best_x.tobytes() == b.best_x.tobytes()
-    for name in ("fun", "best_fun", "nfev", "nit", "status", "error", "noise", "dropped"):
+    for name in ("fun", "best_fun", "nfev", "nit", "status", "reason", "error", "noise", "dropped"):
         assert a[name] == b[name], name
     for one, other in zip(a.history[:-1], b.history[:-1], strict=True):
         np.testing.assert_array_equal(one, other)
@@ -75,9 +75,9 @@ class Passed:
     def __init__(self) -> None:
         self.steps: list[tuple[RequestKind, int, int]] = []
 
-    def __call__(self, _, state) -> None:
-        control = state.kept.memory
-        self.steps.append((state.sent.kind, control.trial, control.evolution.restarts))
+    def __call__(self, now) -> None:
+        control = now.state.kept.memory
+        self.steps.append((now.state.sent.kind, control.trial, control.evolution.restarts))
 
 
 @cache
@@ -132,12 +132,12 @@ def test_stopped_and_resumed_in_every_phase(name, tmp_path):
     for at in {0, len(steps) // 2, *first.values()}:
         folder = tmp_path / str(at)
 
-        def stop(info, _, at=at):
-            if info.step == at:
+        def stop(now, at=at):
+            if now.info.step == at:
                 raise KeyboardInterrupt
 
         part = gs.minimize(fun, seed=5, folder=folder, callback=stop, **options)
-        assert (part.status, part.nit) == ("interrupted", at + 1)
+        assert (part.reason, part.nit) == ("interrupted", at + 1)
         same(gs.resume(folder, fun), expected)
 
 
@@ -310,7 +310,7 @@ def test_looking_around_is_no_short_step():
     for scale in (1.0, 1e6, 1e9):  # far too long a step at first, which is shortened many times
         res = gs.minimize(cone, np.zeros(3), x_scale=scale, tolerance=1e-6, seed=0)
         assert res.fun < 0.01
-    assert res.status == "tolerance"
+    assert res.reason == "tolerance"
 
 
 def test_auto_names_the_default():
@@ -478,7 +478,7 @@ def test_a_run_that_ends_before_it_has_a_value_is_no_success(samples):
         raise RuntimeError("not today")
 
     res = gs.minimize(fun, np.ones(3), on_failure="drop", samples=samples, budget=50, seed=0)
-    assert (res.success, res.status) == (False, "budget")
+    assert (res.success, res.reason) == (False, "budget")
     assert f"None of the {res.nfev - 1} evaluations gave a finite value" in res.message
     assert "same" not in res.message
 
@@ -541,7 +541,7 @@ def test_more_noise_makes_more_directions():
 
         res = gs.minimize(
             fun, np.zeros(40), samples="independent", budget=20_000, seed=0,
-            callback=lambda info, _: info.evaluations > 2000,
+            callback=lambda now: now.info.evaluations > 2000,
         )  # fmt: skip
         return res.state.kept.memory.evolution.pairs
 
@@ -648,8 +648,8 @@ def test_a_damaged_checkpoint_is_refused(name, tmp_path):
     fun, options = RUNS[name]
     folder = tmp_path / "run"
 
-    def stop(info, _):
-        if info.step == 12:
+    def stop(now):
+        if now.info.step == 12:
             raise KeyboardInterrupt
 
     gs.minimize(fun, seed=5, folder=folder, callback=stop, **options)
@@ -786,8 +786,8 @@ def test_log_scales_across_workers_and_interruptions(samples, tmp_path):
     expected = gs.minimize(decades, **options)
     same(gs.minimize(decades, workers=Threads(2), **options), expected)
 
-    def stop(info, _):
-        if info.step == 4:
+    def stop(now):
+        if now.info.step == 4:
             raise KeyboardInterrupt
 
     part = gs.minimize(decades, folder=tmp_path / "run", callback=stop, **options)
@@ -826,8 +826,8 @@ def test_noise_that_is_returned_across_workers_and_interruptions(tmp_path):
     expected = gs.minimize(with_error, **options)
     same(gs.minimize(with_error, workers=Threads(2), **options), expected)
 
-    def stop(info, _):
-        if info.step == 4:
+    def stop(now):
+        if now.info.step == 4:
             raise KeyboardInterrupt
 
     gs.minimize(with_error, folder=tmp_path / "run", callback=stop, **options)
@@ -879,8 +879,8 @@ def test_bounds_tell_the_unit_on_a_log_scale():
     """A quarter of the range of the logarithm, and of the other parameters' own ranges."""
     seen: dict[str, np.ndarray] = {}
 
-    def keep(_, state):
-        seen.setdefault("units", state.kept.known.units)
+    def keep(now):
+        seen.setdefault("units", now.state.kept.known.units)
 
     bounds = gs.Bounds([1e-6, 0.0, -1.0, 1e-3], [1e2, np.inf, 3.0, 5.0])
     gs.minimize(

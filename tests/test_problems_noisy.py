@@ -70,8 +70,8 @@ def _random_search(name, directions, *, num_samples=1, noise_level=0.1, **change
     f = noisy.FUNCTIONS[name]
     search = gs.RandomSearch(
         directions,
-        setting["num_directions"],
-        setting["spacing"],
+        num_directions=setting["num_directions"],
+        spacing=setting["spacing"],
         optimizer=gs.sgd(setting["learning_rate"]),
         samples="independent",
         num_samples=num_samples,

@@ -28,8 +28,8 @@ ESTIMATORS = {"forward": gs.ForwardDifference(), "antithetic": gs.Antithetic()}
 def _search(directions, estimator="forward"):
     return gs.RandomSearch(
         directions,
-        SETTING["num_directions"],
-        SETTING["spacing"],
+        num_directions=SETTING["num_directions"],
+        spacing=SETTING["spacing"],
         estimator=ESTIMATORS[estimator],
         optimizer=gs.sgd(SETTING["learning_rate"]),
         samples="shared",

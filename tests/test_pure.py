@@ -33,7 +33,7 @@ def by_the_library(method: str, *, antithetic: bool, L: int, c: float = 0.1) -> 
 
 
 def by_the_copy(method: str, *, antithetic: bool, L: int, c: float = 0.1) -> np.ndarray:
-    family = gs.method(method.removesuffix("-shrinkage"))
+    family = gs.directions.named(method.removesuffix("-shrinkage"))
 
     def numbers(step: int) -> np.ndarray:
         return family.draw((), Address(11, step, L, len(START), np.dtype(np.float64))).block()

@@ -24,12 +24,13 @@ pytest.importorskip("jinja2")
 from matplotlib.figure import Figure as Canvas
 from PIL import Image
 
+from gensmooth.directions import METHODS
 from gensmooth.lab import Cell, RunRecord, write_report
 from gensmooth.lab.report.curves import Curve, View, band, curves, draw_curves, limits
 from gensmooth.lab.report.figure import Figure, Panel, write_figure
 from gensmooth.lab.report.style import assign_styles, css_variables, method_style
 from gensmooth.lab.report.tables import choices
-from gensmooth.methods import METHODS
+from gensmooth.runs import CheckpointError
 
 COMMAND = "gensmooth reproduce all --profile paper --workers 2 --folder somewhere/with a & b"
 DIVERGE = [("gs", 2, 5, 1), *(("bes", 2, 5, seed) for seed in range(3))]
@@ -266,10 +267,14 @@ def test_links_in_a_folder_are_not_followed(tmp_path):
     elsewhere.mkdir()
     (folder / "figures").mkdir(parents=True)
     (folder / "tables").symlink_to(elsewhere)
-    (folder / "report.tmp").symlink_to(precious)
+    (folder / ".report.html.new").symlink_to(precious)
     names = [path.name for path in write_and_list(tmp_path / "first", "figures")]
     for name in names:
         (folder / "figures" / name).symlink_to(precious)
+    with pytest.raises(CheckpointError, match="symbolic link, which is not followed"):
+        write_and_list(folder, "tables")
+    assert precious.read_text() == "mine"
+    (folder / "tables").unlink()
     write_and_list(folder, "tables")
     assert precious.read_text() == "mine"
     assert not list(elsewhere.iterdir())
@@ -363,7 +368,7 @@ def test_missing_seeds_are_said(tmp_path):
 
 def test_counts_claims_and_facts_are_on_the_page(page):
     text = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", page[page.index("<body>") :]))
-    assert "2 hold 1 does not hold 1 undecided 1 not run" in text
+    assert "2 hold 1 does not hold 1 undecided at this number of runs 1 not run" in text
     assert "the paper’s pair in 12 of 36 cells" in text
     assert "&lt;exactly as the Lemma &amp; we say&gt;" in page
     assert COMMAND.replace("&", "&amp;") in page

@@ -83,7 +83,7 @@ def test_what_is_no_result_says_so(tmp_path):
         ({"dtype": "object"}, "`dtype` must be 'float32' or 'float64', but is 'object'"),
         ({"kind": "policy"}, "`kind` must be 'result', but is 'policy'"),
         ({"format": 99}, "format 99"),
-        ({"status": "fine"}, "its status 'fine'"),
+        ({"reason": "fine"}, "its reason 'fine'"),
         ({"nfev": -1}, "`nfev` must be a whole number of at least 0, but is -1"),
         ({"fun": [1]}, "`fun` must be a number, but is a list of 1"),
         ({"message": 5}, "`message` must be text, but is 5"),
@@ -155,3 +155,14 @@ def test_a_folder_that_is_not_there_is_named(tmp_path):
         FileNotFoundError, match=r"folder .*nowhere, to save best\.json in, does not exist"
     ):
         res.save(tmp_path / "nowhere" / "best.json")
+
+
+def test_a_file_whose_status_is_the_reason_can_be_read(tmp_path):
+    res = gs.minimize(lambda x: (x**2).sum(), [1.0], budget=50, seed=0)
+    res.save(tmp_path / "best.json")
+    content = json.loads((tmp_path / "best.json").read_text())
+    content |= {"status": content.pop("reason"), "format": 1}
+    del content["sha256"]
+    (tmp_path / "older.json").write_text(json.dumps(content))
+    older = gs.load(tmp_path / "older.json")
+    assert (older.status, older.reason) == (res.status, res.reason) == (0, "budget")

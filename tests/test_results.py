@@ -30,8 +30,8 @@ def published(path, study):
     ("study", "folder"),
     [
         *(("linreg", "."), ("dfo", "."), ("timing", "."), ("untuned", "untuned")),
-        *(("rl", "rl-paired"), ("rl", "rl-independent"), ("rl", "rl-search")),
-        ("rl", "rl-20-seeds"),
+        *(("rl", "rl-shared-goal"), ("rl", "rl-paired"), ("rl", "rl-independent")),
+        *(("rl", "rl-search"), ("rl", "rl-20-seeds")),
     ],
 )
 def test_every_published_verdict_follows_from_the_published_numbers(study, folder):
@@ -40,12 +40,31 @@ def test_every_published_verdict_follows_from_the_published_numbers(study, folde
     assert len(again) >= 3
 
 
-@pytest.mark.parametrize("study", ["linreg", "dfo"])
-def test_so_do_those_with_five_seeds(study):
-    rows = [row for row in read(RESULTS / f"runs-{study}.csv") if int(row["seed"]) <= 1005]
-    found = find_study(study).judge(Scores.read(rows), [])
-    wanted = [r for r in published(RESULTS / "claims-5-seeds.csv", study) if r["id"] != "dfo-cigar"]
-    assert [row._asdict() for row in found] == wanted
+@pytest.mark.parametrize(
+    ("study", "folder"), [("linreg", "."), ("dfo", "."), ("rl", "rl-20-seeds")]
+)
+@pytest.mark.parametrize("seeds", [5, 15])
+def test_so_do_those_on_the_seeds_that_were_seen_and_on_the_others(study, folder, seeds):
+    rows = read(RESULTS / folder / f"runs-{study}.csv")
+    these = [row for row in rows if (int(row["seed"]) <= 1005) == (seeds == 5)]
+    assert len({row["seed"] for row in these}) == seeds
+    found = find_study(study).judge(Scores.read(these), [])
+    wanted = published(RESULTS / folder / f"claims-{seeds}-seeds.csv", study)
+    assert [row._asdict() for row in found if row.id != "dfo-cigar"] == wanted
+
+
+def test_the_table_of_readings_is_that_of_the_verdicts():
+    table = read(RESULTS / "readings.csv")
+    for folder in ("rl-shared-goal", "rl-independent", "rl-paired"):
+        verdicts = {row["id"]: row["verdict"] for row in read(RESULTS / folder / "claims.csv")}
+        assert {row["id"]: row[folder] for row in table} == verdicts
+
+
+def test_the_lemma_comes_first_and_sentences_of_ours_are_marked():
+    rows = judge_again("linreg", RESULTS)
+    assert (rows[0].id, rows[0].verdict) == ("linreg-theory-lemma", "does not hold")
+    assert [row.id for row in rows if not row.is_papers] == ["linreg-theory-exact"]
+    assert not any(row.is_papers for row in judge_again("untuned", RESULTS / "untuned"))
 
 
 def test_another_number_would_be_another_verdict():

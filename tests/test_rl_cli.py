@@ -27,7 +27,7 @@ def test_train_evaluate_and_go_on(tmp_path):
     folder = tmp_path / "run"
     done = run("train", SLIDER, *SETTINGS, "-n", 4, "--folder", folder)
     assert done.exit_code == 0, done.output
-    assert "All iterations are complete" in done.output
+    assert "The maximum number of steps was reached" in done.output
     here = gs.rl.train(
         SLIDER,
         num_directions=4,
@@ -36,7 +36,7 @@ def test_train_evaluate_and_go_on(tmp_path):
         test_every=3,
         test_episodes=5,
         seed=3,
-        iterations=9,
+        max_steps=9,
     )
     further = run("resume", folder, "--max-steps", 9)
     assert further.exit_code == 0, further.output
@@ -70,7 +70,7 @@ def test_without_a_folder_a_new_one_is_made(tmp_path, monkeypatch):
         (["train", SLIDER, "--hidden", "x"], "`--hidden` must be sizes"),
         (["train", SLIDER, "--hidden", "64,64"], "`hidden` is for policy='mlp'"),
         (["train", SLIDER, "--workers", "0"], "`workers` must be at least 1"),
-        (["train", SLIDER, "-n1", "-o", __file__], "cannot be created"),
+        (["train", SLIDER, "-n1", "--folder", __file__], "cannot be created"),
         (["evaluate", "nowhere"], "nowhere does not exist"),
         (["render", "nowhere", "-o", "film.mp4"], "nowhere does not exist"),
         (["resume", "nowhere"], "nowhere is not a folder"),
@@ -91,7 +91,7 @@ def test_what_is_wrong_is_one_plain_line(words, error, tmp_path):
 
 
 def test_a_damaged_checkpoint_is_one_plain_line_too(tmp_path, monkeypatch, capsys):
-    gs.rl.train(SLIDER, iterations=1, num_directions=2, test_episodes=1, folder=tmp_path / "run")
+    gs.rl.train(SLIDER, max_steps=1, num_directions=2, test_episodes=1, folder=tmp_path / "run")
     (tmp_path / "run" / "checkpoint").write_bytes(b"nothing")
     monkeypatch.setattr(sys, "argv", ["gensmooth", "resume", str(tmp_path / "run")])
     with pytest.raises(SystemExit, match="1"):
@@ -102,7 +102,7 @@ def test_a_damaged_checkpoint_is_one_plain_line_too(tmp_path, monkeypatch, capsy
 
 
 def test_resume_with_other_threads(tmp_path):
-    gs.rl.train(SLIDER, iterations=1, num_directions=2, test_episodes=1, folder=tmp_path / "run")
+    gs.rl.train(SLIDER, max_steps=1, num_directions=2, test_episodes=1, folder=tmp_path / "run")
     done = run("resume", tmp_path / "run", "--max-steps", 2, "--threads", 1)
     assert done.exit_code == 0, done.output
     done = run("resume", tmp_path / "run", "--max-steps", 3, "--threads", 0)
@@ -110,7 +110,7 @@ def test_resume_with_other_threads(tmp_path):
 
 
 def test_a_training_takes_no_objective(tmp_path):
-    gs.rl.train(SLIDER, iterations=1, num_directions=2, test_episodes=1, folder=tmp_path / "run")
+    gs.rl.train(SLIDER, max_steps=1, num_directions=2, test_episodes=1, folder=tmp_path / "run")
     done = run("resume", tmp_path / "run", "--budget", 5)
     assert "holds a training, but `--budget` is only for a minimisation" in str(done.exception)
 

@@ -12,7 +12,7 @@ import pytest
 import gensmooth as gs
 from gensmooth.rl.environments.catalogue import reward_threshold
 from gensmooth.rl.program import _no_progress
-from gensmooth.rl.trainer import Test
+from gensmooth.rl.trainer import PolicyTest
 from gensmooth.runs import End
 
 gymnasium = pytest.importorskip("gymnasium")
@@ -62,30 +62,30 @@ def test_it_stops_where_gymnasium_calls_it_solved_and_says_so():
     assert reward_threshold("Hopper-v5") == 3800
     assert reward_threshold("Pendulum-v1") is None
     assert reward_threshold("CartPole-v1(sutton_barto_reward=True)") is None
-    result = gs.rl.train("FrontSolved-v0", iterations=5, **SMALL)
-    assert (result.status, result.iterations, result.success) == ("target", 1, True)
-    assert "9.5, at which Gymnasium calls FrontSolved-v0 solved" in result.message
-    on = gs.rl.train("FrontSolved-v0", iterations=3, target=None, **SMALL)
-    assert (on.status, on.iterations) == ("iterations", 3)
-    own = gs.rl.train("FrontSolved-v0", iterations=3, target=10.0, **SMALL)
+    result = gs.rl.train("FrontSolved-v0", max_steps=5, **SMALL)
+    assert (result.reason, result.nit, result.success) == ("target", 1, True)
+    assert "9.5, at which Gymnasium considers FrontSolved-v0 solved" in result.message
+    on = gs.rl.train("FrontSolved-v0", max_steps=3, target=None, **SMALL)
+    assert (on.reason, on.nit) == ("max_steps", 3)
+    own = gs.rl.train("FrontSolved-v0", max_steps=3, target=10.0, **SMALL)
     assert own.message == "A test reached the target."
-    below = gs.rl.train("FrontUnsolved-v0", iterations=2, **SMALL)
-    assert below.status == "iterations"
+    below = gs.rl.train("FrontUnsolved-v0", max_steps=2, **SMALL)
+    assert below.reason == "max_steps"
 
 
 @pytest.mark.usefixtures("solved")
 def test_a_folder_from_before_goes_on_without_a_target(tmp_path):
-    how = {"iterations": 3, "folder": tmp_path / "old", **SMALL}
+    how = {"max_steps": 3, "folder": tmp_path / "old", **SMALL}
     gs.rl.train("FrontSolved-v0", target=None, callback=lambda *_: True, **how)
     again = gs.rl.train("FrontSolved-v0", **how)  # the default; the folder has none
-    assert (again.status, again.iterations) == ("iterations", 3)
+    assert (again.reason, again.nit) == ("max_steps", 3)
 
 
 @pytest.mark.usefixtures("solved")
 def test_a_target_that_an_earlier_test_has_reached_ends_a_training_that_is_resumed(tmp_path):
-    gs.rl.train("FrontUnsolved-v0", iterations=2, folder=tmp_path / "run", **SMALL)
-    further = gs.rl.resume(tmp_path / "run", iterations=50, target=10.0)
-    assert (further.status, further.iterations) == ("target", 2)
+    gs.rl.train("FrontUnsolved-v0", max_steps=2, folder=tmp_path / "run", **SMALL)
+    further = gs.rl.resume(tmp_path / "run", max_steps=50, target=10.0)
+    assert (further.reason, further.nit) == ("target", 2)
 
 
 def test_targets_in_the_shell(tmp_path):
@@ -105,7 +105,7 @@ def test_targets_in_the_shell(tmp_path):
 
 def test_a_name_without_a_version_says_which_one_it_means(caplog):
     pytest.importorskip("mujoco")
-    how = {**SMALL, "iterations": 0}
+    how = {**SMALL, "max_steps": 0}
     gs.rl.train("Hopper", **how)
     assert [record.message for record in caplog.records] == [
         "Hopper means Hopper-v4; name another version in full."
@@ -118,7 +118,7 @@ def test_a_name_without_a_version_says_which_one_it_means(caplog):
 
 
 def test_arguments_of_an_environment(tmp_path):
-    how = {**SMALL, "iterations": 1}
+    how = {**SMALL, "max_steps": 1}
     named = gs.rl.train("Pendulum-v1(g=5.0)", **how)
     given = gs.rl.train("Pendulum-v1", env_args={"g": 5.0}, **how)
     assert given.policy.environment == "Pendulum-v1(g=5.0)"
@@ -151,28 +151,64 @@ def test_words_of_others():
 # --- what is said afterwards --------------------------------------------------------------------
 
 
-def test_another_number_of_iterations_points_to_the_command(tmp_path):
+def test_another_number_of_steps_points_to_the_command(tmp_path):
     words = ["train", "CartPole-v1", "-L", 2, "--test-episodes", 2, "--seed", 0, "--folder", "run"]
     assert shell(tmp_path, *words, "-n", 1).returncode == 0
     done = shell(tmp_path, *words, "-n", 2)
-    assert "`iterations` (there 1, here 2)" in done.stderr
+    assert "`max_steps` (there 1, here 2)" in done.stderr
     assert "use `gensmooth resume` with that folder" in done.stderr
-    assert shell(tmp_path, "resume", "run", "--iterations", 2).returncode == 0
+    assert shell(tmp_path, "resume", "run", "--max-steps", 2).returncode == 0
 
 
 @pytest.mark.usefixtures("solved")
 def test_a_result_shows_its_returns():
-    shown = repr(gs.rl.train("FrontUnsolved-v0", iterations=2, **SMALL))
-    assert "FrontUnsolved-v0: 2 iterations" in shown
-    assert "last test 10, best 10 after 1" in shown
-    assert "e+" not in shown
+    result = gs.rl.train("FrontUnsolved-v0", max_steps=2, **SMALL)
+    rows = dict(line.split(": ", 1) for line in str(result).splitlines())
+    rows = {name.strip(): value for name, value in rows.items()}
+    assert (rows["environment"], rows["reason"], rows["nit"]) == (
+        "FrontUnsolved-v0",
+        "max_steps",
+        "2",
+    )
+    assert (rows["fun"], rows["best_fun"]) == ("10", "10 after 1 steps")
+    assert result["fun"] == result.fun == result.tests[-1].mean_return == result.best_fun
+    assert result.x is result.policy.parameters
+
+
+@pytest.mark.usefixtures("solved")
+def test_a_callback_gets_the_result_so_far_and_may_stop():
+    seen = []
+
+    def stop(intermediate_result):
+        seen.append(intermediate_result)
+        if intermediate_result.nit == 2:
+            raise StopIteration
+
+    result = gs.rl.train("FrontUnsolved-v0", max_steps=5, callback=stop, **SMALL)
+    assert (result.reason, result.status, result.success, result.nit) == ("callback", 99, False, 2)
+    assert [now.nfev for now in seen] == [info.info.evaluations for info in result.history]
+    assert [now.test for now in seen] == list(result.tests)
+    assert seen[-1].x.tobytes() == result.x.tobytes()
+    with pytest.raises(TypeError, match="is called with one argument"):
+        gs.rl.train("FrontUnsolved-v0", callback=lambda _iteration, _test: True, **SMALL)
+
+
+@pytest.mark.usefixtures("solved")
+def test_seconds_end_a_training_which_then_goes_on(tmp_path):
+    how = {"max_steps": 3, "folder": tmp_path / "run", **SMALL}
+    part = gs.rl.train("FrontUnsolved-v0", max_seconds=1e-9, **how)
+    assert (part.reason, part.success, part.nit) == ("max_seconds", True, 1)
+    whole = gs.rl.train("FrontUnsolved-v0", **how)
+    assert (whole.reason, whole.nit) == ("max_steps", 3)
+    with pytest.raises(ValueError, match="`retries` is for on_failure='retry'"):
+        gs.rl.train("FrontUnsolved-v0", retries=2, **SMALL)
 
 
 def test_no_progress_is_said_and_progress_is_not():
     def tests(*means):
-        return [Test(i, 0, 0, 50, mean, 10.0, 1.0, None) for i, mean in enumerate(means)]
+        return [PolicyTest(i, 0, 0, 50, mean, 10.0, 1.0, None) for i, mean in enumerate(means)]
 
-    end = End("iterations")
+    end = End("max_steps")
     assert "'mlp'" in _no_progress(tests(0, 1, -1, 2), end)  # an error of 1.4 each
     assert _no_progress(tests(0, 1, -1, 9), end) == ""
     assert _no_progress(tests(0, 1), end) == ""
@@ -210,7 +246,7 @@ def test_every_step_of_a_film_is_drawn_once(tmp_path, monkeypatch):
     monkeypatch.setattr(Counting, "metadata", {"render_modes": ["rgb_array"], "render_fps": 30})
     monkeypatch.setattr(Counting, "render_mode", "rgb_array", raising=False)
     monkeypatch.setattr(Counting, "__init__", _init)
-    gs.rl.train("FrontUnsolved-v0", iterations=1, folder=tmp_path / "run", **SMALL)
+    gs.rl.train("FrontUnsolved-v0", max_steps=1, folder=tmp_path / "run", **SMALL)
     film = gs.rl.render(tmp_path / "run", tmp_path / "film.gif", progress=True)
     assert film.frames == len(drawn) == 11
 

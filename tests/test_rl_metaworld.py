@@ -96,10 +96,10 @@ def difference_from_metaworld(simulator, name, parameters, starts, *, steps, sca
 @pytest.mark.parametrize("name", NAMES)
 def test_steps_equal_metaworlds(name):
     simulator, rng = make(name), np.random.default_rng(5)
-    starts = starts_of(simulator, 20)
+    starts = starts_of(simulator, 10)
     scaling = Scaling(rng.normal(0, 0.1, 39), rng.uniform(0.5, 1.5, 39))
     error, trace = difference_from_metaworld(
-        simulator, name, random_policies(20), starts, steps=50, scaling=scaling
+        simulator, name, random_policies(10), starts, steps=50, scaling=scaling
     )
     assert error <= TOLERANCE
     assert (np.abs(trace.actions[:, :, :3]) > 1).any()
@@ -109,7 +109,7 @@ def test_steps_equal_metaworlds(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_whole_episodes_that_do_the_task_equal_metaworlds(name):
     simulator = make(name)
-    starts = starts_of(simulator, 16)
+    starts = starts_of(simulator, 16 if "Push" in name else 8)  # few objects tumble
     error, trace = difference_from_metaworld(
         simulator, name, steered_policies(starts, name), starts, steps=150
     )

@@ -35,7 +35,7 @@ SHORT = {
     "num_directions": 2,
     "spacing": 0.1,
     "learning_rate": 0.05,
-    "iterations": 2,
+    "max_steps": 2,
     "test_every": 2,
     "test_episodes": 2,
     "seed": 1,
@@ -100,9 +100,9 @@ def test_a_training_of_a_stranger_imports_nothing_either(stranger):
     sys.modules.pop(name.partition(":")[0])
     gymnasium.registry.pop("Mine-v0")
     with pytest.raises(ValueError, match=f"{name}.*would be imported and run"):
-        gs.rl.resume("run", iterations=3)
+        gs.rl.resume("run", max_steps=3)
     assert not (stranger / "imported").exists()
-    assert gs.rl.resume("run", iterations=3, trust=True).iterations == 3
+    assert gs.rl.resume("run", max_steps=3, trust=True).nit == 3
     assert (stranger / "imported").exists()
 
 
@@ -294,7 +294,7 @@ def test_a_given_environment_is_trained_and_evaluated(tmp_path):
     result = gs.rl.train(given, **SHORT, folder=tmp_path / "run")
     named = gs.rl.train("Pendulum-v1(g=5.0, max_episode_steps=20)", **SHORT)
     np.testing.assert_array_equal(result.policy.parameters, named.policy.parameters)
-    gs.rl.resume(tmp_path / "run", iterations=3)  # by its name
+    gs.rl.resume(tmp_path / "run", max_steps=3)  # by its name
     assert gs.rl.evaluate(tmp_path / "run", episodes=2, environment=given).episodes == 2
 
     made = gs.rl.train(forgetful, **SHORT, folder=tmp_path / "made")
@@ -303,7 +303,7 @@ def test_a_given_environment_is_trained_and_evaluated(tmp_path):
     assert gs.rl.evaluate(made.policy, environment=forgetful, episodes=2).episodes == 2
     for use in (
         lambda: gs.rl.evaluate(made.policy),
-        lambda: gs.rl.resume(tmp_path / "made", iterations=3),
+        lambda: gs.rl.resume(tmp_path / "made", max_steps=3),
     ):
         with pytest.raises(ValueError, match="was given as an object or as a function"):
             use()

@@ -102,7 +102,7 @@ def test_threads_change_no_bit(cart: Any):
 
 def test_it_is_trained_by_its_name_in_a_folder_of_the_users(tmp_path: Path):
     shutil.copy(EXAMPLE, tmp_path)
-    command = [sys.executable, "-m", "gensmooth", "train", "own_robot:Cart", "--iterations", "2"]
+    command = [sys.executable, "-m", "gensmooth", "train", "own_robot:Cart", "--max-steps", "2"]
     done = subprocess.run(
         [*command, "--seed", "2", "--folder", "cart"],
         cwd=tmp_path,

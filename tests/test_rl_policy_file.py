@@ -27,7 +27,7 @@ OPTIONS = {
     "num_directions": 4,
     "spacing": 0.1,
     "learning_rate": 0.05,
-    "iterations": 6,
+    "max_steps": 6,
     "test_every": 3,
     "test_episodes": 5,
     "seed": 7,
@@ -194,7 +194,7 @@ def test_a_film_shows_the_episodes_of_the_evaluation(name, kind, tmp_path):
     pytest.importorskip("imageio")
     if not (ctypes.util.find_library("OSMesa") or ctypes.util.find_library("EGL")):
         pytest.skip("needs libOSMesa or libEGL")
-    result = gs.rl.train(name, **OPTIONS | {"iterations": 0})
+    result = gs.rl.train(name, **OPTIONS | {"max_steps": 0})
     x = 0.01 * np.random.default_rng(0).standard_normal(result.policy.parameters.size)
     policy = replace(result.policy, parameters=x)
     policy.save(tmp_path / "policy")
@@ -335,7 +335,7 @@ def test_films_that_cannot_be_made(trained, tmp_path, monkeypatch):
         gs.rl.render(trained, tmp_path / "film.gif")
 
 
-CARTPOLE = {**OPTIONS, "iterations": 0}
+CARTPOLE = {**OPTIONS, "max_steps": 0}
 
 
 @pytest.mark.extended("films")

@@ -24,7 +24,7 @@ OPTIONS = {
     "num_directions": 4,
     "spacing": 0.1,
     "learning_rate": 0.05,
-    "iterations": 12,
+    "max_steps": 12,
     "test_every": 5,
     "test_episodes": 6,
     "seed": 7,
@@ -44,8 +44,8 @@ def same(one, other):
 
 
 def stop_at(step):
-    def stop(iteration, *_):
-        if iteration.info.step == step:
+    def stop(now):
+        if now.info.step == step:
             raise KeyboardInterrupt
 
     return stop
@@ -60,37 +60,37 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def test_it_learns_to_slide_to_the_origin():
-    before = gs.rl.train(SLIDER, **OPTIONS | {"iterations": 0})
+    before = gs.rl.train(SLIDER, **OPTIONS | {"max_steps": 0})
     assert before.tests == ()
-    result = gs.rl.train(SLIDER, **OPTIONS | {"iterations": 60})
+    result = gs.rl.train(SLIDER, **OPTIONS | {"max_steps": 60})
     first, last = result.tests[0], result.tests[-1]
     assert last.mean_return > first.mean_return + 20
     assert [test.step for test in result.tests] == list(range(5, 61, 5))
     assert result.best.mean_return == max(test.mean_return for test in result.tests)
     assert result.policy.mean_return == last.mean_return
-    assert (result.trajectories, result.success) == (60 * 8, True)
+    assert (result.nfev, result.success) == (60 * 8, True)
     # never-varying coordinates are left alone in what the policy sees
     assert np.array_equal(result.policy.scaling.inverse[[1, 3, 5]], [1, 1, 1])
 
 
 def test_cartpole_with_the_defaults():
     result = gs.rl.train("CartPole-v1", num_directions=8, seed=0, test_every=5, target=195.0)
-    assert result.status == "target"
-    assert result.iterations <= 40
+    assert (result.reason, result.status) == ("target", 0)
+    assert result.nit <= 40
 
 
 def test_a_number_of_directions_bounds_the_episodes():
     """Without one the pilot takes as many as noise asks for; to measure it, one in 30 again."""
-    options = {"iterations": 40, "test_every": 40, "test_episodes": 1, "seed": 3}
+    options = {"max_steps": 40, "test_every": 40, "test_episodes": 1, "seed": 3}
     free = gs.rl.train(SLIDER, **options)
     bound = gs.rl.train(SLIDER, num_directions=20, **options)
     ends = np.array([it.info.evaluations for it in bound.history])
     assert np.diff(ends, prepend=0).max() <= 2 * 20 + 2
-    assert free.trajectories > 1.2 * bound.trajectories
+    assert free.nfev > 1.2 * bound.nfev
 
 
 def test_the_bound_is_part_of_the_folder(tmp_path):
-    options = {"num_directions": 3, "iterations": 30, "test_every": 30, "test_episodes": 1}
+    options = {"num_directions": 3, "max_steps": 30, "test_every": 30, "test_episodes": 1}
     whole = gs.rl.train(SLIDER, **options, seed=3)
     gs.rl.train(SLIDER, **options, seed=3, folder=tmp_path / "run", callback=stop_at(12))
     same(gs.rl.resume(tmp_path / "run"), whole)
@@ -99,7 +99,7 @@ def test_the_bound_is_part_of_the_folder(tmp_path):
 @pytest.mark.parametrize("method", [None, "cma-es"])
 def test_a_unit_of_weights_of_ones_own(method, tmp_path):
     """It sets how far the first points are, and a training that goes on knows it."""
-    options = {"method": method, "iterations": 6, "test_episodes": 2, "seed": 1}
+    options = {"method": method, "max_steps": 6, "test_episodes": 2, "seed": 1}
     usual = gs.rl.train(SLIDER, **options)
     assert gs.rl.train(SLIDER, **options, x_scale=0.1).history == usual.history
     wide = gs.rl.train(SLIDER, **options, x_scale=0.7)
@@ -109,18 +109,18 @@ def test_a_unit_of_weights_of_ones_own(method, tmp_path):
 
 
 def test_every_method_estimator_and_policy_runs():
-    for method in gs.METHODS:
-        result = gs.rl.train(SLIDER, method=method, **OPTIONS | {"iterations": 2})
-        assert result.iterations == 2
+    for method in gs.directions.METHODS:
+        result = gs.rl.train(SLIDER, method=method, **OPTIONS | {"max_steps": 2})
+        assert result.nit == 2
     for estimator in ("antithetic", "one-point", "ranked", gs.Antithetic()):
-        result = gs.rl.train(SLIDER, estimator=estimator, **OPTIONS | {"iterations": 2})
-    result = gs.rl.train(SLIDER, policy="mlp", hidden=(8, 4), **OPTIONS | {"iterations": 2})
+        result = gs.rl.train(SLIDER, estimator=estimator, **OPTIONS | {"max_steps": 2})
+    result = gs.rl.train(SLIDER, policy="mlp", hidden=(8, 4), **OPTIONS | {"max_steps": 2})
     assert result.policy.policy == gs.rl.Policy((6, 8, 4, 2), biases=True)
 
 
 def test_defaults_reach_as_far_and_step_as_long_whatever_the_length_of_the_directions():
     """A shrunk method with its defaults is the method itself; so no method has an advantage."""
-    options = {"iterations": 3, "num_directions": 4, "test_episodes": 1, "seed": 2}
+    options = {"max_steps": 3, "num_directions": 4, "test_episodes": 1, "seed": 2}
     for base in ("gs", "bes", "sphere"):
         plain = gs.rl.train(SLIDER, method=base, **options).state.search.x
         shrunk = gs.rl.train(SLIDER, method=f"{base}-shrinkage", **options).state.search.x
@@ -147,7 +147,7 @@ def test_defaults_by_environment():
 
 def test_pairs_start_alike_only_if_asked():
     """With paired resets and no step away from the centre, both episodes are the same."""
-    options = OPTIONS | {"spacing": 1e-6, "iterations": 1}
+    options = OPTIONS | {"spacing": 1e-6, "max_steps": 1}
     alike = gs.rl.train(SLIDER, resets="paired", **options)
     apart = gs.rl.train(SLIDER, **options)
     assert 0 < alike.history[0].info.gradient_norm < 1e4
@@ -165,13 +165,15 @@ def test_a_shared_goal_is_all_that_two_episodes_share():
     """One goal per direction and a start per episode, wherever the episodes run."""
     pytest.importorskip("mujoco")
     simulator = gs.rl.make("HalfCheetahRandVel")
-    search = gs.RandomSearch(gs.Bernoulli(), 3, 0.1, samples="independent", maximize=True)
+    search = gs.RandomSearch(
+        gs.Bernoulli(), num_directions=3, spacing=0.1, samples="independent", maximize=True
+    )
     batch = search.ask(search.init(np.zeros(102), seed=1))
     apart, shared = (batch_starts(simulator, batch, shared_goal=goal) for goal in (False, True))
     np.testing.assert_array_equal(shared[:, :-1], apart[:, :-1])
     assert len(np.unique(shared[:, 0])) == 6
     np.testing.assert_array_equal(shared[:, -1], np.repeat(apart[::2, -1], 2))
-    options = {"method": "bes", "num_directions": 3, "iterations": 3, "seed": 5}
+    options = {"method": "bes", "num_directions": 3, "max_steps": 3, "seed": 5}
     options |= {"test_every": 3, "test_episodes": 2, "resets": "shared-goal"}
     here = gs.rl.train("HalfCheetahRandVel", **options)
     same(here, gs.rl.train("HalfCheetahRandVel", workers=2, **options))
@@ -183,13 +185,13 @@ def test_a_folder_remembers_that_goals_are_shared(tmp_path):
     pytest.importorskip("mujoco")
     options = {"method": "bes", "num_directions": 2, "seed": 5, "test_every": 2}
     options |= {"test_episodes": 2, "resets": "shared-goal"}
-    whole = gs.rl.train("HalfCheetahRandVel", iterations=4, **options)
-    gs.rl.train("HalfCheetahRandVel", iterations=2, folder=tmp_path / "run", **options)
-    same(whole, gs.rl.resume(tmp_path / "run", iterations=4))
+    whole = gs.rl.train("HalfCheetahRandVel", max_steps=4, **options)
+    gs.rl.train("HalfCheetahRandVel", max_steps=2, folder=tmp_path / "run", **options)
+    same(whole, gs.rl.resume(tmp_path / "run", max_steps=4))
     with pytest.raises(gs.CheckpointError, match="`resets` \\(there shared-goal, here None\\)"):
         gs.rl.train(
             "HalfCheetahRandVel",
-            iterations=2,
+            max_steps=2,
             folder=tmp_path / "run",
             **options | {"resets": "independent"},
         )
@@ -214,14 +216,14 @@ def test_processes_change_nothing(method):
 def test_ray_changes_nothing(monkeypatch):
     pytest.importorskip("ray")
     monkeypatch.setenv("RAY_memory_monitor_refresh_ms", "0")  # others may use the memory up
-    options = OPTIONS | {"iterations": 5}
+    options = OPTIONS | {"max_steps": 5}
     there = gs.rl.train(SLIDER, workers=gs.evaluators.Ray(num_workers=2), **options)
     same(gs.rl.train(SLIDER, **options), there)
 
 
 def test_threads_change_nothing():
     pytest.importorskip("mujoco")
-    options = OPTIONS | {"iterations": 3, "test_every": 2}
+    options = OPTIONS | {"max_steps": 3, "test_every": 2}
     one = gs.rl.train("Hopper-v5", threads=1, **options)
     same(one, gs.rl.train("Hopper-v5", threads=3, **options))
     same(one, gs.rl.train("Hopper-v5", workers=2, **options))
@@ -246,8 +248,8 @@ def test_stopping_and_going_on_changes_nothing(method, tmp_path):
     part = tmp_path / "part"
     for step in (3, 4, 9):
         stopped = gs.rl.train(SLIDER, folder=part, callback=stop_at(step), **options)
-        assert stopped.status == "interrupted"
-        assert stopped.iterations == step + 1
+        assert (stopped.reason, stopped.status) == ("interrupted", 2)
+        assert stopped.nit == step + 1
     same(whole, gs.rl.train(SLIDER, folder=part, **options))
     one, other = contents(tmp_path / "whole"), contents(part)
     assert one["metrics.jsonl"] == other["metrics.jsonl"]
@@ -256,18 +258,18 @@ def test_stopping_and_going_on_changes_nothing(method, tmp_path):
 
 
 def test_resume_needs_the_folder_alone_and_may_go_further(tmp_path):
-    whole = gs.rl.train(SLIDER, **OPTIONS | {"iterations": 20})
+    whole = gs.rl.train(SLIDER, **OPTIONS | {"max_steps": 20})
     folder = tmp_path / "run"
     gs.rl.train(SLIDER, folder=folder, callback=stop_at(6), **OPTIONS)
     ended = gs.rl.resume(folder)
-    assert ended.iterations == 12
+    assert ended.nit == 12
     before = contents(folder)
     same(ended, gs.rl.resume(folder))  # it has ended: told again, nothing is written
     same(ended, gs.rl.train(SLIDER, folder=folder, **OPTIONS))
     assert contents(folder) == before
-    longer = gs.rl.resume(folder, iterations=20, workers=2)
+    longer = gs.rl.resume(folder, max_steps=20, workers=2)
     assert longer.state.search.x.tobytes() == whole.state.search.x.tobytes()
-    assert json.loads((folder / "config.json").read_text())["schedule"]["iterations"] == 20
+    assert json.loads((folder / "config.json").read_text())["schedule"]["max_steps"] == 20
 
 
 SCRIPT = """
@@ -280,7 +282,7 @@ gs.rl.train("rl_cases:Slider-v0", folder={folder!r}, every=3, callback=slowly, *
 
 
 def test_kill_minus_nine(tmp_path):
-    options = OPTIONS | {"iterations": 250, "test_every": 7, "test_episodes": 3}
+    options = OPTIONS | {"max_steps": 250, "test_every": 7, "test_episodes": 3}
     whole = gs.rl.train(SLIDER, folder=tmp_path / "whole", **options)
     folder = tmp_path / "killed"
     code = SCRIPT.format(tests=str(Path(__file__).parent), folder=str(folder), options=options)
@@ -325,11 +327,11 @@ def test_metrics_and_policies_are_there_to_read(tmp_path):
 
 def test_folders_that_hold_something_else(tmp_path):
     folder = tmp_path / "run"
-    gs.rl.train(SLIDER, folder=folder, **OPTIONS | {"iterations": 1})
+    gs.rl.train(SLIDER, folder=folder, **OPTIONS | {"max_steps": 1})
     with pytest.raises(gs.CheckpointError, match=r"different configuration: `spacing` \(there 0.1"):
-        gs.rl.train(SLIDER, folder=folder, **OPTIONS | {"iterations": 1, "spacing": 0.2})
+        gs.rl.train(SLIDER, folder=folder, **OPTIONS | {"max_steps": 1, "spacing": 0.2})
     with pytest.raises(gs.CheckpointError, match=r"environment's name \(there rl_cases:Slider"):
-        gs.rl.train("Pendulum-v1", folder=folder, **OPTIONS | {"iterations": 1})
+        gs.rl.train("Pendulum-v1", folder=folder, **OPTIONS | {"max_steps": 1})
     with pytest.raises(gs.CheckpointError, match="holds a training, not a minimisation"):
         gs.resume(folder, lambda _: 0.0)
     gs.minimize(lambda x: float(x @ x), [1.0], budget=100, folder=tmp_path / "other")
@@ -345,8 +347,8 @@ def test_folders_that_hold_something_else(tmp_path):
 def test_a_folder_that_was_replaced_keeps_its_own_policies(tmp_path, caplog):
     folder = tmp_path / "run"
 
-    def replace(iteration, *_):
-        if iteration.info.step == 2:
+    def replace(now):
+        if now.info.step == 2:
             shutil.rmtree(folder)
             folder.mkdir()
             for name in ("policy-best", "policy-last"):
@@ -366,7 +368,7 @@ def test_policies_that_cannot_be_written_are_told_of_once(tmp_path, caplog, monk
 
     monkeypatch.setattr("gensmooth.rl.policy_file.TrainedPolicy.save", full)
     found = gs.rl.train(SLIDER, **OPTIONS, folder=tmp_path / "run", every=1)
-    assert found.iterations == OPTIONS["iterations"]
+    assert found.nit == OPTIONS["max_steps"]
     (said,) = [r.message for r in caplog.records if "Could not write" in r.message]
     assert "No space left on device. The run continues." in said
 
@@ -398,10 +400,10 @@ def test_an_environment_may_change_the_working_folder(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "schedule",
     [
-        {"iterations": "twelve", "test_every": 5, "test_episodes": 6, "target": None},
-        {"iterations": 12, "test_every": -5, "test_episodes": 6, "target": None},
-        {"iterations": 12, "test_every": 5, "test_episodes": 6, "target": "high"},
-        {"iterations": 12},
+        {"max_steps": "twelve", "test_every": 5, "test_episodes": 6, "target": None},
+        {"max_steps": 12, "test_every": -5, "test_episodes": 6, "target": None},
+        {"max_steps": 12, "test_every": 5, "test_episodes": 6, "target": "high"},
+        {"max_steps": 12},
         None,
     ],
 )
@@ -434,7 +436,7 @@ def test_a_damaged_checkpoint_leaves_the_schedule_alone(tmp_path):
     (folder / "checkpoint").write_bytes(b"gone")
     before = (folder / "config.json").read_bytes()
     with pytest.raises(gs.CheckpointError, match="is not a gensmooth checkpoint"):
-        gs.rl.resume(folder, iterations=20)
+        gs.rl.resume(folder, max_steps=20)
     assert (folder / "config.json").read_bytes() == before
 
 
@@ -446,12 +448,12 @@ def test_an_environment_that_breaks_down(kind, tmp_path):
     name = f"rl_cases:Slider{kind}-v0"
     with pytest.raises(gs.EvaluationError, match="failed in") as caught:
         gs.rl.train(name, **OPTIONS)
-    assert caught.value.result.status == "failed"
+    assert caught.value.result.reason == "failed"
     cause = "the belt broke" if kind == "Raise" else None  # the command prints its traceback
     assert cause is None or str(caught.value.__cause__) == cause
     options = OPTIONS | {"on_failure": "drop", "min_fraction": 0.1}
     result = gs.rl.train(name, folder=tmp_path / "run", **options)
-    assert result.iterations == 12
+    assert result.nit == 12
     assert result.faults["non-finite"] > 0
     assert sum(iteration.info.dropped for iteration in result.history) > 0
     assert np.isfinite(result.state.search.x).all()
@@ -473,7 +475,7 @@ def test_an_environment_that_breaks_down(kind, tmp_path):
         ({"method": "bess"}, "Did you mean 'bes'"),
         ({"method": "bes", "directions": gs.Gaussian()}, "not both"),
         ({"optimizer": gs.sgd(0.1)}, "either `learning_rate` or `optimizer`"),
-        ({"iterations": -1}, "`iterations` must be"),
+        ({"max_steps": -1}, "`max_steps` must be"),
         ({"target": float("nan")}, "`target` must be a number"),
         ({"policy": "linear", "hidden": (8,)}, "`hidden` is for policy='mlp'"),
         ({"policy": "mlp", "hidden": 8}, "`hidden` must be"),
@@ -492,7 +494,7 @@ def test_bad_settings_are_told(options, words):
 
 @pytest.mark.parametrize("seed", [-1, 2**64])
 def test_seeds_of_evaluations_and_films_are_checked(seed, tmp_path):
-    policy = gs.rl.train(SLIDER, **OPTIONS | {"iterations": 0}).policy
+    policy = gs.rl.train(SLIDER, **OPTIONS | {"max_steps": 0}).policy
     with pytest.raises(ValueError, match="`seed` must be in"):
         gs.rl.evaluate(policy, seed=seed)
     with pytest.raises(ValueError, match="`seed` must be in"):

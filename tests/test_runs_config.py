@@ -188,7 +188,7 @@ def test_a_configuration_that_is_read_is_written_again_as_it_was(dim, tmp_path):
 
 
 def test_a_run_with_other_limits_lists_the_earlier_ones_and_falls_anew(tmp_path):
-    gs.minimize(math.fsum, np.ones(3), method="bes", optimizer=0.2, num_directions=4, budget=400,
+    gs.minimize(math.fsum, np.ones(3), method="bes", num_directions=4, budget=400,
                 seed=7, folder=tmp_path)  # fmt: skip
     program, _ = read_program(tmp_path)
     limits = Limits(800, 20)
@@ -197,13 +197,15 @@ def test_a_run_with_other_limits_lists_the_earlier_ones_and_falls_anew(tmp_path)
         {"until_step": 5, "budget": 400, "max_steps": None, "target": None, "tolerance": None},
     )
     assert (longer.limits, longer.seed) == (limits, 7)
-    anew = falling(0.2, program.search, limits.budget, limits.max_steps)
+    anew = falling(0.1, program.search, limits.budget, limits.max_steps)
     assert describe(longer.search.optimizer) == describe(anew) != describe(program.search.optimizer)
-    assert longer.settings({})["search"]["optimizer"] == {"learning_rate": 0.2}
+    assert longer.settings({})["search"]["optimizer"] == {"learning_rate": 0.1}
 
 
 def test_the_rate_falls_over_the_steps_that_the_limits_allow():
-    search = gs.RandomSearch(gs.Bernoulli(), 4, 0.1, num_samples=3, samples="shared")
+    search = gs.RandomSearch(
+        gs.Bernoulli(), num_directions=4, spacing=0.1, num_samples=3, samples="shared"
+    )
     per_step = len(search.plan)
     for limits, steps in [(Limits(9 * per_step), 9), (Limits(9 * per_step, 4), 4), (Limits(1), 1)]:
         optimizer = falling(0.2, search, limits.budget, limits.max_steps)

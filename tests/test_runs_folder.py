@@ -52,7 +52,7 @@ def stop(*_):
 def run(tmp_path):
     """The folder of a run that was interrupted."""
     folder = tmp_path / "run"
-    after = {"callback": lambda info, _: stop() if info.step == 11 else None, "every": 5}
+    after = {"callback": lambda now: stop() if now.info.step == 11 else None, "every": 5}
     options = {"method": "guided-es", "num_directions": 3, "optimizer": gs.adam(0.1), "seed": 1}
     gs.minimize(bowl, np.ones(7), max_steps=14, folder=folder, **options, **after)
     return folder
@@ -330,8 +330,8 @@ def test_two_runs_cannot_write_to_one_folder(run):
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="counts open files by /proc")
 def test_open_files_do_not_grow(tmp_path):
-    def count(info, _):
-        if info.step in (100, 9_900):
+    def count(now):
+        if now.info.step in (100, 9_900):
             names = [os.readlink(file) for file in Path("/proc/self/fd").iterdir() if file.exists()]
             # The journal is opened by the first step that takes 10 ms.
             open_files.append(sum(Path(name).name != "journal" for name in names))
@@ -367,10 +367,10 @@ FULL_DISK = """
         if how == "limit":
             resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
 
-    def callback(info, state):
-        if info.step == 20:
+    def callback(now):
+        if now.info.step == 20:
             limit(30_000)  # metrics.jsonl and the checkpoint are larger
-        if info.step == full:
+        if now.info.step == full:
             kept = gs.runs.container.read(run / "checkpoint").meta["step"]
             print("kept", kept, sorted(os.listdir(run)))
             limit(hard)

@@ -37,7 +37,10 @@ def stubborn(x):  # does not let the first Ctrl-C through
 
 
 @POSIX
-@pytest.mark.parametrize("when", ["lines", "random"])
+@pytest.mark.parametrize(
+    "when",
+    ["lines", pytest.param("random", marks=pytest.mark.extended("soak tests and fuzzers"))],
+)
 def test_a_kill_at_any_instant_costs_no_more_than_the_steps_since_the_checkpoint(when, tmp_path):
     memory = "/dev/shm" if when == "lines" and Path("/dev/shm").is_dir() else tmp_path
     with tempfile.TemporaryDirectory(dir=memory) as folder:
@@ -98,7 +101,7 @@ def test_ctrl_c_writes_a_checkpoint_and_returns_what_was_found(workers, start, t
     assert running.returncode == 130, out + err
     assert "Traceback" not in err
     part = json.loads((tmp_path / "part.json").read_text())
-    assert part["status"] == "interrupted"
+    assert part["reason"] == "interrupted"
     assert 0 < part["nit"] == len(metrics.read_text().splitlines())
     assert wait_until(lambda: is_gone(running.pid))  # nobody is left
     resume = [GENSMOOTH, "resume", "run", "--trust", "--out", "whole.json"]

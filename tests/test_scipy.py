@@ -37,10 +37,10 @@ def test_methods_bounds_and_options(name, bounds):
     method = gs.scipy.method(name, spacing=0.05, seed=1)
     res = scipy.optimize.minimize(
         bowl, [0.0, 0.0], args=(2.0,), method=method, bounds=bounds,
-        options={"maxiter": 7, "optimizer": 0.2},
+        options={"maxiter": 7, "learning_rate": 0.2},
     )  # fmt: skip
     same = gs.minimize(bowl, [0.0, 0.0], args=(2.0,), method=name, spacing=0.05, seed=1,
-                       max_steps=7, optimizer=0.2, bounds=bounds)  # fmt: skip
+                       max_steps=7, learning_rate=0.2, bounds=bounds)  # fmt: skip
     assert res.nit == 7
     assert res.x.tolist() == same.x.tolist()
     assert method == gs.scipy.method(name, spacing=0.05, seed=1)  # and is not changed by use

@@ -495,7 +495,7 @@ def test_a_method_by_its_name_is_its_directions():
     assert named.directions == given.directions
     with pytest.raises(ValueError, match="not both"):
         gs.RandomSearch(gs.Bernoulli(), num_directions=4, spacing=0.1, method="bes")
-    with pytest.raises(ValueError, match=r"no method 'bse'.*bes"):
+    with pytest.raises(ValueError, match=r"'bse' does not name directions.*bes"):
         gs.RandomSearch(method="bse", num_directions=4, spacing=0.1)
     with pytest.raises(TypeError, match=r"must be directions.*None"):
         gs.RandomSearch(num_directions=4, spacing=0.1)

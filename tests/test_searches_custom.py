@@ -27,7 +27,7 @@ def _registered(monkeypatch):
 def test_it_finds_a_minimum_as_an_object_and_by_its_name():
     res = gs.minimize(bowl, np.zeros(3), search=ShrinkingBall(), budget=2000, seed=0)
     assert res.fun < 1e-4
-    assert res.status == "budget"
+    assert res.reason == "budget"
     for name in (NAME, "shrinking-ball"):
         again = gs.minimize(bowl, np.zeros(3), method=name, budget=2000, seed=0)
         assert np.array_equal(again.x, res.x)
@@ -86,7 +86,7 @@ def test_it_trains():
     pytest.importorskip("mujoco")
     made = [
         gs.rl.train(
-            "InvertedPendulum-v5", **how, iterations=3, test_every=3, test_episodes=2, seed=0
+            "InvertedPendulum-v5", **how, max_steps=3, test_every=3, test_episodes=2, seed=0
         )
         for how in (
             {"search": ShrinkingBall(maximize=True, samples="independent")},
@@ -95,9 +95,9 @@ def test_it_trains():
         )
     ]
     assert all(np.array_equal(each.state.search.x, made[0].state.search.x) for each in made)
-    assert made[0].trajectories == 24
+    assert made[0].nfev == 24
     with pytest.raises(ValueError, match="maximize=True"):
-        gs.rl.train("InvertedPendulum-v5", search=ShrinkingBall(), iterations=1)
+        gs.rl.train("InvertedPendulum-v5", search=ShrinkingBall(), max_steps=1)
 
 
 def test_it_is_compared_and_asked_point_by_point():
@@ -165,7 +165,7 @@ def test_each_search_of_the_pilot_stands_on_its_own_and_resumes(search, tmp_path
 
 def test_a_search_that_converges_says_so_and_one_that_needs_exact_values_too():
     res = gs.minimize(bowl, np.zeros(3), search=gs.QuasiNewton(budget=2000), budget=2000, seed=0)
-    assert (res.status, res.success) == ("converged", True)
+    assert (res.reason, res.success) == ("converged", True)
     rng = np.random.default_rng(0)
     with pytest.raises(Exception, match="exact values"):
         gs.minimize(

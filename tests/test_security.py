@@ -37,7 +37,7 @@ def started(folder, *, fun=bowl, x0=(1.0, 2.0, 3.0), stop=4, **options):
         x0,
         folder=folder,
         every=1,
-        callback=lambda info, _: info.step == stop,
+        callback=lambda now: now.info.step == stop,
         **{"max_steps": 9, "seed": 3, **options},
     )
     return Path(folder)
@@ -450,8 +450,8 @@ def test_no_more_workers_than_cores_are_started_because_a_file_says_so(
 def test_the_lock_outlives_a_copy_of_the_folder(tmp_path):
     seen = []
 
-    def look(info, _):
-        if info.step == 2:
+    def look(now):
+        if now.info.step == 2:
             shutil.copytree(tmp_path / "run", tmp_path / "copy")  # opens and closes `.lock`
             code = f"import gensmooth as gs; gs.resume({str(tmp_path / 'run')!r}, lambda x: 0.0)"
             done = subprocess.run(
@@ -466,8 +466,8 @@ def test_the_lock_outlives_a_copy_of_the_folder(tmp_path):
 def test_a_folder_that_was_replaced_is_left_alone(tmp_path, caplog):
     folder = tmp_path / "run"
 
-    def replace(info, _):
-        if info.step == 2:
+    def replace(now):
+        if now.info.step == 2:
             shutil.rmtree(folder)
             folder.mkdir()
             (folder / "config.json").write_text("another's")
@@ -485,8 +485,8 @@ def test_a_folder_that_was_emptied_gets_no_checkpoints_that_are_of_no_use(gone, 
     """``rm -rf run/*`` leaves the lock."""
     folder = tmp_path / "run"
 
-    def empty(info, _):
-        if info.step == 2:
+    def empty(now):
+        if now.info.step == 2:
             for path in folder.glob("[!.]*") if gone == "everything" else [folder / gone]:
                 path.unlink()
 
@@ -507,10 +507,10 @@ def test_a_fork_of_a_callback_does_not_write(tmp_path):
 import os, sys
 import gensmooth as gs
 children = []
-def fork(info, _):
-    if info.step == 2:
+def fork(now):
+    if now.info.step == 2:
         children.append(os.fork())
-    if info.step == 3 and children[0]:
+    if now.info.step == 3 and children[0]:
         os.waitpid(children[0], 0)  # which has made all of its steps
         assert b'"step": 4' not in open({str(folder / "metrics.jsonl")!r}, "rb").read()
 res = gs.minimize(

@@ -144,8 +144,66 @@ def test_damaged_files_are_detected_or_recovered_and_forged_ones_run_nothing(tmp
     found = benchmark("fuzz_files", "--cases", "300", out=tmp_path / "fuzz.json")
     assert found["cases"] == 300
     assert found["problems"] == []
-    assert len(found["specimens"]) == 9
+    assert len(found["specimens"]) >= 15
     outcomes = {name for row in found["rows"] for name in row["outcomes"]}
     assert (
         {"detected", "recovered"} <= outcomes <= {"detected", "recovered", "used", "still running"}
     )
+
+
+def test_a_file_that_the_security_page_does_not_list_is_found(tmp_path):
+    sys.path.insert(0, str(ROOT))
+    try:
+        from benchmarks import fuzz_files
+    finally:
+        sys.path.remove(str(ROOT))
+    rows = fuzz_files.promises()
+    assert len(rows) > 25
+    for kind, name in (
+        ("RUN", "config.json"),
+        ("RUN", ".checkpoint.new"),
+        ("RUN", "report/tables/steps.csv"),
+        ("TRIALS", "trials/partial/0123/scores.jsonl"),
+        ("STUDIES", "dfo/runs/0123/metrics.jsonl"),
+        ("a policy", "policy"),
+    ):
+        assert fuzz_files.promise_of(kind, name) is not None
+    (tmp_path / "config.json").touch()
+    (tmp_path / "new.json").touch()
+    assert fuzz_files.unlisted("RUN", tmp_path) == ["new.json"]
+
+
+OPENS = """
+import sys
+from pathlib import Path
+from benchmarks import fuzz_files
+from gensmooth.runs.files import read_bytes
+from gensmooth import fields
+folder = Path(sys.argv[1]) / "folder"
+folder.mkdir()
+(folder / "a.json").write_text("{}")
+watch = fuzz_files.Watch()
+code = compile("def bypass(path):\\n    return open(path).read()", fields.__file__, "exec")
+space = {}
+exec(code, space)
+for call in (read_bytes, space["bypass"]):
+    watch.seen = []
+    watch.folder = folder
+    call(folder / "a.json")
+    watch.folder = None
+    print(len(watch.seen))
+"""
+
+
+def test_the_fuzzer_sees_an_open_that_bypasses_the_one_module(tmp_path):
+    paths = [str(ROOT), *(path for path in sys.path if path)]
+    done = subprocess.run(
+        [sys.executable, "-c", OPENS, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=LONG,
+        check=False,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+    )
+    assert done.stdout.split() == ["0", "1"], done.stderr[-3000:]

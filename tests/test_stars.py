@@ -69,7 +69,7 @@ def test_a_search_is_the_papers_loop(kind):
     n, L1, s, f0 = 7, 2.0, 0.1, 8.0
     family = gs.Stars(L1, s, kind, f0)
     h = theory.stars_step(n, smoothness=L1)
-    search = gs.RandomSearch(family, 1, 1.0, optimizer=gs.sgd(h))
+    search = gs.RandomSearch(family, num_directions=1, spacing=1.0, optimizer=gs.sgd(h))
     state = search.init(np.ones(n), seed=4)
     x, value = np.ones(n), f0
     for step in range(30):
@@ -89,7 +89,7 @@ def test_the_method_by_its_name_is_the_family_with_its_numbers():
     n, L1 = 6, 2.0
     h = theory.stars_step(n, smoothness=L1)
     options = {"samples": "independent", "budget": 400, "seed": 1}
-    named = gs.minimize(noisy, np.ones(n), method="stars", noise=0.1, optimizer=h, **options)
+    named = gs.minimize(noisy, np.ones(n), method="stars", noise=0.1, learning_rate=h, **options)
     parts = gs.minimize(
         noisy,
         np.ones(n),
@@ -105,11 +105,11 @@ def test_the_method_by_its_name_is_the_family_with_its_numbers():
 
 def test_what_stars_cannot_do_without_is_named():
     with pytest.raises(ValueError, match="needs `noise`"):
-        gs.minimize(bowl, np.ones(3), method="stars", optimizer=0.1)
+        gs.minimize(bowl, np.ones(3), method="stars", learning_rate=0.1)
     with pytest.raises(ValueError, match="stars_step"):
         gs.minimize(bowl, np.ones(3), method="stars", noise=0.1)
     with pytest.raises(ValueError, match="`spacing` is not for method='stars'"):
-        gs.minimize(bowl, np.ones(3), method="stars", noise=0.1, optimizer=0.1, spacing=0.1)
+        gs.minimize(bowl, np.ones(3), method="stars", noise=0.1, learning_rate=0.1, spacing=0.1)
     with pytest.raises(ValueError, match="`value` must not be 0"):
         gs.Stars(1.0, 0.1, "multiplicative", 0.0)
     with pytest.raises(ValueError, match="`noise_kind` must be"):

@@ -94,7 +94,7 @@ def test_a_round_has_the_point_recommended_when_its_evaluations_were_spent():
         samples="independent",
         budget=192,
         seed=5,
-        callback=lambda _, state: seen.append((state.evaluations, state.x)),
+        callback=lambda now: seen.append((now.nfev, now.state.x)),
     )
     for spent, value in zip(found.evaluations[:-1], found.series["objective"], strict=False):
         x = [x for evaluations, x in seen if evaluations <= spent][-1]

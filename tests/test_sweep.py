@@ -34,7 +34,7 @@ def test_the_best_cell_is_chosen_on_some_seeds_and_judged_on_others(tmp_path):
         np.zeros(3),
         method=["bes", "gs"],
         spacing=[0.1, 1.0],
-        optimizer="0.001:0.1:log3",
+        learning_rate="0.001:0.1:log3",
         folder=tmp_path,
         **HOW,
     )
@@ -96,7 +96,12 @@ def test_the_best_cell_is_chosen_on_some_seeds_and_judged_on_others(tmp_path):
 
 def test_a_cell_in_which_a_run_failed_is_out(tmp_path):
     found = gs.sweep(
-        noisy, np.zeros(3), optimizer=[0.1], vary={"spacing": "0.1,1e200"}, folder=tmp_path, **HOW
+        noisy,
+        np.zeros(3),
+        learning_rate=[0.1],
+        vary={"spacing": "0.1,1e200"},
+        folder=tmp_path,
+        **HOW,
     )
     failed = {cell.values["spacing"]: cell.failed for cell in found.cells}
     assert failed == {0.1: 0, 1e200: 2}

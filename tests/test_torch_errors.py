@@ -63,12 +63,15 @@ def test_frozen_integers_of_a_model_are_left_out():
         ({"spacing": 0.0}, ValueError, "`spacing` must be positive"),
         ({"num_directions": 0}, ValueError, "`num_directions`"),
         ({"num_directions": 1, "estimator": "one-point"}, ValueError, "at least 2 directions"),
-        ({"directions": "orthogonal-es"}, ValueError, "one of 'bes'"),
+        ({"method": "orthogonal-es"}, ValueError, "one of 'bes'"),
+        ({"directions": "gs"}, TypeError, "names go into `method`: method='gs'"),
+        ({"directions": gs.Gaussian(), "method": "gs"}, ValueError, "not both"),
         ({"directions": gs.Orthogonal()}, ValueError, "independent entries"),
         ({"directions": gs.Sphere()}, ValueError, "independent entries"),
         ({"directions": gs.Bernoulli(p=0.3)}, ValueError, "independent entries"),
-        ({"directions": 3}, TypeError, "`directions` must be one of"),
-        ({"estimator": "backward"}, ValueError, "`estimator`"),
+        ({"directions": 3}, TypeError, "`directions` must be an object"),
+        ({"learning_rate": 0.1}, TypeError, r"ZerothOrder\(\) has no .* `learning_rate`: use `lr`"),
+        ({"estimator": "backward"}, ValueError, "no estimator .backward."),
         ({"normalize": "loss"}, ValueError, "`normalize`"),
         ({"momentum": 1.0}, ValueError, "below 1"),
         ({"mode": "fast"}, ValueError, "`mode`"),
@@ -145,7 +148,12 @@ def test_a_model_that_something_else_changed():
         opt.step(square_loss(model))
         with torch.no_grad():
             change(model)
-        refuse(model, lambda o=opt, m=model: o.step(square_loss(m)), RuntimeError, "changed since")
+        refuse(
+            model,
+            lambda o=opt, m=model: o.step(square_loss(m)),
+            RuntimeError,
+            "Other code has changed",
+        )
         refuse(model, lambda o=opt: o.apply([1.0, 2.0]), RuntimeError, "accept_changes")
         opt.accept_changes()
         opt.step(square_loss(model))
@@ -170,7 +178,7 @@ def test_a_head_that_is_frozen_later_does_not_move():
     [
         {"num_directions": 3},
         {"spacing": 0.5},
-        {"directions": "gs"},
+        {"directions": gs.Gaussian()},
         {"estimator": "antithetic"},
         {"momentum": 0.5},
         {"normalize": "spread"},

@@ -14,15 +14,15 @@ pytestmark = [
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("directions", ["bes", "gs", "low-rank", "sparse"])
+@pytest.mark.parametrize("method", ["bes", "gs", "low-rank", "sparse"])
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 @pytest.mark.parametrize("number", [1, 3, 11])  # all parameters at once; one by one; with a table
-def test_steps_give_the_same_bits_on_both_devices(dtype, directions, momentum, number):
+def test_steps_give_the_same_bits_on_both_devices(dtype, method, momentum, number):
     found = []
     for device in ("cpu", "cuda"):
         model = decoder(dtype).to(device)
         opt = gs.torch.ZerothOrder(
-            model, lr=0.1, num_directions=number, directions=directions, momentum=momentum, seed=0
+            model, lr=0.1, num_directions=number, method=method, momentum=momentum, seed=0
         )
         for weights in np.random.default_rng(0).normal(size=(3, number)):
             opt.apply(weights.tolist())
@@ -62,15 +62,15 @@ def test_normals_by_hand_are_those_of_the_series_for_every_word():
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("directions", ["bes", "gs"])
-def test_layers_that_are_perturbed_at_once_have_the_values_of_each(dtype, directions):
+@pytest.mark.parametrize("method", ["bes", "gs"])
+def test_layers_that_are_perturbed_at_once_have_the_values_of_each(dtype, method):
     """From the third evaluation on, one start fills the buffer for several layers."""
     sizes, found = [(64, 512), (512, 60), (60, 64), (64, 300), (300, 64)], []
     for device in ("cpu", "cuda"):
         torch.manual_seed(0)
         layers = [torch.nn.Linear(a, b) for a, b in sizes]
         model = torch.nn.Sequential(*layers).to(device, dtype)
-        opt = gs.torch.ZerothOrder(model, lr=1e-6, num_directions=3, directions=directions, seed=0)
+        opt = gs.torch.ZerothOrder(model, lr=1e-6, num_directions=3, method=method, seed=0)
         before, x = bits(model), torch.ones(3, 64, dtype=dtype, device=device)
         for direction in (0, 1, 2, 0):
             values: list[torch.Tensor] = []

@@ -34,12 +34,12 @@ def trained(path, model, steps=4, **how):
     "how",
     [
         {},
-        {"directions": "gs", "estimator": "antithetic"},
+        {"method": "gs", "estimator": "antithetic"},
         {"momentum": 0.9, "weight_decay": 0.1},
-        {"directions": "low-rank"},
+        {"method": "low-rank"},
         {"directions": gs.torch.SparseTiles(density=0.5)},
         {"mode": "in-place"},
-        {"directions": "bes-shrinkage", "maximize": True, "normalize": "spread"},
+        {"method": "bes-shrinkage", "maximize": True, "normalize": "spread"},
     ],
     ids=str,
 )
@@ -132,7 +132,7 @@ def test_a_record_that_was_cut_off_is_left_out(tmp_path):
         (perceptron, {"seed": 1}, "seed=0, but this run has seed=1"),
         (perceptron, {"spacing": 0.5}, "spacing=0.001"),
         (perceptron, {"num_directions": 4}, "num_directions=3"),
-        (perceptron, {"directions": "gs"}, "directions=bes|directions='bes'"),
+        (perceptron, {"method": "gs"}, "directions=bes|directions='bes'"),
         (perceptron, {"momentum": 0.5}, "momentum=0.0"),
     ],
 )

@@ -80,7 +80,7 @@ def same(structured: gs.Result, plain: gs.Result) -> None:
     assert structured.state.x.tobytes() == plain.state.x.tobytes()
     for one, other in zip(structured.history, plain.history, strict=True):
         np.testing.assert_array_equal(one, other)
-    for name in ("fun", "best_fun", "nfev", "nit", "status", "message", "error", "noise"):
+    for name in ("fun", "best_fun", "nfev", "nit", "status", "reason", "message", "error", "noise"):
         assert structured[name] == plain[name], name
 
 
@@ -202,8 +202,8 @@ SEARCHES: dict[str, Any] = {
         method="bes", num_directions=4, spacing=0.1, optimizer=gs.sgd(0.01)
     ),
     "auto": lambda: gs.Pilot(budget=150),
-    "snes": lambda: gs.algorithm("snes", STARTS["dict"]),
-    "cma-es": lambda: gs.algorithm("cma-es", STARTS["dict"]),
+    "snes": lambda: gs.search("snes", STARTS["dict"]),
+    "cma-es": lambda: gs.search("cma-es", STARTS["dict"]),
 }
 
 
@@ -311,13 +311,13 @@ def test_stopped_and_resumed_is_uninterrupted(kind: str, method: str, tmp_path: 
     options |= {"bounds": (-1, 1), "log_scale": (_some(STARTS[kind]) if method == "auto" else None)}
     expected = gs.minimize(loss, STARTS[kind], **options)
 
-    def stop(info: Any, _: Any) -> None:
-        if info.step == 4:
+    def stop(now: Any) -> None:
+        if now.info.step == 4:
             raise KeyboardInterrupt
 
     folder = tmp_path / "run"
     part = gs.minimize(loss, STARTS[kind], folder=folder, callback=stop, **options)
-    assert (part.status, type(part.x)) == ("interrupted", type(STARTS[kind]))
+    assert (part.reason, type(part.x)) == ("interrupted", type(STARTS[kind]))
     again = gs.resume(folder, loss)
     assert again.state is not None
     assert type(again.x) is type(STARTS[kind])
@@ -337,7 +337,7 @@ def _some(start: Any) -> Any:
 
 def test_the_same_command_goes_on_and_another_structure_does_not(tmp_path: Any):
     options: Any = {"budget": 100, "seed": 0, "folder": tmp_path / "run"}
-    gs.minimize(loss, STARTS["dict"], callback=lambda info, _: info.step == 1, **options)
+    gs.minimize(loss, STARTS["dict"], callback=lambda now: now.info.step == 1, **options)
     with pytest.raises(gs.CheckpointError, match="`structure`"):
         gs.minimize(loss, STARTS["dataclass"], **options)
     with pytest.raises(gs.CheckpointError, match="`structure`"):
@@ -427,7 +427,7 @@ def test_a_callback_sees_the_structure():
         budget=100,
         seed=0,
         method="bes",
-        callback=lambda _, state: seen.append(state.parameters),
+        callback=lambda now: seen.append(now.x),
     )
     assert len(seen) == res.nit
     assert flatten(seen[-1]).tobytes() == flatten(res.x).tobytes()
@@ -504,7 +504,7 @@ def test_low_rank_directions_know_the_matrices_of_a_structure():
         gs.gradient(bowl, x0, directions=each, seed=0).gradient for each in (gs.LowRank(), family)
     )
     assert np.array_equal(told["w"], given["w"])
-    search = gs.RandomSearch(gs.LowRank(), 4, 0.1)
+    search = gs.RandomSearch(gs.LowRank(), num_directions=4, spacing=0.1)
     state = search.init(x0, seed=0)
     batch = search.ask(state)
     assert np.linalg.matrix_rank(batch.point(1)["w"] - x0["w"], tol=1e-9) == 1

@@ -639,7 +639,7 @@ OPTIONS: dict[str, Any] = {
     "device": "warp-cpu",
     "num_directions": 3,
     "method": "bes",
-    "iterations": 4,
+    "max_steps": 4,
     "test_every": 2,
     "test_episodes": 3,
     "seed": 5,
@@ -665,8 +665,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def test_a_training_that_was_stopped_goes_on_to_the_same_bits(trained: Any, tmp_path: Path):
     whole, _ = trained
 
-    def stop(iteration: Any, *_: Any) -> None:
-        if iteration.info.step == 2:
+    def stop(now: Any) -> None:
+        if now.info.step == 2:
             raise KeyboardInterrupt
 
     gs.rl.train(SHORT, **OPTIONS, folder=tmp_path / "run", callback=stop)
@@ -703,7 +703,7 @@ def test_evaluations_on_both_devices_agree(trained: Any):
 
 def test_an_iteration_has_more_directions_by_default(tmp_path: Path):
     for device in ("cpu", "warp-cpu"):
-        gs.rl.train(SHORT, device=device, method="bes", iterations=0, folder=tmp_path / device)
+        gs.rl.train(SHORT, device=device, method="bes", max_steps=0, folder=tmp_path / device)
     numbers = [
         json.loads((tmp_path / device / "config.json").read_text())["search"]["num_directions"]
         for device in ("cpu", "warp-cpu")
@@ -750,7 +750,7 @@ def test_bad_devices_are_refused(
     name: str, device: Any, options: dict[str, Any], error: Any, words: str
 ):
     with pytest.raises(error, match=words):
-        gs.rl.train(name, device=device, iterations=1, **options)
+        gs.rl.train(name, device=device, max_steps=1, **options)
 
 
 @pytest.mark.skipif(CUDA, reason="there is a CUDA device here")
@@ -784,7 +784,7 @@ def test_the_command_line_takes_a_device_and_warp_prints_nothing_of_its_own(tmp_
     shutil.copy(own_robot.__file__, tmp_path)
     line = [sys.executable, "-m", "gensmooth", "train", "own_robot:Cart", "--device", "warp-cpu"]
     done = subprocess.run(
-        [*line, "--iterations", "0", "--test-episodes", "2", "--seed", "0", "--folder", "cart"],
+        [*line, "--max-steps", "0", "--test-episodes", "2", "--seed", "0", "--folder", "cart"],
         cwd=tmp_path,
         capture_output=True,
         text=True,

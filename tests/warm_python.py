@@ -10,6 +10,9 @@ command. Everything else about ``Popen`` stays as it is, because the new process
 child: the warm interpreter forks twice, and the kernel gives the orphan to the nearest ancestor
 that has asked for orphans (a "subreaper"), which is us.
 
+The workers of pytest-xdist are such processes, too. So with empty caches, packages are compiled to
+bytecode once, and the kernels of the everyday calls to machine code once.
+
 A test that is about a fresh interpreter (what it imports, how long it takes) uses the fixture
 ``fresh_interpreters`` of conftest.py. A process whose environment differs in a variable that
 libraries read while they are imported is started the ordinary way.
@@ -134,6 +137,7 @@ def _relevant(environment: Any) -> dict[str, str]:
 
 def _job_of(words: list[Any]) -> str | None:
     """What the command line runs: -c, -m, or the path of a script; ``None`` for anything else."""
+    words = _without_unbuffered(words)
     if len(words) > 1 and words[0] == _PYTHON:
         if words[1] == "-c" and len(words) > 2:
             return "-c"
@@ -145,10 +149,16 @@ def _job_of(words: list[Any]) -> str | None:
     return None
 
 
+def _without_unbuffered(words: list[Any]) -> list[Any]:
+    return [words[0], *words[2:]] if words[1:2] == ["-u"] else words
+
+
 def install(
     connection: socket.socket | None = None, environment: Mapping[str, str] | None = None
 ) -> None:
     """Have ``subprocess.Popen`` start Python by forking, on Linux.
+
+    In a fork this has been done already.
 
     Args:
         connection: To a warm interpreter that is a child of this process, if there is one.
@@ -156,9 +166,9 @@ def install(
     """
     ordinary: Callable[..., None] = subprocess.Popen._execute_child  # type: ignore[attr-defined]
     signature = inspect.signature(ordinary)
-    if sys.platform != "linux" or "process_group" not in signature.parameters:
-        return
     global installed
+    if installed or sys.platform != "linux" or "process_group" not in signature.parameters:
+        return
     installed = warm = _Warm(connection, dict(environment or {}))
 
     def execute_child(self: Any, *args: Any) -> None:
@@ -277,7 +287,8 @@ def _become(options: dict[str, Any]) -> Callable[[], None]:
     os.environ.clear()
     os.environ.update(options["environment"])
     os.chdir(options["folder"])
-    unbuffered = bool(os.environ.get("PYTHONUNBUFFERED"))
+    argv = _without_unbuffered(options["argv"])
+    unbuffered = bool(os.environ.get("PYTHONUNBUFFERED")) or argv != options["argv"]
     sys.stdin = sys.__stdin__ = os.fdopen(0)
     for fd, name in ((1, "stdout"), (2, "stderr")):
         old = getattr(sys, name)
@@ -293,8 +304,8 @@ def _become(options: dict[str, Any]) -> Callable[[], None]:
     sys.modules["numpy"].random.seed()
     if "multiprocessing.process" in sys.modules:  # it looks for a script from there
         sys.modules["multiprocessing.process"].ORIGINAL_DIR = options["folder"]
-    argv = options["argv"]
     job = _job_of(argv)
+    sys.modules["warm_python"] = sys.modules["__main__"]  # for the conftest.py of a worker of xdist
     main = ModuleType("__main__")
     main.__builtins__ = __builtins__
     sys.modules["__main__"] = main
@@ -333,9 +344,10 @@ def main() -> Callable[[], None]:
     """In the warm interpreter: serve; in each of its forks: what it has to run."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests, which then end us
     control = socket.socket(fileno=int(sys.argv[1]))
+    gc.disable()
     _warm_up()
-    gc.collect()
     gc.freeze()  # a collection in a fork would copy all of our memory
+    gc.enable()
     before = dict(os.environ)
     options, connection = _serve(control)
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -128,7 +128,7 @@ def _zeroth_order(
         lr=rate,
         spacing=SPACING,
         num_directions=run.num_directions,
-        directions=run.method,
+        method=run.method,
         estimator="forward",
         mode="copy",  # the same bits as layer by layer, and the networks are small
         seed=run.seed,
@@ -168,7 +168,7 @@ def _pilot(
         samples="shared",
         budget=settings.budget,
         seed=run.seed,
-        callback=lambda info, state: recorder(info.evaluations, state.x),
+        callback=lambda now: recorder(now.nfev, now.state.x),
         progress=False,
     )
     return {}

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
         directions,
         estimators,
         evaluators,
-        methods,
         observe,
         optimizers,
         rl,
@@ -55,7 +54,6 @@ if TYPE_CHECKING:
     from gensmooth.evaluators import EvaluationError
     from gensmooth.lab.compare import Comparison, compare
     from gensmooth.lab.sweep import Sweep, sweep
-    from gensmooth.methods import METHODS, method
     from gensmooth.optimize import gradient, minimize, resume
     from gensmooth.optimizers import (
         Optimizer,
@@ -70,7 +68,7 @@ if TYPE_CHECKING:
         weight_decay,
     )
     from gensmooth.parameters import Bounds
-    from gensmooth.results import Result, load
+    from gensmooth.results import IntermediateResult, Result, load
     from gensmooth.runs import CheckpointError
     from gensmooth.searches import (
         GradientEstimate,
@@ -83,7 +81,8 @@ if TYPE_CHECKING:
         SearchState,
         StepInfo,
     )
-    from gensmooth.searches.algorithms import CMAES, SNES, XNES, algorithm
+    from gensmooth.searches.algorithms import CMAES, SNES, XNES
+    from gensmooth.searches.choose import methods, search
     from gensmooth.trees import Tree
 
 _HOME = {
@@ -97,20 +96,20 @@ _HOME = {
         "Antithetic BestPairs CenteredRanks ForwardDifference OnePoint Ranked"
     ),
     "gensmooth.evaluators": "EvaluationError",
-    "gensmooth.methods": "METHODS method",
     "gensmooth.optimize": "gradient minimize resume",
     "gensmooth.optimizers": (
         "Optimizer adam cosine_decay exponential_decay greedy inverse_decay momentum sgd spall "
         "weight_decay"
     ),
     "gensmooth.parameters": "Bounds",
-    "gensmooth.results": "Result load",
+    "gensmooth.results": "IntermediateResult Result load",
     "gensmooth.runs": "CheckpointError",
     "gensmooth.searches": (
         "GradientEstimate GreedyDescent MirroredES Pilot QuasiNewton RandomSearch Search "
         "SearchState StepInfo"
     ),
-    "gensmooth.searches.algorithms": "CMAES SNES XNES algorithm",
+    "gensmooth.searches.algorithms": "CMAES SNES XNES",
+    "gensmooth.searches.choose": "methods search",
     "gensmooth.trees": "Tree",
 }
 _MODULES = (
@@ -118,7 +117,6 @@ _MODULES = (
     "estimators",
     "evaluators",
     "jax",
-    "methods",
     "models",
     "nevergrad",
     "observe",
@@ -138,7 +136,6 @@ _NAMES = {name: home for home, names in _HOME.items() for name in names.split()}
 __all__ = [
     "CMAES",
     "IID",
-    "METHODS",
     "SNES",
     "XNES",
     "Antithetic",
@@ -155,6 +152,7 @@ __all__ = [
     "GradientEstimate",
     "GreedyDescent",
     "Guided",
+    "IntermediateResult",
     "Learned",
     "LowRank",
     "MirroredES",
@@ -178,7 +176,6 @@ __all__ = [
     "Tree",
     "__version__",
     "adam",
-    "algorithm",
     "compare",
     "cosine_decay",
     "directions",
@@ -189,7 +186,6 @@ __all__ = [
     "greedy",
     "inverse_decay",
     "load",
-    "method",
     "methods",
     "minimize",
     "momentum",
@@ -199,6 +195,7 @@ __all__ = [
     "rl",
     "runs",
     "scipy",
+    "search",
     "searches",
     "sgd",
     "shrunk",

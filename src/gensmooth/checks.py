@@ -9,6 +9,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from functools import wraps
 from numbers import Integral, Real
@@ -138,6 +139,26 @@ def function(name: str, value: T) -> T:
     return value
 
 
+def callback(name: str, value: T) -> T:
+    """Return ``value`` if it can be called as ``callback(intermediate_result)``.
+
+    >>> callback("callback", lambda info, state: None)
+    Traceback (most recent call last):
+    TypeError: `callback` is called with one argument, the result so far, but takes (info, state).
+    """
+    if not callable(value):
+        raise TypeError(f"`{name}` must be a function, but is {shown(value)}.")
+    with suppress(ValueError):  # a built-in function without a signature
+        signature = inspect.signature(value)
+        try:
+            signature.bind(None)
+        except TypeError:
+            raise TypeError(
+                f"`{name}` is called with one argument, the result so far, but takes {signature}."
+            ) from None
+    return value
+
+
 def text(name: str, value: object) -> str:
     """Return ``value`` if it is a non-empty string."""
     if not isinstance(value, str) or not value:
@@ -249,7 +270,8 @@ FOREIGN: Mapping[str, str] = {
     **dict.fromkeys(("n_jobs", "num_workers", "processes", "n_workers"), "use `workers`"),
     **dict.fromkeys(("popsize", "population", "population_size"), "use `num_directions`"),
     **dict.fromkeys(("sigma", "sigma0", "delta_std", "stepsize"), _SPACING),
-    **dict.fromkeys(("lr", "learning_rate"), "use `optimizer`, such as optimizer=gs.sgd(0.01)"),
+    **dict.fromkeys(("lr", "eta", "step_size"), "use `learning_rate`"),
+    "learning_rate": "use `lr`",  # in torch
     **dict.fromkeys(("checkpoint", "out", "resume"), "use `folder`, the folder of the run"),
     "paired_resets": "use `resets`, such as resets='paired'",
 }  # fmt: skip
@@ -264,25 +286,35 @@ def explains_unknown(function: Callable[P, T]) -> Callable[P, T]:
     Traceback (most recent call last):
     TypeError: minimize() has no argument `tol`: use `tolerance`, which ends a run when its ...
     """
-    known = inspect.signature(function).parameters
-    positional = [name for name, p in known.items() if p.kind is p.POSITIONAL_OR_KEYWORD]
+    parameters = inspect.signature(function).parameters
+    known = [name for name in parameters if name != "self"]
+    by_position = [n for n, p in parameters.items() if p.kind is p.POSITIONAL_OR_KEYWORD]
+    positional = [name for name in by_position if name != "self"]
+    label = function.__qualname__.removesuffix(".__init__").rpartition(".")[2]
 
     @wraps(function)
     def explained(*args: P.args, **kwargs: P.kwargs) -> T:
         for name in kwargs:
             if name not in known:
-                hint = FOREIGN.get(name, "")
-                suggested = set(re.findall(r"`(\w+)`", hint))
-                if not hint or (suggested and not suggested & set(known)):
-                    similar = did_you_mean(name, known)
-                    hint = similar.strip() or f"its arguments are {', '.join(known)}"
+                hint = _hint(name, known)
                 end = "" if hint.endswith("?") else "."
-                raise TypeError(f"{function.__name__}() has no argument `{name}`: {hint}{end}")
-        if len(args) > len(positional):
+                raise TypeError(f"{label}() has no argument `{name}`: {hint}{end}")
+        if len(args) > len(by_position):
+            passed = len(args) - len(by_position) + len(positional)
             raise TypeError(
-                f"{function.__name__}() takes only {' and '.join(map(repr, positional))} by "
-                f"position, but got {len(args)} positional arguments: pass the others by name."
+                f"{label}() takes only {' and '.join(map(repr, positional))} by position, but got "
+                f"{passed} positional arguments: pass the others by name."
             )
         return function(*args, **kwargs)
 
     return explained
+
+
+def _hint(name: str, known: Sequence[str]) -> str:
+    """Say what to use instead of an unknown argument of a function with the arguments ``known``."""
+    hint = FOREIGN.get(name, "")
+    suggested = set(re.findall(r"`(\w+)`", hint))
+    if not hint or (suggested and not suggested & set(known)):
+        similar = did_you_mean(name, known)
+        hint = similar.strip() or f"its arguments are {', '.join(known)}"
+    return hint

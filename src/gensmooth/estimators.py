@@ -365,7 +365,7 @@ def _rank_weights(num_values: int) -> NDArray[np.float64]:
     return np.array(theory.rank_weights(num_values))
 
 
-# The names accepted in a shell and by `train`.
+# The names accepted wherever an estimator is.
 ESTIMATORS: dict[str, Estimator] = {
     "forward": ForwardDifference(),
     "antithetic": Antithetic(),
@@ -376,18 +376,25 @@ ESTIMATORS: dict[str, Estimator] = {
 }
 
 
-def check_estimator(estimator: object) -> Estimator:
-    """Return ``estimator`` if it is one.
+def as_estimator(estimator: object) -> Estimator:
+    """Return an estimator from its name or from an object.
 
     Raises:
-        TypeError: If it is anything else.
+        ValueError: If there is no estimator of this name.
+        TypeError: If it is neither a name nor an estimator.
+
+    >>> as_estimator("antithetic")
+    Antithetic()
     """
-    if not isinstance(estimator, Estimator):
-        raise TypeError(
-            "`estimator` must be an estimator, such as gs.Antithetic(), but is "
-            f"{checks.shown(estimator)}."
-        )
-    return estimator
+    if isinstance(estimator, Estimator):
+        return estimator
+    known = f"{', '.join(map(repr, ESTIMATORS))}, or an object such as gs.Antithetic()"
+    if not isinstance(estimator, str):
+        raise TypeError(f"`estimator` must be {known}, but is {checks.shown(estimator)}.")
+    if estimator not in ESTIMATORS:
+        hint = checks.did_you_mean(estimator, ESTIMATORS)
+        raise ValueError(f"There is no estimator {checks.shown(estimator)}.{hint} Use {known}.")
+    return ESTIMATORS[estimator]
 
 
 @lru_cache(maxsize=128)

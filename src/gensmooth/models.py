@@ -13,9 +13,8 @@ from typing import Any, Literal, NamedTuple, final, get_args
 import numpy as np
 
 from gensmooth import checks, streams
-from gensmooth.directions import Directions
+from gensmooth.directions import Directions, named
 from gensmooth.directions.draw import Address, KernelDraw
-from gensmooth.methods import method
 from gensmooth.streams import Purpose
 
 Entries = Literal["coin", "normal"]
@@ -80,6 +79,27 @@ class Stream(NamedTuple):
         return streams.key_and_counter(self.seed, purpose, step)
 
 
+def choose_model_directions(method: object, directions: object) -> object:
+    """Return the name or object that ``method=`` or ``directions=`` selects, by default ``"bes"``.
+
+    >>> choose_model_directions(None, None)
+    'bes'
+    >>> choose_model_directions(None, "gs")
+    Traceback (most recent call last):
+    TypeError: `directions` must be an object such as gs.Bernoulli(), but is 'gs'; names go into ...
+    """
+    if directions is None:
+        return checks.one_of("method", "bes" if method is None else method, NAMES)
+    if method is not None:
+        raise ValueError("Pass either `method` or `directions`, not both.")
+    if isinstance(directions, str):
+        raise TypeError(
+            f"`directions` must be an object such as gs.Bernoulli(), but is {directions!r}; names "
+            f"go into `method`: method={directions!r}."
+        )
+    return directions
+
+
 def choose_law(directions: object, dim: int, num_directions: int) -> Law:
     """Return the law of directions, selected by name or passed as an object.
 
@@ -93,15 +113,14 @@ def choose_law(directions: object, dim: int, num_directions: int) -> Law:
     Law(entries='coin', scale=1.0, factor=1.0, rank=0, density=1.0)
     """
     if isinstance(directions, str):
-        checks.one_of("directions", directions, NAMES)
-        directions = SparseTiles() if directions == "sparse" else method(directions)
+        checks.one_of("method", directions, NAMES)
+        directions = SparseTiles() if directions == "sparse" else named(directions)
     if isinstance(directions, SparseTiles):
         return Law(directions.entries, density=directions.density)
     if not isinstance(directions, Directions):
-        known = ", ".join(map(repr, NAMES))
         raise TypeError(
-            f"`directions` must be one of {known}, or directions such as gs.Bernoulli() or "
-            f"gs.LowRank(rank=4), but is {checks.shown(directions)}."
+            "`directions` must be an object such as gs.Bernoulli() or gs.LowRank(rank=4), but is "
+            f"{checks.shown(directions)}."
         )
     if (factors := directions.factors) is not None:
         return Law(factors.entries, rank=factors.rank)
@@ -121,7 +140,7 @@ def _independent(directions: Directions, dim: int, num_directions: int) -> Law:
     family = directions.resolve(dim, num_directions)
     unsupported = ValueError(
         "`directions` of a model must have independent entries (fair coins or normals), or be "
-        f"low-rank or sparse, but is {describe_directions(directions)}. Known names: "
+        f"low-rank or sparse, but is {describe_directions(directions)}. Names for `method`: "
         f"{', '.join(NAMES)}."
     )
     if not family.same_law_each_step:

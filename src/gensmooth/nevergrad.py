@@ -50,13 +50,11 @@ class GensmoothOptimizer(base.Optimizer):
         num_directions: int | None = None,
         spacing: float | None = None,
         learning_rate: float | None = None,
-        estimator: Estimator | None = None,
+        estimator: Estimator | str | None = None,
         optimizer: Optimizer | None = None,
         scale: float = 1.0,
     ) -> None:
         super().__init__(parametrization, budget=budget, num_workers=num_workers)
-        if learning_rate is not None and optimizer is not None:
-            raise ValueError("Give either `learning_rate` or `optimizer`, not both.")
         self._search = make_search(
             method,
             self.dimension,
@@ -65,7 +63,8 @@ class GensmoothOptimizer(base.Optimizer):
             num_directions=num_directions,
             spacing=spacing,
             estimator=estimator,
-            optimizer=learning_rate if optimizer is None else optimizer,
+            optimizer=optimizer,
+            learning_rate=learning_rate,
             x_scale=scale,
         )
         self._points: PointByPoint | None = None
@@ -125,9 +124,9 @@ class Gensmooth(base.ConfiguredOptimizer):
         num_directions: L; for ``"auto"``, the number of pairs with which its evolution strategy
             starts. By default 4 + ⌊3 ln d⌋, or as many as the workers need.
         spacing: c, in units of the parametrisation; 0.1 by default. Not for ``"auto"``.
-        learning_rate: The initial learning rate of Adam, which then decays; 0.1 by default.
-        estimator: How values become an estimate; forward differences by default.
-        optimizer: Another optimiser, instead of ``learning_rate``.
+        learning_rate: As in :func:`gensmooth.minimize`.
+        estimator: As in :func:`gensmooth.minimize`.
+        optimizer: As in :func:`gensmooth.minimize`.
         scale: The distance between interesting values, in units of the parametrisation.
 
     >>> Gensmooth(method="bes", spacing=0.5)
@@ -141,7 +140,7 @@ class Gensmooth(base.ConfiguredOptimizer):
         num_directions: int | None = None,
         spacing: float | None = None,
         learning_rate: float | None = None,
-        estimator: Estimator | None = None,
+        estimator: Estimator | str | None = None,
         optimizer: Optimizer | None = None,
         scale: float = 1.0,
     ) -> None:

@@ -11,7 +11,8 @@ The schedules are frozen dataclasses too. Both can be pickled and written to a r
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, final
+from numbers import Real
+from typing import Any, NamedTuple, cast, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -567,3 +568,38 @@ def _power(base: float, exponent: float) -> float:
         return base**exponent
     except OverflowError:
         return math.inf
+
+
+def choose_optimizer(optimizer: object, learning_rate: object) -> Optimizer | None:
+    """Return the optimiser selected by ``optimizer=`` or ``learning_rate=``.
+
+    Args:
+        optimizer: The argument ``optimizer``: an ``(init, update)`` pair.
+        learning_rate: The argument ``learning_rate``: a number, short for ``sgd(number)``.
+
+    Returns:
+        The optimiser, or ``None`` if both are ``None``.
+
+    Raises:
+        ValueError: If both are passed, or the learning rate is not positive.
+        TypeError: If the optimiser is not a pair.
+    """
+    if optimizer is None:
+        if learning_rate is None:
+            return None
+        return sgd(float(checks.positive("learning_rate", learning_rate)))
+    if learning_rate is not None:
+        raise ValueError("Pass either `learning_rate` or `optimizer`, not both.")
+    if hasattr(optimizer, "init") and hasattr(optimizer, "update"):
+        return cast(Optimizer, optimizer)
+    expected = (
+        "`optimizer` must be an (init, update) pair such as gs.sgd(0.01), or an Optax "
+        f"transformation, but is {checks.shown(optimizer)}."
+    )
+    if isinstance(optimizer, Real):
+        number = checks.shown(optimizer)
+        expected += (
+            f" For plain gradient steps, pass learning_rate={number}; for Adam with a rate that "
+            f"falls to 0, optimizer=gs.adam(gs.cosine_decay({number}, steps=1000))."
+        )
+    raise TypeError(expected)

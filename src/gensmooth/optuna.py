@@ -63,6 +63,7 @@ class GensmoothSampler(BaseSampler):
         spacing: c, as a fraction of a range. Not for ``"auto"``.
         estimator: As in :func:`gensmooth.minimize`.
         optimizer: As in :func:`gensmooth.minimize`, in fractions of a range.
+        learning_rate: As in :func:`gensmooth.minimize`, in fractions of a range.
         independent_sampler: Samples the other parameters; Optuna's random sampler by default.
     """
 
@@ -76,8 +77,9 @@ class GensmoothSampler(BaseSampler):
         num_workers: int = 1,
         num_directions: int | None = None,
         spacing: float | None = None,
-        estimator: Estimator | None = None,
-        optimizer: Optimizer | float | None = None,
+        estimator: Estimator | str | None = None,
+        optimizer: Optimizer | None = None,
+        learning_rate: float | None = None,
         independent_sampler: BaseSampler | None = None,
     ) -> None:
         self._settings: dict[str, Any] = {
@@ -87,6 +89,7 @@ class GensmoothSampler(BaseSampler):
             "spacing": spacing,
             "estimator": estimator,
             "optimizer": optimizer,
+            "learning_rate": learning_rate,
         }
         self._method = method
         make_search(

@@ -13,15 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gensmooth import checks
-from gensmooth.estimators import Estimator
+from gensmooth.estimators import Estimator, as_estimator
 from gensmooth.optimizers import Optimizer
-from gensmooth.searches.choose import choose, names
+from gensmooth.searches.choose import BUDGET, choose, methods
 from gensmooth.searches.protocol import Search
 from gensmooth.searches.wanted import Wanted
 
 Array = NDArray[Any]
 
-BUDGET = 10_000  # evaluations, where nobody says how many there are
 _LEAST = 0.01  # of the directions: a step is made with whatever there is
 
 
@@ -130,8 +129,9 @@ def make_search(
     workers: int = 1,
     num_directions: int | None = None,
     spacing: float | None = None,
-    estimator: Estimator | None = None,
-    optimizer: Optimizer | float | None = None,
+    estimator: Estimator | str | None = None,
+    optimizer: Optimizer | None = None,
+    learning_rate: float | None = None,
     x_scale: Any = None,
     bounds: Any = None,
     maximize: bool = False,
@@ -148,6 +148,7 @@ def make_search(
         spacing: As in :func:`gensmooth.minimize`.
         estimator: As in :func:`gensmooth.minimize`.
         optimizer: As in :func:`gensmooth.minimize`.
+        learning_rate: As in :func:`gensmooth.minimize`.
         x_scale: As in :func:`gensmooth.minimize`.
         bounds: As in :func:`gensmooth.minimize`.
         maximize: As in :func:`gensmooth.minimize`.
@@ -156,8 +157,9 @@ def make_search(
         method=method,
         num_directions=num_directions,
         spacing=spacing,
-        estimator=estimator,
+        estimator=None if estimator is None else as_estimator(estimator),
         optimizer=optimizer,
+        learning_rate=learning_rate,
         x_scale=x_scale,
         budget=checks.optional(checks.count, "budget", budget) or BUDGET,
         workers=checks.count("workers", workers),
@@ -172,7 +174,7 @@ def make_search(
 def usable() -> list[str]:
     """The methods that need no more than a number of parameters: neither a matrix nor a noise."""
     found: list[str] = []
-    for name in names():
+    for name in methods():
         try:
             make_search(name, 4)
         except (ValueError, ImportError):

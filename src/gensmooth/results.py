@@ -1,7 +1,7 @@
 """The result and history of a run, in memory and as a file."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from os import PathLike
 from typing import Any, NamedTuple
 
@@ -11,11 +11,22 @@ from numpy.typing import NDArray
 from gensmooth import checks
 from gensmooth.describe import number, whole
 from gensmooth.parameters import is_tree
-from gensmooth.runs import MESSAGES, CheckpointError, Reason, Record, result_file, states
-from gensmooth.searches import SearchState
+from gensmooth.runs import (
+    MESSAGES,
+    NO_VALUE,
+    STATUS,
+    CheckpointError,
+    Reason,
+    Record,
+    result_file,
+    states,
+)
+from gensmooth.searches import SearchState, StepInfo
 from gensmooth.streams import check_seed
 from gensmooth.trees import Tree
 from gensmooth.trees import plain as plain_tree
+
+_LINES, _WIDE = 8, 200  # the lines of a value in a printed result, and their length
 
 
 class History(NamedTuple):
@@ -41,6 +52,28 @@ class History(NamedTuple):
 
 
 @dataclass(frozen=True)
+class IntermediateResult:
+    """What a callback receives after each step, with SciPy's names.
+
+    Attributes:
+        x: The current point, in your units and with the structure of x0.
+        fun: The objective near x, as estimated by this step.
+        nfev: The number of evaluations so far.
+        nit: The number of steps so far.
+        info: More about the step.
+        state: The search's state. It contains the logarithms of parameters on a log scale and
+            omits fixed parameters.
+    """
+
+    x: Any
+    fun: float
+    nfev: int
+    nit: int
+    info: StepInfo
+    state: SearchState
+
+
+@dataclass(frozen=True, repr=False)
 class Result:
     """The result of a run, with SciPy's names where SciPy has one.
 
@@ -55,9 +88,13 @@ class Result:
         best_fun: The objective at ``best_x``. With noise, it is biased towards good values.
         nfev: The number of evaluations.
         nit: The number of steps.
-        success: Whether the run ended as planned (budget, steps, target or tolerance) and found at
-            least one finite value.
-        status: The reason it ended.
+        success: Whether the run ended as planned and the objective has a finite value at x.
+        status: A number, as in SciPy: 0 if the run ended as planned (limits, target or
+            convergence), 1 if it diverged, 2 if it was interrupted, 3 if the objective failed at x,
+            4 if an error ended it, 99 if the callback stopped it.
+        reason: The reason it ended: ``"budget"``, ``"max_steps"``, ``"max_seconds"``,
+            ``"target"``, ``"tolerance"``, ``"converged"``, ``"diverged"``, ``"interrupted"``
+            (Ctrl-C), ``"terminated"`` (SIGTERM), ``"failed"`` (an error) or ``"callback"``.
         message: The reason as a sentence.
         dropped: The number of directions left out because a value was not finite.
         faults: The number of failures by kind (``exception``, ``non-finite``, ``timeout``,
@@ -82,13 +119,14 @@ class Result:
     nfev: int
     nit: int
     success: bool
-    status: Reason
+    status: int
+    reason: Reason
     message: str
     dropped: int
     faults: Mapping[str, int]
     seed: int
-    history: History = field(repr=False)
-    state: SearchState | None = field(repr=False)
+    history: History
+    state: SearchState | None
     error: float | None = None
     noise: float | None = None
     warnings: tuple[str, ...] = ()
@@ -96,6 +134,16 @@ class Result:
     def __getitem__(self, name: str) -> Any:
         """Return an attribute by name, as in ``res["x"]``, like SciPy's result."""
         return getattr(self, name)
+
+    def __repr__(self) -> str:
+        """Return a small table; the history and the state are left out."""
+        shown = (
+            *("message", "success", "status", "reason", "fun", "error", "noise", "x"),
+            *("best_fun", "nfev", "nit", "dropped", "faults", "seed"),
+        )
+        rows = {name: getattr(self, name) for name in shown}
+        empty = {name for name in ("error", "noise", "dropped", "faults") if not rows[name]}
+        return table({name: value for name, value in rows.items() if name not in empty})
 
     def as_json(self, *, history: bool = False) -> dict[str, Any]:
         """Return all fields except ``state`` (and the history, unless asked for) as JSON."""
@@ -124,6 +172,34 @@ class Result:
         result_file.write_result(checks.path("path", path), self.as_json(history=True))
 
 
+def status_of(reason: str, *, success: bool) -> int:
+    """Return the status of a run that ended for this reason; see :class:`Result`."""
+    status = STATUS[reason]
+    return status if success or status != 0 else NO_VALUE
+
+
+def table(rows: Mapping[str, Any]) -> str:
+    """Format names and values as a table, one per line; long values are shortened.
+
+    >>> print(table({"fun": 0.25, "x": np.zeros(3)}))
+    fun: 0.25
+      x: [0. 0. 0.]
+    """
+    width = max(map(len, rows))
+    with np.printoptions(precision=4, threshold=20, edgeitems=3):
+        texts = {name: _short(value, width) for name, value in rows.items()}
+    return "\n".join(f"{name:>{width}}: {text}" for name, text in texts.items())
+
+
+def _short(value: Any, indent: int) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    lines = str(value).splitlines() or [""]
+    lines = lines if len(lines) <= _LINES else [*lines[: _LINES - 1], "…"]
+    cut = (line if len(line) <= _WIDE else f"{line[: _WIDE - 1]}…" for line in lines)
+    return f"\n{' ' * (indent + 2)}".join(cut)
+
+
 def load(path: str | PathLike[str]) -> Result:
     """Read a result written by :meth:`Result.save` or ``gensmooth minimize``.
 
@@ -148,10 +224,9 @@ def _result_from_json(content: Mapping[str, Any]) -> Result:
     def optional(name: str) -> float | None:
         return None if content[name] is None else number(content[name])
 
-    if content["status"] not in MESSAGES or not isinstance(content["success"], bool):
-        raise ValueError(
-            f"its status {str(content['status'])[:80]!r} or its `success` is not valid"
-        )
+    reason = content.get("reason", content["status"])  # in older files, `status` is the reason
+    if reason not in MESSAGES or not isinstance(content["success"], bool):
+        raise ValueError(f"its reason {str(reason)[:80]!r} or its `success` is not valid")
     warnings: Any = content["warnings"]
     if not all(isinstance(message, str) for message in [content["message"], *warnings]):
         raise TypeError("its message or its warnings are not strings")
@@ -163,7 +238,8 @@ def _result_from_json(content: Mapping[str, Any]) -> Result:
         nfev=whole(content["nfev"]),
         nit=whole(content["nit"]),
         success=content["success"],
-        status=content["status"],
+        status=status_of(reason, success=content["success"]),
+        reason=reason,
         message=content["message"],
         dropped=whole(content["dropped"]),
         faults=states.faults_from_json(content["faults"]),

@@ -18,11 +18,11 @@ from typing import Any, final
 
 import numpy as np
 
-from gensmooth import checks, methods
-from gensmooth.coordinates import Coordinates, inward
+from gensmooth import checks
+from gensmooth.directions import choose_directions
 from gensmooth.optimize import minimize
-from gensmooth.results import Result
-from gensmooth.searches import AUTO, SearchState, StepInfo, algorithms
+from gensmooth.results import IntermediateResult, Result
+from gensmooth.searches import AUTO, algorithms
 
 # SciPy's names of our options.
 _NAMES = {
@@ -47,14 +47,14 @@ def method(name: str = "auto", **options: Any) -> "ScipyMethod":
     constraints.
 
     Besides SciPy's attributes, the result has ``best_x``, ``best_fun``, ``error``, ``noise``,
-    ``seed`` and ``history`` of :class:`gensmooth.Result`, and its ``status`` as ``reason``.
+    ``seed``, ``history`` and ``reason`` of :class:`gensmooth.Result`.
 
     >>> method("bes-shrinkage", spacing=0.01)
     ScipyMethod(name='bes-shrinkage', options={'spacing': 0.01})
     """
     if name != AUTO and algorithms.find(name) is None:
         # Raises an error that lists the known names.
-        methods.choose_directions(name, None, also=algorithms.names())
+        choose_directions(name, None, also=[AUTO, *algorithms.names()])
     return ScipyMethod(name, _translated(options))
 
 
@@ -95,8 +95,7 @@ class ScipyMethod:
         settings = {**self.options, **_translated(options)}
         on_step = None
         if callback is not None:
-            start = inward(x0, bounds=bounds, log_scale=settings.get("log_scale"))
-            on_step = _Callback(callback, optimize.OptimizeResult, start.coordinates)
+            on_step = _Callback(callback, optimize.OptimizeResult)
         result = minimize(
             fun,
             x0,
@@ -128,38 +127,33 @@ def _translated(options: Mapping[str, Any]) -> dict[str, Any]:
 class _Callback:
     """The user's callback, called like SciPy's: ``(xk)`` or ``(intermediate_result=...)``."""
 
-    def __init__(self, callback: Callable[..., Any], result: Any, coordinates: Coordinates) -> None:
+    def __init__(self, callback: Callable[..., Any], result: Any) -> None:
         self._callback = checks.function("callback", callback)
         self._result = result
-        self._coordinates = coordinates  # from the search's parameters to the user's
         try:
             names = set(inspect.signature(callback).parameters)
         except (TypeError, ValueError):  # a built-in function
             names = set[str]()
         self._wants_result = names == {"intermediate_result"}
 
-    def __call__(self, info: StepInfo, state: SearchState) -> bool:
-        """Return whether to stop: the callback returned True or raised ``StopIteration``."""
-        x = self._coordinates.outward(state.x)
-        try:
-            if self._wants_result:
-                now = self._result(x=x, fun=info.value, nit=state.step, nfev=info.evaluations)
-                return self._callback(intermediate_result=now) is True
-            return self._callback(x) is True
-        except StopIteration:
-            return True
+    def __call__(self, now: IntermediateResult) -> bool:
+        """Return whether to stop: the callback returned True."""
+        if self._wants_result:
+            result = self._result(x=now.x, fun=now.fun, nit=now.nit, nfev=now.nfev)
+            return self._callback(intermediate_result=result) is True
+        return self._callback(now.x) is True
 
 
 def _as_scipy(result: Result, scipy_result: Any) -> Any:
     return scipy_result(
         x=result.x,
         fun=result.fun,
-        success=result.success or result.status == "callback",
-        status=0 if result.success else 99 if result.status == "callback" else 1,
+        success=result.success or result.reason == "callback",
+        status=result.status,
         message=result.message,
         nfev=result.nfev,
         nit=result.nit,
-        reason=result.status,
+        reason=result.reason,
         best_x=result.best_x,
         best_fun=result.best_fun,
         error=result.error,

@@ -1,4 +1,4 @@
-"""Shared parts of the commands: evaluators, trackers, optimisers and the output of results."""
+"""Shared parts of the commands: evaluators, trackers and the output of results."""
 
 import json
 import math
@@ -20,7 +20,7 @@ RESULT = "result.json"
 STANDARD_OUTPUT = Path("-")
 # The fields of a result to print; `fun` includes error and noise, `message` the warnings.
 _SHOWN = (
-    *("x", "fun", "best_x", "best_fun", "nfev", "nit", "success", "status", "message"),
+    *("x", "fun", "best_x", "best_fun", "nfev", "nit", "success", "status", "reason", "message"),
     *("dropped", "faults", "seed"),
 )
 FILES = (".json", ".txt")  # the suffixes of a result file
@@ -50,9 +50,9 @@ def choose_evaluator(arguments: dict[str, Any], parsed: ParsedOptions) -> None:
         return
     from gensmooth.evaluators import Ray
 
-    retries = arguments.pop("retries", 0)
-    if arguments.get("on_failure") == "retry" and retries == 0:
-        retries = 2
+    retries = 0
+    if arguments.get("on_failure") == "retry":
+        retries = arguments.pop("retries", 2)
     arguments["workers"] = Ray(
         None if parsed["ray"] == "local" else parsed["ray"],
         num_workers=arguments.pop("workers", None),
@@ -73,40 +73,6 @@ def choose_trackers(arguments: dict[str, Any], parsed: ParsedOptions) -> None:
     if parsed["wandb"] is not None:
         trackers.append(observe.WandB(parsed["wandb"]))
     arguments["trackers"] = trackers
-
-
-def choose_optimizer(
-    arguments: dict[str, Any], rate: float | None, *, falling: float | None = None
-) -> None:
-    """Create the optimiser from its short name and ``--learning-rate``.
-
-    Args:
-        arguments: The arguments of the function, which are changed in place.
-        rate: The learning rate, if there is one.
-        falling: The initial learning rate of Adam without ``--learning-rate``, for a function that
-            lets it decay.
-    """
-    import gensmooth as gs
-
-    name = arguments.get("optimizer")
-    if name is not None and not isinstance(name, str):
-        if rate is not None:
-            raise ValueError("Give either `--learning-rate` or an `--optimizer` that has one.")
-        return
-    if name == "greedy":
-        if rate is not None:
-            raise ValueError(
-                "`--optimizer greedy` finds its own learning rate: omit `--learning-rate`."
-            )
-        arguments["optimizer"] = gs.greedy()
-    elif rate is not None:
-        arguments["optimizer"] = getattr(gs, name or "adam")(rate)
-    elif name == "adam" and falling is not None:
-        arguments["optimizer"] = falling
-    elif name is not None:
-        raise ValueError(
-            f"`--optimizer {name}` needs a `--learning-rate`, such as `--learning-rate 0.01`."
-        )
 
 
 class Out(NamedTuple):
@@ -275,7 +241,7 @@ def finish(
     shown["fun"] = _with_error(result)
     report(full, shown, file=file, out=out, as_json=as_json)
     if not failed:
-        leave(result)
+        leave(result.reason, success=result.success)
 
 
 def _with_error(result: "Result") -> float | str:
@@ -303,11 +269,11 @@ def run_and_finish(run: Callable[[], "Result"], out: Out, parsed: ParsedOptions)
     finish(result, kept(out, result.seed), **output)
 
 
-def leave(result: Any) -> None:
+def leave(reason: str, *, success: bool) -> None:
     """Exit with the status of a finished run: 130 if interrupted, 1 without success."""
-    if result.status == "interrupted":
+    if reason == "interrupted":
         raise typer.Exit(130)
-    if not result.success:
+    if not success:
         raise typer.Exit(1)
 
 

@@ -25,7 +25,7 @@ ORDER = ("method", "distribution", "variance", "kurtosis", "bias", "relative_mse
 
 
 @command(
-    Sets("gensmooth.methods:predictions"),
+    Sets("gensmooth.directions:predictions"),
     JSON,
     shell={"modules": Shell(type=list[str], argument=True)},
 )
@@ -33,18 +33,18 @@ def methods(parsed: ParsedOptions, *, modules: list[str] | None = None) -> None:
     """List the methods with their predicted relative error E‖estimate − ∇F‖² / ‖∇F‖².
 
     Args:
-        parsed: The options of :func:`gensmooth.methods.predictions`.
+        parsed: The options of :func:`gensmooth.directions.predictions`.
         modules: Your own modules, imported first so that their methods are listed too.
     """
     from gensmooth import theory
+    from gensmooth.directions import METHODS, predictions
     from gensmooth.directions.base import OF_USERS
-    from gensmooth.methods import METHODS, predictions
     from gensmooth.searches import algorithms
 
     with users_code():
         for name in modules or ():
             load_module(name)
-    arguments = parsed.arguments("gensmooth.methods:predictions")
+    arguments = parsed.arguments("gensmooth.directions:predictions")
     predicted = predictions(**arguments)
     users = [row for row in predicted if METHODS[row["method"]].place >= OF_USERS]
     rows = [row for row in predicted if row not in users] + algorithms.rows(**arguments) + users

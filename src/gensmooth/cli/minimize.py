@@ -7,7 +7,6 @@ from typing import Any
 from gensmooth.cli.common import (
     REPORT,
     choose_evaluator,
-    choose_optimizer,
     choose_out,
     choose_trackers,
     run_and_finish,
@@ -70,9 +69,7 @@ from gensmooth.cli.values import (
         "vectorized": Shell(type=bool, how="See --block."),
     },
 )
-def minimize(
-    parsed: ParsedOptions, *, learning_rate: float | None = None, block: int | None = None
-) -> None:
+def minimize(parsed: ParsedOptions, *, block: int | None = None) -> None:
     """Minimise a function on the Python path.
 
     For example, with a file model.py that defines loss(x):
@@ -81,9 +78,6 @@ def minimize(
 
     Args:
         parsed: The options of :func:`gensmooth.minimize`.
-        learning_rate: A constant learning rate for --optimizer, by default Adam. Without it, a
-            method of the paper uses Adam with a learning rate that decays from 0.1 to 0 over the
-            budget.
         block: The number of points that a vectorised function takes at once.
     """
     import gensmooth as gs
@@ -93,7 +87,6 @@ def minimize(
     check_call(arguments["fun"], parsed["objective"], sampled="samples" in arguments, more=more)
     if block is not None:
         arguments["vectorized"] = block
-    choose_optimizer(arguments, learning_rate, falling=0.1)
     choose_evaluator(arguments, parsed)
     choose_trackers(arguments, parsed)
     out = choose_out(parsed, parsed["folder"], stem=parsed["objective"])

@@ -31,6 +31,7 @@ SHORT = {
     "episodes": "-n",
     "iterations": "-n",
     "learning_rate": "-r",
+    "max_steps": "-n",
     "method": "-m",
     "num_directions": "-L",
     "num_samples": "-N",

@@ -13,11 +13,11 @@ def _names(text: str) -> list[str]:
 
 
 def _methods(text: str) -> list[str]:
-    from gensmooth.methods import METHODS, method
+    from gensmooth.directions import METHODS, named
 
     names = list(METHODS) if text == "every" else text.split(",")
     for name in names:
-        method(name)  # raises an error that lists the known names
+        named(name)  # raises an error that lists the known names
     return names
 
 

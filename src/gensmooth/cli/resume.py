@@ -40,7 +40,6 @@ from gensmooth.cli.values import RAY, SHELL, TRACKERS, read_function, read_objec
             read=partial(read_object, option="x0"),
             how="In the shell module:name.",
         ),
-        "iterations": Shell(how="For a training; --max-steps does the same."),
     },
 )
 def resume(parsed: ParsedOptions) -> None:
@@ -54,8 +53,6 @@ def resume(parsed: ParsedOptions) -> None:
 
     folder = parsed["folder"]
     training = kind_of(folder) == "training"
-    if training and parsed["max_steps"] is not None:
-        parsed.values.setdefault("iterations", parsed.values.pop("max_steps"))
     target = "gensmooth.rl.front:resume" if training else "gensmooth.optimize:resume"
     for name in parsed.foreign(target):
         option = name.replace("_", "-")

@@ -31,7 +31,7 @@ def _read_vary(texts: list[str]) -> dict[str, Any]:
         "method": Shell(type=str, how="In the shell with commas: bes,gs.", complete=method_names),
         **{
             name: Shell(type=str, how=_VALUES)
-            for name in ("spacing", "optimizer", "num_directions", "x_scale")
+            for name in ("spacing", "learning_rate", "num_directions", "x_scale")
         },
         "vary": Shell(
             type=list[str], read=_read_vary, how="In the shell name=values; may be repeated."
@@ -46,7 +46,7 @@ def sweep(parsed: ParsedOptions) -> None:
     For example, with a file model.py that defines loss(x):
 
         gensmooth sweep model:loss --x0 zeros:12 --method bes,gs --spacing 0.01,0.1,1
-        gensmooth sweep model:loss --x0 zeros:12 --optimizer 0.01:1:log5 --search optuna
+        gensmooth sweep model:loss --x0 zeros:12 --learning-rate 0.01:1:log5 --search optuna
 
     Only missing runs are made, so the same command continues an interrupted sweep.
     """

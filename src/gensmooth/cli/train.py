@@ -7,7 +7,6 @@ from gensmooth.cli.common import (
     REPORT,
     Out,
     choose_evaluator,
-    choose_optimizer,
     choose_out,
     choose_trackers,
     kept,
@@ -75,8 +74,6 @@ def train(parsed: ParsedOptions) -> None:
     from gensmooth.rl import front as training
 
     arguments = parsed.arguments("gensmooth.rl.front:train")
-    if "optimizer" in arguments:
-        choose_optimizer(arguments, arguments.pop("learning_rate", None))
     choose_evaluator(arguments, parsed)
     choose_trackers(arguments, parsed)
     out = choose_out(parsed, parsed["folder"], stem=arguments["environment"])
@@ -97,10 +94,12 @@ def finish_training(result: "TrainResult", out: Out, parsed: ParsedOptions) -> N
     """Report the result of a training, and exit with the status for the shell."""
     full: dict[str, Any] = {
         "environment": result.policy.environment,
+        "success": result.success,
         "status": result.status,
+        "reason": result.reason,
         "message": result.message,
-        "iterations": result.iterations,
-        "trajectories": result.trajectories,
+        "nit": result.nit,
+        "nfev": result.nfev,
         "env_steps": result.env_steps,
         "faults": dict(result.faults),
         "seed": result.seed,
@@ -111,8 +110,8 @@ def finish_training(result: "TrainResult", out: Out, parsed: ParsedOptions) -> N
     shown = {name.replace("env_", "environment "): value for name, value in full.items()}
     if tests:
         shown["last test"] = f"{tests[-1]['mean_return']:.6g}"
-        shown["best test"] = f"{best['mean_return']:.6g} after {best['step']} iterations"
+        shown["best test"] = f"{best['mean_return']:.6g} after {best['step']} steps"
     full |= {"best": best if tests else None, "tests": tests}
     file = kept(out, result.seed)
     report(full, shown, file=file, out=parsed["out"], as_json=bool(parsed["json"]))
-    leave(result)
+    leave(result.reason, success=result.success)

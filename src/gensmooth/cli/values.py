@@ -16,7 +16,6 @@ from gensmooth import expressions, naming
 from gensmooth.cli.options import Sets, Shell
 
 _USERS = re.compile(r"([^\s()\[\]{}'\"]+?):([A-Za-z_]\w*(?:\.\w+)*)(\(.*\))?", re.DOTALL)
-OPTIMIZERS = ("adam", "greedy", "momentum", "sgd")
 
 
 def read_function(text: str) -> Callable[..., Any]:
@@ -192,13 +191,18 @@ def read_estimator(text: str) -> Any:
 
 
 def read_optimizer(text: str) -> Any:
-    """Return a short name unchanged, a learning rate, or an optimiser."""
-    if text in OPTIMIZERS:
-        return text
+    """Return an optimiser; ``greedy`` needs no arguments."""
+    if text in ("adam", "momentum", "sgd"):
+        raise ValueError(f"`--optimizer {text}` needs a rate: write `--optimizer '{text}(0.01)'`.")
     try:
-        return float(text)
+        float(text)
     except ValueError:
-        return read_object(text, option="optimizer", words=OPTIMIZERS)
+        return read_object("greedy()" if text == "greedy" else text, option="optimizer")
+    raise ValueError(
+        f"`--optimizer` must be an object such as 'adam(0.01)', but is {text}: use "
+        f"`--learning-rate {text}`, or 'adam(cosine_decay({text}, steps=1000))' for Adam with a "
+        "rate that falls to 0."
+    )
 
 
 def read_policy(text: str) -> Any:
@@ -269,11 +273,10 @@ _EXAMPLES = {
 
 
 def method_names() -> list[str]:
-    """Return the names of all methods, and of the default."""
-    from gensmooth.methods import METHODS
-    from gensmooth.searches import AUTO, algorithms
+    """Return the names of all methods."""
+    import gensmooth as gs
 
-    return [AUTO, *METHODS, *algorithms.names(training=True)]
+    return gs.methods()
 
 
 def estimator_names() -> list[str]:
@@ -310,9 +313,7 @@ SHELL = {
     "optimizer": Shell(
         type=str,
         read=read_optimizer,
-        how="In the shell adam, momentum or sgd with --learning-rate, greedy without, an object "
-        "as in Python, or module:name.",
-        complete=lambda: list(OPTIMIZERS),
+        how=f'{_OBJECT} "adam(0.01)", or as module:name.',
     ),
     "workers": Shell(
         type=str, read=read_workers, how=f'{_OBJECT} "Threads(4)", or as module:name.'

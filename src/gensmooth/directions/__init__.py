@@ -18,6 +18,7 @@ from gensmooth.directions.hadamard import OrthogonalBernoulli
 from gensmooth.directions.iid import IID
 from gensmooth.directions.lmrs import Learned
 from gensmooth.directions.low_rank import LowRank
+from gensmooth.directions.methods import choose_directions, named, predictions
 from gensmooth.directions.orthogonal import Orthogonal
 from gensmooth.directions.shrinkage import Shrunk, shrunk
 from gensmooth.directions.sparse import Sparse
@@ -45,8 +46,11 @@ __all__ = [
     "Stars",
     "State",
     "check_directions",
+    "choose_directions",
     "dense",
+    "named",
     "normals",
+    "predictions",
     "quantiles",
     "register",
     "rotated_kurtosis",

@@ -195,6 +195,41 @@ class _InWorker(Exception):  # noqa: N818 (shown as the cause; its text is a wor
 # --- workers= ----------------------------------------------------------------------------------
 
 
+_RETRIES = 2  # with on_failure="retry", by default
+
+
+def retries_of(on_failure: str, retries: int | None, workers: Any = 1) -> int:
+    """Return how often a failed evaluation is tried again.
+
+    Args:
+        on_failure: ``"raise"``, ``"drop"`` or ``"retry"``.
+        retries: The user's number, only with ``"retry"``; 2 by default.
+        workers: As in :func:`as_evaluator`; an evaluator has its own number.
+
+    >>> retries_of("raise", None), retries_of("retry", None), retries_of("retry", 5)
+    (0, 2, 5)
+    >>> retries_of("drop", 3)
+    Traceback (most recent call last):
+    ValueError: `retries` is for on_failure='retry', but `on_failure` is 'drop': pass ...
+    """
+    checks.one_of("on_failure", on_failure, ("raise", "drop", "retry"))
+    if on_failure != "retry":
+        if retries is not None:
+            raise ValueError(
+                f"`retries` is for on_failure='retry', but `on_failure` is {on_failure!r}: pass "
+                "on_failure='retry', or omit `retries`."
+            )
+        return 0
+    if retries is not None:
+        return checks.count("retries", retries)
+    if getattr(workers, "retries", None) == 0:
+        raise ValueError(
+            "`on_failure` is 'retry', but `workers` is an evaluator that does not retry: pass "
+            f"`retries` to it, as in {type(workers).__name__}(..., retries={_RETRIES})."
+        )
+    return 0 if hasattr(workers, "session") else _RETRIES
+
+
 def as_evaluator(workers: Any = 1, *, timeout: float | None = None, retries: int = 0) -> Evaluator:
     """Return the evaluator that ``workers=`` specifies: SciPy's convention, plus our evaluators.
 

@@ -54,7 +54,7 @@ def _philox_round(_: int, state: Any) -> Any:
 
 
 def entries(stream: Stream, place: StreamPlace, shape: tuple[int, ...]) -> Array:
-    """One parameter's direction in float32, in its shape, without the law's scale."""
+    """Return one parameter's direction in float32, in its shape, without the law's scale."""
     law, size = stream.law, math.prod(shape)
     if law.rank and len(shape) > 1:
         return _low_rank(stream, place, shape)
@@ -65,7 +65,7 @@ def entries(stream: Stream, place: StreamPlace, shape: tuple[int, ...]) -> Array
 
 
 def _low_rank(stream: Stream, place: StreamPlace, shape: tuple[int, ...]) -> Array:
-    """Σ_k a_k b_kᵀ / √r; more than two dimensions become a matrix (first × all others)."""
+    """Compute Σ_k a_k b_kᵀ / √r; more than two dimensions become a matrix (first × all others)."""
     law, rows = stream.law, shape[0]
     columns, total = math.prod(shape[1:]), jnp.zeros((shape[0], math.prod(shape[1:])), jnp.float32)
     size = np.float32(law.rank**-0.5)
@@ -82,7 +82,7 @@ def _independent(stream: Stream, purpose: Purpose, place: StreamPlace, size: int
 
 
 def _words(stream: Stream, purpose: Purpose, place: StreamPlace, number: int) -> Words:
-    """The Philox words for the first ``number`` counters of a direction."""
+    """Return the Philox words for the first ``number`` counters of a direction."""
     k0, k1, _, purpose_word = stream.key(0, purpose)
     position = jnp.arange(number, dtype=jnp.uint32)
     index, step = (jnp.asarray(word).astype(jnp.uint32) for word in (place.index, place.step))
@@ -90,7 +90,7 @@ def _words(stream: Stream, purpose: Purpose, place: StreamPlace, number: int) ->
 
 
 def _signs(stream: Stream, purpose: Purpose, place: StreamPlace, size: int) -> Array:
-    """±1: entry 64·j + k of a tile is bit j of its word k; a set bit means −1."""
+    """Return ±1: entry 64·j + k of a tile is bit j of its word k; a set bit means −1."""
     tiles = -(-size // TILE)
     words = _words(stream, purpose, place, 16 * tiles)
     by_tile = jnp.stack([word.reshape(tiles, 16) for word in words], 1).reshape(tiles, 1, 64)
@@ -99,7 +99,7 @@ def _signs(stream: Stream, purpose: Purpose, place: StreamPlace, size: int) -> A
 
 
 def _normals(stream: Stream, purpose: Purpose, place: StreamPlace, size: int) -> Array:
-    """N(0, 1) by Box–Muller: 128 entries from 32 calls, cosines first."""
+    """Return N(0, 1) by Box–Muller: 128 entries from 32 calls, cosines first."""
     blocks = -(-size // 128)
     a, b, c, d = (word.reshape(blocks, 32) for word in _words(stream, purpose, place, 32 * blocks))
     radius, angle = jnp.concatenate([a, b], 1), jnp.concatenate([c, d], 1)
@@ -119,7 +119,7 @@ def _normals(stream: Stream, purpose: Purpose, place: StreamPlace, size: int) ->
 
 
 def _chosen(stream: Stream, step: Any, size: int) -> Array:
-    """The tiles that sparse directions move at a step: those whose uniform is below the density."""
+    """Return the tiles that sparse directions move at a step: each with probability ``density``."""
     tiles = -(-size // TILE)
     a, b, c, d = _words(stream, Purpose.CHOICE, StreamPlace(step, 0), (tiles + 1) // 2)
     high = jnp.stack([a, c], 1).reshape(-1)[:tiles]
@@ -131,7 +131,7 @@ def _chosen(stream: Stream, step: Any, size: int) -> Array:
 
 
 def _product(one: np.uint32, other: Array) -> tuple[Array, Array]:
-    """The upper and lower words of a product, without 64-bit integers."""
+    """Return the upper and lower words of a product, without 64-bit integers."""
     one_low, one_high = one & _LOW, one >> _HALF
     low, high = other & _LOW, other >> _HALF
     first = one_low * low

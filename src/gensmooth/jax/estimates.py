@@ -6,20 +6,28 @@ Directions are not stored: they are generated from their addresses for the evalu
 the sum. The memory needed is that of one perturbed copy of the parameters.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, final, get_args
+from typing import Any, NamedTuple, final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from gensmooth import checks, streams
+from gensmooth.directions import Directions
+from gensmooth.estimators import (
+    Antithetic,
+    Estimator,
+    ForwardDifference,
+    OnePoint,
+    as_estimator,
+)
 from gensmooth.jax.directions import MOST_ENTRIES, StreamPlace, entries
-from gensmooth.models import Law, Stream, choose_law
+from gensmooth.models import Law, SparseTiles, Stream, choose_law, choose_model_directions
 
 Array = jax.Array
-EstimatorName = Literal["forward", "antithetic", "one-point"]
+Differences = tuple[Array, Array]
 
 
 class Estimate(NamedTuple):
@@ -39,21 +47,29 @@ class Estimate(NamedTuple):
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class EstimateChoices:
-    """The options of :func:`estimate`, shared by its callers."""
+    """The options of :func:`estimate`; see :func:`gradient`."""
 
     num_directions: int = 8
     spacing: float = 1e-3
-    directions: Any = "bes"
-    estimator: EstimatorName = "forward"
+    method: str | None = None
+    directions: Directions | SparseTiles | None = None
+    estimator: str | Estimator = "forward"
     seed: int = 0
     batch_size: int | None = None
 
     def __post_init__(self) -> None:
-        checks.one_of("estimator", self.estimator, get_args(EstimatorName))
+        choose_model_directions(self.method, self.directions)
+        estimator = as_estimator(self.estimator)
+        if type(estimator) not in _SUPPORTED:
+            raise ValueError(
+                "`estimator` must be 'forward', 'antithetic' or 'one-point' in JAX, or an object "
+                f"of one of these kinds, but is {checks.shown(self.estimator)}."
+            )
         checks.settle(
             self,
+            estimator=estimator,
             num_directions=checks.count("num_directions", self.num_directions),
             spacing=checks.positive("spacing", self.spacing),
             seed=streams.check_seed(self.seed),
@@ -61,17 +77,20 @@ class EstimateChoices:
         )
 
     def law(self, dim: int) -> Law:
-        """The law of the directions' entries for ``dim`` parameters."""
-        return choose_law(self.directions, dim, self.num_directions)
+        """Return the law of the directions' entries for ``dim`` parameters."""
+        directions = choose_model_directions(self.method, self.directions)
+        return choose_law(directions, dim, self.num_directions)
 
 
+@checks.explains_unknown
 def gradient(
     fun: Callable[..., Any],
     *,
     num_directions: int = 8,
     spacing: float = 1e-3,
-    directions: Any = "bes",
-    estimator: EstimatorName = "forward",
+    method: str | None = None,
+    directions: Directions | SparseTiles | None = None,
+    estimator: str | Estimator = "forward",
     seed: int = 0,
     batch_size: int | None = None,
 ) -> Callable[..., Any]:
@@ -79,11 +98,14 @@ def gradient(
 
     Args:
         fun: ``fun(params, *args, **kwargs)``, which returns a scalar.
-        num_directions: L, the number of directions per estimate.
+        num_directions: L, the directions per estimate; a mirrored pair is one.
         spacing: c, the distance of the points from the parameters, in units of a direction.
-        directions: ``"bes"``, ``"gs"``, their shrinkage variants, ``"low-rank"``, ``"sparse"``, or
-            an object such as ``gs.shrunk(gs.Bernoulli())`` or ``gs.LowRank(rank=4)``.
-        estimator: ``"forward"`` (L + 1 values), ``"antithetic"`` (2 L) or ``"one-point"`` (L).
+        method: The directions by name: ``"bes"`` (the default), ``"gs"``, ``"bes-shrinkage"``,
+            ``"gs-shrinkage"``, ``"low-rank"`` or ``"sparse"``.
+        directions: The directions as an object, instead of a method: ``gs.shrunk(gs.Bernoulli())``
+            or ``gs.LowRank(rank=4)``.
+        estimator: ``"forward"`` (L + 1 values), ``"antithetic"`` (2 L) or ``"one-point"`` (L), or
+            an object such as ``gs.OnePoint(baseline=0.5)``.
         seed: The seed of the directions.
         batch_size: How many directions to evaluate at once with ``vmap``. By default one at a time,
             which needs the memory of one copy of the parameters.
@@ -93,17 +115,27 @@ def gradient(
         gradient, a pytree like the parameters. Its keyword ``step`` selects the directions: pass a
         different one for each estimate.
     """
-    choices = EstimateChoices(num_directions, spacing, directions, estimator, seed, batch_size)
+    choices = EstimateChoices(
+        num_directions=num_directions,
+        spacing=spacing,
+        method=method,
+        directions=directions,
+        estimator=estimator,
+        seed=seed,
+        batch_size=batch_size,
+    )
     checks.function("fun", fun)
 
     def estimated(params: Any, *args: Any, step: Any = 0, **kwargs: Any) -> Any:
-        return estimate(lambda at: fun(at, *args, **kwargs), params, step, choices).gradient
+        return estimate(
+            lambda at: fun(at, *args, **kwargs), params, step=step, choices=choices
+        ).gradient
 
     return estimated
 
 
 def estimate(
-    fun: Callable[[Any], Any], params: Any, step: Any, choices: EstimateChoices
+    fun: Callable[[Any], Any], params: Any, *, step: Any, choices: EstimateChoices
 ) -> Estimate:
     """Estimate the gradient for one step; pure, and traceable in ``params`` and ``step``.
 
@@ -146,15 +178,11 @@ def estimate(
     def over(one: Callable[[Any], Array]) -> Array:
         return jax.lax.map(one, numbers, batch_size=choices.batch_size)
 
-    plus = over(lambda index: value(moved(index, 1.0)))
-    if choices.estimator == "forward":
-        center = value(params)
-        differences = plus - center
-    elif choices.estimator == "antithetic":
-        minus = over(lambda index: value(moved(index, -1.0)))
-        differences, center = (plus - minus) / 2, _mean((plus + minus) / 2)
-    else:
-        differences, center = plus, _mean(plus)
+    def values(side: float) -> Array:
+        return over(lambda index: value(moved(index, side)))
+
+    estimator = as_estimator(choices.estimator)
+    differences, center = _SUPPORTED[type(estimator)](estimator, values, lambda: value(params))
     fine = jnp.isfinite(differences)
     number = jnp.maximum(fine.sum(), 1)
     weights = jnp.where(fine, differences, 0) * (law.factor * law.scale / choices.spacing) / number
@@ -167,8 +195,40 @@ def estimate(
     )
 
 
+# δ and the value at the parameters, as in `gensmooth.estimators`, from functions that evaluate all
+# directions on one side, and the parameters themselves.
+
+
+def _forward(estimator: Any, values: Any, center: Any) -> Differences:  # noqa: ARG001
+    plus, middle = values(1.0), center()
+    return plus - middle, middle
+
+
+def _antithetic(estimator: Any, values: Any, center: Any) -> Differences:  # noqa: ARG001
+    plus, minus = values(1.0), values(-1.0)
+    return (plus - minus) / 2, _mean((plus + minus) / 2)
+
+
+def _one_point(estimator: OnePoint, values: Any, center: Any) -> Differences:  # noqa: ARG001
+    plus = values(1.0)
+    mean = _mean(plus)
+    if estimator.baseline is None:
+        return plus, mean
+    if isinstance(estimator.baseline, str):  # v_l − mean of the others
+        n = jnp.isfinite(plus).sum()
+        return (plus - mean) * (n / jnp.maximum(n - 1, 1)), mean
+    return plus - estimator.baseline, mean
+
+
+_SUPPORTED: Mapping[type[Estimator], Callable[[Any, Any, Any], Differences]] = {
+    ForwardDifference: _forward,
+    Antithetic: _antithetic,
+    OnePoint: _one_point,
+}
+
+
 def _combined(placed: Any, at: int, step: Any, numbers: Array, weights: Array) -> Array:
-    """Σ_l w_l ε_l for one parameter, in the order of the directions."""
+    """Compute Σ_l w_l ε_l for one parameter, in the order of the directions."""
     stream, leaf = placed[at]
     wide = _wide(leaf)
 
@@ -183,7 +243,7 @@ def _combined(placed: Any, at: int, step: Any, numbers: Array, weights: Array) -
 
 
 def _rounded(leaf: Array, amount: float, direction: Array) -> Array:
-    """The sum x + c ε, computed in float32 (float64 if x is float64) and rounded once."""
+    """Return the sum x + c ε, computed in float32 (float64 if x is float64) and rounded once."""
     wide = _wide(leaf)
     return (leaf.astype(wide) + wide.type(amount) * direction.astype(wide)).astype(leaf.dtype)
 
@@ -193,13 +253,13 @@ def _wide(leaf: Array) -> Any:
 
 
 def _mean(values: Array) -> Array:
-    """The mean of the finite values; NaN if there are none."""
+    """Return the mean of the finite values; NaN if there are none."""
     fine = jnp.isfinite(values)
     return jnp.where(fine.any(), jnp.where(fine, values, 0).sum() / fine.sum(), jnp.nan)
 
 
 def _named(params: Any) -> tuple[list[tuple[str, Array]], Any]:
-    """The arrays of a pytree, checked and named by their paths, and its structure."""
+    """Return the arrays of a pytree, checked and named by their paths, and its structure."""
     leaves, structure = jax.tree_util.tree_flatten_with_path(params)
     if not leaves:
         raise ValueError(

@@ -8,7 +8,10 @@ import jax
 import jax.numpy as jnp
 
 from gensmooth import checks
-from gensmooth.jax.estimates import EstimateChoices, EstimatorName, estimate
+from gensmooth.directions import Directions
+from gensmooth.estimators import Estimator
+from gensmooth.jax.estimates import EstimateChoices, estimate
+from gensmooth.models import SparseTiles
 
 Array = jax.Array
 
@@ -27,13 +30,15 @@ class ZerothOrderState(NamedTuple):
     failures: Array
 
 
+@checks.explains_unknown
 def zeroth_order(
     learning_rate: float | None = None,
     *,
     num_directions: int = 8,
     spacing: float = 1e-3,
-    directions: Any = "bes",
-    estimator: EstimatorName = "forward",
+    method: str | None = None,
+    directions: Directions | SparseTiles | None = None,
+    estimator: str | Estimator = "forward",
     seed: int = 0,
     batch_size: int | None = None,
 ) -> Any:
@@ -47,10 +52,11 @@ def zeroth_order(
     Args:
         learning_rate: If set, the updates are ``−learning_rate`` times the estimate, for use
             without another transformation.
-        num_directions: L, the number of directions per step.
+        num_directions: L, the directions per step; a mirrored pair is one.
         spacing: c, the distance of the points from the parameters, in units of a direction.
+        method: As for :func:`gensmooth.jax.gradient`.
         directions: As for :func:`gensmooth.jax.gradient`.
-        estimator: ``"forward"``, ``"antithetic"`` or ``"one-point"``.
+        estimator: As for :func:`gensmooth.jax.gradient`.
         seed: The seed of the directions.
         batch_size: How many directions to evaluate at once.
     """
@@ -60,7 +66,15 @@ def zeroth_order(
         raise ImportError(
             "gs.jax.zeroth_order needs Optax: pip install 'gensmooth[jax]'."
         ) from None
-    choices = EstimateChoices(num_directions, spacing, directions, estimator, seed, batch_size)
+    choices = EstimateChoices(
+        num_directions=num_directions,
+        spacing=spacing,
+        method=method,
+        directions=directions,
+        estimator=estimator,
+        seed=seed,
+        batch_size=batch_size,
+    )
     factor = 1.0 if learning_rate is None else -checks.positive("learning_rate", learning_rate)
 
     def init(params: Any) -> ZerothOrderState:
@@ -81,7 +95,9 @@ def zeroth_order(
                 f"zeroth_order needs {missing}: call "
                 "`update(None, state, params, obj_fn=loss)`, where loss(params) returns a scalar."
             )
-        result = estimate(checks.function("obj_fn", extra["obj_fn"]), params, state.step, choices)
+        result = estimate(
+            checks.function("obj_fn", extra["obj_fn"]), params, step=state.step, choices=choices
+        )
         moves = result.gradient
         if factor != 1.0:
             moves = jax.tree.map(lambda leaf: (factor * leaf).astype(leaf.dtype), moves)

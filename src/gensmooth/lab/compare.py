@@ -25,9 +25,9 @@ class Comparison:
         standings: The methods, the best first.
         pairs: Every pair of methods, with the verdict in words.
         runs: The runs of each method, in the order of the seeds; ``more`` has details of each.
-        page: The comparison_page.
+        page: The page.
         csv: The numbers of every run.
-        text: Standings and verdicts as a terminal shows them.
+        text: The standings and verdicts as text, as ``print`` shows them.
     """
 
     standings: tuple[Standing, ...]
@@ -77,7 +77,8 @@ def compare(
         x0: Where every method starts, an array or a structure of arrays; built-in problems have
             their own starts.
         methods: Names of methods, with options if you like:
-            ``["auto", "bes(spacing=0.01, optimizer=0.1)"]``, or a mapping from labels to options.
+            ``["auto", "bes(spacing=0.01, learning_rate=0.1)"]``, or a mapping from labels to
+            options.
         seeds: How many seeds (0, 1, …), or a list of them.
         budget: Evaluations of each run; by default 20,000, or that of a built-in problem.
         start_spread: The standard deviation of a normal vector that is added to x0: a different

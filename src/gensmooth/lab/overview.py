@@ -39,6 +39,7 @@ from gensmooth.runs.folder import (
     read_config,
     sizes_match,
 )
+from gensmooth.searches.choose import LEARNING_RATE
 
 Floats = NDArray[np.float64]
 
@@ -127,7 +128,7 @@ def _naming(where: Path) -> Generator[None]:
 
 
 def _comparison(where: Path, out: Path, reload: float | None) -> tuple[Path, bool]:
-    """The page of a comparison or a sweep from the runs that are there."""
+    """Write the page of a comparison or a sweep from the runs that are there."""
     trials, fetch = table.TrialTable.read(where), table.stored(where)
     with _naming(where):
         specs = trials.specs()
@@ -167,7 +168,7 @@ class RecordedRun(NamedTuple):
     times: Sequence[Mapping[str, Any]]
 
     def series(self, name: str) -> Floats:
-        """A number of every step; NaN where it is missing."""
+        """Return a number of every step; NaN where it is missing."""
         values = [step.get(name) for step in self.steps]
         return np.array([math.nan if v is None else number(v) for v in values], np.float64)
 
@@ -190,7 +191,7 @@ class RecordedRun(NamedTuple):
 
 
 def read_run(where: Path) -> RecordedRun:
-    """Read a run's folder; the run may still be going on."""
+    """Read a run's folder; the run may still be in progress."""
     config = read_config(where / CONFIG)
     if config["kind"] not in _CONFIGS:
         kind = str(config["kind"])[:40]
@@ -311,7 +312,7 @@ _TIME = fields.record(
 
 
 def speeds(run: RecordedRun) -> tuple[Floats, Floats]:
-    """Evaluations so far, and evaluations per second around then."""
+    """Return numbers of evaluations, and the speed in evaluations per second at each."""
     evaluations = run.series("evaluations")
     at, rate = list[float](), list[float]()
     for before, after in zip(run.times, run.times[1:], strict=False):
@@ -427,7 +428,7 @@ _NOT_NUMBERS = ("faults", "test", "diverged")
 
 
 def _facts(config: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """The configuration as one flat list."""
+    """Return the configuration as one flat list."""
     rows: list[tuple[str, str]] = []
     for name, value in config.items():
         if name in ("sha256", "run", "format"):
@@ -578,7 +579,7 @@ def _thinned(length: int) -> NDArray[np.intp]:
 
 
 def command_of(config: Mapping[str, Any], where: Path, out: Path) -> str:
-    """The command that repeats a run; if there is none, the call that returns its result."""
+    """Return the command that repeats a run; if there is none, the call that returns its result."""
     words = _train_words(config) if config["kind"] == "training" else _words(config, where, out)
     if words is not None:
         return shlex.join(words)
@@ -600,7 +601,8 @@ def _words(config: Mapping[str, Any], where: Path, out: Path) -> list[str] | Non
         return None
     optimizer = search.pop("optimizer", None)
     if isinstance(optimizer, dict) and set(cast("dict[str, Any]", optimizer)) == {"learning_rate"}:
-        words += ["--optimizer", repr(cast("dict[str, Any]", optimizer)["learning_rate"])]
+        if cast("dict[str, Any]", optimizer)["learning_rate"] != LEARNING_RATE:
+            return None  # not minimize's default, which no option is needed for
     elif optimizer is not None:
         search["optimizer"] = optimizer
     for name in ("directions", "estimator", "optimizer"):
@@ -647,7 +649,7 @@ def _start(config: Mapping[str, Any], where: Path, out: Path) -> str:
 
 
 def expression(description: Any) -> str | None:
-    """A description as Python code, if the code gives the same object again.
+    """Return a description as Python code, if the code gives the same object again.
 
     >>> expression({"kind": "Sgd", "learning_rate": 0.1})
     'sgd(learning_rate=0.1)'
@@ -663,7 +665,7 @@ def expression(description: Any) -> str | None:
 
 
 def _unresolved(description: Any) -> Any:
-    """The description without values that are computed when a run begins."""
+    """Return the description without values that are computed when a run begins."""
     if isinstance(description, list):
         return [_unresolved(each) for each in cast("list[Any]", description)]
     if not isinstance(description, dict):

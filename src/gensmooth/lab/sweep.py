@@ -1,8 +1,8 @@
 """``sweep``: try the options of a method on a function, and judge the best on fresh seeds.
 
-Every cell of the grid is run on the same few seeds, and the cell with the lowest mean is chosen.
-The best of many noisy numbers is biased, so the reported value is measured on other seeds, which
-had no part in the choice.
+Every cell of the grid is run on the same few seeds, and the cell with the best mean is chosen. The
+best of many noisy numbers is biased, so the reported value is measured on other seeds, which had no
+part in the choice.
 """
 
 import math
@@ -63,7 +63,7 @@ def sweep(
     *,
     method: str | Sequence[str] = "bes",
     spacing: Values = None,
-    optimizer: Values = None,
+    learning_rate: Values = None,
     num_directions: Values = None,
     x_scale: Values = None,
     vary: Mapping[str, Values] | None = None,
@@ -98,7 +98,7 @@ def sweep(
         method: The method, or several.
         spacing: Values of c to try: numbers, or a text such as ``"0.01,0.1,1"`` or
             ``"0.01:1:log5"``, five values from 0.01 to 1 by equal factors (``lin5``: equal steps).
-        optimizer: Learning rates of Adam to try; each falls to zero over the budget.
+        learning_rate: Learning rates to try.
         num_directions: Values of L to try.
         x_scale: Scales to try, for ``"auto"``.
         vary: Values of any other numeric option of :func:`gensmooth.minimize`.
@@ -129,10 +129,10 @@ def sweep(
 
     >>> import gensmooth as gs
     >>> result = gs.sweep(lambda x: ((x - 1) ** 2).sum(), [0.0] * 4, spacing=[0.1],
-    ...                   optimizer="0.001:0.1:log2", seeds=2, fresh_seeds=2, budget=300,
+    ...                   learning_rate="0.001:0.1:log2", seeds=2, fresh_seeds=2, budget=300,
     ...                   folder=getfixture("tmp_path"))
     >>> result.best[0].values
-    {'spacing': 0.1, 'optimizer': 0.1}
+    {'spacing': 0.1, 'learning_rate': 0.1}
     """
     arguments = {name: value for name, value in locals().items() if name not in ("fun", "x0")}
     return run_sweep(fun, x0, arguments, command=python_call("sweep", fun, x0, arguments))
@@ -184,7 +184,7 @@ def _proposed(
     axes: Sequence[_Axis],
     trials: int,
 ) -> list[Choice]:
-    """What Optuna proposes, given the results so far: the same again after an interruption."""
+    """Return Optuna's proposals; they depend only on the results, also after an interruption."""
     try:
         optuna: Any = import_module("optuna")
     except ImportError as error:
@@ -231,9 +231,9 @@ def _methods(method: object) -> list[str]:
 
 
 def _axes(arguments: Mapping[str, Any], known: Sequence[str]) -> list[_Axis]:
-    """The options to vary, all of which must be known."""
+    """Return the options to vary, all of which must be known."""
     varied: dict[str, Any] = {
-        name: arguments[name] for name in ("spacing", "optimizer", "num_directions", "x_scale")
+        name: arguments[name] for name in ("spacing", "learning_rate", "num_directions", "x_scale")
     }
     varied |= checks.mapping("vary", arguments["vary"] or {})
     axes: list[_Axis] = []
@@ -249,7 +249,7 @@ def _axes(arguments: Mapping[str, Any], known: Sequence[str]) -> list[_Axis]:
     if not axes:
         raise ValueError(
             "There is nothing to vary: pass values of an option, such as spacing=[0.01, 0.1, 1] "
-            "or optimizer='0.01:1:log5'."
+            "or learning_rate='0.01:1:log5'."
         )
     return axes
 
@@ -301,7 +301,7 @@ def _choice(method: str, options: Mapping[str, float]) -> Choice:
 
 
 def _corners(grid: Sequence[Choice], methods: Sequence[str]) -> list[Choice]:
-    """Of each method, cells that together contain every value of every option."""
+    """Return, for each method, cells that together contain every value of every option."""
     corners: dict[str, Choice] = {}
     for method in methods:
         seen: set[tuple[str, float]] = set()

@@ -92,7 +92,7 @@ class Tracker(Protocol):
         ...
 
     def end(self, summary: Mapping[str, Any]) -> None:
-        """Called at the end, with ``status``, ``fun``, ``best_fun``, ``nfev``, ``nit`` and more."""
+        """Called at the end, with ``reason``, ``fun``, ``best_fun``, ``nfev``, ``nit`` and more."""
         ...
 
 

@@ -156,12 +156,12 @@ class MLflow:
     def end(self, summary: Mapping[str, Any]) -> None:
         """See :class:`~gensmooth.observe.Tracker`."""
         self._flush()
-        self._client.set_tag(self._id, "status", str(summary["status"]))
+        self._client.set_tag(self._id, "reason", str(summary["reason"]))
         for name in ("fun", "best_fun"):
             if math.isfinite(summary[name]):
                 self._client.log_metric(self._id, f"final/{name}", summary[name])
         ended = "FINISHED" if summary["success"] else "FAILED"
-        stopped = summary["status"] in ("interrupted", "terminated")
+        stopped = summary["reason"] in ("interrupted", "terminated")
         self._client.set_terminated(self._id, "KILLED" if stopped else ended)
 
     def _flush(self) -> None:

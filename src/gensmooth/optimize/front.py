@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from gensmooth import checks, optimizers
 from gensmooth.coordinates import Coordinates, inward
 from gensmooth.directions import Directions
-from gensmooth.estimators import Estimator, Samples
+from gensmooth.estimators import Estimator, Samples, as_estimator
 from gensmooth.evaluators import (
     Objective,
     as_evaluator,
 )
+from gensmooth.evaluators.base import retries_of
 from gensmooth.naming import find_objective, identity, name_of
 from gensmooth.observe import Observers, Tracker
 from gensmooth.optimize.files import (
@@ -28,7 +29,7 @@ from gensmooth.parameters import (
     is_tree,
     with_arguments,
 )
-from gensmooth.results import Result
+from gensmooth.results import IntermediateResult, Result
 from gensmooth.runs import (
     CheckpointError,
     Every,
@@ -39,19 +40,14 @@ from gensmooth.runs import (
     run,
     seed_in,
 )
-from gensmooth.searches import (
-    Search,
-    SearchState,
-    StepInfo,
-)
-from gensmooth.searches.choose import choose, optimizer_or_rate
+from gensmooth.searches import Search
+from gensmooth.searches.choose import choose
 from gensmooth.searches.wanted import Wanted
 from gensmooth.streams import check_seed
 
 Array = NDArray[Any]
-Callback = Callable[[StepInfo, SearchState], bool | None]
+Callback = Callable[[IntermediateResult], bool | None]
 
-_RETRIES = 2  # under on_failure="retry", when no number is given
 _log = logging.getLogger("gensmooth")
 
 
@@ -75,13 +71,15 @@ def minimize(
     directions: Directions | None = None,
     num_directions: int | None = None,
     spacing: float | optimizers.Schedule | None = None,
-    estimator: Estimator | None = None,
-    optimizer: Optimizer | float | None = None,
+    estimator: Estimator | str | None = None,
+    optimizer: Optimizer | None = None,
+    learning_rate: float | None = None,
     x_scale: Any = None,
     threads: int = 1,
     # when it ends
     budget: int = 10_000,
     max_steps: int | None = None,
+    max_seconds: float | None = None,
     target: float | None = None,
     tolerance: float | None = None,
     # the evaluations
@@ -89,7 +87,7 @@ def minimize(
     timeout: float | None = None,
     on_failure: Literal["raise", "drop", "retry"] = "raise",
     min_fraction: float = 0.5,
-    retries: int = 0,
+    retries: int | None = None,
     # the run
     folder: str | PathLike[str] | None = None,
     every: int | str | Every | None = None,
@@ -143,11 +141,14 @@ def minimize(
             larger than the objective's noise and fine structure, and smaller than the features you
             seek. The default is 0.1 with a method of the paper; the pilot finds its own. A schedule
             such as ``gs.inverse_decay(0.1, power=0.101)`` changes it from step to step.
-        estimator: How values become an estimate of the gradient; by default forward differences.
+        estimator: How values become an estimate of the gradient: ``"forward"`` (the default),
+            ``"antithetic"``, ``"one-point"``, ``"ranked"``, ``"centered-ranks"``, ``"best-pairs"``,
+            or an object such as ``gs.OnePoint(baseline=0.5)``.
         optimizer: How the estimate changes x: an ``(init, update)`` pair such as ``gs.sgd(0.01)``
-            or any Optax transformation. A number η stands for Adam whose rate falls from η to 0
-            over the budget along half a cosine; the default is 0.1. With an algorithm, a number is
-            its own step size.
+            or any Optax transformation. The default is Adam whose rate falls from 0.1 to 0 over
+            the budget along half a cosine.
+        learning_rate: Short for ``optimizer=gs.sgd(learning_rate)``. With an algorithm, its own
+            step size.
         x_scale: How far apart interesting values of a parameter are: one number, or one per
             parameter with the pilot, ``"snes"``, ``"xnes"`` and ``"cma-es"``. By default a quarter
             of the distance between the bounds, or else the size of x0. Other methods multiply their
@@ -155,6 +156,8 @@ def minimize(
         threads: Threads of the kernels on large problems. The result does not depend on it.
         budget: The most evaluations to spend.
         max_steps: The most steps to make.
+        max_seconds: Stop after the first step that ends later than this many seconds after the
+            call. A later call with the same ``folder`` continues, with its own seconds.
         target: Stop when a step's value reaches this.
         tolerance: Stop when ten steps in a row move x by less than this times 1 + ‖x‖.
         workers: 1 evaluates in this process, n in n processes, −1 in one process per core; or a
@@ -164,15 +167,17 @@ def minimize(
         on_failure: What happens on NaN, inf, an exception, a time-out or a dead worker:
             ``"raise"``, ``"drop"`` the direction, or ``"retry"`` and then raise.
         min_fraction: Under ``"drop"``, the smallest share of directions that makes a step.
-        retries: How often a failed evaluation is tried again with the same seeds before
-            ``on_failure`` applies; 2 by default under ``on_failure="retry"``.
+        retries: Under ``"retry"``, how often a failed evaluation is tried again, with the same
+            seeds; 2 by default.
         folder: A folder for the run. If it already holds this run, interrupted, the run
             continues from its last checkpoint; if it has finished, its stored result is returned.
             Both cases are logged, as is a change in the source of ``fun``. See also :func:`resume`.
         every: How often a checkpoint is written: 100 steps, ``"30s"``, ``"5m"``, or ``"100,30s"``
             for whichever comes first. By default every 30 seconds, or less often if that took more
             than a tenth of the time.
-        callback: ``callback(info, state)`` after each step; return True to stop.
+        callback: ``callback(intermediate_result)`` after each step, as in SciPy: an object with
+            ``x``, ``fun``, ``nfev``, ``nit``, and the step's ``info`` and ``state``. Return True or
+            raise ``StopIteration`` to stop.
         progress: Show progress: a live table on a terminal, lines elsewhere. By default only on a
             terminal.
         trackers: Experiment trackers that follow the run, such as
@@ -180,7 +185,7 @@ def minimize(
         seed: Makes the run repeatable.
 
     Returns:
-        The result. Ctrl-C returns what has been found so far, with ``status="interrupted"``; a
+        The result. Ctrl-C returns what has been found so far, with ``reason="interrupted"``; a
         second Ctrl-C quits at once.
 
     Raises:
@@ -199,20 +204,12 @@ def minimize(
         found = inward(x0, bounds=bounds, x_scale=x_scale, log_scale=log_scale)
         coordinates, x, bounds, x_scale = found
     tree, held, logs = coordinates.tree, coordinates.held, coordinates.log_scale
-    checks.one_of("on_failure", on_failure, ("raise", "drop", "retry"))
-    retries = checks.count("retries", retries, 0)
-    if on_failure == "retry" and retries == 0:
-        if getattr(workers, "retries", None) == 0:
-            raise ValueError(
-                "`on_failure` is 'retry', but `workers` is an evaluator that tries nothing again: "
-                f"give `retries` to it, as in {type(workers).__name__}(..., retries={_RETRIES})."
-            )
-        retries = 0 if hasattr(workers, "session") else _RETRIES
+    retries = retries_of(on_failure, retries, workers)
     checks.function("fun", fun)
+    max_seconds = checks.optional(checks.positive, "max_seconds", max_seconds)
     noise = known_noise(noise)
     if folder is None and every is not None:
         raise ValueError("`every` is how often a checkpoint is written: pass `folder` too.")
-    optimizer_or_rate(optimizer)  # complains about what is neither
     chosen = choose(
         x,
         Wanted(
@@ -221,8 +218,9 @@ def minimize(
             directions=directions,
             num_directions=num_directions,
             spacing=spacing,
-            estimator=estimator,
+            estimator=None if estimator is None else as_estimator(estimator),
             optimizer=optimizer,
+            learning_rate=learning_rate,
             x_scale=x_scale,
             unit=None if logs is None else logs.units(x, bounds),
             budget=count("budget", budget),
@@ -256,7 +254,7 @@ def minimize(
         log_scale=logs,
         held=held,
         tree=tree,
-        learning_rate=chosen.learning_rate,
+        falling_rate=chosen.falling_rate,
         vectorized=objective.vectorized,
         limits=limits,
         execution=Execution.of(
@@ -264,10 +262,12 @@ def minimize(
         ),
         fun=objective,
         evaluator=as_evaluator(workers, timeout=timeout, retries=retries),
-        callback=checks.optional(checks.function, "callback", callback),
+        callback=checks.optional(checks.callback, "callback", callback),
     )
     observers = Observers(trackers, progress=progress)
-    return _spoken(run(program, folder=folder, every=every, observers=observers))
+    return _spoken(
+        run(program, folder=folder, every=every, observers=observers, max_seconds=max_seconds)
+    )
 
 
 @checks.explains_unknown
@@ -279,14 +279,16 @@ def resume(
     x0: Any = None,
     budget: int | None = None,
     max_steps: int | None = None,
+    max_seconds: float | None = None,
     target: float | None = None,
     tolerance: float | None = None,
     directions: Directions | None = None,
-    estimator: Estimator | None = None,
+    estimator: Estimator | str | None = None,
     optimizer: Optimizer | None = None,
     search: Search | None = None,
     workers: Any = None,
     timeout: float | None = None,
+    on_failure: Literal["raise", "retry"] | None = None,
     retries: int | None = None,
     every: int | str | Every | None = None,
     callback: Callback | None = None,
@@ -308,6 +310,7 @@ def resume(
         budget: The most evaluations to spend, counted from the start of the run. If
             :func:`minimize` chose the optimiser, its rate falls anew over this budget.
         max_steps: The most steps to make, counted from the start of the run.
+        max_seconds: As in :func:`minimize`, counted from this call.
         target: Stop when a step's value reaches this.
         tolerance: Stop when ten steps in a row are shorter than this times 1 + ‖x‖.
         directions: The run's directions; needed if their class cannot be imported.
@@ -318,7 +321,8 @@ def resume(
         workers: As in :func:`minimize`. By default the number that the run had, but at most one per
             core; 1 if it had an evaluator or a map, which must be passed again.
         timeout: As in :func:`minimize`; by default what the run had.
-        retries: As in :func:`minimize`; by default what the run had.
+        on_failure: ``"raise"`` or ``"retry"``, as in :func:`minimize`; by default what the run had.
+        retries: As in :func:`minimize`.
         every: As in :func:`minimize`; by default what the run had.
         callback: As in :func:`minimize`.
         progress: As in :func:`minimize`.
@@ -339,13 +343,15 @@ def resume(
     """
     given = {
         "directions": directions,
-        "estimator": estimator,
+        "estimator": None if estimator is None else as_estimator(estimator),
         "optimizer": optimizer,
         "search": search,
         "x0": x0,
     }
     checks.optional(checks.function, "fun", fun)
+    max_seconds = checks.optional(checks.positive, "max_seconds", max_seconds)
     trust = checks.flag("trust", trust)
+    checks.optional(checks.one_of, "on_failure", on_failure, options=("raise", "retry"))
     with RunFolder(checks.path("folder", folder), create=False) as held:
         program = held.read(
             Minimization.kind,
@@ -361,6 +367,10 @@ def resume(
             except ValueError as error:
                 raise CheckpointError(held.path, f"does not go on by itself: {error}.") from error
         before = program.execution
+        if on_failure is None and before.retries and retries is not None:
+            on_failure = "retry"  # as the run had it
+        if on_failure is not None or retries is not None:
+            retries = retries_of(on_failure or "raise", retries, workers)
         called = with_arguments(fun, args)
         program = replace(
             program,
@@ -371,7 +381,7 @@ def resume(
                 int(program.noise == RETURNED),
             ),
             evaluator=evaluator_again(workers, timeout, retries, before),
-            callback=checks.optional(checks.function, "callback", callback),
+            callback=checks.optional(checks.callback, "callback", callback),
         )
         observers = Observers(trackers, progress=progress)
         old = program.limits
@@ -387,7 +397,7 @@ def resume(
         held.compare_source(identity(fun, getattr(called, "arguments", ())).source)
         if resumed.end is None:
             _say_what_changes(program, fun, workers)
-        return _spoken(resumed.execute(go_on=True))
+        return _spoken(resumed.execute(go_on=True, max_seconds=max_seconds))
 
 
 def _spoken(result: Result) -> Result:

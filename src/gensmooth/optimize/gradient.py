@@ -6,13 +6,12 @@ from typing import Any
 import numpy as np
 
 from gensmooth import checks
-from gensmooth.directions import Directions
-from gensmooth.estimators import Estimator, ForwardDifference, Samples
+from gensmooth.directions import Directions, choose_directions
+from gensmooth.estimators import Estimator, Samples
 from gensmooth.evaluators import (
     Objective,
     as_evaluator,
 )
-from gensmooth.methods import choose_directions
 from gensmooth.optimize.program import check_finite
 from gensmooth.parameters import (
     is_tree,
@@ -36,7 +35,7 @@ def gradient(
     directions: Directions | None = None,
     num_directions: int = 20,
     spacing: float = 0.1,
-    estimator: Estimator | None = None,
+    estimator: Estimator | str = "forward",
     samples: Samples | None = None,
     num_samples: int = 1,
     vectorized: bool | int = False,
@@ -53,7 +52,7 @@ def gradient(
     >>> import gensmooth as gs
     >>> import numpy as np
     >>> est = gs.gradient(lambda x: x @ x, np.ones(3), method="orthogonal", num_directions=3,
-    ...                   estimator=gs.Antithetic(), seed=0)
+    ...                   estimator="antithetic", seed=0)
     >>> est.gradient.round(6), est.evaluations
     (array([2., 2., 2.]), 6)
     """
@@ -66,7 +65,7 @@ def gradient(
         directions=family if tree is None else family.shaped(tree.shapes),
         num_directions=num_directions,
         spacing=spacing,
-        estimator=estimator if estimator is not None else ForwardDifference(),
+        estimator=estimator,
         samples=samples,
         num_samples=num_samples,
         bounds=bounds,

@@ -42,7 +42,7 @@ from gensmooth.parameters import (
     as_bounds,
     as_parameters,
 )
-from gensmooth.results import Result, history_of
+from gensmooth.results import IntermediateResult, Result, history_of, status_of
 from gensmooth.runs import (
     MESSAGES,
     SOURCE,
@@ -69,7 +69,7 @@ from gensmooth.searches.choose import for_limits
 from gensmooth.trees import Tree
 
 Array = NDArray[Any]
-Callback = Callable[[StepInfo, SearchState], bool | None]
+Callback = Callable[[IntermediateResult], bool | None]
 
 RETURNED = "returned"  # noise: the objective returns it
 _NO_VALUE = "The objective failed at the recommended point, so there is no final value."
@@ -109,7 +109,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
         x0: Where it starts.
         seed: Its seed.
         search: Directions, estimator, optimiser and the rest.
-        learning_rate: If not ``None``, the optimiser is Adam whose rate falls from this to 0
+        falling_rate: If not ``None``, the optimiser is Adam whose rate falls from this to 0
             over the budget, and is made anew when the budget is extended.
         vectorized: Whether the objective takes stacked points, or how many.
         noise: What is known of the noise of values.
@@ -126,7 +126,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
 
     kind: ClassVar[str] = "minimisation"
     resumed_by: ClassVar[str | None] = "gs.resume"
-    reasons: ClassVar[Sequence[str]] = tuple(sorted(set(MESSAGES) - {"iterations"}))
+    reasons: ClassVar[Sequence[str]] = tuple(sorted(MESSAGES))
     compared: ClassVar[Mapping[str, str | None] | None] = {
         **dict.fromkeys(("objective", "seed", "x0")),
         **dict.fromkeys(("search", "limits"), "`{}`"),
@@ -136,7 +136,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
     x0: Array
     seed: int
     search: Search
-    learning_rate: float | None
+    falling_rate: float | None
     vectorized: bool | int
     noise: Literal["returned"] | float | None = None
     log_scale: LogScale | None = None
@@ -186,7 +186,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
         if last is not None:
             if last.info.diverged is not None:
                 return End("diverged", last.info.diverged)
-            if self.callback is not None and self.callback(last.info, self._shown(state)):
+            if self.callback is not None and self._is_stopped(state, last.info):
                 return End("callback")
             if limits.target is not None and reached(
                 last.info.value, limits.target, search.maximize
@@ -203,6 +203,22 @@ class Minimization(Program[MinimizeState, Record, Result]):
         if limits.max_steps is not None and state.search.step >= limits.max_steps:
             return End("max_steps")
         return None
+
+    def _is_stopped(self, state: MinimizeState, info: StepInfo) -> bool:
+        """Call the callback; returns whether it stops the run."""
+        assert self.callback is not None
+        now = IntermediateResult(
+            x=self.coordinates.outward(state.search.x),
+            fun=info.value,
+            nfev=info.evaluations,
+            nit=state.search.step,
+            info=info,
+            state=self._shown(state),
+        )
+        try:
+            return bool(self.callback(now))
+        except StopIteration:
+            return True
 
     def finish(self, state: MinimizeState, end: End, session: Session) -> End:
         """The mean of some values at the point to use, with the samples of the next step."""
@@ -286,6 +302,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
         unseen = not finished and bool(records)
         if unseen and search.is_exact(state.search) and np.array_equal(x, best_x):
             value, unseen = best, False  # where values are exact, the best one is the point to use
+        success = end.reason in SUCCESS and not lost
         noise = search.noise(state.search)
         warnings = advice(
             search,
@@ -304,8 +321,9 @@ class Minimization(Program[MinimizeState, Record, Result]):
             best_fun=best,
             nfev=evaluations,
             nit=state.search.step,
-            success=end.reason in SUCCESS and not lost,
-            status=cast(Reason, end.reason),
+            success=success,
+            status=status_of(end.reason, success=success),
+            reason=cast(Reason, end.reason),
             message=" ".join(
                 [
                     end.message(),
@@ -330,8 +348,8 @@ class Minimization(Program[MinimizeState, Record, Result]):
         """See :class:`~gensmooth.runs.Program`."""
         search, bounds, execution = self.search, None, self.execution.to_json()
         described = search_to_json(search, large)
-        if self.learning_rate is not None:
-            described["optimizer"] = {"learning_rate": self.learning_rate}
+        if self.falling_rate is not None:
+            described["optimizer"] = {"learning_rate": self.falling_rate}
         log_scale = held = None
         if self.log_scale is not None:
             mask = self.log_scale.mask.astype(np.float64)
@@ -399,7 +417,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
             x0=x0,
             seed=found["seed"],
             search=search,
-            learning_rate=rate,
+            falling_rate=rate,
             vectorized=described["vectorized"],
             noise=known_noise(described["noise"]),
             log_scale=log_scale_from_json(described["log_scale"], large, x0),
@@ -413,7 +431,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
     def extended(self, limits: Limits, step: int) -> "Minimization":
         """The run with other limits from ``step`` on."""
         before = {"until_step": step, **describe_parts(self.limits, Limits._fields)}
-        search = for_limits(self.search, self.learning_rate, limits.budget, limits.max_steps)
+        search = for_limits(self.search, self.falling_rate, limits.budget, limits.max_steps)
         return replace(self, limits=limits, search=search, extensions=(*self.extensions, before))
 
     def pack(self, state: MinimizeState) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -470,7 +488,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
 
     def summary(self, result: Result) -> dict[str, Any]:
         """See :class:`~gensmooth.runs.Program`."""
-        names = ("status", "message", "success", "fun", "best_fun", "nfev", "nit")
+        names = ("reason", "message", "success", "fun", "best_fun", "nfev", "nit")
         return {name: result[name] for name in names}
 
     def _evaluate(self, session: Session, state: SearchState, batch: Batch) -> Evaluated:

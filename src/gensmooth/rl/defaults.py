@@ -15,7 +15,7 @@ from gensmooth.directions import Directions, NoClosedForm
 from gensmooth.searches.algorithms.islands import LARGE
 
 NUM_DIRECTIONS = 20
-GPU_DIRECTIONS = 512  # on a GPU, an iteration with this many takes as long as with 20
+GPU_DIRECTIONS = 512  # on a GPU, a step with this many takes as long as one with 20
 
 
 class Defaults(NamedTuple):
@@ -24,12 +24,12 @@ class Defaults(NamedTuple):
     Attributes:
         spacing: c.
         learning_rate: η.
-        iterations: The number of iterations.
+        max_steps: The number of steps.
     """
 
     spacing: float
     learning_rate: float
-    iterations: int
+    max_steps: int
 
 
 # By the environment's name without its version, for antithetic differences. Chosen from a few short
@@ -50,10 +50,10 @@ PILOT_SCALE = 0.1  # the typical scale of a policy's weights
 
 
 def gpu_points(dim: int) -> int:
-    """The number of episodes per iteration of ``"islands"``, for a policy with ``dim`` weights.
+    """Return the episodes per step of ``"islands"``, for a policy with ``dim`` weights.
 
     A GPU runs 4096 or 8192 episodes at once, of which 64 are reserved for a test. A policy with
-    more weights needs more episodes per iteration.
+    more weights needs more episodes per step.
 
     >>> gpu_points(840), gpu_points(5916)
     (4032, 8064)
@@ -61,9 +61,9 @@ def gpu_points(dim: int) -> int:
     return 4032 if dim <= LARGE else 8064
 
 
-def default_iterations(name: str) -> int:
-    """The default number of iterations for an environment."""
-    return TABLE.get(re.sub(r"-v\d+$", "", name), ANY).iterations
+def default_steps(name: str) -> int:
+    """Return the default number of steps for an environment."""
+    return TABLE.get(re.sub(r"-v\d+$", "", name), ANY).max_steps
 
 
 def defaults(
@@ -75,7 +75,7 @@ def defaults(
     spacing: float | None = None,
     learning_rate: float | None = None,
 ) -> Defaults:
-    """The default hyperparameters for an environment and a family of directions.
+    """Return the default hyperparameters for an environment and a family of directions.
 
     Args:
         name: The environment.
@@ -104,4 +104,4 @@ def defaults(
             "the default `spacing` and `learning_rate` depend: pass both, or define the family's "
             f"`variance`. ({error})"
         ) from error
-    return Defaults(spacing, learning_rate, row.iterations)
+    return Defaults(spacing, learning_rate, row.max_steps)

@@ -147,7 +147,7 @@ def simulator_of(
 
 
 def interval(values: Array, confidence: float) -> tuple[float, float, float]:
-    r"""Mean, standard deviation s, and the interval's half-width, :math:`t_{n-1} s / \sqrt n`."""
+    r"""Return the mean, the deviation s, and the half-width :math:`t_{n-1} s / \sqrt n`."""
     mean, n = float(values.mean()), len(values)
     if n == 1:
         return mean, math.nan, math.inf

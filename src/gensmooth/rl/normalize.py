@@ -1,7 +1,7 @@
 r"""Observation standardisation after Mania et al. (2018): running mean and standard deviation.
 
-The statistics are frozen within an iteration. Between iterations, the moments of the episodes are
-merged in the order of the batch, so the result does not depend on which worker ran which episode.
+The statistics are frozen within a step. Between steps, the moments of the episodes are merged in
+the order of the batch, so the result does not depend on which worker ran which episode.
 """
 
 from typing import NamedTuple
@@ -89,11 +89,11 @@ class Statistics(NamedTuple):
         return Statistics(total, merged, m2.sum(axis=0) + between)
 
     def deviation(self) -> Array:
-        """The standard deviation of each coordinate; 0 before the second observation."""
+        """Return the standard deviation of each coordinate; 0 before the second observation."""
         return np.sqrt(self.m2 / max(self.seen - 1, 1))
 
     def scaling(self) -> Scaling:
-        """The scaling to mean 0 and deviation 1.
+        """Return the scaling to mean 0 and deviation 1.
 
         Coordinates that never varied are left unchanged, as are all before the first observation.
         """
@@ -105,10 +105,10 @@ class Statistics(NamedTuple):
 
 
 def statistics(size: int) -> Statistics:
-    """The statistics before the first observation, for observations of ``size`` entries."""
+    """Return the statistics before the first observation, for observations of ``size`` entries."""
     return Statistics(0, np.zeros(size), np.zeros(size))
 
 
 def identity(size: int) -> Scaling:
-    """The identity scaling."""
+    """Return the identity scaling."""
     return Scaling(np.zeros(size), np.ones(size))

@@ -76,7 +76,7 @@ class Policy:
         return len(self.sizes) == 2
 
     def layers(self) -> Iterator[Layer]:
-        """The position of each layer, from first to last."""
+        """Return the position of each layer, from first to last."""
         start = 0
         for columns, rows in pairwise(self.sizes):
             layer = Layer(start, rows, columns, self.biases)
@@ -105,7 +105,7 @@ class Policy:
         too. The paper does not specify the initial weights of a network. If all were zero, the
         gradient would vanish in all weights. If the last layer were random too, Ant would start at
         a return of −300, where doing nothing earns 994, and none of the paper's methods learned
-        anything from there in 1000 iterations (docs/results).
+        anything from there in 1000 steps (docs/results).
         """
         x = np.zeros(self.num_parameters)
         if self.is_linear:

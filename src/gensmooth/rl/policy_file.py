@@ -28,7 +28,7 @@ KIND = "policy"
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TrainedPolicy:
     """A policy with its parameters.
 
@@ -40,7 +40,7 @@ class TrainedPolicy:
         standardize: Whether its observations are standardised.
         method: The method that trained it.
         seed: The seed of the training.
-        step: The number of training iterations.
+        step: The number of training steps.
         mean_return: The mean return of its last test; NaN if there was none.
         version: The version of gensmooth that trained it.
     """
@@ -141,7 +141,7 @@ def as_policy(policy: TrainedPolicy | str | PathLike[str]) -> TrainedPolicy:
 
 
 def find_policy(path: Path) -> Path:
-    """The policy's file: ``path`` itself or, in a training's folder, the best or else the last."""
+    """Return the policy's file: ``path``, or the best (else the last) in a training's folder."""
     if not path.is_dir():
         return path
     for name in ("policy-best", "policy-last"):

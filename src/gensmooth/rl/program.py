@@ -1,4 +1,4 @@
-"""A training as a program, and what it returns."""
+"""A training as a program, and its result."""
 
 import math
 from collections import Counter
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from gensmooth import checks
 from gensmooth.describe import describe_parts, number, plain, whole
 from gensmooth.observe import Seen, Start
+from gensmooth.results import status_of, table
 from gensmooth.rl.environments import catalogue
 from gensmooth.rl.environments.base import Info
 from gensmooth.rl.normalize import Statistics
@@ -21,7 +22,7 @@ from gensmooth.rl.policy_file import TrainedPolicy
 from gensmooth.rl.rollouts import Rollouts
 from gensmooth.rl.trainer import (
     Iteration,
-    Test,
+    PolicyTest,
     Trainer,
     TrainState,
     pack_training,
@@ -38,117 +39,172 @@ from gensmooth.runs import (
     Record,
     states,
 )
+from gensmooth.searches import StepInfo
 from gensmooth.searches.files import from_parts, to_parts
 from gensmooth.streams import check_seed
 
 Array = NDArray[Any]
-Callback = Callable[[Iteration, Test | None, TrainState], bool | None]
+Callback = Callable[["IntermediateTraining"], bool | None]
 
 POLICY_BEST, POLICY_LAST = "policy-best", "policy-last"
 
 _MESSAGES = {**MESSAGES, "target": "A test reached the target."}
 _TEST_COUNTS = ("step", "trajectories", "env_steps", "episodes")
 _WORDS = {
-    "step": "iteration",
-    "evaluations": "trajectories",
-    "evaluations/s": "trajectories/s",
+    "evaluations": "episodes",
+    "evaluations/s": "episodes/s",
     "value": "training return",
 }
-_FEW_TESTS = 4  # say nothing of progress
+_FEW_TESTS = 4  # fewer do not show whether there is progress
 
 
 @dataclass(frozen=True)
+class IntermediateTraining:
+    """What a callback receives after each step of a training, with SciPy's names.
+
+    Attributes:
+        x: The policy's parameters.
+        fun: The mean training return of the step, without the survival bonus.
+        nfev: The number of training episodes so far.
+        nit: The number of steps so far.
+        env_steps: The number of environment steps in training so far.
+        test: The test after this step; ``None`` if there was none.
+        info: More about the step of the search.
+        state: The state of the training.
+    """
+
+    x: Array
+    fun: float
+    nfev: int
+    nit: int
+    env_steps: int
+    test: PolicyTest | None
+    info: StepInfo
+    state: TrainState
+
+
+@dataclass(frozen=True, repr=False)
 class TrainResult:
-    """What a training found.
+    """The result of a training, with the names of :class:`~gensmooth.Result`.
 
     Attributes:
         policy: The last policy.
-        best: The policy with the best test; ``best.mean_return`` is that test's mean return, the
-            largest of several noisy numbers and therefore somewhat too good.
-        iterations: Iterations made.
-        trajectories: Episodes of training.
-        env_steps: Environment steps of training.
-        success: Whether it ended as planned (iterations or target).
-        status: The reason it ended.
-        message: The reason in words.
-        faults: What went wrong on the way, by kind.
-        seed: The seed, drawn for you if you gave none.
+        best: The policy with the best test. ``best.mean_return`` is the mean return of that test;
+            as the largest of several noisy numbers, it is biased upwards.
+        nfev: The number of training episodes (trajectories).
+        nit: The number of steps.
+        env_steps: The number of environment steps in training.
+        success: Whether the training ended as planned (steps, time or target).
+        status: A number, as in :class:`~gensmooth.Result`: 0 if it ended as planned.
+        reason: The reason it ended: ``"max_steps"``, ``"max_seconds"``, ``"target"``,
+            ``"diverged"``, ``"interrupted"`` or ``"callback"``.
+        message: The reason as a sentence.
+        dropped: The number of directions dropped because an episode failed.
+        faults: The number of failures by kind.
+        seed: The seed, drawn for you if you passed none. With it, the training repeats exactly.
         tests: The tests, in order.
-        history: The iterations, in order.
-        state: The state after the last iteration.
+        history: One record per step.
+        state: The state after the last step.
     """
 
-    policy: TrainedPolicy = field(repr=False)
-    best: TrainedPolicy = field(repr=False)
-    iterations: int
-    trajectories: int
+    policy: TrainedPolicy
+    best: TrainedPolicy
+    nfev: int
+    nit: int
     env_steps: int
     success: bool
-    status: Reason
+    status: int
+    reason: Reason
     message: str
+    dropped: int
     faults: Mapping[str, int]
     seed: int
-    tests: tuple[Test, ...] = field(repr=False)
-    history: tuple[Iteration, ...] = field(repr=False)
-    state: TrainState = field(repr=False)
+    tests: tuple[PolicyTest, ...]
+    history: tuple[Iteration, ...]
+    state: TrainState
+
+    @property
+    def x(self) -> Array:
+        """The parameters of the last policy."""
+        return self.policy.parameters
+
+    @property
+    def fun(self) -> float:
+        """The mean return of the last test; NaN if there was none."""
+        return self.tests[-1].mean_return if self.tests else math.nan
+
+    @property
+    def best_x(self) -> Array:
+        """The parameters of the policy with the best test."""
+        return self.best.parameters
+
+    @property
+    def best_fun(self) -> float:
+        """The mean return of the best test."""
+        return self.best.mean_return
+
+    def __getitem__(self, name: str) -> Any:
+        """Return an attribute by name, as in ``result["nit"]``."""
+        return getattr(self, name)
 
     def __repr__(self) -> str:
-        """Where, how long, and how well."""
-        tested = "no test"
-        if self.tests:
-            last, best = self.tests[-1].mean_return, self.best.mean_return
-            tested = f"last test {last:.6g}, best {best:.6g} after {self.best.step}"
-        return (
-            f"TrainResult({self.policy.environment}: {self.iterations:,} iterations, "
-            f"{self.trajectories:,} trajectories, {self.env_steps:,} steps; {tested}; "
-            f"status={self.status!r}, seed={self.seed})"
+        """Return a small table; the policies, the history and the state are left out."""
+        shown = (
+            *("message", "success", "status", "reason", "fun", "best_fun", "nfev", "nit"),
+            *("env_steps", "dropped", "faults", "seed"),
         )
+        rows = {"environment": self.policy.environment}
+        rows |= {name: getattr(self, name) for name in shown}
+        rows["best_fun"] = f"{self.best_fun:.6g} after {self.best.step} steps"
+        left_out = {name for name in ("dropped", "faults") if not rows[name]}
+        left_out |= set() if self.tests else {"fun", "best_fun"}
+        return table({name: value for name, value in rows.items() if name not in left_out})
 
 
 class Schedule(NamedTuple):
-    """How long a training goes on, and when it is tested.
+    """The length of a training, and its tests.
 
     Attributes:
-        iterations: Iterations to make.
-        test_every: Iterations between tests.
-        test_episodes: Episodes of a test.
-        target: Stop when a test's mean return reaches this.
+        max_steps: The number of steps.
+        test_every: The number of steps between tests.
+        test_episodes: The number of episodes in a test.
+        target: Stop when the mean return of a test reaches this.
     """
 
-    iterations: int
+    max_steps: int
     test_every: int
     test_episodes: int
     target: float | None = None
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> "Schedule":
-        """A schedule from JSON, checked."""
+        """Read and check a schedule from JSON."""
         target = found["target"]
         counts = (whole(found[name]) for name in cls._fields[:3])
         return cls(*counts, target=None if target is None else number(target))
 
 
 class TrainRecord(NamedTuple):
-    """An iteration as ``metrics.jsonl`` tells it."""
+    """A step as it is stored in ``metrics.jsonl``."""
 
     iteration: Iteration
-    test: Test | None
+    test: PolicyTest | None
     faults: Mapping[str, int]
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class Training(Program[TrainState, TrainRecord, TrainResult]):
-    """Iterations of a trainer, with a test now and then.
+    """The steps of a trainer, with tests in between.
 
     Attributes:
-        trainer: Environment, policy and search.
+        trainer: The environment, policy and search.
         method: The name of the method, or of the directions' class.
-        seed: Its seed.
-        limits: How long it goes on.
-        execution: How it is carried out; the result does not depend on it.
-        rollouts: Who runs the episodes, and records them in a journal.
-        callback: Called after each iteration; true stops.
+        seed: The seed.
+        limits: The length of the training, and its tests.
+        execution: How it is executed; the result does not depend on it.
+        rollouts: Starts what runs the episodes, and records them in a journal.
+        callback: Called after each step; the training stops if it returns true.
     """
 
     kind: ClassVar[str] = "training"
@@ -157,7 +213,8 @@ class Training(Program[TrainState, TrainRecord, TrainResult]):
     resumed_by: ClassVar[str | None] = "gs.rl.resume"
     limits_name: ClassVar[str] = "schedule"
     reasons: ClassVar[Sequence[str]] = (
-        "iterations",
+        "max_steps",
+        "max_seconds",
         "target",
         "callback",
         "interrupted",
@@ -187,17 +244,17 @@ class Training(Program[TrainState, TrainRecord, TrainResult]):
         return self.trainer.init(self.seed)
 
     def session(self, journal: Journal | None) -> AbstractContextManager[Rollouts]:
-        """Start whoever runs the episodes."""
+        """Start what runs the episodes."""
         assert self.rollouts is not None
         return self.rollouts(journal)
 
     def step(self, state: TrainState, session: Rollouts) -> tuple[TrainState, TrainRecord]:
-        """An iteration and, when it is due, a test; both or nothing."""
+        """Take a step and, if one is due, make a test."""
         schedule = self.limits
         state, iteration = self.trainer.step(state, session)
         faults, test = Counter(session.faults), None
         step = state.search.step
-        if step % schedule.test_every == 0 or step == schedule.iterations:
+        if step % schedule.test_every == 0 or step == schedule.max_steps:
             state, test = self.trainer.test(state, session, schedule.test_episodes)
             faults.update(session.faults)
         return state, TrainRecord(iteration, test, dict(faults))
@@ -209,20 +266,37 @@ class Training(Program[TrainState, TrainRecord, TrainResult]):
             iteration, test, _ = last
             if iteration.info.diverged is not None:
                 return End("diverged", iteration.info.diverged)
-            if self.callback is not None and self.callback(iteration, test, state):
+            if self.callback is not None and self._is_stopped(self.callback, last, state):
                 return End("callback")
             if test is not None and target is not None and test.mean_return >= target:
                 return End("target", self._solved(target))
-        elif target is not None and state.best.mean_return >= target:  # of a test before now
+        elif target is not None and state.best.mean_return >= target:  # in an earlier part
             return End("target", self._solved(target))
-        return End("iterations") if state.search.step >= self.limits.iterations else None
+        return End("max_steps") if state.search.step >= self.limits.max_steps else None
+
+    def _is_stopped(self, callback: Callback, last: TrainRecord, state: TrainState) -> bool:
+        """Call the callback, and return whether it stops the training."""
+        now = IntermediateTraining(
+            x=state.search.x,
+            fun=last.iteration.info.value,
+            nfev=state.search.evaluations,
+            nit=state.search.step,
+            env_steps=state.env_steps,
+            test=last.test,
+            info=last.iteration.info,
+            state=state,
+        )
+        try:
+            return bool(callback(now))
+        except StopIteration:
+            return True
 
     def _solved(self, target: float) -> str:
-        """Words on a target that is Gymnasium's."""
+        """Explain a target that is Gymnasium's threshold; otherwise return an empty string."""
         name = self.trainer.info.name
         if target != catalogue.reward_threshold(name):
             return ""
-        return f"{target:g}, at which Gymnasium calls {name} solved (no target: go on)"
+        return f"{target:g}, at which Gymnasium considers {name} solved (target=None goes on)"
 
     def result(self, state: TrainState, records: Sequence[TrainRecord], end: End) -> TrainResult:
         """See :class:`~gensmooth.runs.Program`."""
@@ -230,15 +304,18 @@ class Training(Program[TrainState, TrainRecord, TrainResult]):
         faults: Counter[str] = Counter()
         for record in records:
             faults.update(record.faults)
+        success = end.reason in SUCCESS
         return TrainResult(
             policy=self._last(state, tests[-1] if tests else None),
             best=self._best(state),
-            iterations=state.search.step,
-            trajectories=state.search.evaluations,
+            nit=state.search.step,
+            nfev=state.search.evaluations,
             env_steps=state.env_steps,
-            success=end.reason in SUCCESS,
-            status=cast(Reason, end.reason),
+            success=success,
+            status=status_of(end.reason, success=success),
+            reason=cast(Reason, end.reason),
             message=end.message(_MESSAGES) + _no_progress(tests, end),
+            dropped=sum(record.iteration.info.dropped for record in records),
             faults=dict(faults),
             seed=self.seed,
             tests=tests,
@@ -263,15 +340,15 @@ class Training(Program[TrainState, TrainRecord, TrainResult]):
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any], trust: bool = False) -> "Training":
-        """The training of a ``config.json``.
+        """Restore the training of a ``config.json``.
 
         Raises:
-            ValueError: When it is not one, or has something that cannot be written down; so do
-                ``TypeError`` and ``LookupError`` say.
+            ValueError: If it is invalid or contains something that cannot be restored;
+                ``TypeError`` and ``LookupError`` mean the same.
         """
         info, policy = Info(**found["environment"]), found["policy"]
         if not isinstance(info.name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError("the name of its environment is not one")
+            raise TypeError("the name of its environment is not a string")
         search = from_parts(
             found["search"], trust=trust, again="repeat the call of gs.rl.train that began it"
         )
@@ -290,7 +367,7 @@ class Training(Program[TrainState, TrainRecord, TrainResult]):
         )
 
     def extended(self, limits: Schedule, step: int) -> "Training":  # noqa: ARG002
-        """The training with another schedule."""
+        """Return the training with another schedule."""
         return replace(self, limits=limits)
 
     def pack(self, state: TrainState) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -308,33 +385,33 @@ class Training(Program[TrainState, TrainRecord, TrainResult]):
     def write_record(self, record: TrainRecord) -> dict[str, Any]:
         """See :class:`~gensmooth.runs.Program`."""
         iteration, test, faults = record
-        told = None if test is None else {n: plain(v) for n, v in test._asdict().items()}
+        tested = None if test is None else {n: plain(v) for n, v in test._asdict().items()}
         return {
             **states.record_to_json(Record(iteration.info, faults)),
             "deviation": plain(iteration.deviation),
             "env_steps": iteration.env_steps,
             "mean_length": plain(iteration.mean_length),
-            "test": told,
+            "test": tested,
         }
 
     def read_record(self, found: dict[str, Any]) -> TrainRecord:
         """See :class:`~gensmooth.runs.Program`."""
         deviation, mean_length = (number(found.pop(n)) for n in ("deviation", "mean_length"))
-        env_steps, told = whole(found.pop("env_steps")), found.pop("test")
+        env_steps, tested = whole(found.pop("env_steps")), found.pop("test")
         info, faults = states.record_from_json(found)
         test = None
-        if told is not None:
+        if tested is not None:
             values: dict[str, Any] = {
                 name: None if v is None else whole(v) if name in _TEST_COUNTS else number(v)
-                for name, v in told.items()
+                for name, v in tested.items()
             }
-            test = Test(**values)
+            test = PolicyTest(**values)
         return TrainRecord(Iteration(info, deviation, env_steps, mean_length), test, faults)
 
     def write_files(
         self, folder: Path, state: TrainState, records: Sequence[TrainRecord], *, saved: bool
     ) -> None:
-        """The two policies: the last with each checkpoint, the best also when it is new."""
+        """Write the last policy with each checkpoint, and the best one also when it is new."""
         test = records[-1].test if records else None
         improved = test is not None and state.best.step == state.search.step
         policies: dict[str, TrainedPolicy] = {}
@@ -347,11 +424,11 @@ class Training(Program[TrainState, TrainRecord, TrainResult]):
 
     def start(self, state: TrainState, start: Start) -> Start:
         """See :class:`~gensmooth.runs.Program`."""
-        iterations = self.limits.iterations
+        max_steps = self.limits.max_steps
         return start._replace(
             evaluations=state.search.evaluations,
-            budget=self.trainer.search.evaluations_after(iterations),  # may depend on the returns
-            max_steps=iterations,
+            budget=self.trainer.search.evaluations_after(max_steps),  # may depend on the returns
+            max_steps=max_steps,
             words=_WORDS,
         )
 
@@ -369,27 +446,19 @@ class Training(Program[TrainState, TrainRecord, TrainResult]):
     def summary(self, result: TrainResult) -> dict[str, Any]:
         """See :class:`~gensmooth.runs.Program`."""
         return {
-            "status": result.status,
-            "message": result.message,
-            "success": result.success,
-            "fun": result.tests[-1].mean_return if result.tests else float("nan"),
-            "best_fun": result.best.mean_return,
-            "nfev": result.trajectories,
-            "nit": result.iterations,
+            name: result[name]
+            for name in ("reason", "message", "success", "fun", "best_fun", "nfev", "nit")
         }
 
-    def _last(self, state: TrainState, test: Test | None) -> TrainedPolicy:
-        """The policy of a state, with its return if ``test`` is a test of it."""
-        own = test is not None and test.step == state.search.step
-        return self._policy(
-            state.search.x,
-            state.statistics,
-            state.search.step,
-            test.mean_return if test is not None and own else math.nan,
-        )
+    def _last(self, state: TrainState, test: PolicyTest | None) -> TrainedPolicy:
+        """Return the policy of a state, with its return if ``test`` is a test of it."""
+        step = state.search.step
+        tested = test is not None and test.step == step
+        mean_return = test.mean_return if test is not None and tested else math.nan
+        return self._policy(state.search.x, state.statistics, step, mean_return)
 
     def _best(self, state: TrainState) -> TrainedPolicy:
-        """The policy with the best test; before the first test, the initial one."""
+        """Return the policy with the best test; before the first test, the initial one."""
         mean_return, step, parameters, statistics = state.best
         if not math.isfinite(mean_return):
             mean_return = math.nan
@@ -412,29 +481,29 @@ class Training(Program[TrainState, TrainRecord, TrainResult]):
 
 
 def checked_schedule(
-    iterations: int, test_every: int, test_episodes: int, target: float | None
+    max_steps: int, test_every: int, test_episodes: int, target: float | None
 ) -> Schedule:
-    """A schedule from a user, checked."""
+    """Check a user's schedule."""
     target = checks.optional(checks.number, "target", target)
     if target is not None and math.isnan(target):
         raise ValueError(f"`target` must be a number that a test can reach, but is {target!r}.")
     return Schedule(
-        checks.count("iterations", iterations, 0),
+        checks.count("max_steps", max_steps, 0),
         checks.count("test_every", test_every),
         checks.count("test_episodes", test_episodes),
         None if target is None else float(target),
     )
 
 
-def _no_progress(tests: Sequence[Test], end: End) -> str:
-    """What to try where no test was better than the first by more than their errors."""
-    if len(tests) < _FEW_TESTS or end.reason != "iterations":
+def _no_progress(tests: Sequence[PolicyTest], end: End) -> str:
+    """Return advice if no test was better than the first by more than their standard errors."""
+    if len(tests) < _FEW_TESTS or end.reason != "max_steps":
         return ""
     first, best = tests[0], max(tests, key=lambda test: test.mean_return)
     error2 = sum(test.deviation**2 / max(1, test.episodes) for test in (first, best))
     if best.mean_return - first.mean_return > 2 * math.sqrt(error2):
         return ""
     return (
-        " No test was clearly better than the first. If that is not as good as it gets: another "
-        "policy ('mlp' where a linear one cannot do it), more iterations, or more directions."
+        " No test was clearly better than the first. If a better policy exists, try another kind "
+        "of policy ('mlp'), more steps, or more directions."
     )

@@ -1,7 +1,7 @@
 """Execution of training episodes, in this process or by an evaluator's workers.
 
 Both give the same result. Workers receive the simulator and the policy's shape once, and the
-parameters and the scaling once per iteration. Each worker creates its own parameter vectors and
+parameters and the scaling once per step. Each worker creates its own parameter vectors and
 initial states. For each episode, it returns a few numbers and the moments of the observations,
 which the training merges in the order of the batch.
 """
@@ -193,11 +193,11 @@ class Local:
 
 @final
 class SideBySide:
-    """Runs each test together with the next iteration on a GPU, where the test then costs nothing.
+    """Runs each test together with the next step on a GPU, where the test then costs nothing.
 
-    When a test is requested, the next iteration's episodes are already known, because
+    When a test is requested, the next step's episodes are already known, because
     :meth:`Search.ask` is a pure function of the state, and they have the same scaling. So both run
-    together, and the next iteration uses the stored episodes.
+    together, and the next step uses the stored episodes.
 
     Args:
         simulator: The simulator.
@@ -297,7 +297,7 @@ def batch_starts(simulator: Simulator, batch: Batch, *, shared_goal: bool = Fals
 
 
 def test_starts(simulator: Simulator, state: SearchState, episodes: int) -> Array:
-    """The initial states of test episodes, shape (B, S)."""
+    """Return the initial states of test episodes, shape (B, S)."""
     samples = tuple(range(episodes))
     return _starts(simulator, _StartsAddress(state.seed, Purpose.TEST, state.step, samples))
 
@@ -312,7 +312,7 @@ class _StartsAddress(NamedTuple):
 
 
 def _starts(simulator: Simulator, at: _StartsAddress) -> Array:
-    """An initial state for each sample; equal samples have equal states."""
+    """Return an initial state for each sample; equal samples have equal states."""
 
     def draw() -> Array:
         rows = {sample: row for row, sample in enumerate(dict.fromkeys(at.samples))}
@@ -328,7 +328,7 @@ def _starts(simulator: Simulator, at: _StartsAddress) -> Array:
 
 
 def test_rngs(seed: int, step: int, episodes: int) -> list[np.random.Generator]:
-    """The generators for test episodes after ``step`` iterations; nothing else uses them."""
+    """Return the generators for test episodes after ``step`` steps; nothing else uses them."""
     return [
         streams.generator(seed, Purpose.TEST, step=step, index=index) for index in range(episodes)
     ]

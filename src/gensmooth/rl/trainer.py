@@ -1,9 +1,9 @@
-"""Training as pure functions of an explicit state: one iteration, and one test.
+"""Training as pure functions of an explicit state: one step, and one test.
 
 The protocol is the paper's, which follows ARS (Mania et al., 2018). Observations are standardised
-by statistics that are frozen within an iteration. Rewards exclude the survival bonus and are
-divided by the standard deviation of the iteration's rewards. Then comes a gradient ascent step. See
-``docs/rl.md`` for details.
+by statistics that are frozen within a step. Rewards exclude the survival bonus and are divided by
+the standard deviation of the step's rewards. Then the parameters move along the estimated gradient.
+See ``docs/rl.md`` for details.
 """
 
 import math
@@ -42,7 +42,7 @@ class Best(NamedTuple):
 
     Attributes:
         mean_return: The mean return of its test; −∞ before the first test.
-        step: The number of iterations before its test.
+        step: The number of steps before its test.
         parameters: Its parameters.
         statistics: The observation statistics used in its test.
     """
@@ -70,14 +70,14 @@ class TrainState(NamedTuple):
 
 
 class Iteration(NamedTuple):
-    """The record of an iteration.
+    """The record of one step of a training.
 
     Attributes:
         info: The search's step. Its values are returns without the survival bonus, before the
             division; its ``evaluations`` are trajectories.
         deviation: The standard deviation by which the returns were divided.
         env_steps: The number of environment steps in training so far.
-        mean_length: The mean length of the iteration's episodes.
+        mean_length: The mean length of the step's episodes.
     """
 
     info: StepInfo
@@ -86,13 +86,13 @@ class Iteration(NamedTuple):
     mean_length: float
 
 
-class Test(NamedTuple):
+class PolicyTest(NamedTuple):
     """The result of a test: episodes from new initial states, with the survival bonus.
 
     A test does not change the observation statistics.
 
     Attributes:
-        step: The number of iterations before the test.
+        step: The number of steps before the test.
         trajectories: The number of training trajectories before the test.
         env_steps: The number of training environment steps before the test.
         episodes: The number of episodes that did not fail.
@@ -101,8 +101,6 @@ class Test(NamedTuple):
         mean_length: Their mean length.
         success: The fraction that reached the goal; ``None`` if the environment has none.
     """
-
-    __test__ = False  # so that pytest does not collect it
 
     step: int
     trajectories: int
@@ -134,19 +132,19 @@ class Trainer:
     shared_goal: bool = False
 
     def init(self, seed: int) -> TrainState:
-        """Return the state before the first iteration."""
+        """Return the state before the first step."""
         search = self.search.init(self.policy.initial(seed), seed=seed)
         none = statistics(self.info.observation_size)
         return TrainState(search, none, 0, Best(-math.inf, 0, search.x, none))
 
     def scaling(self, state: TrainState) -> Scaling:
-        """The scaling of observations in the next iteration and in a test of this state."""
+        """Return the scaling of observations in the next step and in a test of this state."""
         if not self.standardize:
             return identity(self.info.observation_size)
         return state.statistics.scaling()
 
     def step(self, state: TrainState, rollouts: Rollouts) -> tuple[TrainState, Iteration]:
-        """Perform one iteration; a pure function of the state, wherever the episodes run."""
+        """Take one step; a pure function of the state, wherever the episodes run."""
         batch = self.search.ask(state.search)
         episodes = rollouts.train(state.search, batch, self.scaling(state))
         rewards = episodes.returns - episodes.bonuses
@@ -164,15 +162,17 @@ class Trainer:
         after = TrainState(search, merged, env_steps, state.best)
         return after, Iteration(info, deviation, env_steps, float(episodes.lengths.mean()))
 
-    def test(self, state: TrainState, rollouts: Rollouts, episodes: int) -> tuple[TrainState, Test]:
+    def test(
+        self, state: TrainState, rollouts: Rollouts, episodes: int
+    ) -> tuple[TrainState, PolicyTest]:
         """Test the policy; in the state, only the best policy may change."""
         tested = rollouts.test(state.search, self.scaling(state), episodes)
         finite = np.isfinite(tested.returns)
         if not finite.all() and (self.search.on_failure == "raise" or not finite.any()):
             bad = int(np.argmin(finite))
             raise EvaluationError(
-                f"{self.info.name} failed in test episode {bad} after {state.search.step} "
-                f"iterations: {_CAUSES}",
+                f"{self.info.name} failed in test episode {bad} after {state.search.step} steps: "
+                f"{_CAUSES}",
                 step=state.search.step,
                 index=bad,
             ) from tested.failure
@@ -200,7 +200,7 @@ class Trainer:
 
 
 def reward_deviation(rewards: Array) -> float:
-    """The standard deviation of an iteration's rewards, or 1 if they are all equal.
+    """Return the standard deviation of a step's rewards, or 1 if they are all equal.
 
     Rewards that differ only by rounding count as equal, because dividing by their deviation would
     amplify the rounding. Failed episodes are ignored.
@@ -214,11 +214,11 @@ def reward_deviation(rewards: Array) -> float:
     return deviation if deviation > _SAME * float(np.abs(finite).max()) else 1.0
 
 
-def summary(tested: Episodes, step: int, trajectories: int, env_steps: int) -> Test:
+def summary(tested: Episodes, step: int, trajectories: int, env_steps: int) -> PolicyTest:
     """Summarise the episodes of a test; failed ones are ignored."""
     kept = np.isfinite(tested.returns)
     returns = tested.returns[kept]
-    return Test(
+    return PolicyTest(
         step=step,
         trajectories=trajectories,
         env_steps=env_steps,

@@ -26,7 +26,7 @@ class ZooPolicy(NamedTuple):
         environment: The environment it was trained in.
         command: The command that trained it.
         seed: The seed of the training.
-        iterations: The number of training iterations before its test, the best of the training.
+        iterations: The number of training steps before its test, the best of the training.
         training_episodes: The number of episodes in the whole training, without tests.
         num_parameters: d.
         mean_return: The mean return over held-out episodes, used neither in training nor in the
@@ -94,7 +94,7 @@ def zoo() -> list[ZooPolicy]:
 
 
 def zoo_file(path: str | os.PathLike[str]) -> Path | None:
-    """The file of ``"zoo:NAME"``; ``None`` if the path does not start with ``"zoo:"``.
+    """Return the file of ``"zoo:NAME"``; ``None`` if the path does not start with ``"zoo:"``.
 
     ``NAME`` may also be the environment's name. For a file whose own name starts with ``zoo:``,
     write ``"./zoo:NAME"``.

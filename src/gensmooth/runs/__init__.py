@@ -19,11 +19,23 @@ from gensmooth.runs.journal import Journal
 from gensmooth.runs.loop import Run, resumed_run, run
 from gensmooth.runs.program import Program
 from gensmooth.runs.states import Record
-from gensmooth.runs.stopping import MESSAGES, STOPPED, SUCCESS, End, Limits, Reason, reached
+from gensmooth.runs.stopping import (
+    MESSAGES,
+    NO_VALUE,
+    STATUS,
+    STOPPED,
+    SUCCESS,
+    End,
+    Limits,
+    Reason,
+    reached,
+)
 
 __all__ = [
     "MESSAGES",
+    "NO_VALUE",
     "SOURCE",
+    "STATUS",
     "STOPPED",
     "SUCCESS",
     "CheckpointError",

@@ -155,7 +155,7 @@ def read_npy(path: Path) -> Any:
 
 
 def exists(path: Path) -> bool:
-    """Whether something has this name, also a link that leads nowhere."""
+    """Return whether a path exists, even as a broken link."""
     return os.path.lexists(path)
 
 
@@ -193,9 +193,11 @@ def write_whole(
         if previous is not None and path.exists():
             _keep(path, previous)
         os.replace(aside, path)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             aside.unlink()
+        if isinstance(error, OSError) and error.filename is None and error.errno is not None:
+            error.filename = str(path)  # of a full disk, for example
         raise
     if durable:
         sync_folder(path.parent)
@@ -254,7 +256,7 @@ def open_to_update(path: Path) -> FileIO:
 
 
 def has_other_names(file: FileIO) -> bool:
-    """Whether an open file has hard links, so that writing would also change what they name."""
+    """Return whether an open file has hard links, which writing would also change."""
     return os.fstat(file.fileno()).st_nlink > 1
 
 
@@ -283,7 +285,7 @@ def check_folder(path: Path, inside: Path | None = None) -> None:
 
 
 def remove_folder(path: Path) -> None:
-    """Remove what is at a path: a folder, a file, or a link but not its target; ignores errors."""
+    """Remove a folder, a file, or a link (not its target); errors are ignored."""
     with contextlib.suppress(OSError):
         if path.is_symlink() or not path.is_dir():
             path.unlink(missing_ok=True)
@@ -541,7 +543,7 @@ def _key(status: os.stat_result) -> tuple[int, int]:
 
 
 def _is(path: Path, key: tuple[int, int]) -> bool:
-    """Whether ``path`` is the file with this key; false for a symbolic link to it."""
+    """Return whether ``path`` is the file with this key; false for a symbolic link to it."""
     try:
         return _key(os.lstat(path)) == key
     except OSError:

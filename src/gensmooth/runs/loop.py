@@ -5,10 +5,12 @@ The first Ctrl-C or SIGTERM ends a run cleanly; a second Ctrl-C exits immediatel
 
 import contextlib
 import logging
+import math
 import secrets
 import signal
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -33,6 +35,7 @@ def run(
     every: int | str | Every | None = None,
     observers: Observers | None = None,
     go_on: bool = False,
+    max_seconds: float | None = None,
 ) -> T:
     """Run a program from the beginning or, if its folder holds this run, from the checkpoint.
 
@@ -43,16 +46,17 @@ def run(
         every: How often to write a checkpoint; see :func:`gensmooth.minimize`.
         observers: The observers of the run.
         go_on: Whether to continue a run that its callback stopped.
+        max_seconds: Stop after the first step that ends later than this.
 
     Raises:
         CheckpointError: If the folder holds something else or cannot be used.
     """
     if folder is None:
-        return Run(program, observers=observers).execute()
+        return Run(program, observers=observers).execute(max_seconds=max_seconds)
     with RunFolder(Path(folder), create=True) as run_folder:
         progress = run_folder.take(program)
         current = Run(program, progress, folder=run_folder, every=every, observers=observers)
-        return current.execute(go_on=go_on)
+        return current.execute(go_on=go_on, max_seconds=max_seconds)
 
 
 class Run(Generic[S, R, T]):
@@ -83,8 +87,9 @@ class Run(Generic[S, R, T]):
         self._observers = observers if observers else None
         self._interrupts = Interrupts()
         self._stopped = End("interrupted")  # how the run ended if it has not reached its end
+        self._deadline = math.inf
 
-    def execute(self, *, go_on: bool = False) -> T:
+    def execute(self, *, go_on: bool = False, max_seconds: float | None = None) -> T:
         """Run until there is a reason to stop; if the run has finished, return its stored result.
 
         Ctrl-C and SIGTERM end a run after a last checkpoint. After Ctrl-C, the result so far is
@@ -92,12 +97,17 @@ class Run(Generic[S, R, T]):
 
         Args:
             go_on: Whether to continue a run that its callback stopped.
+            max_seconds: Stop after the first step that ends later than this. A run that stopped
+                for this reason is continued.
         """
-        if self.end is not None and not (go_on and self.end.reason == "callback"):
+        continued = ("max_seconds", "callback") if go_on else ("max_seconds",)
+        if self.end is not None and self.end.reason not in continued:
             if isinstance(self.folder, RunFolder):
                 self.folder.say_that_it_has_ended(self.program, self.end, self.step)
             return self._result()
         self.end = None
+        if max_seconds is not None:
+            self._deadline = time.monotonic() + max_seconds
         if self.folder is not None:
             self.folder.open(self._progress, self._every)
         try:
@@ -152,6 +162,8 @@ class Run(Generic[S, R, T]):
         program, folder, allowed = self.program, self.folder, self._interrupts.allowed
         last: R | None = None
         while (end := program.stop(self.state, last)) is None:
+            if last is not None and time.monotonic() >= self._deadline:
+                return End("max_seconds")
             if last is not None and folder is not None and folder.due(self.step):
                 self._save()
             with allowed():

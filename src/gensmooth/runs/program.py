@@ -169,5 +169,5 @@ class Program(ABC, Generic[S, R, T]):
         return None
 
     def summary(self, result: T) -> dict[str, Any]:  # noqa: ARG002
-        """Return the observers' data at the end: ``status``, ``message``, ``success`` and more."""
+        """Return the observers' data at the end: ``reason``, ``message``, ``success`` and more."""
         return {}

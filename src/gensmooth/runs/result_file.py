@@ -132,7 +132,7 @@ _ENTRIES = fields.record(
         "nfev": fields.count(),
         "nit": fields.count(),
         "success": fields.flag,
-        "status": fields.NAME,
+        "status": fields.either(fields.count(0, 99), fields.NAME),  # a reason, in older files
         "message": _TEXT,
         "dropped": fields.count(),
         "faults": fields.table(fields.count()),
@@ -142,6 +142,7 @@ _ENTRIES = fields.record(
         "warnings": fields.many(_TEXT, 10_000),
     },
     {
+        "reason": fields.NAME,
         "structure": fields.PLAIN,
         "history": fields.table(fields.plain(3)),
     },

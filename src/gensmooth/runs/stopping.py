@@ -8,7 +8,7 @@ from gensmooth.describe import number
 Reason = Literal[
     "budget",
     "max_steps",
-    "iterations",
+    "max_seconds",
     "target",
     "tolerance",
     "converged",
@@ -22,7 +22,7 @@ Reason = Literal[
 MESSAGES: Mapping[str, str] = {
     "budget": "The evaluation budget is used up.",
     "max_steps": "The maximum number of steps was reached.",
-    "iterations": "All iterations are complete.",
+    "max_seconds": "The time limit was reached.",
     "target": "The objective reached the target.",
     "tolerance": "Ten steps in a row were shorter than the tolerance.",
     "converged": "The search converged",
@@ -33,7 +33,17 @@ MESSAGES: Mapping[str, str] = {
     "diverged": "The search diverged",
 }
 STOPPED = ("interrupted", "terminated", "failed")  # before the end: the same command continues
-SUCCESS = ("budget", "max_steps", "iterations", "target", "tolerance", "converged")
+PLANNED, NO_VALUE = 0, 3  # 3: the objective failed at the point to return
+STATUS: Mapping[str, int] = {  # as in SciPy, 0 is an end as planned; 99 is SciPy's, too
+    **dict.fromkeys(("budget", "max_steps", "max_seconds"), PLANNED),
+    **dict.fromkeys(("target", "tolerance", "converged"), PLANNED),
+    "diverged": 1,
+    "interrupted": 2,
+    "terminated": 2,
+    "failed": 4,
+    "callback": 99,
+}
+SUCCESS = tuple(reason for reason, status in STATUS.items() if status == PLANNED)
 
 
 class End(NamedTuple):

@@ -5,25 +5,26 @@
 
 import math
 from collections.abc import Callable
-from numbers import Real
 from typing import Any, NamedTuple, cast
 
 from numpy.typing import NDArray
 
 from gensmooth import checks, optimizers
-from gensmooth.directions import METHODS, Directions
-from gensmooth.estimators import ForwardDifference
-from gensmooth.methods import choose_directions
-from gensmooth.optimizers import Optimizer
+from gensmooth.directions import METHODS, Directions, choose_directions
+from gensmooth.estimators import Estimator, Samples, as_estimator
+from gensmooth.optimizers import Optimizer, Schedule, choose_optimizer
+from gensmooth.parameters import as_parameters, is_tree
 from gensmooth.searches import algorithms
 from gensmooth.searches.pilot import AUTO, Pilot
-from gensmooth.searches.protocol import Search
+from gensmooth.searches.protocol import FailurePolicy, Search
 from gensmooth.searches.random_search import RandomSearch
 from gensmooth.searches.wanted import Wanted
+from gensmooth.trees import Tree
 
 Array = NDArray[Any]
 Shape = tuple[Any, ...]
 
+BUDGET = 10_000  # evaluations, if the user does not say how many
 LEARNING_RATE = 0.1  # Adam's, which falls to 0 over the budget along half a cosine
 
 
@@ -32,12 +33,12 @@ class ChosenSearch(NamedTuple):
 
     Attributes:
         search: The search.
-        learning_rate: If not ``None``, the optimiser is :func:`falling` from this rate. It is made
+        falling_rate: If not ``None``, the optimiser is :func:`falling` from this rate. It is made
             anew when the budget changes.
     """
 
     search: Search
-    learning_rate: float | None = None
+    falling_rate: float | None = None
 
 
 def choose(
@@ -74,12 +75,13 @@ def choose(
             )
         wanted.check_complete()
         return ChosenSearch(wanted.search)
+    choose_optimizer(wanted.optimizer, wanted.learning_rate)  # raises an error if they are invalid
     if is_left_to_pilot(wanted):
         return ChosenSearch(_pilot(x, wanted))
     if algorithms.find(wanted.method) is not None:
         return ChosenSearch(algorithms.make(x, wanted, training=training))
-    names = algorithms.names(training=training)
-    family = choose_directions(wanted.method, wanted.directions, also=names)
+    others = [AUTO, *algorithms.names(training=training)]
+    family = choose_directions(wanted.method, wanted.directions, also=others)
     family = family.shaped(x.shape if shape is None else shape)
     return _along(x, family, wanted if fill is None else fill(wanted, family))
 
@@ -91,7 +93,7 @@ def is_left_to_pilot(wanted: Wanted) -> bool:
     return all(getattr(wanted, name) is None for name in ("method", *_PILOTS))
 
 
-_PILOTS = ("directions", "estimator", "spacing", "optimizer")
+_PILOTS = ("directions", "estimator", "spacing", "optimizer", "learning_rate")
 
 
 def _pilot(x: Array, wanted: Wanted) -> Pilot:
@@ -115,7 +117,7 @@ def _pilot(x: Array, wanted: Wanted) -> Pilot:
 
 def _along(x: Array, family: Directions, wanted: Wanted) -> ChosenSearch:
     """A search along directions; by default with Adam, whose rate falls over the budget."""
-    rate, optimizer = optimizer_or_rate(wanted.optimizer)
+    optimizer = choose_optimizer(wanted.optimizer, wanted.learning_rate)
     number = wanted.num_directions
     if number is None:
         number = max(usual_directions(x.size), wanted.workers - 1)
@@ -124,14 +126,14 @@ def _along(x: Array, family: Directions, wanted: Wanted) -> ChosenSearch:
         directions=family,
         num_directions=number,
         spacing=spacing if wanted.x_scale is None else _scaled(spacing, wanted),
-        estimator=ForwardDifference() if wanted.estimator is None else wanted.estimator,
+        estimator="forward" if wanted.estimator is None else wanted.estimator,
         **wanted.shared,
     )
     search = search.changed(directions=search.directions.resolve(x.size, number))
     if optimizer is not None:
         return ChosenSearch(search.changed(optimizer=optimizer))
-    falls = falling(rate, search, wanted.budget, wanted.max_steps)
-    return ChosenSearch(search.changed(optimizer=falls), rate)
+    falls = falling(LEARNING_RATE, search, wanted.budget, wanted.max_steps)
+    return ChosenSearch(search.changed(optimizer=falls), LEARNING_RATE)
 
 
 def _scaled(spacing: Any, wanted: Wanted) -> float:
@@ -160,30 +162,100 @@ def falling(
 
 
 def for_limits(
-    search: Search, learning_rate: float | None, budget: int | None, max_steps: int | None
+    search: Search, falling_rate: float | None, budget: int | None, max_steps: int | None
 ) -> Search:
-    """The search for a run with these limits; see :class:`ChosenSearch` on the learning rate."""
+    """The search for a run with these limits; see :class:`ChosenSearch` on the rate."""
     search = search.with_budget(budget or 0)
-    if learning_rate is None:
+    if falling_rate is None:
         return search
     search = cast(RandomSearch, search)
-    return search.changed(optimizer=falling(learning_rate, search, budget, max_steps))
+    return search.changed(optimizer=falling(falling_rate, search, budget, max_steps))
 
 
-def optimizer_or_rate(passed: object) -> tuple[float, Optimizer | None]:
-    """A learning rate for :func:`falling`, or an optimiser."""
-    if passed is None:
-        return LEARNING_RATE, None
-    if isinstance(passed, bool) or not isinstance(passed, Real):
-        if not (hasattr(passed, "init") and hasattr(passed, "update")):
-            raise TypeError(
-                "`optimizer` must be an (init, update) pair such as gs.sgd(0.01), an Optax "
-                f"transformation, or a learning rate, but is {checks.shown(passed)}."
-            )
-        return LEARNING_RATE, cast(Optimizer, passed)
-    return float(checks.positive("optimizer", passed)), None
+def methods() -> list[str]:
+    """Return the names of all methods: the pilot, choices of directions, and algorithms.
+
+    ``gensmooth methods`` describes them. Some algorithms are only for training.
+
+    >>> methods()[:5]
+    ['auto', 'gs', 'bes', 'gs-shrinkage', 'bes-shrinkage']
+    """
+    return [AUTO, *METHODS, *algorithms.names(training=True)]
 
 
-def names(*, training: bool = False) -> list[str]:
-    """The names of all methods: the pilot, directions, algorithms."""
-    return [AUTO, *METHODS, *algorithms.names(training=training)]
+def search(
+    name: str,
+    x0: Any,
+    *,
+    num_directions: int | None = None,
+    spacing: float | Schedule | None = None,
+    estimator: Estimator | str | None = None,
+    optimizer: Optimizer | None = None,
+    learning_rate: float | None = None,
+    x_scale: Any = None,
+    budget: int | None = BUDGET,
+    max_steps: int | None = None,
+    noise: float | None = None,
+    samples: Samples | None = None,
+    num_samples: int = 1,
+    maximize: bool = False,
+    bounds: Any = None,
+    on_failure: FailurePolicy = "raise",
+    min_fraction: float = 0.5,
+    threads: int = 1,
+) -> Search:
+    """Create the search behind ``minimize(..., method=name)``, for your own ask-tell loop.
+
+    Args:
+        name: The name of a method, one of :func:`methods`, or ``module:name`` for a custom one.
+        x0: The start. Some settings depend on the number and size of the parameters.
+        num_directions: As in :func:`gensmooth.minimize`.
+        spacing: As in :func:`gensmooth.minimize`.
+        estimator: As in :func:`gensmooth.minimize`.
+        optimizer: As in :func:`gensmooth.minimize`.
+        learning_rate: As in :func:`gensmooth.minimize`.
+        x_scale: As in :func:`gensmooth.minimize`.
+        budget: The number of evaluations that you plan, on which the step sizes of some methods
+            depend; ``None`` if you do not know it.
+        max_steps: The number of steps that you plan.
+        noise: The standard deviation of a value, which ``"stars"`` needs.
+        samples: As in :class:`~gensmooth.RandomSearch`.
+        num_samples: As in :class:`~gensmooth.RandomSearch`.
+        maximize: As in :class:`~gensmooth.RandomSearch`.
+        bounds: As in :class:`~gensmooth.RandomSearch`.
+        on_failure: As in :class:`~gensmooth.RandomSearch`.
+        min_fraction: As in :class:`~gensmooth.RandomSearch`.
+        threads: As in :class:`~gensmooth.RandomSearch`.
+
+    >>> import numpy as np
+    >>> snes = search("snes", np.zeros(3))
+    >>> state = snes.init(np.zeros(3), seed=0)
+    >>> for _ in range(120):
+    ...     batch = snes.ask(state)
+    ...     values = [((x - [1, 2, 3]) ** 2).sum() for x in batch.points()]
+    ...     state, info = snes.tell(state, batch, values)
+    >>> state.x.round(2)
+    array([1., 2., 3.])
+    """
+    checks.text("name", name)
+    x, tree = Tree.of(x0) if is_tree(x0) else (as_parameters(x0), None)
+    wanted = Wanted(
+        method=name,
+        num_directions=num_directions,
+        spacing=spacing,
+        estimator=None if estimator is None else as_estimator(estimator),
+        optimizer=optimizer,
+        learning_rate=learning_rate,
+        x_scale=x_scale,
+        budget=checks.optional(checks.count, "budget", budget),
+        max_steps=checks.optional(checks.count, "max_steps", max_steps),
+        noise=noise,
+        samples=samples,
+        num_samples=num_samples,
+        maximize=maximize,
+        bounds=bounds,
+        on_failure=on_failure,
+        min_fraction=min_fraction,
+        threads=threads,
+    )
+    return choose(x, wanted, shape=None if tree is None else tree.shapes, training=True).search

@@ -14,16 +14,21 @@ from numpy.typing import ArrayLike, NDArray
 
 from gensmooth import checks, estimators, kernels, optimizers, streams
 from gensmooth.batch import Batch
-from gensmooth.directions import Address, Directions, Draw, NoClosedForm, check_directions
+from gensmooth.directions import (
+    Address,
+    Directions,
+    Draw,
+    NoClosedForm,
+    check_directions,
+    choose_directions,
+)
 from gensmooth.estimators import (
     SAMPLE_MODES,
     Differences,
     Estimator,
-    ForwardDifference,
     Plan,
     Samples,
 )
-from gensmooth.methods import choose_directions
 from gensmooth.parameters import as_bounds, as_parameters, is_tree
 from gensmooth.searches.protocol import (
     FailurePolicy,
@@ -51,7 +56,6 @@ Array = NDArray[Any]
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
-_FORWARD = ForwardDifference()
 _SGD = optimizers.sgd(0.01)
 _NO_OVERFLOW = 1e15  # no step of the computation overflows if values and estimates are below this
 _EPS = {4: float(np.finfo(np.float32).eps), 8: float(np.finfo(np.float64).eps)}
@@ -75,8 +79,11 @@ class RandomSearch(Search):
         num_directions: L, the number of directions per step.
         spacing: c, the distance of the evaluation points from x, in units of a direction: a number,
             or a schedule such as ``gs.inverse_decay(0.1, power=0.101)``.
-        estimator: Where to evaluate, and how to turn the values into an estimate of the gradient.
-        optimizer: How the estimate changes x.
+        estimator: Where to evaluate, and how to turn the values into an estimate of the gradient:
+            ``"forward"``, ``"antithetic"``, … or an object.
+        optimizer: How the estimate changes x, an ``(init, update)`` pair; by default
+            ``gs.sgd(0.01)``.
+        learning_rate: Short for ``optimizer=gs.sgd(learning_rate)``.
         samples: How the objective's noise ξ is drawn (``"shared"``, ``"paired"``,
             ``"independent"``); ``None`` if the objective takes no generator.
         num_samples: N, the number of samples averaged at each point.
@@ -106,10 +113,12 @@ class RandomSearch(Search):
     def __init__(
         self,
         directions: Directions | None = None,
-        num_directions: int | None = None,
-        spacing: float | optimizers.Schedule | None = None,
-        estimator: Estimator = _FORWARD,
-        optimizer: optimizers.Optimizer = _SGD,
+        *,
+        num_directions: int,
+        spacing: float | optimizers.Schedule,
+        estimator: Estimator | str = "forward",
+        optimizer: optimizers.Optimizer | None = None,
+        learning_rate: float | None = None,
         samples: Samples | None = None,
         num_samples: int = 1,
         maximize: bool = False,
@@ -123,10 +132,10 @@ class RandomSearch(Search):
             directions = choose_directions(method, directions)
         arguments: dict[str, Any] = {
             "directions": check_directions(directions),
-            "estimator": estimators.check_estimator(estimator),
+            "estimator": estimators.as_estimator(estimator),
             "num_directions": checks.count("num_directions", num_directions),
             "spacing": _checked_spacing(spacing),
-            "optimizer": optimizer,
+            "optimizer": optimizers.choose_optimizer(optimizer, learning_rate) or _SGD,
             "samples": checks.optional(checks.one_of, "samples", samples, options=SAMPLE_MODES),
             "num_samples": checks.count("num_samples", num_samples),
             "maximize": checks.flag("maximize", maximize),
@@ -142,11 +151,6 @@ class RandomSearch(Search):
             raise ValueError(
                 f"`num_samples` is {self.num_samples}, but there are no samples to average: "
                 "pass `samples=` 'shared', 'paired' or 'independent', and an objective fun(x, rng)."
-            )
-        if not (hasattr(optimizer, "init") and hasattr(optimizer, "update")):
-            raise TypeError(
-                "`optimizer` must be an (init, update) pair such as gs.sgd(0.01) or an Optax "
-                f"transformation, not {checks.shown(optimizer)}."
             )
 
     def changed(self, **parts: Any) -> "RandomSearch":

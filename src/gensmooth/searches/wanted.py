@@ -31,7 +31,8 @@ class Wanted:
         num_directions: L, or how many points are drawn per step.
         spacing: How far from x the objective is evaluated.
         estimator: How values become an estimate.
-        optimizer: An optimiser, or a number: a learning rate, or an algorithm's own step size.
+        optimizer: How the estimate changes x.
+        learning_rate: The rate of gradient descent, or an algorithm's own step size.
         x_scale: How far apart interesting values of a parameter are. Methods of the paper multiply
             their spacing by it.
         unit: The same where the user does not say: for the pilot and for distributions.
@@ -55,7 +56,8 @@ class Wanted:
     num_directions: int | None = None
     spacing: float | Schedule | None = None
     estimator: Estimator | None = None
-    optimizer: Optimizer | float | None = None
+    optimizer: Optimizer | None = None
+    learning_rate: float | None = None
     x_scale: Any = None
     unit: Any = None
     budget: int | None = None
@@ -140,16 +142,9 @@ class Wanted:
 
     def rate(self, default: float) -> float:
         """The algorithm's own step size."""
-        if self.optimizer is None:
+        if self.learning_rate is None:
             return default
-        return float(checks.positive("optimizer", self.optimizer))
-
-    def own_optimizer(self) -> Optimizer | None:
-        """The user's optimiser, unless it is ``None`` or a number."""
-        given: Any = self.optimizer
-        if given is None or not (hasattr(given, "init") and hasattr(given, "update")):
-            return None
-        return given
+        return float(checks.positive("learning_rate", self.learning_rate))
 
     def steps(self, evaluations: int) -> int | None:
         """How many steps of so many evaluations the limits allow."""

@@ -30,7 +30,7 @@ class PlaceGroup:
 
 
 def room_of(w: Tensor) -> int:
-    """The number of bytes that a tensor occupies in a buffer."""
+    """Return the number of bytes that a tensor occupies in a buffer."""
     return -(-w.numel() * w.element_size() // _ALIGN) * _ALIGN
 
 
@@ -68,7 +68,7 @@ class Buffers:
         return views
 
     def holds(self, tensor: Tensor) -> bool:
-        """Whether a tensor's memory is in one of the buffers."""
+        """Return whether a tensor's memory is in one of the buffers."""
         if tensor.layout != torch.strided or not tensor.numel():
             return False
         address = tensor.data_ptr()

@@ -132,7 +132,7 @@ def gather_products(left: Tensor, right: Tensor, keep: float, out: Tensor) -> No
 
 
 def memory(tensor: Tensor) -> NDArray[Any]:
-    """A contiguous tensor's memory for the kernels: bfloat16 as uint16, float16 as int16."""
+    """Return a contiguous tensor's memory for the kernels: bfloat16 as uint16, float16 as int16."""
     flat = tensor.detach().view(-1)
     if flat.dtype in (torch.bfloat16, torch.float16):
         bits = flat.view(torch.int16).numpy()

@@ -108,7 +108,7 @@ def move_many(
 def _rows(
     rows: Sequence[tuple[int, int, int, int, int]], entries: int, device: torch.device
 ) -> tuple[Tensor, Tensor, int]:
-    """The table that the kernels read for parameters moved together, and the program count."""
+    """Return the kernels' table of parameters moved together, and the number of programs."""
     chunks = [-(-n // (entries * _CHUNK)) for _, _, n, _, _ in rows]
     firsts = np.concatenate([[0], np.cumsum(chunks)])
     table = [
@@ -211,7 +211,7 @@ def _launch_one(key: Key, law: int, w: Tensor, index: int, amount: float, out: T
 
 
 def _fits(law: int, w: Tensor, address: int, amount: float) -> bool:
-    """Whether half-precision entries can be processed in pairs (coins) or in fours (normals)."""
+    """Return whether half-precision entries can be processed in pairs or in fours (normals)."""
     n = w.numel()
     if law == 0:
         fits = not (n % 2 or address % 4)
@@ -222,13 +222,13 @@ def _fits(law: int, w: Tensor, address: int, amount: float) -> bool:
 
 @lru_cache(maxsize=16)
 def _joins_halves(device: torch.device) -> bool:
-    """Whether a device can round two numbers to half precision in one instruction."""
+    """Return whether a device can round two numbers to half precision in one instruction."""
     return device.type != "cuda" or torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 @lru_cache(maxsize=64)
 def _table(amounts: tuple[float, ...], device: torch.device) -> Tensor:
-    """The sums of ``±amounts`` in order; a set bit l of the index makes amount l negative."""
+    """Return the sums of ``±amounts`` in order; bit l of the index makes amount l negative."""
     sums = np.zeros(2 ** len(amounts), np.float32)
     for l, amount in enumerate(np.array(amounts, np.float32)):  # noqa: E741
         sums += np.where(np.arange(len(sums)) >> l & 1, -amount, amount)
@@ -319,7 +319,7 @@ def gather_products(left: Tensor, right: Tensor, keep: float, out: Tensor) -> No
 
 @lru_cache(maxsize=64)
 def _on_device(numbers: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    """A few numbers as a tensor on the device, cached for all parameters of a step."""
+    """Return a few numbers as a tensor on the device, cached for all parameters of a step."""
     return (
         torch.tensor(numbers, dtype=torch.float64 if dtype.is_floating_point else dtype)
         .to(dtype)

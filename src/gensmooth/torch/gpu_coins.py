@@ -11,7 +11,7 @@ from gensmooth.torch.gpu_words import PTX, halves, in_one, philox, put, row_of, 
 
 @triton.jit
 def _signed(words, j, amount):
-    """``±amount``, with the sign from bit j of each word."""
+    """Compute ``±amount``, with the sign from bit j of each word."""
     if amount.dtype != tl.float32:
         signed = tl.where(((words >> j) & 1) != 0, -amount, amount)
     elif PTX:
@@ -30,7 +30,7 @@ def _signed(words, j, amount):
 
 @triton.jit
 def _first_byte(top, rest, which):
-    """One byte of ``top``, chosen by a PTX selector, followed by the last three of ``rest``."""
+    """Join one byte of ``top``, chosen by a PTX selector, and the last three of ``rest``."""
     return tl.inline_asm_elementwise(
         "prmt.b32 $0, $1, $2, $3;",
         "=r,r,r,r",
@@ -43,7 +43,7 @@ def _first_byte(top, rest, which):
 
 @triton.jit(do_not_specialize=["index", "amount", "k0", "k1", "c2", "c3"])
 def add_one_coin(w, out, n, index, amount, k0, k1, c2, c3, TILES: tl.constexpr, EVEN: tl.constexpr):
-    """``out = round(w + amount · ε)``, for float32 or less; the amount is passed as its bits."""
+    """Compute ``out = round(w + amount · ε)`` in at most float32; ``amount`` is passed as bits."""
     tile = tl.program_id(0) * TILES + tl.arange(0, TILES)[:, None]
     k = tl.arange(0, 64)[None, :]
     counter = (tile * 16 + (k & 15)).to(tl.uint32)
@@ -107,7 +107,7 @@ def _one_coin_in_pairs(
 def add_one_coin_in_pairs(
     w, out, n, index, amount, k0, k1, c2, c3, HALF: tl.constexpr, TILES: tl.constexpr
 ):
-    """``out = round(w + amount · ε)`` in half precision, in pairs."""
+    """Compute ``out = round(w + amount · ε)`` in half precision, in pairs."""
     program = tl.program_id(0)
     _one_coin_in_pairs(w, out, n, program, index, amount, k0, k1, c2, c3, HALF, TILES)
 
@@ -124,7 +124,7 @@ def add_one_coin_to_many(
     HALF: tl.constexpr,
     TILES: tl.constexpr,
 ):
-    """``out = round(w + amount · ε)`` for many parameters at once; see :func:`row_of`."""
+    """Compute ``out = round(w + amount · ε)`` for many parameters at once; see :func:`row_of`."""
     source, target, n, program, k0, k1 = row_of(rows, owners, CHUNK)
     w = source.to(tl.pointer_type(tl.int32))
     out = target.to(tl.pointer_type(tl.int32))
@@ -141,7 +141,7 @@ def _both(x, even, odd, shift: tl.constexpr, amount, HALF: tl.constexpr):
 
 @triton.jit
 def _flip(words, shift: tl.constexpr, amount):
-    """``±amount``, for an amount passed as its bits."""
+    """Compute ``±amount``, for an amount passed as its bits."""
     return (word_of(amount) ^ ((words << shift) & 0x80000000)).to(tl.float32, bitcast=True)
 
 
@@ -161,7 +161,7 @@ def _set(out, at, n, x, EVEN: tl.constexpr):
 
 @triton.jit
 def _entry_of_table(table, byte):
-    """``table[byte]``; in PTX, as ``tl.load`` would affect which thread computes what."""
+    """Compute ``table[byte]``; in PTX, as ``tl.load`` would affect which thread computes what."""
     if PTX:
         entry = tl.inline_asm_elementwise(
             "ld.global.nc.f32 $0, [$1];",
@@ -201,7 +201,7 @@ def add_coins(
     SPARSE: tl.constexpr,
     DECAY: tl.constexpr,
 ):
-    """``out = round(keep · w + Σ_l amounts[l] ε_l)``; ``numbers`` are the amounts, then keep.
+    """Compute ``out = round(keep · w + Σ_l amounts[l] ε_l)``; ``numbers`` has amounts, then keep.
 
     ``table`` holds the sums of the first TABLED directions (8 or none), computed in the same order,
     for each combination of their signs; bit l of its index is that of direction l.

@@ -17,7 +17,7 @@ def _f(value: float) -> tl.constexpr:
 
 
 def _scaled(value: float, by: float) -> tl.constexpr:
-    """A float32 constant times a power of two, which commutes with every rounding."""
+    """Return a float32 constant times a power of two, which commutes with every rounding."""
     return tl.constexpr(float(np.float32(value)) * by)
 
 
@@ -30,7 +30,7 @@ _C2, _C4, _C6, _C8, _C10 = (_f((-1) ** (n // 2) / math.factorial(n)) for n in (2
 
 @triton.jit
 def _reciprocal(x):
-    """1 / x, to within one unit in the last place."""
+    """Return 1 / x, to within one unit in the last place."""
     return tl.inline_asm_elementwise(
         "rcp.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
     )
@@ -38,7 +38,7 @@ def _reciprocal(x):
 
 @triton.jit
 def _reciprocal_root(x):
-    """1 / √x, to within about one unit in the last place."""
+    """Return 1 / √x, to within about one unit in the last place."""
     return tl.inline_asm_elementwise(
         "rsqrt.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
     )
@@ -46,7 +46,7 @@ def _reciprocal_root(x):
 
 @triton.jit
 def _remainder(c, a, b):
-    """``c − a·b``, rounded once; in PTX, negating an operand is free, but not in Triton."""
+    """Compute ``c − a·b``, rounded once; in PTX, negating an operand is free, but not in Triton."""
     return tl.inline_asm_elementwise(
         "{.reg .f32 t; neg.f32 t, $2; fma.rn.f32 $0, t, $3, $1;}",
         "=f,f,f,f",
@@ -59,7 +59,7 @@ def _remainder(c, a, b):
 
 @triton.jit
 def _above(bits):
-    """The larger of ``bits`` and the bits of ½, minus the bits of 2^32 √½.
+    """Return the larger of ``bits`` and the bits of ½, minus the bits of 2^32 √½.
 
     In this form, the sum and the maximum become one instruction; Triton would use two.
     """
@@ -75,7 +75,7 @@ def _above(bits):
 
 @triton.jit
 def _back(above, power):
-    """``above − power`` plus what :func:`_above` subtracted: one three-operand instruction."""
+    """Add back what :func:`_above` subtracted to ``above − power``, in one instruction."""
     return tl.inline_asm_elementwise(
         "{.reg .s32 t; sub.s32 t, $1, $2; add.s32 $0, t, 0x4F3504F3;}",
         "=r,r,r",
@@ -88,7 +88,7 @@ def _back(above, power):
 
 @triton.jit
 def radius(word, BY_HAND: tl.constexpr):
-    """√(−2 log u), u = word · 2^-32, rounded as in kernels/tiles.py at every step.
+    """Return √(−2 log u), u = word · 2^-32, rounded as in kernels/tiles.py at every step.
 
     With BY_HAND, a quotient and a root are computed from a first guess, corrected by its remainder
     (Markstein's method), without the branches for numbers that do not occur here. In the innermost
@@ -163,7 +163,7 @@ def _pair(word, turn):
 
 @triton.jit
 def _four(counter, index, k0, k1, c2, c3):
-    """The four normals of one counter, for entries that are 32 apart."""
+    """Return the four normals of one counter, for entries that are 32 apart."""
     a, b, c, d = philox(
         counter.to(tl.uint32), word_of(index), word_of(c2), word_of(c3), word_of(k0), word_of(k1)
     )
@@ -241,7 +241,7 @@ def add_one_normal_in_fours(
     ROUNDS: tl.constexpr,
     EVEN: tl.constexpr,
 ):
-    """``out = round(w + amount · ε)`` in half precision, in fours."""
+    """Compute ``out = round(w + amount · ε)`` in half precision, in fours."""
     _one_normal_in_fours(
         w, out, n, tl.program_id(0), index, amount, k0, k1, c2, c3, HALF, THREADS, ROUNDS, EVEN
     )
@@ -260,7 +260,7 @@ def add_one_normal_to_many(
     THREADS: tl.constexpr,
     ROUNDS: tl.constexpr,
 ):
-    """``out = round(w + amount · ε)`` for many parameters at once; see :func:`row_of`."""
+    """Compute ``out = round(w + amount · ε)`` for many parameters at once; see :func:`row_of`."""
     source, target, n, program, k0, k1 = row_of(rows, owners, CHUNK)
     w = source.to(tl.pointer_type(tl.int64))
     out = target.to(tl.pointer_type(tl.int64))

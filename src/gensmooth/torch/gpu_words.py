@@ -38,7 +38,7 @@ def philox(c0, c1, c2, c3, k0, k1):
 
 @triton.jit
 def word_of(value):
-    """A 32-bit argument as uint32; Triton treats it as signed."""
+    """Return a 32-bit argument as uint32; Triton treats it as signed."""
     return value.to(tl.uint32, bitcast=True)
 
 
@@ -48,7 +48,7 @@ PTX = tl.constexpr(isinstance(word_of, triton.JITFunction) and torch.version.hip
 
 @triton.jit
 def row_of(rows, owners, CHUNK: tl.constexpr):
-    """The parameter, and the part of it, that this program works on.
+    """Return the parameter, and the part of it, that this program works on.
 
     A row of ``rows``, int64, holds the address of a parameter, the address of its output, its size,
     its first program and the two words of its key; ``owners`` has the row of each CHUNK of
@@ -68,7 +68,7 @@ def row_of(rows, owners, CHUNK: tl.constexpr):
 
 @triton.jit
 def halves(word, HALF: tl.constexpr):
-    """The two half-precision entries of a word, in float32."""
+    """Return the two half-precision entries of a word, in float32."""
     if tl.bfloat16 == HALF:  # the upper half of a float32
         low = (word << 16).to(tl.float32, bitcast=True)
         high = (word & 0xFFFF0000).to(tl.float32, bitcast=True)
@@ -98,7 +98,7 @@ def in_one(low, high, HALF: tl.constexpr):
 
 @triton.jit
 def put(w, out, at, n, keep, total, chosen, tile, SPARSE: tl.constexpr, DECAY: tl.constexpr):
-    """``out = round(keep · w + total)``; where a tile is not chosen, total is 0.
+    """Compute ``out = round(keep · w + total)``; where a tile is not chosen, total is 0.
 
     Without DECAY, entries of tiles that are not chosen are copied.
     """
@@ -117,7 +117,7 @@ def put(w, out, at, n, keep, total, chosen, tile, SPARSE: tl.constexpr, DECAY: t
 
 @triton.jit
 def follow(w, velocity, out, n, numbers, ENTRIES: tl.constexpr):
-    """``out = round(keep · w + amount · velocity)``; ``numbers`` are amount and keep."""
+    """Compute ``out = round(keep · w + amount · velocity)``; ``numbers`` are amount and keep."""
     at = tl.program_id(0).to(tl.int64) * ENTRIES + tl.arange(0, ENTRIES)
     amount, keep = tl.load(numbers), tl.load(numbers + 1)
     v = tl.load(velocity + at, mask=at < n, other=0.0)
@@ -138,7 +138,7 @@ def add_products(
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """``out[i, j] = round(keep · w[i, j] + Σ_k left[k, i] · right[k, j])``."""
+    """Compute ``out[i, j] = round(keep · w[i, j] + Σ_k left[k, i] · right[k, j])``."""
     i = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     j = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     total = tl.zeros([ROWS, COLUMNS], numbers.dtype.element_ty)

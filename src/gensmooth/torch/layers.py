@@ -43,8 +43,8 @@ from torch.utils._python_dispatch import (
 from torch.utils._pytree import tree_iter, tree_map_only
 
 from gensmooth.torch.buffers import Buffers, Place, PlaceGroup, room_of
-from gensmooth.torch.found import HookedLayer, find_layers, is_compiled, outermost
 from gensmooth.torch.hooks import Reads, Wrapped
+from gensmooth.torch.modules import HookedLayer, find_layers, is_compiled, outermost
 
 Tensor = torch.Tensor
 Fill = Callable[[PlaceGroup], None]  # writes perturbed values to their buffers
@@ -338,7 +338,7 @@ class Layers:
         return kept
 
     def _keep(self, module: nn.Module, output: Any) -> Any:
-        """A copy of a layer's output if it is in the buffer, which will be reused; or None."""
+        """Return a copy of a layer's output if it is in the buffer, which is reused; or None."""
         if not (self._turns and self._turns[-1].owner is module):
             return None
         return self._copy_kept(output)
@@ -371,7 +371,7 @@ class Layers:
     def _find_places(
         self, owner: nn.Module | None, names: list[str], depth: int, late: bool
     ) -> PlaceGroup:
-        """The places for the perturbed values of a layer; cached, because finding them is slow."""
+        """Return where a layer's perturbed values go; cached, because finding them is slow."""
         places = self._places.get((id(owner), depth))
         if (
             places is not None

@@ -109,13 +109,13 @@ class Mover:
         return prepared
 
     def shift(self, step: int, direction: int, amount: float) -> None:
-        """``w ← round(w + amount · ε)`` for all parameters, in place."""
+        """Compute ``w ← round(w + amount · ε)`` for all parameters, in place."""
         self._in_place(step, [direction], lambda _: ([amount], 1.0))
 
     def move(
         self, step: int, weights: Sequence[float], rates: Sequence[float], decays: Sequence[float]
     ) -> None:
-        """``w ← round((1 − rate · decay) w − rate · Σ_l weights[l] ε_l)``.
+        """Compute ``w ← round((1 − rate · decay) w − rate · Σ_l weights[l] ε_l)``.
 
         With momentum β, the velocity ``v ← β v + Σ_l weights[l] ε_l`` takes the place of the sum.
         It is stored in float32 (float64 for float64 parameters).
@@ -149,7 +149,7 @@ class Mover:
                 _put_back(w, values)
 
     def direction(self, name: str, step: int, direction: int) -> Tensor:
-        """The direction ε of one parameter, in float32."""
+        """Return the direction ε of one parameter, in float32."""
         w = next(group[name] for group in self._groups if name in group)
         out = torch.zeros(w.shape, device=w.device)
         self._perturb(name, out, out, step, [direction], [1.0], 1.0)
@@ -223,7 +223,7 @@ class Mover:
 
 
 def _step_words(step: int) -> tuple[int, int]:
-    """The two words of a key that depend on the step."""
+    """Return the two words of a key that depend on the step."""
     _, _, *words = streams.key_and_counter(0, _PURPOSE, step)
     return words[0], words[1]
 
@@ -254,7 +254,7 @@ def fingerprint(parameters: Mapping[str, Tensor]) -> str:
 
 
 def describe_parameters(parameters: Mapping[str, Tensor]) -> list[list[Any]]:
-    """The names, types and shapes in the form stored in a log."""
+    """Return the names, types and shapes in the form stored in a log."""
     return [
         [name, str(w.dtype).removeprefix("torch."), list(w.shape)] for name, w in parameters.items()
     ]

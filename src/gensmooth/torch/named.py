@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 from gensmooth import checks
-from gensmooth.torch.found import live_modules
+from gensmooth.torch.modules import live_modules
 from gensmooth.torch.tensors import DTYPES, MOST_ENTRIES, backend
 
 Tensor = torch.Tensor
@@ -98,7 +98,7 @@ def _groups(params: object) -> list[tuple[list[Pair], dict[str, Any]]]:
 
 
 def _trainable(items: Any) -> list[Pair]:
-    """The pairs of name and parameter, without frozen floating-point parameters."""
+    """Return the pairs of name and parameter, without frozen floating-point parameters."""
     if isinstance(items, Tensor) or not isinstance(items, Iterable):
         raise TypeError(_NAMELESS.format(checks.shown(items)))
     pairs: list[Pair] = []
@@ -162,7 +162,7 @@ def _without_prefixes(name: str) -> str:
 
 
 def _sharded(w: Tensor) -> str:
-    """What shards a parameter across processes; empty if it is not sharded."""
+    """Return what shards a parameter across processes; empty if nothing does."""
     if type(w.data).__module__.startswith("torch.distributed"):
         return "a DTensor, of FSDP2 or tensor parallelism"
     if hasattr(w, "_fsdp_flattened") or hasattr(w, "_is_flat_param"):

@@ -45,7 +45,7 @@ class Ranks:
         self._device = torch.device("cpu" if on_cpu else "cuda")
 
     def mine(self, evaluation: int) -> bool:
-        """Whether this rank performs an evaluation."""
+        """Return whether this rank performs an evaluation."""
         return self.split == "batches" or evaluation % self.number == self.rank
 
     def agree(self, facts: dict[str, Any], step: int) -> None:

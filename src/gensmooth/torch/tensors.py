@@ -38,7 +38,7 @@ class Backend(Protocol):
         keep: float,
         out: Tensor,
     ) -> None:
-        """``out = round(keep · w + Σ_l amounts[l] ε_{indices[l]})``."""
+        """Compute ``out = round(keep · w + Σ_l amounts[l] ε_{indices[l]})``."""
         ...
 
     def prepare(
@@ -57,7 +57,7 @@ class Backend(Protocol):
     def move_many(
         self, prepared: Any, step_words: tuple[int, int], index: int, amount: float
     ) -> None:
-        """``out = round(w + amount · ε_index)`` for many parameters, all at the same step.
+        """Compute ``out = round(w + amount · ε_index)`` for many parameters, all at the same step.
 
         ``step_words`` are the two words of the key that depend on the step.
         """
@@ -73,26 +73,26 @@ class Backend(Protocol):
         keep: float,
         out: Tensor,
     ) -> None:
-        """``out = keep · out + Σ_l amounts[l] ε_{indices[l]}``."""
+        """Compute ``out = keep · out + Σ_l amounts[l] ε_{indices[l]}``."""
         ...
 
     def follow(self, w: Tensor, velocity: Tensor, amount: float, keep: float, out: Tensor) -> None:
-        """``out = round(keep · w + amount · velocity)``."""
+        """Compute ``out = round(keep · w + amount · velocity)``."""
         ...
 
     def add_products(
         self, left: Tensor, right: Tensor, w: Tensor, keep: float, out: Tensor
     ) -> None:
-        """``out[i, j] = round(keep · w[i, j] + Σ_k left[k, i] right[k, j])``."""
+        """Compute ``out[i, j] = round(keep · w[i, j] + Σ_k left[k, i] right[k, j])``."""
         ...
 
     def gather_products(self, left: Tensor, right: Tensor, keep: float, out: Tensor) -> None:
-        """``out[i, j] = keep · out[i, j] + Σ_k left[k, i] right[k, j]``."""
+        """Compute ``out[i, j] = keep · out[i, j] + Σ_k left[k, i] right[k, j]``."""
         ...
 
 
 def backend(device: torch.device) -> Backend:
-    """The kernels for tensors on a device."""
+    """Return the kernels for tensors on a device."""
     if device.type == "cpu":
         return cpu
     if device.type == "cuda":
@@ -106,7 +106,7 @@ def backend(device: torch.device) -> Backend:
 
 
 def sum_type(dtype: torch.dtype) -> torch.dtype:
-    """The type in which sums for a parameter are computed."""
+    """Return the type in which sums for a parameter are computed."""
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
@@ -118,7 +118,7 @@ class Chosen:
         self._cache: dict[tuple[int, int, torch.device], Tensor] = {}
 
     def tiles(self, stream: Stream, step: int, size: int, device: torch.device) -> Tensor | None:
-        """One byte for each tile; None if all tiles move."""
+        """Return one byte for each tile; None if all tiles move."""
         if stream.law.density >= 1:
             return None
         if step != self._step:
@@ -145,7 +145,7 @@ def perturb(
     keep: float = 1.0,
     chosen: Chosen,
 ) -> None:
-    """``out = round(keep · w + Σ_l amounts[l] ε_l)``, where ε has the law's scale.
+    """Compute ``out = round(keep · w + Σ_l amounts[l] ε_l)``, where ε has the law's scale.
 
     Args:
         w: The parameter, contiguous.
@@ -178,7 +178,7 @@ def gather(
     keep: float,
     chosen: Chosen,
 ) -> None:
-    """``velocity = keep · velocity + Σ_l amounts[l] ε_l``, in the velocity's type."""
+    """Compute ``velocity = keep · velocity + Σ_l amounts[l] ε_l``, in the velocity's type."""
     law, on = stream.law, backend(velocity.device)
     flat = velocity.view(-1)
     if law.rank and velocity.ndim > 1:
@@ -191,14 +191,14 @@ def gather(
 
 
 def follow(w: Tensor, velocity: Tensor, *, amount: float, keep: float) -> None:
-    """``w = round(keep · w + amount · velocity)``."""
+    """Compute ``w = round(keep · w + amount · velocity)``."""
     backend(w.device).follow(w.view(-1), velocity.view(-1), amount, keep, w.view(-1))
 
 
 def _factors(
     stream: Stream, step: int, w: Tensor, directions: Sequence[int], amounts: Sequence[float]
 ) -> tuple[Tensor, Tensor]:
-    """The factors of a matrix's low-rank directions; the left ones include the amounts."""
+    """Return the factors of a matrix's low-rank directions; the left ones include the amounts."""
     law, on, dtype = stream.law, backend(w.device), sum_type(w.dtype)
     size = law.scale / law.rank**0.5
     sides: list[Tensor] = []
@@ -216,10 +216,10 @@ def _factors(
 
 
 def law_code(entries: str) -> int:
-    """The number by which kernels identify a law of entries."""
+    """Return the number by which kernels identify a law of entries."""
     return 0 if entries == "coin" else 1
 
 
 def contiguous_copy(w: Any) -> Tensor:
-    """The tensor itself if it is contiguous, otherwise a contiguous copy."""
+    """Return the tensor itself if it is contiguous, otherwise a contiguous copy."""
     return w if w.is_contiguous() else w.contiguous()

@@ -22,12 +22,25 @@ from numpy.typing import NDArray
 from torch.optim import Optimizer
 
 from gensmooth import checks, streams
-from gensmooth.estimators import ESTIMATORS, SAMPLE_MODES, Estimator, Plan, Samples, plan
-from gensmooth.models import choose_law, describe_directions
+from gensmooth.directions import Directions
+from gensmooth.estimators import (
+    SAMPLE_MODES,
+    Estimator,
+    Plan,
+    Samples,
+    as_estimator,
+    plan,
+)
+from gensmooth.models import (
+    SparseTiles,
+    choose_law,
+    choose_model_directions,
+    describe_directions,
+)
 from gensmooth.streams import Purpose
-from gensmooth.torch.found import owners
 from gensmooth.torch.layers import Layers
 from gensmooth.torch.log import Log, LogError, LogRecord
+from gensmooth.torch.modules import owners
 from gensmooth.torch.moving import Mover, describe_parameters, fingerprint
 from gensmooth.torch.named import NamedGroups, read_parameters
 from gensmooth.torch.ranks import Ranks, Split
@@ -68,13 +81,14 @@ class ZerothOrder(Optimizer):
         lr: η, the learning rate; schedulers of ``torch.optim.lr_scheduler`` may change it. It has
             no default, because the right value depends on the model; ``docs/torch.md`` has a rule.
         spacing: c, the distance per entry at which the loss is evaluated.
-        num_directions: L. A step calls the closure L+1 times (forward), 2L times (antithetic) or
-            L times (one-point).
-        directions: ``"bes"`` (coins), ``"gs"`` (normals), ``"bes-shrinkage"``, ``"gs-shrinkage"``,
-            ``"low-rank"``, ``"sparse"``; or an object, such as ``gs.LowRank(rank=4)``,
+        num_directions: L; a mirrored pair is one direction. A step calls the closure L+1 times
+            (forward), 2L times (antithetic) or L times (one-point).
+        method: The directions by name: ``"bes"`` (coins, the default), ``"gs"`` (normals),
+            ``"bes-shrinkage"``, ``"gs-shrinkage"``, ``"low-rank"`` or ``"sparse"``.
+        directions: The directions as an object, instead of a method: ``gs.LowRank(rank=4)``,
             ``gs.torch.SparseTiles(0.1)`` or ``gs.shrunk(gs.Bernoulli(), scale="estimate")``.
-        estimator: ``"forward"``, ``"antithetic"``, ``"one-point"``, ``"ranked"``, or an estimator
-            of :mod:`gensmooth.estimators`.
+        estimator: ``"forward"``, ``"antithetic"``, ``"one-point"``, ``"ranked"``, or an object such
+            as ``gs.BestPairs(4)``.
         seed: The seed of all directions; by default drawn by the operating system.
         normalize: ``"spread"`` divides the step by the standard deviation of the losses of its
             evaluations instead of by the spacing.
@@ -113,6 +127,7 @@ class ZerothOrder(Optimizer):
     True
     """
 
+    @checks.explains_unknown
     def __init__(
         self,
         params: Any,
@@ -120,7 +135,8 @@ class ZerothOrder(Optimizer):
         *,
         spacing: float = 1e-3,
         num_directions: int = 1,
-        directions: object = "bes",
+        method: str | None = None,
+        directions: Directions | SparseTiles | None = None,
         estimator: str | Estimator = "forward",
         seed: int | None = None,
         normalize: Literal["spread"] | None = None,
@@ -139,7 +155,7 @@ class ZerothOrder(Optimizer):
         self._arguments = {name: value for name, value in locals().items() if name in _COPIED}
         self._spacing = checks.positive("spacing", spacing)
         self._num_directions = checks.count("num_directions", num_directions)
-        self._estimator = _estimator(estimator)
+        self._estimator = as_estimator(estimator)
         self._normalize = checks.optional(checks.one_of, "normalize", normalize, options=["spread"])
         self._maximize = checks.flag("maximize", maximize)
         self._mode: Mode = checks.one_of("mode", mode, get_args(Mode))
@@ -176,8 +192,9 @@ class ZerothOrder(Optimizer):
             )
         self._plan: Plan = plan(self._estimator, self._num_directions, 1, self._samples)
         dim = sum(w.numel() for w in self._parameters.values())
-        self._law = choose_law(directions, dim, self._num_directions)
-        self._described = describe_directions(directions)
+        chosen = choose_model_directions(method, directions)
+        self._law = choose_law(chosen, dim, self._num_directions)
+        self._described = describe_directions(chosen)
         self._building = True
         groups = [(dict(pairs), options) for pairs, options in named.groups if pairs]
         super().__init__(
@@ -253,7 +270,7 @@ class ZerothOrder(Optimizer):
         return loss
 
     def points(self) -> list[tuple[int, int]]:
-        """The evaluations of a step, in order, as pairs (direction, side)."""
+        """Return the evaluations of a step, in order, as pairs (direction, side)."""
         return list(zip(self._plan.direction.tolist(), self._plan.side.tolist(), strict=True))
 
     @contextmanager
@@ -308,7 +325,7 @@ class ZerothOrder(Optimizer):
         self._note_loss(loss)
 
     def direction(self, name: str, index: int, *, step: int | None = None) -> Tensor:
-        """The direction ε_index of one parameter, by its name, for inspection."""
+        """Return the direction ε_index of one parameter, by its name, for inspection."""
         if name not in self._parameters:
             hint = checks.did_you_mean(name, self._parameters)
             raise ValueError(
@@ -379,7 +396,7 @@ class ZerothOrder(Optimizer):
         return values
 
     def _gradients(self) -> list[tuple[Tensor | None, int]]:
-        """The parameters' gradients, usually None, and their versions."""
+        """Return the parameters' gradients, usually None, and their versions."""
         return [
             (None, -1) if grad is None else (grad, grad._version)
             for grad in map(_gradient, self._parameters.values())
@@ -421,7 +438,7 @@ class ZerothOrder(Optimizer):
             self._inside = False
 
     def _sample_seed(self, step: int, sample: int) -> int:
-        """The seed of torch's own generators in an evaluation."""
+        """Return the seed of torch's own generators in an evaluation."""
         rng = streams.generator(self.seed, Purpose.SAMPLE, step=step, index=sample)
         return int(rng.integers(2**63))
 
@@ -520,7 +537,7 @@ class ZerothOrder(Optimizer):
         self._moving = False
 
     def _rates(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """The learning rate and weight decay of each group."""
+        """Return the learning rate and weight decay of each group."""
         rates = tuple(checks.nonnegative("lr", float(group["lr"])) for group in self.param_groups)
         decays = tuple(
             checks.nonnegative("weight_decay", float(group["weight_decay"]))
@@ -569,14 +586,14 @@ class ZerothOrder(Optimizer):
     # --- logs and ranks --------------------------------------------------------------------------
 
     def header(self) -> dict[str, Any]:
-        """The header of a log: the settings, and a hash of all parameters."""
+        """Return the header of a log: the settings, and a hash of all parameters."""
         header = self._settings() | {"base": fingerprint(self._parameters)}
         if self._mode == "in-place":  # evaluations then change the parameters by rounding
             header["visited"] = [point for point in self.points() if point[1]]
         return header
 
     def _settings(self) -> dict[str, Any]:
-        """The settings that must not change when a run continues."""
+        """Return the settings that must not change when a run continues."""
         groups = [
             dict(zip(group["param_names"], group["params"], strict=True))
             for group in self.param_groups
@@ -610,7 +627,7 @@ class ZerothOrder(Optimizer):
             log.open(header)
 
     def _facts(self) -> dict[str, Any]:
-        """The facts that must be the same on all ranks."""
+        """Return the facts that must be the same on all ranks."""
         header = self.header()
         names = {"base": "parameters", "groups": "names, types and shapes of parameters"}
         facts = {"seed": header.pop("seed"), "number of steps done": self.steps_done}
@@ -697,9 +714,9 @@ class ZerothOrder(Optimizer):
 
 # The arguments of a copy, in addition to the parameters.
 _COPIED = (
-    *("lr", "spacing", "num_directions", "directions", "estimator", "normalize", "momentum"),
-    *("weight_decay", "maximize", "mode", "samples", "ranks", "group", "allow_unused"),
-    *("on_failure", "min_fraction"),
+    *("lr", "spacing", "num_directions", "method", "directions", "estimator", "normalize"),
+    *("momentum", "weight_decay", "maximize", "mode", "samples", "ranks", "group"),
+    *("allow_unused", "on_failure", "min_fraction"),
 )
 # The attributes that change in a run, in addition to parameters and velocities.
 _PROGRESS = {"steps_done": "steps_done", "failures": "failures", "first_loss": "_first_loss"}
@@ -762,17 +779,10 @@ _UNCHANGED = "The parameters were not changed."
 
 
 def _plain(value: Any) -> Any:
-    """A value as it is after a round trip through JSON."""
+    """Return a value as it is after a round trip through JSON."""
     if isinstance(value, tuple | list):
         return [_plain(each) for each in cast(Sequence[Any], value)]
     return value
-
-
-def _estimator(estimator: object) -> Estimator:
-    if isinstance(estimator, Estimator):
-        return estimator
-    checks.one_of("estimator", estimator, list(ESTIMATORS))
-    return ESTIMATORS[cast(str, estimator)]
 
 
 def _generators(devices: Sequence[torch.device]) -> list[torch.Generator]:

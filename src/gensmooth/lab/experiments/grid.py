@@ -53,7 +53,7 @@ class Grid(NamedTuple, Generic[G]):
     paper: Callable[[Config], SpacingAndRate | None]
 
     def smaller(self, options: G) -> str | None:
-        """How the runs are smaller than the paper's, in words; ``None`` if they are not."""
+        """Return how the runs are smaller than the paper's, in words; ``None`` if they are not."""
         ours, theirs = self.sizes[options.profile].rounds, self.sizes["paper"].rounds
         seeds, wanted = len(self.seeds(options)), self.sizes["paper"].seeds
         less = [f"{10 * ours} of {10 * theirs} iterations"] if ours < theirs else []
@@ -61,17 +61,17 @@ class Grid(NamedTuple, Generic[G]):
         return ", ".join(less) or None
 
     def tuning_seeds(self, options: G) -> range:
-        """The seeds of the grid search."""
+        """Return the seeds of the grid search."""
         number = self.sizes[options.profile].tuning_seeds
         return range(_FIRST_TUNING_SEED, _FIRST_TUNING_SEED + number)
 
     def seeds(self, options: G) -> range:
-        """The seeds of the reported runs."""
+        """Return the seeds of the reported runs."""
         number = self.sizes[options.profile].seeds if options.seeds is None else options.seeds
         return range(_FIRST_SEED, _FIRST_SEED + number)
 
     def tuning(self, options: G) -> list[RunSpec]:
-        """Every case with every pair of the grid, on every tuning seed."""
+        """Return every case with every pair of the grid, on every tuning seed."""
         if options.hyperparameters == "paper":
             return []
         grid = list(product(self.spacings, self.rates, self.tuning_seeds(options)))
@@ -82,7 +82,7 @@ class Grid(NamedTuple, Generic[G]):
         ]
 
     def select(self, options: G, records: Sequence[RunRecord]) -> list[Cell]:
-        """The best pair of every case beside the paper's; or the paper's alone."""
+        """Return the best pair of every case beside the paper's; or the paper's alone."""
         best = choose(records, lambda config: (self.where(config), config["method"]))
         cells: list[Cell] = []
         for case in self.cases(options):
@@ -94,7 +94,7 @@ class Grid(NamedTuple, Generic[G]):
         return cells
 
     def reporting(self, options: G, cells: Sequence[Cell]) -> list[RunSpec]:
-        """Every case that has a choice, with this choice, on every seed."""
+        """Return every case that has a choice, with this choice, on every seed."""
         choices = {(c.setting, c.method): c.chosen for c in cells if c.chosen is not None}
         specs: list[RunSpec] = []
         for case, seed in product(self.cases(options), self.seeds(options)):
@@ -105,7 +105,7 @@ class Grid(NamedTuple, Generic[G]):
         return specs
 
     def facts(self, options: G) -> dict[str, Any]:
-        """The seeds, for the provenance box."""
+        """Return the seeds, for the provenance box."""
         return {
             "tuning seeds": list(self.tuning_seeds(options)),
             "reporting seeds": list(self.seeds(options)),
@@ -115,7 +115,7 @@ class Grid(NamedTuple, Generic[G]):
 def choose(
     records: Iterable[RunRecord], group: Callable[[Mapping[str, Any]], Hashable]
 ) -> dict[Hashable, tuple[SpacingAndRate | None, float]]:
-    """The best ``(spacing, learning rate)`` of each group, with its mean final score.
+    """Return the best ``(spacing, learning rate)`` of each group, with its mean final score.
 
     A group in which every choice diverged on some seed has no choice.
     """

@@ -104,7 +104,7 @@ O = TypeVar("O", bound=Options)  # noqa: E741
 
 
 def read_options(kind: type[O], values: Mapping[str, Any]) -> O:
-    """The options of a study from values by name; names that it does not declare are left out.
+    """Return the options of a study from values by name; ignores names that it does not declare.
 
     Lists become tuples, and empty ones ``None``.
 

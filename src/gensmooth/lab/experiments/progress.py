@@ -125,7 +125,7 @@ class Shares:
 
 
 def _nothing() -> None:
-    """The default of ``heard``."""
+    """Return the default of ``heard``."""
 
 
 _listener: ContextVar[Callable[[float], None] | None] = ContextVar("listener", default=None)
@@ -147,7 +147,7 @@ def tell(share: float) -> None:
 def progress(
     title: str, *, total: int, done: int, time_left: TimeLeft | Shares, say: Say
 ) -> Generator[Callable[[], None]]:
-    """One bar on a terminal, elsewhere a line now and then; call what it yields after each run."""
+    """Show a bar on a terminal, else a line now and then; call what it yields after each run."""
     if not getattr(sys.stderr, "isatty", bool)():
         count, last = done, time.monotonic()
 

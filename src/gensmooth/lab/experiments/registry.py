@@ -15,7 +15,7 @@ STUDIES = {
 
 
 def find_study(name: str) -> Study[Any]:
-    """The study called ``name``: one of :data:`STUDIES`, or ``module:NAME`` of a custom study.
+    """Return a study by name: one of :data:`STUDIES`, or ``module:NAME`` for a custom study.
 
     The module is imported when it is needed. It may be in the current folder.
     """
@@ -34,12 +34,12 @@ def find_study(name: str) -> Study[Any]:
 
 
 def find_claim(name: str) -> Claim:
-    """The claim ``module:NAME``."""
+    """Return the claim ``module:NAME``."""
     return _load(name, Claim)
 
 
 def _load(reference: str, kind: type[T]) -> T:
-    """The object ``module:NAME``, which must be of some kind."""
+    """Return the object ``module:NAME``, which must be of some kind."""
     module, _, name = reference.partition(":")
     if not (module and name):
         raise ValueError(f"A {kind.__name__.lower()} is module:NAME, not {reference!r}.")

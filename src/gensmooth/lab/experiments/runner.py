@@ -65,7 +65,7 @@ class Runner(NamedTuple):
     together: bool = False
 
     def complete(self, specs: Sequence[RunSpec], title: str) -> Completed:
-        """The records of some runs, in the order of the specs."""
+        """Return the records of some runs, in the order of the specs."""
         loaded = self._load(specs)
         if loaded.damaged:
             self.say(
@@ -88,13 +88,13 @@ class Runner(NamedTuple):
         damaged: list[str] = []
         for name in dict.fromkeys(spec.study for spec in specs):
             here = [spec for spec in specs if spec.study == name]
-            found = self._store(here[0]).load(here)
-            records |= found.records
-            damaged += found.damaged
+            loaded = self._store(here[0]).load(here)
+            records |= loaded.records
+            damaged += loaded.damaged
         return Loaded(records, damaged)
 
     def _store(self, spec: RunSpec) -> StudyStore:
-        """The store of a run: that of its study, which may not be this one."""
+        """Return the store of a run: that of its study, which may not be this one."""
         if spec.study == self.study:
             return self.store
         others = {} if self.others is None else self.others
@@ -139,7 +139,7 @@ class Runner(NamedTuple):
 
 
 def _in_order(cost: Cost, specs: Sequence[RunSpec]) -> list[RunSpec]:
-    """The longest runs first, so that no worker is still busy with one when all others are idle.
+    """Sort runs, the longest first, so that no worker ends long after the others.
 
     Runs of equal (or unknown) length come in the order of their hashes, which is as good as
     random, so that the finished runs of an interrupted study are a fair sample.
@@ -155,7 +155,7 @@ def _cost(cost: Cost, spec: RunSpec) -> float:
 def _start(
     jobs: Sequence[Job], workers: int | None, ray: str | None
 ) -> tuple[int, Generator[Finished]]:
-    """How many runs are made at a time, and the runs as they finish."""
+    """Return how many runs are made at a time, and the runs as they finish."""
     if ray is not None:
         return over_ray(jobs, ray, workers)
     workers = min(workers or 1, len(jobs))

@@ -106,7 +106,7 @@ class Claim(NamedTuple):
 
 
 def _unjudged(row: ClaimRow, smaller: str) -> ClaimRow:
-    """The claim without a verdict, because it is about larger runs."""
+    """Return the claim without a verdict, because it is about larger runs."""
     if row.verdict == "not run":
         return row
     return row._replace(verdict="not run", evidence=f"the runs are smaller: {smaller}")
@@ -185,7 +185,7 @@ class Study(Generic[O]):
     smaller: Callable[[O], str | None] | None = None
 
     def conclude(self, options: O, records: Sequence[RunRecord], cells: Sequence[Cell]) -> Outcome:
-        """The outcome, from the records of the reporting runs."""
+        """Return the outcome, from the records of the reporting runs."""
         scores = self.score(options, records)
         smaller = self.smaller(options) if self.smaller else None
         claims = self.judge(scores, cells)

@@ -73,7 +73,7 @@ def compare(a: Sequence[float], b: Sequence[float], *, by: float = 0.0) -> Paire
 
 
 def equivalence(a: Sequence[float], b: Sequence[float], *, margin: float) -> float:
-    """The p-value of two one-sided tests: small means that |a − b| < margin is shown."""
+    """Return the p-value of two one-sided tests: small means that |a − b| < margin is shown."""
     first, second = np.asarray(a, np.float64), np.asarray(b, np.float64)
     if (np.isinf(first) != np.isinf(second)).any():
         return 1.0
@@ -85,13 +85,13 @@ def equivalence(a: Sequence[float], b: Sequence[float], *, margin: float) -> flo
 
 
 def apart(a: Sequence[float], b: Sequence[float], *, margin: float) -> float:
-    """The two-sided p-value for |a − b| > margin: small means that a and b are not alike."""
+    """Return the two-sided p-value for |a − b| > margin: small means that a and b are not alike."""
     above, below = compare(a, b, by=margin).p_greater, compare(a, b, by=-margin).p_less
     return min(1.0, 2.0 * min(above, below))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's adjusted p-values: each may be compared with the level of the whole family.
+    """Return Holm's adjusted p-values, to compare with the level of the whole family.
 
     >>> [round(p, 3) for p in holm([0.01, 0.04, 0.03])]
     [0.03, 0.06, 0.06]
@@ -106,7 +106,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def interval(values: Sequence[float] | Floats) -> tuple[float, float, float]:
-    """The mean of some numbers, and its 95 % confidence interval (Student's t).
+    """Return the mean of some numbers, and its 95 % confidence interval (Student's t).
 
     >>> [round(end, 2) for end in interval([1.0, 2.0, 3.0])]
     [2.0, -0.48, 4.48]
@@ -116,7 +116,7 @@ def interval(values: Sequence[float] | Floats) -> tuple[float, float, float]:
 
 
 def _interval(difference: Floats) -> tuple[float, float, float, float]:
-    """Mean, 95 % interval and Cohen's d."""
+    """Return the mean, the 95 % interval and Cohen's d."""
     n = len(difference)
     mean = float(difference.mean()) if n else math.nan
     if n < 2:
@@ -129,7 +129,7 @@ def _interval(difference: Floats) -> tuple[float, float, float, float]:
 
 
 def _t_test(difference: Floats) -> tuple[float, float]:
-    """One-sided p-values for a mean below, and above, zero."""
+    """Return the one-sided p-values for a mean below zero and above zero."""
     n = len(difference)
     if n < 2:
         return 1.0, 1.0
@@ -142,7 +142,7 @@ def _t_test(difference: Floats) -> tuple[float, float]:
 
 
 def _ranks(values: Floats) -> Floats:
-    """Ranks from 1; equal values share the mean of theirs."""
+    """Return ranks from 1; equal values share their mean rank."""
     _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
     return (last - (counts - 1) / 2)[which]

@@ -99,7 +99,7 @@ class StudyStore:
         self._claim()
 
     def load(self, specs: Iterable[RunSpec]) -> Loaded:
-        """The finished ones of some runs."""
+        """Load the runs that are finished."""
         records: dict[str, RunRecord] = {}
         damaged: list[str] = []
         for spec in specs:
@@ -114,7 +114,7 @@ class StudyStore:
         return Loaded(records, damaged)
 
     def everything(self) -> Loaded:
-        """All finished runs of the study."""
+        """Load all finished runs of the study."""
         specs: list[RunSpec] = []
         damaged: list[str] = []
         for where in sorted(self.runs.glob("[!.]*")):
@@ -130,7 +130,7 @@ class StudyStore:
         return Loaded(loaded.records, damaged + loaded.damaged)
 
     def scratch(self, spec: RunSpec) -> Path:
-        """The folder that a run may use until it is finished; it may not exist yet."""
+        """Return the folder that a run may use until it is finished; it may not exist yet."""
         return (self.folder / _PARTIAL / spec.key).absolute()
 
     def save(self, spec: RunSpec, record: RunRecord) -> None:
@@ -195,7 +195,7 @@ class StudyStore:
 
 
 def _alive(pid: str) -> bool:
-    """Whether a process is running on this machine."""
+    """Return whether a process is running on this machine."""
     try:
         os.kill(int(pid), 0)
     except (ValueError, ProcessLookupError, OverflowError):
@@ -206,7 +206,7 @@ def _alive(pid: str) -> bool:
 
 
 def _lines(record: RunRecord, key: str) -> str:
-    """A record as lines of JSON; numbers keep every bit, infinities are words."""
+    """Return a record as lines of JSON; numbers keep every bit, infinities are strings."""
     names = list(record.series)
     rounds = zip(*(record.series[name] for name in names), strict=True)
     body = [
@@ -229,7 +229,7 @@ def _lines(record: RunRecord, key: str) -> str:
 
 
 def _check(end: Mapping[str, Any], key: str) -> int:
-    """A checksum of the run's key and of the last line, which has one of the lines before it."""
+    """Return a checksum of the run's key and the last line, which contains that of the others."""
     more = [end["more"]] if "more" in end else []
     return zlib.crc32(json.dumps([key, *(end[name] for name in _END), *more]).encode())
 

@@ -109,7 +109,7 @@ def _existing(
     loaded: Completed,
     wanted: int,
 ) -> Completed:
-    """The runs of a report for which no runs are made."""
+    """Return the existing runs, for a report that makes none."""
     if study.gather is not None:
         return Completed(study.gather(options, cells, list(store.everything().records.values())), 0)
     if len(loaded.records) < wanted:

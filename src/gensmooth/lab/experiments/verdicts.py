@@ -50,33 +50,33 @@ class Scores(NamedTuple):
     rows: Sequence[Mapping[str, Any]] = ()
 
     def sample(self, name: str, **where: Any) -> list[float] | None:
-        """A number of every run that matches, in the order of the seeds; ``None`` if none does.
+        """Return a number of each matching run in the order of seeds; ``None`` if there is none.
 
         >>> rows = [{"method": "gs", "seed": seed, "loss": 0.5 + seed} for seed in (2, 1)]
         >>> Scores(rows).sample("loss", method="gs")
         [1.5, 2.5]
         """
-        found = [
+        rows = [
             row
             for row in self.rows
             if name in row and all(row.get(key) == value for key, value in where.items())
         ]
-        ordered = sorted(found, key=lambda row: row.get("seed", 0))
+        ordered = sorted(rows, key=lambda row: row.get("seed", 0))
         return [float(row[name]) for row in ordered] or None
 
     def values(self, *keys: str) -> list[tuple[Any, ...]]:
-        """The distinct settings, in the order of the rows."""
+        """Return the distinct settings, in the order of the rows."""
         return list(dict.fromkeys(tuple(row.get(key) for key in keys) for row in self.rows))
 
     def table(self, study: str) -> Table:
-        """As a table of the report, ``runs-STUDY.csv``."""
+        """Return a table of the report, ``runs-STUDY.csv``."""
         columns = list(dict.fromkeys(name for row in self.rows for name in row))
         rows = [[row.get(name, "") for name in columns] for row in self.rows]
         return Table(f"runs-{study}", "The numbers of each run that claims use", columns, rows)
 
     @classmethod
     def read(cls, rows: Sequence[Mapping[str, str]]) -> "Scores":
-        """From the rows of that file: what reads as a number is one."""
+        """Read the rows of that file; what looks like a number becomes one."""
         return cls([{k: _value(v) for k, v in row.items() if v != ""} for row in rows])
 
 
@@ -145,18 +145,18 @@ class Measure(NamedTuple):
     unit: str = ""
 
     def losses(self, sample: Sample) -> list[float]:
-        """As losses: lower is better, +∞ is a run that diverged."""
+        """Return losses: lower is better, and +∞ is a run that diverged."""
         values = [float(v) for v in sample or ()]
         if self.ratio:
             values = [math.log(max(v, 5e-324)) for v in values]
         return values if self.better == "lower" else [-v for v in values]
 
     def size(self, value: float) -> float:
-        """A margin (a factor, or a difference) in the units of losses."""
+        """Return a margin (a factor, or a difference) in the units of losses."""
         return math.log(value) if self.ratio else value
 
     def shown(self, test: PairedTest) -> str:
-        """An effect with its interval, in the direction in which the numbers were given."""
+        """Return an effect with its interval, with the sign of the original numbers."""
         sign = 1.0 if self.better == "lower" else -1.0
         ends = sorted((sign * test.low, sign * test.high))
         text = f"{self._number(sign * test.effect)} [{', '.join(map(self._number, ends))}]"
@@ -236,17 +236,54 @@ def alike(
     return _row(sentence, cases, test, measure, "all", words)
 
 
+def readings(sentence: Sentence, rows: Mapping[str, ClaimRow]) -> ClaimRow:
+    """Judge a sentence that can be read in several ways, or scored by several measures.
+
+    It has the verdict that all readings agree on. If they disagree, it depends on the reading; if
+    one of them has not been run, it is "not run".
+
+    Args:
+        sentence: The sentence.
+        rows: Its verdict under each reading, by the words of the reading; the main one first.
+    """
+    verdicts = {row.verdict for row in rows.values()}
+    first: Verdict = next(iter(rows.values())).verdict
+    if verdicts == {first}:
+        return _joined(sentence, rows, first)
+    one_is_missing = "not run" in verdicts
+    return _joined(sentence, rows, "not run" if one_is_missing else "depends on the reading")
+
+
+def together(sentence: Sentence, parts: Mapping[str, ClaimRow]) -> ClaimRow:
+    """Judge a sentence that says several things: it holds if each of them does."""
+    verdicts = {part.verdict for part in parts.values()}
+    order: tuple[Verdict, ...] = (
+        "does not hold",
+        "not run",
+        "depends on the reading",
+        "undecided",
+        "holds",
+    )
+    return _joined(sentence, parts, next(v for v in order if v in verdicts))
+
+
+def _joined(sentence: Sentence, rows: Mapping[str, ClaimRow], verdict: Verdict) -> ClaimRow:
+    evidence = "; ".join(f"{words}: {row.verdict} ({row.evidence})" for words, row in rows.items())
+    statistic = "; ".join(dict.fromkeys(row.statistic for row in rows.values()))
+    return ClaimRow(*sentence, statistic, evidence, verdict)
+
+
 def counted(
     sentence: Sentence, *, found: Sequence[str], wanted: int, of: int, what: str
 ) -> ClaimRow:
-    """Judge "in so many of these cases", literally."""
+    """Judge "in at least so many of these cases" where each case is certain, as in a formula."""
     evidence = f"{len(found)} of {of}: {', '.join(found) if found else 'none'}"
-    verdict: Verdict = "holds" if len(found) == wanted else "does not hold"
+    verdict: Verdict = "holds" if len(found) >= wanted else "does not hold"
     return ClaimRow(*sentence, what, evidence, verdict)
 
 
 def percent(value: float, *, sign: bool = False) -> str:
-    """A share in percent.
+    """Return a share in percent.
 
     >>> percent(-0.1), percent(0.25, sign=True)
     ('−10 %', '+25 %')

@@ -64,7 +64,7 @@ def execute(job: Job) -> RunRecord:
 
 
 def here(jobs: Sequence[Job]) -> Generator[Finished]:
-    """Runs one after the other, in this process."""
+    """Make runs one after the other, in this process."""
     for job in jobs:
         yield job.spec, execute(job)
 
@@ -72,7 +72,7 @@ def here(jobs: Sequence[Job]) -> Generator[Finished]:
 def side_by_side(
     jobs: Sequence[Job], at_a_time: int | None, tell: Tell
 ) -> tuple[int, Generator[Finished]]:
-    """Runs as they finish, in threads that share a device, and how many are made at a time.
+    """Make runs in threads that share a device; return how many at a time, and a generator.
 
     ``tell`` is called with the share of each run that is done. When the caller stops iterating,
     each run in flight writes a checkpoint, and ends.
@@ -104,7 +104,7 @@ def _thread_runs(jobs: Sequence[Job], number: int, tell: Tell) -> Generator[Fini
 
 
 def over_processes(jobs: Sequence[Job], workers: int) -> Generator[Finished]:
-    """Runs as they finish, over so many processes.
+    """Make runs in processes, and yield each as it finishes.
 
     When the caller stops iterating (or is killed), the workers stop: a run in flight writes a last
     checkpoint to its scratch folder, if it uses one, and ends.
@@ -135,7 +135,7 @@ def over_processes(jobs: Sequence[Job], workers: int) -> Generator[Finished]:
 
 
 def _prepare(watched: Connection) -> None:
-    """A worker leaves Ctrl-C to its parent, uses one thread, and does not outlive its parent."""
+    """Prepare a worker: it ignores Ctrl-C, uses one thread, and ends when its parent does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _use_one_thread()
 
@@ -161,7 +161,7 @@ def _use_one_thread() -> None:
 def over_ray(
     jobs: Sequence[Job], address: str, at_a_time: int | None
 ) -> tuple[int, Generator[Finished]]:
-    """Runs as they finish, one CPU each, and how many are made at a time.
+    """Make runs on Ray, one CPU each; return how many at a time, and a generator.
 
     Args:
         jobs: The runs.
@@ -209,7 +209,7 @@ def _ray_runs(
 
 
 def _ray_task(job: Job, version: str) -> RunRecord:
-    """One run, in a worker of the cluster."""
+    """Make one run in a worker of the cluster."""
     if version != __version__:
         raise RuntimeError(
             f"This node has gensmooth {__version__}, but the study was started by {version}: "
@@ -220,7 +220,7 @@ def _ray_task(job: Job, version: str) -> RunRecord:
 
 
 def _usable(scratch: Path) -> Path:
-    """The run's folder, or a temporary one on a node that does not have that disk.
+    """Return the run's folder, or a temporary one on a node that does not have that disk.
 
     A run that is retried on another node finds its checkpoint only where the disk is shared.
     """

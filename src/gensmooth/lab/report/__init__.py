@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gensmooth.runs.files import CheckpointError
+
 if TYPE_CHECKING:
     from gensmooth.lab.report.page import Front, Section
 
@@ -41,18 +43,23 @@ def write_report(
 
     Raises:
         ImportError: If Matplotlib or Jinja2 is missing.
+        CheckpointError: If a file cannot be written, or a link is in the way of a folder.
     """
     with named_extra():
         from gensmooth.lab.report.page import write_page
-    return write_page(
-        sections,
-        Path(out),
-        title=title,
-        lede=lede,
-        command=command,
-        front=front,
-        reload=reload,
-    )
+    try:
+        return write_page(
+            sections,
+            Path(out),
+            title=title,
+            lede=lede,
+            command=command,
+            front=front,
+            reload=reload,
+        )
+    except OSError as error:
+        file = Path(error.filename) if isinstance(error.filename, str) else Path(out)
+        raise CheckpointError(file, f"cannot be written: {error.strerror or error}.") from error
 
 
 @contextmanager

@@ -29,7 +29,7 @@ _HUGE = 1e150  # the square of anything smaller is finite
 
 
 class Drawn(NamedTuple):
-    """All that is drawn of a study.
+    """The figures of a study.
 
     Attributes:
         figures: Its figures.
@@ -43,7 +43,7 @@ class Drawn(NamedTuple):
 
 
 class DrawnRun(Protocol):
-    """A run as far as curves are drawn of it."""
+    """The parts of a run that curves need."""
 
     @property
     def config(self) -> Mapping[str, Any]:
@@ -138,7 +138,7 @@ def curves(
 
 
 def diverged(record: DrawnRun) -> bool:
-    """Whether a run must not enter a mean: it says so, or a number is as good as infinite."""
+    """Return whether a run diverged, or has numbers too large to average."""
     return record.diverged or not all(abs(v) < _HUGE for s in record.series.values() for v in s)
 
 
@@ -160,7 +160,7 @@ def _curve(
 
 
 def band(rows: Sequence[Sequence[float]]) -> Band:
-    """Mean, deviation and number at every round; rows may differ in length.
+    """Return the mean, deviation and number at every round; rows may differ in length.
 
     >>> mean, sd, n, _ = band([[1, 2], [3, 4, 9]])
     >>> mean, sd.round(2), n
@@ -181,7 +181,7 @@ def band(rows: Sequence[Sequence[float]]) -> Band:
 
 
 def quartiles(rows: Sequence[Sequence[float]]) -> Band:
-    """Median and quartiles at every round, of rows of one length; infinite ones count.
+    """Return the median and quartiles at every round; infinite values count.
 
     The median is where the mean of a :class:`Band` is. What is infinite is not drawn.
 
@@ -197,7 +197,7 @@ def quartiles(rows: Sequence[Sequence[float]]) -> Band:
 
 
 def number_of_runs(plotted: Sequence[Curve]) -> str:
-    """How many seeds are behind some curves, in words.
+    """Return how many seeds are behind some curves, in words.
 
     >>> number_of_runs([])
     'n = 0'
@@ -215,7 +215,7 @@ _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 class View(NamedTuple):
-    """How curves are looked at.
+    """How curves are drawn.
 
     Attributes:
         series: The series that is drawn with its band.
@@ -226,7 +226,7 @@ class View(NamedTuple):
         xscale: The scale of the horizontal axis.
         yscale: The scale of the vertical axis.
         ylim: The range of the vertical axis.
-        styles: The style of a method, where it is another than the usual one.
+        styles: Styles of methods that differ from the usual ones.
     """
 
     series: str
@@ -244,7 +244,7 @@ WIDE = 8  # values that differ by a larger factor are drawn on a logarithmic axi
 
 
 def spans(plotted: Sequence[Curve], series: Sequence[str], factor: float) -> bool:
-    """Whether all means are positive and the largest is at least ``factor`` times the smallest."""
+    """Return whether all means are positive and differ by at least ``factor``."""
     means = [c.bands[name].mean for c in plotted for name in series if name in c.bands]
     low = min((float(mean.min()) for mean in means), default=0.0)
     high = max((float(mean.max()) for mean in means), default=0.0)
@@ -259,14 +259,16 @@ def limits(
     rare: float = 0.0,
     floor: float = -np.inf,
 ) -> tuple[float, float]:
-    """The range of a vertical axis: means and bands, on a log axis not too far below the means.
+    """Return the range of a vertical axis, which covers means and bands.
+
+    On a log axis, a band that goes far below its mean is cut off.
 
     Args:
         plotted: The curves.
         series: The series that are drawn.
         scale: The scale of the axis.
-        rare: What a curve reaches in at most this share of its rounds may be outside.
-        floor: What lies below may be outside, unless all of it does.
+        rare: Values in at most this share of a curve's rounds may lie outside.
+        floor: Values below this may lie outside, unless all of them do.
     """
     low, high = np.inf, -np.inf
     for curve in plotted:
@@ -317,11 +319,11 @@ def _draw(ax: Axes, curve: Curve, view: View, order: int, total: int) -> None:
     x = view.x(curve, _counted(rounds))
     mean = band.mean[rounds]
     low, high = _edges(band, rounds, view)
-    # Many bands may lie over each other: a pale fill, and an edge that still shows its extent.
+    # Bands may overlap, so they have a pale fill and a thin edge.
     ax.fill_between(x, low, high, color=style.color, alpha=0.09, linewidth=0, zorder=2)
     for edge in (low, high) if band.edges or np.isfinite(band.sd).any() else ():
         ax.plot(x, edge, color=style.color, linewidth=0.4, alpha=0.45, zorder=2.2)
-    # Under theory's thin lines the measured ones are broad and pale, so that both are seen.
+    # Measured lines are broad and pale, so that theory's thin lines on them are visible.
     width, alpha = (2.2, 0.55) if view.theory else (1.5, 1.0)
     dash = (0, style.dash) if style.dash else "-"
     ax.plot(x, mean, color=style.color, lw=width, ls=dash, alpha=alpha, zorder=3 + order / 100)
@@ -343,7 +345,7 @@ def _draw(ax: Axes, curve: Curve, view: View, order: int, total: int) -> None:
 
 
 def _draw_outside(ax: Axes, x: Floats, mean: Floats, view: View, color: str) -> None:
-    """An arrowhead at the edge of the axis wherever a mean lies beyond it."""
+    """Draw an arrowhead at the edge of the axis wherever a mean lies beyond it."""
     for edge, beyond, marker in (
         (view.ylim[0], mean < view.ylim[0], "v"),
         (view.ylim[1], mean > view.ylim[1], "^"),
@@ -353,7 +355,7 @@ def _draw_outside(ax: Axes, x: Floats, mean: Floats, view: View, color: str) -> 
 
 
 def _marked(x: Floats, shift: float, scale: Scale) -> NDArray[np.intp]:
-    """Six places along the axis, shifted from method to method so that markers do not meet."""
+    """Return six positions along the axis, shifted by method so that markers do not overlap."""
     place = np.log(x) if scale == "log" else x
     wanted: Floats = place[0] + (np.arange(6.0) + shift) / 6 * (place[-1] - place[0])
     nearest: NDArray[np.intp] = np.searchsorted(place, wanted)
@@ -361,19 +363,19 @@ def _marked(x: Floats, shift: float, scale: Scale) -> NDArray[np.intp]:
 
 
 def _counted(rounds: NDArray[np.intp]) -> Floats:
-    """Round numbers from 1, as they are on an axis."""
+    """Return round numbers from 1, as on an axis."""
     return rounds.astype(np.float64) + 1
 
 
 def _thin(length: int) -> NDArray[np.intp]:
-    """At most ``_POINTS`` round numbers (from 0), the first and the last among them."""
+    """Return at most ``_POINTS`` round numbers (from 0), including the first and the last."""
     if length <= _POINTS:
         return np.arange(length)
     return np.unique(np.linspace(0, length - 1, _POINTS).round().astype(np.intp))
 
 
 def _edges(band: Band, rounds: NDArray[np.intp], view: View) -> tuple[Floats, Floats]:
-    """A band's edges; on a log axis a lower edge below the axis ends at the axis."""
+    """Return a band's edges; on a log axis a lower edge below the axis ends at the axis."""
     if band.edges is not None:
         return band.edges[0][rounds], band.edges[1][rounds]
     mean, sd = band.mean[rounds], band.sd[rounds]
@@ -385,13 +387,13 @@ def _edges(band: Band, rounds: NDArray[np.intp], view: View) -> tuple[Floats, Fl
 
 
 def label_axes(ax: Axes, xlabel: str, ylabel: str) -> None:
-    """The vertical axis is named above it, where the words need no turned head."""
+    """Label the axes; the label of the vertical axis is above it, so that it is horizontal."""
     ax.set_xlabel(xlabel, loc="right", labelpad=2)
     ax.text(0, 1.035, ylabel, transform=ax.transAxes, ha="left", va="bottom", color=MUTED)
 
 
 def ticks(ax: Axes, which: Literal["x", "y"], scale: Scale, limits: tuple[float, float]) -> None:
-    """Few ticks, in plain numbers."""
+    """Set a few ticks, with plain numbers."""
     axis = ax.xaxis if which == "x" else ax.yaxis
     if scale == "log":
         decades = np.log10(limits[1] / limits[0])
@@ -415,7 +417,7 @@ def ticks(ax: Axes, which: Literal["x", "y"], scale: Scale, limits: tuple[float,
 
 
 def plain(value: float, *, large: float = 1e5) -> str:
-    """A number as one would write it, with a power of ten from ``large`` on.
+    """Return a number as one would write it, with a power of ten from ``large`` on.
 
     >>> [plain(v) for v in (0, 0.01, 2.5, 2000, 1e6, 3e-7, -20)]
     ['0', '0.01', '2.5', '2000', '10⁶', '3·10⁻⁷', '−20']
@@ -434,7 +436,7 @@ def plain(value: float, *, large: float = 1e5) -> str:
 def panel(
     plotted: Sequence[Curve], setting: Setting, view: View, words: Callable[[Setting], str]
 ) -> Panel:
-    """The panel of a setting; it says so where there is nothing to draw."""
+    """Return the panel of a setting; without a finite run, it says so."""
     here = [curve for curve in plotted if curve.setting == setting]
     ends = "; ".join(
         f"{method_title(c.method)} {plain(float(f'{c.bands[view.series].mean[-1]:.3g}'))}"
@@ -451,7 +453,7 @@ def panel(
 
 
 def legend(plotted: Sequence[Curve], extra: Sequence[LegendItem] = ()) -> list[LegendItem]:
-    """The methods that have a curve, the band, and what else is drawn."""
+    """Return the methods that have a curve, the band, and what else is drawn."""
     methods = sorted({curve.method for curve in plotted if curve.n}, key=method_order)
     items = [method_item(name) for name in methods]
     many = any(curve.n > 1 for curve in plotted)
@@ -463,7 +465,7 @@ def legend(plotted: Sequence[Curve], extra: Sequence[LegendItem] = ()) -> list[L
 
 
 def means(plotted: Sequence[Curve]) -> str:
-    """What lines and bands are, for a caption."""
+    """Return what lines and bands are, for a caption."""
     return (
         f"Lines are means over seeds ({number_of_runs(plotted)}), bands one standard deviation of "
         "the seeds to either side, computed at each round; on a logarithmic axis a band that "
@@ -475,7 +477,7 @@ def means(plotted: Sequence[Curve]) -> str:
 def last(
     plotted: Sequence[Curve], series: str, name: str, words: Callable[[Setting], str]
 ) -> Table:
-    """Mean ± deviation at the last round, settings by methods."""
+    """Return a table of mean ± deviation at the last round, settings by methods."""
     methods = sorted({curve.method for curve in plotted}, key=method_order)
     cells: dict[tuple[Setting, str], str] = {}
     for curve in plotted:
@@ -498,7 +500,7 @@ def last(
 
 
 def coinciding(plotted: Sequence[Curve], series: str, *, within: float = 0.05) -> list[str]:
-    """Which methods' curves lie on each other, in words: a reader sees fewer lines than methods.
+    """Return which methods' curves coincide, in words.
 
     Two curves coincide if their means differ by less than ``within`` of the larger at nine rounds
     of ten.
@@ -530,7 +532,7 @@ def coinciding(plotted: Sequence[Curve], series: str, *, within: float = 0.05) -
 def remarks(
     plotted: Sequence[Curve], words: Callable[[Setting], str], cells: Sequence[Cell]
 ) -> list[str]:
-    """What was left out of some curves, one line per method and setting."""
+    """Return what was left out of some curves, one line per method and setting."""
     lost: dict[str, list[str]] = {}
     for cell in cells:
         if cell.chosen is None:

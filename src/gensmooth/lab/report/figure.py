@@ -1,7 +1,7 @@
-"""Figures: panels that are drawn alone or together, one legend, one caption; as SVG and PNG.
+"""Figures: panels with one legend and one caption, as SVG and PNG, as a whole or one by one.
 
-Nothing is kept outside of the figure at hand, and Matplotlib's SVG is made fit for a page: small,
-with identifiers of its own, in the page's colours.
+No global state of Matplotlib is used. Its SVG is adapted to a page: it is made smaller, its
+identifiers become unique, and its colours become those of the page.
 """
 
 # pyright: reportUnknownMemberType=false
@@ -50,7 +50,7 @@ class Panel(NamedTuple):
     Attributes:
         title: The setting in words.
         note: How many runs are in it.
-        text: What a reader who does not see it should know.
+        text: A description for readers who cannot see it.
         draw: Draws it.
     """
 
@@ -87,13 +87,13 @@ class Figure(NamedTuple):
 
     Attributes:
         name: File name without ending.
-        title: What it shows, where it stands alone.
-        heading: The same under the heading of its study.
-        caption: What is drawn and what to see.
-        columns: How many panels stand side by side where there is room.
+        title: What it shows, for the file.
+        heading: The same below the heading of its study.
+        caption: What is drawn and how to read it.
+        columns: The largest number of panels side by side.
         panels: The panels, row by row.
         legend: One legend for all of them.
-        remarks: What a reader must know: runs left out, methods not drawn.
+        remarks: Remarks such as runs left out or methods not drawn.
         tables: The numbers behind it that are worth reading.
         left: Where the axes of a panel begin, as a part of its width.
         right: Where they end.
@@ -115,13 +115,13 @@ class Figure(NamedTuple):
 def method_item(
     name: str, *, style: MethodStyle | None = None, title: str | None = None
 ) -> LegendItem:
-    """The legend entry of a method, by default in its usual style and under its usual title."""
+    """Return the legend entry of a method, by default with its usual style and title."""
     look = style or method_style(name)
     return LegendItem(title or method_title(name), "line", look.color, look.dash, look.marker)
 
 
 def line_look(item: LegendItem) -> dict[str, Any]:
-    """The properties of a line that stands for an entry."""
+    """Return the properties of a line that stands for an entry."""
     return {
         "color": item.color,
         "linewidth": item.width,
@@ -135,7 +135,7 @@ def line_look(item: LegendItem) -> dict[str, Any]:
 
 
 def handle(item: LegendItem) -> Line2D | Patch:
-    """The artist that stands for an entry."""
+    """Return the artist that stands for an entry."""
     if item.kind == "area":
         return Patch(facecolor=item.color, alpha=0.25, linewidth=0, label=item.label)
     return Line2D([], [], label=item.label, **line_look(item))
@@ -148,7 +148,7 @@ BAND_ITEM = LegendItem("± one standard deviation", "area")
 
 
 def panel_svg(figure: Figure, panel: Panel) -> str:
-    """One panel as SVG, as Matplotlib writes it."""
+    """Return one panel as SVG, as Matplotlib writes it."""
     with drawing():
         canvas = Canvas(figsize=PANEL)
         # The same margins in all: the axes of neighbours line up.
@@ -158,7 +158,7 @@ def panel_svg(figure: Figure, panel: Panel) -> str:
 
 
 def swatch_svg(item: LegendItem) -> str:
-    """The sign of a legend entry as SVG."""
+    """Return the symbol of a legend entry as SVG."""
     with drawing():
         canvas = Canvas(figsize=SWATCH)
         ax = canvas.add_axes((0, 0, 1, 1))
@@ -172,7 +172,7 @@ def swatch_svg(item: LegendItem) -> str:
 
 
 def write_figure(figure: Figure, folder: Path) -> list[Path]:
-    """The whole figure as ``name.svg`` and ``name.png``, on white, with its legend above it."""
+    """Write a figure with its legend as ``name.svg`` and ``name.png``, on white."""
     columns = min(figure.columns, len(figure.panels))
     rows = -(-len(figure.panels) // columns)
     methods = [handle(item) for item in figure.legend if item.kind == "line"]
@@ -199,8 +199,8 @@ def write_figure(figure: Figure, folder: Path) -> list[Path]:
                 )
             )
             panel.draw(ax)
-            own = "" if common else panel.note
-            ax.set_title(_noted(panel.title, own), loc="right", pad=4)
+            note = "" if common else panel.note
+            ax.set_title(_noted(panel.title, note), loc="right", pad=4)
         edge, y = 0.1 / width, 1 - 0.08 / total
         canvas.text(edge, y, "\n".join(title), va="top", fontsize=11, weight="bold")
         y -= (0.03 + 0.19 * len(title)) / total
@@ -242,7 +242,7 @@ def _svg(canvas: Canvas, *, transparent: bool = False) -> str:
 
 
 def standalone(svg: str) -> str:
-    """A file of its own: without metadata and with rounded coordinates.
+    """Return a standalone SVG file, without metadata and with rounded coordinates.
 
     Args:
         svg: What Matplotlib wrote.
@@ -255,13 +255,13 @@ def standalone(svg: str) -> str:
         if "href" in element.attrib:
             element.set("xlink:href", element.attrib.pop("href"))
         if element.tag == "text":
-            # Readers without DejaVu take their own face.
+            # Viewers without DejaVu use another font.
             element.set("font-family", "DejaVu Sans, Verdana, sans-serif")
     return ElementTree.tostring(root, encoding="unicode") + "\n"
 
 
 def inline(svg: str, *, prefix: str, label: str, variables: Mapping[str, str]) -> str:
-    """A piece of an HTML page.
+    """Return an SVG element for an HTML page.
 
     Args:
         svg: What Matplotlib wrote.
@@ -279,8 +279,8 @@ def inline(svg: str, *, prefix: str, label: str, variables: Mapping[str, str]) -
         root.set("aria-hidden", "true")
 
     def variable(match: re.Match[str]) -> str:
-        found = variables.get(match[0])
-        return f"var({found})" if found else match[0]
+        name = variables.get(match[0])
+        return f"var({name})" if name else match[0]
 
     for element in root.iter():
         if "style" in element.attrib:
@@ -304,7 +304,7 @@ def _clean(svg: str, *, prefix: str) -> ElementTree.Element:
 
 
 def _drop(parent: ElementTree.Element) -> None:
-    """Take out metadata, style sheets (they would apply to the page), and what is invisible."""
+    """Remove metadata, style sheets (they would apply to the page) and invisible elements."""
     for child in list(parent):
         name = child.tag.removeprefix(_SVG)
         hidden = name == "path" and child.get("style") == "fill: none"
@@ -340,7 +340,7 @@ def _attributes(element: ElementTree.Element, names: Mapping[str, str]) -> None:
 
 
 def _round(text: str) -> str:
-    """Coordinates to a hundredth of a point, which nobody sees.
+    """Round coordinates to a hundredth of a point, which is invisible.
 
     >>> _round("M 1.23456 -0.001 L 3.0 40")
     'M 1.23 0 L 3 40'

@@ -1,4 +1,4 @@
-"""The page: one HTML file with everything inside, and the figures and tables beside it as files."""
+"""Writes a page: one self-contained HTML file, with its figures and tables as files beside it."""
 
 import platform
 import re
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -37,31 +37,33 @@ Facts = Sequence[tuple[str, str]]
 
 _READABLE = 240  # characters of evidence in the table of claims
 
-# What a reader sees at the top, in this order.
+# The verdicts at the top of the page, in this order, for one claim and for several.
 _COUNTED: dict[Verdict, tuple[str, str]] = {
     "holds": ("holds", "hold"),
     "does not hold": ("does not hold", "do not hold"),
-    "undecided": ("undecided", "undecided"),
+    "depends on the reading": ("depends on the reading", "depend on the reading"),
+    "undecided": ("undecided at this number of runs", "undecided at this number of runs"),
+    "about an implementation": ("is about an implementation", "are about an implementation"),
     "not run": ("not run", "not run"),
 }
 
 
 class Section(NamedTuple):
-    """A study as the page shows it.
+    """A section of a page, such as one study.
 
     Attributes:
         name: A short name, for files and links.
         title: Its heading.
-        prose: What was done; paragraphs are parted by an empty line.
+        prose: What was done; paragraphs are separated by empty lines.
         drawn: Its figures.
         tables: Tables to show.
-        claims: Its claims, judged.
+        claims: Its claims with their verdicts.
         cells: Its hyperparameter choices.
         searched: Whether these come from a grid search.
         facts: What was run, for the box at the end.
         files: Tables that are written as files only.
         smaller: How its runs are smaller than those that its claims are about, in words.
-        published: Verdicts of full-size runs, to be shown instead where these are smaller.
+        published: Verdicts of full-size runs, shown instead if these are smaller.
     """
 
     name: str
@@ -79,12 +81,12 @@ class Section(NamedTuple):
 
 
 class Front(NamedTuple):
-    """What a page begins with.
+    """The beginning of a page.
 
     Attributes:
-        message: What it says, in one sentence.
-        best: The name of the figure that shows it; its first row is drawn again at the top.
-        symbols: Letters that figures and tables use, and what they mean.
+        message: Its message in one sentence.
+        best: The name of the figure that supports it; its first row is repeated at the top.
+        symbols: The letters in figures and tables, with their meanings.
     """
 
     message: str = ""
@@ -93,7 +95,7 @@ class Front(NamedTuple):
 
 
 class FigureView(NamedTuple):
-    """A figure as the template takes it: its legend and its panels are SVG."""
+    """A figure for the template, with legend and panels as SVG."""
 
     figure: Figure
     legend: Sequence[tuple[Markup, str]]
@@ -101,7 +103,7 @@ class FigureView(NamedTuple):
 
 
 class SectionView(NamedTuple):
-    """A section as the template takes it."""
+    """A section for the template."""
 
     section: Section
     slug: str
@@ -160,12 +162,12 @@ def write_page(
 
 
 def _tables(section: Section) -> list[Table]:
-    found = [*section.tables, *section.files]
+    tables = [*section.tables, *section.files]
     if section.cells:
-        found.append(hyperparameters_table(section.name, section.cells))
+        tables.append(hyperparameters_table(section.name, section.cells))
     if section.drawn.curves:
-        found.append(curves_table(section.name, section.drawn))
-    return found + [table for figure in section.drawn.figures for table in figure.tables]
+        tables.append(curves_table(section.name, section.drawn))
+    return tables + [table for figure in section.drawn.figures for table in figure.tables]
 
 
 def _section(section: Section) -> SectionView:
@@ -187,12 +189,12 @@ def _unjudged(section: Section) -> list[ClaimRow]:
 
 
 def _shown(section: Section) -> Published | None:
-    """The published verdicts, where those of the section's own runs would be of too small ones."""
+    """Return the published verdicts, if the section's own runs are too small to judge."""
     return section.published if section.smaller else None
 
 
 def _curves(section: Section) -> dict[str, str]:
-    """The figure that shows what a claim is about: the one whose name is most like the claim's."""
+    """Return the figure for each claim: the one whose name shares the longest prefix with it."""
     named = [figure.name for figure in section.drawn.figures]
 
     def alike(name: str, claim: str) -> int:
@@ -203,7 +205,7 @@ def _curves(section: Section) -> dict[str, str]:
 
 
 def _best(sections: Sequence[Section], name: str) -> FigureView | None:
-    """The first row of the figure that the page begins with."""
+    """Return the first row of the figure that the page begins with."""
     for section in sections:
         for figure in section.drawn.figures:
             if figure.name == name and figure.panels:
@@ -213,7 +215,7 @@ def _best(sections: Sequence[Section], name: str) -> FigureView | None:
 
 
 def _sizes(sections: Sequence[Section]) -> list[tuple[str, str, str]]:
-    """How large the runs of each section are: title, how many, and how they are smaller."""
+    """Return for each section its title, its number of runs, and how they are smaller."""
     facts = [dict(section.facts) for section in sections]
     return [
         (section.title, fact.get("reporting runs", ""), section.smaller or "")
@@ -249,25 +251,31 @@ def _counted(section: Section) -> Sequence[ClaimRow]:
 
 
 def _summary(sections: Sequence[Section]) -> list[tuple[Verdict, int, str]]:
-    """The verdicts, counted; a verdict that nobody got is not shown, but for the first three."""
-    counts = Counter(claim.verdict for section in sections for claim in _counted(section))
+    """Count the verdicts; the first three are shown even if there are none.
+
+    Our own claims are counted only if there are none of the paper's.
+    """
+    claims = [claim for section in sections for claim in _counted(section)]
+    papers = [claim for claim in claims if claim.is_papers]
+    counts = Counter(claim.verdict for claim in papers or claims)
+    always = ("holds", "does not hold", "undecided")
     return [
-        (verdict, counts[verdict], _COUNTED[verdict][counts[verdict] != 1])
-        for verdict in get_args(Verdict)
-        if counts[verdict] or verdict != "not run"
+        (verdict, counts[verdict], words[counts[verdict] != 1])
+        for verdict, words in _COUNTED.items()
+        if counts[verdict] or verdict in always
     ]
 
 
 def _versions() -> Facts:
-    """Of the interpreter and of what the numbers depend on."""
-    found = [("gensmooth", __version__), ("Python", platform.python_version())]
+    """Return the versions of Python and of the packages that results depend on."""
+    versions = [("gensmooth", __version__), ("Python", platform.python_version())]
     packages = ("numpy", "numba", "scipy", "nevergrad", "mujoco", "gymnasium", "metaworld")
     for name in (*packages, "matplotlib"):
         try:
-            found.append((name, version(name)))
+            versions.append((name, version(name)))
         except PackageNotFoundError:
             continue
-    return [*found, ("platform", f"{platform.system()} {platform.machine()}")]
+    return [*versions, ("platform", f"{platform.system()} {platform.machine()}")]
 
 
 def _render(**values: Any) -> str:
@@ -285,7 +293,7 @@ def _render(**values: Any) -> str:
 
 
 def _parted(text: str) -> tuple[str, list[str]]:
-    """Evidence that is too long to read: its first sentence, and the rest as items.
+    """Split evidence that is too long to read into its first sentence and a list of the rest.
 
     >>> _parted("2 of 2. " + "; ".join(["a: 1", "b: 2"]))
     ('2 of 2. a: 1; b: 2', [])
@@ -298,7 +306,7 @@ def _parted(text: str) -> tuple[str, list[str]]:
 
 
 def _place(text: str) -> str:
-    """Where the paper says something, without the labels of its source.
+    """Return a place in the paper, without the labels of its LaTeX source.
 
     >>> _place("Appendix, fig:linregmse_full, fig:linregloss_full"), _place("Section 5.1, fig:a")
     ('Appendix, figures', 'Section 5.1, figure')
@@ -319,7 +327,7 @@ def _place(text: str) -> str:
 
 
 def _slug(text: str) -> str:
-    """Letters, digits, dots and dashes only: for file names and identifiers.
+    """Return a text with letters, digits, dots and dashes only, for file names and identifiers.
 
     >>> _slug("../nevergrad:Sphere 2")
     'nevergrad-Sphere-2'

@@ -1,8 +1,8 @@
-"""One look for every figure: a colour, a dash and a marker per method, and Matplotlib's settings.
+"""The style of all figures: a colour, dash and marker per method, and Matplotlib's options.
 
-The paper's six methods have colours close to Okabe and Ito's, which people with any of the three
-kinds of colour blindness can tell apart; each has a twin for dark pages. In grey, and among the
-methods that we added, dash and marker tell.
+The colours of the paper's six methods are close to Okabe and Ito's, which people with any of the
+three kinds of colour blindness can distinguish. Each has a counterpart for dark pages. Dashes and
+markers distinguish the methods in grey, and those that we added.
 """
 
 # pyright: reportUnknownMemberType=false
@@ -12,7 +12,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, cast
 
-from gensmooth.methods import METHODS
+from gensmooth.directions import METHODS
 
 # Figures are drawn in the light colours; `svg.inline` turns each into a CSS variable, so a colour
 # must have one meaning only.
@@ -54,10 +54,10 @@ _STYLES = {
     "orthogonal-bes-shrinkage": MethodStyle("#5f8a00", "#abd14c", (1.6, 1), "*"),
     "pilot": MethodStyle("#d1001f", "#ff6b66", (), "H"),
 }
-_TITLES = {"pilot": "Pilot"}  # what is drawn beside the methods
+_TITLES = {"pilot": "Pilot"}  # other things that are drawn
 _UNKNOWN = MethodStyle("#6d6a75", "#b9b4c4", (3, 3), "d")
-_ALSO = {"auto": "pilot"}  # other names of what has a style
-# For what has no style of its own, where several such things are drawn together.
+_ALSO = {"auto": "pilot"}  # aliases
+# For names without a style, if several of them are drawn together.
 _SPARE = (
     MethodStyle("#a6611a", "#e0a868", (), "s"),
     MethodStyle("#1b6ca8", "#7cbcea", (), "^"),
@@ -76,42 +76,42 @@ _DASHES = ((), (4, 2), (1.5, 1.5), (7, 2, 1.5, 2))
 
 
 def method_style(name: str) -> MethodStyle:
-    """The style of a method; one that has none of its own is drawn in grey."""
+    """Return the style of a method; an unknown method is grey."""
     return _STYLES.get(name, _UNKNOWN)
 
 
 def assign_styles(names: Sequence[str]) -> dict[str, MethodStyle]:
-    """A style for each name: its own, or a spare one; then, again, in other dashes.
+    """Return a style for each name: its own or, in turn, a spare colour and dash.
 
-    >>> found = assign_styles(["gs", "gs(spacing=1.0)", "gs(spacing=2.0)"])
-    >>> found["gs"] == method_style("gs"), len({style.color for style in found.values()})
+    >>> styles = assign_styles(["gs", "gs(spacing=1.0)", "gs(spacing=2.0)"])
+    >>> styles["gs"] == method_style("gs"), len({style.color for style in styles.values()})
     (True, 3)
     """
-    found: dict[str, MethodStyle] = {}
+    styles: dict[str, MethodStyle] = {}
     spare = 0
     for name in names:
         known = _STYLES.get(_ALSO.get(name, name))
         if known is not None:
-            found[name] = known
+            styles[name] = known
             continue
         turn, which = divmod(spare, len(_SPARE))
-        found[name] = _SPARE[which]._replace(dash=_DASHES[turn % len(_DASHES)])
+        styles[name] = _SPARE[which]._replace(dash=_DASHES[turn % len(_DASHES)])
         spare += 1
-    return found
+    return styles
 
 
 def method_title(name: str) -> str:
-    """What people call a method."""
+    """Return the title of a method."""
     return METHODS[name].title if name in METHODS else _TITLES.get(name, name)
 
 
 def method_order(name: str) -> tuple[int, str]:
-    """Sorts methods as :data:`~gensmooth.methods.METHODS` lists them."""
+    """Return a sort key for the order of :data:`~gensmooth.directions.METHODS`."""
     return (list(METHODS).index(name) if name in METHODS else len(METHODS), name)
 
 
 def css_variables() -> dict[str, tuple[str, str, str]]:
-    """For each colour that is drawn: its CSS variable, and its light and its dark value."""
+    """Return the CSS variable of each colour, with its light and dark values."""
     neutral = {
         INK: ("--ink", INK, "#e9ebee"),
         MUTED: ("--muted", MUTED, "#a4abb5"),
@@ -130,7 +130,7 @@ def _numbered() -> list[tuple[str, MethodStyle]]:
 
 @contextmanager
 def drawing() -> Generator[None]:
-    """Matplotlib's settings while figures are made and saved; restored afterwards."""
+    """Set Matplotlib's options while figures are drawn and saved, and restore them."""
     import matplotlib as mpl
 
     settings: dict[str, Any] = {
@@ -162,8 +162,8 @@ def drawing() -> Generator[None]:
         "svg.hashsalt": "gensmooth",
         "savefig.dpi": 160,
     }
-    # From Matplotlib's own defaults, not from a user's file: the same figures everywhere. But the
-    # backend stays the user's: to read or set it would load one.
+    # Start from Matplotlib's defaults and not from a user's file, so that figures are the same
+    # everywhere. The backend is not touched, because reading or setting it would load one.
     defaults = {
         key: mpl.rcParamsDefault[key] for key in mpl.rcParamsDefault if "backend" not in key
     }

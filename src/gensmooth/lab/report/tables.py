@@ -13,7 +13,16 @@ from gensmooth.runs.files import write_text
 if TYPE_CHECKING:
     from gensmooth.lab.report.curves import Drawn
 
-Verdict = Literal["holds", "does not hold", "undecided", "not run"]
+# "undecided" speaks of the number of runs, not of the claim; in a claim "about an implementation",
+# two programs can differ without either being wrong.
+Verdict = Literal[
+    "holds",
+    "does not hold",
+    "undecided",
+    "depends on the reading",
+    "about an implementation",
+    "not run",
+]
 
 # Curves are for plotting again: seven digits, and no more rows than this (every k-th round then).
 _MOST_ROWS = 8000
@@ -55,6 +64,11 @@ class ClaimRow(NamedTuple):
     statistic: str
     evidence: str
     verdict: Verdict
+
+    @property
+    def is_papers(self) -> bool:
+        """Whether the paper makes the claim; the others are ours, and are not counted with it."""
+        return not self.place.startswith(("our ", "Not in the paper"))
 
 
 class Published(NamedTuple):
@@ -134,13 +148,13 @@ def write_csv(path: Path, columns: Sequence[str], rows: Sequence[Sequence[Any]])
 
 
 def claims_table(claims: Sequence[tuple[str, ClaimRow]]) -> Table:
-    """All claims, each with the name of its study."""
+    """Return all claims, each with the name of its study."""
     columns = ["study", *ClaimRow._fields]
     return Table("claims", "Claims", columns, [[study, *claim] for study, claim in claims])
 
 
 def hyperparameters_table(study: str, cells: Sequence[Cell]) -> Table:
-    """The choices of a study, one row per cell."""
+    """Return the choices of a study, one row per cell."""
     columns = [
         "setting",
         "method",
@@ -161,7 +175,7 @@ def hyperparameters_table(study: str, cells: Sequence[Cell]) -> Table:
 
 
 def curves_table(study: str, drawn: "Drawn") -> Table:
-    """Mean, deviation and number at each round, one row for each setting, method and round."""
+    """Return the mean, deviation and number for each setting, method and round."""
     names = list(dict.fromkeys(name for curve in drawn.curves for name in curve.bands))
     columns = [*drawn.keys, "method", "round", "iterations", "n", "left_out"]
     columns += [f"{name}_{what}" for name in names for what in ("mean", "sd")]
@@ -207,7 +221,7 @@ def choices(cells: Sequence[Cell]) -> Choices:
 
 
 def shown(value: Any) -> str:
-    """A value of a table as the page shows it.
+    """Return a value of a table as the page shows it.
 
     >>> [shown(v) for v in ("GS", 5, 0.1 + 0.2, float("inf"), None, True)]
     ['GS', '5', '0.3', '∞', '—', 'yes']
@@ -225,7 +239,7 @@ def shown(value: Any) -> str:
 
 
 def numeric(table: Table) -> list[bool]:
-    """Which columns hold numbers, and are aligned to the right."""
+    """Return which columns hold numbers, and are aligned to the right."""
     return [
         all(isinstance(row[i], (int, float)) or row[i] in ("", None) for row in table.rows)
         for i in range(len(table.columns))

@@ -1,8 +1,8 @@
 """Methods by name, each with its options.
 
-``"bes"`` is a method with its defaults; ``"bes(spacing=0.01, optimizer=sgd(0.1))"`` has options,
+``"bes"`` is a method with its defaults; ``"bes(spacing=0.01, learning_rate=0.1)"`` has options,
 written as in Python. Options of the problem (samples, bounds, …) are the same for all methods and
-given once.
+passed once.
 """
 
 import ast
@@ -21,19 +21,9 @@ PROBLEM = (
     *("on_failure", "min_fraction"),
 )
 _OURS = (
-    *(
-        "fun",
-        "x0",
-        "search",
-        "method",
-        "budget",
-        "seed",
-        "workers",
-        "timeout",
-        "retries",
-        "folder",
-    ),
-    *("every", "callback", "progress", "trackers", "threads", "max_steps", "target", "tolerance"),
+    *("fun", "x0", "search", "method", "budget", "seed", "workers", "timeout", "retries"),
+    *("folder", "every", "callback", "progress", "trackers", "threads"),
+    *("max_steps", "max_seconds", "target", "tolerance"),
 )
 
 
@@ -51,14 +41,14 @@ class Choice(NamedTuple):
     options: Mapping[str, Any]
 
     def config(self) -> dict[str, Any]:
-        """As plain JSON, for the configuration of a run."""
+        """Return the choice as plain JSON, for the configuration of a run."""
         options = {name: described(value) for name, value in sorted(self.options.items())}
         return {"method": self.method, "options": options}
 
 
 @cache
 def option_names() -> tuple[str, ...]:
-    """The parameters of :func:`~gensmooth.minimize` that are options of a method."""
+    """Return the parameters of :func:`~gensmooth.minimize` that are options of a method."""
     names = inspect.signature(minimize).parameters
     return tuple(name for name in names if name not in (*PROBLEM, *_OURS))
 
@@ -66,7 +56,7 @@ def option_names() -> tuple[str, ...]:
 def read_choices(
     methods: object, *, allowed: Callable[[], Sequence[str]] = option_names
 ) -> list[Choice]:
-    """Choices from names, or from a mapping of labels to options.
+    """Read choices from names, or from a mapping of labels to options.
 
     >>> [(c.label, c.method, dict(c.options)) for c in read_choices(["gs", "bes(spacing=0.01)"])]
     [('gs', 'gs', {}), ('bes(spacing=0.01)', 'bes', {'spacing': 0.01})]
@@ -100,7 +90,7 @@ def read_choices(
 
 
 def read_choice(text: object) -> Choice:
-    """One choice from its text."""
+    """Read one choice from its text."""
     written = checks.text("methods", text).strip()
     name, paren, _ = written.partition("(")
     if not paren:
@@ -119,8 +109,8 @@ def read_choice(text: object) -> Choice:
         if isinstance(error, ValueError) and error.args and not str(error).startswith("malformed"):
             raise
         raise ValueError(
-            "`methods` are names, perhaps with options as in Python, such as "
-            f"bes(spacing=0.01, optimizer=sgd(0.1)), but one is {checks.shown(written)}."
+            "`methods` must be names, with options as in Python if needed, such as "
+            f"bes(spacing=0.01, learning_rate=0.1), but one is {checks.shown(written)}."
         ) from None
     return Choice(written, name.strip(), options)
 
@@ -128,8 +118,8 @@ def read_choice(text: object) -> Choice:
 def parts(text: str) -> list[str]:
     """Split a text at its commas, but not inside brackets and quotes.
 
-    >>> parts("auto, bes(spacing=0.1, optimizer=0.01),gs")
-    ['auto', 'bes(spacing=0.1, optimizer=0.01)', 'gs']
+    >>> parts("auto, bes(spacing=0.1, learning_rate=0.01),gs")
+    ['auto', 'bes(spacing=0.1, learning_rate=0.01)', 'gs']
     """
     split, depth, quote = [""], 0, ""
     for letter in text:

@@ -35,7 +35,7 @@ _WIDE = 8  # values that differ by a larger factor are drawn on a logarithmic ax
 
 
 def conclude(table: TrialTable, fetch: Fetch) -> Ranking:
-    """From runs to verdicts; seeds that some method has not run yet are left out."""
+    """Compute the verdicts from the runs; a seed is omitted until all methods have run it."""
     records = fetch(table.specs(), how_many(len(table.cells), "method"))
     runs = table.by_cell(records, table.seeds)
     finished = [{run.config["seed"] for run in each} for each in runs.values()]
@@ -64,7 +64,7 @@ def write_comparison(ranking: Ranking, out: Path, *, reload: float | None = None
 
 
 def summary(ranking: Ranking) -> str:
-    """The standings and verdicts as a terminal shows them."""
+    """Return the standings and verdicts as a terminal shows them."""
     if not ranking.standings:
         return "No seed has been run by every method yet."
     width = max(len(each.label) for each in ranking.standings)
@@ -89,7 +89,7 @@ def _lede(ranking: Ranking) -> str:
 
 
 def _best(ranking: Ranking) -> list[Versus]:
-    """The method that ranks first against each of the others."""
+    """Return the method that ranks first against each of the others."""
     return [pair for pair in ranking.pairs if pair.a == ranking.standings[0].label]
 
 
@@ -99,14 +99,14 @@ def _prose(ranking: Ranking) -> list[str]:
     missing = len(table.seeds) - done
     paragraphs = [
         f"{how_many(len(ranking.runs), 'method')} on {table.problem}, each with {table.budget} "
-        f"{table.unit} and {how_many(done, 'seed')}. A seed is the same start and the same samples "
-        "for every method, so methods are compared seed by seed.",
+        f"{table.unit} and {how_many(done, 'seed')}. For a given seed, all methods have the same "
+        "start and the same samples, so they are compared seed by seed.",
         judged_in_words(table),
         *(pair.words for pair in _best(ranking)),
     ]
     if missing:
         paragraphs.insert(
-            1, f"{missing} of {len(table.seeds)} seeds are not complete, and left out."
+            1, f"{missing} of {len(table.seeds)} seeds are not complete and are left out."
         )
     return paragraphs
 
@@ -174,8 +174,8 @@ def _finals(ranking: Ranking) -> list[Table]:
             [*columns, f"µs per {each}"],
             rows,
             f"Means, intervals and extremes are over the seeds that have a value; ranks count a "
-            f"failed run as the worst. Time per {each} includes the objective's own; it is the "
-            "median over seeds, without the first step, which compiles.",
+            f"failed run as the worst. Time per {each} includes the objective; it is the median "
+            "over seeds, without the first step, which compiles.",
         )
     ]
 
@@ -230,10 +230,9 @@ def _drawn(ranking: Ranking) -> Any:
         title=f"{table.problem}, {table.budget} {table.unit}",
         heading="Convergence and final values",
         caption=f"Left: {caption[0].lower()}{caption[1:]} Lines are medians over seeds ({number}), "
-        "bands go from quartile to quartile; a failed run counts as infinitely bad, so that a line "
-        "ends where half of the runs have failed. Right: a dot is a seed, the bar the 95 % "
-        f"interval of the {'geometric ' if _is_ratio(ranking) else ''}mean; a cross at the edge is "
-        "a run that failed.",
+        "bands are quartiles; a failed run counts as infinitely bad, so a line ends where half of "
+        "the runs have failed. Right: each dot is a seed, and the bar is the 95 % interval of the "
+        f"{'geometric ' if _is_ratio(ranking) else ''}mean; a cross at the edge is a failed run.",
         columns=2,
         panels=[
             Panel(
@@ -256,23 +255,23 @@ def _drawn(ranking: Ranking) -> Any:
 
 
 def _series(ranking: Ranking) -> tuple[str, str, str]:
-    """Which series is drawn, what its axis is called, and what it is."""
+    """Return the name of the series to draw, the label of its axis, and its description."""
     runs = [r for each in ranking.runs.values() for r in each]
     if any("score" in r.series for r in runs):
-        words = f"The curves are judged {ranking.table.scored}, at the point recommended by then."
+        words = f"The curves show the point recommended so far, judged {ranking.table.scored}."
         return "score", "score", words
     if ranking.table.unit == "episodes":
-        words = "The curves are the mean returns of the training's own episodes, without bonus."
+        words = "The curves show the mean returns of the training episodes, without the bonus."
         return "value", "training return", words
     if all(r.more.get("exact") for r in runs if not r.diverged):
-        words = "Values are exact; the curves are the best value evaluated so far."
+        words = "Values are exact; the curves show the best value so far."
         return "best", "best value so far", words
-    words = "Values are noisy; the curves are the means of the values that each step saw."
+    words = "Values are noisy; the curves show the mean of the values in each step."
     return "value", "value", words
 
 
 def _padded(record: RunRecord, series: str) -> list[float]:
-    """A series; a run that failed is infinitely bad."""
+    """Return a series; a failed run is infinitely bad."""
     numbers = record.series.get(series)
     if record.diverged or not numbers:
         return [math.inf] * POINTS
@@ -280,7 +279,7 @@ def _padded(record: RunRecord, series: str) -> list[float]:
 
 
 def _range(lines: Sequence[Any]) -> tuple[float, float, bool]:
-    """The range of an axis, and whether it is logarithmic."""
+    """Return the range of an axis, and whether it is logarithmic."""
     finite = np.concatenate([line[np.isfinite(line)] for line in lines])
     if not len(finite):
         return 0.1, 1.0, False

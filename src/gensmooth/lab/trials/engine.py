@@ -57,7 +57,7 @@ class TrialEngine:
     def of(
         cls, kind: Kind, fun: Any, x0: Any, arguments: Mapping[str, Any], command: str
     ) -> "TrialEngine":
-        """From the arguments that `compare` and `sweep` share.
+        """Create an engine from the arguments that `compare` and `sweep` share.
 
         Raises:
             ValueError: If one of them is invalid.
@@ -81,7 +81,7 @@ class TrialEngine:
     def table(
         self, choices: Sequence[Choice], *, fresh: Sequence[int] = (), search: str = "grid"
     ) -> TrialTable:
-        """The table whose cells are these choices."""
+        """Return the table whose cells are these choices."""
         sweeps = self.kind == "sweep"
         return TrialTable(
             kind=self.kind,
@@ -109,7 +109,7 @@ class TrialEngine:
         )
 
     def fetch(self, choices: Sequence[Choice]) -> Fetch:
-        """Returns runs of these choices, and makes those that are missing."""
+        """Return runs of these choices, and makes those that are missing."""
         by_hash = {short(choice.config()): choice for choice in choices}
         trials = Trials(self.problem.at, by_hash, self.problem.maximize, self.values)
         packed: bytes = cast(Any, cloudpickle).dumps(trials)
@@ -122,10 +122,10 @@ class TrialEngine:
         return fetch
 
     def check(self, choices: Sequence[Choice]) -> None:
-        """Refuse what cannot be run, before anything is: a method's options, then the objective.
+        """Raise an error before the first run if a method or the objective cannot be run.
 
-        Every method is set up as for its run, up to its first evaluation, which is not made; then
-        the objective is evaluated once.
+        Every method is set up as for its run, up to its first evaluation. Then the objective is
+        evaluated once.
 
         Raises:
             ValueError: If a method cannot be run.
@@ -135,7 +135,7 @@ class TrialEngine:
         if not isinstance(task, Minimized):
             self._check_episodes(choices)
             return
-        how = {"on_failure": "raise", "retries": 0, "fun": _reach, "workers": 1}
+        how = {"on_failure": "raise", "fun": _reach, "workers": 1}
         for choice in choices:
             try:
                 task.call(choice, self.budget, seed, **how)
@@ -180,7 +180,7 @@ def _problem(fun: Any, x0: Any, arguments: Mapping[str, Any]) -> CommonProblem:
 
 
 def read_seeds(name: str, seeds: object, first: int = 0) -> tuple[int, ...]:
-    """Seeds: as they are listed, or so many from the first on."""
+    """Return the seeds that the user lists, or a number of seeds from ``first`` on."""
     if isinstance(seeds, Sequence) and not isinstance(seeds, str):
         listed = list(cast(Sequence[Any], seeds))
         checked = tuple(check_seed(seed) for seed in listed)
@@ -191,7 +191,7 @@ def read_seeds(name: str, seeds: object, first: int = 0) -> tuple[int, ...]:
 
 
 def _budget(problem: CommonProblem, arguments: Mapping[str, Any]) -> tuple[int, int]:
-    """The budget of a run, and how many fresh values judge its point."""
+    """Return the budget of a run, and how many fresh values judge its point."""
     budget = arguments["budget"]
     if isinstance(budget, float) and budget.is_integer():
         budget = int(budget)
@@ -208,7 +208,7 @@ def _workers(workers: Any) -> int | None:
 
 
 def _folder(folder: Any, name: str, problem: CommonProblem) -> Path:
-    """The folder; by default it is named after the problem."""
+    """Return the folder; by default it is named after the problem."""
     if folder is not None:
         return checks.path("folder", folder)
     words = re.sub(r"[^A-Za-z0-9.]+", "-", problem.name).strip("-.") or "function"
@@ -220,7 +220,7 @@ def _print_line(line: str) -> None:
 
 
 def python_call(name: str, fun: Any, x0: Any, arguments: Mapping[str, Any]) -> str:
-    """The call of ``gs.compare`` or ``gs.sweep`` as Python code, for the page."""
+    """Return the call of ``gs.compare`` or ``gs.sweep`` as Python code, for the page."""
     import gensmooth
 
     parameters = inspect.signature(getattr(gensmooth, name)).parameters

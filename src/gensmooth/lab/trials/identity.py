@@ -26,14 +26,14 @@ _DEEP = 6  # how far references are followed
 
 
 def identity(thing: Any) -> dict[str, Any]:
-    """A function's name, if it has one, and a hash of its code."""
+    """Return a function's name, if it has one, and a hash of its code."""
     name = name_of(thing)
     called = getattr(thing, "__qualname__", type(thing).__qualname__)
     return {"name": name or str(called), "code": _hash(_module(thing) if name else _code(thing))}
 
 
 def described(value: Any) -> Any:
-    """An option as plain JSON; an object without a description as its kind and a hash."""
+    """Return an option as plain JSON; an object without a description as its kind and a hash."""
     many: Any = value
     if isinstance(value, np.ndarray | list) or (
         isinstance(value, tuple) and any(isinstance(each, np.ndarray) for each in many)
@@ -51,7 +51,7 @@ def described(value: Any) -> Any:
 
 
 def _module(thing: Any) -> bytes:
-    """The code of the module that a named function is in."""
+    """Return the code of the module that a named function is in."""
     module = sys.modules[thing.__module__]
     try:
         return ast.dump(ast.parse(inspect.getsource(module))).encode()
@@ -61,7 +61,7 @@ def _module(thing: Any) -> bytes:
 
 
 def _code(thing: Any, depth: int = 0) -> bytes:
-    """A hash of a function's code and what it refers to; the pickle of anything else."""
+    """Return a hash of a function's code and what it refers to; the pickle of anything else."""
     if isinstance(thing, ModuleType):
         return thing.__name__.encode()
     function = getattr(thing, "__func__", thing)
@@ -93,7 +93,7 @@ def _filled(cell: Any) -> bool:
 
 
 def _names(code: CodeType, there: Mapping[str, Any]) -> list[str]:
-    """The globals that some code refers to, also in nested functions."""
+    """Return the globals that some code refers to, also in nested functions."""
     names = {name for name in code.co_names if name in there}
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
@@ -102,7 +102,7 @@ def _names(code: CodeType, there: Mapping[str, Any]) -> list[str]:
 
 
 def _body(code: CodeType) -> bytes:
-    """Instructions, names and constants, but not the position in the file."""
+    """Return instructions, names and constants, but not the position in the file."""
     constants = [
         _body(each) if isinstance(each, CodeType) else repr(each).encode()
         for each in code.co_consts
@@ -116,5 +116,5 @@ def _hash(text: bytes) -> str:
 
 
 def short(data: Any) -> str:
-    """A hash of plain JSON."""
+    """Return a hash of plain JSON."""
     return _hash(json.dumps(data, sort_keys=True).encode())

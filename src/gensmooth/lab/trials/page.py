@@ -1,4 +1,4 @@
-"""What the pages of comparisons and sweeps share: verdicts, their words, tables and the page."""
+"""The common parts of the pages of comparisons and sweeps: verdicts, text, tables, the page."""
 
 import math
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from gensmooth.lab.trials.table import Runs, TrialTable
 if TYPE_CHECKING:
     from gensmooth.lab.report.curves import Drawn
 
-_LONGEST = 160  # letters of a reason in a table
+_LONGEST = 160  # the most characters of a reason in a table
 _COLUMNS = (
     *("method", "seed", "final", "error", "start", "best", "evaluations", "steps", "status"),
     *("seconds", "seconds_per_evaluation", "message"),
@@ -49,7 +49,7 @@ def rank(table: TrialTable, runs: Runs) -> Ranking:
 
 
 def final(record: RunRecord) -> float:
-    """The final value, with the user's sign; +∞ where the run failed."""
+    """Return the final value with the user's sign; +∞ if the run failed."""
     return math.inf if record.diverged else float(record.more["value"])
 
 
@@ -109,7 +109,7 @@ def write_page(
 
 
 def how_many(count: int, noun: str) -> str:
-    """A number of things, in words.
+    """Return a count with its noun.
 
     >>> how_many(1, "seed"), how_many(3, "seed")
     ('1 seed', '3 seeds')
@@ -118,7 +118,7 @@ def how_many(count: int, noun: str) -> str:
 
 
 def mean_words(mean: float, low: float, high: float, failed: int = 0, runs: int = 0) -> str:
-    """A mean with its interval, and how many runs failed.
+    """Return a mean with its interval, and how many runs failed.
 
     >>> mean_words(1.0, 0.5, 2.0), mean_words(1.0, 0.5, 2.0, 1, 3)
     ('1 [0.5, 2]', '1 [0.5, 2], 1 of 3 runs failed')
@@ -130,32 +130,32 @@ def mean_words(mean: float, low: float, high: float, failed: int = 0, runs: int 
 
 
 def interval_words(low: float, high: float) -> str:
-    """An interval in a table; empty where there is none."""
+    """Format an interval for a table; empty if there is none."""
     if not (math.isfinite(low) and math.isfinite(high)):
         return ""
     return f"{shown(low)} … {shown(high)}"
 
 
 def judged_in_words(table: TrialTable) -> str:
-    """How points are judged, in words."""
+    """Describe how points are judged."""
     if table.unit == "episodes":
         return (
-            f"Policies are judged {table.scored}: {table.values} of them, which no training has "
-            "seen."
+            f"Policies are judged {table.scored}: {table.values} episodes that no training has "
+            "used."
         )
     if table.scored:
         return (
             f"The point that a method recommends at the end is judged {table.scored}, which no "
-            "search sees."
+            "search uses."
         )
     return (
         f"The point that a method recommends at the end is judged by the mean of {table.values} "
-        "fresh values of the objective there, the same number for all, outside of the budget."
+        "fresh values of the objective, the same number for all methods, outside the budget."
     )
 
 
 def why_failed(runs: Runs) -> list[str]:
-    """For each method with runs that failed or diverged, how many, and the first reason."""
+    """Describe failed or diverged runs: for each method, how many, and the first reason."""
     lines: list[str] = []
     for label, each in runs.items():
         lost = [run for run in each if run.diverged]
@@ -176,7 +176,7 @@ def _cut(text: str) -> str:
 
 
 def pairs_table(ranking: Ranking, title: str) -> list[Table]:
-    """Every pair with its test; no table where there is no pair."""
+    """Return a table of all pairs with their tests; none if there is no pair."""
     if not ranking.pairs:
         return []
     side = "above" if ranking.table.maximize else "below"
@@ -204,7 +204,7 @@ def pairs_table(ranking: Ranking, title: str) -> list[Table]:
 
 
 def failures_table(runs: Runs) -> list[Table]:
-    """The runs that failed, with the reasons; no table where none did."""
+    """Return a table of the failed runs with the reasons; none if no run failed."""
     rows = [
         [label, r.config["seed"], r.more.get("evaluations", ""), _cut(r.more.get("failure", ""))]
         for label, each in runs.items()
@@ -216,7 +216,7 @@ def failures_table(runs: Runs) -> list[Table]:
 
 
 def runs_table(runs: Runs, name: str = "runs") -> Table:
-    """The numbers of every run."""
+    """Return a table with the numbers of every run."""
     rows = [[label, *_row(run)] for label, each in runs.items() for run in each]
     return Table(name, "Every run", list(_COLUMNS), rows)
 

@@ -1,4 +1,4 @@
-"""Problems that methods are compared on: a function of the user's, or a built-in problem."""
+"""Problems on which methods are compared: the user's function, or a built-in problem."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +29,7 @@ _BUDGET = 20_000
 _EPISODES = 500
 _REGRESSION_DIM = 100
 _SOLVED = 1e-8  # COCO's last target: values closer to the optimum count as equal
-_INSTANCES = 15  # of a bbob function; seeds take them in turn
+_INSTANCES = 15  # of a bbob function; seeds cycle through them
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,9 @@ class CommonProblem:
         identity: Its identity, as plain JSON: part of the configuration of a run.
         at: Returns the problem with a seed: the same start and the same samples for every method.
         budget: The default budget of a run.
-        maximize: Whether high values are good.
+        maximize: Whether larger values are better.
         scored: How points are judged, if not by fresh values of the objective.
-        unit: What one evaluation is.
+        unit: The name of the evaluations.
         options: Returns the options that a method may have here.
     """
 
@@ -88,7 +88,7 @@ def find_problem(
     checks.function("fun", fun)
     if x0 is None:
         raise ValueError(
-            "`x0` is missing: where does every method start? For example np.zeros(12)."
+            "`x0` is missing: pass the point at which every method starts, such as np.zeros(12)."
         )
     return _of_user(
         cast(Callable[..., Any], fun),
@@ -104,7 +104,8 @@ def _function(name: str) -> Callable[..., Any]:
     kind, colon, _ = name.partition(":")
     if not colon:
         raise ValueError(
-            f"There is no problem {name!r}: a function is module:function, such as model:loss. "
+            f"There is no problem {name!r}: write a function as module:function, such as "
+            f"model:loss. "
             f"{known}"
         )
     try:
@@ -134,7 +135,7 @@ def _of_user(
         "score": None if score is None else identity(score),
         "how": {name: described(value) for name, value in sorted(recorded.items())},
     }
-    scored = "" if score is None else f"by the score {getattr(score, '__name__', 'given')}"
+    scored = "" if score is None else f"by the score {getattr(score, '__name__', 'passed')}"
     return CommonProblem(
         str(named["name"]),
         described_problem,
@@ -145,7 +146,7 @@ def _of_user(
 
 
 def _start(task: Minimized, spread: float, limits: Bounds | None, seed: int) -> Minimized:
-    """The problem with the start of a seed, within the bounds."""
+    """Return the problem with the start of a seed, within the bounds."""
     x, dtype = task.x0, task.x0.dtype
     if spread:
         away = streams.generator(seed, Purpose.START).standard_normal(x.shape)
@@ -159,7 +160,7 @@ def _start(task: Minimized, spread: float, limits: Bounds | None, seed: int) -> 
 
 
 def _noisy(name: str, parts: Sequence[str]) -> CommonProblem:
-    """``noisy:FUNCTION:DIM``, the paper's noisy benchmark, judged without noise."""
+    """Make ``noisy:FUNCTION:DIM``, the paper's noisy benchmark, judged without noise."""
     if len(parts) < 2:
         raise _misread(name, "noisy:FUNCTION:DIM")
     function, dim = ":".join(parts[:-1]), _number(name, parts[-1], "noisy:FUNCTION:DIM")
@@ -180,7 +181,7 @@ def _oracle(fun: noisy.NoisyObjective, x: Array) -> float:
 
 
 def _regression(name: str, parts: Sequence[str]) -> CommonProblem:
-    """``regression:L,N``, the paper's linear regression, judged by the expected loss."""
+    """Make ``regression:L,N``, the paper's linear regression, judged by the expected loss."""
     form = "regression:L,N"
     if len(parts) != 1 or parts[0].count(",") != 1:
         raise _misread(name, form)
@@ -207,7 +208,7 @@ def _regression_at(directions: int, samples: int, seed: int) -> Minimized:
 
 
 def _bbob(name: str, parts: Sequence[str]) -> CommonProblem:
-    """``bbob:fN:DIM``, COCO's function N, above its optimum; seeds take its instances in turn."""
+    """Make ``bbob:fN:DIM``, COCO's function N minus its optimum; seeds cycle through instances."""
     form = "bbob:f8:20, or bbob:f8:20:3 for its third instance"
     if len(parts) not in (2, 3) or not parts[0].startswith("f"):
         raise _misread(name, form)
@@ -253,14 +254,14 @@ def _precision(above: "AboveOptimum", x: Array) -> float:
 
 @dataclass(frozen=True)
 class AboveOptimum:
-    """An instance of a bbob function, less its smallest value."""
+    """An instance of a bbob function, minus its smallest value."""
 
     function: int
     dim: int
     instance: int
 
     def __call__(self, x: Array) -> float:
-        """The value at x minus the optimal value."""
+        """Return the value at x minus the optimal value."""
         problem, best = _coco_problem(self.function, self.dim, self.instance)
         return float(problem(x)) - best
 
@@ -275,7 +276,7 @@ def _coco_problem(function: int, dim: int, instance: int) -> tuple[Any, float]:
 
 
 def _gym(name: str, parts: Sequence[str]) -> CommonProblem:
-    """``gym:ENVIRONMENT``, a linear policy, judged by its mean return in fresh episodes."""
+    """Make ``gym:ENVIRONMENT``, a linear policy, judged by its mean return in fresh episodes."""
     environment = ":".join(parts)
     if not environment:
         raise _misread(name, "gym:Hopper-v5")
@@ -302,7 +303,7 @@ def _training_options() -> Sequence[str]:
 
 @dataclass(frozen=True)
 class Trained:
-    """An environment in which a policy is trained by ``gs.rl.train``; evaluations are episodes."""
+    """An environment in which ``gs.rl.train`` trains a policy; an evaluation is an episode."""
 
     environment: str
     seed: int
@@ -313,20 +314,20 @@ class Trained:
         clock = Clock()
         before = 0
 
-        def follow(iteration: Any, test: Any, state: Any) -> bool:  # noqa: ARG001
+        def follow(intermediate_result: Any) -> bool:
             nonlocal before
-            made = iteration.info.evaluations
+            made = intermediate_result.nfev
             clock.tick(made)
-            last = made - before if before else made // (iteration.info.step + 1)
+            last = made - before if before else made // intermediate_result.nit
             before = made
-            return made + last > budget  # the next iteration is taken to be as long
+            return made + last > budget  # assuming that the next step is as long
 
         options = dict(choice.options)
         method = None if "directions" in options else choice.method
         result = rl.train(
             self.environment,
             method=method,
-            iterations=budget,  # the budget of episodes ends it earlier
+            max_steps=budget,  # the budget of episodes ends it earlier
             test_every=budget,
             test_episodes=1,
             callback=follow,
@@ -336,7 +337,7 @@ class Trained:
             folder=scratch / "run",
             **options,
         )
-        if result.status in ("interrupted", "terminated"):
+        if result.reason in ("interrupted", "terminated"):
             raise KeyboardInterrupt
         judged = rl.evaluate(result.policy, episodes=values, seed=seed, threads=1)
         steps = [line.info for line in result.history]
@@ -344,10 +345,10 @@ class Trained:
         series = _returns(steps, budget, start)
         error = judged.deviation / judged.episodes**0.5 if judged.episodes > 1 else None
         more = {
-            "status": result.status,
+            "status": result.reason,
             "message": result.message,
-            "evaluations": result.trajectories,
-            "steps": result.iterations,
+            "evaluations": result.nfev,
+            "steps": result.nit,
             "best": judged.mean_return,
             "seconds_per_evaluation": clock.each,
             "faults": dict(result.faults),

@@ -73,13 +73,13 @@ class Versus(NamedTuple):
 
 
 def by_ratio(values: Mapping[str, Sequence[float]], *, maximize: bool = False) -> bool:
-    """Whether values are compared by their ratio: if all of them are positive."""
+    """Return whether values are compared by their ratio: if all of them are positive."""
     finite = [value for each in values.values() for value in each if math.isfinite(value)]
     return not maximize and bool(finite) and min(finite) > 0
 
 
 def standings(values: Mapping[str, Sequence[float]], *, maximize: bool = False) -> list[Standing]:
-    """The methods, the best first.
+    """Return the methods, the best first.
 
     Args:
         values: The final values of each method, one for each seed; not finite if the run failed.
@@ -102,7 +102,7 @@ def standings(values: Mapping[str, Sequence[float]], *, maximize: bool = False) 
 
 
 def pairs(values: Mapping[str, Sequence[float]], *, maximize: bool = False) -> list[Versus]:
-    """Every pair of methods, those that rank highest first."""
+    """Return every pair of methods, those that rank highest first."""
     ratio = by_ratio(values, maximize=maximize)
     order = [each.label for each in standings(values, maximize=maximize)]
     losses = {label: _losses(values[label], ratio, maximize) for label in order}
@@ -146,7 +146,7 @@ def _words(pair: Versus, failed: tuple[int, int], maximize: bool) -> str:
 
 
 def shown(value: float) -> str:
-    """A number in a sentence.
+    """Return a number in a sentence.
 
     >>> shown(0.70712), shown(-3.0), shown(1e-12)
     ('0.707', '−3', '1e−12')
@@ -168,7 +168,7 @@ def _value(loss: float, ratio: bool, maximize: bool) -> float:
 
 
 def _ranks(table: np.ndarray) -> np.ndarray:
-    """Ranks among the methods for each seed; equal ones share the mean of theirs."""
+    """Rank the methods for each seed; equal values get the mean of their ranks."""
     below = (table[:, None, :] > table[None, :, :]).sum(axis=1)
     same = (table[:, None, :] == table[None, :, :]).sum(axis=1)
     return below + (same + 1) / 2

@@ -29,11 +29,11 @@ from gensmooth.lab.trials.page import (
 from gensmooth.lab.trials.ranking import shown
 from gensmooth.lab.trials.table import Fetch, Runs, TrialTable
 
-_BLUE = "#0072b2"  # the colour of a good cell, by how opaque it is
+_BLUE = "#0072b2"  # the colour of a cell; the better, the more opaque
 
 
 class CellScore(NamedTuple):
-    """A cell on the seeds that choose.
+    """The result of a cell on the seeds that choose.
 
     Attributes:
         label: The method with its options.
@@ -79,7 +79,7 @@ class BestCell(NamedTuple):
 
 
 class SweepConclusion(NamedTuple):
-    """What follows from the runs of a sweep.
+    """The conclusion from the runs of a sweep.
 
     Attributes:
         runs: The runs of each cell on the seeds that choose.
@@ -95,7 +95,7 @@ class SweepConclusion(NamedTuple):
 
 
 def scores(table: TrialTable, records: Sequence[RunRecord]) -> list[CellScore]:
-    """The cells with their means, as :func:`gensmooth.lab.experiments.grid.choose` takes them."""
+    """Return the cells with their means, in the form that `grid.choose` takes."""
     scored: list[CellScore] = []
     for cell, runs in zip(table.cells, table.by_cell(records, table.seeds).values(), strict=True):
         finals = [final(run) for run in runs]
@@ -110,7 +110,7 @@ def scores(table: TrialTable, records: Sequence[RunRecord]) -> list[CellScore]:
 
 
 def chosen(cells: Sequence[CellScore], *, maximize: bool = False) -> list[CellScore]:
-    """The best cell of each method; the first of equal ones."""
+    """Return the best cell of each method, the first one in case of a tie."""
     best: dict[str, CellScore] = {}
     for cell in cells:
         if math.isnan(cell.mean):
@@ -159,7 +159,7 @@ def write_sweep(sweep: SweepConclusion, out: Path, *, reload: float | None = Non
         title=f"options of {', '.join(methods)}",
         lede=f"{sweep.best[0].label} is the best: {_mean(sweep.best[0])} on fresh seeds."
         if sweep.best
-        else "No cell has been run on every seed yet, or every one failed.",
+        else "No cell has been run on every seed yet, or all cells failed.",
         prose=_prose(sweep.fresh),
         drawn=_drawn(sweep),
         tables=[*_best(sweep), *pairs_table(sweep.fresh, "Best against best"), _cells(sweep)],
@@ -175,7 +175,7 @@ def write_sweep(sweep: SweepConclusion, out: Path, *, reload: float | None = Non
 
 
 def summary(sweep: SweepConclusion) -> str:
-    """The best options as a terminal shows them."""
+    """Return the best options as a terminal shows them."""
     if not sweep.best:
         none = "Every cell failed on some seed: there is no best one."
         return "\n\n".join([none, *why_failed(sweep.runs)[:1]])
@@ -197,9 +197,8 @@ def _prose(fresh: Ranking) -> list[str]:
     return [
         f"{len(table.cells)} cells on {table.problem} ({how}), each with {table.budget} "
         f"{table.unit} and {len(table.seeds)} seeds. The best cell of each method is the one "
-        "with the best mean over these seeds; a cell in which a run failed is out. The best of "
-        "many noisy means is too good to be true, so it is judged again on "
-        f"{len(table.fresh)} fresh seeds.",
+        "with the best mean over these seeds; a cell with a failed run is excluded. The best of "
+        f"many noisy means is biased, so it is judged again on {len(table.fresh)} fresh seeds.",
         judged_in_words(table),
         *(pair.words for pair in fresh.pairs),
     ]
@@ -260,8 +259,8 @@ def _drawn(sweep: SweepConclusion) -> Any:
         name="sweep",
         title=f"{sweep.fresh.table.problem}: mean final value",
         heading="Mean final value of every cell",
-        caption="The darker, the better; the frame is the best cell of its method, a cross a cell "
-        "in which a run failed. Means are over the seeds that choose.",
+        caption="Darker cells are better. A frame marks the best cell of a method, a cross a cell "
+        "with a failed run. Means are over the seeds that choose.",
         columns=min(3, len(panels)),
         panels=panels,
         legend=[LegendItem("better", "area", _BLUE)],
@@ -271,7 +270,7 @@ def _drawn(sweep: SweepConclusion) -> Any:
 
 
 def _shade(means: Sequence[float], maximize: bool) -> Any:
-    """Returns a function from a mean to the opacity of its cell."""
+    """Return a function from a mean to the opacity of its cell."""
     finite = np.array([mean for mean in means if math.isfinite(mean)])
     log = len(finite) > 0 and bool((finite > 0).all()) and finite.max() > 8 * finite.min()
     scaled = np.log(finite) if log else finite

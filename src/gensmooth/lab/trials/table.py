@@ -82,7 +82,7 @@ class TrialTable:
     Attributes:
         kind: A comparison or a sweep.
         problem: The name of the problem.
-        unit: What one evaluation is.
+        unit: The name of the evaluations.
         scored: How points are judged, if not by fresh values.
         maximize: Whether high values are good.
         values: How many fresh values judge a point.
@@ -111,20 +111,20 @@ class TrialTable:
     search: str = "grid"
 
     def spec(self, cell: Cell, seed: int) -> RunSpec:
-        """The run of a cell with a seed."""
+        """Return the run of a cell with a seed."""
         choice = cell["config"]
         return RunSpec(STUDY, {**self.config, **choice, "choice": short(choice), "seed": seed})
 
     def specs(
         self, labels: Iterable[str] | None = None, seeds: Sequence[int] | None = None
     ) -> list[RunSpec]:
-        """The runs of some cells on some seeds; by default of all cells on ``self.seeds``."""
+        """Return the runs of some cells on some seeds; by default all cells and ``self.seeds``."""
         cells = self.cells if labels is None else [self._cell(label) for label in labels]
         seeds = self.seeds if seeds is None else seeds
         return [self.spec(cell, seed) for cell in cells for seed in seeds]
 
     def by_cell(self, records: Sequence[RunRecord], seeds: Sequence[int]) -> Runs:
-        """The runs of each cell, in the order of the seeds; those that are missing are left out."""
+        """Return the runs of each cell in the order of the seeds, without missing ones."""
         runs = {(record.config["choice"], record.config["seed"]): record for record in records}
         grouped: dict[str, list[RunRecord]] = {}
         for cell in self.cells:
@@ -135,8 +135,14 @@ class TrialTable:
     def write(self, folder: Path) -> None:
         """Write ``comparison.json`` into a folder."""
         content = fields.seal({"format": _FORMAT, **vars(self)})
-        make_folder(folder)
-        write_text(folder / FILE, f"{json.dumps(content, indent=1, allow_nan=False)}\n")
+        try:
+            make_folder(folder)
+            write_text(folder / FILE, f"{json.dumps(content, indent=1, allow_nan=False)}\n")
+        except OSError as error:
+            raise StoreError(
+                f"Could not write {folder / FILE}: {error.strerror or error}. Finished runs are "
+                "kept: free some space and run the same command again."
+            ) from error
 
     @classmethod
     def read(cls, folder: Path) -> "TrialTable":
@@ -156,14 +162,14 @@ class TrialTable:
 
 
 def store_of(folder: Path) -> StudyStore:
-    """The store of the runs in a folder."""
+    """Return the store of the runs in a folder."""
     if folder.exists() and not folder.is_dir():
         raise StoreError(f"{folder} is not a folder: choose another --folder.")
     return StudyStore(folder / STUDY, STUDY)
 
 
 def stored(folder: Path) -> Fetch:
-    """Returns runs from the store of a folder; makes none."""
+    """Return runs from the store of a folder; makes none."""
     reported: set[str] = set()
 
     def fetch(specs: Sequence[RunSpec], title: str) -> list[RunRecord]:  # noqa: ARG001

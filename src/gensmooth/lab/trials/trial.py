@@ -27,7 +27,7 @@ from gensmooth.lab.trials.choices import Choice
 from gensmooth.lab.trials.judging import Judged, Score, judge
 from gensmooth.optimize import RETURNED, minimize
 from gensmooth.optimize.advice import unspoken
-from gensmooth.results import History, Result
+from gensmooth.results import History, IntermediateResult, Result
 from gensmooth.runs import CheckpointError, container
 from gensmooth.runs.files import (
     exists,
@@ -42,7 +42,7 @@ from gensmooth.searches import AUTO, Pilot, SearchState, StepInfo
 from gensmooth.trees import Tree
 
 Array = NDArray[Any]
-Follow = Callable[[StepInfo, SearchState], None]
+Follow = Callable[[IntermediateResult], None]
 
 POINTS = 100  # of a curve: the budget is divided into so many equal parts
 _log = logging.getLogger("gensmooth")
@@ -187,10 +187,10 @@ class Minimized:
                 remove_folder(scratch)  # the trial starts over
                 scores = _Scores(self, choice, budget, scratch)
 
-        def follow(info: StepInfo, state: SearchState) -> None:
-            clock.tick(info.evaluations)
+        def follow(now: IntermediateResult) -> None:
+            clock.tick(now.nfev)
             if scores is not None:
-                scores.follow(info, state)
+                scores.follow(now.info, now.state)
 
         failure = ""
         try:
@@ -199,9 +199,9 @@ class Minimized:
             if error.result is None:
                 raise
             result, failure = error.result, _words(error)
-        if result.status in ("interrupted", "terminated"):
+        if result.reason in ("interrupted", "terminated"):
             raise KeyboardInterrupt
-        if result.status == "diverged":
+        if result.reason == "diverged":
             failure = result.message
         judged = None
         x = result.x if self.tree is None else Tree.of(result.x)[0]
@@ -217,7 +217,7 @@ class Minimized:
         if not all(math.isfinite(value) for each in series.values() for value in each):
             series = {}
         more = {
-            "status": result.status,
+            "status": result.reason,
             "message": failure or result.message,
             "evaluations": result.nfev,
             "steps": result.nit,
@@ -234,7 +234,7 @@ class Minimized:
     def _checkpointed(
         self, choice: Choice, budget: int, seed: int, folder: Path, follow: Follow
     ) -> Result:
-        """The run, continued from its last checkpoint if there is a usable one."""
+        """Return the run, continued from its last checkpoint if there is a usable one."""
         try:
             return self.call(choice, budget, seed, folder=folder, callback=follow)
         except CheckpointError as error:
@@ -340,7 +340,7 @@ class _Scores:
         return zlib.crc32(json.dumps(values).encode(), self._checksum)
 
     def series(self, start: float, final: Judged | None) -> list[float]:
-        """The score at the end of each part of the budget."""
+        """Return the score at the end of each part of the budget."""
         scores, now = list[float](), start
         for part in range(POINTS):
             before = self._seen.get(part)
@@ -377,7 +377,7 @@ def outline(
 
 
 def _part(evaluations: int, budget: int) -> int:
-    """The part of the budget that a number of evaluations belongs to."""
+    """Return the part of the budget that a number of evaluations belongs to."""
     return min(POINTS - 1, max(0, -(-evaluations * POINTS // budget) - 1))
 
 

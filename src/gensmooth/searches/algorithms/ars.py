@@ -9,7 +9,7 @@ learning" (2018), algorithm 2, for a minimum:
 
 where σ_R is the standard deviation of the 2b values in the sum. V1 keeps all directions (b = N),
 V1-t the best. V2 and V2-t are the same with standardised observations, which exist only when
-training a policy. In our terms, N is ``num_directions``, ν is ``spacing``, α is the learning rate
+training a policy. In our terms, N is ``num_directions``, ν is ``spacing``, α is ``learning_rate``
 and b is the argument of ``gs.BestPairs(b)``. The sum is 2ν times the estimate of
 :class:`~gensmooth.estimators.BestPairs`, so the optimiser is ``sgd(2αν)``.
 
@@ -43,7 +43,7 @@ def make(x: NDArray[Any], wanted: Wanted, *, top: bool) -> RandomSearch:  # noqa
     wanted.refuse_noise()
     number = wanted.number(DIRECTIONS)
     spacing = wanted.constant_spacing(DEVIATION)
-    estimator, optimizer = wanted.estimator, wanted.own_optimizer()
+    estimator, optimizer = wanted.estimator, wanted.optimizer
     if estimator is None:
         estimator = BestPairs((number + 1) // 2 if top else None)
     if optimizer is None:

@@ -241,7 +241,8 @@ def _attributes(optimizer: Callable[..., Any]) -> frozenset[str]:
 
 def make(x: Array, wanted: Wanted) -> Population:
     """Create CMA-ES."""
-    wanted.refuse("optimizer", why="it makes its own steps; `spacing` is its first deviation.")
+    why = "it makes its own steps; `spacing` is its first deviation."
+    wanted.refuse("optimizer", "learning_rate", why=why)
     return make_population(CMAES, x, wanted)
 
 

@@ -317,7 +317,7 @@ def _weigh(plus: NDArray[np.float64], minus: NDArray[np.float64]) -> NDArray[np.
 
 def make(x: Array, wanted: Wanted) -> Population:
     """Create islands."""
-    wanted.refuse("optimizer", why="each island has its own step.")
+    wanted.refuse("optimizer", "learning_rate", why="each island has its own step.")
     return make_population(Islands, x, wanted)
 
 

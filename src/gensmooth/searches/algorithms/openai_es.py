@@ -37,7 +37,7 @@ def make(x: NDArray[Any], wanted: Wanted) -> RandomSearch:
     """Create OpenAI-ES."""
     wanted.refuse_noise()
     spacing = wanted.constant_spacing(DEVIATION)
-    optimizer = wanted.own_optimizer()
+    optimizer = wanted.optimizer
     if optimizer is None:
         adam = optimizers.adam(wanted.rate(STEP), eps=_EPS / spacing)
         optimizer = optimizers.weight_decay(adam, DECAY / spacing)

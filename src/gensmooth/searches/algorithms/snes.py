@@ -145,9 +145,8 @@ def _sigma(state: SearchState) -> Array:
 
 
 def make(x: Array, wanted: Wanted) -> Population:
-    """Create SNES; a number for ``optimizer`` is η_μ."""
-    if wanted.own_optimizer() is not None:
-        wanted.refuse("optimizer", why="it makes its own steps; pass the rate of its mean.")
+    """Create SNES; ``learning_rate`` is η_μ."""
+    wanted.refuse("optimizer", why="it makes its own steps; `learning_rate` is that of its mean.")
     return make_population(partial(SNES, mean_rate=wanted.rate(1.0)), x, wanted)
 
 

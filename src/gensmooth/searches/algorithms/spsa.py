@@ -50,11 +50,11 @@ def make(x: NDArray[Any], wanted: Wanted, *, measurements: int) -> RandomSearch:
     c = float(spacing(0))
     estimator: Estimator = Antithetic() if measurements == 2 else OnePoint()
     estimator = estimator if wanted.estimator is None else wanted.estimator
-    optimizer = wanted.own_optimizer()
+    optimizer = wanted.optimizer
     if optimizer is None:
         each = estimator.evaluations(number, num_samples=wanted.num_samples, samples=wanted.samples)
         A = STABLE * (wanted.steps(each) or 0)
-        if wanted.optimizer is None:
+        if wanted.learning_rate is None:
             most = c / x.size if measurements == 1 else 1 / math.sqrt(x.size)
             change = min(CHANGE, most)
             optimizer = optimizers.spall(change, stability=A, power=STEP_POWER)

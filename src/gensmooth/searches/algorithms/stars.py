@@ -29,16 +29,16 @@ def make(x: NDArray[Any], wanted: Wanted) -> RandomSearch:
         "x_scale",
         why="its spacing follows from `noise` and the step; gs.Stars takes both.",
     )
-    noise, step = wanted.noise, wanted.optimizer
+    noise = wanted.noise
     if isinstance(noise, bool) or not isinstance(noise, int | float) or noise <= 0:
         raise ValueError(
             "method='stars' needs `noise`, the standard deviation of a value, as a positive "
-            f"number, but it is {noise!r}; and its step, `optimizer`. Without noise use 'gs'; "
+            f"number, but it is {noise!r}; and its step, `learning_rate`. Without noise use 'gs'; "
             "'auto' measures the noise."
         )
-    if step is None or wanted.own_optimizer() is not None:
+    if wanted.learning_rate is None:
         raise ValueError(
-            "method='stars' needs its step as a number, `optimizer`: 1/(4 L (n + 4)), where L is "
+            "method='stars' needs its step as `learning_rate`: 1/(4 L (n + 4)), where L is "
             "the Lipschitz constant of the gradient, gs.theory.stars_step(n, smoothness=L)."
         )
     rate = wanted.rate(0.0)

@@ -9,15 +9,10 @@ from typing import Any, Literal, NamedTuple
 
 from numpy.typing import NDArray
 
-from gensmooth import checks, naming
-from gensmooth.directions import METHODS
-from gensmooth.estimators import Estimator, Samples
-from gensmooth.methods import predictions
-from gensmooth.optimizers import Optimizer, Schedule
-from gensmooth.parameters import as_parameters, is_tree
-from gensmooth.searches.protocol import FailurePolicy, Search
+from gensmooth import naming
+from gensmooth.directions import METHODS, predictions
+from gensmooth.searches.protocol import Search
 from gensmooth.searches.wanted import Wanted
-from gensmooth.trees import Tree
 
 Array = NDArray[Any]
 
@@ -49,7 +44,15 @@ class Algorithm(NamedTuple):
 
 ALGORITHMS: dict[str, Algorithm] = {}  # each file adds its own
 _OURS: set[str] = set()
-_PARTS = ("num_directions", "spacing", "estimator", "optimizer", "x_scale", "noise")
+_PARTS = (
+    "num_directions",
+    "spacing",
+    "estimator",
+    "optimizer",
+    "learning_rate",
+    "x_scale",
+    "noise",
+)
 
 
 def register(
@@ -116,10 +119,10 @@ def rows(
     noise: float = 0.0,
     samples: Literal["paired", "shared"] = "paired",
 ) -> list[dict[str, Any]]:
-    """One row per algorithm, as :func:`gensmooth.methods.predictions` has one per method.
+    """Return one row per algorithm, with the columns of :func:`gensmooth.directions.predictions`.
 
-    Arguments are those of :func:`gensmooth.methods.predictions`. An algorithm whose estimate is one
-    of the gradient has the error of its directions; others move by ranks, and have none.
+    The arguments are the same too. An algorithm that estimates the gradient has the error of its
+    directions; algorithms that move by ranks have none.
 
     >>> [row["relative_mse"] for row in rows(dim=100) if row["method"] == "spsa"]  # d − 1
     [99.0]
@@ -155,89 +158,3 @@ def make(x: Array, wanted: Wanted, *, training: bool = False) -> Search:
             f"method={wanted.method!r} has its own directions: leave `directions` out."
         )
     return entry.make(x, wanted)
-
-
-def algorithm(
-    name: str,
-    x0: Any,
-    *,
-    num_directions: int | None = None,
-    spacing: float | Schedule | None = None,
-    estimator: Estimator | None = None,
-    optimizer: Optimizer | float | None = None,
-    x_scale: Any = None,
-    budget: int | None = None,
-    max_steps: int | None = None,
-    noise: float | None = None,
-    samples: Samples | None = None,
-    num_samples: int = 1,
-    maximize: bool = False,
-    bounds: Any = None,
-    on_failure: FailurePolicy = "raise",
-    min_fraction: float = 0.5,
-    threads: int = 1,
-) -> Search:
-    """The search behind ``minimize(..., method=name)``, to ask and tell yourself.
-
-    Args:
-        name: The algorithm: ``"ars"``, ``"openai-es"``, ``"spsa"``, ``"snes"``, ``"xnes"``,
-            ``"cma-es"``, …; see ``gensmooth methods``.
-        x0: Where it will start: some numbers depend on how many parameters there are, and on their
-            size.
-        num_directions: As in :func:`gensmooth.minimize`; by default the algorithm's own, as all
-            that follows.
-        spacing: Likewise.
-        estimator: Likewise.
-        optimizer: Likewise; a number is the algorithm's own step size.
-        x_scale: Likewise.
-        budget: Evaluations that it can count on: SPSA's gains depend on it.
-        max_steps: Steps that it can count on.
-        noise: The standard deviation of a value, which ``"stars"`` goes by.
-        samples: As in :class:`~gensmooth.RandomSearch`, as all that follows.
-        num_samples: Likewise.
-        maximize: Likewise.
-        bounds: Likewise.
-        on_failure: Likewise.
-        min_fraction: Likewise.
-        threads: Likewise.
-
-    >>> import numpy as np
-    >>> search = algorithm("snes", np.zeros(3))
-    >>> state = search.init(np.zeros(3), seed=0)
-    >>> for _ in range(120):
-    ...     batch = search.ask(state)
-    ...     values = [((x - [1, 2, 3]) ** 2).sum() for x in batch.points()]
-    ...     state, info = search.tell(state, batch, values)
-    >>> state.x.round(2)
-    array([1., 2., 3.])
-    """
-    if find(name) is None:
-        known = names(training=True)
-        if name in METHODS:
-            raise ValueError(
-                f"{name!r} is a choice of directions: gs.RandomSearch(method={name!r}, ...)."
-            )
-        raise ValueError(
-            f"There is no algorithm {checks.shown(name)}.{checks.did_you_mean(name, known)} "
-            f"Known: {', '.join(known)}."
-        )
-    wanted = Wanted(
-        method=name,
-        num_directions=num_directions,
-        spacing=spacing,
-        estimator=estimator,
-        optimizer=optimizer,
-        x_scale=x_scale,
-        budget=checks.optional(checks.count, "budget", budget),
-        max_steps=checks.optional(checks.count, "max_steps", max_steps),
-        noise=noise,
-        samples=samples,
-        num_samples=num_samples,
-        maximize=maximize,
-        bounds=bounds,
-        on_failure=on_failure,
-        min_fraction=min_fraction,
-        threads=threads,
-    )
-    x = Tree.of(x0)[0] if is_tree(x0) else as_parameters(x0)
-    return make(x, wanted, training=True)

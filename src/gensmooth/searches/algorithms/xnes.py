@@ -208,9 +208,8 @@ def _times(a: Array, b: Array) -> Array:
 
 
 def make(x: Array, wanted: Wanted) -> Population:
-    """Create xNES; a number for ``optimizer`` is η_δ."""
-    if wanted.own_optimizer() is not None:
-        wanted.refuse("optimizer", why="it makes its own steps; pass the rate of its mean.")
+    """Create xNES; ``learning_rate`` is η_δ."""
+    wanted.refuse("optimizer", why="it makes its own steps; `learning_rate` is that of its mean.")
     return make_population(partial(XNES, mean_rate=wanted.rate(1.0)), x, wanted)
 
 

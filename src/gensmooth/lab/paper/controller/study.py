@@ -41,7 +41,7 @@ def _execute(config: Mapping[str, Any], scratch: Path) -> RunRecord:  # noqa: AR
             samples="independent",
             log_scale=True,
             budget=budget,
-            callback=lambda info, state: seen.append((info.evaluations, state.x)),
+            callback=lambda now: seen.append((now.nfev, now.state.x)),
             progress=False,
             seed=int(config["seed"]),
         )

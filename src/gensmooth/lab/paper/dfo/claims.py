@@ -10,11 +10,19 @@ from itertools import product
 
 import numpy as np
 
+from gensmooth.directions import METHODS
 from gensmooth.lab.experiments.spec import RunRecord
-from gensmooth.lab.experiments.verdicts import Case, Measure, Scores, Sentence, alike, better
+from gensmooth.lab.experiments.verdicts import (
+    Case,
+    Measure,
+    Scores,
+    Sentence,
+    alike,
+    better,
+    together,
+)
 from gensmooth.lab.paper import tables as paper
 from gensmooth.lab.report.tables import Cell, ClaimRow, Verdict
-from gensmooth.methods import METHODS
 
 _PLACE = "Section 5.4, fig:benchmark"
 _SHOWN = ("sphere", "rosenbrock", "hm")  # cigar is not in the paper's figure
@@ -68,6 +76,7 @@ def judge(scores: Scores, cells: Sequence[Cell]) -> list[ClaimRow]:
     rows: list[ClaimRow] = []
     if few and many:
         rows += _about_best(scores, few, many)
+        rows.append(_about_objectives(scores, [*few, *many]))
         rows += _about_few(scores, few)
         rows += _about_many(scores, many)
         rows.append(_same_at_one(scores))
@@ -110,6 +119,33 @@ def _about_best(scores: Scores, few: Sequence[Where], many: Sequence[Where]) -> 
             _FINAL,
         ),
     ]
+
+
+def _about_objectives(scores: Scores, settings: Sequence[Where]) -> ClaimRow:
+    """The same methods are the best on each objective, more often than not."""
+    best, others = (*_PLAIN, "orthogonal-es"), (*_SHRUNK, "guided-es")
+    return together(
+        Sentence(
+            "dfo-objectives",
+            _PLACE,
+            "The results are similar for all three objectives: GS, BeS and Orthogonal ES are the "
+            "best (on each, shown in more than half of the comparisons).",
+        ),
+        {
+            objective: better(
+                Sentence("", "", ""),
+                _cases(
+                    scores,
+                    "final",
+                    [where for where in settings if where[0] == objective],
+                    product(best, others),
+                ),
+                _FINAL,
+                how="most",
+            )
+            for objective in _SHOWN
+        },
+    )
 
 
 def _about_few(scores: Scores, few: Sequence[Where]) -> list[ClaimRow]:

@@ -275,8 +275,8 @@ def run(
         fun = noisy_objective(objective, dim=dim, noise_level=noise_level)
         search = RandomSearch(
             directions,
-            num_directions,
-            spacing,
+            num_directions=num_directions,
+            spacing=spacing,
             optimizer=optimizers.sgd(learning_rate),
             samples="independent",
             num_samples=num_samples,

@@ -7,13 +7,13 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
+from gensmooth.directions import METHODS, named
 from gensmooth.lab.experiments.grid import Grid, Size, SpacingAndRate
 from gensmooth.lab.experiments.options import GridOptions, Profile, each, matches, option
 from gensmooth.lab.experiments.spec import Outcome, RunRecord, Study
 from gensmooth.lab.experiments.verdicts import Scores
 from gensmooth.lab.paper import tables as paper
 from gensmooth.lab.paper.dfo.claims import judge, score
-from gensmooth.methods import METHODS, method
 
 if TYPE_CHECKING:
     from gensmooth.lab.report.curves import Drawn
@@ -89,7 +89,7 @@ def _execute(config: Mapping[str, Any], scratch: Path) -> RunRecord:  # noqa: AR
 
     began = time.perf_counter()
     arguments = {key: value for key, value in config.items() if key not in ("method", "objective")}
-    result = model.run(config["objective"], method(config["method"]), **arguments)
+    result = model.run(config["objective"], named(config["method"]), **arguments)
     series = {"objective": result.series["objective"].tolist()} if len(result.rounds) else {}
     return RunRecord(config, series, result.final, result.diverged, time.perf_counter() - began)
 

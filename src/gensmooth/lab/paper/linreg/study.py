@@ -7,13 +7,13 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
+from gensmooth.directions import METHODS, named
 from gensmooth.lab.experiments.grid import Grid, Size, SpacingAndRate
 from gensmooth.lab.experiments.options import GridOptions, Profile, is_flag, option
 from gensmooth.lab.experiments.spec import Outcome, RunRecord, Study
 from gensmooth.lab.experiments.verdicts import Scores
 from gensmooth.lab.paper import tables as paper
 from gensmooth.lab.paper.linreg.claims import judge, score
-from gensmooth.methods import METHODS, method
 
 if TYPE_CHECKING:
     from gensmooth.lab.report.curves import Drawn
@@ -73,7 +73,7 @@ def _execute(config: Mapping[str, Any], scratch: Path) -> RunRecord:  # noqa: AR
 
     began = time.perf_counter()
     arguments = {key: value for key, value in config.items() if key != "method"}
-    result = model.run(method(config["method"]), **arguments)
+    result = model.run(named(config["method"]), **arguments)
     series = {
         ours: result.series[theirs].tolist()
         for theirs, ours in _NAMES.items()

@@ -18,7 +18,7 @@ from gensmooth.runs import STOPPED, End, Every, Journal, Program, Run, Scratch, 
 
 if TYPE_CHECKING:
     from gensmooth.rl.rollouts import Local, Rollouts
-    from gensmooth.rl.trainer import Test, Trainer, TrainState
+    from gensmooth.rl.trainer import PolicyTest, Trainer, TrainState
 
 _EVERY = 20.0  # seconds between checkpoints: a kill costs that much, and a test in progress
 
@@ -146,9 +146,9 @@ def prepare(
 
     On the CPU, a run uses one thread; on a GPU, all runs of the process share the simulator.
     """
+    from gensmooth.directions import named
     from gensmooth.estimators import Antithetic, ForwardDifference
     from gensmooth.lab.paper.tables import RL_HIDDEN
-    from gensmooth.methods import method
     from gensmooth.optimizers import sgd
     from gensmooth.rl.environments.catalogue import make
     from gensmooth.rl.environments.gathering import gathering
@@ -172,9 +172,9 @@ def prepare(
     number = config["num_directions"]
     shared_goal = config["samples"] == "shared-goal"
     search = RandomSearch(
-        method(config["method"], dim=policy.num_parameters, num_directions=number),
-        number,
-        config["spacing"],
+        named(config["method"], dim=policy.num_parameters, num_directions=number),
+        num_directions=number,
+        spacing=config["spacing"],
         estimator=estimator[config["estimator"]](),
         optimizer=sgd(config["learning_rate"]),
         samples="independent" if shared_goal else config["samples"],
@@ -214,7 +214,7 @@ def _tests(progress: LongRunState) -> int:
     return len(progress.series.get("return", ()))
 
 
-def _extended(series: Mapping[str, list[float]], test: "Test") -> dict[str, list[float]]:
+def _extended(series: Mapping[str, list[float]], test: "PolicyTest") -> dict[str, list[float]]:
     values = (test.mean_return, test.deviation, test.trajectories, test.env_steps, test.success)
     now = {name: float(v) for name, v in zip(SERIES, values, strict=True) if v is not None}
     return {name: [*series.get(name, ()), value] for name, value in now.items()}

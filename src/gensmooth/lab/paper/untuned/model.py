@@ -22,7 +22,8 @@ from gensmooth.lab.paper.dfo.model import noisy_objective
 from gensmooth.lab.paper.linreg.model import Data, draw_data
 from gensmooth.lab.paper.protocol import RunResult
 from gensmooth.optimize import minimize
-from gensmooth.searches import Pilot, Search, SearchState, StepInfo
+from gensmooth.results import IntermediateResult
+from gensmooth.searches import Pilot, Search, SearchState
 from gensmooth.streams import Purpose, check_seed
 
 __all__ = ["OncePerSample", "benchmark", "point_losses", "regression"]
@@ -127,8 +128,9 @@ def _run(
         while (len(scores) + 1) * each <= evaluations:
             scores.append(score(recommended))
 
-    def follow(info: StepInfo, state: SearchState) -> None:  # noqa: ARG001
+    def follow(now: IntermediateResult) -> None:
         nonlocal recommended
+        state = now.state
         until(state.evaluations - 1)  # these rounds ended before the step did
         recommended = Pilot(budget=rounds * each).recommend(state)
 
@@ -143,7 +145,7 @@ def _run(
             progress=False,
             **how,
         )
-        diverged = found.status == "diverged"
+        diverged = found.reason == "diverged"
         until((rounds - 1) * each)
         scores.append(score(found.x))
     except EvaluationError as error:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
+from gensmooth.directions import METHODS
 from gensmooth.lab.experiments.options import GridOptions, Profile, option
 from gensmooth.lab.experiments.spec import Outcome, RunRecord, RunSpec, Study
 from gensmooth.lab.experiments.verdicts import Scores
@@ -16,7 +17,6 @@ from gensmooth.lab.paper.linreg.study import GRID as REGRESSION
 from gensmooth.lab.paper.linreg.study import LinregOptions
 from gensmooth.lab.paper.untuned.claims import PILOT, judge, score, tables
 from gensmooth.lab.report.tables import Cell, Table
-from gensmooth.methods import METHODS
 
 if TYPE_CHECKING:
     from gensmooth.lab.report.curves import Drawn

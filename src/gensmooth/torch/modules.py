@@ -23,7 +23,7 @@ class HookedLayer:
 
 
 def find_layers(modules: list[nn.Module], names: Mapping[int, str]) -> dict[int, HookedLayer]:
-    """The modules that own parameters to be moved, by identity."""
+    """Return the modules that own parameters to be moved, by identity."""
     layers: dict[int, HookedLayer] = {}
     for module in outermost(modules):
         compiled = is_compiled(module)
@@ -35,14 +35,14 @@ def find_layers(modules: list[nn.Module], names: Mapping[int, str]) -> dict[int,
 
 
 def outermost(modules: list[nn.Module]) -> list[nn.Module]:
-    """The modules that are not inside a compiled one."""
+    """Return the modules that are not inside a compiled one."""
     compiled = filter(is_compiled, modules)
     inside = {id(part) for each in compiled for part in each.modules() if part is not each}
     return [each for each in modules if id(each) not in inside]
 
 
 def is_compiled(module: nn.Module) -> bool:
-    """Whether a module is compiled by ``torch.compile`` or is a TorchScript module."""
+    """Return whether a module is compiled by ``torch.compile`` or is a TorchScript module."""
     return (
         hasattr(module, "_orig_mod")
         or getattr(module, "_compiled_call_impl", None) is not None
@@ -51,13 +51,13 @@ def is_compiled(module: nn.Module) -> bool:
 
 
 def owners(parameters: Iterable[Tensor]) -> list[nn.Module]:
-    """All modules in this program that contain one of these parameters, directly or nested."""
+    """Return all live modules that contain one of these parameters, directly or nested."""
     wanted = {id(w) for w in parameters}
     return [each for each in live_modules() if any(id(w) in wanted for w in each.parameters())]
 
 
 def live_modules() -> list[nn.Module]:
-    """All modules in this program."""
+    """Return all modules in this program."""
     return [
         each
         for each in gc.get_objects()

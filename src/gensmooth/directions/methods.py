@@ -1,33 +1,37 @@
-"""The table of methods by name, in which each family registers itself."""
+"""Directions by the name of a method, and the predicted error of each."""
 
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Literal
 
 from gensmooth import checks, naming, theory
-from gensmooth.directions import METHODS, Directions, Method, NoClosedForm, check_directions
+from gensmooth.directions.base import (
+    METHODS,
+    Directions,
+    Method,
+    NoClosedForm,
+    check_directions,
+)
 
-__all__ = ["METHODS", "Method", "choose_directions", "method", "predictions"]
 
-
-def method(name: str, *, dim: int | None = None, num_directions: int | None = None) -> Directions:
+def named(name: str, *, dim: int | None = None, num_directions: int | None = None) -> Directions:
     """Return the directions of a method.
 
     Args:
-        name: One of :data:`METHODS`, or ``module:name`` for a method that your own module registers
-            when it is imported.
+        name: A name in :data:`METHODS`, or ``module:name`` for a method that your own module
+            registers when it is imported.
         dim: d. If you pass it, pass ``num_directions`` too.
         num_directions: L. With both, the settings that depend on d and L are filled in.
 
-    >>> method("bes-shrinkage", dim=100, num_directions=20).factor  # 20 / (20 + 100 - 1)
+    >>> named("bes-shrinkage", dim=100, num_directions=20).factor  # 20 / (20 + 100 - 1)
     0.168...
-    >>> method("bess")
+    >>> named("bess")
     Traceback (most recent call last):
-    ValueError: There is no method 'bess'. Did you mean 'bes'? Known: gs, bes, ...
+    ValueError: 'bess' does not name directions. Did you mean 'bes'? Known: gs, bes, ...
     """
     directions = _find(name).make()
     if (dim is None) != (num_directions is None):
-        raise ValueError("Give both `dim` and `num_directions`, or neither.")
+        raise ValueError("Pass both `dim` and `num_directions`, or neither.")
     if dim is None or num_directions is None:
         return directions
     return directions.resolve(
@@ -42,9 +46,14 @@ def _find(name: object, also: Sequence[str] = ()) -> Method:
     if colon:
         naming.load_module(module)
     if short_name not in METHODS:
-        hint = checks.did_you_mean(short_name, ["auto", *METHODS, *also])
+        hint = checks.did_you_mean(short_name, [*METHODS, *also])
         known = ", ".join([*METHODS, *also])
-        raise ValueError(f"There is no method {checks.shown(name)}.{hint} Known: {known}.")
+        if also:
+            raise ValueError(f"There is no method {checks.shown(name)}.{hint} Known: {known}.")
+        raise ValueError(
+            f"{checks.shown(name)} does not name directions.{hint} Known: {known}. For a method "
+            "that is a complete search, such as 'auto' or 'cma-es', use gs.search(name, x0)."
+        )
     return METHODS[short_name]
 
 
@@ -62,7 +71,7 @@ def choose_directions(
     if directions is None:
         return _find(default if name is None else name, also).make()
     if name is not None:
-        raise ValueError("Give either `method=` or `directions=`, not both.")
+        raise ValueError("Pass either `method=` or `directions=`, not both.")
     return check_directions(directions)
 
 
@@ -95,7 +104,7 @@ def predictions(
     checks.nonnegative("noise", noise)
     rows: list[dict[str, Any]] = []
     for name, entry in METHODS.items():
-        directions = method(name, dim=dim, num_directions=num_directions)
+        directions = named(name, dim=dim, num_directions=num_directions)
         row: dict[str, Any] = {
             "method": name,
             "title": entry.title,
