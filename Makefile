@@ -55,8 +55,8 @@ test-all: $(VENV)/test-all test-gpu
 	WARP_CACHE_PATH=$(CURDIR)/$(GPU)/kernels $(PYTEST) --extended
 
 test-gpu: $(GPU)/test-gpu
-	WARP_CACHE_PATH=$(CURDIR)/$(GPU)/kernels $(GPU)/bin/python -m pytest tests/test_warp.py \
-		tests/test_fused.py tests/test_mechanics.py
+	WARP_CACHE_PATH=$(CURDIR)/$(GPU)/kernels $(GPU)/bin/python -m pytest tests/rl/test_warp.py \
+		tests/physics/test_fused.py tests/physics/test_mechanics.py
 
 lint: $(VENV)/test-all
 	$(BIN)/ruff check .

@@ -1,63 +1,90 @@
-"""Which tests are run: what `make test` runs, and what it leaves to `make test-all`.
+"""Which tests are run, in which order, and with which settings.
 
-Plain `pytest` runs everything for which the packages are installed.
+`make test` runs some tests and leaves the others to `make test-all`. Plain `pytest` runs everything
+for which the packages are installed. The tests lie in folders named after those of src/gensmooth;
+`foundations`, `choices` and `integrations` have the modules that are single files, and `project`
+what concerns the repository as a whole. What several tests import is in tests/helpers.
 """
 
+import gc
 import os
+import signal
 from collections.abc import Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+import warm_python
 
 # Some virtual machines announce AMX, a processor's units for matrices, and do not have it: there
 # torch's first product in bfloat16 ends the process.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 
+# Ray's workers give way to all else on a machine, by a niceness of 15; here tests wait for them.
+os.environ.setdefault("RAY_worker_niceness", "0")
+
+# XLA spends most of its time on optimising programs that the tests run once.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+
+# The same examples every time, however busy the machine is; no files left behind.
+settings.register_profile("steady", deadline=None, derandomize=True, database=None)
+settings.load_profile("steady")
+
+# A shell that starts the tests in the background lets them ignore Ctrl-C, and they would hand that
+# on to every process whose Ctrl-C they test.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 ROOT = Path(__file__).parent
+collect_ignore_glob = ["tests/helpers/*", "tests/smoke.py"]  # they have no tests
 
 # The groups of tests that `make test` leaves to `make test-all`, and the files that belong to them
 # as a whole. A single test of another file belongs to a group by `@pytest.mark.extended("group")`.
 EXTENDED = {
     "torch": (
         "src/gensmooth/torch/*",
-        "tests/test_torch_*.py",
-        "tests/torch_*.py",
-        "tests/test_network_example.py",
+        "tests/torch/*",
     ),
     "Warp": (
         "src/gensmooth/physics/*_kernels.py",
         "src/gensmooth/rl/environments/*_kernels.py",
-        "tests/test_warp.py",
-        "tests/test_fused.py",
-        "tests/test_robots_fused.py",
+        "tests/rl/test_warp.py",
+        "tests/physics/test_fused.py",
+        "tests/physics/test_robots_fused.py",
     ),
     "reports, also in a browser": (
-        "tests/test_report.py",
-        "tests/test_overview.py",
-        "tests/test_demo.py",
+        "tests/lab/test_report.py",
+        "tests/lab/test_overview.py",
+        "tests/lab/test_demo.py",
     ),
     "films": (),
-    "records of whole studies, and every robot term by term": ("tests/test_physics_compare.py",),
-    "soak tests and fuzzers": ("tests/test_soak.py",),
+    "records of whole studies, and every robot term by term": (
+        "tests/physics/test_physics_compare.py",
+    ),
+    "soak tests and fuzzers": ("tests/project/test_soak.py",),
     "misbehaving objectives": (
-        "tests/test_evaluators_hostile.py",
-        "tests/test_evaluators_resources.py",
+        "tests/evaluators/test_evaluators_hostile.py",
+        "tests/evaluators/test_evaluators_resources.py",
     ),
     "faults on a Ray cluster": (),
-    "Nevergrad and Optuna": ("tests/test_nevergrad_methods.py", "tests/test_optuna.py"),
+    "Nevergrad and Optuna": (
+        "tests/integrations/test_nevergrad_methods.py",
+        "tests/integrations/test_optuna.py",
+    ),
     "trackers": (),  # TensorBoard, MLflow, Weights & Biases
     "documentation, examples and packaging": (
-        "tests/test_docs.py",
-        "tests/test_*_docs.py",
-        "tests/test_examples.py",
-        "tests/test_contributing.py",
-        "tests/test_studies_contributing.py",
-        "tests/test_network_page.py",
-        "tests/test_walks.py",
-        "tests/test_packaging.py",
-        "tests/test_coco_benchmark.py",
+        "tests/project/test_docs.py",
+        "tests/*/test_*_docs.py",
+        "tests/project/test_examples.py",
+        "tests/project/test_contributing.py",
+        "tests/project/test_studies_contributing.py",
+        "tests/lab/test_network_page.py",
+        "tests/project/test_walks.py",
+        "tests/project/test_packaging.py",
+        "tests/lab/test_coco_benchmark.py",
     ),
 }
 
@@ -67,14 +94,34 @@ _NEEDED = {
     "src/gensmooth/torch/gpu*.py": "triton",
     "src/gensmooth/physics/*_kernels.py": "warp",
     "src/gensmooth/rl/environments/*_kernels.py": "warp",
-    "tests/test_torch_*.py": "torch",
-    "tests/torch_*.py": "torch",
-    "tests/torch_triton.py": "triton",
-    "tests/torch_radii.py": "triton",
+    "tests/torch/*": "torch",
     # The extra `rl` is empty where MuJoCo has no release for this Python.
-    "tests/test_rl_*.py": "mujoco",
-    "tests/test_studies_rl*.py": "mujoco",
+    "tests/rl/test_rl_*.py": "mujoco",
+    "tests/lab/test_studies_rl*.py": "mujoco",
 }
+
+# Workers of pytest take whole files, in this order. The first file compiles the kernels of all
+# directions, which takes longer than anything else. The other worker begins with files that need
+# other kernels, so that nothing is compiled twice. Then come the files that take longest, so that
+# no worker is left alone with one at the end.
+FIRST = (
+    "test_directions.py",
+    "test_rl_metaworld.py",
+    "test_evaluators_identity.py",
+    "test_rl_own.py",
+    "test_rl_legged.py",
+    "test_jax.py",
+    "test_evaluators_hostile.py",
+    "test_fingerprints.py",
+    "test_evaluators_ray.py",
+    "test_soak.py",
+    "test_warp.py",
+    "test_contributing.py",
+    "test_estimators.py",
+    "test_evaluators_faults.py",
+    "test_cli.py",
+    "test_comparisons.py",
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -83,6 +130,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--extended", action="store_true", help="what `make test-all` runs beyond that"
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Fork processes from a warm interpreter; `make test-all` starts fresh ones, as users do."""
+    gc.disable()  # collecting the tests creates half a million objects that stay until the end
+    if not config.getoption("--extended"):
+        warm_python.install()
+
+
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector from looking at the modules of all tests again and again."""
+    gc.freeze()
+    gc.enable()
+
+
+@pytest.fixture
+def fresh_interpreters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes that this test starts are fresh interpreters, not forks of a warm one."""
+    if warm_python.installed is not None:
+        monkeypatch.setattr(warm_python.installed, "enabled", False)
 
 
 @cache
@@ -116,7 +183,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep the tests that were asked for."""
+    """Keep the tests that were asked for, in the order of ``FIRST``."""
+    items.sort(key=_turn)
     core, extended = config.getoption("--core"), config.getoption("--extended")
     if core == extended:
         return
@@ -130,6 +198,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         (kept if belongs == extended else left).append(item)
     items[:] = kept
     config.hook.pytest_deselected(items=left)
+
+
+def _turn(item: pytest.Item) -> int:
+    if item.path.name in FIRST:
+        return FIRST.index(item.path.name)
+    return len(FIRST) + (not item.path.is_relative_to(ROOT / "tests"))  # examples of src at the end
 
 
 def pytest_terminal_summary(

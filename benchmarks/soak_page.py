@@ -46,14 +46,16 @@ FILES = """
 python -m benchmarks.fuzz_files --cases 10000 --out docs/results/fuzz-files.json
 ```
 
-Folders of minimisations, trainings and studies and policy files are damaged, and then resumed, run
-or evaluated. *Detected*: a plain error that names the file, and the folder is as it was.
-*Recovered*: the result of the undamaged one, to the last bit; where what was damaged is not needed
-or can be made again. A forgery has its checksums right, and may also be *used*, as what it says it
-is, or be *still running* when its time was up. A problem would be anything else: another result, a
-bare error of Python, a crash, a hang, 400 MB of memory, anything imported, executed or started
-because a file says so, anything written outside of the folder. One policy in place of another is
-not counted as damage: a policy is one file, and that file is whole.
+Every kind of file in the table of [security](security.md) is damaged, and then read by the
+commands that read it. *Detected*: a plain error that names the file, and the folder is unchanged.
+*Recovered*: the same result as without the damage, to the last bit, because the file is not needed
+or is made again. A forgery has its checksums right; it may also be *used*, as what it says it is,
+or be *still running* when its time was up. A damaged file on which nothing depends may be *used*,
+too. A problem would be anything else: another result, a bare Python error, a crash, a hang, 400 MB
+of memory, anything imported, executed or started because a file says so, a file that is opened by
+anything but `runs/files.py`, or anything written outside the folder. A file that belongs to
+nothing else (a policy, a result, a log, a plan) in place of another one is not counted as damage:
+it is what it says.
 """
 
 

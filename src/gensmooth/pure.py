@@ -2,7 +2,8 @@ r"""The paper's four methods in one screen of plain NumPy, for reading.
 
 Gao and Sener, *Generalizing Gaussian Smoothing for Random Search* (ICML 2022); labels such as
 ``eq:fdempirical`` are the paper's. Nothing else in the package uses this file. With the same random
-numbers, :class:`gensmooth.RandomSearch` makes bit-identical steps (``tests/test_pure.py``).
+numbers, :class:`gensmooth.RandomSearch` makes bit-identical steps
+(``tests/searches/test_pure.py``).
 
 >>> import numpy as np
 >>> rng = np.random.default_rng(0)

@@ -68,6 +68,12 @@ from gensmooth.cli.values import (
         ),
         "vectorized": Shell(type=bool, how="See --block."),
     },
+    common=(
+        *("x0", "bounds", "maximize", "samples"),
+        *("method", "num_directions", "spacing", "learning_rate", "estimator"),
+        *("budget", "max_steps", "max_seconds", "target"),
+        *("workers", "on_failure", "folder", "seed", "out", "json"),
+    ),
 )
 def minimize(parsed: ParsedOptions, *, block: int | None = None) -> None:
     """Minimise a function on the Python path.

@@ -90,6 +90,7 @@ class Option(NamedTuple):
         type: Its type.
         default: Its default value; ``...`` if it is required.
         help: Its help text.
+        brief: The start of its help text, for the short help of a command.
         shell: How it differs from the parameter.
     """
 
@@ -98,6 +99,7 @@ class Option(NamedTuple):
     type: Any
     default: Any
     help: str
+    brief: str
     shell: Shell
 
     def for_typer(self) -> inspect.Parameter:
@@ -206,11 +208,14 @@ class Command:
             which exist only in the shell.
         sets: The functions whose parameters are options.
         shell: How some options differ from the parameters.
+        common: The options that ``--help`` lists, in brief; ``--help-all`` lists all of them. If
+            it is empty, ``--help`` does.
     """
 
     function: Callable[..., None]
     sets: tuple[Sets, ...]
     shell: Mapping[str, Shell]
+    common: tuple[str, ...] = ()
 
     @cached_property
     def by_target(self) -> dict[str, list[Option]]:
@@ -233,7 +238,7 @@ class Command:
 
     def add_to(self, app: typer.Typer) -> None:
         """Add it to ``app`` as a command whose options are built when they are needed."""
-        build = self._build
+        build, shortened = self._build, self._shortened
 
         class LazyCommand(TyperCommand):
             def get_params(self, ctx: Any) -> list[Any]:
@@ -241,6 +246,10 @@ class Command:
                     built: Any = build()
                     self.params, self.callback = built.params, built.callback
                 return super().get_params(ctx)
+
+            def format_help(self, ctx: Any, formatter: Any) -> None:
+                with shortened(self.get_params(ctx), everything=ctx.meta.get(_ALL, False)):
+                    super().format_help(ctx, formatter)
 
             def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
                 try:
@@ -255,10 +264,29 @@ class Command:
         stub.__doc__ = inspect.cleandoc(self.function.__doc__ or "").partition("\nArgs:\n")[0]
         app.command(cls=LazyCommand)(stub)
 
+    @contextmanager
+    def _shortened(self, params: list[Any], *, everything: bool) -> Generator[None]:
+        """Hide all but the common options, and shorten their texts, while the help is printed."""
+        brief = {option.name: option.brief.replace("[", r"\[") for option in self.options}
+        before = [(param, param.help, param.hidden) for param in params if param.name in brief]
+        try:
+            if self.common and not everything:
+                for param, _, hidden in before:
+                    argument = param.param_type_name == "argument"
+                    param.hidden = hidden or not (argument or param.name in self.common)
+                    param.help = brief[param.name]
+            yield
+        finally:
+            for param, text, hidden in before:
+                param.help, param.hidden = text, hidden
+
     def _build(self) -> Any:
         parameters = [option.for_typer() for option in self.options]
+        if self.common:
+            parameters.append(_HELP_ALL)
 
         def run(**values: Any) -> None:
+            values.pop(_HELP_ALL.name, None)
             extra = {option.name: values[option.name] for option in self.by_target[""]}
             self.function(ParsedOptions(self, values), **extra)
 
@@ -267,6 +295,32 @@ class Command:
         app = typer.Typer(add_completion=False)
         app.command()(run)
         return typer.main.get_command(app)
+
+
+_ALL = "gensmooth.help_all"  # in the context of a command: print the full help
+
+
+def _print_all(context: typer.Context, requested: bool) -> None:
+    if requested:
+        context.meta[_ALL] = True
+        typer.echo(context.get_help())
+        raise typer.Exit
+
+
+_HELP_ALL = inspect.Parameter(
+    "help_all",
+    inspect.Parameter.KEYWORD_ONLY,
+    default=False,
+    annotation=Annotated[
+        bool,
+        typer.Option(
+            "--help-all",
+            help="Show all options, with full descriptions.",
+            callback=_print_all,
+            is_eager=True,
+        ),
+    ],
+)
 
 
 def _suggest(error: Any) -> None:
@@ -280,15 +334,16 @@ def _suggest(error: Any) -> None:
 
 
 def command(
-    *sets: Sets, shell: Mapping[str, Shell] | None = None
+    *sets: Sets, shell: Mapping[str, Shell] | None = None, common: tuple[str, ...] = ()
 ) -> Callable[[Callable[..., None]], Command]:
     """Turn a function into a command with the options of other functions.
 
     Args:
         sets: The functions whose parameters become options.
         shell: How some options differ from the parameters.
+        common: The options that ``--help`` lists; by default, all.
     """
-    return lambda function: Command(function, sets, {} if shell is None else shell)
+    return lambda function: Command(function, sets, {} if shell is None else shell, common)
 
 
 def options_of(sets: Sets, shell: Mapping[str, Shell]) -> Iterator[Option]:
@@ -312,8 +367,22 @@ def _options(
         if only is not None and default is ...:
             default, kind = None, kind | None  # a parameter of an optional object
         summary = f"{_first_line(function)} " if inspect.isclass(function) else ""
-        text = f"{summary}{texts[parameter.name]} {how.how}".strip()
-        yield Option(name, parameter.name, kind, default, text, how)
+        text = f"{summary}{texts[parameter.name]}"
+        brief = _brief(text, how.how)
+        yield Option(name, parameter.name, kind, default, f"{text} {how.how}".strip(), brief, how)
+
+
+def _brief(text: str, how: str) -> str:
+    """Return the beginning of a description, and how to write the option.
+
+    >>> _brief("The limits of x: (lower, upper). One per parameter.", "In the shell 0,1.")
+    'The limits of x: 0,1.'
+    """
+    beginning = re.split(r"[.;:](?: |$)", text, maxsplit=1)[0]
+    in_shell = how.removeprefix("In the shell ")
+    if in_shell != how:
+        return f"{beginning}: {in_shell}"
+    return f"{beginning}. {how}".strip()
 
 
 def _default_and_type(

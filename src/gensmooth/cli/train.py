@@ -61,6 +61,11 @@ if TYPE_CHECKING:
             how="In the shell by default a new folder under runs/; it also holds result.json."
         ),
     },
+    common=(
+        *("env_arg", "policy", "hidden", "method", "num_directions", "spacing", "learning_rate"),
+        *("estimator", "iterations", "max_steps", "max_seconds", "target", "test_every"),
+        *("test_episodes", "device", "workers", "on_failure", "folder", "seed", "out", "json"),
+    ),
 )
 def train(parsed: ParsedOptions) -> None:
     """Train a policy by random search.

@@ -93,8 +93,9 @@ def radius(word, BY_HAND: tl.constexpr):
     With BY_HAND, a quotient and a root are computed from a first guess, corrected by its remainder
     (Markstein's method), without the branches for numbers that do not occur here. In the innermost
     two steps of the series, products are fused with sums; the differences are lost in the
-    roundings that follow. None of this changes the radius for any word: tests/test_torch_gpu.py
-    checks all words on a GPU, and tests/test_torch_fused.py checks the series without one.
+    roundings that follow. None of this changes the radius for any word:
+    tests/torch/test_torch_gpu.py checks all words on a GPU, and tests/torch/test_torch_fused.py
+    checks the series without one.
     """
     bits = word.to(tl.float32).to(tl.int32, bitcast=True)
     if BY_HAND:

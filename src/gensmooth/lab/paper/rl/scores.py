@@ -42,8 +42,8 @@ WORDS: dict[Kind, str] = {
     # are judged again by the rounds to a level: a verdict that depends on the measure says so.
     "speed": "mean test return over the first fifth of the rounds",
     "rounds": "rounds until five tests in a row reach, on average, the level halfway between doing "
-    "nothing and the best method's mean at the end (at least a tenth of the environment's range); a "
-    "run that never does counts one round more than there are",
+    "nothing and the best method's mean at the end (at least a tenth of the environment's range); "
+    "a run that never does counts one round more than there are",
     "second_fifth": "mean test return over the second fifth of the rounds",
     "third_fifth": "mean test return over the third fifth of the rounds",
     "end_median": "median test return over the last tenth of the rounds",

@@ -1,0 +1,186 @@
+"""A search in a user's own module works wherever ours do (C10)."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gensmooth as gs
+from gensmooth import points
+from gensmooth.searches import algorithms
+from search_cases import ShrinkingBall, bowl
+
+NAME = "search_cases:shrinking-ball"
+HELPERS = Path(__file__).parents[1] / "helpers"
+WITH_HELPERS = os.environ | {"PYTHONPATH": os.pathsep.join([str(HELPERS), *sys.path])}
+ENTRY = algorithms.ALGORITHMS.pop("shrinking-ball")  # other tests list the names of this package
+
+
+@pytest.fixture(autouse=True)
+def _registered(monkeypatch):
+    monkeypatch.setitem(algorithms.ALGORITHMS, "shrinking-ball", ENTRY)
+
+
+def test_it_finds_a_minimum_as_an_object_and_by_its_name():
+    res = gs.minimize(bowl, np.zeros(3), search=ShrinkingBall(), budget=2000, seed=0)
+    assert res.fun < 1e-4
+    assert res.reason == "budget"
+    for name in (NAME, "shrinking-ball"):
+        again = gs.minimize(bowl, np.zeros(3), method=name, budget=2000, seed=0)
+        assert np.array_equal(again.x, res.x)
+
+
+@pytest.mark.parametrize("workers", [2, gs.evaluators.Threads(3)])
+def test_workers_do_not_change_a_bit(workers):
+    alone, many = (
+        gs.minimize(bowl, np.zeros(4), search=ShrinkingBall(), budget=300, seed=1, workers=number)
+        for number in (1, workers)
+    )
+    assert np.array_equal(alone.x, many.x)
+    assert np.array_equal(alone.history.value, many.history.value)
+
+
+def test_a_stopped_run_resumes_to_the_same_bits(tmp_path):
+    search = ShrinkingBall(radius=0.5, points=5)
+    whole = gs.minimize(bowl, np.zeros(3), search=search, budget=500, seed=2)
+    gs.minimize(bowl, np.zeros(3), search=search, budget=500, seed=2, folder=tmp_path, max_steps=37)
+    resumed = gs.resume(tmp_path, bowl, max_steps=10**6)
+    assert np.array_equal(resumed.x, whole.x)
+    assert resumed.nfev == whole.nfev
+    assert resumed.fun == whole.fun
+
+
+def test_a_file_cannot_import_its_module(tmp_path):
+    gs.minimize(bowl, np.zeros(2), search=ShrinkingBall(), budget=50, seed=0, folder=tmp_path)
+    code = "import sys, gensmooth as gs; gs.resume(sys.argv[1], lambda x: 0.0)"
+    done = subprocess.run(
+        [sys.executable, "-c", code, tmp_path], capture_output=True, text=True, cwd=HELPERS
+    )
+    assert "trust=True" in done.stderr
+
+
+def test_a_search_that_has_no_name_is_passed_again(tmp_path):
+    Local = type("Local", (ShrinkingBall,), {"__module__": "__main__"})
+    gs.minimize(bowl, np.zeros(2), search=Local(), budget=50, seed=0, folder=tmp_path)
+    with pytest.raises(gs.CheckpointError, match=r"pass it again.*search=\.\.\."):
+        gs.resume(tmp_path, bowl, budget=100)
+    with pytest.raises(gs.CheckpointError, match="cannot be changed to a Pilot"):
+        gs.resume(tmp_path, bowl, budget=100, search=gs.Pilot(budget=100))
+    assert gs.resume(tmp_path, bowl, budget=100, search=Local()).nfev > 50
+
+
+def test_it_is_noisy_bounded_and_maximises():
+    def fun(x, rng):
+        return -bowl(x) + 0.01 * rng.standard_normal()
+
+    search = ShrinkingBall(samples="independent", num_samples=3, maximize=True, bounds=(-1.0, 0.5))
+    res = gs.minimize(fun, np.zeros(2), search=search, budget=2000, seed=0)
+    assert np.allclose(res.x, 0.5, atol=0.05)
+    assert res.error is not None
+
+
+def test_it_trains():
+    pytest.importorskip("mujoco")
+    made = [
+        gs.rl.train(
+            "InvertedPendulum-v5", **how, max_steps=3, test_every=3, test_episodes=2, seed=0
+        )
+        for how in (
+            {"search": ShrinkingBall(maximize=True, samples="independent")},
+            {"method": NAME},
+            {"method": NAME, "workers": 2},
+        )
+    ]
+    assert all(np.array_equal(each.state.search.x, made[0].state.search.x) for each in made)
+    assert made[0].nfev == 24
+    with pytest.raises(ValueError, match="maximize=True"):
+        gs.rl.train("InvertedPendulum-v5", search=ShrinkingBall(), max_steps=1)
+
+
+def test_it_is_compared_and_asked_point_by_point():
+    table = gs.compare(bowl, np.zeros(2), methods=["auto", NAME], budget=60, seeds=2)
+    assert NAME in repr(table) + str(table)
+    asked = points.PointByPoint(points.make_search(NAME, 2), np.zeros(2), seed=0)
+    for _ in range(200):
+        ticket, x = asked.ask()
+        asked.tell(ticket, bowl(x))
+    assert asked.best()[1] < 0.1
+
+
+def test_the_command_line_takes_it(tmp_path):
+    command = [sys.executable, "-m", "gensmooth", "minimize", "search_cases:bowl"]
+    command += ["--x0", "0,0", "--method", NAME, "--budget", "800", "--seed", "0"]
+    by_name = subprocess.run(
+        command, capture_output=True, text=True, cwd=tmp_path, env=WITH_HELPERS
+    )
+    assert by_name.returncode == 0, by_name.stderr
+    at = command.index("--method")
+    command[at : at + 2] = ["--search", "search_cases:ShrinkingBall(radius=1.0)"]
+    as_object = subprocess.run(
+        command, capture_output=True, text=True, cwd=tmp_path, env=WITH_HELPERS
+    )
+    assert as_object.returncode == 0, as_object.stderr
+    assert "0.9" in by_name.stdout or "1.0" in by_name.stdout
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"method": "bes"}, "`search` is complete, but `method`"),
+        ({"samples": "paired"}, "`samples` is given too"),
+        ({"bounds": (0, 1)}, "`bounds` is given too"),
+        ({"num_samples": 2}, "`num_samples` is given too"),
+    ],
+)
+def test_a_search_is_complete(more, words):
+    with pytest.raises(ValueError, match=words):
+        gs.minimize(bowl, np.zeros(2), search=ShrinkingBall(), **more)
+
+
+def test_what_is_no_search_and_a_taken_name_are_refused():
+    with pytest.raises(TypeError, match="names go into `method`"):
+        gs.minimize(bowl, np.zeros(2), search="bes")
+    with pytest.raises(ValueError, match="already"):
+        gs.searches.register("snes", ShrinkingBall)
+    with pytest.raises(ValueError, match=r"`spacing` is not for.*its own"):
+        gs.minimize(bowl, np.zeros(2), method=NAME, spacing=0.1)
+
+
+@pytest.mark.parametrize(
+    "search",
+    [
+        gs.QuasiNewton(budget=400),
+        gs.MirroredES(budget=2000),
+        gs.GreedyDescent(budget=2000),
+        gs.RandomSearch(method="bes", num_directions=4, spacing=1e-3, optimizer=gs.sgd(0.1)),
+    ],
+    ids=lambda search: type(search).__name__,
+)
+def test_each_search_of_the_pilot_stands_on_its_own_and_resumes(search, tmp_path):
+    res = gs.minimize(bowl, np.zeros(3), search=search, budget=2000, seed=0)
+    assert res.fun < 1e-3
+    gs.minimize(bowl, np.zeros(3), search=search, budget=2000, seed=0, folder=tmp_path, max_steps=3)
+    resumed = gs.resume(tmp_path, bowl, max_steps=10**6)
+    assert np.array_equal(resumed.x, res.x)
+
+
+def test_a_search_that_converges_says_so_and_one_that_needs_exact_values_too():
+    res = gs.minimize(bowl, np.zeros(3), search=gs.QuasiNewton(budget=2000), budget=2000, seed=0)
+    assert (res.reason, res.success) == ("converged", True)
+    rng = np.random.default_rng(0)
+    with pytest.raises(Exception, match="exact values"):
+        gs.minimize(
+            lambda x: bowl(x) + rng.standard_normal(), np.zeros(2), search=gs.QuasiNewton(budget=99)
+        )
+
+
+def test_x_scale_multiplies_the_spacing_of_every_method():
+    for method, spacing in (("bes", 0.1), ("ars-v1", 0.03), ("spsa", 0.1)):
+        with_scale, with_spacing = (
+            gs.minimize(bowl, np.zeros(3), method=method, budget=200, seed=0, **how)
+            for how in ({"x_scale": 4.0}, {"spacing": 4.0 * spacing})
+        )
+        assert np.array_equal(with_scale.x, with_spacing.x)
