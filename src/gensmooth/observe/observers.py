@@ -11,7 +11,6 @@ from gensmooth import checks
 from gensmooth.searches import StepInfo
 
 _WINDOW = 30.0  # seconds over which the rate is measured
-_RELIABLE = 1.0  # seconds after which the rate can predict the remaining time
 _SPACING = 0.2  # seconds between the samples stored for it
 _log = logging.getLogger("gensmooth")
 
@@ -64,9 +63,8 @@ class Progress(NamedTuple):
         workers: The number of workers.
         seconds: Seconds since the run began or was resumed.
         rate: Evaluations per second over the last half minute.
-        remaining: Seconds until the budget or the steps are used up, at that rate; ∞ while the rate
-            is unknown. It is unknown in the first second after the first step, which starts workers
-            and compiles.
+        remaining: Seconds until the budget or the steps are used up, at that rate; ∞ after the
+            first step, which starts workers and compiles and therefore predicts nothing.
         more: Additional numbers for this step, by name.
     """
 
@@ -208,8 +206,8 @@ class Meter:
 
     @property
     def is_reliable(self) -> bool:
-        """Whether the rate covers at least a second, without the first step."""
-        return len(self._samples) > 1 and self._samples[-1][0] - self._samples[0][0] >= _RELIABLE
+        """Whether the rate can predict the remaining time: from the second step on."""
+        return len(self._samples) > 1
 
     def rate(self, now: float, evaluations: int) -> float:
         """The rate after a step that ended at ``now``."""
