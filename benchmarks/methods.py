@@ -32,7 +32,8 @@ PAIRS, POINTS = 10, 20
 def ours(name: str, number: int, dtype: str, dim: int) -> Step:
     """gensmooth, points one by one."""
     x0 = np.zeros(dim, dtype)
-    search = gs.search(name, x0, num_directions=number, spacing=rivals.SPACING)
+    size = {"population" if name == "snes" else "num_directions": number}
+    search = gs.search(name, x0, spacing=rivals.SPACING, **size)
     state = search.init(x0, seed=0)
     values = np.random.default_rng(0).standard_normal(len(search.ask(state)))
 

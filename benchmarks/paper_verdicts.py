@@ -5,13 +5,16 @@
 writes, next to each ``runs-STUDY.csv``, its ``claims.csv``; for runs with 20 seeds also
 ``claims-5-seeds.csv`` (the first five, as many as the paper has) and ``claims-15-seeds.csv`` (the
 others, which nobody had looked at when the sentences were written down); and ``readings.csv``, the
-verdicts of reinforcement learning under each reading of its resets. It makes no runs; some seconds.
+verdicts of reinforcement learning under each reading of its resets; and ``verdicts.md``, all of it
+as tables to read. It makes no runs; some seconds.
 """
 
 import csv
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from gensmooth.directions import METHODS
 from gensmooth.lab import find_study, judge_again
 from gensmooth.lab.experiments.verdicts import Scores
 from gensmooth.lab.report.tables import ClaimRow, claims_table, write_csv
@@ -43,6 +46,110 @@ def write(path: Path, claims: Iterable[tuple[str, ClaimRow]]) -> None:
     write_csv(path, table.columns, table.rows)
 
 
+def markdown(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
+    """Return a table in Markdown."""
+    lines = [list(columns), ["---"] * len(columns), *rows]
+    return [
+        "| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines
+    ]
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    """Return the rows of a table."""
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def verdict_words(row: ClaimRow) -> str:
+    """Return a verdict, with the number of seeds where that is what it depends on."""
+    numbers = {int(n) for n in re.findall(r"n=(\d+)", row.evidence)}
+    if row.verdict == "undecided" and numbers:
+        return f"undecided at n = {min(numbers)}"
+    if row.verdict == "about an implementation":
+        return "about an implementation, not about mathematics"
+    return row.verdict
+
+
+def page(judged: Mapping[str, Sequence[tuple[str, ClaimRow]]]) -> str:
+    """Return every verdict, choice and time as tables to read."""
+    lines = ["# All verdicts, choices and times", ""]
+    lines += [
+        "Made by `python -m benchmarks.paper_verdicts` from the tables in this folder. What is "
+        "tested, and the numbers of every comparison, are in the `claims.csv` of a heading; "
+        "[the paper, checked](../paper.md) has the findings.",
+        "",
+    ]
+    for title, folder, unseen in (
+        ("Regression, benchmark, times (20 seeds)", ".", "claims-15-seeds.csv"),
+        ("Reinforcement learning, one goal per direction (5 seeds)", "rl-shared-goal", None),
+        ("Reinforcement learning, paired resets (5 seeds)", "rl-paired", None),
+        (
+            "Reinforcement learning, paired resets (20 seeds)",
+            "rl-20-seeds",
+            "rl-20-seeds/claims-15-seeds.csv",
+        ),
+    ):
+        others = {row["id"]: row["verdict"] for row in read(RESULTS / unseen)} if unseen else {}
+        path = "claims.csv" if folder == "." else f"{folder}/claims.csv"
+        lines += [f"## {title}", "", f"[`{path}`]({path})", ""]
+        rows = [
+            [
+                verdict_words(row),
+                *([others.get(row.id, "")] if unseen else []),
+                row.claim + ("" if row.is_papers else " *(Ours, not counted.)*"),
+                f"{row.place}; `{row.id}`",
+            ]
+            for _, row in judged.get(folder, ())
+            if row.verdict != "not run" or row.id == "rl-ant-momentum"
+        ]
+        columns = ["verdict", *(["on the 15 unseen seeds"] if unseen else []), "sentence", "where"]
+        lines += [*markdown(columns, rows), ""]
+        missing = sum(row.verdict == "not run" for _, row in judged.get(folder, ()))
+        if missing:
+            lines += [f"{missing} sentences need cells that were not run.", ""]
+    lines += ["## Where the reading of the resets changes a verdict", ""]
+    changed = [
+        row
+        for row in read(RESULTS / "readings.csv")
+        if len({row[folder] for folder in READINGS} - {"not run"}) > 1
+    ]
+    head = ["sentence", "one goal, two starts", "two goals, two starts", "one goal, one start"]
+    rows = [[f"{row['claim']} `{row['id']}`", *(row[f] for f in READINGS)] for row in changed]
+    lines += [*markdown(head, rows), ""]
+    lines += ["## Time to sample the directions", ""]
+    times = read(RESULTS / "timing.csv")
+    lines += [*markdown(list(times[0]), [list(row.values()) for row in times]), ""]
+    lines += [
+        "## Hyperparameters: spacing · learning rate, ours (the paper’s where it differs)",
+        "",
+    ]
+    for name in (
+        "hyperparameters-linreg.csv",
+        "hyperparameters-dfo.csv",
+        "rl-search/hyperparameters-rl.csv",
+    ):
+        lines += [f"[`{name}`]({name})", "", *choices(read(RESULTS / name)), ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def choices(rows: Sequence[Mapping[str, str]]) -> list[str]:
+    """Return a table of settings by methods."""
+    methods = list(dict.fromkeys(row["method"] for row in rows))
+    cells: dict[str, dict[str, str]] = {}
+    for row in rows:
+        ours = (
+            f"{float(row['spacing']):g} · {float(row['learning_rate']):g}"
+            if row["spacing"]
+            else "all diverged"
+        )
+        theirs = ""
+        if row["paper_spacing"] and row["agrees"] == "no":
+            theirs = f" ({float(row['paper_spacing']):g} · {float(row['paper_learning_rate']):g})"
+        cells.setdefault(row["setting"], {})[row["method"]] = ours + theirs
+    table = [[setting, *(here.get(m, "") for m in methods)] for setting, here in cells.items()]
+    return markdown(["setting", *(METHODS[m].title for m in methods)], table)
+
+
 def main() -> None:
     """Write every table of verdicts."""
     judged: dict[str, list[tuple[str, ClaimRow]]] = {}
@@ -70,6 +177,7 @@ def main() -> None:
         for name, row in verdicts[READINGS[0]].items()
     ]
     write_csv(RESULTS / "readings.csv", ["id", "claim", *READINGS], table)
+    (RESULTS / "verdicts.md").write_text(page(judged), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -96,7 +96,7 @@ class Batch:
         costly = False
         if isinstance(self.draw, KernelDraw | ScaledDraw):
             self.draw = self.draw.held()
-            costly = isinstance(self.draw, KernelDraw) and self.draw.dear
+            costly = isinstance(self.draw, KernelDraw) and self.draw.slow_to_generate
         if self.tree is not None:
             return map(self.tree.build, self.flat().points())
         number, dim = len(self._spacings), self._x.size

@@ -268,7 +268,8 @@ FOREIGN: Mapping[str, str] = {
     **dict.fromkeys(("x_init", "init", "initial"), "use `x0`, the second argument"),
     **dict.fromkeys(("random_state", "rng", "random_seed"), "use `seed`"),
     **dict.fromkeys(("n_jobs", "num_workers", "processes", "n_workers"), "use `workers`"),
-    **dict.fromkeys(("popsize", "population", "population_size"), "use `num_directions`"),
+    **dict.fromkeys(("popsize", "population_size"), "use `population` or `num_directions`"),
+    "population": "use `num_directions`",
     **dict.fromkeys(("sigma", "sigma0", "delta_std", "stepsize"), _SPACING),
     **dict.fromkeys(("lr", "eta", "step_size"), "use `learning_rate`"),
     "learning_rate": "use `lr`",  # in torch

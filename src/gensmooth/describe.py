@@ -57,8 +57,8 @@ def describe_parts(thing: object, names: Iterable[str]) -> dict[str, Any]:
     return {name: describe(getattr(thing, name)) for name in names}
 
 
-def is_given(description: Any) -> bool:
-    """Whether the object has to be passed again, because it could not be described."""
+def must_be_passed_again(description: Any) -> bool:
+    """Return whether the object could not be described, so that the user has to pass it again."""
     return isinstance(description, dict) and "given" in description
 
 

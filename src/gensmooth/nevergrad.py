@@ -48,6 +48,7 @@ class GensmoothOptimizer(base.Optimizer):
         *,
         method: str = AUTO,
         num_directions: int | None = None,
+        population: int | None = None,
         spacing: float | None = None,
         learning_rate: float | None = None,
         estimator: Estimator | str | None = None,
@@ -61,6 +62,7 @@ class GensmoothOptimizer(base.Optimizer):
             budget=budget,
             workers=num_workers,
             num_directions=num_directions,
+            population=population,
             spacing=spacing,
             estimator=estimator,
             optimizer=optimizer,
@@ -123,6 +125,7 @@ class Gensmooth(base.ConfiguredOptimizer):
         method: A method's name, or ``"auto"``, which needs no settings.
         num_directions: L; for ``"auto"``, the number of pairs with which its evolution strategy
             starts. By default 4 + ⌊3 ln d⌋, or as many as the workers need.
+        population: As in :func:`gensmooth.minimize`.
         spacing: c, in units of the parametrisation; 0.1 by default. Not for ``"auto"``.
         learning_rate: As in :func:`gensmooth.minimize`.
         estimator: As in :func:`gensmooth.minimize`.
@@ -138,6 +141,7 @@ class Gensmooth(base.ConfiguredOptimizer):
         *,
         method: str = AUTO,
         num_directions: int | None = None,
+        population: int | None = None,
         spacing: float | None = None,
         learning_rate: float | None = None,
         estimator: Estimator | str | None = None,

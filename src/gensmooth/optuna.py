@@ -60,6 +60,7 @@ class GensmoothSampler(BaseSampler):
         num_workers: The number of trials that run at the same time.
         num_directions: L; for ``"auto"``, the number of pairs with which its evolution strategy
             starts.
+        population: As in :func:`gensmooth.minimize`.
         spacing: c, as a fraction of a range. Not for ``"auto"``.
         estimator: As in :func:`gensmooth.minimize`.
         optimizer: As in :func:`gensmooth.minimize`, in fractions of a range.
@@ -76,6 +77,7 @@ class GensmoothSampler(BaseSampler):
         x0: dict[str, float] | None = None,
         num_workers: int = 1,
         num_directions: int | None = None,
+        population: int | None = None,
         spacing: float | None = None,
         estimator: Estimator | str | None = None,
         optimizer: Optimizer | None = None,
@@ -86,6 +88,7 @@ class GensmoothSampler(BaseSampler):
             "budget": budget,
             "workers": num_workers,
             "num_directions": num_directions,
+            "population": population,
             "spacing": spacing,
             "estimator": estimator,
             "optimizer": optimizer,

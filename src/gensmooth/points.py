@@ -128,6 +128,7 @@ def make_search(
     budget: int | None = None,
     workers: int = 1,
     num_directions: int | None = None,
+    population: int | None = None,
     spacing: float | None = None,
     estimator: Estimator | str | None = None,
     optimizer: Optimizer | None = None,
@@ -145,6 +146,7 @@ def make_search(
         workers: How many points are evaluated at a time.
         num_directions: As in :func:`gensmooth.minimize`; by default at least enough for the
             workers.
+        population: As in :func:`gensmooth.minimize`.
         spacing: As in :func:`gensmooth.minimize`.
         estimator: As in :func:`gensmooth.minimize`.
         optimizer: As in :func:`gensmooth.minimize`.
@@ -156,6 +158,7 @@ def make_search(
     wanted = Wanted(
         method=method,
         num_directions=num_directions,
+        population=population,
         spacing=spacing,
         estimator=None if estimator is None else as_estimator(estimator),
         optimizer=optimizer,

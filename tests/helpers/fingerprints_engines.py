@@ -48,16 +48,16 @@ TRAINED: dict[str, tuple[str, dict[str, Any]]] = {
         for name in ("ars", "ars-v1", "ars-v1-t", "ars-v2", "ars-v2-t", "openai-es", "spsa")
     },
     **{
-        name: ("InvertedPendulum-v5", {"method": name, "num_directions": 6})
+        name: ("InvertedPendulum-v5", {"method": name, "population": 6})
         for name in ("snes", "xnes", "cma-es")
     },
-    "islands": ("InvertedPendulum-v5", {"method": "islands", "num_directions": 64}),
+    "islands": ("InvertedPendulum-v5", {"method": "islands", "population": 64}),
     "ranked": ("Walker2d-v5", {"method": "bes", "estimator": "ranked", "num_directions": 3}),
     "low-rank": ("Hopper-v5", {"method": "low-rank", **_ANTITHETIC, "policy": "mlp"}),
     "adam": ("Hopper-v5", {"optimizer": gs.adam(0.01), "spacing": 0.05, **_ANTITHETIC}),
 }
 ON_WARP: dict[str, tuple[str, dict[str, Any]]] = {
-    "islands": ("InvertedPendulum-v5", {"num_directions": 64}),
+    "islands": ("InvertedPendulum-v5", {"population": 64}),
     "auto": ("Hopper-v5", {"method": "auto", "num_directions": 4}),
     "mlp": ("Hopper-v5", {"method": "gs", **_ANTITHETIC, "policy": "mlp", "hidden": (4,)}),
 }

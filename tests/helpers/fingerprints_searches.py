@@ -167,7 +167,7 @@ def algorithm(name: str) -> Cases:
         cases["rate"] = {"learning_rate": 0.03}
     if name in POPULATIONS:
         cases["rate"] = {"x_scale": 0.5}
-        cases["units"] = {"x_scale": np.linspace(0.5, 2.0, 6).reshape(2, 3), "num_directions": 10}
+        cases["units"] = {"x_scale": np.linspace(0.5, 2.0, 6).reshape(2, 3), "population": 10}
         limits = (0.01, 100.0)
         cases["log scale"] = {"log_scale": True, "fun": logs, "bounds": limits, "shape": (6,)}
     elif name != "stars":

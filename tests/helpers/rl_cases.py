@@ -6,7 +6,7 @@ from collections.abc import Callable
 import gymnasium
 import numpy as np
 
-from gensmooth.rl.environments.base import Episodes, Info
+from gensmooth.rl.environments.base import EnvironmentInfo, Episodes
 from gensmooth.rl.normalize import EpisodeMoments, Scaling
 from journal_runs import SECONDS, note
 
@@ -128,7 +128,7 @@ class Formula:
         self.scalings: list[Scaling] = []
         self.observations: list[list[np.ndarray]] = []  # of each iteration, by episode
 
-    info = staticmethod(lambda n, m: Info("Formula", n, m, 10, survival_bonus=1.0))
+    info = staticmethod(lambda n, m: EnvironmentInfo("Formula", n, m, 10, survival_bonus=1.0))
 
     def train(self, state, batch, scaling):
         self.scalings.append(scaling)

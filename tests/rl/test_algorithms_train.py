@@ -110,6 +110,9 @@ def test_numbers_of_a_users_own_count():
         ({"method": "snes", "estimator": "forward"}, "estimator"),
         ({"method": "arss"}, "Did you mean 'ars'"),
         ({"num_directions": 0}, "num_directions"),
+        ({"method": "snes", "num_directions": 4}, "use `population`"),
+        ({"method": "ars", "population": 4}, "use `num_directions`"),
+        ({"population": 4}, "use `num_directions`"),
     ],
 )
 def test_what_cannot_be_is_said_at_the_call(given, words):

@@ -17,7 +17,7 @@ import scipy.stats
 import gensmooth as gs
 from cases import FAMILIES
 from gensmooth.cli.common import finish
-from gensmooth.describe import describe, is_given, rebuild
+from gensmooth.describe import describe, must_be_passed_again, rebuild
 from gensmooth.naming import find_function, name_of
 from gensmooth.optimize import Minimization
 from gensmooth.runs import Every, Limits, RunFolder, parse_every
@@ -95,7 +95,7 @@ class Odd(scipy.stats.rv_continuous):
     ids=["schedule", "mixed", "directions", "distribution"],
 )
 def test_what_is_not_ours_is_never_written_as_if_it_were(choice):
-    assert is_given(describe(choice))
+    assert must_be_passed_again(describe(choice))
 
 
 @pytest.mark.parametrize(

@@ -165,7 +165,7 @@ def test_snes_in_float32_is_the_same_to_its_precision():
 
 @pytest.mark.parametrize("number", [None, 30])
 def test_xnes_is_algorithm_5(number):
-    search = gs.search("xnes", X0, num_directions=number, x_scale=[1, 2, 3, 1, 1, 0.5])
+    search = gs.search("xnes", X0, population=number, x_scale=[1, 2, 3, 1, 1, 0.5])
     for state, after, values, _ in steps(search, 10):
         sigma, B = state.kept
         s = normal_rows(state, len(values))
@@ -356,7 +356,7 @@ def test_log_scales_and_units(name):
     units = gs.search(name, X0, x_scale=np.arange(1.0, 7.0), spacing=0.5)
     state = units.init(X0, seed=0)
     blocks = [
-        np.abs(units.ask(state._replace(step=k)).block(0, units.num_directions) - X0)
+        np.abs(units.ask(state._replace(step=k)).block(0, units.population) - X0)
         for k in range(1 if name != "snes" else 200)
     ]
     if name == "snes":
@@ -365,7 +365,7 @@ def test_log_scales_and_units(name):
 
 
 def test_snes_searches_a_million_parameters():
-    search = gs.search("snes", np.zeros(1_000_000, np.float32), num_directions=4)
+    search = gs.search("snes", np.zeros(1_000_000, np.float32), population=4)
     state = search.init(np.zeros(1_000_000, np.float32), seed=0)
     batch = search.ask(state)
     state, info = search.tell(state, batch, [float((x - 1).sum() ** 2) for x in batch.points()])
@@ -377,7 +377,7 @@ def test_threads_change_nothing():
     x0 = np.zeros(3_000_000, np.float32)
     found = []
     for threads in (1, 3):
-        search = gs.search("snes", x0, num_directions=4, threads=threads)
+        search = gs.search("snes", x0, population=4, threads=threads)
         state = search.init(x0, seed=1)
         batch = search.ask(state)
         point = batch.point(2)
@@ -452,7 +452,7 @@ def test_a_run_with_a_spacing_that_changes_resumes(tmp_path):
         ({"method": "snes", "optimizer": gs.sgd(0.1)}, "`learning_rate` is that of its mean"),
         ({"method": "snes", "directions": gs.Gaussian()}, "directions"),
         ({"method": "cma-es", "learning_rate": 0.1}, "its own steps"),
-        ({"method": "cma-es", "num_directions": 3}, "at least 4"),
+        ({"method": "cma-es", "population": 3}, "at least 4"),
         ({"method": "cma-es", "noise": 0.1}, "'auto'"),
         ({"method": "ars", "noise": 0.1}, "'auto'"),
         ({"method": "ars", "x_scale": [2.0, 1.0]}, "one number.*'snes'"),
@@ -462,7 +462,7 @@ def test_a_run_with_a_spacing_that_changes_resumes(tmp_path):
         ({"method": "ars", "estimator": gs.BestPairs(9)}, "needs at least 9 directions"),
         ({"method": "ars", "learning_rate": -1.0}, "positive"),
         ({"method": "openai-es", "spacing": 0.0}, "positive"),
-        ({"method": "snes", "num_directions": 1}, "at least 2"),
+        ({"method": "snes", "population": 1}, "at least 2"),
         ({"method": "snes", "budget": 5}, "budget"),
         ({"spacing": lambda _: -1.0}, "positive"),
         ({"spacing": lambda: 1.0}, "schedule"),

@@ -17,7 +17,7 @@ def bowl(x):
 
 
 def make(**given):
-    return Islands(**{"num_directions": 96, "islands": 8, "x_scale": 0.5, **given})
+    return Islands(**{"population": 96, "islands": 8, "x_scale": 0.5, **given})
 
 
 def run(search, number, fun=bowl, seed=3):
@@ -29,7 +29,7 @@ def run(search, number, fun=bowl, seed=3):
 
 
 def test_points_are_the_islands_own_places_and_pairs_around_them():
-    search = make(num_directions=100)  # not the same number for each
+    search = make(population=100)  # not the same number for each
     state = run(search, 2)
     points = search.ask(state).block(0, 100)
     places = state.sent
@@ -47,7 +47,7 @@ def test_points_are_the_islands_own_places_and_pairs_around_them():
 
 
 def test_a_step_is_the_equation():
-    search = make(islands=2, num_directions=40)
+    search = make(islands=2, population=40)
     state = search.init(X0, seed=1)
     batch = search.ask(state)
     values = np.array([bowl(x) for x in batch.points()])
@@ -112,7 +112,7 @@ def test_the_worst_become_copies_of_the_best_and_only_if_that_is_sure():
 
 @pytest.mark.parametrize("dim", [islands.LARGE, islands.LARGE + 1])
 def test_with_many_parameters_islands_have_one_spacing_and_keep_it(dim):
-    search = make(num_directions=64)
+    search = make(population=64)
     state = search.init(np.zeros(dim), seed=0)
     before = Places(*(each.copy() for each in state.sent))
     after = state.sent
@@ -151,18 +151,18 @@ def test_a_damaged_state_is_refused():
 
 def test_islands_are_as_many_as_have_enough_points():
     numbers = {4032: 32, 1024: 8, 100: 4, 100_000: 64}
-    assert {n: Islands(num_directions=n).count(D) for n in numbers} == numbers
-    assert Islands(num_directions=100, islands=5).count(D) == 5
-    assert Islands(num_directions=8064).count(5916) == 4  # Humanoid's
-    assert Islands(num_directions=8064).count(2001) == 12
+    assert {n: Islands(population=n).count(D) for n in numbers} == numbers
+    assert Islands(population=100, islands=5).count(D) == 5
+    assert Islands(population=8064).count(5916) == 4  # Humanoid's
+    assert Islands(population=8064).count(2001) == 12
     assert Islands().number(D) == 4 * 16
 
 
 def test_bad_numbers():
     with pytest.raises(ValueError, match="at least 32"):
-        Islands(num_directions=20, islands=8)
+        Islands(population=20, islands=8)
     with pytest.raises(ValueError, match="at least 16"):
-        Islands(num_directions=15)
+        Islands(population=15)
     with pytest.raises(ValueError, match="islands"):
         Islands(islands=0)
     with pytest.raises(ValueError, match="in memory"):
@@ -176,7 +176,7 @@ def test_bad_numbers():
 def test_training_stops_and_resumes_to_the_same_bits(tmp_path):
     given = {
         "method": "islands",
-        "num_directions": 40,
+        "population": 40,
         "max_steps": 5,
         "test_every": 2,
         "test_episodes": 3,

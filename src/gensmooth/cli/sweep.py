@@ -31,7 +31,7 @@ def _read_vary(texts: list[str]) -> dict[str, Any]:
         "method": Shell(type=str, how="In the shell with commas: bes,gs.", complete=method_names),
         **{
             name: Shell(type=str, how=_VALUES)
-            for name in ("spacing", "learning_rate", "num_directions", "x_scale")
+            for name in ("spacing", "learning_rate", "num_directions", "population", "x_scale")
         },
         "vary": Shell(
             type=list[str], read=_read_vary, how="In the shell name=values; may be repeated."

@@ -164,7 +164,7 @@ class KernelDraw:
         return out, *self._kernels.totals(*self._passed, weights, out, squares)
 
     @property
-    def dear(self) -> bool:
+    def slow_to_generate(self) -> bool:
         """Whether its directions are normals, which are slower to generate than to read."""
         return type(self.law) is kernels.on_laws().NormalLaw
 
@@ -176,7 +176,7 @@ class KernelDraw:
         """
         if self._room is not None:
             block = self._room.take((self.num_directions, self.dim), self.dtype)
-        elif _HELD[0] <= self.num_directions * self.dim <= _HELD[1] and self.dear:
+        elif _HELD[0] <= self.num_directions * self.dim <= _HELD[1] and self.slow_to_generate:
             block = np.empty((self.num_directions, self.dim), self.dtype)
         else:
             return self

@@ -385,8 +385,9 @@ def _prose(run: RecordedRun) -> str:
     value = run.series("value")
     text = f"The value began at {value[0]:.4g} and is {value[-1]:.4g} in the last step."
     signal = run.series("signal_to_noise")
-    if np.isfinite(signal).any():
-        recent = float(np.nanmedian(signal[-max(1, len(signal) // 5) :]))
+    last = signal[-max(1, len(signal) // 5) :]
+    if np.isfinite(last).any():
+        recent = float(np.nanmedian(last))
         text += f" In the last fifth the estimate is {recent:.2g} times its standard error (median)"
         text += "." if recent > 1 else ": mostly noise; more directions or samples would help."
     _, rate = speeds(run)

@@ -28,7 +28,7 @@ from gensmooth.lab.trials.table import TrialTable
 Values = Sequence[float] | str | float | None
 
 _FIRST_FRESH = 1001  # as in the paper's studies: disjoint from the default seeds that choose
-_WHOLE = ("num_directions",)  # options that are whole numbers
+_WHOLE = ("num_directions", "population")  # options that are whole numbers
 _RANGE = re.compile(r"([^:]+):([^:]+):(log|lin)(\d+)")
 _DIGITS = 6  # of a computed value, which is part of a run's key
 _FAR = 10  # values that differ by this factor are searched on a log scale
@@ -65,6 +65,7 @@ def sweep(
     spacing: Values = None,
     learning_rate: Values = None,
     num_directions: Values = None,
+    population: Values = None,
     x_scale: Values = None,
     vary: Mapping[str, Values] | None = None,
     search: Literal["grid", "optuna"] = "grid",
@@ -100,6 +101,7 @@ def sweep(
             ``"0.01:1:log5"``, five values from 0.01 to 1 by equal factors (``lin5``: equal steps).
         learning_rate: Learning rates to try.
         num_directions: Values of L to try.
+        population: Points per step to try, for ``"snes"``, ``"xnes"`` and ``"cma-es"``.
         x_scale: Scales to try, for ``"auto"``.
         vary: Values of any other numeric option of :func:`gensmooth.minimize`.
         search: Try every combination, or those that Optuna's TPE proposes between the smallest and
@@ -232,9 +234,8 @@ def _methods(method: object) -> list[str]:
 
 def _axes(arguments: Mapping[str, Any], known: Sequence[str]) -> list[_Axis]:
     """Return the options to vary, all of which must be known."""
-    varied: dict[str, Any] = {
-        name: arguments[name] for name in ("spacing", "learning_rate", "num_directions", "x_scale")
-    }
+    names = ("spacing", "learning_rate", "num_directions", "population", "x_scale")
+    varied: dict[str, Any] = {name: arguments[name] for name in names}
     varied |= checks.mapping("vary", arguments["vary"] or {})
     axes: list[_Axis] = []
     for name, values in varied.items():

@@ -70,6 +70,7 @@ def minimize(
     method: str | None = None,
     directions: Directions | None = None,
     num_directions: int | None = None,
+    population: int | None = None,
     spacing: float | optimizers.Schedule | None = None,
     estimator: Estimator | str | None = None,
     optimizer: Optimizer | None = None,
@@ -137,6 +138,8 @@ def minimize(
             method.
         directions: Directions as an object, instead of a method.
         num_directions: L, the directions per step; by default 4 + ⌊3 ln d⌋.
+        population: The points per step of ``"snes"``, ``"xnes"`` and ``"cma-es"``, which draw them
+            from a distribution; by default 4 + ⌊3 ln d⌋.
         spacing: c, how far from x the objective is evaluated, in units of a direction. Choose it
             larger than the objective's noise and fine structure, and smaller than the features you
             seek. The default is 0.1 with a method of the paper; the pilot finds its own. A schedule
@@ -217,6 +220,7 @@ def minimize(
             method=method,
             directions=directions,
             num_directions=num_directions,
+            population=population,
             spacing=spacing,
             estimator=None if estimator is None else as_estimator(estimator),
             optimizer=optimizer,

@@ -80,6 +80,7 @@ def train(
     method: str | None = None,
     directions: Directions | None = None,
     num_directions: int | None = None,
+    population: int | None = None,
     spacing: float | None = None,
     x_scale: float | None = None,
     learning_rate: float | None = None,
@@ -139,6 +140,8 @@ def train(
         num_directions: L, the directions per step, which runs 2L episodes; by default 20. Unless
             you pass a number, the pilot uses more if the noise requires it; it repeats one episode
             in 30 to measure the noise.
+        population: The episodes per step of ``"islands"``, ``"cma-es"``, ``"snes"`` and ``"xnes"``,
+            instead of ``num_directions``.
         spacing: c; by default chosen for the environment, see :mod:`gensmooth.rl.defaults`.
         x_scale: How far apart interesting weights of the policy are; by default 0.1 for the pilot,
             ``"islands"``, ``"cma-es"``, ``"snes"`` and ``"xnes"``. Other methods multiply their
@@ -226,6 +229,7 @@ def train(
         method=method,
         directions=directions,
         num_directions=asked,
+        population=checks.optional(checks.count, "population", population),
         spacing=spacing,
         estimator=None if estimator is None else as_estimator(estimator),
         optimizer=optimizer,
@@ -236,7 +240,7 @@ def train(
         samples="paired" if resets == "paired" else None,
     )
     if on_gpu and search is None and is_left_to_pilot(wanted) and method is None:
-        wanted = replace(wanted, method=ON_GPU, num_directions=asked or gpu_points(dim))
+        wanted = replace(wanted, method=ON_GPU, population=wanted.population or gpu_points(dim))
     steps = default_steps(info.name) if max_steps is None else max_steps
     if search is None:
         wanted = replace(

@@ -15,7 +15,7 @@ from gensmooth.describe import describe_parts, number, plain, whole
 from gensmooth.observe import Seen, Start
 from gensmooth.results import status_of, table
 from gensmooth.rl.environments import catalogue
-from gensmooth.rl.environments.base import Info
+from gensmooth.rl.environments.base import EnvironmentInfo
 from gensmooth.rl.normalize import Statistics
 from gensmooth.rl.policies import Policy
 from gensmooth.rl.policy_file import TrainedPolicy
@@ -346,7 +346,7 @@ class Training(Program[TrainState, TrainRecord, TrainResult]):
             ValueError: If it is invalid or contains something that cannot be restored;
                 ``TypeError`` and ``LookupError`` mean the same.
         """
-        info, policy = Info(**found["environment"]), found["policy"]
+        info, policy = EnvironmentInfo(**found["environment"]), found["policy"]
         if not isinstance(info.name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError("the name of its environment is not a string")
         search = from_parts(

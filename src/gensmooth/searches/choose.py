@@ -5,6 +5,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
 from numpy.typing import NDArray
@@ -97,6 +98,7 @@ _PILOTS = ("directions", "estimator", "spacing", "optimizer", "learning_rate")
 
 
 def _pilot(x: Array, wanted: Wanted) -> Pilot:
+    replace(wanted, method=AUTO).refuse_population()
     passed = [f"`{name}`" for name in _PILOTS if getattr(wanted, name) is not None]
     if passed:
         raise ValueError(
@@ -117,6 +119,7 @@ def _pilot(x: Array, wanted: Wanted) -> Pilot:
 
 def _along(x: Array, family: Directions, wanted: Wanted) -> ChosenSearch:
     """A search along directions; by default with Adam, whose rate falls over the budget."""
+    wanted.refuse_population()
     optimizer = choose_optimizer(wanted.optimizer, wanted.learning_rate)
     number = wanted.num_directions
     if number is None:
@@ -188,6 +191,7 @@ def search(
     x0: Any,
     *,
     num_directions: int | None = None,
+    population: int | None = None,
     spacing: float | Schedule | None = None,
     estimator: Estimator | str | None = None,
     optimizer: Optimizer | None = None,
@@ -210,6 +214,7 @@ def search(
         name: The name of a method, one of :func:`methods`, or ``module:name`` for a custom one.
         x0: The start. Some settings depend on the number and size of the parameters.
         num_directions: As in :func:`gensmooth.minimize`.
+        population: As in :func:`gensmooth.minimize`.
         spacing: As in :func:`gensmooth.minimize`.
         estimator: As in :func:`gensmooth.minimize`.
         optimizer: As in :func:`gensmooth.minimize`.
@@ -242,6 +247,7 @@ def search(
     wanted = Wanted(
         method=name,
         num_directions=num_directions,
+        population=population,
         spacing=spacing,
         estimator=None if estimator is None else as_estimator(estimator),
         optimizer=optimizer,

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gensmooth import naming
-from gensmooth.describe import describe, is_given, rebuild
+from gensmooth.describe import describe, must_be_passed_again, rebuild
 from gensmooth.directions import Directions
 from gensmooth.estimators import Estimator
 from gensmooth.optimizers import Optimizer
@@ -92,7 +92,7 @@ def from_parts(
                 f"{type(search).__name__}"
             )
         return search
-    if is_given(method):
+    if must_be_passed_again(method):
         raise ValueError(
             f"its search is a {str(method['given'])[:200]}, which cannot be stored in a file: "
             f"{again.format('search')}"
@@ -113,7 +113,7 @@ def _with_directions(
     trust: bool,
     again: str,
 ) -> RandomSearch:
-    if is_given(parts["spacing"]):
+    if must_be_passed_again(parts["spacing"]):
         raise ValueError(
             "its `spacing` is a custom function, which cannot be stored in a file: start a new run "
             "with a schedule such as gs.inverse_decay(0.1)"
@@ -137,15 +137,15 @@ def _choice(
                 f"{str(describe(passed))[:200]}: start a new run from its x instead"
             )
         return passed
-    if is_given(description):
+    if must_be_passed_again(description):
         raise ValueError(
             f"its `{name}` is a {description['given']}, which cannot be stored in a file: "
             f"{again.format(name)}"
         )
-    made = rebuild(description, trust=trust)
-    if not isinstance(made, kind):
+    rebuilt = rebuild(description, trust=trust)
+    if not isinstance(rebuilt, kind):
         raise TypeError(f"its `{name}` is {str(description)[:200]}")
-    return made
+    return rebuilt
 
 
 def _kind(name: str, *, trust: bool) -> type[Search]:

@@ -59,13 +59,16 @@ rank = estimators.rank  # the weight of each value, as in :class:`estimators.Ran
 # Noise
 REPEAT_ONE_IN = 30  # of noisy evaluations, one in this many repeats a point
 _SHARE_MEMORY = 10.0  # the number of measurements that the noise share averages
+_MAX_NEW = 0.5  # largest weight of one step in that average, after the first
+_MAX_SHARE = 3.0  # shares above 1 occur by chance; an outlier must not dominate the average
+_MIN_MEASUREMENTS = 5  # with fewer, the share is too uncertain to act on
 _RECHECK_AFTER = 50  # steps after which values that seemed exact are measured again
 # Population. Rates are per memory length of the path, as those of the spacing are.
 _GROW = 1.0  # growth of log(pairs) if noise dominates
 _GROW_SLOWLY = 0.05  # the same above d / 2 pairs, where more pairs only average the noise
 _SHRINK = 0.1  # decrease of log(pairs) if noise is small
-_GROWTH_PERIOD = {False: 100.0, True: 30.0}  # evaluations per parameter, exact and noisy, ...
-# ... after which the smallest population has grown by √2
+_GROWTH_PERIOD = 100.0  # evaluations per parameter in which the smallest population grows by √2
+_GROWTH_PERIOD_NOISY = 30.0  # the same for noisy values
 _MAX_PAIRS = 20  # pairs per parameter; more only if a step costs at most 1/10 of all evaluations
 _STEPS_LEFT = 10  # a larger population must leave enough budget for this many steps
 # Spacing
@@ -297,7 +300,7 @@ class MirroredES(AdaptiveSearch):
     ) -> Transition:
         """Set the first metric, from the values at x ± σ along each axis."""
         plus, minus = response.values.reshape(-1, 2).T
-        # Second differences; 5 % of the first ones (by experiment) where the curvature is about 0.
+        # Second differences; where these are about 0, 5 % of the first differences (by experiment).
         second = np.abs(plus + minus - 2 * evolution.start_value)
         change = np.maximum(second, 0.05 * np.abs(plus - minus))
         scales = even_scales(change)
@@ -407,7 +410,7 @@ class MirroredES(AdaptiveSearch):
             halves = 0.5 * (values[0::2] - values[1::2])[complete]
             halves2 = float(np.square(halves).mean())
             measured = evolution.noise_measurements
-            new = max(min(number / _SHARE_MEMORY, 0.5), number / (measured + number + 1))
+            new = max(min(number / _SHARE_MEMORY, _MAX_NEW), number / (measured + number + 1))
             known = known._replace(noise2=(1 - new) * known.noise2 + new * (differences2 / 2))
             evolution = record_noise(evolution, differences2, halves2, len(halves), number)
             first[:] = np.where(finite, 0.5 * (first + repeated), first)
@@ -756,7 +759,7 @@ def adapt_spacing(spacing: float, length: float, k: Constants) -> float:
 def adapt_slow_path(
     now: Evolution, step: Array, length: float, k: Constants, factor: Array | None
 ) -> Array:
-    """Return the slow path after a step, which is left out if the path is exceptionally long.
+    """Return the slow path after a step; the step is omitted if the path is exceptionally long.
 
     The limit on the length is Hansen's (2016, h_σ in table 1): it keeps the metric from growing
     while σ still has to grow.
@@ -854,8 +857,8 @@ def record_noise(
     """
     share = differences2 / 4 / max(halves2, 1e-300) * max(pairs - 2, 1) / pairs
     number = now.noise_measurements + repeats
-    new = max(min(repeats / _SHARE_MEMORY, 0.5), repeats / number)
-    share = (1 - new) * now.noise_share + new * min(share, 3.0)
+    new = max(min(repeats / _SHARE_MEMORY, _MAX_NEW), repeats / number)
+    share = (1 - new) * now.noise_share + new * min(share, _MAX_SHARE)
     return now._replace(noise_share=share, noise_measurements=number)
 
 
@@ -882,10 +885,11 @@ def adapt_population(
         widest: The largest spacing.
     """
     d = now.path.size
-    base = now.min_pairs * math.sqrt(1 + now.evaluations / (_GROWTH_PERIOD[noisy] * d))
+    period = _GROWTH_PERIOD_NOISY if noisy else _GROWTH_PERIOD
+    base = now.min_pairs * math.sqrt(1 + now.evaluations / (period * d))
     pairs = max(now.pairs, base)
-    if noisy and now.noise_measurements >= 5:
-        noise_to_signal = now.noise_share / max(1 - now.noise_share, 0.01)
+    if noisy and now.noise_measurements >= _MIN_MEASUREMENTS:
+        noise_to_signal = now.noise_share / max(1 - now.noise_share, 0.01)  # finite for share ≥ 1
         push = min(max(math.log(max(noise_to_signal, 1e-9)), -1.0), 1.0)
         speed = _SHRINK if push < 0 else _GROW if pairs < d / 2 else _GROW_SLOWLY
         memory = constants(d, round(pairs)).memory

@@ -47,6 +47,7 @@ PROBE = 1e-3  # spacing of second differences, in units; rounding errors are the
 PROBE_AFTER = 20  # evaluations per parameter before the curvature is measured; by experiment
 _MIN_UNEVENNESS = 30.0  # ratio of scales below which the old ones are kept; by experiment
 _ARMIJO = 1e-4  # required share of the decrease that the slope predicts (Armijo's condition)
+_SHORTEN = (0.1, 0.5)  # bounds on the factor by which a length that failed is shortened
 _MAX_TRIES = 12  # lengths tried on a line; the last is at most 2⁻¹² of the first
 _WIDEN = 3.0  # factor of the length while the first line still descends; our choice
 _MAX_WIDENINGS = 8  # 3⁸ corrects a first guess that is too short by a factor of 6,500
@@ -237,6 +238,7 @@ def initial_newton(x: Array, value: float, units: Array) -> Newton:
 
 def difference_spacings(now: Newton, bounds: Bounds | None) -> Array:
     """Return the spacing of differences along each axis; negative where an upper bound is close."""
+    # The second terms keep the spacing well above the rounding error of x, about 1e-16 |x|.
     if now.central:
         return np.maximum(CENTRAL * now.scale, 1e-8 * np.abs(now.x))
     ahead = np.maximum(DIFFERENCE * now.scale, 1e-9 * np.abs(now.x))
@@ -321,11 +323,11 @@ def try_length(now: Newton, value: float) -> tuple[Newton, bool]:
         if not now.along_gradient:
             return now, True
         return now._replace(length=now.length * _WIDEN, tries=_MAX_TRIES), False
-    shorter = 0.1 * now.length
+    shorter = _SHORTEN[0] * now.length
     if math.isfinite(value):  # the minimum of the parabola with this slope at 0 and this value
         curvature = value - now.value - now.slope * now.length
         shorter = -now.slope * now.length**2 / (2 * curvature) if curvature > 0 else shorter
-    length = min(max(shorter, 0.1 * now.length), 0.5 * now.length)
+    length = min(max(shorter, _SHORTEN[0] * now.length), _SHORTEN[1] * now.length)
     return now._replace(length=length), now.tries >= _MAX_TRIES
 
 
@@ -365,7 +367,8 @@ def even_scales(second_differences: Array) -> Array | None:
     second_differences = np.abs(second_differences)
     if not np.isfinite(second_differences).all() or not second_differences.any():
         return None
-    scales = 1 / np.sqrt(np.maximum(second_differences, 1e-12 * second_differences.max()))
+    least = 1e-12 * second_differences.max()  # a flat axis still gets a finite scale
+    scales = 1 / np.sqrt(np.maximum(second_differences, least))
     return scales / math.exp(float(np.log(scales).mean()))
 
 
@@ -375,7 +378,7 @@ def _remember(now: Newton, gradient: Array) -> Newton:
     step, change = (now.x - now.previous_x) / now.scale, gradient - now.previous_gradient
     along = _dot(step, change)
     if not along > 1e-10 * math.sqrt(_dot(step, step) * _dot(change, change)):
-        return now  # L-BFGS needs positive curvature
+        return now  # L-BFGS needs positive curvature, by more than rounding errors
     return now._replace(
         steps=np.concatenate([now.steps[1:], step[None]]),
         changes=np.concatenate([now.changes[1:], change[None]]),

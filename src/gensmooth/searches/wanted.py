@@ -28,7 +28,8 @@ class Wanted:
         search: A search, complete; everything else but the limits must then be left open.
         method: The name of a method; ``None`` is the pilot, or ``"bes"`` with choices of one's own.
         directions: Directions instead of a method.
-        num_directions: L, or how many points are drawn per step.
+        num_directions: L, the directions per step.
+        population: The points per step of a method that draws them from a distribution.
         spacing: How far from x the objective is evaluated.
         estimator: How values become an estimate.
         optimizer: How the estimate changes x.
@@ -54,6 +55,7 @@ class Wanted:
     method: str | None = None
     directions: Directions | None = None
     num_directions: int | None = None
+    population: int | None = None
     spacing: float | Schedule | None = None
     estimator: Estimator | None = None
     optimizer: Optimizer | None = None
@@ -103,8 +105,17 @@ class Wanted:
                 raise ValueError(f"`{name}` is not for method={self.method!r}.")
         return {name: value for name, value in self.shared.items() if name in known}
 
+    def refuse_population(self) -> None:
+        """Raise an error if a population is passed to a method that moves along directions."""
+        if self.population is not None:
+            raise ValueError(
+                "`population` is for 'snes', 'xnes', 'cma-es' and 'islands', but `method` is "
+                f"{self.method or 'bes'!r}: use `num_directions`."
+            )
+
     def number(self, default: int) -> int:
         """L, the user's or the algorithm's."""
+        self.refuse_population()
         if self.num_directions is None:
             return default
         return checks.count("num_directions", self.num_directions)

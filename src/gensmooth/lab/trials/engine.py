@@ -148,12 +148,13 @@ class TrialEngine:
 
     def _check_episodes(self, choices: Sequence[Choice]) -> None:
         for choice in choices:
-            least = 2 * int(choice.options.get("num_directions", NUM_DIRECTIONS)) + 1
+            pairs = int(choice.options.get("num_directions", NUM_DIRECTIONS))
+            least = int(choice.options.get("population", 2 * pairs)) + 1
             if self.budget < least:
                 raise ValueError(
                     f"{choice.label}: `budget` is {self.budget} {self.problem.unit}, but one "
                     f"iteration takes {least - 1}: allow at least {least}, or lower "
-                    "`num_directions`."
+                    "`num_directions` or `population`."
                 )
 
 

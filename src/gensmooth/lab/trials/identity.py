@@ -19,7 +19,7 @@ import cloudpickle
 import numpy as np
 from numpy.typing import NDArray
 
-from gensmooth.describe import describe, is_given
+from gensmooth.describe import describe, must_be_passed_again
 from gensmooth.naming import name_of
 
 _DEEP = 6  # how far references are followed
@@ -42,7 +42,7 @@ def described(value: Any) -> Any:
         if array.dtype.kind in "biuf":
             return {"shape": list(array.shape), "sha256": _hash(array.tobytes())}
     description = describe(value)
-    if not is_given(description):
+    if not must_be_passed_again(description):
         return description
     if isinstance(value, Mapping):
         items = cast(Mapping[Any, Any], value).items()

@@ -296,8 +296,8 @@ def _gym(name: str, parts: Sequence[str]) -> CommonProblem:
 
 def _training_options() -> Sequence[str]:
     return (
-        *("num_directions", "spacing", "learning_rate", "optimizer", "estimator", "directions"),
-        *("policy", "hidden", "resets", "standardize"),
+        *("num_directions", "population", "spacing", "learning_rate", "optimizer", "estimator"),
+        *("directions", "policy", "hidden", "resets", "standardize"),
     )
 
 

@@ -78,7 +78,7 @@ class CMAES(Population):
     """CMA-ES, for up to 2000 parameters; needs ``pip install 'gensmooth[cma]'``.
 
     Args:
-        num_directions: λ, points per step; by default 4 + ⌊3 ln d⌋. At least 4.
+        population: λ, points per step; by default 4 + ⌊3 ln d⌋. At least 4.
         spacing: The first σ, in units of ``x_scale``.
         x_scale: This and the following arguments are those of
             :class:`~gensmooth.searches.algorithms.population.Population`.

@@ -91,7 +91,7 @@ class Islands(Population):
     """Several searches in parallel, of which the better ones spread.
 
     Args:
-        num_directions: λ, points per step of all islands together; by default 8 + 2⌊3 ln d⌋ for
+        population: λ, points per step of all islands together; by default 8 + 2⌊3 ln d⌋ for
             each of four islands, and at least 16 each.
         spacing: The reference for c, in units of ``x_scale``. Islands start with half to twice as
             much, beyond 2000 parameters with a quarter.
@@ -107,7 +107,7 @@ class Islands(Population):
         islands: The number of islands; by default one per 126 points (beyond 2000 parameters, one
             per d/3 points), but at least 4 and at most 64.
 
-    >>> search = Islands(num_directions=256, x_scale=1.0)
+    >>> search = Islands(population=256, x_scale=1.0)
     >>> state = search.init([5.0, 5.0], seed=0)
     >>> for _ in range(40):
     ...     batch = search.ask(state)
@@ -126,10 +126,10 @@ class Islands(Population):
         super().__post_init__()
         checks.settle(self, islands=checks.optional(checks.count, "islands", self.islands))
         least = 4 * self.count(1)
-        if self.num_directions is not None and self.num_directions < least:
+        if self.population is not None and self.population < least:
             raise ValueError(
-                f"`num_directions` must be at least {least}, 4 points for each of {self.count(1)} "
-                f"islands, but is {self.num_directions}."
+                f"`population` must be at least {least}, 4 points for each of {self.count(1)} "
+                f"islands, but is {self.population}."
             )
 
     def check_dim(self, dim: int) -> None:
@@ -228,8 +228,8 @@ class Islands(Population):
 
     def number(self, dim: int) -> int:
         """Return λ, the number of points per step of all islands together."""
-        if self.num_directions is not None:
-            return self.num_directions
+        if self.population is not None:
+            return self.population
         return (self.islands or _FEWEST) * max(16, 2 * (4 + int(3 * math.log(dim))))
 
     def count(self, dim: int) -> int:

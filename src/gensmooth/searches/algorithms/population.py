@@ -72,7 +72,7 @@ class Population(Search):
     """A search that adapts a distribution; the subclasses are the algorithms.
 
     Args:
-        num_directions: λ, points per step; by default 4 + ⌊3 ln d⌋.
+        population: λ, points per step; by default 4 + ⌊3 ln d⌋.
         spacing: The first standard deviation, in units of ``x_scale``.
         x_scale: The typical size of a change of each parameter: a number, or one per parameter. By
             default a quarter of the distance between the bounds or, without bounds, the size of x0.
@@ -89,7 +89,7 @@ class Population(Search):
     method: ClassVar[str]
     least: ClassVar[int] = 2  # smallest number of points per step
 
-    num_directions: int | None = None
+    population: int | None = None
     spacing: float = SPACING
     x_scale: Any = None
     samples: Samples | None = None
@@ -101,11 +101,10 @@ class Population(Search):
     threads: int = 1
 
     def __post_init__(self) -> None:
-        number = self.num_directions
         checks.settle(
             self,
-            num_directions=checks.optional(
-                checks.count, "num_directions", number, least=self.least
+            population=checks.optional(
+                checks.count, "population", self.population, least=self.least
             ),
             spacing=checks.positive("spacing", self.spacing),
             samples=checks.optional(checks.one_of, "samples", self.samples, options=SAMPLE_MODES),
@@ -115,7 +114,7 @@ class Population(Search):
             min_fraction=checks.share("min_fraction", self.min_fraction, one=True),
             threads=checks.count("threads", self.threads),
         )
-        check_sizes(self.num_directions or 1, self.num_samples)
+        check_sizes(self.population or 1, self.num_samples)
         if self.samples is None and self.num_samples != 1:
             raise ValueError(
                 f"`num_samples` is {self.num_samples}, but there are no samples to average: "
@@ -298,9 +297,9 @@ class Population(Search):
 
     def number(self, dim: int) -> int:
         """Return λ, the number of points per step."""
-        if self.num_directions is None:
+        if self.population is None:
             return max(self.least, 4 + int(3 * math.log(dim)))
-        return self.num_directions
+        return self.population
 
     def next_evaluations(self, state: SearchState) -> int:
         """Return the number of evaluations of the next step."""
@@ -308,9 +307,9 @@ class Population(Search):
 
     def evaluations_after(self, steps: int) -> int | None:
         """Return the number of evaluations of ``steps`` steps; ``None`` if it depends on d."""
-        if self.num_directions is None:
+        if self.population is None:
             return None
-        return steps * self.num_directions * self.num_samples
+        return steps * self.population * self.num_samples
 
     def value_at(self, state: SearchState, values: NDArray[np.float64]) -> float:  # noqa: ARG002
         """Return the mean of the step's finite values."""
@@ -360,16 +359,17 @@ def make_population(
 ) -> Population:
     """Create a search from the user's arguments."""
     wanted.refuse("estimator", why="it ranks the points of its own distribution.")
+    wanted.refuse("num_directions", why="it draws points instead: use `population`.")
     wanted.refuse_noise()
     search = kind(
-        num_directions=wanted.num_directions,
+        population=wanted.population,
         spacing=wanted.deviation(SPACING),
         x_scale=wanted.scale,
         **wanted.shared,
         **more,
     )
     search.check_dim(x.size)
-    return replace(search, num_directions=search.number(x.size))
+    return replace(search, population=search.number(x.size))
 
 
 @lru_cache(maxsize=128)

@@ -42,7 +42,7 @@ class SNES(Population):
     """The separable natural evolution strategy.
 
     Args:
-        num_directions: λ, points per step; by default 4 + ⌊3 ln d⌋.
+        population: λ, points per step; by default 4 + ⌊3 ln d⌋.
         spacing: The first σ, in units of ``x_scale``.
         x_scale: This and the following arguments are those of
             :class:`~gensmooth.searches.algorithms.population.Population`.

@@ -46,6 +46,7 @@ ALGORITHMS: dict[str, Algorithm] = {}  # each file adds its own
 _OURS: set[str] = set()
 _PARTS = (
     "num_directions",
+    "population",
     "spacing",
     "estimator",
     "optimizer",

@@ -61,7 +61,7 @@ class XNES(Population):
     """The exponential natural evolution strategy, for up to 2000 parameters.
 
     Args:
-        num_directions: λ, points per step; by default 4 + ⌊3 ln d⌋.
+        population: λ, points per step; by default 4 + ⌊3 ln d⌋.
         spacing: The first standard deviation, in units of ``x_scale``.
         x_scale: This and the following arguments are those of
             :class:`~gensmooth.searches.algorithms.population.Population`.

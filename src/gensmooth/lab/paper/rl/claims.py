@@ -64,6 +64,7 @@ class Plain(NamedTuple):
         by: How far above, in shares of the range; negative for "competitive".
         also: Other readings of the sentence, or other measures of the same thing, in words. If
             they have other verdicts, the sentence depends on the reading.
+        apart: Whether each setting is judged by itself, because the sentence names none.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Plain(NamedTuple):
     how: How = "all"
     by: float | None = None
     also: Sequence[Kind] = ()
+    apart: bool = False
 
 
 _PLAIN = (
@@ -154,6 +156,7 @@ _PLAIN = (
         "rl-cheetah-fastest", _RL,
         "On HalfCheetahRandVel, BeS-shrinkage and GS-shrinkage learn the fastest.",
         "speed", _at("HalfCheetahRandVel"), _against_rest(*_SHRUNK), also=("rounds",),
+        apart=True,
     ),
     Plain(
         "rl-cheetah-caught-up", _RL,
@@ -272,13 +275,17 @@ def _sample(scores: Scores, setting: Setting, method: str, kind: Kind) -> Sample
 def _plain(scores: Scores, plain: Plain) -> ClaimRow:
     sentence = Sentence(plain.name, plain.place, plain.claim)
 
-    def judged(kind: Kind) -> ClaimRow:
-        cases = _cases(scores, kind, plain.settings, plain.pairs)
+    def judged(kind: Kind, settings: Sequence[Setting] = plain.settings) -> ClaimRow:
+        cases = _cases(scores, kind, settings, plain.pairs)
         return better(sentence, cases, _measure_of(kind), how=plain.how, by=plain.by)
 
+    kinds = (plain.kind, *plain.also)
+    if plain.apart:
+        places = product(plain.settings, kinds)
+        return readings(sentence, {f"{s.words}, {WORDS[k]}": judged(k, [s]) for s, k in places})
     if not plain.also:
         return judged(plain.kind)
-    return readings(sentence, {WORDS[kind]: judged(kind) for kind in (plain.kind, *plain.also)})
+    return readings(sentence, {WORDS[kind]: judged(kind) for kind in kinds})
 
 
 def _cases(scores: Scores, kind: Kind, settings: Iterable[Setting], pairs: Pairs) -> list[Case]:
