@@ -80,6 +80,7 @@ EXTENDED = {
         "tests/*/test_*_docs.py",
         "tests/project/test_examples.py",
         "tests/project/test_contributing.py",
+        "tests/project/test_contributing_physics.py",
         "tests/project/test_studies_contributing.py",
         "tests/lab/test_network_page.py",
         "tests/project/test_walks.py",

@@ -10,7 +10,7 @@ from benchmarks.timing import spread
 from gensmooth import optimizers
 from gensmooth.directions import named
 from gensmooth.rl.environments import catalogue
-from gensmooth.rl.environments.base import Episodes, Info, Simulator
+from gensmooth.rl.environments.base import EnvironmentInfo, Episodes, Simulator
 from gensmooth.rl.policies import Linear
 from gensmooth.rl.rollouts import Local
 from gensmooth.rl.trainer import Trainer
@@ -29,7 +29,7 @@ class Timed:
         self.seconds = 0.0
 
     @property
-    def info(self) -> Info:
+    def info(self) -> EnvironmentInfo:
         return self._simulator.info
 
     def starts(self, rngs: Any) -> Any:  # counted as ours: it is Python's work

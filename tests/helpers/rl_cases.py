@@ -1,12 +1,14 @@
 """Small Gymnasium environments, as ``rl_cases:Name-v0``, and episodes made by a formula."""
 
+import time
 from collections.abc import Callable
 
 import gymnasium
 import numpy as np
 
-from gensmooth.rl.environments.base import Episodes, Info
+from gensmooth.rl.environments.base import EnvironmentInfo, Episodes
 from gensmooth.rl.normalize import EpisodeMoments, Scaling
+from journal_runs import SECONDS, note
 
 SLIDER = "rl_cases:Slider-v0"
 
@@ -62,6 +64,26 @@ for kind in ("", "raise", "reward", "observation"):
     )
 
 
+class SlowSlider(Slider):
+    """Each episode takes a while, and is written down when it begins and ends."""
+
+    def reset(self, *, seed=None, options=None):
+        seen = super().reset(seed=seed)
+        self.start = np.array([*self._place, self.np_random.random()])
+        note("began", self.start)
+        time.sleep(SECONDS)
+        return seen
+
+    def step(self, action):
+        answer = super().step(action)
+        if self._steps == 5:
+            note("ended", self.start)
+        return answer
+
+
+gymnasium.register(id="SlowSlider-v0", entry_point=SlowSlider, max_episode_steps=5)
+
+
 class Dictionary(gymnasium.Env):
     """Observations that are no numbers."""
 
@@ -106,7 +128,7 @@ class Formula:
         self.scalings: list[Scaling] = []
         self.observations: list[list[np.ndarray]] = []  # of each iteration, by episode
 
-    info = staticmethod(lambda n, m: Info("Formula", n, m, 10, survival_bonus=1.0))
+    info = staticmethod(lambda n, m: EnvironmentInfo("Formula", n, m, 10, survival_bonus=1.0))
 
     def train(self, state, batch, scaling):
         self.scalings.append(scaling)

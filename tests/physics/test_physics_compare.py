@@ -1,5 +1,6 @@
-"""``gensmooth physics compare``: all terms agree, and a wrong constant is found at its term."""
+"""``gensmooth physics compare``: all terms agree, and a planted bug is found where it is."""
 
+import dataclasses
 import json
 import re
 import subprocess
@@ -18,7 +19,10 @@ from gensmooth.physics import compare as module
 from gensmooth.physics import registry
 from gensmooth.physics.compare import compare, compare_changed
 from gensmooth.physics.fused import solver
+from gensmooth.physics.fused import source as fused_source
 from gensmooth.physics.host_compiler import find_compiler
+from gensmooth.physics.mechanics import contacts, mechanism
+from gensmooth.physics.mechanics.spatial import Spatial
 from gensmooth.physics.symbols import Slot
 
 ROBOTS = [name for name in registry.names() if not name.startswith("ML1-") and ":" not in name]
@@ -97,13 +101,92 @@ def test_another_time_step_is_found_where_it_is_taken():
     assert first.term.name == "qvel"
 
 
+# --- a bug in the code leads to its function (docs/contributing/physics-bug.md) -------------------
+
+
+def wrong_sign_of_a_force(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = Spatial.of_force
+    monkeypatch.setattr(Spatial, "of_force", lambda self, other: usual(self, other).times(-1.0))
+
+
+def wrong_softness_of_contacts(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = contacts.contact_law
+
+    def softer(*args: Any) -> Any:
+        law, friction = usual(*args)
+        return dataclasses.replace(law, stiffness=1.01 * law.stiffness), friction
+
+    monkeypatch.setattr(contacts, "contact_law", softer)
+
+
+def joint_limits_off_by_a_margin(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = mechanism.limits
+
+    def shifted(model: Any) -> Any:
+        return [limit._replace(low=limit.low + 0.005) for limit in usual(model)]
+
+    monkeypatch.setattr(mechanism, "limits", shifted)
+
+
+def wrong_sign_of_limits_in_the_compiled_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = fused_source.write_limits
+
+    def wrong(s: Any) -> None:
+        usual(s)
+        s.to.add("ls[0] = -ls[0];")
+
+    monkeypatch.setattr(fused_source, "write_limits", wrong)
+
+
+BUGS: list[Any] = [
+    (wrong_sign_of_a_force, "qfrc_bias", "joint rooty", "Spatial.of_force"),
+    (wrong_softness_of_contacts, "efc_aref", "contact of floor and foot_geom", "contact_law"),
+    (joint_limits_off_by_a_margin, "limits", "distance, limit of joint", "limits"),
+    pytest.param(
+        *(wrong_sign_of_limits_in_the_compiled_step, "qfrc_constraint", "joint", "write_limits"),
+        marks=needs_a_compiler,
+    ),
+]
+
+
+@pytest.mark.parametrize(("plant", "term", "where", "function"), BUGS)
+def test_a_bug_in_the_code_leads_to_its_function(
+    plant: Callable[[pytest.MonkeyPatch], None],
+    term: str,
+    where: str,
+    function: str,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    plant(monkeypatch)
+    comparison = compare("Hopper-v5", steps=40)
+    first = comparison.first
+    assert first is not None
+    assert first.term.name == term
+    assert where in first.where
+    assert first.ours != first.theirs
+    assert any(f"({function})" in place for place, _ in comparison.suspects(first))
+    if term == "limits":
+        assert [each.startswith("limit of joint") for each in first.active] == [True]
+
+
+def test_every_joint_limit_is_tested_on_both_sides():
+    comparison = compare("Hopper-v5", steps=3)
+    limits = next(each for each in comparison.differences if each.term.name == "limits")
+    assert limits.size >= 2 * 2 * 3  # three joints, two sides, a distance and a margin
+    assert comparison.steps == 3 + 2 * 3
+
+
+def test_pairs_that_never_touch_are_listed():
+    assert "floor and torso_geom" in compare("Hopper-v5", steps=3).untouched
+
+
 @needs_a_compiler
 def test_a_solver_that_stops_too_early_is_found(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(solver, "_ITERATIONS", 0)
     first = compare("HalfCheetah-v4", steps=20).first
     assert first is not None
     assert first.term.name == "qfrc_constraint"
-    assert "fused/solver.py" in first.term.places[0]
+    assert any("fused/solver.py" in place for place in first.term.places)
 
 
 def test_a_wrong_reward_is_found(monkeypatch: pytest.MonkeyPatch):
@@ -189,8 +272,8 @@ def test_the_command_prints_a_table_and_says_that_all_agree():
     assert "qfrc_bias" in done.stdout
     assert "All terms agree with MuJoCo up to rounding." in done.stdout
     found = json.loads(run("InvertedPendulum-v5", "--steps", "3", "--json").stdout)
-    assert (found["first"], found["states"]) == (None, 3)
-    assert {"name", "largest", "agrees", "places"} <= set(found["terms"][0])
+    assert (found["first"], found["states"]) == (None, 3 + 4)  # and beyond four limits
+    assert {"name", "largest", "agrees", "places", "where"} <= set(found["terms"][0])
 
 
 @pytest.mark.usefixtures("fresh_interpreters")

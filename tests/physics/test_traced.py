@@ -442,7 +442,7 @@ class Wide(NamedTuple):
         ({"begin": _begin_from_derived}, "depends on `xpos`"),
         (
             {"state": lambda _, data, physics: Wide(physics, data.qfrc_bias)},
-            "`qfrc_bias` of MuJoCo's data cannot be read on a GPU .*qpos, qvel",
+            "`qfrc_bias` of MuJoCo's data, which is not available on a GPU .*qpos, qvel",
         ),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",

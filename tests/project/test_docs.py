@@ -19,6 +19,8 @@ ELSEWHERE = {
     "docs/contributing/family.md": "test_contributing.py",
     "docs/contributing/search.md": "test_contributing.py",
     "docs/contributing/pilot-rule.md": "test_contributing.py",
+    "docs/contributing/environment.md": "test_contributing_physics.py",
+    "docs/contributing/physics-bug.md": "test_contributing_physics.py",
     "docs/contributing/study.md": "test_studies_contributing.py",
     "docs/contributing/claim.md": "test_studies_contributing.py",
     "docs/evaluators.md": "test_evaluators_docs.py",

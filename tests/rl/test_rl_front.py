@@ -130,7 +130,7 @@ def test_arguments_of_an_environment(tmp_path):
     assert found["best"]["mean_return"] == named.best.mean_return
     refused = shell(tmp_path, *words, "--env-arg", "5.0")
     assert "`--env-arg` must be name=value" in refused.stderr
-    with pytest.raises(ValueError, match="for an environment that is given by its name"):
+    with pytest.raises(ValueError, match="must be None if `environment` is not a name"):
         gs.rl.train(Counting, env_args={"pay": 2.0})
 
 

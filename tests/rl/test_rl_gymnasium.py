@@ -150,9 +150,9 @@ def test_raw_actions_are_handed_over_as_they_are():
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
-        ("Raise", "It raised RuntimeError: the belt broke"),
-        ("Reward", "The reward of step 3 is nan"),
-        ("Observation", "The observation of step 4 is not finite"),
+        ("Raise", "raised RuntimeError: the belt broke"),
+        ("Reward", "the reward of step 3 is nan"),
+        ("Observation", "the observation of step 4 is not finite"),
     ],
 )
 def test_an_episode_that_breaks_down_is_nan_and_told(kind, words, caplog):

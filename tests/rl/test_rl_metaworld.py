@@ -318,7 +318,7 @@ def test_simulators_travel_to_other_processes():
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_known_of_them(name):
     info = make(name).info
-    assert info == base.Info(name, 39, 4, 150, 0.0, fast=True, goal=True)
+    assert info == base.EnvironmentInfo(name, 39, 4, 150, 0.0, fast=True, goal=True)
 
 
 def test_the_documentation_runs():

@@ -216,14 +216,14 @@ def test_names_with_arguments_are_read_and_written_alike(name, id, arguments):
 )
 def test_other_arguments_are_refused(words):
     name = f"Pendulum-v1({words}" + ("" if words == "a=1" else ")")
-    with pytest.raises(gs.rl.UnknownEnvironmentError, match="Arguments are written as"):
+    with pytest.raises(gs.rl.UnknownEnvironmentError, match="Arguments must be plain values"):
         make(name)
 
 
 def test_arguments_that_the_environment_does_not_take():
     with pytest.raises(gs.rl.UnsupportedEnvironmentError, match="unexpected keyword argument 'h'"):
         make("Pendulum-v1(h=1)")
-    with pytest.raises(ValueError, match="`env_args` are for an environment that is given by"):
+    with pytest.raises(ValueError, match="`env_args` must be None if `environment` is not a name"):
         make(gymnasium.make("Pendulum-v1"), env_args={"g": 1.0})
 
 
@@ -258,7 +258,7 @@ def test_a_wrapped_environment_is_made_again_with_its_wrappers():
     assert simulator.info.name == "CartPole-v1+TimeAwareObservation (given)"
     again = pickle.loads(pickle.dumps(simulator))
     np.testing.assert_array_equal(returns_of(again), returns_of(simulator))
-    with pytest.raises(gs.rl.UnknownEnvironmentError, match="was given as an object"):
+    with pytest.raises(gs.rl.UnknownEnvironmentError, match="was passed as an object"):
         make(simulator.info.name)
 
 
@@ -271,7 +271,7 @@ def forgetful():
 
 
 def test_a_function_makes_what_cannot_be_made_again():
-    with pytest.raises(gs.rl.UnsupportedEnvironmentError, match="give a function that makes it"):
+    with pytest.raises(gs.rl.UnsupportedEnvironmentError, match="Pass a function that makes it"):
         make(forgetful())
     simulator = make(forgetful)
     assert simulator.info.name == "Slider (given)"
@@ -305,7 +305,7 @@ def test_a_given_environment_is_trained_and_evaluated(tmp_path):
         lambda: gs.rl.evaluate(made.policy),
         lambda: gs.rl.resume(tmp_path / "made", max_steps=3),
     ):
-        with pytest.raises(ValueError, match="was given as an object or as a function"):
+        with pytest.raises(ValueError, match="was passed as an object or a function"):
             use()
     with pytest.raises(ValueError, match="trained in Slider"):
         gs.rl.evaluate(replace(made.policy), environment=given)

@@ -1,4 +1,4 @@
-"""``gensmooth physics compare MODEL``: our step beside MuJoCo's, term by term."""
+"""``gensmooth physics compare MODEL``: compare a model's step with MuJoCo's, term by term."""
 
 import json
 from typing import Any
@@ -13,7 +13,7 @@ HEAD = ("term", "largest difference", "", "what it is")
 
 app = typer.Typer(
     name="physics",
-    help="Look into the physics of robots.",
+    help="Check the physics of a robot against MuJoCo.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -33,24 +33,25 @@ def compare(parsed: ParsedOptions) -> None:
     """
     from gensmooth.physics.compare import compare as compared
 
-    found = compared(**parsed.arguments(COMPARE))
+    comparison = compared(**parsed.arguments(COMPARE))
     if parsed["json"]:
-        typer.echo(json.dumps(_plain(found), indent=2))
+        typer.echo(json.dumps(_as_json(comparison), indent=2))
     else:
-        _print(found)
-    if found.first is not None:
+        _print(comparison)
+    if comparison.first is not None:
         raise typer.Exit(1)
 
 
 compare.add_to(app)
 
 
-def _plain(found: Any) -> dict[str, Any]:
+def _as_json(comparison: Any) -> dict[str, Any]:
     return {
-        "model": found.name,
-        "states": found.steps,
-        "first": None if found.first is None else found.first.term.name,
-        "left_out": found.left_out,
+        "model": comparison.name,
+        "states": comparison.steps,
+        "first": None if comparison.first is None else comparison.first.term.name,
+        "left_out": comparison.left_out,
+        "untouched": list(comparison.untouched),
         "terms": [
             {
                 "name": each.term.name,
@@ -59,18 +60,22 @@ def _plain(found: Any) -> dict[str, Any]:
                 "agrees": each.agrees,
                 "state": each.step,
                 "entry": each.entry,
+                "where": each.where,
+                "ours": each.ours,
+                "mujoco": each.theirs,
+                "active": list(each.active),
                 "entries": each.size,
                 "places": each.term.places,
             }
-            for each in found.differences
+            for each in comparison.differences
         ],
     }
 
 
-def _print(found: Any) -> None:
+def _print(comparison: Any) -> None:
     lines: list[tuple[str, ...]] = [HEAD]
-    for each in found.differences:
-        shown = f"{each.largest:.1e}" if each.size else "none there"
+    for each in comparison.differences:
+        shown = f"{each.largest:.1e}" if each.size else "did not occur"
         mark = "" if each.agrees else "DIFFERS"
         lines.append((each.term.name, shown, mark, each.term.meaning))
     widths = [max(len(line[k]) for line in lines) for k in range(len(HEAD))]
@@ -78,19 +83,35 @@ def _print(found: Any) -> None:
         cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
         typer.echo("  ".join(cells).rstrip())
     typer.echo(
-        f"\n{found.steps} states of {found.name}. Differences are relative to a term's largest "
-        "entry."
+        f"\n{comparison.steps} states of {comparison.name}. Differences are relative to a term's "
+        "largest entry."
     )
-    if found.left_out is not None:
-        typer.echo(f"Left out: {found.left_out}")
-    first = found.first
-    if first is None:
+    if comparison.left_out is not None:
+        typer.echo(f"Left out: {comparison.left_out}")
+    if comparison.untouched:
+        shown = "; ".join(comparison.untouched[:3])
+        more = "; …" if len(comparison.untouched) > 3 else ""
+        typer.echo(
+            f"Not tested, because they never touched: {len(comparison.untouched)} pairs of geoms "
+            f"({shown}{more}). Use more --steps or another --seed."
+        )
+    if comparison.first is None:
         typer.echo("All terms agree with MuJoCo up to rounding.")
-        return
+    else:
+        _print_first(comparison, comparison.first)
+
+
+def _print_first(comparison: Any, first: Any) -> None:
+    """Print where the first difference is, and which functions compute the term."""
+    active = ", ".join(first.active) or "none"
     typer.echo(
-        f"\nThe first term that differs is {first.term.name} ({first.term.meaning}), by "
-        f"{first.largest:.3g}: entry {first.entry} in state {first.step}. It is computed here:"
+        f"\nThe first term that differs is {first.term.name} ({first.term.meaning}).\n"
+        f"In state {first.step}, the simplest in which it differs:\n"
+        f"  {first.where}: ours {first.ours:.6g}, MuJoCo's {first.theirs:.6g}\n"
+        f"  limits and contacts that act: {active}\n"
+        "These functions compute it:"
     )
-    for place in first.term.places:
-        typer.echo(f"  {place}")
+    for place, agreeing in comparison.suspects(first):
+        shared = f"; also used for terms that agree: {', '.join(agreeing)}" if agreeing else ""
+        typer.echo(f"  {place}{shared}")
     typer.echo("Terms after it may differ only because this one does.")

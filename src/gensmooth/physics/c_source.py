@@ -1,4 +1,4 @@
-"""Expressions written as C."""
+"""Write expressions as C."""
 
 import math
 from collections.abc import Callable, Generator
@@ -19,7 +19,7 @@ _C_NAMES = {
 
 
 class Names(NamedTuple):
-    """The C types of numbers and booleans, and the namespace of its functions."""
+    """The C types of numbers and booleans, and the namespace of the functions."""
 
     number: str = "double"
     truth: str = "bool"
@@ -47,7 +47,7 @@ class Writer:
     _count: int = 0
 
     def write(self, expression: Any) -> str:
-        """Write an expression; returns the C name or the number of the result."""
+        """Write an expression and return the C name or the number of its result."""
         for each in in_order(expression, self._known):
             operation = each.operation
             if operation == "slot":
@@ -66,12 +66,12 @@ class Writer:
         return self._known[operand] if isinstance(operand, Symbol) else _number(operand)
 
     def add(self, line: str) -> None:
-        """Write a line."""
+        """Add a line."""
         self.lines.append(line)
 
     @contextmanager
     def block(self, opening: str) -> Generator[None]:
-        """Lines between braces; names that are defined there are not used after them."""
+        """Write lines between braces; names defined inside are not used after them."""
         self.add(f"{opening} {{")
         before = dict(self._known)
         yield
@@ -99,7 +99,7 @@ def _c(operation: str, functions: str, *operands: str) -> str:
 
 
 def _number(value: Any) -> str:
-    """A number as C writes a double."""
+    """Write a number as a C double."""
     if isinstance(value, bool | np.bool_):
         return "true" if value else "false"
     number = float(value)

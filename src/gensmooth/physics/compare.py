@@ -1,16 +1,17 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
-# pyright: reportUnknownArgumentType=false
-"""Our step beside MuJoCo's, term by term: where is the first difference?
+# pyright: reportUnknownArgumentType=false, reportPrivateUsage=false
+"""Compare our step with MuJoCo's, term by term, and find the first difference.
 
 A step is a chain of terms: positions, inertia, forces, constraints, accelerations, the next state,
-and what the environment makes of it. :func:`compare` computes each term twice from the same state
-and names the first one that differs by more than rounding, with the function that computes it.
+then the environment's observation and reward. :func:`compare` computes each term twice from the
+same state. It names the first term that differs by more than rounding, the joint, body or contact
+where it differs, and the functions that compute it.
 
-Terms up to the constraints are the expressions of :mod:`gensmooth.physics.mechanics`, evaluated on
-numbers. Terms from the solution of the constraints on come from the compiled function
-(:mod:`gensmooth.physics.fused`), which runs on the processor, by Warp or, where Warp is not
-installed, by the machine's C++ compiler. The environment's terms are its traced functions beside
-the functions themselves.
+The terms up to ``efc_aref`` are the expressions of :mod:`gensmooth.physics.mechanics`, evaluated on
+numbers. The terms from ``qfrc_constraint`` to ``cfrc_ext`` come from the compiled function
+(:mod:`gensmooth.physics.fused`). It runs on the CPU, compiled by Warp or, if Warp is not installed,
+by the machine's C++ compiler. For the environment's terms, the traced functions are compared with
+the original Python functions.
 """
 
 import copy
@@ -29,26 +30,31 @@ from numpy.typing import NDArray
 from gensmooth import checks
 from gensmooth.physics import registry
 from gensmooth.physics.drivers import FusedPhysics, load_warp, sizes
+from gensmooth.physics.entry_names import active_constraints, entry_name, pair_name
 from gensmooth.physics.environment import CompiledEnvironment
-from gensmooth.physics.fused import integrators, outputs, solver
+from gensmooth.physics.fused import constraints, integrators, outputs, solver
+from gensmooth.physics.fused import source as fused_source
 from gensmooth.physics.fused.source import FusedSource, fused
 from gensmooth.physics.host_compiler import HostPhysics, find_compiler
-from gensmooth.physics.mechanics import softness
+from gensmooth.physics.mechanics import contacts, models, softness
 from gensmooth.physics.mechanics.contacts import Contact, axes_of, contacts_of, jacobian, moving
 from gensmooth.physics.mechanics.mechanism import Mechanism
 from gensmooth.physics.mechanics.models import UnsupportedMechanismError
 from gensmooth.physics.mechanics.placed import Placed, place
+from gensmooth.physics.mechanics.spatial import Inertia, Spatial
 from gensmooth.physics.mujoco_calls import load_mujoco, physics, quiet
+from gensmooth.physics.symbolic_numpy import rebuilt
 from gensmooth.physics.symbols import Slot, TraceError, value_of
 from gensmooth.physics.tracing import DATA, Traced, trace
 
 Array = NDArray[np.float64]
 Values = dict[str, Array]
 
-_FORMULA = 1e-10  # relative: terms that are formulas
-_SOLUTION = 1e-8  # relative: terms that follow from MuJoCo's iterative solver
-_EDGE = 1e-9  # from its margin: whether a constraint acts there is decided by rounding
-_FRAMES = 5  # steps of MuJoCo between two states, for a model without an environment
+_FORMULA = 1e-10  # relative tolerance of terms that are formulas
+_SOLUTION = 1e-8  # relative tolerance of terms that depend on MuJoCo's iterative solver
+_EDGE = 1e-9  # this close to a margin, rounding decides whether a constraint acts
+_FRAMES = 5  # MuJoCo steps between two states of a model without an environment
+_BEYOND = 0.01  # how far beyond a joint limit the states that test it are, in rad or m
 
 
 @final
@@ -59,7 +65,7 @@ class Term:
     Attributes:
         name: Its name in MuJoCo's data, or in the environment.
         meaning: What it is.
-        functions: The functions of ours that compute it.
+        functions: Our functions that compute it.
         tolerance: The largest relative difference that counts as rounding.
     """
 
@@ -70,66 +76,105 @@ class Term:
 
     @property
     def places(self) -> list[str]:
-        """Where the functions are: file, line and name."""
-        return [_place(inspect.unwrap(each)) for each in self.functions]
+        """The file, line and name of each function."""
+        return [_place(each) for each in self.functions]
 
 
 def _place(function: Callable[..., Any]) -> str:
-    file = Path(inspect.getsourcefile(function) or "").relative_to(Path(__file__).parent)
-    line = inspect.getsourcelines(function)[1]
-    return f"gensmooth/physics/{file.as_posix()}:{line} ({function.__qualname__})"
+    plain = inspect.unwrap(function)
+    file = Path(inspect.getsourcefile(plain) or "").relative_to(Path(__file__).parent)
+    line = inspect.getsourcelines(plain)[1]
+    return f"gensmooth/physics/{file.as_posix()}:{line} ({plain.__qualname__})"
 
 
 _INTEGRATORS = (integrators.euler, integrators.runge_kutta)
+_TRACED = (trace, rebuilt, value_of)
 
 # In the order of a step: a term depends on those before it.
 _TERMS = (
-    Term("xpos", "positions of bodies", (Placed.body_position,)),
-    Term("xquat", "orientations of bodies", (Placed.body_quaternion,)),
-    Term("geom_xpos", "positions of geoms", (Placed.geom_position,)),
-    Term("site_xpos", "positions of sites", (Placed.site_position,)),
-    Term("subtree_com", "centres of mass", (Placed.centre,)),
-    Term("cinert", "inertia of each body", (Placed.body_inertia,)),
-    Term("qM", "mass matrix", (Placed.mass_matrix,)),
-    Term("cvel", "velocity of each body", (Placed.body_velocity,)),
-    Term("qfrc_bias", "gravity, Coriolis and centrifugal forces", (Placed.bias,)),
-    Term("qfrc_passive", "springs, dampers and fluid", (Placed.passive,)),
-    Term("qfrc_actuator", "forces of the actuators", (Placed.actuation,)),
-    Term("limits", "joint limits in reach: number and distance", (softness.limits,)),
-    Term("contact.geom", "which geoms touch, and in how many points", (contacts_of,)),
-    Term("contact.dist", "distances of contacts", (contacts_of,)),
-    Term("contact.frame", "points and axes of contacts", (axes_of,)),
-    Term("efc_J", "Jacobian of limits and contacts", (jacobian, softness.contact_law)),
     Term(
-        "efc_D", "stiffness of limits and contacts", (softness.Softness.pull, softness.contact_law)
+        "xpos", "positions of bodies", (models.parts, place, Placed.body_position, Placed._in_world)
+    ),
+    Term("xquat", "orientations of bodies", (place, Placed.body_quaternion)),
+    Term("geom_xpos", "positions of geoms", (Placed.geom_position, Placed.geom)),
+    Term("site_xpos", "positions of sites", (Placed.site_position,)),
+    Term("subtree_com", "centres of mass", (Placed.centre, Placed._centre_of_body)),
+    Term("cinert", "inertia of each body", (Placed.body_inertia,)),
+    Term(
+        "qM",
+        "mass matrix",
+        (Placed.mass_matrix, Placed._inertia, Inertia.times, Spatial.dot, models.parts, place),
+    ),
+    Term("cvel", "velocity of each body", (Placed.body_velocity, Placed.velocities)),
+    Term(
+        "qfrc_bias",
+        "gravity, Coriolis and centrifugal forces",
+        (
+            Placed._inertial_forces,
+            Placed.velocities,
+            Spatial.of_motion,
+            Spatial.of_force,
+            Inertia.times,
+            Placed._along_joints,
+        ),
+    ),
+    Term(
+        "qfrc_passive",
+        "springs, dampers and fluid",
+        (Placed._with_joints, Placed._without_fluid, Placed._fluid, Placed._along_joints),
+    ),
+    Term("qfrc_actuator", "forces of the actuators", (Placed.actuation,)),
+    Term("limits", "joint limits that act: distance and margin", (softness.limits,)),
+    Term(
+        "contact.geom",
+        "which geoms touch, and at how many points",
+        (models.pairs, models.parallel, contacts._contacts_of_pair),
+    ),
+    Term(
+        "contact.dist",
+        "distances and margins of contacts",
+        (contacts._contacts_of_pair, contacts.Segments.nearest, softness.contact_law),
+    ),
+    Term("contact.frame", "points and axes of contacts", (axes_of, contacts._contacts_of_pair)),
+    Term("efc_J", "Jacobian of limits and contacts", (jacobian, moving, softness.contact_law)),
+    Term(
+        "efc_D",
+        "stiffness of limits and contacts",
+        (softness.Softness.pull, softness.softness, softness.contact_law, softness.limits),
     ),
     Term(
         "efc_aref",
         "reference acceleration of limits and contacts",
-        (softness.softness, softness.Softness.pull),
+        (softness.softness, softness.Softness.pull, softness.contact_law, softness.limits),
     ),
     Term(
         "qfrc_constraint",
         "forces of the constraints",
-        (solver.write_solver, outputs.write_outputs),
+        (
+            constraints.write_limits,
+            constraints.write_contacts,
+            fused_source.evaluate,
+            solver.write_solver,
+            outputs.write_outputs,
+        ),
         _SOLUTION,
     ),
     Term(
         "qacc",
         "accelerations in the step (of RK4, in its last stage)",
-        (solver.write_solver,),
+        (solver.write_solver, fused_source.evaluate),
         _SOLUTION,
     ),
     Term("qvel", "velocities after the step", _INTEGRATORS, _SOLUTION),
     Term("qpos", "positions after the step", _INTEGRATORS, _SOLUTION),
     Term("cfrc_ext", "contact forces on bodies", (outputs.write_outputs,), _SOLUTION),
-    Term("observation", "the environment's observation", (trace, value_of)),
-    Term("reward", "the environment's reward", (trace, value_of)),
-    Term("bonus", "the survival bonus in it", (trace, value_of)),
-    Term("ended", "whether the episode ends", (trace, value_of)),
+    Term("observation", "the environment's observation", _TRACED),
+    Term("reward", "the environment's reward", _TRACED),
+    Term("bonus", "the survival bonus in it", _TRACED),
+    Term("ended", "whether the episode ends", _TRACED),
 )
 _COMPILED = ("qfrc_constraint", "qacc", "qvel", "qpos", "cfrc_ext")
-_PAID = ("reward", "bonus", "ended")
+_OUTCOME = ("reward", "bonus", "ended")
 
 
 @final
@@ -141,16 +186,25 @@ class Difference:
         term: The term.
         largest: The largest difference, relative to the larger of 1 and the term's largest entry;
             infinite if the two have different sizes.
-        step: The state in which it is largest, counted from 0.
-        entry: The entry of the term, counted through the whole array.
         size: How many entries there were, over all states. 0: the term did not occur.
+        step: The state shown as an example, counted from 0. If the term differs, this is the state
+            with the fewest limits and contacts in which it does.
+        entry: The entry of the term that differs most there, counted through the whole array.
+        where: What this entry is, such as "joint thigh_joint".
+        ours: Our value of the entry.
+        theirs: MuJoCo's value of the entry.
+        active: The limits and contacts that act in this state.
     """
 
     term: Term
     largest: float
+    size: int
     step: int
     entry: int
-    size: int
+    where: str
+    ours: float
+    theirs: float
+    active: tuple[str, ...]
 
     @property
     def agrees(self) -> bool:
@@ -161,29 +215,45 @@ class Difference:
 @final
 @dataclass(frozen=True)
 class StepComparison:
-    """A model's step beside MuJoCo's.
+    """A model's step compared with MuJoCo's.
 
     Attributes:
         name: The robot, or the model's file.
         steps: How many states were compared.
         differences: One for each term, in the order of a step.
         left_out: Why some terms were not computed; ``None`` if all were.
+        untouched: The pairs of geoms that may touch and did not in any of the states.
     """
 
     name: str
     steps: int
     differences: tuple[Difference, ...]
     left_out: str | None
+    untouched: tuple[str, ...] = ()
 
     @property
     def first(self) -> Difference | None:
         """The first term that differs; ``None`` if all agree."""
         return next((each for each in self.differences if not each.agrees), None)
 
+    def suspects(self, difference: Difference) -> list[tuple[str, list[str]]]:
+        """Return where a term is computed, and which earlier terms use the same function and agree.
+
+        Args:
+            difference: One of ``differences``.
+        """
+        earlier = self.differences[: self.differences.index(difference)]
+        agreeing = [each.term for each in earlier if each.agrees and each.size]
+        return [
+            (_place(function), [term.name for term in agreeing if function in term.functions])
+            for function in difference.term.functions
+        ]
+
 
 class _State(NamedTuple):
-    """Positions, velocities and controls."""
+    """A state to compare: its number, and the positions, velocities and controls."""
 
+    number: int
     q: Array
     v: Array
     u: Array
@@ -192,18 +262,19 @@ class _State(NamedTuple):
 def compare(model: str, *, steps: int = 50, seed: int = 0) -> StepComparison:
     """Compare a model's step with MuJoCo's, term by term.
 
-    The robot moves by random actions. In each of its states, every term is computed twice.
-    MuJoCo's solver runs to its limit of accuracy, by Newton's method, whatever the model asks for.
+    Random actions move the robot, and every term is computed twice in each of its states. Two more
+    states for each limited joint put it slightly beyond its lower and its upper limit. MuJoCo's
+    solver runs Newton's method to its limit of accuracy, whatever solver the model asks for.
 
     Args:
-        model: A robot, such as ``Hopper-v4`` or ``module:Name``, or a MuJoCo model: a file that
-            ends in ``.xml``, of which the physics alone is compared.
-        steps: How many states to compare.
+        model: A robot, such as ``Hopper-v4`` or ``module:Name``, or a MuJoCo model file that ends
+            in ``.xml``. For a file, only the physics is compared.
+        steps: How many states of the moving robot to compare.
         seed: The seed of the random start and actions.
 
     Raises:
-        ValueError: When there is no such robot, or it has something that is not covered.
-        ImportError: When MuJoCo is not installed.
+        ValueError: If there is no such robot, or it has something that is not covered.
+        ImportError: If MuJoCo is not installed.
     """
     return compare_changed(model, lambda _: None, steps=steps, seed=seed)
 
@@ -211,7 +282,9 @@ def compare(model: str, *, steps: int = 50, seed: int = 0) -> StepComparison:
 def compare_changed(
     model: str, change: Callable[[Any], object], *, steps: int = 50, seed: int = 0
 ) -> StepComparison:
-    """The same with a changed copy of the model on our side: at which term does it show?
+    """Compare as :func:`compare` does, with a changed copy of the model on our side.
+
+    The first term that differs shows where a constant of the model enters the step.
 
     Args:
         model: See :func:`compare`.
@@ -242,12 +315,22 @@ def compare_changed(
             states = list(_walk(theirs, steps, rng))
         else:
             states = list(_play(environment, law, theirs, steps, rng, tally))
+        states += _beyond_limits(theirs, states)
         states = [state for state in states if not _is_on_edge(mechanism, state)]
-        by_mujoco = [_by_mujoco(theirs, state) for state in states]
-        for step, (state, wanted) in enumerate(zip(states, by_mujoco, strict=True)):
-            tally.add(step, *_expressions(mechanism, theirs, state, wanted))
-        left_out = _add_compiled(tally, mechanism, states, by_mujoco) if states else None
-    return StepComparison(model, len(states), tally.differences(), left_out)
+        by_mujoco = {state.number: _by_mujoco(theirs, state) for state in states}
+        touched: set[int] = set()
+        for state in states:
+            data = by_mujoco[state.number]
+            tally.add(state.number, *_expressions(mechanism, theirs, state, data), data)
+            touched |= {_pair_number(theirs, c.geom1, c.geom2) for c in data.contact}
+        left_out = _add_compiled(tally, mechanism, theirs, states, by_mujoco) if states else None
+    untouched = [
+        pair_name(theirs, pair).removeprefix("contact of ")
+        for pair in mechanism.pairs
+        if _pair_number(theirs, *pair) not in touched
+    ]
+    differences = tally.differences(theirs)
+    return StepComparison(model, len(states), differences, left_out, tuple(untouched))
 
 
 def _read(path: Path) -> Any:
@@ -260,56 +343,112 @@ def _read(path: Path) -> Any:
 
 
 def _exact(model: Any) -> Any:
-    """A copy of a model that MuJoCo solves as accurately as it can."""
-    mujoco, found = load_mujoco(), copy.copy(model)
-    found.opt.solver = mujoco.mjtSolver.mjSOL_NEWTON
-    found.opt.iterations = found.opt.ls_iterations = 200
-    found.opt.tolerance, found.opt.ls_tolerance = 0.0, 1e-14
-    found.opt.jacobian = mujoco.mjtJacobian.mjJAC_DENSE
-    return found
+    """Return a copy of a model that MuJoCo solves as accurately as it can."""
+    mujoco, exact = load_mujoco(), copy.copy(model)
+    exact.opt.solver = mujoco.mjtSolver.mjSOL_NEWTON
+    exact.opt.iterations = exact.opt.ls_iterations = 200
+    exact.opt.tolerance, exact.opt.ls_tolerance = 0.0, 1e-14
+    exact.opt.jacobian = mujoco.mjtJacobian.mjJAC_DENSE
+    return exact
+
+
+class _Example(NamedTuple):
+    """A term in one state: the difference, where it is, and MuJoCo's data of the state."""
+
+    difference: float
+    step: int
+    entry: int
+    ours: float
+    theirs: float
+    data: Any
+
+    def rank(self, tolerance: float) -> tuple[bool, int, bool, float]:
+        """Return a key by which the best example is the largest.
+
+        Where a term differs, a state with few constraints is the easiest to understand.
+        """
+        differs = self.difference > tolerance
+        rows = 0 if self.data is None else int(self.data.nefc)
+        return differs, -rows if differs else 0, self.entry != _EMPTY, self.difference
+
+
+_COUNT = -1  # as `entry`: the two have different sizes
+_EMPTY = -2  # as `entry`: the term does not occur in this state
 
 
 class _Tally:
     """The largest difference of each term so far."""
 
     def __init__(self) -> None:
-        self._worst: dict[str, tuple[float, int, int]] = {}
+        self._tolerances = {term.name: term.tolerance for term in _TERMS}
+        self._largest: dict[str, float] = {}
         self._sizes: dict[str, int] = {}
+        self._examples: dict[str, _Example] = {}
 
-    def add(self, step: int, ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> None:
-        """Compare the terms of a state that both have."""
+    def add(
+        self, step: int, ours: Mapping[str, Any], theirs: Mapping[str, Any], data: Any = None
+    ) -> None:
+        """Compare the terms of a state that both have; ``data`` is MuJoCo's data of the state."""
         for name in ours.keys() & theirs.keys():
             one, two = (np.asarray(each[name], float).reshape(-1) for each in (ours, theirs))
-            size, entry = np.inf, 0
-            if one.shape == two.shape:
-                apart = np.abs(one - two) / max(1.0, float(np.abs(two).max(initial=0.0)))
-                apart = np.where(np.isnan(apart), np.where(one == two, 0.0, np.inf), apart)
-                entry = int(apart.argmax()) if apart.size else 0
-                size = float(apart.max(initial=0.0))
+            example = _Example(*_compared(one, two, step), data)
             self._sizes[name] = self._sizes.get(name, 0) + max(one.size, two.size)
-            if size > self._worst.get(name, (-1.0, 0, 0))[0]:
-                self._worst[name] = size, step, entry
+            self._largest[name] = max(self._largest.get(name, 0.0), example.difference)
+            best, tolerance = self._examples.get(name), self._tolerances[name]
+            if best is None or example.rank(tolerance) > best.rank(tolerance):
+                self._examples[name] = example
 
-    def differences(self) -> tuple[Difference, ...]:
-        """Each term that was compared, in the order of a step."""
+    def differences(self, model: Any) -> tuple[Difference, ...]:
+        """Return each term that was compared, in the order of a step."""
         return tuple(
-            Difference(term, *self._worst[term.name], self._sizes[term.name])
-            for term in _TERMS
-            if term.name in self._worst
+            self._difference(model, term) for term in _TERMS if term.name in self._examples
+        )
+
+    def _difference(self, model: Any, term: Term) -> Difference:
+        example = self._examples[term.name]
+        where, active = f"entry {max(example.entry, 0)}", tuple[str, ...]()
+        if example.entry == _COUNT:
+            where = "the number of entries"
+        elif example.data is not None and example.entry >= 0:
+            where = entry_name(model, example.data, term.name, example.entry)
+        if example.data is not None:
+            active = tuple(dict.fromkeys(active_constraints(model, example.data)))
+        return Difference(
+            term=term,
+            largest=self._largest[term.name],
+            size=self._sizes[term.name],
+            step=example.step,
+            entry=max(example.entry, 0),
+            where=where,
+            ours=example.ours,
+            theirs=example.theirs,
+            active=active,
         )
 
 
-# --- states, and the environment's terms ----------------------------------------------------------
+def _compared(ours: Array, theirs: Array, step: int) -> tuple[float, int, int, float, float]:
+    """Return the largest relative difference, the state, the entry, and the two values of it."""
+    if ours.shape != theirs.shape:
+        return np.inf, step, _COUNT, float(ours.size), float(theirs.size)
+    if not ours.size:
+        return 0.0, step, _EMPTY, 0.0, 0.0
+    apart = np.abs(ours - theirs) / max(1.0, float(np.abs(theirs).max()))
+    apart = np.where(np.isnan(apart), np.where(ours == theirs, 0.0, np.inf), apart)
+    entry = int(apart.argmax())
+    return float(apart[entry]), step, entry, float(ours[entry]), float(theirs[entry])
+
+
+# --- states, and the environment's terms ---------------------------------------------------------
 
 
 def _walk(model: Any, steps: int, rng: np.random.Generator) -> Iterator[_State]:
-    """States of a model that moves by random controls from where it starts."""
+    """Yield states of a model that random controls move from its initial state."""
     mujoco = load_mujoco()
     data = mujoco.MjData(model)
     data.qvel[:] = 0.1 * rng.standard_normal(model.nv)
-    for _ in range(steps):
+    for step in range(steps):
         data.ctrl[:] = rng.uniform(-1.0, 1.0, model.nu)
-        yield _State(*(np.array(each) for each in (data.qpos, data.qvel, data.ctrl)))
+        yield _State(step, *(np.array(each) for each in (data.qpos, data.qvel, data.ctrl)))
         mujoco.mj_step(model, data, _FRAMES)
 
 
@@ -321,7 +460,10 @@ def _play(
     rng: np.random.Generator,
     tally: _Tally,
 ) -> Iterator[_State]:
-    """States of an environment under random actions; compares what it observes and pays."""
+    """Yield states of an environment under random actions.
+
+    On the way, compare the traced observation and reward with those of the Python functions.
+    """
     mujoco = load_mujoco()
     data = mujoco.MjData(model)
     state = environment.state(model, data, physics(model, data))
@@ -333,9 +475,9 @@ def _play(
         before = _numbers(state, data)
         environment.observe(state, seen)
         action = rng.uniform(-1.0, 1.0, environment.action_size)
-        paid = environment.step(state, action)
+        outcome = environment.step(state, action)
         after = _numbers(state, data)
-        yield _State(before["qpos"], before["qvel"], after["ctrl"])
+        yield _State(step, before["qpos"], before["qvel"], after["ctrl"])
 
         def read(key: Slot, before: Values = before, after: Values = after, a: Any = action) -> Any:
             if key.array == "action":
@@ -343,44 +485,57 @@ def _play(
             return float((after if key.moved else before)[key.array][key.entry])
 
         ours = {"observation": _evaluated(law.observe, "observation", read)}
-        ours |= dict(zip(_PAID, _evaluated(law.step, "paid", read), strict=False))
-        tally.add(step, ours, {"observation": seen, **dict(zip(_PAID, paid, strict=False))})
-        ended = bool(paid[2])
+        ours |= dict(zip(_OUTCOME, _evaluated(law.step, "paid", read), strict=False))
+        tally.add(step, ours, {"observation": seen, **dict(zip(_OUTCOME, outcome, strict=False))})
+        ended = bool(outcome[2])
+
+
+def _beyond_limits(model: Any, states: Sequence[_State]) -> Iterator[_State]:
+    """Yield states that test every joint limit: earlier states with one joint moved beyond it."""
+    number = len(states)
+    for joint in np.flatnonzero(model.jnt_limited):
+        low, high = map(float, model.jnt_range[joint])
+        for position in (low - _BEYOND, high + _BEYOND):
+            state = states[number % len(states)]
+            q = state.q.copy()
+            q[int(model.jnt_qposadr[joint])] = position
+            yield state._replace(number=number, q=q)
+            number += 1
 
 
 def _numbers(state: Any, data: Any) -> Values:
-    """All numbers that a law can read: MuJoCo's data, and what the environment remembers."""
+    """Return all numbers that a law can read: MuJoCo's data, and the environment's memory."""
     arrays = {name: getattr(data, name) for name in DATA}
-    own = [
+    memory = [
         each.reshape(-1)
         for each in state
         if isinstance(each, np.ndarray)
         and each.dtype.kind not in "iub"
         and not any(np.shares_memory(each, other) for other in arrays.values())
     ]
-    found = {name: np.array(each).reshape(-1) for name, each in arrays.items()}
-    return {**found, "memory": np.concatenate([np.zeros(0), *own])}
+    copies = {name: np.array(each).reshape(-1) for name, each in arrays.items()}
+    return {**copies, "memory": np.concatenate([np.zeros(0), *memory])}
 
 
 def _evaluated(law: dict[Slot, Any], array: str, read: Callable[[Slot], float]) -> list[float]:
-    chosen = {key.entry: value for key, value in law.items() if key.array == array}
-    return [float(value_of(chosen[entry], read)) for entry in range(len(chosen))]
+    expressions = {key.entry: value for key, value in law.items() if key.array == array}
+    return [float(value_of(expressions[entry], read)) for entry in range(len(expressions))]
 
 
-# --- terms that are expressions -------------------------------------------------------------------
+# --- terms that are expressions ------------------------------------------------------------------
 
 
 def _by_mujoco(model: Any, state: _State) -> Any:
-    """MuJoCo's data of a state, before it moves."""
+    """Return MuJoCo's data of a state, before it moves."""
     mujoco = load_mujoco()
     data = mujoco.MjData(model)
-    data.qpos[:], data.qvel[:], data.ctrl[:] = state
+    data.qpos[:], data.qvel[:], data.ctrl[:] = state.q, state.v, state.u
     mujoco.mj_forward(model, data)
     return data
 
 
 def _is_on_edge(mechanism: Mechanism, state: _State) -> bool:
-    """Whether rounding decides if a contact or a limit acts: then the two may differ at will."""
+    """Return whether a contact or a limit is so close to its margin that rounding decides."""
     placed = place(mechanism, state.q.tolist())
     gaps = [float(each.distance) - each.law.margin for each in contacts_of(placed)]
     for limit in mechanism.limits:
@@ -400,9 +555,9 @@ class _Row(NamedTuple):
 def _expressions(
     mechanism: Mechanism, model: Any, state: _State, data: Any
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Our terms in a state, and MuJoCo's."""
+    """Return our terms in a state, and MuJoCo's."""
     placed, nv = place(mechanism, state.q.tolist()), mechanism.nv
-    # Ours are along the roots' axes (see `Placed.along_roots`), MuJoCo's along the world's.
+    # Our vectors are along the roots' axes (see `Placed.along_roots`), MuJoCo's along the world's.
     turn = np.array([placed.along_roots(unit) for unit in np.eye(nv).tolist()], float).T
     q, v, u = state.q.tolist(), (turn @ state.v).tolist(), state.u.tolist()
     inertia = np.zeros((nv, nv))
@@ -426,8 +581,9 @@ def _expressions(
     }
     theirs = {name: getattr(data, name) for name in ours if name != "qM"}
     theirs["qM"] = _full_inertia(model, data)
-    limits, limit_rows = _limits(mechanism, state, np.array(v))
-    ours["limits"], theirs["limits"] = limits, data.efc_pos[: _first_contact_row(data)]
+    ours["limits"], limit_rows = _limits(mechanism, state, np.array(v))
+    acting = slice(_first_contact_row(data))
+    theirs["limits"] = np.column_stack((data.efc_pos[acting], data.efc_margin[acting]))
     touching = [each for each in contacts_of(placed) if each.distance < each.law.margin]
     ordered = _in_mujocos_order(placed, touching, data)
     theirs["contact.geom"] = sorted(_pair_number(model, c.geom1, c.geom2) for c in data.contact)
@@ -439,8 +595,8 @@ def _expressions(
             point, axes, more = _contact_rows(placed, contact, np.array(v))
             frames += [*point, *axes]
             rows = [*rows, *more]
-        ours["contact.dist"] = [contact.distance for contact in ordered]
-        theirs["contact.dist"] = [each.dist for each in data.contact]
+        ours["contact.dist"] = [(each.distance, each.law.margin) for each in ordered]
+        theirs["contact.dist"] = [(each.dist, each.includemargin) for each in data.contact]
         ours["contact.frame"] = frames
         theirs["contact.frame"] = [x for c in data.contact for x in (*c.pos, *_shown_axes(c))]
         count = data.nefc
@@ -453,17 +609,17 @@ def _expressions(
 
 
 def _full_inertia(model: Any, data: Any) -> Array:
-    """MuJoCo's mass matrix, by the call that this version has."""
-    mujoco, found = load_mujoco(), np.zeros((model.nv, model.nv))
+    """Return MuJoCo's mass matrix; the call has changed between versions."""
+    mujoco, matrix = load_mujoco(), np.zeros((model.nv, model.nv))
     if hasattr(data, "qM"):
-        mujoco.mj_fullM(model, found, data.qM)
+        mujoco.mj_fullM(model, matrix, data.qM)
     else:
-        mujoco.mj_fullM(model, data, found)
-    return found
+        mujoco.mj_fullM(model, data, matrix)
+    return matrix
 
 
 def _first_contact_row(data: Any) -> int:
-    """How many constraints are joint limits: MuJoCo lists them before contacts."""
+    """Return how many constraints are joint limits, which MuJoCo lists before contacts."""
     limit = load_mujoco().mjtConstraint.mjCNSTR_LIMIT_JOINT
     return int((np.array(data.efc_type[: data.nefc]) == int(limit)).sum())
 
@@ -473,14 +629,17 @@ def _row(law: softness.Softness, slope: Array, v: Array, distance: float) -> _Ro
     return _Row(slope, float(stiffness), -law.damping * float(slope @ v) - float(pull))
 
 
-def _limits(mechanism: Mechanism, state: _State, v: Array) -> tuple[list[float], list[_Row]]:
-    distances: list[float] = []
+def _limits(
+    mechanism: Mechanism, state: _State, v: Array
+) -> tuple[list[tuple[float, float]], list[_Row]]:
+    """Return the distance and the margin of each limit that acts, and its constraint."""
+    distances: list[tuple[float, float]] = []
     rows: list[_Row] = []
     for limit in mechanism.limits:
         at = float(state.q[limit.position])
         for distance, sign in ((at - limit.low, 1.0), (limit.high - at, -1.0)):
             if distance < limit.law.margin:
-                distances.append(distance)
+                distances.append((distance, limit.law.margin))
                 rows.append(
                     _row(limit.law, sign * np.eye(mechanism.nv)[limit.velocity], v, distance)
                 )
@@ -490,7 +649,7 @@ def _limits(mechanism: Mechanism, state: _State, v: Array) -> tuple[list[float],
 def _contact_rows(
     placed: Placed, contact: Contact, v: Array
 ) -> tuple[list[float], list[float], list[_Row]]:
-    """A contact's point and axes in the world, and its constraints."""
+    """Return a contact's point and axes in the world, and its constraints."""
     touch = contact.touch()
     axes, slopes = axes_of(placed, contact, touch), np.zeros((3, len(v)))
     for moved, sign in zip(moving(placed, contact), (-1.0, 1.0), strict=True):
@@ -509,7 +668,7 @@ def _contact_rows(
 
 
 def _shown_axes(contact: Any) -> Sequence[float]:
-    """A contact's axes as far as they matter: without friction, the normal."""
+    """Return the axes of a contact that matter: without friction, only the normal."""
     return list(contact.frame[: 3 if contact.dim == 1 else 9])
 
 
@@ -518,33 +677,37 @@ def _pair_number(model: Any, one: int, two: int) -> int:
 
 
 def _in_mujocos_order(placed: Placed, touching: Sequence[Contact], data: Any) -> list[Contact]:
-    """Our contacts in the order of MuJoCo's; shorter where one of MuJoCo's has no counterpart.
+    """Return our contacts in the order of MuJoCo's.
 
-    Of several contacts of one pair of geoms, the nearest is the counterpart.
+    If a pair of geoms has several contacts, the nearest one is the counterpart. The list is shorter
+    than MuJoCo's if one of MuJoCo's contacts has no counterpart, and empty if one of ours has none.
     """
-    left, found = list(touching), list[Contact]()
+    unmatched, ordered = list(touching), list[Contact]()
     for theirs in data.contact:
-        alike = [c for c in left if {*c.geoms} == {int(theirs.geom1), int(theirs.geom2)}]
-        if alike:
+        same_pair = [c for c in unmatched if {*c.geoms} == {int(theirs.geom1), int(theirs.geom2)}]
+        if same_pair:
 
             def away(contact: Contact, at: Any = theirs.pos) -> float:
                 point = placed.in_world(contact.root, contact.touch().point)
                 return float(np.linalg.norm(np.array(point, float) - at))
 
-            best = min(alike, key=away)
-            found.append(best)
-            left.remove(best)
-    return found if not left else []
+            nearest = min(same_pair, key=away)
+            ordered.append(nearest)
+            unmatched.remove(nearest)
+    return ordered if not unmatched else []
 
 
-# --- terms of the compiled function ---------------------------------------------------------------
+# --- terms of the compiled function --------------------------------------------------------------
 
 
 def _add_compiled(
-    tally: _Tally, mechanism: Mechanism, states: Sequence[_State], by_mujoco: Sequence[Any]
+    tally: _Tally,
+    mechanism: Mechanism,
+    model: Any,
+    states: Sequence[_State],
+    by_mujoco: Mapping[int, Any],
 ) -> str | None:
-    """Compare what the compiled function computes; returns why not, if it cannot run."""
-    model = by_mujoco[0].model
+    """Compare what the compiled function computes; if it cannot run, return the reason."""
     widths = {**sizes(mechanism.model), "warm": mechanism.nv}
     read = [
         Slot(name, entry, False)
@@ -552,33 +715,35 @@ def _add_compiled(
         for entry in range(widths[name])
     ]
     arrays = {name: np.zeros((max(width, 1), len(states))) for name, width in widths.items()}
-    for name, rows in zip(("qpos", "qvel", "ctrl"), zip(*states, strict=True), strict=True):
+    for name, field in (("qpos", "q"), ("qvel", "v"), ("ctrl", "u")):
         if widths[name]:
-            arrays[name][:] = np.array(rows).T
+            arrays[name][:] = np.array([getattr(state, field) for state in states]).T
     run = _runner()
     if run is None:
         return (
-            f"{', '.join(_COMPILED)} were not compared, because there is neither Warp (pip install "
-            "'gensmooth[rl,cuda]') nor a C++ compiler on this machine."
+            f"{', '.join(_COMPILED)} were not compared, because this machine has neither Warp (pip "
+            "install 'gensmooth[rl,cuda]') nor a C++ compiler."
         )
-    looked, moved = run(fused(mechanism, ["step", "forces"], read), arrays)
+    at_start, moved = run(fused(mechanism, ["step", "forces"], read), arrays)
     mujoco = load_mujoco()
-    for step, data in enumerate(by_mujoco):
-        theirs: dict[str, Any] = {"qfrc_constraint": np.array(data.qfrc_constraint)}
-        ours: dict[str, Any] = {"qfrc_constraint": looked["qfrc_constraint"][:, step]}
-        mujoco.mj_step(model, data)
+    for world, state in enumerate(states):
+        before = by_mujoco[state.number]
+        theirs: dict[str, Any] = {"qfrc_constraint": before.qfrc_constraint}
+        ours: dict[str, Any] = {"qfrc_constraint": at_start["qfrc_constraint"][:, world]}
+        after = copy.copy(before)
+        mujoco.mj_step(model, after)
         if not model.nsensor:  # sensors make MuJoCo compute these forces at another time
-            mujoco.mj_rnePostConstraint(model, data)
-            theirs["cfrc_ext"], ours["cfrc_ext"] = data.cfrc_ext, moved["cfrc_ext"][:, step]
-        theirs["qacc"], ours["qacc"] = data.qacc, moved["warm"][:, step]
+            mujoco.mj_rnePostConstraint(model, after)
+            theirs["cfrc_ext"], ours["cfrc_ext"] = after.cfrc_ext, moved["cfrc_ext"][:, world]
+        theirs["qacc"], ours["qacc"] = after.qacc, moved["warm"][:, world]
         for name in ("qpos", "qvel"):
-            theirs[name], ours[name] = getattr(data, name), moved[name][:, step]
-        tally.add(step, ours, theirs)
+            theirs[name], ours[name] = getattr(after, name), moved[name][:, world]
+        tally.add(state.number, ours, theirs, before)
     return None
 
 
 def _runner() -> Callable[[FusedSource, Values], tuple[Values, Values]] | None:
-    """What runs the compiled function on this machine; ``None`` if nothing does."""
+    """Return the function that runs compiled steps on this machine; ``None`` if there is none."""
     if find_spec("warp") is not None:
         return _by_warp
     compiler = find_compiler()
@@ -586,16 +751,16 @@ def _runner() -> Callable[[FusedSource, Values], tuple[Values, Values]] | None:
 
 
 def _by_compiler(compiler: str, source: FusedSource, arrays: Values) -> tuple[Values, Values]:
-    """The numbers of all worlds where they are, and after a step."""
+    """Return the arrays of all worlds before and after a step, run by the C++ compiler."""
     driver = HostPhysics(compiler, source, arrays, arrays["qpos"].shape[1])
     driver.look()
-    looked = {name: each.copy() for name, each in arrays.items()}
+    at_start = {name: each.copy() for name, each in arrays.items()}
     driver.step()
-    return looked, arrays
+    return at_start, arrays
 
 
 def _by_warp(source: FusedSource, arrays: Values) -> tuple[Values, Values]:
-    """The same by Warp."""
+    """Return the arrays of all worlds before and after a step, run by Warp."""
     wp = load_warp()
     kernels: Any = import_module("gensmooth.physics.warp_kernels")
     with wp.ScopedDevice("cpu"):
@@ -613,6 +778,6 @@ def _by_warp(source: FusedSource, arrays: Values) -> tuple[Values, Values]:
             }
 
         driver.look()
-        looked = numbers()
+        at_start = numbers()
         driver.step()
-        return looked, numbers()
+        return at_start, numbers()

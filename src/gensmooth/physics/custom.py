@@ -4,7 +4,7 @@
 """Custom robots: a MuJoCo model and three plain functions become a fast simulator.
 
 Numba compiles the functions for training. For films and comparisons they run as plain Python. In
-both cases they receive a :class:`Robot`, whose arrays are MuJoCo's.
+both cases they receive a :class:`Robot` with MuJoCo's arrays.
 """
 
 import inspect
@@ -33,10 +33,10 @@ _UNSET = np.zeros(0)
 
 
 class Robot(NamedTuple):
-    """What the functions of a robot receive: MuJoCo's arrays, under MuJoCo's names.
+    """The argument of a robot's functions: MuJoCo's arrays, under MuJoCo's names.
 
-    Positions of bodies, sites and geoms, and the sensors, are from the beginning of the last
-    physics step; ``qpos`` and ``qvel`` are from its end.
+    Positions of bodies, sites and geoms, and the sensors, are those at the beginning of the last
+    physics step; ``qpos`` and ``qvel`` are those at its end.
 
     Attributes:
         qpos: Positions of the joints.
@@ -97,7 +97,7 @@ class RobotDefinition:
     survival_bonus: float
 
     def load(self) -> Any:
-        """The ``MjModel``."""
+        """Load the ``MjModel``."""
         mujoco = load_mujoco()
         make = mujoco.MjModel
         with quiet():
@@ -109,7 +109,7 @@ class RobotDefinition:
                 raise ValueError(f"`model` of {self.name} is not a MuJoCo model: {error}") from None
 
     def views(self, model: Any, data: Any, physics: Physics) -> Robot:
-        """What the functions receive of one simulation."""
+        """Return what the functions receive of one simulation."""
         return Robot(
             data.qpos,
             data.qvel,
@@ -133,7 +133,7 @@ class RobotDefinition:
         )
 
     def environment(self) -> CompiledEnvironment:
-        """The definition in the form that robots of this package have."""
+        """Return the definition in the form of this package's robots."""
         model = self.load()
         observe, step = _compiled(
             self.observation, self.reward, self.terminated, self.survival_bonus, self.name
@@ -153,10 +153,12 @@ class RobotDefinition:
         )
 
     def observation_size(self, model: Any) -> int:
-        """The size of an observation; calls each plain function once, so that errors show early."""
+        """Return the size of an observation; call each function once to find errors early."""
         mujoco = load_mujoco()
         if model.nu == 0:
-            raise ValueError(f"The model of {self.name} has no actuator: nothing can be learned.")
+            raise ValueError(
+                f"The model of {self.name} has no actuator, so there is nothing to learn."
+            )
         data = mujoco.MjData(model)
         mujoco.mj_forward(model, data)
         robot = self.views(model, data, physics(model, data))
@@ -174,7 +176,7 @@ class RobotDefinition:
         return len(seen)
 
     def observe(self, robot: Robot) -> Array:
-        """An observation by the plain function."""
+        """Observe by the plain function."""
         seen = np.asarray(self.observation(robot))
         if seen.ndim != 1 or seen.dtype != np.float64 or not len(seen):
             raise TypeError(
@@ -184,7 +186,7 @@ class RobotDefinition:
         return seen
 
     def draw(self, model: Any, rng: np.random.Generator) -> Array:
-        """Where an episode starts: positions, then velocities."""
+        """Draw where an episode starts: positions, then velocities."""
         row = np.asarray(self.start(model, rng), np.float64)
         if row.shape != (model.nq + model.nv,):
             raise ValueError(
@@ -194,7 +196,7 @@ class RobotDefinition:
         return row
 
     def pay(self, robot: Robot, action: Array) -> tuple[float, bool]:
-        """Reward with survival bonus, and whether the episode ends, by the plain functions."""
+        """Return the reward with survival bonus, and whether the episode ends."""
         ended = bool(self.terminated(robot))
         bonus = 0.0 if ended else self.survival_bonus
         return float(self.reward(robot, action)) + bonus, ended
@@ -217,18 +219,19 @@ def register_robot(
 ) -> str:
     """Register a robot: ``gensmooth train module:Name`` then trains it on a compiled simulator.
 
-    The functions are plain Python with NumPy, as far as Numba compiles it, at the top level of a
-    module. They receive a :class:`Robot`.
+    The functions are plain Python and NumPy that Numba can compile, at the top level of a module.
+    They receive a :class:`Robot`.
 
     Args:
-        name: The name of the robot. Its full name is ``module:Name``, with the module in which the
-            functions are.
+        name: The name of the robot. Its full name is ``module:Name``, where ``module`` is the
+            module of the functions.
         model: MuJoCo's XML: a file (relative to that module), or the text itself.
-        observation: ``observation(robot)``, a one-dimensional float64 array.
-        reward: ``reward(robot, action)``, a number, after the physics step.
-        terminated: ``terminated(robot)``, whether the episode ends; by default it never does.
-        start: ``start(model, rng)``, positions and velocities in one array; by default those of the
-            model, with U(−0.01, 0.01) added to every entry. It is not compiled.
+        observation: ``observation(robot)`` returns a one-dimensional float64 array.
+        reward: ``reward(robot, action)`` returns a number; it is called after the physics step.
+        terminated: ``terminated(robot)`` returns whether the episode ends; by default it never
+            does.
+        start: ``start(model, rng)`` returns positions and velocities in one array; by default those
+            of the model, with U(−0.01, 0.01) added to every entry. It is not compiled.
         frame_skip: Steps of the physics per step of the environment.
         horizon: Steps per episode.
         survival_bonus: Added to the reward of each step in which the episode does not end.
@@ -266,7 +269,7 @@ def register_robot(
 
 
 def definition_of(name: str) -> RobotDefinition:
-    """The robot of that name; the module of ``module:Name`` is imported first."""
+    """Return the robot of a name; the module of ``module:Name`` is imported first."""
     module, colon, _ = name.rpartition(":")
     if colon:
         naming.load_module(module)
@@ -274,7 +277,7 @@ def definition_of(name: str) -> RobotDefinition:
 
 
 def as_file(definition: RobotDefinition) -> str:
-    """The path of the model, for Gymnasium; a model given as text is written to a new file."""
+    """Return the path of the model, for Gymnasium; XML text is written to a new file."""
     if isinstance(definition.model, Path):
         return str(definition.model)
     with tempfile.NamedTemporaryFile("w", suffix=".xml", delete=False) as file:
@@ -283,17 +286,17 @@ def as_file(definition: RobotDefinition) -> str:
 
 
 def _model_of(model: object, home: str) -> str | Path:
-    """The model's text, or the full path of its file."""
+    """Return the model's text, or the full path of its file."""
     if isinstance(model, str) and model.lstrip().startswith("<"):
         return model
     if not isinstance(model, str | Path):
         raise TypeError(
-            f"`model` must be the path of an XML file, or its text, but is {checks.shown(model)}."
+            f"`model` must be the path of an XML file, or XML text, but is {checks.shown(model)}."
         )
     folder = getattr(sys.modules.get(home), "__file__", None)
     path = Path(folder or "").parent / model
     if not path.is_file():
-        raise ValueError(f"`model` must be the path of an XML file, but there is no {path}.")
+        raise ValueError(f"`model` must be the path of an XML file, but {path} does not exist.")
     return path.resolve()
 
 
@@ -302,16 +305,16 @@ def _check_plain(label: str, function: object) -> None:
     plain = getattr(function, "py_func", function)
     if not inspect.isfunction(plain) or plain.__closure__ or "<" in plain.__qualname__:
         raise TypeError(
-            f"`{label}` must be a function at the top level of a module, because it is compiled "
-            f"and found again by its name, but is {checks.shown(function)}."
+            f"`{label}` must be a function at the top level of a module, because workers import "
+            f"it by its name, but is {checks.shown(function)}."
         )
 
 
-# --- what is compiled ---------------------------------------------------------------------------
+# --- compiled functions --------------------------------------------------------------------------
 
 
 def start_near(model: Any, rng: np.random.Generator) -> Array:
-    """The model's initial state, with U(−0.01, 0.01) added to every entry."""
+    """Return the model's initial state, with U(−0.01, 0.01) added to every entry."""
     noise = rng.uniform(-0.01, 0.01, model.nq + model.nv)
     return np.concatenate((model.qpos0, np.zeros(model.nv))) + noise
 
@@ -348,7 +351,7 @@ def advance(robot, action):
 def _compiled(
     observation: Any, reward: Any, terminated: Any, bonus: float, name: str
 ) -> tuple[Any, Any]:
-    """The functions ``observe`` and ``step`` of a robot, from its three plain functions."""
+    """Make the functions ``observe`` and ``step`` of a robot from its three plain functions."""
     seen, paid, ended = (register_jitable(each) for each in (observation, reward, terminated))
 
     def observe(robot, out):
@@ -362,11 +365,11 @@ def _compiled(
         survived = 0.0 if over else bonus
         return paid(robot, action) + survived, survived, over, False
 
-    # Numba names machine code by a function's name and a counter of the process. Code that two
-    # processes have cached may meet in a third, so no two robots may share a name.
+    # Numba names machine code by the function's name and a counter of the process. A third process
+    # may load code that two processes have cached, so every robot needs its own name.
     parts = [f"{each.__module__}.{each.__qualname__}" for each in (observation, reward, terminated)]
     tag = zlib.crc32(repr((name, *parts, bonus)).encode())
-    robot_name = "own_" + "".join(c if c.isalnum() else "_" for c in name)
+    robot_name = "custom_" + "".join(c if c.isalnum() else "_" for c in name)
     for function in (observe, step):
         function.__qualname__ = f"{robot_name}_{tag:08x}_{function.__name__}"
         function.__name__ = robot_name

@@ -1,11 +1,11 @@
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
 # pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
 # pyright: reportUnknownMemberType=false, reportMissingTypeStubs=false
-"""Drivers that move simulations on a device: one function per robot, or MuJoCo Warp.
+"""Drivers that run the physics on a device: the fused function of a robot, or MuJoCo Warp.
 
 Both move worlds whose numbers are in :class:`~.warp_kernels.Worlds`. :class:`FusedPhysics` computes
-in float64, needs only Warp and is many times faster. It is for robots with hinges, slides and free
-joints whose contacts are between planes, spheres and capsules. :class:`MujocoWarpPhysics` computes
+in float64, needs only Warp and is many times faster. It covers robots with hinges, slides and free
+joints whose contacts are between planes, spheres and capsules. :class:`MujocoWarpPhysics` runs
 every model that MuJoCo Warp supports, in float32.
 """
 
@@ -25,35 +25,36 @@ from gensmooth.physics.mujoco_calls import quiet
 from gensmooth.physics.symbols import one_at_a_time
 from gensmooth.physics.tracing import DATA, DERIVED, PRIMARY, Traced, reads
 
-_GROUPS = 1  # groups of 32 threads on each multiprocessor of the GPU: more share its cache
+_GROUPS = 1  # groups of 32 threads per multiprocessor of the GPU; more would share its cache
 _STACK = 1 << 21  # bytes that a CPU thread may use for its worlds
-_LOCAL_MEMORY = 1 << 19  # bytes that CUDA gives a thread at most
-_CONTACTS, _CONSTRAINTS = 24, 96  # per world at first; doubled when they are too few
+_LOCAL_MEMORY = 1 << 19  # the most bytes of local memory that CUDA gives a thread
+_CONTACTS, _CONSTRAINTS = 24, 96  # initial room per world; doubled when it is too small
 
 
 @cache
 def load_warp() -> Any:
-    """Warp, or an error that says what to install."""
-    found = _load(
+    """Import Warp, or raise an error that says what to install."""
+    warp = _load(
         "warp",
         "A device other than 'cpu'",
-        "pip install 'gensmooth[rl,cuda]'. device='cpu' does not.",
+        "pip install 'gensmooth[rl,cuda]'. device='cpu' does not need it.",
     )
-    if found.config.log_level == found.LOG_INFO:  # a line for every kernel
-        found.config.log_level = found.LOG_WARNING
-    # On x86 all threads share one pointer to a kernel's stack memory, which our kernels do not use:
-    # a thread that ends may take it from one that starts. `None`: only where each has its own.
-    found.config.enable_tiles_in_stack_memory = None
-    return found
+    if warp.config.log_level == warp.LOG_INFO:  # it prints a line for every kernel
+        warp.config.log_level = warp.LOG_WARNING
+    # On x86, all threads share one pointer to a kernel's stack memory, so a thread that ends may
+    # take it from one that starts. Our kernels do not need this memory. `None` enables it only
+    # where each thread has its own.
+    warp.config.enable_tiles_in_stack_memory = None
+    return warp
 
 
 @cache
 def load_mujoco_warp() -> Any:
-    """MuJoCo Warp, or an error that says what to install."""
+    """Import MuJoCo Warp, or raise an error that says what to install."""
     return _load(
         "mujoco_warp",
         "MuJoCo Warp",
-        "pip install 'gensmooth[gpu]', in a separate environment, because it needs a newer MuJoCo "
+        "pip install 'gensmooth[gpu]' in a separate environment, because it needs a newer MuJoCo "
         "than Meta-World can use. device='cpu' runs every model.",
     )
 
@@ -68,7 +69,7 @@ def _load(name: str, what: str, remedy: str) -> Any:
 
 @cache
 def lanes_of_a_core() -> int:
-    """How many worlds a core of this machine moves side by side.
+    """Return how many worlds a core of this machine moves side by side.
 
     Eight if a register holds eight numbers; otherwise four, in one register or in two.
     """
@@ -80,7 +81,7 @@ def lanes_of_a_core() -> int:
 
 
 def sizes(model: Any) -> dict[str, int]:
-    """The size of each array of MuJoCo's data, for one world."""
+    """Return the size of each array of MuJoCo's data, for one world."""
     known = {
         "qpos": model.nq,
         "qvel": model.nv,
@@ -102,7 +103,7 @@ def sizes(model: Any) -> dict[str, int]:
 
 
 class DevicePhysics(Protocol):
-    """Moves worlds.
+    """The interface of a driver: moves worlds.
 
     Attributes:
         forces_at_start: Whether :meth:`look` computes ``cfrc_ext``, as MuJoCo does for sensors.
@@ -111,7 +112,7 @@ class DevicePhysics(Protocol):
     forces_at_start: bool
 
     def step(self) -> None:
-        """Move all worlds that have a trial by one step of the environment."""
+        """Move all worlds that have a trial by one environment step."""
         ...
 
     def look(self) -> None:
@@ -119,7 +120,7 @@ class DevicePhysics(Protocol):
         ...
 
     def complete(self) -> bool:
-        """Whether there was room for every contact since :meth:`begin`."""
+        """Return whether there was room for every contact since :meth:`begin`."""
         ...
 
     def begin(self) -> None:
@@ -129,7 +130,7 @@ class DevicePhysics(Protocol):
 
 @final
 class FusedPhysics:
-    """One thread per world, or on a CPU one for several worlds side by side; in float64.
+    """The fused function, in float64: one world per thread, on a CPU several side by side.
 
     Args:
         source: The physics as C.
@@ -142,8 +143,8 @@ class FusedPhysics:
         self._kernels = _compiled(source)
 
         # The 32 threads of a group wait for each other wherever their worlds branch differently, so
-        # where there is room, a group gets fewer worlds. Worlds are dealt to the groups in turn,
-        # because the first worlds are those that have a trial.
+        # a group gets fewer worlds if there is room. Worlds are dealt to groups in turn, because
+        # the first worlds are those that have a trial.
         device, number = self._wp.get_device(), worlds.worlds
         room = device.sm_count * _GROUPS if device.is_cuda else 1
         self._groups = max(math.ceil(number / 32), min(number, room))
@@ -182,7 +183,7 @@ def _compiled(source: FusedSource) -> Any:
 
 @one_at_a_time
 def write_fused(model: Any, law: Traced, lanes: int = 1, *, cuda: bool = False) -> FusedSource:
-    """The physics of a robot as C.
+    """Write the physics of a robot as C.
 
     Args:
         model: The ``MjModel``.
@@ -191,7 +192,7 @@ def write_fused(model: Any, law: Traced, lanes: int = 1, *, cuda: bool = False) 
         cuda: Whether it is for a GPU.
 
     Raises:
-        UnsupportedMechanismError: When the model or the law has something that is not covered, or
+        UnsupportedMechanismError: If the model or the law has something that is not covered, or
             more contacts than a thread has room for.
     """
     read = reads(law)
@@ -200,13 +201,13 @@ def write_fused(model: Any, law: Traced, lanes: int = 1, *, cuda: bool = False) 
             raise UnsupportedMechanismError(f"an environment that reads `{key.array}`")
         if key.array == "cfrc_ext" and model.nsensor:
             raise UnsupportedMechanismError("contact forces beside sensors")
-    found = fused(Mechanism(model), law.calls, read)
-    room = (_LOCAL_MEMORY if cuda else _STACK) // (8 * numbers(found.step))
+    source = fused(Mechanism(model), law.calls, read)
+    room = (_LOCAL_MEMORY if cuda else _STACK) // (8 * numbers(source.step))
     if not room:
-        raise UnsupportedMechanismError("so much that may touch that a thread has no room for it")
+        raise UnsupportedMechanismError("more possible contacts than a thread has room for")
     while lanes > room:
         lanes //= 2
-    return found._replace(lanes=lanes)
+    return source._replace(lanes=lanes)
 
 
 class ContactRoom:
@@ -229,7 +230,7 @@ class MujocoWarpPhysics:
         model: The ``MjModel``.
         law: The law of the environment.
         worlds: The worlds, a :class:`~.warp_kernels.Worlds`.
-        room: How many contacts and constraints there is room for.
+        room: How many contacts and constraints a world has room for.
         deterministic: Whether sums run in a fixed order.
     """
 
@@ -294,6 +295,6 @@ class MujocoWarpPhysics:
 
 
 def qpos0(model: Any) -> Any:
-    """The model's initial positions, on the device."""
+    """Return the model's initial positions, on the device."""
     wp = load_warp()
     return wp.array(np.asarray(model.qpos0, np.float64), dtype=wp.float64)

@@ -1,17 +1,17 @@
-"""An environment on MuJoCo: a model, and the functions that say what it observes and pays.
+"""An environment on MuJoCo: a model, and functions for its start, observation and step.
 
 The three functions are written once, in Python, and used in two ways: Numba compiles them for the
 CPU, and :mod:`gensmooth.physics.tracing` turns them into C for a GPU.
 
-* ``begin(state, start)``: put the simulation, just reset, where the row ``start`` says;
-* ``observe(state, out)``: fill in an observation;
-* ``step(state, action) -> (reward, bonus, ended, success)``: one step. ``bonus`` is the part of
-  the reward that is survival bonus; ``ended`` and ``success`` are true or false.
+* ``begin(state, start)`` moves the simulation, which has just been reset, to the row ``start``.
+* ``observe(state, out)`` fills in an observation.
+* ``step(state, action) -> (reward, bonus, ended, success)`` runs one step. ``bonus`` is the part of
+  the reward that is survival bonus; ``ended`` and ``success`` are booleans.
 
-They are module-level functions under :func:`numba.extending.register_jitable`, so that they have a
-name in the key of Numba's disk cache. ``state`` is a NamedTuple that the environment defines. Its
-field ``physics`` (:class:`gensmooth.physics.mujoco_calls.Physics`) is how the functions call
-MuJoCo.
+They are module-level functions with the decorator :func:`numba.extending.register_jitable`, so that
+their names can be part of the key of Numba's disk cache. ``state`` is a NamedTuple that the
+environment defines. The functions call MuJoCo through its field ``physics``
+(:class:`gensmooth.physics.mujoco_calls.Physics`).
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:  # it imports Numba
+if TYPE_CHECKING:  # this module imports Numba
     from gensmooth.physics.mujoco_calls import Physics
 
 Array = NDArray[np.float64]
@@ -37,15 +37,15 @@ class CompiledEnvironment:
         name: Its full name, such as ``"Hopper-v4"``.
         observation_size: Entries of an observation.
         action_size: Entries of an action.
-        horizon: Steps after which an episode ends in any case.
+        horizon: The largest number of steps of an episode.
         model: Makes its ``MjModel``.
-        state: ``state(model, data, physics)``: the NamedTuple that the three functions receive.
-            It holds views of the arrays of ``data``, and is made once for each thread.
-        start: ``start(model, rng)``: draws a row that says where an episode starts.
+        state: ``state(model, data, physics)`` makes the NamedTuple that the three functions
+            receive. It holds views of the arrays of ``data`` and is made once for each thread.
+        start: ``start(model, rng)`` draws a row that describes the start of an episode.
         begin: ``begin(state, start)``, compiled.
         observe: ``observe(state, out)``, compiled.
         step: ``step(state, action)``, compiled.
-        survival_bonus: What each step survived adds to the reward; 0 if there is no such term.
+        survival_bonus: The part of the reward for each step survived; 0 if there is no such part.
         goal: Whether episodes can succeed.
         task_entries: How many entries at the end of a start describe the task, such as a hidden
             goal; 0 if every episode has the same task.
@@ -66,7 +66,7 @@ class CompiledEnvironment:
     task_entries: int = 0
 
     def starts(self, model: Any, rngs: Sequence[np.random.Generator], size: int) -> Array:
-        """A start of ``size`` numbers from each generator, shape (B, size)."""
+        """Draw a start of ``size`` numbers from each generator, shape (B, size)."""
         starts = np.empty((len(rngs), size))
         for row, rng in zip(starts, rngs, strict=True):
             row[:] = self.start(model, rng)

@@ -4,7 +4,7 @@ import sys
 
 
 def missing_extra(error: ImportError) -> ImportError:
-    """The error to raise when a package of the extra ``rl`` cannot be imported.
+    """Return the error to raise when a package of the extra ``rl`` cannot be imported.
 
     Args:
         error: What Python raised.
@@ -12,7 +12,7 @@ def missing_extra(error: ImportError) -> ImportError:
     how = "pip install 'gensmooth[rl]'"
     if sys.version_info >= (3, 14):
         how = f"it has no release for Python {sys.version_info[0]}.{sys.version_info[1]} that " + (
-            f"Meta-World can use, so take Python 3.11 to 3.13 and {how}"
+            f"Meta-World can use, so use Python 3.11 to 3.13 and {how}"
         )
     return ImportError(
         f"Reinforcement learning needs {error.name or 'Gymnasium and MuJoCo'}: {how}",

@@ -1,7 +1,7 @@
-"""The C of a step, compiled by the machine's own C++ compiler: to look at a model without Warp.
+"""Compile the C of a step with the machine's C++ compiler, to check a model without Warp.
 
-Training runs the same text through Warp (:mod:`gensmooth.physics.drivers`). This is for
-:mod:`gensmooth.physics.compare`, and it moves one world after the other.
+Only :mod:`gensmooth.physics.compare` uses this, and it moves one world after the other. Training
+compiles the same C with Warp (:mod:`gensmooth.physics.drivers`).
 """
 
 import ctypes
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from gensmooth.physics.fused.lanes import opening
 from gensmooth.physics.fused.source import FusedSource
 
-# What the text expects of Warp: the functions of numbers, and arrays with a field `data`.
+# What the C of a step expects from Warp: functions of numbers, and arrays with a field `data`.
 _TEXT = """\
 #include <cmath>
 #define CUDA_CALLABLE
@@ -44,7 +44,7 @@ extern "C" void step(Worlds* s) {{ for (int k = 0; k < s->worlds; ++k) step_of(*
 
 
 def find_compiler() -> str | None:
-    """The path of a C++ compiler; ``None`` if there is none."""
+    """Return the path of a C++ compiler; ``None`` if there is none."""
     return next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
 
 
@@ -58,7 +58,7 @@ class HostPhysics:
         worlds: How many worlds there are.
 
     Raises:
-        RuntimeError: When the compiler fails.
+        RuntimeError: If the compiler fails.
     """
 
     def __init__(
@@ -75,11 +75,11 @@ class HostPhysics:
         self._library = _compile(compiler, text)
         fields = [("worlds", ctypes.c_int), *((name, ctypes.c_void_p) for name in arrays)]
         kind = type("Worlds", (ctypes.Structure,), {"_fields_": fields})
-        self._keep = arrays  # the library has their addresses
+        self._keep = arrays  # the library stores their addresses
         self._worlds: Any = kind(worlds, *(each.ctypes.data for each in arrays.values()))
 
     def look(self) -> None:
-        """Compute what follows from where the worlds are."""
+        """Compute the derived arrays of worlds that have not moved yet."""
         self._library.look(ctypes.byref(self._worlds))
 
     def step(self) -> None:
@@ -94,5 +94,5 @@ def _compile(compiler: str, text: str) -> Any:
         command = [compiler, "-w", "-O0", "-shared", "-fPIC", "-o", str(library), str(source)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise RuntimeError(f"{compiler} cannot compile the step: {done.stderr[:2000]}")
+            raise RuntimeError(f"{compiler} failed to compile the step: {done.stderr[:2000]}")
         return ctypes.CDLL(str(library))

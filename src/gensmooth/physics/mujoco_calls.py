@@ -3,10 +3,10 @@
 # pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
 # pyright: reportCallIssue=false
 # ruff: noqa: ARG001 (Numba decides which arguments an intrinsic has)
-"""Calls of MuJoCo's C functions from code that Numba compiles.
+"""Call MuJoCo's C functions from code that Numba compiles.
 
-The functions' addresses are passed as arguments and are never part of the machine code. So the code
-can be cached on disk and used by another process, in which MuJoCo is loaded at another address.
+The addresses of the functions are arguments and never part of the machine code. So the code can be
+cached on disk and used by another process, in which MuJoCo is loaded at another address.
 """
 
 import ctypes
@@ -53,7 +53,7 @@ class Physics(NamedTuple):
 
 
 def physics(model: Any, data: Any) -> Physics:
-    """The addresses for an ``MjModel`` and an ``MjData``; the caller keeps both alive."""
+    """Return the addresses for an ``MjModel`` and an ``MjData``; the caller keeps both alive."""
     kinds = [int(getattr(load_mujoco().mjtWarning, name)) for name in _BROKEN]
     return Physics(
         model=int(model._address),
@@ -85,7 +85,7 @@ def _call(typingctx, function, model, data):
 
 @njit(nogil=True)
 def call(function, physics):
-    """Call one of MuJoCo's functions, given by its address, on a model and its data."""
+    """Call the MuJoCo function at an address on a model and its data."""
     _call(function, physics.model, physics.data)
 
 
@@ -102,7 +102,7 @@ def _add_one(typingctx, counter):
 
 @njit(nogil=True)
 def take(counter):
-    """The next number that no other thread has; ``counter`` is an int64 array of length 1."""
+    """Return the next number that no other thread has; ``counter`` has one int64."""
     return _add_one(counter)
 
 
@@ -111,7 +111,7 @@ def take(counter):
 
 @cache
 def load_mujoco() -> Any:
-    """The ``mujoco`` module; if it cannot be used, an error that says what to install."""
+    """Import ``mujoco``; if it cannot be used, raise an error that says what to install."""
     try:
         import mujoco
     except ModuleNotFoundError as error:
@@ -123,26 +123,26 @@ def load_mujoco() -> Any:
 
 
 def address(name: str) -> int:
-    """The address of a function of MuJoCo."""
+    """Return the address of a function of MuJoCo."""
     return ctypes.cast(getattr(_library(), name), ctypes.c_void_p).value or 0
 
 
 @cache
 def _library() -> ctypes.CDLL:
-    """The shared library that the ``mujoco`` module has loaded."""
+    """Return the shared library that the ``mujoco`` module has loaded."""
     module = load_mujoco()
     pattern = _LIBRARIES.get(sys.platform, "libmujoco.so*")
-    found = sorted(Path(module.__file__).parent.glob(pattern))
-    if not found:
+    libraries = sorted(Path(module.__file__).parent.glob(pattern))
+    if not libraries:
         raise _unusable(module, f"there is no {pattern} beside its Python module")
-    return ctypes.CDLL(str(found[0]))
+    return ctypes.CDLL(str(libraries[0]))
 
 
 def _unusable(module: Any, reason: str) -> ImportError:
     version = getattr(module, "__version__", "of unknown version")
     return ImportError(
         f"The compiled environments cannot use the installed MuJoCo {version}: {reason}. "
-        "pip install 'gensmooth[rl]' installs one that works; fast=False needs none.",
+        "pip install 'gensmooth[rl]' installs a version that works; fast=False works with any.",
         name="mujoco",
     )
 
@@ -156,12 +156,12 @@ def _ignore(_: bytes) -> None:
 
 _SILENT = _Handler(_ignore)
 _LOCK = threading.Lock()
-_handlers: list[int | None] = []  # what to restore: one entry for each active `quiet`
+_handlers: list[int | None] = []  # the handler to restore, once for each active `quiet`
 
 
 @contextmanager
 def quiet() -> Generator[None]:
-    """Keep MuJoCo from printing warnings and writing MUJOCO_LOG.TXT; we read its counters."""
+    """Keep MuJoCo from printing warnings and writing MUJOCO_LOG.TXT; we check its counters."""
     handler = ctypes.c_void_p.in_dll(_library(), "mju_user_warning")
     with _LOCK:
         _handlers.append(_handlers[0] if _handlers else handler.value)

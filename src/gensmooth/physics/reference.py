@@ -3,7 +3,7 @@
 # pyright: reportMissingTypeArgument=false, reportPrivateUsage=false
 """Robots that Gymnasium does not have, as ordinary Gymnasium environments.
 
-They are the slow path, what is filmed, and what the compiled simulators are compared with.
+They are slow. Films show them, and tests compare the compiled simulators with them.
 """
 
 from typing import Any, final
@@ -44,7 +44,7 @@ class HalfCheetahRandVel(MujocoEnv, EzPickle):
         self.goal = 0.0
 
     def step(self, action: NDArray[Any]) -> _Outcome:
-        """Reward −|forward velocity − goal| − 0.05 ‖a‖²; never ends."""
+        """Pay −|forward velocity − goal| − 0.05 ‖a‖²; never end."""
         before = self.data.qpos[0]
         self.do_simulation(action, self.frame_skip)
         velocity = (self.data.qpos[0] - before) / self.dt
@@ -54,7 +54,7 @@ class HalfCheetahRandVel(MujocoEnv, EzPickle):
         return self._observation(), reward, False, False, {"x_velocity": velocity}
 
     def reset_model(self) -> NDArray[np.float64]:
-        """Positions ± 0.1 uniform, velocities 0.1 N(0, 1), then the goal."""
+        """Draw positions ± 0.1 uniform, velocities 0.1 N(0, 1), then the goal."""
         qpos = self.init_qpos + self.np_random.uniform(-0.1, 0.1, self.model.nq)
         qvel = self.init_qvel + 0.1 * self.np_random.standard_normal(self.model.nv)
         self.goal = self.np_random.uniform(0.0, 3.0)
@@ -67,7 +67,7 @@ class HalfCheetahRandVel(MujocoEnv, EzPickle):
 
 @final
 class CustomRobot(MujocoEnv, EzPickle):
-    """A custom robot, by its plain functions; see :mod:`gensmooth.physics.custom`.
+    """A custom robot that calls its plain functions; see :mod:`gensmooth.physics.custom`.
 
     Args:
         robot: Its registered name.

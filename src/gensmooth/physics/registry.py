@@ -1,8 +1,8 @@
-"""From the name of a robot to its definition.
+"""Find the definition of a robot by its name.
 
 A robot's file registers it (:func:`register`) when it is imported. The file of ``HalfCheetah-v4``
-is ``half_cheetah.py``; it is imported when that name is asked for. Where no file has the name, all
-are imported. Custom robots register themselves in the same way, under ``module:Name``.
+is ``half_cheetah.py``; it is imported when that name is first used. If no file has the name, all
+files are imported. Custom robots register themselves in the same way, under ``module:Name``.
 """
 
 import re
@@ -19,14 +19,14 @@ _folders = ["gensmooth.physics.robots"]  # packages with one file per robot
 
 
 class GymnasiumSpec(NamedTuple):
-    """How Gymnasium registers an environment that it does not know.
+    """How to register an environment with Gymnasium.
 
     Attributes:
         id: Gymnasium's id, such as ``"gensmooth/Ant-v2"``.
         entry_point: ``module:class``.
         horizon: Steps per episode.
         arguments: Arguments of the class.
-        require: Called first: raises an ``ImportError`` if something is missing.
+        require: Called first; it raises an ``ImportError`` if a package is missing.
     """
 
     id: str
@@ -41,7 +41,7 @@ class RobotEntry(NamedTuple):
 
     Attributes:
         make: Makes its definition.
-        spec: How Gymnasium makes the same environment; ``None``: Gymnasium knows its name.
+        spec: How Gymnasium makes the same environment; ``None`` if Gymnasium knows its name.
     """
 
     make: Callable[[], CompiledEnvironment]
@@ -63,11 +63,11 @@ def register(
 
     Args:
         name: Its full name. In your own module, ``"module:Name"``: the module is then imported
-            wherever the name is used, in worker processes too.
+            wherever the name is used, also in worker processes.
         make: Makes its definition, whose ``name`` is the full name.
         alias: Another name for it.
-        spec: How Gymnasium makes the same environment, for films and comparisons; by default
-            Gymnasium knows it by the full name.
+        spec: How Gymnasium makes the same environment, for films and comparisons. By default,
+            Gymnasium must know the full name.
     """
     _entries[name] = RobotEntry(make, spec)
     if alias is not None:
@@ -77,18 +77,18 @@ def register(
 
 
 def find(name: str) -> RobotEntry | None:
-    """The entry of a full name, if it is registered."""
+    """Return the entry of a full name, if it is registered."""
     return _entries.get(name)
 
 
 def make(name: str) -> CompiledEnvironment:
-    """The definition of a robot.
+    """Return the definition of a robot.
 
     Args:
-        name: A name or an alias; of a custom robot, ``module:Name``, whose module is imported.
+        name: A name or an alias; for a custom robot, ``module:Name``, whose module is imported.
 
     Raises:
-        ValueError: When there is no such robot.
+        ValueError: If there is no such robot.
     """
     module, colon, _ = name.rpartition(":")
     if colon:
@@ -101,25 +101,25 @@ def make(name: str) -> CompiledEnvironment:
 
 
 def canonical(name: str) -> str:
-    """The full name of a robot; a name that is not registered is returned unchanged."""
+    """Return the full name of a robot; a name that is not registered is returned unchanged."""
     stem = re.sub(r"-v\d+$", "", name.removeprefix("gensmooth/"))
     file = re.sub(r"(?<=[a-z])(?=[A-Z])|-", "_", stem).lower()  # half_cheetah for HalfCheetah-v4
     if file in _files():
         import_module(_files()[file])
     if name not in _aliases and name not in _entries:
-        names()  # it may be in a file of another name
+        names()  # the file may have a different name
     return _aliases.get(name, name)
 
 
 def names() -> list[str]:
-    """The full names of the registered robots."""
+    """Return the full names of the registered robots."""
     for module in _files().values():
         import_module(module)
     return sorted(_entries)
 
 
 def known_names() -> list[str]:
-    """Every name that :func:`make` accepts, aliases first."""
+    """Return every name that :func:`make` accepts, aliases first."""
     names()
     return [*_aliases, *_entries]
 
@@ -137,7 +137,7 @@ def add_folder(package: str) -> None:
 
 @cache
 def _files() -> dict[str, str]:
-    """The full name of each robot's module, by the name of its file."""
+    """Return the full name of each robot's module, by the name of its file."""
     return {
         module.name: f"{package}.{module.name}"
         for package in _folders

@@ -2,8 +2,8 @@
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
 """Copies of functions in which NumPy and the built-in functions understand symbols.
 
-An environment's functions need not know about symbols. :func:`rebuilt` copies them, and all that
-they call, with replacements for NumPy, :mod:`math`, ``min``, ``max``, ``all`` and ``any``.
+An environment's functions do not know about symbols. :func:`rebuilt` copies them, and everything
+that they call, with replacements for NumPy, :mod:`math`, ``min``, ``max``, ``all`` and ``any``.
 """
 
 import builtins
@@ -26,7 +26,7 @@ from gensmooth.physics.symbols import (
 
 
 def _each(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of numbers, applied to each entry of arrays."""
+    """Make a function of numbers work on each entry of arrays."""
 
     def apply(*values: Any) -> Any:
         if not any(isinstance(each, np.ndarray | list | tuple) for each in values):
@@ -41,7 +41,7 @@ def _entries(values: Any) -> list[Any]:
 
 
 def _python(name: str) -> Callable[..., Any]:
-    """``min`` or ``max``, of several numbers or of the entries of one sequence."""
+    """Return ``min`` or ``max`` for symbols: of several numbers, or of one sequence."""
     return lambda *values: fold(name, values[0] if len(values) == 1 else values)
 
 
@@ -61,12 +61,12 @@ def _norm(vector: Any) -> Any:
 
 
 def _objects(maker: Callable[..., Any]) -> Callable[..., Any]:
-    """A NumPy function that makes an array, changed to make one that can hold symbols."""
-    return lambda *given, **_: as_symbols(maker(*given))
+    """Change a NumPy function that makes an array to make one that can hold symbols."""
+    return lambda *arguments, **_: as_symbols(maker(*arguments))
 
 
 class _Numpy(ModuleType):
-    """NumPy for symbols; other names are NumPy's, which work on arrays of objects."""
+    """NumPy with functions for symbols; all other names are NumPy's own."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(np, name)
@@ -91,15 +91,15 @@ def _numpy() -> Any:
 
 
 def _math(shim: Any) -> Any:
-    found: Any = ModuleType("math")
+    module: Any = ModuleType("math")
     for name in dir(math):
-        setattr(found, name, getattr(math, name))
+        setattr(module, name, getattr(math, name))
     for name in (*FUNCTIONS, "isfinite", "isnan", "hypot", "fabs"):
-        setattr(found, name, getattr(shim, name))
+        setattr(module, name, getattr(shim, name))
     for long, short in (*INVERSE.items(), ("arctan2", "atan2")):
-        setattr(found, short, getattr(shim, long))
-    found.pow = lambda x, y: x**y
-    return found
+        setattr(module, short, getattr(shim, long))
+    module.pow = lambda x, y: x**y
+    return module
 
 
 _SHIM = _numpy()
@@ -121,17 +121,17 @@ _BUILTINS = {
 
 
 def rebuilt(function: Any, replacing: Mapping[Any, Any]) -> Any:
-    """A copy of a function, and of all that it calls, that understands symbols.
+    """Copy a function, and all that it calls, such that the copy understands symbols.
 
     Args:
         function: A plain function, or one that Numba compiles.
-        replacing: Further replacements of globals, by the global itself.
+        replacing: Further replacements: a dict from a global object to its replacement.
     """
     return _Rebuilder(replacing)(function)
 
 
 class _Module:
-    """A module whose functions are rebuilt when they are asked for."""
+    """A module whose functions are rebuilt on first use."""
 
     def __init__(self, module: ModuleType, rebuild: Callable[[Any], Any]) -> None:
         self._module, self._rebuild = module, rebuild
@@ -178,9 +178,9 @@ class _Rebuilder:
 
 
 def _names(code: Any) -> set[str]:
-    """The names that a function's code, and the code nested in it, may look up."""
-    found = set(code.co_names)
+    """Return the names that a function's code, and the code nested in it, may look up."""
+    names = set(code.co_names)
     for constant in code.co_consts:
         if hasattr(constant, "co_names"):
-            found |= _names(constant)
-    return found
+            names |= _names(constant)
+    return names

@@ -3,10 +3,10 @@
 """Symbols: numbers that are known only when the code runs. Every operation on them is recorded.
 
 The functions of an environment (observation, reward, end) are Python that Numba compiles for the
-CPU. For a GPU the same functions are *traced*: they run on arrays of :class:`Symbol`. A comparison
-that Python must decide (``if``, ``and``, ``not``) splits the trace: the function runs again with
-the other answer, until every path through it is known (:func:`explore`). Each result is then one
-expression that chooses between the paths.
+CPU. For a GPU, the same functions are *traced*: they run on arrays of :class:`Symbol`. Where Python
+must decide a comparison (``if``, ``and``, ``not``), the function runs again with the other answer,
+until every path through it is known (:func:`explore`). Each result is then one expression that
+chooses between the paths.
 
 :mod:`gensmooth.physics.symbolic_numpy` makes functions that understand symbols, and
 :mod:`gensmooth.physics.c_source` writes expressions as C.
@@ -27,15 +27,15 @@ import numpy as np
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
-MOST_WAYS = 512  # paths through a function
-_MOST_QUESTIONS = 256  # decisions on one path
+MOST_WAYS = 512  # the most paths through a function
+_MOST_QUESTIONS = 256  # the most decisions on one path
 
-# NumPy's functions of one number that C knows by the same name, and by another name.
+# NumPy's functions of one number that have the same name in C, and those that have another name.
 FUNCTIONS = ("sqrt", "sin", "cos", "tan", "exp", "log", "tanh", "floor", "ceil")
 INVERSE = {"arctan": "atan", "arcsin": "asin", "arccos": "acos"}
 
 
-# Symbols are shared by the whole process, and so is the decision that is being made.
+# The whole process shares the symbols and the decisions of the current trace.
 _tracing = threading.RLock()
 
 
@@ -96,7 +96,7 @@ class Symbol:
     operands: tuple[Any, ...]
 
     def __new__(cls, operation: str, *operands: Any) -> "Symbol":
-        """The symbol with this operation and these operands."""
+        """Return the symbol with this operation and these operands."""
         key = (operation, *map(_key, operands))
         symbol = _known_symbols.get(key)
         if symbol is None:
@@ -206,28 +206,28 @@ class Symbol:
     def __float__(self) -> float:
         raise TraceError(
             "a number that is known only when the robot moves was used where Python or NumPy "
-            "needs one now (float(), int(), a NumPy function without a form for symbols, an array "
-            "of floats that was made beforehand)"
+            "needs its value now (float(), int(), a NumPy function that does not support symbols, "
+            "an array of floats that was made beforehand)"
         )
 
     __int__ = __index__ = __float__  # type: ignore[assignment]
 
-    def __array_ufunc__(self, function: Any, method: str, *given: Any, **options: Any) -> Any:
-        return _apply(function, method, given, options)
+    def __array_ufunc__(self, function: Any, method: str, *arguments: Any, **options: Any) -> Any:
+        return _apply(function, method, arguments, options)
 
 
 _known_symbols: WeakValueDictionary[Any, Symbol] = WeakValueDictionary()
 
 
 def _key(operand: Any) -> tuple[Any, ...]:
-    """A key that separates 0.0 from −0.0, and 1 from 1.0 and True; NaN equals NaN."""
+    """Return a key that separates 0.0 from −0.0, and 1 from 1.0 and True; NaN equals NaN."""
     if isinstance(operand, Symbol):
         return Symbol, id(operand)
     return type(operand), operand.hex() if isinstance(operand, float) else operand
 
 
 def _binary(operation: str, left: Any, right: Any) -> Any:
-    """An operation on two numbers, or on a number and each entry of an array."""
+    """Record an operation; ``NotImplemented`` if an operand is not a number, such as an array."""
     for each in (left, right):
         if not isinstance(each, Symbol | int | float | np.number | np.bool_):
             return NotImplemented
@@ -240,18 +240,18 @@ def _floored(left: Any, right: Any) -> Any:
 
 
 def _remainder(left: Any, right: Any) -> Any:
-    """``left − right ⌊left / right⌋``, which has the sign of ``right``, as in Python."""
+    """Return ``left − right ⌊left / right⌋``, which has the sign of ``right``, as in Python."""
     whole = _floored(left, right)
     return whole if whole is NotImplemented else left - right * whole
 
 
 def slot(array: str, index: int, *, moved: bool = False) -> Symbol:
-    """The symbol of an entry of an array."""
+    """Return the symbol of an entry of an array."""
     return Symbol("slot", Slot(array, index, moved))
 
 
 def same(left: Any, right: Any) -> bool:
-    """Whether two expressions are identical."""
+    """Return whether two expressions are identical."""
     return _key(left) == _key(right)
 
 
@@ -259,17 +259,17 @@ def same(left: Any, right: Any) -> bool:
 
 
 def known(value: Any) -> bool:
-    """Whether a value is a plain number rather than a symbol."""
+    """Return whether a value is a plain number rather than a symbol."""
     return not isinstance(value, Symbol)
 
 
 def choose(condition: Any, yes: Any, no: Any) -> Any:
-    """``yes`` if the condition holds, else ``no``."""
+    """Return ``yes`` if the condition holds, else ``no``."""
     return (yes if condition else no) if known(condition) else Symbol("?", condition, yes, no)
 
 
 def fold(operation: str, values: Iterable[Any]) -> Any:
-    """Python's ``min`` or ``max`` of numbers, or ``&&`` or ``||`` of booleans."""
+    """Return Python's ``min`` or ``max`` of numbers, or ``&&`` or ``||`` of booleans."""
     first, *others = values
     for value in others:
         if known(first) and known(value):
@@ -285,7 +285,7 @@ def _one(name: str) -> Callable[[Any], Any]:
 
 
 def _extreme(name: str) -> Callable[[Any, Any], Any]:
-    """``minimum`` and ``maximum``, which are NaN where one is, and ``fmin`` and ``fmax``."""
+    """Return NumPy's ``minimum``, ``maximum`` (NaN if one number is), ``fmin`` or ``fmax``."""
     usual = getattr(np, name)
 
     def one(a: Any, b: Any) -> Any:
@@ -310,8 +310,8 @@ def _clip(value: Any, low: Any, high: Any) -> Any:
     return ENTRYWISE["minimum"](ENTRYWISE["maximum"](value, low), high)
 
 
-# What NumPy's functions of these names do with an entry. NumPy itself would ask for the truth value
-# of every comparison in an array of objects.
+# What NumPy's functions of these names do with one entry. On an array of objects, NumPy itself
+# would ask for the truth value of every comparison.
 ENTRYWISE: dict[str, Callable[..., Any]] = {
     **{name: _one(name) for name in (*FUNCTIONS, *INVERSE, "isfinite")},
     **{name: _extreme(name) for name in ("minimum", "maximum", "fmin", "fmax")},
@@ -336,11 +336,11 @@ ENTRYWISE: dict[str, Callable[..., Any]] = {
 class Symbols(np.ndarray):
     """An array of objects, some of them symbols; NumPy's functions of it return expressions."""
 
-    def __array_ufunc__(self, function: Any, method: str, *given: Any, **options: Any) -> Any:
-        return _apply(function, method, given, options)
+    def __array_ufunc__(self, function: Any, method: str, *arguments: Any, **options: Any) -> Any:
+        return _apply(function, method, arguments, options)
 
 
-def _apply(function: Any, method: str, given: Sequence[Any], options: dict[str, Any]) -> Any:
+def _apply(function: Any, method: str, arguments: Sequence[Any], options: dict[str, Any]) -> Any:
     """Apply a NumPy function to each entry."""
     form = ENTRYWISE.get(function.__name__)
     if form is not None:
@@ -348,12 +348,12 @@ def _apply(function: Any, method: str, given: Sequence[Any], options: dict[str, 
         options.pop("dtype", None)
     if options.get("out"):
         options["out"] = tuple(map(_plain, options["out"]))
-    found = getattr(function, method)(*map(_plain, given), **options)
-    return as_symbols(found) if isinstance(found, np.ndarray) else found
+    result = getattr(function, method)(*map(_plain, arguments), **options)
+    return as_symbols(result) if isinstance(result, np.ndarray) else result
 
 
 def _plain(value: Any) -> Any:
-    """A value that NumPy treats as an ordinary array of objects."""
+    """Return a value that NumPy treats as an ordinary array of objects."""
     if isinstance(value, Symbol):
         held = np.empty((), object)
         held[()] = value
@@ -362,12 +362,12 @@ def _plain(value: Any) -> Any:
 
 
 def as_symbols(values: Any) -> Symbols:
-    """An array that can hold symbols."""
+    """Return an array that can hold symbols."""
     return np.asarray(values, object).view(Symbols)
 
 
 def symbols(array: str, shape: tuple[int, ...], *, first: int = 0, moved: bool = False) -> Symbols:
-    """The symbols of the entries of an array, from ``first`` on, in the given shape."""
+    """Return an array of symbols: the entries of ``array``, from ``first`` on."""
     filled = np.empty(shape, object)
     flat = filled.reshape(-1)
     for index in range(flat.size):
@@ -379,7 +379,7 @@ def symbols(array: str, shape: tuple[int, ...], *, first: int = 0, moved: bool =
 
 
 class _Decisions:
-    """The decisions of one run: the given answers first, then "yes" to each new question."""
+    """The decisions of one run: first the prescribed answers, then "yes" to every new question."""
 
     def __init__(self, answers: Sequence[bool]) -> None:
         self.answers = list(answers)
@@ -387,12 +387,12 @@ class _Decisions:
 
     def decide(self, condition: Symbol) -> bool:
         for before, answer in zip(self.asked, self.answers, strict=False):
-            if same(before, condition):  # it was decided earlier on this path
+            if same(before, condition):  # decided earlier on this path
                 return answer
         self.asked.append(condition)
         if len(self.asked) > _MOST_QUESTIONS:
             raise TraceError(
-                f"more than {_MOST_QUESTIONS} decisions follow one another: the length of a loop "
+                f"it makes more than {_MOST_QUESTIONS} decisions on one path: the length of a loop "
                 "must not depend on a number that is known only when the robot moves"
             )
         if len(self.asked) > len(self.answers):
@@ -409,7 +409,7 @@ def explore(run: Callable[[], dict[Slot, Any]]) -> dict[Slot, Any]:
     A slot that only some paths set keeps its value on the others.
 
     Raises:
-        TraceError: When there are too many paths.
+        TraceError: If there are too many paths.
     """
     ways = 0
 
@@ -419,41 +419,41 @@ def explore(run: Callable[[], dict[Slot, Any]]) -> dict[Slot, Any]:
         if ways > MOST_WAYS:
             raise TraceError(
                 f"there are more than {MOST_WAYS} paths through its `if`s: use np.where, "
-                "np.minimum, np.maximum or np.clip, which need none"
+                "np.minimum, np.maximum or np.clip instead, which add no path"
             )
         decisions = _Decisions(answers)
         _deciding.append(decisions)
         try:
-            found = run()
+            results = run()
         except TraceError:
             raise
         except (TypeError, ValueError, LookupError, AttributeError, NotImplementedError) as error:
             raise TraceError(
-                "something in it does not work on numbers that are known only when the robot moves "
-                f"({type(error).__name__}: {error})"
+                "it uses an operation that does not support numbers that are known only when the "
+                f"robot moves ({type(error).__name__}: {error})"
             ) from error
         finally:
             _deciding.pop()
         for depth in reversed(range(len(answers), len(decisions.asked))):
             other = follow([*decisions.answers[:depth], False])
-            found = _either(decisions.asked[depth], found, other)
-        return found
+            results = _either(decisions.asked[depth], results, other)
+        return results
 
     return follow(())
 
 
 def _either(condition: Symbol, yes: dict[Slot, Any], no: dict[Slot, Any]) -> dict[Slot, Any]:
-    found: dict[Slot, Any] = {}
+    chosen: dict[Slot, Any] = {}
     for key in yes | no:
         usual = Symbol("slot", key)
         a, b = yes.get(key, usual), no.get(key, usual)
-        found[key] = a if same(a, b) else Symbol("?", condition, a, b)
-    return found
+        chosen[key] = a if same(a, b) else Symbol("?", condition, a, b)
+    return chosen
 
 
 def slots(expressions: Iterable[Any]) -> dict[Slot, None]:
-    """The slots that expressions read, each once, in the order in which they are met."""
-    found: dict[Slot, None] = {}
+    """Return the slots that expressions read, each once, in the order of their first use."""
+    met: dict[Slot, None] = {}
     seen: set[Symbol] = set()
     todo = list(expressions)[::-1]
     while todo:
@@ -462,17 +462,17 @@ def slots(expressions: Iterable[Any]) -> dict[Slot, None]:
             continue
         seen.add(each)
         if each.operation == "slot":
-            found[each.operands[0]] = None
+            met[each.operands[0]] = None
         else:
             todo += each.operands[::-1]
-    return found
+    return met
 
 
-# --- as numbers -------------------------------------------------------------------------------
+# --- evaluation on numbers -----------------------------------------------------------------------
 
 
 def value_of(expression: Any, read: Callable[[Slot], float]) -> Any:
-    """The value of an expression, with the values of its slots from ``read``."""
+    """Evaluate an expression; ``read`` returns the values of its slots."""
     values: dict[Symbol, Any] = {}
     for each in in_order(expression, values):
         if each.operation == "slot":
@@ -485,7 +485,7 @@ def value_of(expression: Any, read: Callable[[Slot], float]) -> Any:
 
 
 def in_order(expression: Any, known: Container[Symbol]) -> Iterator[Symbol]:
-    """The operations of an expression that are not in ``known``, operands before results."""
+    """Yield the operations of an expression that are not in ``known``, operands first."""
     todo: list[Any] = [expression]
     while todo:
         each = todo[-1]

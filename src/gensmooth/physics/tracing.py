@@ -2,10 +2,10 @@
 # pyright: reportUnknownMemberType=false
 """The law of an environment as expressions: its start, observation, reward and end.
 
-A :class:`~gensmooth.physics.environment.CompiledEnvironment` has three functions on one
-simulation. Here they run on symbols (:mod:`gensmooth.physics.symbols`), and what comes out
-is written as C, for thousands of simulations side by side. What a step reads before the physics
-moves (where the robot was) is kept for what it computes afterwards.
+A :class:`~gensmooth.physics.environment.CompiledEnvironment` has three functions for one
+simulation. Here they run on symbols (:mod:`gensmooth.physics.symbols`), and the results are written
+as C, for thousands of simulations in parallel. Numbers that a step reads before the physics moves
+(where the robot was) are saved for what it computes afterwards.
 """
 
 from collections.abc import Callable, Iterable
@@ -29,7 +29,7 @@ from gensmooth.physics.symbols import (
     symbols,
 )
 
-# What a start sets; everything else in MuJoCo's data follows from it.
+# A start sets these arrays; all others in MuJoCo's data follow from them.
 PRIMARY = ("qpos", "qvel", "act", "ctrl")
 DERIVED = (
     "sensordata",
@@ -51,16 +51,16 @@ class Traced(NamedTuple):
     """The law of an environment: an expression for each slot that is set.
 
     Attributes:
-        begin: What a start sets, from slots of ``start``.
+        begin: The slots that a start sets, from slots of ``start``.
         observe: The entries of an observation.
         controls: The controls, from slots of ``action``.
         calls: The calls of MuJoCo in a step: ``"step"`` and ``"forces"``, in order.
         step: The array ``paid`` (reward, survival bonus, whether the episode ended, whether the
-            goal was reached), and what the environment remembers.
-        seen: Derived numbers that are read before the physics step: they are kept from the step
-            before, or from the start.
+            goal was reached), and what the environment stores.
+        seen: Derived numbers that are read before the physics step. They are kept from the previous
+            step, or from the start.
         saved: Numbers that a step reads before the physics step and uses after it.
-        memory: How many numbers the environment itself remembers.
+        memory: How many numbers the environment itself stores.
     """
 
     begin: dict[Slot, Any]
@@ -84,7 +84,8 @@ class _Data:
     def __getattr__(self, name: str) -> np.ndarray:
         if name not in DATA:
             raise TraceError(
-                f"`{name}` of MuJoCo's data cannot be read on a GPU ({', '.join(DATA)} can)"
+                f"it reads `{name}` of MuJoCo's data, which is not available on a GPU (available: "
+                f"{', '.join(DATA)})"
             )
         if name not in self.arrays:
             self.arrays[name] = symbols(name, getattr(self._real, name).shape)
@@ -100,23 +101,23 @@ class _Data:
 
 
 class _SymbolicSimulation:
-    """One simulation on symbols: its data, its state, and the calls of MuJoCo."""
+    """One simulation on symbols: its data, its state, and the calls to MuJoCo."""
 
     def __init__(self, environment: CompiledEnvironment, model: Any, real: Any) -> None:
         self.data: Any = _Data(real)
         _ = self.data.qpos, self.data.qvel, self.data.ctrl  # a step may set these
         self.calls: list[str] = []
         self.controls: list[Any] | None = None
-        # Names instead of the addresses that compiled code has.
+        # Names in place of the addresses that compiled code uses.
         physics = Physics(0, 0, *("step", "forward", "reset", "forces"), np.zeros(0))  # type: ignore[arg-type]
         state = environment.state(model, self.data, physics)
-        own: list[np.ndarray] = []
+        memory: list[np.ndarray] = []
         self.initial: list[float] = []
         for name, value in state._asdict().items():
             if isinstance(value, np.ndarray) and not any(
                 np.shares_memory(value, array) for array in self.data.arrays.values()
             ):
-                if value.dtype.kind in "iub":  # indices of bodies and joints, which do not change
+                if value.dtype.kind in "iub":  # constant indices of bodies and joints
                     fixed = value.copy()
                     fixed.setflags(write=False)
                     state = state._replace(**{name: fixed})
@@ -124,9 +125,9 @@ class _SymbolicSimulation:
                 first = len(self.initial)
                 self.initial += value.reshape(-1).tolist()
                 filled = symbols("memory", value.shape, first=first)
-                own.append(filled)
+                memory.append(filled)
                 state = state._replace(**{name: filled})
-        self.memory, self.state = own, state
+        self.memory, self.state = memory, state
 
     def call(self, what: str, _: Any) -> None:
         """Stand in for :func:`~gensmooth.physics.mujoco_calls.call`."""
@@ -142,16 +143,16 @@ class _SymbolicSimulation:
             self.data.refresh("cfrc_ext")
 
     def written(self) -> dict[Slot, Any]:
-        """What has been set in the data and in the environment's memory, by slot."""
-        found: dict[Slot, Any] = {}
+        """Return what has been set in the data and in the environment's memory, by slot."""
+        changed: dict[Slot, Any] = {}
         for name, array in self.data.arrays.items():
             for index, value in enumerate(array.reshape(-1)):
                 if not same(value, slot(name, index, moved=name in self.data.moved)):
-                    found[Slot(name, index, False)] = value
-        return found | self.remembered()
+                    changed[Slot(name, index, False)] = value
+        return changed | self.remembered()
 
     def remembered(self) -> dict[Slot, Any]:
-        """What has been set in the environment's memory, by slot."""
+        """Return what has been set in the environment's memory, by slot."""
         flat = [value for array in self.memory for value in array.reshape(-1)]
         return {
             Slot("memory", index, False): value
@@ -167,17 +168,17 @@ class _SymbolicSimulation:
         for key in self.written():
             if key.array in names:
                 raise TraceError(
-                    f"a step sets {key.array}[{key.entry}] (it may set only the controls, before "
+                    f"a step sets {key.array}[{key.entry}] (it may only set the controls, before "
                     "the first physics step)"
                 )
 
 
 @one_at_a_time
 def trace(environment: CompiledEnvironment, model: Any) -> Traced:
-    """The law of an environment.
+    """Trace the functions of an environment.
 
     Raises:
-        TraceError: When its functions do something that cannot run on a GPU.
+        TraceError: If its functions do something that cannot run on a GPU.
     """
     real = load_mujoco().MjData(model)
 
@@ -189,9 +190,9 @@ def trace(environment: CompiledEnvironment, model: Any) -> Traced:
 
     def step() -> dict[Slot, Any]:
         simulation = fresh()
-        found = _step(environment, simulation)
+        outcome = _step(environment, simulation)
         moves.append((simulation.calls, simulation.controls or []))
-        return found
+        return outcome
 
     begin = explore(lambda: _begin(environment, fresh(), start_size))
     observe = explore(lambda: _observe(environment, fresh()))
@@ -199,12 +200,12 @@ def trace(environment: CompiledEnvironment, model: Any) -> Traced:
     calls, controls = moves[0]
     for other, others in moves[1:]:
         if other != calls or not all(map(same, others, controls)):
-            raise TraceError("whether the physics moves, or how, depends on the robot's state")
+            raise TraceError("how a step calls the physics depends on the robot's state")
     read = [p for p in slots(steps.values()) if not p.moved and p.array in DATA]
     early = [*slots(observe.values()), *slots(controls), *read]
     seen = dict.fromkeys(Slot(p.array, p.entry, False) for p in early if p.array in DERIVED)
     memory = fresh().initial
-    # What `begin` does not set starts as `state` was made.
+    # Memory that `begin` does not set keeps its initial value.
     begin = {p: memory[p.entry] for p in _by_slot("memory", memory)} | begin
     wanted = _by_slot("ctrl", controls)
     return Traced(begin, observe, wanted, calls, steps, list(seen), read, len(memory))
@@ -219,11 +220,13 @@ def _begin(
 
     begin = rebuilt(environment.begin, {call: only_forward})
     begin(simulation.state, symbols("start", (start_size,)))
-    found = simulation.written()
-    for key in (*found, *slots(found.values())):
+    changed = simulation.written()
+    for key in (*changed, *slots(changed.values())):
         if key.array in DERIVED:
-            raise TraceError(f"the start of an episode depends on `{key.array}`, which follows it")
-    return found
+            raise TraceError(
+                f"the start of an episode depends on `{key.array}`, which is computed from it"
+            )
+    return changed
 
 
 def _observe(environment: CompiledEnvironment, simulation: _SymbolicSimulation) -> dict[Slot, Any]:
@@ -249,12 +252,12 @@ def _by_slot(array: str, values: Iterable[Any]) -> dict[Slot, Any]:
 
 # --- as C ---------------------------------------------------------------------------------------
 #
-# Numbers lie one after the other by world (``entry * worlds + world``) or by trial
+# Arrays are ordered by world (``entry * worlds + world``) or by trial
 # (``entry * capacity + trial``), so that neighbouring threads read neighbouring addresses.
 
 
 def reads(traced: Traced) -> list[Slot]:
-    """The entries of MuJoCo's derived data that the law reads."""
+    """Return the entries of MuJoCo's derived data that the law reads."""
     parts = (traced.observe, traced.controls, traced.step)
     read = [p for part in parts for p in slots(part.values())]
     return [Slot(p.array, p.entry, False) for p in read if p.array in DERIVED]
@@ -264,12 +267,12 @@ class LawSource(NamedTuple):
     """The law as bodies of C functions of ``(Worlds s, int world)`` or ``(…, int trial)``.
 
     Attributes:
-        begin: ``(s, world, trial)``: put a world where the trial starts.
-        look: ``(s, world, trial)``: keep the derived numbers of a world at its start.
-        again: ``(s, world, trial)``: restore the numbers that were kept for the trial.
-        observe: ``(s, world)``: fill in the observation.
-        before: ``(s, world)``: set the controls, and save what the step needs from before.
-        after: ``(s, world)``: reward, bonus, end, success, and what is remembered.
+        begin: ``(s, world, trial)``: moves a world to the start of the trial.
+        look: ``(s, world, trial)``: stores the derived numbers of a world at its start.
+        again: ``(s, world, trial)``: restores the numbers that were stored for the trial.
+        observe: ``(s, world)``: computes the observation.
+        before: ``(s, world)``: sets the controls, and saves numbers that the step needs later.
+        after: ``(s, world)``: computes reward, bonus, end and success, and updates the memory.
     """
 
     begin: str
@@ -282,7 +285,7 @@ class LawSource(NamedTuple):
 
 @one_at_a_time
 def source(traced: Traced, *, forces_at_start: bool) -> LawSource:
-    """The law as C.
+    """Write the law as C.
 
     Args:
         traced: The law.
@@ -292,19 +295,19 @@ def source(traced: Traced, *, forces_at_start: bool) -> LawSource:
     saved = {key: number for number, key in enumerate(traced.saved)}
 
     def now(key: Slot) -> str:
-        """A number as the last step, or the start, left it."""
+        """Return the C of a number as the last step, or the start, left it."""
         if key.array in DERIVED:
             return f"s.seen.data[{seen[Slot(key.array, key.entry, False)]} * s.worlds + world]"
         return direct(key)
 
     def direct(key: Slot) -> str:
-        """A number in its array."""
+        """Return the C of a number in its array."""
         if key.array == "start":
             return f"s.starts.data[{key.entry} * s.capacity + trial]"
         return f"s.{key.array}.data[{key.entry} * s.worlds + world]"
 
     def later(key: Slot) -> str:
-        """A number after the physics step."""
+        """Return the C of a number after the physics step."""
         if key in saved:
             return f"s.saved.data[{saved[key]} * s.worlds + world]"
         return direct(key)
@@ -332,8 +335,8 @@ def source(traced: Traced, *, forces_at_start: bool) -> LawSource:
     return LawSource(*("\n".join(writer.lines) for writer in bodies))
 
 
-def _store(to: Writer, found: dict[Slot, Any], where: Callable[[Slot], str]) -> None:
+def _store(to: Writer, expressions: dict[Slot, Any], where: Callable[[Slot], str]) -> None:
     """Set slots to expressions; all are computed before the first is set."""
-    names = [(where(key), to.write(value)) for key, value in found.items()]
+    names = [(where(key), to.write(value)) for key, value in expressions.items()]
     for target, name in names:
         to.add(f"{target} = {name};")

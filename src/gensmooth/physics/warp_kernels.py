@@ -5,12 +5,12 @@
 # pyright: reportCallIssue=false, reportAttributeAccessIssue=false, reportIndexIssue=false
 # pyright: reportPrivateImportUsage=false, reportUnusedFunction=false, reportUntypedClassDecorator=false
 # pyright: reportOperatorIssue=false, reportAssignmentType=false
-"""Kernels that run on the device beside the physics: refill, observe, pay; one thread per world.
+"""Warp kernels of the physics and of the environment: refill, observe, step, pay.
 
 Arrays are ordered by world (``entry * worlds + world``) or by trial (``entry * capacity + trial``),
 so that neighbouring threads read neighbouring addresses. A trial is an episode to run; a world is
-where it runs. A world whose episode has ended takes the next trial that no world has taken, in the
-order of the worlds.
+where it runs. When the episode of a world has ended, the world takes the next trial that no world
+has taken, in the order of the worlds.
 """
 
 from typing import Any, NamedTuple
@@ -26,7 +26,7 @@ _TOO_LARGE = 1e10  # MuJoCo's mjMAXVAL: beyond it a simulation has diverged
 
 @wp.struct
 class Worlds:
-    """The arguments of all kernels. Arrays of MuJoCo's data have MuJoCo's names."""
+    """The data of all worlds and trials. Arrays of MuJoCo's data have MuJoCo's names."""
 
     worlds: int
     capacity: int
@@ -35,7 +35,7 @@ class Worlds:
     positions: int
     velocities: int
     controls: int
-    block: int  # of trials, whose parameters lie side by side
+    block: int  # how many trials have their parameters side by side
     parameters_each: int
     qpos: wp.array(dtype=wp.float64)
     qvel: wp.array(dtype=wp.float64)
@@ -54,7 +54,7 @@ class Worlds:
     qfrc_constraint: wp.array(dtype=wp.float64)
     cfrc_ext: wp.array(dtype=wp.float64)
     # per world
-    trial: wp.array(dtype=wp.int32)  # the episode that runs there; -1: none is left
+    trial: wp.array(dtype=wp.int32)  # the episode that runs here; -1: none is left
     done: wp.array(dtype=wp.int32)  # 1 if it has ended
     order: wp.array(dtype=wp.int32)  # how many worlds before this one are done
     length: wp.array(dtype=wp.int32)
@@ -70,8 +70,8 @@ class Worlds:
     paid: wp.array(dtype=wp.float64)
     mean: wp.array(dtype=wp.float64)
     m2: wp.array(dtype=wp.float64)
-    # of all
-    first: wp.array(dtype=wp.int32)  # the next trial, as this step began
+    # shared by all worlds
+    first: wp.array(dtype=wp.int32)  # the next trial at the beginning of this step
     cursor: wp.array(dtype=wp.int32)  # the next trial
     trials: wp.array(dtype=wp.int32)
     finished: wp.array(dtype=wp.int32)
@@ -104,7 +104,7 @@ class LawKernels(NamedTuple):
 
 
 def law_kernels(source: LawSource) -> LawKernels:
-    """The kernels of an environment, from its law as C."""
+    """Make the kernels of an environment from its law as C."""
 
     @wp.func_native(source.begin)
     def begin(s: Worlds, world: int, trial: int): ...
@@ -211,14 +211,14 @@ def law_kernels(source: LawSource) -> LawKernels:
 
 
 class PhysicsKernels(NamedTuple):
-    """The kernels of a robot's physics: one thread for one world, or for several side by side."""
+    """The kernels of a robot's physics: a thread moves one world, or several side by side."""
 
     step: Any
     look: Any
 
 
 def physics_kernels(source: FusedSource) -> PhysicsKernels:
-    """The kernels of a robot's physics, from its C."""
+    """Make the kernels of a robot's physics from its C."""
 
     @wp.func_native(f"{opening(source.lanes)}\n{source.step}")
     def move(s: Worlds, world: int): ...
@@ -261,12 +261,12 @@ def exchange(
         ours[here] = wp.float64(theirs[there])
 
 
-# --- what every environment shares --------------------------------------------------------------
+# --- kernels that all environments share ---------------------------------------------------------
 
 
 @wp.kernel(enable_backward=False)
 def clear(s: Worlds, everything: int, activations: int, qpos0: wp.array(dtype=wp.float64)):
-    """Reset worlds that are done, or have no trial, to the model's start, at rest."""
+    """Reset worlds that are done or have no trial to the model's initial state, at rest."""
     world = wp.tid()
     if everything == 0 and s.done[world] == 0 and s.trial[world] >= 0:
         return
@@ -313,4 +313,4 @@ def collect(s: Worlds, size: int):
         s.means[entry * s.capacity + trial] = s.mean[here]
         s.m2s[entry * s.capacity + trial] = s.m2[here]
         if not (wp.isfinite(s.mean[here]) and wp.isfinite(s.m2[here])):
-            s.broken[trial] = 1  # an observation that was not finite, which tanh may hide
+            s.broken[trial] = 1  # an observation was not finite, which tanh may hide

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from gensmooth.physics.custom import Robot, register_robot
     from gensmooth.rl.environments.base import (
-        Info,
+        EnvironmentInfo,
         Simulator,
         UnknownEnvironmentError,
         UnsupportedEnvironmentError,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from gensmooth.rl.zoo_catalogue import ZooPolicy, zoo
 
 _HOME = {
-    **dict.fromkeys(("Info", "Simulator"), "environments.base"),
+    **dict.fromkeys(("EnvironmentInfo", "Simulator"), "environments.base"),
     **dict.fromkeys(
         ("UnknownEnvironmentError", "UnsupportedEnvironmentError"), "environments.base"
     ),
@@ -47,9 +47,9 @@ _HOME = {
 
 __all__ = [
     "MLP",
+    "EnvironmentInfo",
     "Evaluation",
     "Film",
-    "Info",
     "Linear",
     "Policy",
     "Robot",

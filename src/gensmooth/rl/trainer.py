@@ -18,7 +18,7 @@ from gensmooth.batch import Batch
 from gensmooth.describe import number, plain, whole
 from gensmooth.evaluators import EvaluationError
 from gensmooth.evaluators.base import tell
-from gensmooth.rl.environments.base import Episodes, Info
+from gensmooth.rl.environments.base import EnvironmentInfo, Episodes
 from gensmooth.rl.normalize import Scaling, Statistics, identity, statistics
 from gensmooth.rl.policies import Policy
 from gensmooth.rl.rollouts import Rollouts
@@ -125,7 +125,7 @@ class Trainer:
         shared_goal: Whether the episodes of a direction have one task, from starts of their own.
     """
 
-    info: Info
+    info: EnvironmentInfo
     policy: Policy
     search: Search
     standardize: bool = True

@@ -1,4 +1,4 @@
-"""Limits and contacts, as rows of J with their stiffness and residual."""
+"""Write limits and contacts as rows of J, with their stiffness and residual."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -11,7 +11,7 @@ from gensmooth.physics.symbols import choose, same, slot
 
 
 def write_limits(s: System) -> None:
-    """For each joint with limits: D (0 if no limit acts), the sign, and the residual."""
+    """Write D (0 if no limit acts), the sign and the residual of each limited joint."""
     m, to = s.mechanism, s.to
     size = max(len(m.limits), 1)
     to.add(f"real ld[{size}], ls[{size}], lr[{size}];")
@@ -19,7 +19,7 @@ def write_limits(s: System) -> None:
         q, i = s.q[limit.position], limit.velocity
         to.add(f"ld[{k}] = 0.0; ls[{k}] = 0.0; lr[{k}] = 0.0;")
         low, high = q - limit.low, limit.high - q
-        nearer = low < high  # at most one of the two acts
+        nearer = low < high  # at most one of the two limits acts
         distance, sign = choose(nearer, low, high), choose(nearer, 1.0, -1.0)
         there = f"busy && {to.write(distance)} < {limit.law.margin!r}"
         with to.block(f"if (lanes::any({there}))"):
@@ -33,7 +33,7 @@ def write_limits(s: System) -> None:
 
 
 def write_contacts(s: System) -> None:
-    """For each contact: its Jacobian, D, friction, and the residuals along its three axes."""
+    """Write the Jacobian, D, friction and the residuals along three axes of each contact."""
     to, width, free = s.to, s.rows.width, len(s.rows.free)
     most = max(len(s.contacts), 1)
     to.add(f"real J[{most * 3 * width}], cd[{most}], cm[{most}], cr[{most * 3}];")
@@ -50,13 +50,13 @@ def write_contacts(s: System) -> None:
 
 
 def _alike(s: System) -> list[list[Contact]]:
-    """Groups of contacts that differ only in numbers, so that a group shares its code."""
-    found: dict[Any, list[Contact]] = {}
+    """Group contacts that differ only in numbers, so that a group shares its code."""
+    groups: dict[Any, list[Contact]] = {}
     for contact in s.contacts:
         law = replace(contact.law, inertia=1.0, factor=1.0)
         key = (law, contact.friction > 0.0, contact.root, contact.touch().along is None)
-        found.setdefault(key, []).append(contact)
-    return list(found.values())
+        groups.setdefault(key, []).append(contact)
+    return list(groups.values())
 
 
 def _write_alike(s: System, contacts: Sequence[Contact]) -> None:
@@ -112,7 +112,7 @@ def _write_alike(s: System, contacts: Sequence[Contact]) -> None:
         friction = values[-1]
         axes = axes_of(placed, general, Touch(point, normal, along))
         stiffness, pull = law.pull(distance)
-        # Without friction the four edges of the pyramid are one: a quarter of D for each.
+        # Without friction the four edges of the pyramid coincide, so each has a quarter of D.
         quarter = "" if general.friction else " * 0.25"
         to.add(f"cd[nc] = there ? {to.write(stiffness)}{quarter} : 0.0;")
         to.add(f"cm[nc] = {to.write(friction)};")
@@ -133,7 +133,7 @@ def _write_alike(s: System, contacts: Sequence[Contact]) -> None:
 def _write_rows(
     s: System, contacts: Sequence[Contact], point: list[Any], axes: Sequence[list[Any]]
 ) -> None:
-    """The rows of J, and the residuals J (a + B w), to which they contribute."""
+    """Write the rows of J, and add what they contribute to the residuals J (a + B w)."""
     to, rows = s.to, s.rows
     moved = [moving(s.placed, contact) for contact in contacts]
     any_moved = set[int]().union(*(each for both in moved for each in both))
@@ -166,7 +166,7 @@ def _write_column(
     place: str,
     becomes: str,
 ) -> None:
-    """The entries of velocity i in the rows of a contact."""
+    """Write the entries of velocity i in the rows of a contact."""
     to = s.to
     moved = [moving(s.placed, contact) for contact in contacts]
     values = jacobian(s.placed, contacts[0], point, list(axes), i)

@@ -1,4 +1,4 @@
-"""From accelerations to the next positions and velocities."""
+"""Write the integrators: from accelerations to the next positions and velocities."""
 
 from gensmooth.physics.fused.system import (
     System,
@@ -43,7 +43,7 @@ _TURN = """\
 
 
 def euler(s: System) -> None:
-    """Semi-implicit Euler: dampers act on the new velocity (MuJoCo's ``eulerdamp``)."""
+    """Write a semi-implicit Euler step; dampers act on the new velocity (``eulerdamp``)."""
     m, to, nv = s.mechanism, s.to, s.mechanism.nv
     h = m.timestep
     acceleration = "a"
@@ -65,7 +65,7 @@ def euler(s: System) -> None:
 
 
 def runge_kutta(s: System) -> None:
-    """The classical Runge-Kutta method of fourth order, as in MuJoCo."""
+    """Write a stage of the classical fourth-order Runge-Kutta method, as in MuJoCo."""
     m, to, nv = s.mechanism, s.to, s.mechanism.nv
     h = m.timestep
     to.add("const double share = (stage == 0 || stage == 3) ? 1.0 / 6.0 : 1.0 / 3.0;")
@@ -86,7 +86,7 @@ def runge_kutta(s: System) -> None:
 
 
 def _rates(s: System) -> None:
-    """The rates of change of positions in this stage; for rotations, of the rotation vector."""
+    """Write the rates of change of positions; for rotations, of the rotation vector."""
     m, to = s.mechanism, s.to
     spins = [
         int(m.model.jnt_dofadr[j]) + 3
@@ -105,7 +105,7 @@ def _rates(s: System) -> None:
 
 
 def _integrate(s: System, target: str, origin: str, velocity: str, step: str) -> None:
-    """Positions after a time at a velocity."""
+    """Write the positions after a time at a velocity."""
     m, to = s.mechanism.model, s.to
     for j in range(m.njnt):
         at, dof = int(m.jnt_qposadr[j]), int(m.jnt_dofadr[j])

@@ -1,17 +1,17 @@
-"""One text for one world, or for several worlds in the lanes of a CPU's vector registers.
+"""The same C for one world, or for several worlds in the lanes of a CPU's vector registers.
 
 A GPU computes each world in its own thread. A CPU core has registers of four or eight numbers and
 computes on all of them as fast as on one, so a CPU thread takes that many worlds side by side
-through the same instructions. The text of a step is the same for both:
+through the same instructions. The C of a step is the same for both:
 
 - ``real`` is a number for each world, ``truth`` a boolean for each world;
 - ``math::`` has the functions, and ``lanes::any(t)`` is true if ``t`` is true in any world;
-- ``busy`` says which worlds have an episode;
-- where worlds branch differently, all of them take every branch that one of them needs, and a world
-  keeps its old value in a branch that is not its own: ``x = t ? other : x``.
+- ``busy`` is true for worlds that have an episode;
+- where worlds branch differently, all of them run every branch that one of them takes. A world
+  keeps its old values in branches that it does not take: ``x = t ? other : x``.
 
-Lanes are independent, so a world has the same bits in any of them, or alone (except for the sign of
-a zero to which nothing was added).
+Lanes are independent, so a world has the same bits in any lane, or alone (except for the sign of a
+zero to which nothing was added).
 """
 
 import re
@@ -67,7 +67,7 @@ truth busy = false;
 for (int k = 0; k < {lanes}; ++k) busy[k] = s.trial.data[world + k] < 0 ? 0 : -1;
 if (!lanes::any(busy)) return;"""
 
-# Functions of C's library, one lane after the other.
+# Functions of the C library, called for one lane after the other.
 _ONE = "    static inline real {name}(real x) {{ {each} x[k] = wp::{name}(x[k]); return x; }}"
 _TWO = (
     "    static inline real {name}(real x, real y) {{ {each} x[k] = wp::{name}(x[k], y[k]); "
@@ -76,7 +76,7 @@ _TWO = (
 
 
 def opening(lanes: int) -> str:
-    """The declarations before a text, for ``lanes`` worlds from ``world`` on."""
+    """Return the declarations that a step needs, for ``lanes`` worlds from ``world`` on."""
     if lanes == 1:
         return _ALONE
     each = f"for (int k = 0; k < {lanes}; ++k)"
@@ -87,16 +87,16 @@ def opening(lanes: int) -> str:
 
 
 def load(array: str, entry: int) -> str:
-    """C that reads an entry of an array, for all lanes."""
+    """Return C that reads an entry of an array, for all lanes."""
     return f"lanes::load(s.{array}.data + {entry} * s.worlds + world)"
 
 
 def store(array: str, entry: int, value: str) -> str:
-    """C that sets an entry of an array, in the lanes that are busy."""
+    """Return C that sets an entry of an array, in the lanes that are busy."""
     return f"lanes::store(s.{array}.data + {entry} * s.worlds + world, busy, {value});"
 
 
 def numbers(text: str) -> int:
-    """How many numbers the local arrays of a text hold for one world."""
+    """Count the numbers that the local arrays of a step hold for one world."""
     declared = [line for line in text.splitlines() if line.startswith(("real ", "truth "))]
     return sum(int(size) for line in declared for size in re.findall(r"\[(\d+)\]", line))

@@ -1,4 +1,4 @@
-"""The arrays of MuJoCo's data that the environment reads."""
+"""Write the arrays of MuJoCo's data that the environment reads."""
 
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -10,7 +10,7 @@ from gensmooth.physics.fused.system import System, change_basis
 from gensmooth.physics.mechanics.placed import Placed
 from gensmooth.physics.symbols import Slot
 
-SOLVED = ("qfrc_constraint", "cfrc_ext")  # known once the constraints are solved
+SOLVED = ("qfrc_constraint", "cfrc_ext")  # known only after the constraints are solved
 FUSED_DATA = (
     *("xpos", "xquat", "site_xpos", "geom_xpos", "subtree_com"),
     *("cinert", "cvel", "qfrc_actuator"),
@@ -33,7 +33,7 @@ const real fz = fn * axis[2] + ft * axis[5] + fw * axis[8];"""
 def derived_of(
     placed: Placed, q: Sequence[Any], v: Sequence[Any], u: Sequence[Any]
 ) -> Callable[[Slot], Any]:
-    """The expressions of entries of MuJoCo's data, except those of ``SOLVED``."""
+    """Return a function from entries of MuJoCo's data, except ``SOLVED``, to their expressions."""
     w = placed.along_roots(v)
     functions: dict[str, tuple[Callable[[int], list[Any]], int]] = {
         "xpos": (placed.body_position, 3),
@@ -78,7 +78,7 @@ def write_outputs(s: System) -> None:
 
 
 def _constraint_forces(s: System) -> None:
-    """MuJoCo's ``qfrc_constraint``, Jᵀf."""
+    """Write MuJoCo's ``qfrc_constraint``, Jᵀf."""
     to, nv, width = s.to, s.mechanism.nv, s.rows.width
     to.add(f"real qc[{nv}];")
     to.add(f"for (int i = 0; i < {nv}; ++i) qc[i] = 0.0;")
@@ -101,7 +101,7 @@ def _constraint_forces(s: System) -> None:
 
 
 def _contact_forces(s: System) -> None:
-    """MuJoCo's ``cfrc_ext``: forces of contacts on each body, at its tree's centre."""
+    """Write MuJoCo's ``cfrc_ext``: contact forces on each body, at the centre of its tree."""
     m, to = s.mechanism.model, s.to
     trees = sorted({int(each) for each in m.body_rootid[1:]})
     to.add(f"real cf[{6 * m.nbody}], centre[{3 * len(trees)}];")

@@ -1,4 +1,4 @@
-"""Newton's method for the constrained accelerations."""
+"""Write Newton's method for the constrained accelerations."""
 
 from gensmooth.physics.fused.system import (
     System,
@@ -8,11 +8,11 @@ from gensmooth.physics.fused.system import (
     times_inertia,
 )
 
-_ITERATIONS = 50  # Newton steps at most; two or three are usual
-_SEARCHES = 30  # trial lengths of a step at most
+_ITERATIONS = 50  # the most Newton steps; two or three are typical
+_SEARCHES = 30  # the most trial lengths of a step
 _SMALL = 1e-12  # the gradient at convergence, in units of MuJoCo's tolerance
-_FIRST = 1  # the first round that tests it: a light body's gradient is small beside a heavy one's
-_SLIPPERY = 1e-2  # friction below which a step is refined
+_FIRST = 1  # the first round that tests it: a light body's gradient is small next to a heavy one's
+_SLIPPERY = 1e-2  # below this friction coefficient, a step is refined
 
 # Which edges of contact c's pyramid are active: n ± m t and n ± m w.
 EDGES = """\
@@ -20,7 +20,7 @@ const real m = cm[c], r0 = cr[c * 3], r1 = cr[c * 3 + 1], r2 = cr[c * 3 + 2];
 const truth t0 = r0 + m * r1 < 0.0, t1 = r0 - m * r1 < 0.0;
 const truth t2 = r0 + m * r2 < 0.0, t3 = r0 - m * r2 < 0.0;"""
 
-# What contact c adds to the first and second derivative of the cost at length x of the step.
+# What contact c adds to the first and second derivative of the cost at step length x.
 _ALONG = """\
 const real m = cm[c], k = cd[c];
 const real r0 = cr[c * 3], r1 = m * cr[c * 3 + 1], r2 = m * cr[c * 3 + 2];
@@ -35,7 +35,7 @@ slope = tb ? slope + k * yb * pb : slope; bend = tb ? bend + k * pb * pb : bend;
 slope = tc ? slope + k * yc * pc : slope; bend = tc ? bend + k * pc * pc : bend;
 slope = td ? slope + k * yd * pd : slope; bend = td ? bend + k * pd * pd : bend;"""
 
-# The next length of the step: by Newton's method, or by bisection if that leaves the bracket.
+# The next step length: by Newton's method, or by bisection if that leaves the bracket.
 _TRY = """\
 const truth below = slope < 0.0;
 low = below ? x : low; high = below ? high : x;
@@ -47,10 +47,11 @@ if (!lanes::any(open)) break;"""
 
 
 def write_solver(s: System) -> None:
-    """Newton's method; it leaves the solution in ``a``, ``lr`` and ``cr``.
+    """Write Newton's method, which leaves the solution in ``a``, ``lr`` and ``cr``.
 
-    Of the worlds side by side, ``live`` are those that are not solved yet, ``open`` those whose
-    step length is still searched, and ``full`` those whose full step changes no active constraint.
+    Worlds run side by side: ``live`` is true for those that are not solved yet, ``open`` for those
+    whose step length is still being searched, and ``full`` for those whose full step changes no
+    active constraint.
     """
     m, to, nv = s.mechanism, s.to, s.mechanism.nv
     add_line = to.add
@@ -90,7 +91,7 @@ def write_solver(s: System) -> None:
 
 
 def _contact_terms(s: System) -> None:
-    """The Hessian and the gradient of the active edges of each contact's pyramid."""
+    """Add the Hessian and the gradient of the active edges of each contact's pyramid."""
     to, rows, width = s.to, s.rows, s.rows.width
     to.add("#pragma unroll 1")
     with to.block("for (int c = 0; c < nc; ++c)"):
@@ -128,7 +129,7 @@ def _load_column(s: System, i: int) -> None:
 
 
 def _add_column(s: System, i: int) -> None:
-    """The gradient in place i, and the factors that its Hessian entries share."""
+    """Add to the gradient in place i, and write the factors that its Hessian entries share."""
     to = s.to
     to.add(f"g[{s.rows.at(i)}] += n{i} * gn + t{i} * g1 + w{i} * g2;")
     to.add(f"const real a{i} = k * (all * n{i} + s1 * t{i} + s2 * w{i});")
@@ -137,19 +138,19 @@ def _add_column(s: System, i: int) -> None:
 
 
 def _add_pair(s: System, i: int, j: int) -> None:
-    """The Hessian entry of two places."""
+    """Add to the Hessian entry of two places."""
     s.to.add(f"H[{s.rows.packed(i, j)}] += n{j} * a{i} + t{j} * b{i} + w{j} * c{i};")
 
 
 def _pairs(s: System) -> list[tuple[int, int]]:
-    """The pairs of places that JᵀDJ couples."""
+    """Return the pairs of places that JᵀDJ couples."""
     if s.rows.free:
         return [(i, j) for i in range(s.rows.width) for j in range(i + 1)]
     return sorted(s.pattern)
 
 
 def _search(s: System) -> None:
-    """The best length of the step: where the derivative of the cost along it is zero."""
+    """Write the search for the best step length: the derivative of the cost along it is zero."""
     m, to, nv, rows = s.mechanism, s.to, s.mechanism.nv, s.rows
     limits = list(enumerate(m.limits))
     most = max(len(s.contacts), 1)
@@ -199,7 +200,7 @@ def _search(s: System) -> None:
 
 
 def _along_rows(s: System, names: list[str]) -> None:
-    """How the step p moves contact c along its axes."""
+    """Write how the step p moves contact c along its axes."""
     to, rows = s.to, s.rows
     if rows.listed:
         for name in names:
@@ -216,10 +217,10 @@ def _along_rows(s: System, names: list[str]) -> None:
 
 
 def _steps_at_the_end(s: System) -> int:
-    """How many full steps to take once no constraint switches on or off.
+    """Return how many full steps to take once no constraint switches on or off.
 
-    One is exact except for rounding, which matters if friction is so small that the edges of a
-    pyramid nearly coincide.
+    One is exact except for rounding. Rounding matters if friction is so small that the edges of a
+    pyramid nearly coincide; then three are taken.
     """
     slippery = any(0.0 < contact.friction < _SLIPPERY for contact in s.contacts)
     return 3 if slippery else 1

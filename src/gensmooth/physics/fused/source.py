@@ -1,4 +1,4 @@
-"""The step of a robot, put together."""
+"""Assemble the C of a robot's step from its parts."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -24,11 +24,11 @@ from gensmooth.physics.symbols import Slot
 
 
 class FusedSource(NamedTuple):
-    """Bodies of C functions of ``(Worlds s, int world)``, in the words of :mod:`.lanes`.
+    """Bodies of C functions of ``(Worlds s, int world)``; :mod:`.lanes` has their types.
 
     Attributes:
-        step: The physics of one step of the environment, and what the environment reads of it.
-        look: What the environment reads of a world that has not moved yet.
+        step: The physics of one environment step, and the arrays that the environment reads.
+        look: The arrays that the environment reads of a world that has not moved yet.
         lanes: How many worlds, from ``world`` on, ``step`` moves.
     """
 
@@ -42,7 +42,7 @@ def fused(mechanism: Mechanism, calls: Sequence[str], read: Iterable[Slot]) -> F
 
     Args:
         mechanism: The model.
-        calls: The calls of the physics in a step of the environment: ``"step"``, ``"forces"``.
+        calls: The calls to the physics in an environment step: ``"step"``, ``"forces"``.
         read: The entries of MuJoCo's data that the environment reads.
     """
     wanted = [key for key in dict.fromkeys(read) if key.array in FUSED_DATA]
@@ -53,7 +53,7 @@ def fused(mechanism: Mechanism, calls: Sequence[str], read: Iterable[Slot]) -> F
 
 
 def _written(s: System, skip: int) -> str:
-    """A number of physics steps."""
+    """Write a number of physics steps."""
     m, to = s.mechanism, s.to
     stages = 4 if m.integrator == RUNGE_KUTTA else 1
     to.add(f"real q[{m.nq}], v[{m.nv}], a[{m.nv}], u[{max(m.nu, 1)}];")
@@ -97,7 +97,7 @@ def _look(mechanism: Mechanism, wanted: Sequence[Slot]) -> str:
 
 
 def _looked(s: System) -> str:
-    """What is read of a world that has not moved yet, if that needs the constraints solved."""
+    """Write what is read of a world before it moves, if that requires solving the constraints."""
     m, to = s.mechanism, s.to
     to.add(f"real q[{m.nq}], v[{m.nv}], a[{m.nv}], u[{max(m.nu, 1)}];")
     for name, array, size in (("q", "qpos", m.nq), ("v", "qvel", m.nv), ("u", "ctrl", m.nu)):
@@ -107,15 +107,15 @@ def _looked(s: System) -> str:
     to.add("const bool last = true;")
     evaluate(s)
     for key in s.wanted:
-        if key.array == "cfrc_ext":  # MuJoCo computes it only on request
+        if key.array == "cfrc_ext":  # MuJoCo computes it only when asked
             to.add(store(key.array, key.entry, "0.0"))
     return "\n".join(to.lines)
 
 
 def evaluate(s: System) -> None:
-    """Accelerations ``a`` at positions ``q`` and velocities ``v``.
+    """Write the accelerations ``a`` at positions ``q`` and velocities ``v``.
 
-    In between, ``w`` and ``a`` are along the roots' axes (see :meth:`Placed.along_roots`).
+    Inside, ``w`` and ``a`` are along the roots' axes (see :meth:`Placed.along_roots`).
     """
     to, nv = s.to, s.mechanism.nv
     to.add(f"real M[{packed(nv, 0)}], f[{nv}], w[{nv}];")

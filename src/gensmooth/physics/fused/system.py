@@ -1,4 +1,4 @@
-"""What the parts of a step share: the symbols, the text, and linear algebra."""
+"""What the parts of a step share: the symbols, the writer of C, and linear algebra."""
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ from gensmooth.physics.symbols import Slot, Symbol, symbols
 class Rows(NamedTuple):
     """How a row of a contact's Jacobian is stored: a place for each velocity that can move it.
 
-    On a robot with many limbs most entries of a row are 0: a contact of one leg with the floor is
-    moved by the trunk and that leg only. There, velocities of different legs share places, and each
-    contact says which of them it means. Where limbs also touch each other, each contact lists the
-    velocities that move it, and its row has only those.
+    On a robot with many limbs, most entries of a row are 0: only the trunk and one leg move the
+    contact of that leg with the floor. Velocities of different legs then share places, and each
+    contact stores which velocities its places stand for. If limbs can also touch each other, each
+    contact lists the velocities that move it, and its row has only those.
 
     Attributes:
         width: How many places there are.
-        places: The place of each velocity; ``None``: each contact lists its velocities.
+        places: The place of each velocity; ``None`` if each contact lists its velocities.
         shared: The first place that velocities share; all later ones are shared too.
     """
 
@@ -41,16 +41,16 @@ class Rows(NamedTuple):
         return self.places is None
 
     def at(self, place: int) -> str:
-        """C of the index of the velocity in a place, after :meth:`of_contact`."""
+        """Return C for the index of the velocity in a place, after :meth:`of_contact`."""
         return f"v{place}" if place >= self.shared else f"{place}"
 
     def of_contact(self, to: Writer) -> None:
-        """C that reads which velocities contact c means."""
+        """Write C that reads which velocities move contact c."""
         for number, free in enumerate(self.free):
             to.add(f"const int v{free} = cv[c * {len(self.free)} + {number}];")
 
     def listed_by_contact(self, to: Writer) -> Generator[int]:
-        """The places of contact c; text that is written in between runs for those that it has."""
+        """Yield the places of contact c; what is written in between runs for those that it has."""
         with to.block("for (bool once = true; once; once = false)"):
             for place in range(self.width):
                 to.add(f"if (cs[c] <= {place}) break;")
@@ -58,30 +58,30 @@ class Rows(NamedTuple):
                 yield place
 
     def packed(self, i: int, j: int) -> str:
-        """C of the index of the entry of two places, j <= i, in a packed matrix."""
+        """Return C for the index of the entry of two places, j <= i, in a packed matrix."""
         if i < self.shared:
             return f"{packed(i, j)}"
         return f"v{i} * (v{i} + 1) / 2 + {self.at(j)}"
 
     def meant(self, moved: set[int]) -> list[int]:
-        """The velocities that a contact means in the shared places; all are valid indices."""
+        """Return the velocities in the shared places of a contact; all are valid indices."""
         if self.places is None:
             return sorted(moved)
         here = {self.places[dof]: dof for dof in moved}
-        found: list[int] = []
+        velocities: list[int] = []
         for free in self.free:  # an unused place holds zeros, so any index does
-            found.append(here.get(free, found[-1] if found else self.shared))
-        return found
+            velocities.append(here.get(free, velocities[-1] if velocities else self.shared))
+        return velocities
 
 
-# Reading which velocities a contact means pays if the squared length of rows shrinks by this.
+# Shared places cost extra reads, so they must shrink the squared length of rows by this factor.
 _PAYS = 2.5
 
 
 @final
 @dataclass(frozen=True)
 class System:
-    """A mechanism on symbols, and the text of its step.
+    """A mechanism on symbols, and the writer of its step.
 
     Attributes:
         mechanism: The mechanism.
@@ -92,11 +92,11 @@ class System:
         w: Velocities along the roots' axes (see :meth:`Placed.along_roots`).
         inertia: M.
         contacts: All contacts that it may have.
-        pattern: The entries of M + JᵀDJ that can be nonzero, after elimination too.
+        pattern: The entries of M + JᵀDJ that can be nonzero, including those that elimination adds.
         rows: How rows of J are stored.
-        wanted: What the environment reads.
+        wanted: The entries of MuJoCo's data that the environment reads.
         forces: Whether it reads the contact forces on bodies.
-        to: The writer of the text, with the types and functions of :mod:`.lanes`.
+        to: The writer of the C, with the types and functions of :mod:`.lanes`.
     """
 
     mechanism: Mechanism
@@ -115,12 +115,12 @@ class System:
 
 
 def system_of(mechanism: Mechanism, wanted: Sequence[Slot], *, forces: bool) -> System:
-    """A mechanism on symbols.
+    """Return a mechanism on symbols.
 
     Args:
         mechanism: The mechanism.
-        wanted: What the environment reads.
-        forces: Whether it calls for the contact forces.
+        wanted: The entries of MuJoCo's data that the environment reads.
+        forces: Whether it asks for the contact forces.
     """
     q, v, u = arrays(mechanism)
     placed = place(mechanism, q)
@@ -145,21 +145,21 @@ def system_of(mechanism: Mechanism, wanted: Sequence[Slot], *, forces: bool) -> 
 def _coupled(
     placed: Placed, inertia: dict[tuple[int, int], Any], contacts: Sequence[Contact]
 ) -> set[tuple[int, int]]:
-    """The entries (i, j), j <= i, of M + JᵀDJ that can be nonzero, after elimination too."""
+    """Return the entries (i, j), j <= i, of M + JᵀDJ that can be nonzero, after elimination too."""
     nv = placed.mechanism.nv
-    found = set(inertia) | {(i, i) for i in range(nv)}
+    entries = set(inertia) | {(i, i) for i in range(nv)}
     for contact in contacts:
         one, two = moving(placed, contact)
         moved = sorted(one | two)
-        found |= {(i, j) for i in moved for j in moved if j <= i}
+        entries |= {(i, j) for i in moved for j in moved if j <= i}
     for last in reversed(range(nv)):
-        before = [j for j in range(last) if (last, j) in found]
-        found |= {(i, j) for i in before for j in before if j <= i}
-    return found
+        before = [j for j in range(last) if (last, j) in entries]
+        entries |= {(i, j) for i in before for j in before if j <= i}
+    return entries
 
 
 def _rows_of(placed: Placed, contacts: Sequence[Contact]) -> Rows:
-    """The shortest rows that pay off.
+    """Return the shortest rows that pay off.
 
     A velocity's place is its depth in the tree, if no contact needs two of the same depth.
     """
@@ -167,33 +167,33 @@ def _rows_of(placed: Placed, contacts: Sequence[Contact]) -> Rows:
     moved = [set[int]().union(*moving(placed, contact)) for contact in contacts]
     depths = [m.dofs_of(m.dof_part(dof)).index(dof) for dof in range(m.nv)]
     if all(len({depths[dof] for dof in each}) == len(each) for each in moved):
-        shared = next((dof for dof, own in enumerate(depths) if own != dof), m.nv)
-        found = Rows(max(depths) + 1, tuple(depths), min([shared, *depths[shared:]]))
+        shared = next((dof for dof, depth in enumerate(depths) if depth != dof), m.nv)
+        rows = Rows(max(depths) + 1, tuple(depths), min([shared, *depths[shared:]]))
     else:
-        found = Rows(max(map(len, moved)))
-    if _PAYS * packed(found.width, 0) > packed(m.nv, 0):
+        rows = Rows(max(map(len, moved)))
+    if _PAYS * packed(rows.width, 0) > packed(m.nv, 0):
         return Rows(m.nv, tuple(range(m.nv)), m.nv)
-    return found
+    return rows
 
 
 def arrays(mechanism: Mechanism) -> tuple[list[Symbol], ...]:
-    """The symbols of positions, velocities and controls."""
+    """Return the symbols of positions, velocities and controls."""
     sizes = {"q": mechanism.nq, "v": mechanism.nv, "u": mechanism.nu}
     return tuple(list(symbols(name, (size,))) for name, size in sizes.items())
 
 
 def local(key: Slot) -> str:
-    """C of a slot: an entry of a local array."""
+    """Return the C of a slot: an entry of a local array."""
     return f"{key.array}[{key.entry}]"
 
 
 def in_world(array: str, entry: int) -> str:
-    """C of an entry of a world's array."""
+    """Return the C of an entry of a world's array."""
     return f"s.{array}.data[{entry} * s.worlds + world]"
 
 
 def packed(i: int, j: int) -> int:
-    """The index of entry (i, j), j <= i, of a packed symmetric matrix; (n, 0): its size."""
+    """Return the index of entry (i, j), j <= i, of a packed symmetric matrix; (n, 0): its size."""
     return i * (i + 1) // 2 + j
 
 
@@ -212,7 +212,7 @@ def change_basis(s: System, name: str, how: Callable[[Sequence[Any]], list[Any]]
 
 
 def times_inertia(s: System, to_name: str, from_name: str) -> None:
-    """M times a vector."""
+    """Write M times a vector."""
     nv = s.mechanism.nv
     for i in range(nv):
         terms = [
@@ -224,7 +224,7 @@ def times_inertia(s: System, to_name: str, from_name: str) -> None:
 
 
 def eliminate(s: System, name: str) -> None:
-    """LᵀDL from the last row on, so that different limbs stay uncoupled; stores 1 / D."""
+    """Write the factorisation LᵀDL, last row first, so that limbs stay uncoupled; stores 1 / D."""
     to = s.to
     for last in reversed(range(s.mechanism.nv)):
         before = [j for j in range(last) if (last, j) in s.pattern]

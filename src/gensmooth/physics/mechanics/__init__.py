@@ -1,10 +1,10 @@
 """The equations of motion of jointed bodies, as expressions.
 
 MuJoCo computes them for any model, by loops over its arrays. Here the model is known when the code
-is written, so everything that does not depend on the state is a constant. What remains is a list of
-operations on positions, velocities and controls; for a planar robot, whose rotations have one axis,
-it is short. All functions take numbers or symbols (:mod:`gensmooth.physics.symbols`): on numbers
-they are tested against MuJoCo, and on symbols they are written as C.
+is generated, so everything that does not depend on the state is a constant. What remains is a list
+of operations on positions, velocities and controls. The list is short for a planar robot, whose
+rotations have one axis. All functions take numbers or symbols (:mod:`gensmooth.physics.symbols`):
+on numbers they are tested against MuJoCo, and on symbols they are written as C.
 
 The equations are those of MuJoCo's documentation ("Computation"):
 
@@ -16,11 +16,11 @@ with the inertia M by composite rigid bodies, the bias c by recursive Newton-Eul
     ½ (a - a₀)ᵀ M (a - a₀) + Σ ½ Dᵢ min(0, Jᵢ a - arefᵢ)²,
 
 where a₀ is the acceleration without constraints. Spatial vectors have their angular part first and
-are taken at a point that moves with the robot, the origin of its first body.
+refer to a point that moves with the robot, the origin of its first body.
 
 - :mod:`.algebra`: numbers, vectors and rotations, without operations on 0 and 1;
 - :mod:`.spatial`: velocities, forces and inertias of rigid bodies;
-- :mod:`.models`: what is read from a MuJoCo model, and what is refused;
+- :mod:`.models`: reads a MuJoCo model and refuses what is not covered;
 - :mod:`.mechanism`: a model that is covered;
 - :mod:`.softness`: how limits and contacts give way;
 - :mod:`.placed`: a mechanism in a configuration: inertia, forces, and what an environment reads;

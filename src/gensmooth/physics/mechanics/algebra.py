@@ -15,7 +15,7 @@ TINY = 1e-15  # MuJoCo's mjMINVAL
 
 
 def times(a: Number, b: Number) -> Number:
-    """The product; factors 0 and ±1 need no operation."""
+    """Return the product; factors 0 and ±1 need no operation."""
     if not isinstance(a, Symbol) and not isinstance(b, Symbol):
         return a * b
     if isinstance(a, Symbol):
@@ -28,7 +28,7 @@ def times(a: Number, b: Number) -> Number:
 
 
 def plus(a: Number, b: Number) -> Number:
-    """The sum; a term 0 needs no operation."""
+    """Return the sum; a term 0 needs no operation."""
     if not isinstance(a, Symbol) and a == 0.0:
         return b
     if not isinstance(b, Symbol) and b == 0.0:
@@ -37,7 +37,7 @@ def plus(a: Number, b: Number) -> Number:
 
 
 def minus(a: Number, b: Number) -> Number:
-    """The difference; a term 0 needs no operation, and equal symbols cancel."""
+    """Return the difference; a term 0 needs no operation, and equal symbols cancel."""
     if not isinstance(b, Symbol) and b == 0.0:
         return a
     if not isinstance(a, Symbol) and a == 0.0:
@@ -46,35 +46,35 @@ def minus(a: Number, b: Number) -> Number:
 
 
 def total(values: Iterable[Number]) -> Number:
-    """The sum of numbers."""
-    found: Number = 0.0
+    """Return the sum of numbers."""
+    result: Number = 0.0
     for value in values:
-        found = plus(found, value)
-    return found
+        result = plus(result, value)
+    return result
 
 
 def dot(a: Sequence[Number], b: Sequence[Number]) -> Number:
-    """The scalar product."""
+    """Return the scalar product."""
     return total(map(times, a, b))
 
 
 def add(a: Sequence[Number], b: Sequence[Number]) -> Vector:
-    """The sum of vectors."""
+    """Return the sum of vectors."""
     return list(map(plus, a, b))
 
 
 def subtract(a: Sequence[Number], b: Sequence[Number]) -> Vector:
-    """The difference of vectors."""
+    """Return the difference of vectors."""
     return list(map(minus, a, b))
 
 
 def scale(a: Sequence[Number], factor: Number) -> Vector:
-    """A multiple of a vector."""
+    """Return a multiple of a vector."""
     return [times(factor, each) for each in a]
 
 
 def cross(a: Sequence[Number], b: Sequence[Number]) -> Vector:
-    """The vector product."""
+    """Return the vector product."""
     return [
         minus(times(a[1], b[2]), times(a[2], b[1])),
         minus(times(a[2], b[0]), times(a[0], b[2])),
@@ -83,43 +83,43 @@ def cross(a: Sequence[Number], b: Sequence[Number]) -> Vector:
 
 
 def apply(matrix: Sequence[Sequence[Number]], vector: Sequence[Number]) -> Vector:
-    """A matrix times a vector."""
+    """Return a matrix times a vector."""
     return [dot(row, vector) for row in matrix]
 
 
 def product(a: Sequence[Sequence[Number]], b: Sequence[Sequence[Number]]) -> Matrix:
-    """A matrix times a matrix."""
+    """Return a matrix times a matrix."""
     columns = list(zip(*b, strict=True))
     return [[dot(row, column) for column in columns] for row in a]
 
 
 def column(matrix: Sequence[Sequence[Number]], index: int) -> Vector:
-    """A column of a matrix."""
+    """Return a column of a matrix."""
     return [row[index] for row in matrix]
 
 
 def identity() -> Matrix:
-    """The identity rotation."""
+    """Return the identity rotation."""
     return [[float(i == j) for j in range(3)] for i in range(3)]
 
 
 def transposed(matrix: Sequence[Sequence[Number]]) -> Matrix:
-    """The transpose of a matrix; for a rotation, its inverse."""
+    """Return the transpose of a matrix; for a rotation, its inverse."""
     return [list(each) for each in zip(*matrix, strict=True)]
 
 
 def square_root(value: Number) -> Number:
-    """The square root."""
+    """Return the square root."""
     return ENTRYWISE["sqrt"](value)
 
 
 def clipped(value: Number, low: float, high: float) -> Number:
-    """The nearest number in a range; NaN stays NaN."""
+    """Return the nearest number in a range; NaN stays NaN."""
     return choose(value < low, low, choose(value > high, high, value))
 
 
 def normalized(vector: Sequence[Number], otherwise: Sequence[Number]) -> Vector:
-    """The unit vector in the same direction, or ``otherwise`` if the vector is 0."""
+    """Return the unit vector in the same direction, or ``otherwise`` if the vector is 0."""
     length = square_root(dot(vector, vector))
     short = length < TINY
     inverse = 1.0 / choose(short, 1.0, length)
@@ -133,7 +133,7 @@ def normalized(vector: Sequence[Number], otherwise: Sequence[Number]) -> Vector:
 
 
 def turn(axis: Sequence[float], angle: Number) -> Matrix:
-    """The rotation by an angle about a unit axis (Rodrigues)."""
+    """Return the rotation by an angle about a unit axis (Rodrigues)."""
     c, s = ENTRYWISE["cos"](angle), ENTRYWISE["sin"](angle)
     x, y, z = (rounded(each) for each in axis)
     rest = minus(1.0, c)
@@ -158,25 +158,25 @@ def _is_general(*axis: float) -> bool:
 
 
 def _plain_turn(axis: tuple[float, float, float], c: Number, s: Number) -> Matrix:
-    """A rotation about a coordinate axis."""
+    """Return a rotation about a coordinate axis."""
     k = next(index for index, each in enumerate(axis) if each != 0.0)
     s = times(axis[k], s)
     i, j = (k + 1) % 3, (k + 2) % 3
-    found: Matrix = [[0.0] * 3 for _ in range(3)]
-    found[k][k] = 1.0
-    found[i][i] = found[j][j] = c
-    found[i][j], found[j][i] = -s, s
-    return found
+    matrix: Matrix = [[0.0] * 3 for _ in range(3)]
+    matrix[k][k] = 1.0
+    matrix[i][i] = matrix[j][j] = c
+    matrix[i][j], matrix[j][i] = -s, s
+    return matrix
 
 
 def rounded(value: float) -> float:
-    """An entry of a rotation without its rounding error: 1e-17 for 0 would cost operations."""
+    """Remove the rounding error of an entry of a rotation: 1e-17 for 0 would cost operations."""
     nearest = float(np.round(value))
     return nearest if abs(value - nearest) < 1e-14 else float(value)
 
 
 def rotation(quaternion: Sequence[Number]) -> Matrix:
-    """The rotation matrix of a unit quaternion."""
+    """Return the rotation matrix of a unit quaternion."""
     w, x, y, z = quaternion
 
     def twice(a: Number, b: Number) -> Number:
@@ -202,23 +202,23 @@ def rotation(quaternion: Sequence[Number]) -> Matrix:
 
 
 def constant_rotation(quaternion: Sequence[float]) -> Matrix:
-    """The rotation matrix of a quaternion of numbers."""
+    """Return the rotation matrix of a quaternion of numbers."""
     unit = np.asarray(quaternion, float) / np.linalg.norm(quaternion)
     return [[rounded(each) for each in row] for row in rotation(unit.tolist())]
 
 
 def quaternion_product(a: Sequence[Number], b: Sequence[Number]) -> Vector:
-    """The rotation ``b``, then ``a``."""
+    """Return the rotation ``b`` followed by ``a``."""
     real = minus(times(a[0], b[0]), dot(a[1:], b[1:]))
     imaginary = add(add(scale(b[1:], a[0]), scale(a[1:], b[0])), cross(a[1:], b[1:]))
     return [real, *imaginary]
 
 
 def fixed_quaternion(matrix: Matrix) -> Vector:
-    """The quaternion of a rotation of numbers, with a real part that is not negative.
+    """Return the quaternion of a rotation of numbers, with a real part that is not negative.
 
-    Four times the products of its entries are sums of the matrix's; the row with the largest
-    square is the quaternion, up to its length and its sign.
+    Four times the products of the quaternion's entries are sums of the matrix's entries. The row of
+    products with the largest square is the quaternion, up to its length and sign.
     """
     m = np.array(matrix, float)
     x, y, z = m[2, 1] - m[1, 2], m[0, 2] - m[2, 0], m[1, 0] - m[0, 1]
@@ -227,6 +227,6 @@ def fixed_quaternion(matrix: Matrix) -> Vector:
     products[0, 1:] = products[1:, 0] = x, y, z
     products[1:, 1:] = m + m.T + (1.0 - np.trace(m)) * np.eye(3)
     row = products[int(np.argmax(np.diag(products)))]
-    found = row / np.linalg.norm(row)
-    sign = -1.0 if found[0] < 0.0 else 1.0
-    return [rounded(float(sign * each)) for each in found]
+    quaternion = row / np.linalg.norm(row)
+    sign = -1.0 if quaternion[0] < 0.0 else 1.0
+    return [rounded(float(sign * each)) for each in quaternion]

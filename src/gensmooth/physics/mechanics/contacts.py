@@ -1,6 +1,6 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false
-"""Which geoms touch, where, and which velocities move the contact."""
+"""Contacts: which geoms touch, where, and which velocities move the contact."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -38,16 +38,16 @@ from gensmooth.physics.mechanics.placed import Placed
 from gensmooth.physics.mechanics.softness import Softness, contact_law
 from gensmooth.physics.symbols import choose
 
-_FAR = 1e10  # the distance of a contact that does not exist in a state
+_FAR = 1e10  # the distance of a contact that does not exist in this state
 
 
 class Touch(NamedTuple):
     """Where two geoms touch, relative to the root of the contact.
 
     Attributes:
-        point: The point half way between the two surfaces.
+        point: The point halfway between the two surfaces.
         normal: From the first geom to the second.
-        along: A vector whose tangential part is the first tangent; ``None``: MuJoCo's choice.
+        along: A vector whose tangential part is the first tangent; ``None`` for MuJoCo's default.
     """
 
     point: Vector
@@ -65,8 +65,8 @@ class Contact(NamedTuple):
         parts: Their parts.
         root: The part whose origin and axes the contact is described in.
         friction: The friction coefficient; 0 without friction.
-        law: How the contact gives way, and from which distance on.
-        touch: Computes what is needed only if they touch.
+        law: The softness of the contact, and the distance at which it starts to act.
+        touch: Computes the rest, which is needed only if they touch.
     """
 
     distance: Number
@@ -80,7 +80,7 @@ class Contact(NamedTuple):
 
 
 def contacts_of(placed: Placed) -> list[Contact]:
-    """All contacts that a mechanism may have."""
+    """Return all contacts that a mechanism may have."""
     return [each for pair in placed.mechanism.pairs for each in _contacts_of_pair(placed, pair)]
 
 
@@ -90,7 +90,7 @@ def _contacts_of_pair(placed: Placed, pair: Pair) -> list[Contact]:
     part1, at1, axes1 = placed.geom(first)
     part2, at2, axes2 = placed.geom(second)
     root = placed.root_of(part2 if part2 >= 0 else part1)
-    plane = at1, column(axes1, 2)  # if it is one: in the world
+    plane = at1, column(axes1, 2)  # in the world, if the first geom is a plane
     at1, axes1 = _seen_from(placed, root, placed.root_of(part1), at1, axes1)
     at2, axes2 = _seen_from(placed, root, placed.root_of(part2), at2, axes2)
     radius1, radius2 = (float(m.geom_size[g, 0]) for g in pair)
@@ -109,7 +109,7 @@ def _contacts_of_pair(placed: Placed, pair: Pair) -> list[Contact]:
             axis = column(axes2, 2)
             segment = scale(axis, half2)
             ends = [(add(at2, segment), axis), (subtract(at2, segment), axis)]
-        found: list[Contact] = []
+        contacts: list[Contact] = []
         for end, along in ends:
             distance = minus(plus(dot(end, normal), height), radius2)
 
@@ -117,16 +117,16 @@ def _contacts_of_pair(placed: Placed, pair: Pair) -> list[Contact]:
                 depth = plus(radius2, times(0.5, d))
                 return Touch(subtract(end, scale(normal, depth)), normal, along)
 
-            found.append(contact(distance, where))
-        return found
+            contacts.append(contact(distance, where))
+        return contacts
 
     def between(point1: Vector, point2: Vector) -> tuple[Number, Callable[[], Touch]]:
-        """The distance of spheres about two points, and where they touch."""
+        """Return the distance of spheres about two points, and where they touch."""
         apart = subtract(point2, point1)
         distance = minus(square_root(dot(apart, apart)), radius1 + radius2)
 
         def touch() -> Touch:
-            # Where axes cross, the normal is perpendicular to both.
+            # If the axes cross, the normal is perpendicular to both.
             both = normalized(cross(column(axes1, 2), column(axes2, 2)), _world_x(placed, root))
             normal = normalized(apart, both)
             depth = plus(radius1, times(0.5, distance))
@@ -158,7 +158,7 @@ def _contacts_of_pair(placed: Placed, pair: Pair) -> list[Contact]:
 
 
 def _first_two(distances: Sequence[Number], margin: float) -> Vector:
-    """Of four distances, those that MuJoCo makes contacts of: the first two below the margin."""
+    """Keep the two of four distances that become contacts: the first two below the margin."""
     a, b, c, d = distances
     at_a, at_b, at_c = a < margin, b < margin, c < margin
     last = choose(at_c, _FAR, d)  # with one of the first two
@@ -171,9 +171,9 @@ def _first_two(distances: Sequence[Number], margin: float) -> Vector:
 
 
 def axes_of(placed: Placed, contact: Contact, touch: Touch) -> Matrix:
-    """A contact's axes, relative to its root: the normal and two tangents."""
+    """Return a contact's axes, relative to its root: the normal and two tangents."""
     normal, along = touch.normal, touch.along
-    if along is None:  # the world's y axis, or its z axis where y is near to the normal
+    if along is None:  # the world's y axis, or its z axis if y is close to the normal
         turn = placed.root(contact.root).matrix
         upright: Any = abs(apply(turn, normal)[1]) < 0.5
         along = apply(transposed(turn), [0.0, choose(upright, 1.0, 0.0), choose(upright, 0.0, 1.0)])
@@ -183,18 +183,18 @@ def axes_of(placed: Placed, contact: Contact, touch: Touch) -> Matrix:
 
 
 def _world_x(placed: Placed, root: int) -> Vector:
-    """The world's x axis relative to a root: MuJoCo's choice for an undetermined direction."""
+    """Return the world's x axis relative to a root, MuJoCo's choice for an undefined direction."""
     return placed.root(root).matrix[0]
 
 
 def moving(placed: Placed, contact: Contact) -> tuple[set[int], set[int]]:
-    """The velocities that move only the first geom, and only the second."""
+    """Return the velocities that move only the first geom, and only the second."""
     one, two = (set(placed.mechanism.dofs_of(part)) for part in contact.parts)
     return one - two, two - one
 
 
 def jacobian(placed: Placed, contact: Contact, point: Vector, axes: Matrix, dof: int) -> Vector:
-    """The velocity at a contact, along its axes, per unit of a joint velocity.
+    """Return the velocity at a contact, along its axes, per unit of a joint velocity.
 
     The sign is for the second geom; for the first it is the opposite.
     """
@@ -220,14 +220,14 @@ def _seen_from(
 
 
 def _nearest(point: Vector, centre: Vector, segment: Vector) -> Vector:
-    """The point of a segment that is nearest to another."""
+    """Return the point of a segment that is nearest to another."""
     length = dot(segment, segment)
     share = clipped(dot(segment, subtract(point, centre)) / length, -1.0, 1.0)
     return add(centre, scale(segment, share))
 
 
 class Segments:
-    """Two line segments, each given by its centre and the vector from there to its end."""
+    """Two line segments, each described by its centre and the vector from there to its end."""
 
     def __init__(
         self, centre1: Vector, segment1: Vector, centre2: Vector, segment2: Vector
@@ -244,7 +244,7 @@ class Segments:
         self.flat: Any = abs(self._area) < least
 
     def nearest(self) -> tuple[Vector, Vector]:
-        """The points that are nearest to each other; any such where the segments are parallel."""
+        """Return the two nearest points; if the segments are parallel, any such pair."""
         a, b, c, u, v = self._a, self._b, self._c, self._u, self._v
         inverse = 1.0 / choose(self.flat, 1.0, self._area)
         x = choose(self.flat, 0.0, (c * u - b * v) * inverse)
@@ -259,7 +259,7 @@ class Segments:
         return self._at(x, y)
 
     def beside_the_ends(self) -> list[tuple[Vector, Vector]]:
-        """Each end, the first segment's first, with the nearest point on the other segment."""
+        """Return the four ends, each with the nearest point on the other segment."""
         a, b, c, u, v = self._a, self._b, self._c, self._u, self._v
         return [
             self._at(1.0, clipped((v - b) / c, -1.0, 1.0)),
@@ -269,15 +269,15 @@ class Segments:
         ]
 
     def where_both_end(self) -> list[tuple[Vector, Vector]]:
-        """The two ends of the stretch in which parallel segments overlap."""
+        """Return the two ends of the stretch in which parallel segments overlap."""
         a, b, c, u, v = self._a, self._b, self._c, self._u, self._v
-        found: list[tuple[Vector, Vector]] = []
-        for end in (1.0, -1.0):  # of the second, or where the first ends before it
+        points: list[tuple[Vector, Vector]] = []
+        for end in (1.0, -1.0):  # an end of the second, or of the first if that comes before
             beside = (u - end * b) / a
             x = clipped(beside, -1.0, 1.0)
             within: Any = abs(beside) <= 1.0
-            found.append(self._at(x, choose(within, end, clipped((v - x * b) / c, -1.0, 1.0))))
-        return found
+            points.append(self._at(x, choose(within, end, clipped((v - x * b) / c, -1.0, 1.0))))
+        return points
 
     def _at(self, x: Number, y: Number) -> tuple[Vector, Vector]:
         (centre1, segment1), (centre2, segment2) = self._first, self._second

@@ -1,4 +1,4 @@
-"""A MuJoCo model that is covered, with what the equations of motion need of it."""
+"""A MuJoCo model that is covered, in the form that the equations of motion need."""
 
 from typing import Any, final
 
@@ -23,7 +23,7 @@ class Mechanism:
         model: The ``MjModel``.
 
     Raises:
-        UnsupportedMechanismError: When the model has something that is not covered.
+        UnsupportedMechanismError: If the model has something that is not covered.
     """
 
     def __init__(self, model: Any) -> None:
@@ -35,7 +35,7 @@ class Mechanism:
         self.parts, self.fixed = parts(model)
         self._dof_part = [self.part_of(int(b)) for b in model.dof_bodyid]
         self.damping = [float(each) for each in model.dof_damping]
-        # As in MuJoCo, dampers act on the new velocity in Euler's method if any of them brakes.
+        # As in MuJoCo, Euler's method applies dampers to the new velocity if there are any.
         self.implicit_damping = self.integrator == EULER and max(self.damping) > 0.0
         self.limits = limits(model)
         self.pairs = pairs(model)
@@ -43,29 +43,29 @@ class Mechanism:
         self.parallel = parallel(model, self.pairs)
 
     def part_of(self, body: int) -> int:
-        """The part that a body belongs to; -1 if the body never moves."""
+        """Return the part that a body belongs to; -1 if the body never moves."""
         return self.fixed[body].part
 
     def ancestors(self, dof: int) -> list[int]:
-        """A velocity and those above it in the tree, up to the root."""
-        found: list[int] = []
+        """Return a velocity and those above it in the tree, up to the root."""
+        dofs: list[int] = []
         while dof >= 0:
-            found.append(dof)
+            dofs.append(dof)
             dof = int(self.model.dof_parentid[dof])
-        return found
+        return dofs
 
     def dofs_of(self, part: int) -> list[int]:
-        """The velocities that move a part, from the root down."""
-        found: list[int] = []
+        """Return the velocities that move a part, from the root down."""
+        dofs: list[int] = []
         while part >= 0:
             body = self.parts[part].body
             first, number = int(self.model.body_dofadr[body]), int(self.model.body_dofnum[body])
-            found = [*range(first, first + number), *found]
+            dofs = [*range(first, first + number), *dofs]
             part = self.parts[part].parent
-        return found
+        return dofs
 
     def free_translations(self) -> list[tuple[int, int]]:
-        """The first velocity of each free joint, and its part."""
+        """Return the first velocity of each free joint, and its part."""
         m = self.model
         return [
             (int(m.jnt_dofadr[j]), self.part_of(int(m.jnt_bodyid[j])))
@@ -74,5 +74,5 @@ class Mechanism:
         ]
 
     def dof_part(self, dof: int) -> int:
-        """The part whose joint a velocity belongs to."""
+        """Return the part whose joint a velocity belongs to."""
         return self._dof_part[dof]

@@ -1,6 +1,6 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false
-"""What is read from a MuJoCo model: parts, pairs of geoms that may touch, and what is refused."""
+"""Read a MuJoCo model: its parts, the pairs of geoms that may touch, and what is refused."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -25,7 +25,7 @@ PLANE, SPHERE, CAPSULE = 0, 2, 3
 FREE, BALL, SLIDE, HINGE = 0, 1, 2, 3
 EULER, RUNGE_KUTTA = 0, 1
 
-PARALLEL = 1e-4  # below this angle capsules are parallel, as in later versions of MuJoCo
+PARALLEL = 1e-4  # below this angle, later versions of MuJoCo treat capsules as parallel
 
 
 class UnsupportedMechanismError(ValueError):
@@ -33,15 +33,15 @@ class UnsupportedMechanismError(ValueError):
 
 
 def disabling(name: str) -> int:
-    """A bit of ``mjtDisableBit``; 0 where this version of MuJoCo does not have it."""
+    """Return a bit of ``mjtDisableBit``; 0 if this version of MuJoCo does not have it."""
     return int(getattr(load_mujoco().mjtDisableBit, f"mjDSBL_{name.upper()}", 0))
 
 
 @cache
 def margins_add() -> bool:
-    """Whether the margins of two geoms add up (later versions of MuJoCo) or the larger counts.
+    """Return whether the margins of two geoms add up, as in later versions of MuJoCo.
 
-    A small model tells which.
+    In earlier versions the larger margin counts. A small model shows which rule is used.
     """
     ball = '<body pos="{} 0 0"><freejoint/><geom size="0.1" margin="0.1"/></body>'
     mujoco = load_mujoco()
@@ -55,9 +55,10 @@ def margins_add() -> bool:
 
 @cache
 def parallel_means_an_angle() -> bool:
-    """Whether capsules are parallel by their angle (later versions of MuJoCo) or by an area.
+    """Return whether MuJoCo decides by the angle that capsules are parallel (later versions).
 
-    A small model tells which: by the area, short capsules are parallel at a larger angle.
+    Earlier versions decide by an area, by which short capsules are parallel at a larger angle. A
+    small model shows which rule is used.
     """
     needle = '<geom type="capsule" size="0.001 0.002"/></body>'
     mujoco = load_mujoco()
@@ -72,9 +73,9 @@ def parallel_means_an_angle() -> bool:
 
 @cache
 def rotations_are_corrected() -> bool:
-    """Whether Runge-Kutta's stages correct for rotations that do not commute (later MuJoCo).
+    """Return whether Runge-Kutta corrects for rotations that do not commute (later MuJoCo).
 
-    A small model tells: a body that tumbles freely turns slightly differently.
+    A small model shows it: a body that tumbles freely turns slightly differently.
     """
     mujoco = load_mujoco()
     model = mujoco.MjModel.from_xml_string(
@@ -94,7 +95,7 @@ def rotations_are_corrected() -> bool:
             change = -np.cross(spin, inertia * spin) / inertia
             spin, angle = begin + step * change, step * rate
             rate = spin
-            if corrected:  # to second order, which is enough to tell
+            if corrected:  # to second order, which is enough to distinguish the two
                 twist = np.cross(angle, spin)
                 rate = spin + twist / 2 + np.cross(angle, twist) / 12
         angle = h * float(np.linalg.norm(whole))
@@ -105,13 +106,13 @@ def rotations_are_corrected() -> bool:
 
 
 def _enabling() -> list[tuple[str, int]]:
-    """The names and bits of ``mjtEnableBit``."""
+    """Return the names and bits of ``mjtEnableBit``."""
     kinds = load_mujoco().mjtEnableBit
     names = [name for name in dir(kinds) if name.startswith("mjENBL_")]
     return [(name.removeprefix("mjENBL_").lower(), int(getattr(kinds, name))) for name in names]
 
 
-# What a model may not disable. Dampers and springs were one bit, later two.
+# What a model must not disable. Dampers and springs were one bit in earlier versions, now two.
 _NEEDED = (
     "constraint",
     "limit",
@@ -127,7 +128,7 @@ _NEEDED = (
 
 
 def refuse(m: Any) -> None:
-    """Raise an error that names what of a model is not covered."""
+    """Raise an error that names what is not covered, if a model has such a thing."""
 
     def unless(fine: Any, what: str) -> None:
         if not fine:
@@ -182,10 +183,10 @@ class Part(NamedTuple):
     """Bodies without joints between them, which move as one.
 
     Attributes:
-        body: The first of them, whose frame is the part's.
+        body: The first of these bodies, whose frame is the part's frame.
         parent: The part that it is attached to; -1 for the world.
         joints: The joints of the first body.
-        mass: The mass of all of them.
+        mass: The total mass.
         centre: The centre of mass, in the part's frame.
         inertia: The moments about the centre, in the part's frame.
     """
@@ -199,7 +200,7 @@ class Part(NamedTuple):
 
 
 class FixedPlace(NamedTuple):
-    """Where something is fixed on a part: the part, a position and an orientation in its frame."""
+    """Where something is fixed: the part, and the position and orientation in its frame."""
 
     part: int
     position: Vector
@@ -207,7 +208,7 @@ class FixedPlace(NamedTuple):
 
 
 def parts(m: Any) -> tuple[list[Part], list[FixedPlace]]:
-    """The parts of a model, and where each body is fixed on its part (-1: on the world)."""
+    """Return the parts of a model, and where each body is fixed on its part (-1: on the world)."""
     fixed: list[FixedPlace] = []
     bodies: list[list[int]] = []
     parents: list[int] = []
@@ -221,8 +222,8 @@ def parts(m: Any) -> tuple[list[Part], list[FixedPlace]]:
             fixed.append(FixedPlace(len(bodies) - 1, [0.0] * 3, identity()))
         else:
             above = fixed[parent]
-            own = [float(each) for each in m.body_pos[body]]
-            position = add(above.position, apply(above.matrix, own))
+            offset = [float(each) for each in m.body_pos[body]]
+            position = add(above.position, apply(above.matrix, offset))
             matrix = product(above.matrix, constant_rotation(m.body_quat[body]))
             fixed.append(FixedPlace(above.part, position, matrix))
             if above.part >= 0:
@@ -257,8 +258,8 @@ class Pair(NamedTuple):
 
 
 def pairs(m: Any) -> list[Pair]:
-    """The pairs of geoms that MuJoCo would test for contact."""
-    found: list[Pair] = []
+    """Return the pairs of geoms that MuJoCo would test for contact."""
+    touching: list[Pair] = []
     excluded = {int(each) for each in m.exclude_signature}
     weld = [int(each) for each in m.body_weldid]
     above = [weld[int(m.body_parentid[w])] for w in weld]
@@ -285,22 +286,22 @@ def pairs(m: Any) -> list[Pair]:
                 )
             if max(int(m.geom_condim[a]), int(m.geom_condim[b])) not in (1, 3):
                 raise UnsupportedMechanismError("friction that resists rolling or spinning")
-            found.append(Pair(a, b))
-    return found
+            touching.append(Pair(a, b))
+    return touching
 
 
 def parallel(m: Any, touching: Sequence[Pair]) -> set[Pair]:
-    """The pairs of capsules that may be parallel, and then touch in two points.
+    """Return the pairs of capsules that may be parallel, and then touch in two points.
 
-    They are always parallel; or they are parallel where the model starts, and touch there or belong
-    to different trees (two logs on the floor); or they are so short that MuJoCo takes them for
-    parallel at an angle of more than ``PARALLEL``. Other pairs are parallel only for a moment, if
-    at all, and are treated as touching in one point.
+    These are pairs that are always parallel; pairs that are parallel in the initial state and touch
+    there or belong to different trees (two logs on the floor); and pairs so short that MuJoCo
+    treats them as parallel at an angle of more than ``PARALLEL``. Other pairs are parallel for a
+    moment at most, and are treated as touching at one point.
     """
-    found: set[Pair] = set()
+    parallel_pairs: set[Pair] = set()
     both = [pair for pair in touching if all(m.geom_type[geom] == CAPSULE for geom in pair)]
     if not both:
-        return found
+        return parallel_pairs
     mujoco = load_mujoco()
     start, other = mujoco.MjData(m), mujoco.MjData(m)
     other.qpos[:] = m.qpos0 + np.random.default_rng(0).uniform(-1.0, 1.0, m.nq)
@@ -312,16 +313,16 @@ def parallel(m: Any, touching: Sequence[Pair]) -> set[Pair]:
         always = _angle(other, pair) < 1e-9
         if not parallel_means_an_angle():
             limit = np.sqrt(TINY) / max(lengths, TINY)  # (l₁ l₂ sin)² < mjMINVAL
-            if always and lengths > 1.0:  # it depends on the rounding whether MuJoCo notices
+            if always and lengths > 1.0:  # rounding decides whether MuJoCo notices
                 raise UnsupportedMechanismError("long capsules that stay parallel and may touch")
         at_start = _angle(start, pair) < limit and _may_meet_as_they_start(m, start, pair)
         if always or limit > PARALLEL or at_start:
-            found.add(pair)
-    return found
+            parallel_pairs.add(pair)
+    return parallel_pairs
 
 
 def _may_meet_as_they_start(m: Any, start: Any, pair: Pair) -> bool:
-    """Whether two geoms belong to different trees, or touch where the model starts."""
+    """Return whether two geoms belong to different trees, or touch where the model starts."""
     one, two = (int(m.body_rootid[int(m.geom_bodyid[geom])]) for geom in pair)
     margin = float(m.geom_margin[list(pair)].sum())
     far = 2.0 * margin + 1.0
@@ -329,6 +330,6 @@ def _may_meet_as_they_start(m: Any, start: Any, pair: Pair) -> bool:
 
 
 def _angle(data: Any, pair: Pair) -> float:
-    """The sine of the angle between the axes of two geoms."""
+    """Return the sine of the angle between the axes of two geoms."""
     one, two = (data.geom_xmat[geom].reshape(3, 3)[:, 2] for geom in pair)
     return float(np.linalg.norm(np.cross(one, two)))

@@ -43,7 +43,7 @@ from gensmooth.physics.symbols import ENTRYWISE, Symbol
 class Frame(NamedTuple):
     """Where a part is: its root part, its origin relative to the root's, and its axes as columns.
 
-    Both are along the axes of the root: its own if it moves freely, otherwise the world's.
+    Both use the axes of the root part if that moves freely, otherwise the axes of the world.
     """
 
     root: int
@@ -74,8 +74,8 @@ def place(mechanism: Mechanism, q: Sequence[Number]) -> "Placed":
     quaternions: list[Vector] = []
     for index, part in enumerate(mechanism.parts):
         fixed = mechanism.fixed[int(m.body_parentid[part.body])]
-        own = [float(each) for each in m.body_pos[part.body]]
-        position = add(fixed.position, apply(fixed.matrix, own))
+        offset_of_body = [float(each) for each in m.body_pos[part.body]]
+        position = add(fixed.position, apply(fixed.matrix, offset_of_body))
         matrix = product(fixed.matrix, constant_rotation(m.body_quat[part.body]))
         spin = fixed_quaternion(matrix)
         root = index
@@ -151,39 +151,39 @@ class Placed:
         self._inertias = [self._inertia(k) for k in range(len(frames))]
 
     def along_roots(self, v: Sequence[Number]) -> Vector:
-        """Velocities or accelerations with each free translation along the root's axes.
+        """Turn the translations of free joints, of velocities or accelerations, to the roots' axes.
 
-        M, forces and Jacobians are in this basis, so that they do not depend on the orientation of
-        a robot that moves freely. :meth:`along_world` is the inverse.
+        M, forces and Jacobians use this basis, so they do not depend on the orientation of a robot
+        that moves freely. :meth:`along_world` is the inverse.
         """
         return self._turned(v, transposed)
 
     def along_world(self, v: Sequence[Number]) -> Vector:
-        """The inverse of :meth:`along_roots`."""
+        """Invert :meth:`along_roots`."""
         return self._turned(v, list)
 
     def _turned(self, v: Sequence[Number], how: Callable[[Matrix], Matrix]) -> Vector:
-        found = list(v)
+        turned = list(v)
         for first, part in self.mechanism.free_translations():
             turn = how(self._roots[part].matrix)
-            found[first : first + 3] = apply(turn, found[first : first + 3])
-        return found
+            turned[first : first + 3] = apply(turn, turned[first : first + 3])
+        return turned
 
     def root(self, index: int) -> Root:
-        """The root with a number; -1 is the world."""
+        """Return the root with a number; -1 is the world."""
         return _WORLD if index < 0 else self._roots[index]
 
     def root_of(self, part: int) -> int:
-        """The root of a part's tree; -1 for the world."""
+        """Return the root of a part's tree; -1 for the world."""
         return -1 if part < 0 else self.frames[part].root
 
     def in_world(self, root: int, position: Vector) -> Vector:
-        """A position relative to a root, in the world."""
-        found = self.root(root)
-        return add(found.origin, apply(found.matrix, position))
+        """Convert a position relative to a root to world coordinates."""
+        frame = self.root(root)
+        return add(frame.origin, apply(frame.matrix, position))
 
     def _inertia(self, index: int) -> Inertia:
-        """The inertia of a part at its root's origin, along its root's axes."""
+        """Return the inertia of a part at its root's origin, along its root's axes."""
         part, frame = self.mechanism.parts[index], self.frames[index]
         matrix = frame.matrix
         centre = add(frame.position, apply(matrix, part.centre))
@@ -200,17 +200,17 @@ class Placed:
         return Inertia(part.mass, scale(centre, part.mass), rows)
 
     def _up(self, values: Sequence[Any]) -> list[Any]:
-        """The sum over each part and all parts below it."""
-        found = list(values)
-        for index in reversed(range(len(found))):
+        """Sum over each part and all parts below it."""
+        sums = list(values)
+        for index in reversed(range(len(sums))):
             parent = self.mechanism.parts[index].parent
             if parent >= 0:
-                found[parent] = found[parent] + found[index]
-        return found
+                sums[parent] = sums[parent] + sums[index]
+        return sums
 
     def mass_matrix(self) -> dict[tuple[int, int], Number]:
-        """M by composite rigid bodies: entries (i, j) with j <= i that are not always 0."""
-        mechanism, found = self.mechanism, dict[tuple[int, int], Number]()
+        """Return M by composite rigid bodies: entries (i, j), j <= i, that are not always 0."""
+        mechanism, entries = self.mechanism, dict[tuple[int, int], Number]()
         whole = self._up(self._inertias)
         for i in range(mechanism.nv):
             momentum = whole[mechanism.dof_part(i)].times(self.motions[i])
@@ -219,17 +219,17 @@ class Placed:
                 if i == j:
                     value = plus(value, float(mechanism.model.dof_armature[i]))
                 if isinstance(value, Symbol) or value != 0.0:
-                    found[i, j] = value
-        return found
+                    entries[i, j] = value
+        return entries
 
     def velocities(self, v: Sequence[Number]) -> tuple[list[Spatial], list[Spatial]]:
-        """The velocity of each part, and its acceleration when no joint accelerates."""
+        """Return the velocity of each part, and its acceleration when no joint accelerates."""
         mechanism = self.mechanism
-        m, found, drift = mechanism.model, list[Spatial](), list[Spatial]()
+        m, velocities, drift = mechanism.model, list[Spatial](), list[Spatial]()
         upwards = [-float(each) for each in m.opt.gravity]
         for index, part in enumerate(mechanism.parts):
             if part.parent >= 0:
-                velocity, change = found[part.parent], drift[part.parent]
+                velocity, change = velocities[part.parent], drift[part.parent]
             else:
                 turn = transposed(self._roots[index].matrix)
                 velocity, change = ZERO, Spatial([0.0] * 3, apply(turn, upwards))
@@ -243,29 +243,29 @@ class Placed:
                     motion = self.motions[k]
                     change = change + before.of_motion(motion).times(v[k])
                     velocity = velocity + motion.times(v[k])
-            found.append(velocity)
+            velocities.append(velocity)
             drift.append(change)
-        return found, drift
+        return velocities, drift
 
     def smooth_force(self, q: Sequence[Number], v: Sequence[Number], u: Sequence[Number]) -> Vector:
-        """τ - c: gravity, Coriolis, springs, dampers, fluid and actuators; ``v`` along roots."""
+        """Return τ - c: all forces except those of constraints; ``v`` is along the roots' axes."""
         velocities, drifts = self.velocities(v)
         forces = self._without_fluid(self._inertial_forces(velocities, drifts), velocities)
         return add(self._with_joints(q, v, self._along_joints(forces)), self.actuation(q, v, u))
 
     def bias(self, v: Sequence[Number]) -> Vector:
-        """MuJoCo's ``qfrc_bias``: gravity, Coriolis and centrifugal forces; ``v`` along roots."""
+        """Return MuJoCo's ``qfrc_bias``: gravity, Coriolis and centrifugal forces."""
         return self._along_joints(self._inertial_forces(*self.velocities(v)))
 
     def passive(self, q: Sequence[Number], v: Sequence[Number]) -> Vector:
-        """MuJoCo's ``qfrc_passive``: springs, dampers and fluid; ``v`` along roots."""
+        """Return MuJoCo's ``qfrc_passive``: the forces of springs, dampers and fluid."""
         forces = self._without_fluid([ZERO for _ in self.frames], self.velocities(v)[0])
         return self._with_joints(q, v, self._along_joints(forces))
 
     def _inertial_forces(
         self, velocities: Sequence[Spatial], drifts: Sequence[Spatial]
     ) -> list[Spatial]:
-        """The force that each part takes when no joint accelerates (Newton-Euler)."""
+        """Return the force that moves each part while no joint accelerates (Newton-Euler)."""
         return [
             inertia.times(drift) + velocity.of_force(inertia.times(velocity))
             for inertia, drift, velocity in zip(self._inertias, drifts, velocities, strict=True)
@@ -291,21 +291,21 @@ class Placed:
     def _with_joints(
         self, q: Sequence[Number], v: Sequence[Number], taken: Sequence[Number]
     ) -> Vector:
-        """The forces of dampers and springs, minus the forces ``taken``."""
+        """Return the forces of dampers and springs, minus the forces ``taken``."""
         m, damping = self.mechanism.model, self.mechanism.damping
-        found = [minus(times(-damping[i], v[i]), taken[i]) for i in range(self.mechanism.nv)]
+        forces = [minus(times(-damping[i], v[i]), taken[i]) for i in range(self.mechanism.nv)]
         for j in range(m.njnt):
             if m.jnt_stiffness[j]:
                 at, dof = int(m.jnt_qposadr[j]), int(m.jnt_dofadr[j])
                 stretch = minus(q[at], float(m.qpos_spring[at]))
-                found[dof] = minus(found[dof], times(float(m.jnt_stiffness[j]), stretch))
-        return found
+                forces[dof] = minus(forces[dof], times(float(m.jnt_stiffness[j]), stretch))
+        return forces
 
     def actuation(self, q: Sequence[Number], v: Sequence[Number], u: Sequence[Number]) -> Vector:
-        """MuJoCo's ``qfrc_actuator``."""
+        """Return MuJoCo's ``qfrc_actuator``."""
         mechanism = self.mechanism
         m = mechanism.model
-        found: Vector = [0.0] * mechanism.nv
+        forces: Vector = [0.0] * mechanism.nv
         for i in range(m.nu):
             j = int(m.actuator_trnid[i, 0])
             at, dof = int(m.jnt_qposadr[j]), int(m.jnt_dofadr[j])
@@ -315,8 +315,8 @@ class Placed:
                 control = clipped(control, *map(float, m.actuator_ctrlrange[i]))
             length, speed = times(gear, q[at]), times(gear, v[dof])
 
-            def linear(given: Any, length: Number = length, speed: Number = speed) -> Number:
-                a, b, c = map(float, given[:3])
+            def linear(coefficients: Any, length: Number = length, speed: Number = speed) -> Number:
+                a, b, c = map(float, coefficients[:3])
                 return plus(plus(a, times(b, length)), times(c, speed))
 
             gain = linear(m.actuator_gainprm[i])
@@ -327,15 +327,17 @@ class Placed:
                 force = plus(force, linear(m.actuator_biasprm[i]))
             if m.actuator_forcelimited[i]:
                 force = clipped(force, *map(float, m.actuator_forcerange[i]))
-            found[dof] = plus(found[dof], times(gear, force))
+            forces[dof] = plus(forces[dof], times(gear, force))
         for j in range(m.njnt):
-            if m.nu and m.jnt_actfrclimited[j]:  # without actuators MuJoCo ignores the range
+            if (
+                m.nu and m.jnt_actfrclimited[j]
+            ):  # MuJoCo ignores the range if there are no actuators
                 dof = int(m.jnt_dofadr[j])
-                found[dof] = clipped(found[dof], *map(float, m.jnt_actfrcrange[j]))
-        return found
+                forces[dof] = clipped(forces[dof], *map(float, m.jnt_actfrcrange[j]))
+        return forces
 
     def _fluid(self, body: int, velocity: Spatial) -> Spatial:
-        """The force of the fluid on a body, computed as for a box of the same inertia."""
+        """Return the force of the fluid on a body, computed as for a box of the same inertia."""
         m = self.mechanism.model
         mass, inertia = float(m.body_mass[body]), m.body_inertia[body]
         box = [
@@ -344,8 +346,8 @@ class Placed:
         ]
         place = self.mechanism.fixed[body]
         frame = self.frames[place.part]
-        own = product(place.matrix, constant_rotation(m.body_iquat[body]))
-        axes = product(frame.matrix, own)
+        principal = product(place.matrix, constant_rotation(m.body_iquat[body]))
+        axes = product(frame.matrix, principal)
         ipos = [float(each) for each in m.body_ipos[body]]
         inside = add(place.position, apply(place.matrix, ipos))
         centre = add(frame.position, apply(frame.matrix, inside))
@@ -374,27 +376,29 @@ class Placed:
         pushed = apply(axes, force)
         return Spatial(add(apply(axes, torque), cross(centre, pushed)), pushed)
 
-    # --- what an environment reads ----------------------------------------------------------------
+    # --- what an environment reads ---------------------------------------------------------------
 
     def body_position(self, body: int) -> Vector:
-        """MuJoCo's ``xpos``."""
+        """Return MuJoCo's ``xpos``."""
         return self._in_world(self.mechanism.fixed[body])
 
     def body_quaternion(self, body: int) -> Vector:
-        """MuJoCo's ``xquat``."""
+        """Return MuJoCo's ``xquat``."""
         place = self.mechanism.fixed[body]
-        own = fixed_quaternion(place.matrix)
+        relative = fixed_quaternion(place.matrix)
         if place.part < 0:
-            return own
+            return relative
         above = self._roots[self.frames[place.part].root].spin
-        return quaternion_product(quaternion_product(above, self._quaternions[place.part]), own)
+        return quaternion_product(
+            quaternion_product(above, self._quaternions[place.part]), relative
+        )
 
     def geom(self, geom: int) -> tuple[int, Vector, Matrix]:
-        """A geom's part, its centre and its axes, from its root; in the world for -1."""
+        """Return a geom's part, and its centre and axes relative to its root (-1: in the world)."""
         m = self.mechanism.model
         place = self.mechanism.fixed[int(m.geom_bodyid[geom])]
-        own = [float(each) for each in m.geom_pos[geom]]
-        inside = add(place.position, apply(place.matrix, own))
+        offset = [float(each) for each in m.geom_pos[geom]]
+        inside = add(place.position, apply(place.matrix, offset))
         turned = product(place.matrix, constant_rotation(m.geom_quat[geom]))
         if place.part < 0:
             return -1, inside, turned
@@ -403,16 +407,16 @@ class Placed:
         return place.part, position, product(frame.matrix, turned)
 
     def geom_position(self, geom: int) -> Vector:
-        """MuJoCo's ``geom_xpos``."""
+        """Return MuJoCo's ``geom_xpos``."""
         part, position, _ = self.geom(geom)
         return self.in_world(self.root_of(part), position)
 
     def site_position(self, site: int) -> Vector:
-        """MuJoCo's ``site_xpos``."""
+        """Return MuJoCo's ``site_xpos``."""
         m = self.mechanism.model
         place = self.mechanism.fixed[int(m.site_bodyid[site])]
-        own = [float(each) for each in m.site_pos[site]]
-        inside = add(place.position, apply(place.matrix, own))
+        offset = [float(each) for each in m.site_pos[site]]
+        inside = add(place.position, apply(place.matrix, offset))
         return self._in_world(FixedPlace(place.part, inside, place.matrix))
 
     def _in_world(self, place: FixedPlace) -> Vector:
@@ -423,7 +427,7 @@ class Placed:
         return self.in_world(frame.root, position)
 
     def centre(self, body: int) -> Vector:
-        """MuJoCo's ``subtree_com``: the centre of mass of a body and all bodies below it."""
+        """Return MuJoCo's ``subtree_com``: the centre of mass of a body and all bodies below it."""
         m = self.mechanism.model
         members = [body]
         for other in range(body + 1, m.nbody):
@@ -431,21 +435,21 @@ class Placed:
                 members.append(other)
         mass = float(sum(m.body_mass[each] for each in members))
         if mass < TINY:
-            return self._own_centre(body)
-        found: Vector = [0.0] * 3
+            return self._centre_of_body(body)
+        centre: Vector = [0.0] * 3
         for each in members:
-            found = add(found, scale(self._own_centre(each), float(m.body_mass[each]) / mass))
-        return found
+            centre = add(centre, scale(self._centre_of_body(each), float(m.body_mass[each]) / mass))
+        return centre
 
-    def _own_centre(self, body: int) -> Vector:
-        """MuJoCo's ``xipos``: the centre of mass of a single body."""
+    def _centre_of_body(self, body: int) -> Vector:
+        """Return MuJoCo's ``xipos``: the centre of mass of a single body."""
         place = self.mechanism.fixed[body]
         ipos = [float(each) for each in self.mechanism.model.body_ipos[body]]
         inside = add(place.position, apply(place.matrix, ipos))
         return self._in_world(FixedPlace(place.part, inside, place.matrix))
 
     def body_inertia(self, body: int) -> Vector:
-        """MuJoCo's ``cinert``: moments, mass times position, and mass, at the centre of its tree.
+        """Return MuJoCo's ``cinert``: moments, mass times position, and mass, at its tree's centre.
 
         The moments are those about x, y and z, then the products xy, xz and yz.
         """
@@ -453,22 +457,22 @@ class Placed:
             return [0.0] * 10
         m = self.mechanism.model
         place, mass = self.mechanism.fixed[body], float(m.body_mass[body])
-        away = subtract(self._own_centre(body), self.centre(int(m.body_rootid[body])))
-        own = product(place.matrix, constant_rotation(m.body_iquat[body]))
+        away = subtract(self._centre_of_body(body), self.centre(int(m.body_rootid[body])))
+        axes = product(place.matrix, constant_rotation(m.body_iquat[body]))
         if place.part >= 0:
             frame = self.frames[place.part]
-            own = product(product(self._roots[frame.root].matrix, frame.matrix), own)
-        weighted = [list(map(times, map(float, m.body_inertia[body]), row)) for row in own]
-        found: Vector = []
+            axes = product(product(self._roots[frame.root].matrix, frame.matrix), axes)
+        weighted = [list(map(times, map(float, m.body_inertia[body]), row)) for row in axes]
+        moments: Vector = []
         for i, j in ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2)):
-            value = minus(dot(weighted[i], own[j]), times(mass, times(away[i], away[j])))
+            value = minus(dot(weighted[i], axes[j]), times(mass, times(away[i], away[j])))
             if i == j:
                 value = plus(value, times(mass, dot(away, away)))
-            found.append(value)
-        return [*found, *scale(away, mass), mass]
+            moments.append(value)
+        return [*moments, *scale(away, mass), mass]
 
     def body_velocity(self, body: int, v: Sequence[Number]) -> Vector:
-        """MuJoCo's ``cvel``: angular and linear, at the centre of its tree; ``v`` along roots."""
+        """Return MuJoCo's ``cvel``: angular and linear velocity, at the centre of its tree."""
         part = self.mechanism.part_of(body)
         if part < 0:
             return [0.0] * 6

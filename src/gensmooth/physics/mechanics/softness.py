@@ -1,6 +1,6 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false
-"""How limits and contacts give way (MuJoCo's solref and solimp)."""
+"""The softness of limits and contacts (MuJoCo's solref and solimp)."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple, final
@@ -24,14 +24,14 @@ _REFERENCE = (0.02, 1.0)  # its default solref
 @final
 @dataclass(frozen=True)
 class Softness:
-    """How a constraint gives way (MuJoCo's solref and solimp).
+    """The softness of a constraint (MuJoCo's solref and solimp).
 
     Attributes:
         stiffness: K.
         damping: B.
         impedance: dmin, dmax, width, midpoint and power.
         inertia: The inverse inertia, to which the regularisation is proportional.
-        factor: The factor of the regularisation for a friction pyramid.
+        factor: A factor of the regularisation, for a friction pyramid.
         margin: The distance at which the constraint starts to act.
     """
 
@@ -43,7 +43,7 @@ class Softness:
     margin: float
 
     def pull(self, distance: Number) -> tuple[Number, Number]:
-        """The stiffness D of the constraint, and K d (x - margin), the first term of ``-aref``."""
+        """Return the stiffness D, and K d (x - margin), the first term of ``-aref``."""
         low, high, width, middle, power = self.impedance
         depth = minus(distance, self.margin)
         if low == high or width <= TINY:
@@ -64,7 +64,7 @@ class Softness:
 
 
 class Limit(NamedTuple):
-    """A joint's range: its index in qpos and in qvel, the bounds, and how they give way."""
+    """A joint's range: its index in qpos and in qvel, the bounds, and their softness."""
 
     position: int
     velocity: int
@@ -76,7 +76,7 @@ class Limit(NamedTuple):
 def softness(
     m: Any, reference: Any, impedance: Any, inertia: float, factor: float, margin: float
 ) -> Softness:
-    """MuJoCo's ``mj_makeImpedance``."""
+    """Compute stiffness and damping as MuJoCo's ``mj_makeImpedance`` does."""
     low, high = (float(np.clip(each, *_IMPEDANCE)) for each in impedance[:2])
     width, middle = max(0.0, float(impedance[2])), float(np.clip(impedance[3], *_IMPEDANCE))
     power = max(1.0, float(impedance[4]))
@@ -95,8 +95,8 @@ def softness(
 
 
 def limits(m: Any) -> list[Limit]:
-    """The limits of all joints that have them."""
-    found: list[Limit] = []
+    """Return the limits of all joints that have them."""
+    limits: list[Limit] = []
     for j in range(m.njnt):
         if not m.jnt_limited[j]:
             continue
@@ -107,12 +107,12 @@ def limits(m: Any) -> list[Limit]:
         law = softness(
             m, m.jnt_solref[j], m.jnt_solimp[j], float(m.dof_invweight0[dof]), 1.0, margin
         )
-        found.append(Limit(int(m.jnt_qposadr[j]), dof, low, high, law))
-    return found
+        limits.append(Limit(int(m.jnt_qposadr[j]), dof, low, high, law))
+    return limits
 
 
 def contact_law(m: Any, pair: Pair) -> tuple[Softness, float]:
-    """MuJoCo's ``mj_contactParam`` and ``mj_makeImpedance``: how a contact gives way; friction."""
+    """Return the softness and the friction of a contact, as MuJoCo's ``mj_contactParam`` does."""
     a, b = pair
     rank = int(m.geom_priority[a]) - int(m.geom_priority[b])
     margins = [float(m.geom_margin[g]) for g in pair]

@@ -27,29 +27,29 @@ class Spatial(NamedTuple):
         return Spatial(add(self.angular, other.angular), add(self.linear, other.linear))
 
     def times(self, factor: Number) -> "Spatial":
-        """A multiple."""
+        """Return a multiple."""
         return Spatial(scale(self.angular, factor), scale(self.linear, factor))
 
     def dot(self, other: "Spatial") -> Number:
-        """The power of a force at a velocity."""
+        """Return the power of a force at a velocity."""
         return plus(dot(self.angular, other.angular), dot(self.linear, other.linear))
 
     def of_motion(self, other: "Spatial") -> "Spatial":
-        """The rate of change of a motion vector that moves with this velocity."""
+        """Return the rate of change of a motion vector that moves with this velocity."""
         return Spatial(
             cross(self.angular, other.angular),
             add(cross(self.angular, other.linear), cross(self.linear, other.angular)),
         )
 
     def of_force(self, other: "Spatial") -> "Spatial":
-        """The rate of change of a force vector that moves with this velocity."""
+        """Return the rate of change of a force vector that moves with this velocity."""
         return Spatial(
             add(cross(self.angular, other.angular), cross(self.linear, other.linear)),
             cross(self.angular, other.linear),
         )
 
     def at(self, point: Sequence[Number]) -> Vector:
-        """The velocity of a point."""
+        """Return the velocity of a point."""
         return add(self.linear, cross(self.angular, point))
 
 
@@ -68,7 +68,7 @@ class Inertia(NamedTuple):
         return Inertia(plus(self.mass, other.mass), add(self.moment, other.moment), rows)
 
     def times(self, motion: Spatial) -> Spatial:
-        """The momentum of a velocity."""
+        """Return the momentum of a velocity."""
         angular = add(apply(self.matrix, motion.angular), cross(self.moment, motion.linear))
         linear = subtract(scale(motion.linear, self.mass), cross(self.moment, motion.angular))
         return Spatial(angular, linear)

@@ -12,9 +12,9 @@
 * **Ends** when the height of the torso is not in [0.2, 1].
 * **Reset**: initial qpos plus U(−0.1, 0.1), initial qvel plus 0.1 N(0, 1), in every entry.
 
-Gymnasium's ``ant_v4.py`` and ``ant_v5.py``. ``Ant`` is v4 with ``use_contact_forces=True``, the
-layout of Gym's v2, which the paper used. The torso's place is MuJoCo's ``xpos``, as in Gymnasium.
-v5 pays no survival bonus in the step that falls.
+As in Gymnasium's ``ant_v4.py`` and ``ant_v5.py``. ``Ant`` is v4 with ``use_contact_forces=True``,
+the layout of Gym's v2, which the paper used. The position of the torso is MuJoCo's ``xpos``, as in
+Gymnasium. In v5 the step in which the robot falls has no survival bonus.
 """
 
 from dataclasses import replace
@@ -35,13 +35,13 @@ from gensmooth.physics.robots.legged import (
 
 @register_jitable
 def observe(state, out):
-    """Positions without the first two, then velocities."""
+    """Observe positions without the first two, then velocities."""
     observe_without(2, state, out)
 
 
 @register_jitable
 def observe_forces(state, out):
-    """Positions without the first two, velocities, contact forces clipped to ±1."""
+    """Observe positions without the first two, velocities, and contact forces clipped to ±1."""
     observe(state, out)
     place = len(state.qpos) - 2 + len(state.qvel)
     for body in range(len(state.observed_forces)):
@@ -52,12 +52,12 @@ def observe_forces(state, out):
 
 @register_jitable
 def ant(state, action):
-    """Forward velocity + survival − 0.5 ‖a‖²; falls when the torso leaves [0.2, 1]."""
+    """Pay forward velocity + survival − 0.5 ‖a‖²; end when the torso leaves [0.2, 1]."""
     before = state.torso[0]
     square = advance(state, action)
     forward = (state.torso[0] - before) / state.dt
     healthy = 0.2 <= state.qpos[2] <= 1.0
-    for i in range(2):  # the loop over steps checks the others, which are observed
+    for i in range(2):  # not observed, so the loop over steps does not check them
         if not np.isfinite(state.qpos[i]):
             forward = np.nan
     bonus = 1.0 if healthy else state.falling
@@ -66,7 +66,7 @@ def ant(state, action):
 
 @register_jitable
 def ant_forces(state, action):
-    """The same less 0.0005 ‖contact forces clipped to ±1‖²."""
+    """Pay as :func:`ant`, less 0.0005 ‖contact forces clipped to ±1‖²."""
     reward, bonus, ended, success = ant(state, action)
     call(state.physics.forces, state.physics)
     square = 0.0

@@ -9,12 +9,12 @@ Both:
 * **Ends** at the horizon only.
 * **Reset**: initial qpos plus U(−0.1, 0.1), initial qvel plus 0.1 N(0, 1), in every entry.
 
-HalfCheetah, Gymnasium's ``half_cheetah_v4.py`` and ``half_cheetah_v5.py``, which are the same law:
+HalfCheetah, as in Gymnasium's ``half_cheetah_v4.py`` and ``half_cheetah_v5.py``:
 
 * **Reward**: forward velocity − 0.1 ‖a‖².
 
-HalfCheetahRandVel, meta-RL's half-cheetah of Finn et al. (2017) by the law of the ProMP repository
-(Rothfuss et al., 2019), which the paper used; horizon 200:
+HalfCheetahRandVel, the meta-RL task of Finn et al. (2017) as in the ProMP repository (Rothfuss et
+al., 2019), which the paper used; horizon 200:
 
 * **Goal**: U(0, 3), drawn at every reset after positions and velocities; not observed.
 * **Reward**: −|forward velocity − goal| − 0.05 ‖a‖².
@@ -40,13 +40,13 @@ from gensmooth.physics.robots.legged import (
 
 @register_jitable
 def cheetah(state, action):
-    """Forward velocity − 0.1 ‖a‖²; never ends."""
+    """Pay forward velocity − 0.1 ‖a‖²; never end."""
     forward, square = velocity(state, action)
     return forward - 0.1 * square, 0.0, False, False
 
 
 def start_with_goal(model: Any, rng: np.random.Generator) -> NDArray[np.float64]:
-    """As HalfCheetah, then the goal ~ U(0, 3)."""
+    """Draw a start as HalfCheetah does, then the goal ~ U(0, 3)."""
     return np.concatenate((start_normal(model, rng), [rng.uniform(0.0, 3.0)]))
 
 
@@ -59,7 +59,7 @@ def begin_with_goal(state, start):
 
 @register_jitable
 def cheetah_at_velocity(state, action):
-    """−|forward velocity − goal| − 0.05 ‖a‖²; never ends."""
+    """Pay −|forward velocity − goal| − 0.05 ‖a‖²; never end."""
     forward, square = velocity(state, action)
     return -abs(forward - state.goal[0]) - 0.05 * square, 0.0, False, False
 

@@ -10,7 +10,8 @@
   (−100, 100).
 * **Reset**: initial qpos and qvel plus U(−0.005, 0.005) in every entry.
 
-Gymnasium's ``hopper_v4.py`` and ``hopper_v5.py``; v5 pays no survival bonus in the step that falls.
+As in Gymnasium's ``hopper_v4.py`` and ``hopper_v5.py``; in v5 the step in which the robot falls has
+no survival bonus.
 """
 
 from dataclasses import replace
@@ -28,7 +29,7 @@ from gensmooth.physics.robots.legged import (
 
 @register_jitable
 def hopper(state, action):
-    """Forward velocity + survival − 0.001 ‖a‖²; falls below 0.7 or beyond 0.2 rad."""
+    """Pay forward velocity + survival − 0.001 ‖a‖²; end below 0.7 or beyond 0.2 rad."""
     forward, square = velocity(state, action)
     angle = state.qpos[2]
     healthy = state.qpos[1] > 0.7 and -0.2 < angle < 0.2

@@ -1,7 +1,7 @@
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
 # pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
 # pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
-"""Humanoid: a body with two legs and two arms that is to walk.
+"""Humanoid: a body with two legs and two arms that learns to walk.
 
 * **Observation**: qpos without the first two entries (22), qvel (23), and of the bodies and joints
   the inertias (``cinert``, ten entries for each body), the velocities (``cvel``, six for each
@@ -14,9 +14,9 @@
 * **Ends** when the height of the torso is not in (1, 2).
 * **Reset**: initial qpos and qvel plus U(−0.01, 0.01) in every entry.
 
-Gymnasium's ``humanoid_v4.py`` and ``humanoid_v5.py``; v5 pays no survival bonus in the step that
-falls. The centre of mass is MuJoCo's ``subtree_com``, which is Gymnasium's sum over the bodies up
-to rounding.
+As in Gymnasium's ``humanoid_v4.py`` and ``humanoid_v5.py``; in v5 the step in which the robot falls
+has no survival bonus. The centre of mass is MuJoCo's ``subtree_com``, which equals Gymnasium's sum
+over the bodies up to rounding.
 """
 
 from dataclasses import replace
@@ -37,7 +37,7 @@ from gensmooth.physics.robots.legged import (
 
 @register_jitable
 def observe_from(first_body, first_velocity, state, out):
-    """Positions without the first two, velocities, inertias, velocities and forces of bodies."""
+    """Observe positions without the first two, velocities, and the arrays of the bodies."""
     observe_without(2, state, out)
     place = len(state.qpos) - 2 + len(state.qvel)
     for body in range(first_body, len(state.inertias)):
@@ -71,12 +71,12 @@ def observe(state, out):
 
 @register_jitable
 def walk(state, action):
-    """1.25 forward velocity + survival − 0.1 ‖a‖²; falls when the torso leaves (1, 2)."""
+    """Pay 1.25 forward velocity + survival − 0.1 ‖a‖²; end when the torso leaves (1, 2)."""
     before = state.centre[0]
     square = advance(state, action)
     forward = (state.centre[0] - before) / state.dt
     healthy = 1.0 < state.qpos[2] < 2.0
-    for i in range(2):  # the loop over steps checks the others, which are observed
+    for i in range(2):  # not observed, so the loop over steps does not check them
         if not np.isfinite(state.qpos[i]):
             forward = np.nan
     bonus = 5.0 if healthy else state.falling
@@ -85,7 +85,7 @@ def walk(state, action):
 
 @register_jitable
 def humanoid_v4(state, action):
-    """The same, and compute the external forces, which are observed."""
+    """Pay as :func:`walk`, and compute the external forces, which are observed."""
     paid = walk(state, action)
     call(state.physics.forces, state.physics)
     return paid
@@ -93,7 +93,7 @@ def humanoid_v4(state, action):
 
 @register_jitable
 def humanoid(state, action):
-    """The same less 5e-7 ‖external forces‖², at most 10."""
+    """Pay as :func:`walk`, less 5e-7 ‖external forces‖², which is at most 10."""
     reward, bonus, ended, success = walk(state, action)
     call(state.physics.forces, state.physics)
     square = 0.0

@@ -3,12 +3,12 @@
 # pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
 """InvertedDoublePendulum: a pole on a pole on a cart, to be balanced.
 
-* **Observation**: the cart's place, the sines and the cosines of the two angles, qvel (3) clipped
-  to ±10, and the force of the rail's ends on the cart (``qfrc_constraint``) clipped to ±10: 9.
-  v4 has the forces of constraints along the poles' joints too, which have no limits: 11.
-* **Reward**: 10 − 0.01 x² − (y − 2)² − 0.001 ω₁² − 0.005 ω₂², with the place (x, y) of the tip and
-  the angular velocities ω of the joints. Without the 10 it would pay to fall, so training counts
-  them: they are no survival bonus.
+* **Observation** (9): the cart's position, sines and cosines of the two angles, qvel (3) clipped
+  to ±10, and the force of the ends of the rail on the cart (``qfrc_constraint``) clipped to ±10. v4
+  also has the constraint forces of the poles' joints, which have no limits (11).
+* **Reward**: 10 − 0.01 x² − (y − 2)² − 0.001 ω₁² − 0.005 ω₂², where (x, y) is the position of the
+  tip and ω are the angular velocities of the joints. Without the 10, falling would pay, so training
+  counts it; it is not a survival bonus.
 * **Ends** when the tip is not above 1.
 * **Reset**: initial qpos plus U(−0.1, 0.1), initial qvel plus 0.1 N(0, 1), in every entry.
 
@@ -31,7 +31,7 @@ from gensmooth.physics.robots.legged import (
 
 @register_jitable
 def observe(state, out):
-    """The cart, sines, cosines, velocities, and as many constraint forces as there is room for."""
+    """Observe the cart, sines, cosines, velocities, and constraint forces to fill ``out``."""
     out[0] = state.qpos[0]
     for i in range(2):
         out[1 + i] = np.sin(state.qpos[1 + i])
@@ -44,7 +44,7 @@ def observe(state, out):
 
 @register_jitable
 def double_pendulum(state, action):
-    """10 less how far the tip is from its highest place and how fast the poles turn."""
+    """Pay 10 minus the tip's squared distance from upright and the squared speeds; end at y ≤ 1."""
     advance(state, action)
     x, y = state.sites[0, 0], state.sites[0, 2]
     first, second = state.qvel[1], state.qvel[2]

@@ -4,13 +4,13 @@
 """InvertedPendulum: a pole on a cart, to be balanced.
 
 * **Observation** (4): qpos (the cart's place, the pole's angle), qvel.
-* **Reward**: 1 per step. It is all there is to learn, so training counts it: it is no survival
-  bonus.
+* **Reward**: 1 per step. Staying up is all there is to learn, so training counts it; it is not a
+  survival bonus.
 * **Ends** when |angle of the pole| > 0.2.
 * **Reset**: initial qpos and qvel plus U(−0.01, 0.01) in every entry.
 
-Gymnasium's ``inverted_pendulum_v4.py`` and ``inverted_pendulum_v5.py``; v5 pays nothing for the
-step in which the pole falls.
+As in Gymnasium's ``inverted_pendulum_v4.py`` and ``inverted_pendulum_v5.py``; v5 pays nothing for
+the step in which the pole falls.
 """
 
 from dataclasses import replace
@@ -29,13 +29,13 @@ from gensmooth.physics.robots.legged import (
 
 @register_jitable
 def observe(state, out):
-    """Positions, then velocities."""
+    """Observe positions, then velocities."""
     observe_without(0, state, out)
 
 
 @register_jitable
 def pendulum(state, action):
-    """1; ends when the pole is more than 0.2 rad from upright."""
+    """Pay 1; end when the pole is more than 0.2 rad from upright."""
     advance(state, action)
     ended = not -0.2 <= state.qpos[1] <= 0.2
     reward = state.falling if ended else 1.0

@@ -1,14 +1,14 @@
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
 # pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
 # pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
-"""What Gymnasium's robots share: their model files, resets, positions and velocities.
+"""What Gymnasium's robots share: model files, resets, positions and velocities.
 
-A robot's file has its law (observation, reward, termination) as compiled functions. Each function
-equals, up to rounding, the method of the same meaning in Gymnasium's environment; a test compares
-them step by step.
+A robot's file has its observation, reward and termination as compiled functions. Each function
+equals the corresponding method of Gymnasium's environment up to rounding; a test compares them step
+by step.
 
-An action is used as the policy computed it, also in the control cost; MuJoCo clips the motors'
-control to its range.
+The control cost uses the action as the policy computed it. MuJoCo clips the control of a motor to
+its range.
 """
 
 from collections.abc import Callable
@@ -30,19 +30,19 @@ Array = NDArray[np.float64]
 
 
 class LeggedState(NamedTuple):
-    """What compiled functions see of one simulation; arrays are views of the ``MjData``.
+    """One simulation, as compiled functions see it; arrays are views of the ``MjData``.
 
     Attributes:
         physics: How MuJoCo is called.
-        qpos: Positions; the first is how far the robot has come.
+        qpos: Positions; the first is the distance that the robot has covered.
         qvel: Velocities.
         ctrl: Controls.
         frames: Steps of the physics per step of the environment (the frame skip).
         dt: Seconds per step of the environment.
         falling: The survival bonus of the step in which the robot falls.
         goal: One entry, the target velocity (HalfCheetahRandVel).
-        torso: The first body's position in space. MuJoCo computes it, and all fields after it, at
-            the beginning of a physics step, so they lag one such step behind ``qpos``.
+        torso: The position of the first body. MuJoCo computes it, and all fields after it, at the
+            beginning of a physics step, so they are one physics step behind ``qpos``.
         sites: The positions of the model's sites, one row of three each.
         centre: The robot's centre of mass.
         inertias: The inertia of all bodies (``cinert``), one row of ten per body.
@@ -76,7 +76,7 @@ class LeggedState(NamedTuple):
 
 
 def start_uniform(model: Any, rng: np.random.Generator, *, spread: float = 5e-3) -> Array:
-    """Initial positions and velocities plus U(−spread, spread) in every entry."""
+    """Draw initial positions and velocities plus U(−spread, spread) in every entry."""
     return np.concatenate(
         (
             model.qpos0 + rng.uniform(-spread, spread, model.nq),
@@ -86,7 +86,7 @@ def start_uniform(model: Any, rng: np.random.Generator, *, spread: float = 5e-3)
 
 
 def start_normal(model: Any, rng: np.random.Generator) -> Array:
-    """Initial positions plus U(−0.1, 0.1), initial velocities plus 0.1 N(0, 1)."""
+    """Draw initial positions plus U(−0.1, 0.1), initial velocities plus 0.1 N(0, 1)."""
     return np.concatenate(
         (model.qpos0 + rng.uniform(-0.1, 0.1, model.nq), 0.1 * rng.standard_normal(model.nv))
     )
@@ -108,7 +108,7 @@ def begin(state, start):
 
 @register_jitable
 def observe_without(hidden, state, out):
-    """Positions without the first ``hidden``, then velocities."""
+    """Observe positions without the first ``hidden``, then velocities."""
     others = len(state.qpos) - hidden
     for i in range(others):
         out[i] = state.qpos[hidden + i]
@@ -118,13 +118,13 @@ def observe_without(hidden, state, out):
 
 @register_jitable
 def observe(state, out):
-    """Positions without the first, then velocities."""
+    """Observe positions without the first, then velocities."""
     observe_without(1, state, out)
 
 
 @register_jitable
 def observe_clipped(state, out):
-    """Positions without the first, then velocities clipped to ±10."""
+    """Observe positions without the first, then velocities clipped to ±10."""
     observe(state, out)
     for i in range(len(state.qpos) - 1, len(out)):
         out[i] = min(max(out[i], -10.0), 10.0)
@@ -132,7 +132,7 @@ def observe_clipped(state, out):
 
 @register_jitable
 def advance(state, action):
-    """Run the physics for one step of the environment; returns ‖action‖²."""
+    """Run the physics for one step of the environment and return ‖action‖²."""
     square = 0.0
     for i in range(len(action)):
         state.ctrl[i] = action[i]
@@ -144,7 +144,7 @@ def advance(state, action):
 
 @register_jitable
 def velocity(state, action):
-    """Run the physics for one step of the environment; returns forward velocity and ‖action‖²."""
+    """Run the physics for one environment step; return the forward velocity and ‖action‖²."""
     before = state.qpos[0]
     square = advance(state, action)
     return (state.qpos[0] - before) / state.dt, square
@@ -163,15 +163,15 @@ class LeggedRobot:
         frames: Steps of the physics per step of the environment (the frame skip).
         observation_size: Entries of an observation.
         action_size: Entries of an action.
-        start: ``start(model, rng)``: draws positions, velocities and, if there is one, the goal.
-        observe: Compiled; see :mod:`gensmooth.physics.environment`.
-        step: Likewise.
-        begin: Likewise.
+        start: ``start(model, rng)`` draws positions, velocities and the goal, if there is one.
+        observe: A compiled function; see :mod:`gensmooth.physics.environment`.
+        step: A compiled function.
+        begin: A compiled function.
         horizon: Steps per episode.
-        bonus: The survival bonus per step; 0 for a robot that cannot fall, and for one whose only
-            task is not to fall.
-        falling: The survival bonus of the step in which it falls: in Gymnasium's v4 the same as in
-            any other step, in v5 nothing.
+        bonus: The survival bonus per step; 0 for a robot that cannot fall, or whose only task is
+            not to fall.
+        falling: The survival bonus of the step in which it falls: in Gymnasium's v4 the same as for
+            any other step, in v5 zero.
         unobserved_forces: How many rows of contact forces, from the first, are not observed.
         task_entries: How many entries at the end of a start describe the task, such as a goal.
     """
@@ -191,7 +191,7 @@ class LeggedRobot:
     task_entries: int = 0
 
     def environment(self, name: str) -> CompiledEnvironment:
-        """The definition of the environment, under its name."""
+        """Return the definition of the environment, under its name."""
         return CompiledEnvironment(
             name,
             self.observation_size,
@@ -213,7 +213,7 @@ class LeggedRobot:
             from gymnasium.envs.mujoco.mujoco_env import expand_model_path
         except ImportError as error:
             raise missing_extra(error) from error
-        with quiet():  # newer versions of MuJoCo call parts of Gymnasium's files deprecated
+        with quiet():  # newer MuJoCo warns that parts of Gymnasium's files are deprecated
             return mujoco.MjModel.from_xml_path(expand_model_path(self.file))
 
     def _state(self, model: Any, data: Any, physics: Physics) -> LeggedState:

@@ -9,7 +9,7 @@
 * **Ends** at the horizon only.
 * **Reset**: initial qpos and qvel plus U(−0.1, 0.1) in every entry.
 
-Gymnasium's ``swimmer_v4.py`` and ``swimmer_v5.py``, which are the same law.
+Gymnasium's ``swimmer_v4.py`` and ``swimmer_v5.py``, which are identical in this respect.
 """
 
 from functools import partial
@@ -28,15 +28,15 @@ from gensmooth.physics.robots.legged import (
 
 @register_jitable
 def observe(state, out):
-    """Positions without the first two, then velocities."""
+    """Observe positions without the first two, then velocities."""
     observe_without(2, state, out)
 
 
 @register_jitable
 def swimmer(state, action):
-    """Forward velocity − 0.0001 ‖a‖²; never ends."""
+    """Pay forward velocity − 0.0001 ‖a‖²; never end."""
     forward, square = velocity(state, action)
-    if not np.isfinite(state.qpos[1]):  # which is neither paid nor observed
+    if not np.isfinite(state.qpos[1]):  # it enters neither the reward nor the observation
         forward = np.nan
     return forward - 1e-4 * square, 0.0, False, False
 

@@ -8,8 +8,8 @@
 * **Ends** when the height is not in (0.8, 2) or |torso angle| ≥ 1.
 * **Reset**: initial qpos and qvel plus U(−0.005, 0.005) in every entry.
 
-Gymnasium's ``walker2d_v4.py`` and ``walker2d_v5.py``. In v5 the friction of the right foot is that
-of the left, and the step that falls is paid no survival bonus.
+As in Gymnasium's ``walker2d_v4.py`` and ``walker2d_v5.py``. In v5 both feet have the same friction,
+and the step in which the robot falls has no survival bonus.
 """
 
 from dataclasses import replace
@@ -27,7 +27,7 @@ from gensmooth.physics.robots.legged import (
 
 @register_jitable
 def walker(state, action):
-    """Forward velocity + survival − 0.001 ‖a‖²; falls outside of (0.8, 2) or beyond 1 rad."""
+    """Pay forward velocity + survival − 0.001 ‖a‖²; end outside (0.8, 2) or beyond 1 rad."""
     forward, square = velocity(state, action)
     healthy = 0.8 < state.qpos[1] < 2.0 and -1.0 < state.qpos[2] < 1.0
     bonus = 1.0 if healthy else state.falling

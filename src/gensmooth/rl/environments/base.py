@@ -1,9 +1,9 @@
-"""The interface of an environment: what is known of it, and how its trajectories are run.
+"""The interface of a simulator: facts about its environment, and how to run trajectories.
 
-It is batched (many parameter vectors, many starts, one call), so that a simulator may use threads
-or a GPU inside. A simulator has no random state of its own: where a trajectory starts comes from
-the generator that is passed in, and nothing is left over from one trajectory to the next. Results
-therefore do not depend on threads, on order, or on what ran before.
+One call runs a batch of many parameter vectors and many starts, so that a simulator can use threads
+or a GPU inside. A simulator has no random state. The start of a trajectory comes from the generator
+that is passed in, and nothing carries over from one trajectory to the next. Results therefore do
+not depend on threads, on the order, or on what ran before.
 """
 
 from collections.abc import Sequence
@@ -26,24 +26,24 @@ class UnknownEnvironmentError(ValueError):
 
 
 class UnsupportedEnvironmentError(ValueError):
-    """The environment exists, but a policy here cannot see or act in it."""
+    """The environment exists, but its observations, actions or functions are not supported."""
 
 
 @final
 @dataclass(frozen=True)
-class Info:
-    """What is known of an environment before it runs.
+class EnvironmentInfo:
+    """Facts about an environment, known before it runs.
 
     Attributes:
         name: Its full name, such as ``"Hopper-v4"``.
         observation_size: Entries of an observation.
         action_size: Entries of an action. For a discrete action space, the number of actions: the
-            policy gives each a score, and the one with the largest score is taken.
+            policy scores each of them, and the one with the largest score is taken.
         horizon: Steps after which an episode ends in any case.
-        survival_bonus: What each step survived adds to the reward; 0 if there is no such term.
+        survival_bonus: The part of the reward for each step survived; 0 if there is no such part.
             Training leaves it out, tests count it.
         discrete: Whether the action space is discrete.
-        fast: Whether trajectories run compiled, outside the interpreter's lock.
+        fast: Whether trajectories run as compiled code, outside the interpreter's lock.
         goal: Whether episodes can succeed (Meta-World).
         device: Where trajectories run: ``"cpu"``, or a GPU such as ``"cuda"``.
     """
@@ -62,20 +62,20 @@ class Info:
 class Episodes(NamedTuple):
     """A batch of B episodes; every array is in the order of the batch.
 
-    An episode in which the simulation broke down (MuJoCo's warnings of an unstable simulation, an
-    exception, an observation or a reward that is not finite) has return and bonus NaN and adds no
-    observations to the moments.
+    If the simulation breaks down in an episode (MuJoCo warns of an unstable simulation, there is an
+    exception, or an observation or a reward is not finite), its return and bonus are NaN, and its
+    observations are not in the moments.
 
     Attributes:
         returns: Sums of rewards, shape (B,), as tests count them.
         bonuses: The part of the returns that is survival bonus, shape (B,). Training uses the
-            difference.
+            returns without it.
         lengths: Steps, shape (B,).
-        moments: Moments of the observations that were acted upon (so as many as steps), one row
-            per episode; ``None`` unless asked for.
+        moments: Moments of the observations that the policy acted on (as many as steps), one row
+            per episode; ``None`` unless requested.
         successes: 1.0 if the goal was reached in some step, shape (B,); ``None`` if the
             environment has no goal.
-        failure: The first exception that the environment raised, if it did.
+        failure: The first exception that the environment raised, if any.
     """
 
     returns: Array
@@ -86,24 +86,24 @@ class Episodes(NamedTuple):
     failure: BaseException | None = None
 
 
-def split(found: Episodes, sizes: Sequence[int]) -> list[Episodes]:
-    """A batch as several, of so many episodes each."""
+def split(batch: Episodes, sizes: Sequence[int]) -> list[Episodes]:
+    """Split a batch into batches of these sizes."""
     parts: list[Episodes] = []
     first = 0
     for size in sizes:
         these = slice(first, first + size)
-        moments = found.moments
+        moments = batch.moments
         if moments is not None:
             counts, means, m2 = moments
             moments = EpisodeMoments(counts[these], means[these], m2[these])
         parts.append(
             Episodes(
-                found.returns[these],
-                found.bonuses[these],
-                found.lengths[these],
+                batch.returns[these],
+                batch.bonuses[these],
+                batch.lengths[these],
                 moments,
-                None if found.successes is None else found.successes[these],
-                found.failure,
+                None if batch.successes is None else batch.successes[these],
+                batch.failure,
             )
         )
         first += size
@@ -118,14 +118,14 @@ class Simulator(Protocol):
     """
 
     @property
-    def info(self) -> Info:
-        """What is known of the environment."""
+    def info(self) -> EnvironmentInfo:
+        """The sizes, horizon and other facts of the environment."""
         ...
 
     def starts(self, rngs: Sequence[np.random.Generator]) -> Array:
-        """Draw a start from each generator by the environment's own law of resets, shape (B, S).
+        """Draw a start from each generator by the environment's reset distribution, shape (B, S).
 
-        The ordinary environment starts in the same place if it is given that generator as its own.
+        The ordinary environment starts in the same place if it uses that generator.
         """
         ...
 
@@ -144,10 +144,10 @@ class Simulator(Protocol):
         Args:
             policy: The shape of the policy.
             parameters: Its parameters in each episode, shape (B, P).
-            scaling: What is done to observations before the policy sees them.
+            scaling: The standardisation of observations before the policy sees them.
             starts: Where the episodes start, shape (B, S).
             observe: Whether to return moments of the observations.
-            threads: At most this many at a time; ``None``: one per core. Results do not depend
+            threads: The largest number of threads; ``None``: one per core. Results do not depend
                 on it.
         """
         ...
@@ -158,13 +158,13 @@ def task_entries(simulator: object) -> int:
     return int(getattr(simulator, "task_entries", 0))
 
 
-# What an environment may be given as: a name, a simulator, or what Gymnasium makes (an environment,
-# or a function that makes one), whose types are known only where Gymnasium is installed.
+# An environment can be passed as a name, a simulator, or what Gymnasium makes (an environment,
+# or a function that makes one), whose types are known only if Gymnasium is installed.
 EnvironmentLike = str | Simulator | object
 
 
 class Request(NamedTuple):
-    """The arguments of a rollout, checked: contiguous float64 arrays that fit together."""
+    """The checked arguments of a rollout: contiguous float64 arrays that fit together."""
 
     parameters: Array
     scaling: Scaling
@@ -172,9 +172,14 @@ class Request(NamedTuple):
 
 
 def check(
-    info: Info, start_size: int, policy: Policy, parameters: Array, scaling: Scaling, starts: Array
+    info: EnvironmentInfo,
+    start_size: int,
+    policy: Policy,
+    parameters: Array,
+    scaling: Scaling,
+    starts: Array,
 ) -> Request:
-    """The arguments of :meth:`Simulator.rollout`, or an error that says what does not fit."""
+    """Check the arguments of :meth:`Simulator.rollout`; an error says what does not fit."""
     expected = (info.observation_size, info.action_size)
     if (policy.sizes[0], policy.sizes[-1]) != expected:
         raise ValueError(
@@ -197,18 +202,18 @@ def check(
     mean, inverse = (_owned(part) for part in scaling)
     if mean.shape != (expected[0],) or inverse.shape != (expected[0],):
         raise ValueError(
-            f"`scaling` must have {expected[0]} entries as the observations of {info.name}, but "
-            f"has {mean.shape} and {inverse.shape}."
+            f"`scaling` must have {expected[0]} entries, as observations of {info.name} do, but "
+            f"has shapes {mean.shape} and {inverse.shape}."
         )
     return Request(x, Scaling(mean, inverse), begin)
 
 
 def thread_count(threads: int | None, episodes: int) -> int:
-    """How many threads to use for a batch."""
+    """Return how many threads to use for a batch."""
     threads = cores() if threads is None else checks.count("threads", threads)
     return max(1, min(threads, episodes))
 
 
 def _owned(array: Array) -> Array:
-    """An array of one kind: Numba would compile a loop anew for one that is read-only."""
+    """Make an array writeable and contiguous: for other kinds Numba would compile a loop again."""
     return np.require(array, np.float64, ["C", "W"])

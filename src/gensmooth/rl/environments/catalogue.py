@@ -19,7 +19,7 @@ from gensmooth.rl.environments.base import (
     UnsupportedEnvironmentError,
 )
 
-GIVEN = " (given)"  # ends the name of an environment that no name can make
+GIVEN = " (given)"  # ends the name of an environment that cannot be made from its name
 
 _PACKAGE = "gensmooth.rl.environments"
 
@@ -33,7 +33,7 @@ def make(
     env_args: Mapping[str, Any] | None = None,
     device: str = "cpu",
 ) -> Simulator:
-    """The simulator of an environment.
+    """Make the simulator of an environment.
 
     Args:
         environment: One of :func:`names`; or any Gymnasium id with a Box observation and a Box or
@@ -41,36 +41,36 @@ def make(
             ``"Pendulum-v1(g=5.0)"``; or a Gymnasium environment, as ``gymnasium.make`` returns it;
             or a function without arguments that makes one; or a simulator, which is returned.
         fast: Whether to use the compiled simulator if there is one. With ``False`` the environment
-            runs through the ordinary API, which is what the compiled one is compared with.
+            runs through the ordinary API, to compare the two.
         env_args: Arguments for Gymnasium's environment; they become part of its name. Compiled
-            simulators take none, so the environment then runs through the ordinary API.
-        device: Where trajectories run. ``"cuda"`` (or ``"cuda:1"``) is a GPU, for environments
-            that are compiled: a robot with a file in ``robots``, or registered by
-            :func:`register_robot`. ``"warp-cpu"`` runs the same code on the processor's cores.
+            simulators take no arguments, so the environment then runs through the ordinary API.
+        device: Where trajectories run. ``"cuda"`` (or ``"cuda:1"``) is a GPU, for compiled
+            environments: a robot with a file in ``robots``, or one registered by
+            :func:`register_robot`. ``"warp-cpu"`` runs the same code on the CPU.
 
     Raises:
-        UnknownEnvironmentError: When there is no such environment; near matches are named.
-        UnsupportedEnvironmentError: When its spaces are not supported.
-        ImportError: When a package is missing, or cannot be used.
+        UnknownEnvironmentError: If there is no such environment; the message names near matches.
+        UnsupportedEnvironmentError: If its spaces are not supported.
+        ImportError: If a package is missing or cannot be used.
     """
     fast = checks.flag("fast", fast)
     if not (isinstance(device, str) and device == "cpu"):  # pyright: ignore[reportUnnecessaryIsInstance]
         return _on_device(environment, fast, env_args, device)
-    given = checks.mapping("env_args", {} if env_args is None else env_args)
+    arguments = checks.mapping("env_args", {} if env_args is None else env_args)
     if not isinstance(environment, str):
-        if given:
-            raise ValueError("`env_args` are for an environment that is given by its name.")
-        return _given(environment)
+        if arguments:
+            raise ValueError("`env_args` must be None if `environment` is not a name.")
+        return _from_object(environment)
     if environment.endswith(GIVEN):
         raise UnknownEnvironmentError(
-            f"The environment {environment.removesuffix(GIVEN)!r} was given as an object or as a "
-            "function and has no name to make it by: give it again, as `environment` of "
-            "gs.rl.evaluate, or repeat the call of gs.rl.train that began the training."
+            f"The environment {environment.removesuffix(GIVEN)!r} was passed as an object or a "
+            "function, so it cannot be made from its name. Pass it again as `environment` of "
+            "gs.rl.evaluate, or repeat the call of gs.rl.train that started the training."
         )
-    name, own = _full(environment)
+    name, in_name = _full(environment)
     import_module_of(name)
-    if own or given:
-        return _gymnasium(join_name(reference(name), {**own, **given}))
+    if in_name or arguments:
+        return _gymnasium(join_name(reference(name), {**in_name, **arguments}))
     entry = registry.find(name)
     if entry is None:
         return _gymnasium(name)
@@ -82,54 +82,54 @@ def make(
 def _on_device(
     environment: EnvironmentLike, fast: bool, env_args: object, device: object
 ) -> Simulator:
-    """The simulator of an environment on a GPU."""
+    """Make the simulator of an environment on a GPU."""
     warp = _module("warp")
     name = warp.check_device(device)
     arm = isinstance(environment, str) and canonical(environment).startswith("ML1-")
-    found = None if arm else make(environment)
-    if found is None or env_args or not fast or not hasattr(found, "on_device"):
-        shown = environment if found is None else found.info.name
+    simulator = None if arm else make(environment)
+    if simulator is None or env_args or not fast or not hasattr(simulator, "on_device"):
+        shown = environment if simulator is None else simulator.info.name
         raise UnsupportedEnvironmentError(
-            f"{shown} runs through {'Meta-World' if arm else 'Gymnasium'}, on the CPU alone: on a "
-            f"GPU run {', '.join(n for n in names() if not n.startswith('ML1'))}, and robots that "
-            "gs.rl.register_robot has made known."
+            f"{shown} runs through {'Meta-World' if arm else 'Gymnasium'}, which needs the CPU. A "
+            f"GPU runs {', '.join(n for n in names() if not n.startswith('ML1'))}, and robots "
+            "registered by gs.rl.register_robot."
         )
-    return cast(Any, found).on_device(name)
+    return cast(Any, simulator).on_device(name)
 
 
 def names() -> list[str]:
-    """The environments that have a compiled simulator, by their full names."""
+    """Return the environments that have a compiled simulator, by their full names."""
     return registry.names()
 
 
 def canonical(name: str) -> str:
-    """The full name of an environment: two names with the same full name mean the same."""
+    """Return the full name of an environment; names with the same full name mean the same."""
     return join_name(*_full(name))
 
 
 def check_trusted(name: str, *, trust: bool) -> None:
-    """Refuse an environment that a file names, if its module would be imported for that alone.
+    """Refuse an environment named by a file if its module would be imported only for that.
 
-    A module that is imported already, or whose environment the caller has named, runs nothing new.
+    A module that is already imported, or that the caller has named, runs nothing new.
 
     Raises:
-        ValueError: When the name is ``module:Name`` and the module is not imported yet.
+        ValueError: If the name is ``module:Name`` and the module is not imported yet.
     """
     module = name.rpartition(":")[0]
     try:
         if module:
             naming.check_trusted(module, trust=trust)
     except ValueError as error:
-        message = f"The environment {name[:200]!r} is a file's word: {error}."
+        message = f"The name of the environment {name[:200]!r} comes from a file: {error}."
         raise ValueError(message) from None
 
 
 def reference(name: str) -> str:
-    """The id by which Gymnasium makes the environment as an ordinary one, for example to film it.
+    """Return the id by which Gymnasium makes the ordinary environment, for example to film it.
 
-    Those that Gymnasium does not know are registered there first.
+    If Gymnasium does not know the environment, it is registered there first.
     """
-    name = canonical(name)  # with arguments it is Gymnasium's own, as it stands
+    name = canonical(name)  # a name with arguments is Gymnasium's and stays as it is
     entry = registry.find(name)
     if entry is None or entry.spec is None:
         return name
@@ -151,9 +151,9 @@ def reference(name: str) -> str:
 
 
 def reward_threshold(name: str) -> float | None:
-    """The mean return at which Gymnasium calls an environment solved, if it says one.
+    """Return the mean return at which Gymnasium calls an environment solved, if it has one.
 
-    With arguments or wrappers of the user's an environment is another, of which nothing is said.
+    An environment with arguments or wrappers is a different one, which has no threshold.
     """
     if "(" in name:
         return None
@@ -165,18 +165,18 @@ def reward_threshold(name: str) -> float | None:
 
 
 def _full(name: str) -> tuple[str, dict[str, Any]]:
-    """The full name of an environment, and its arguments; the robot of that name is loaded."""
+    """Return the full name and the arguments of an environment; a robot of that name is loaded."""
     name, arguments = split_name(name)
     return registry.canonical(name), arguments
 
 
 def _compiled(name: str, entry: registry.RobotEntry) -> Simulator:
-    """The compiled simulator of a robot, which another process makes again by its full name."""
+    """Make the compiled simulator of a robot; another process makes it again by its full name."""
     return _module("compiled").CompiledSimulator(entry.make(), (make, (name,)))
 
 
-def _given(environment: Any) -> Simulator:
-    """The simulator of an environment that is given as an object or as a function."""
+def _from_object(environment: Any) -> Simulator:
+    """Make the simulator of an environment that was passed as an object or a function."""
     if hasattr(environment, "rollout"):
         return cast(Simulator, environment)
     module = _module("gymnasium")
@@ -192,7 +192,7 @@ def _gymnasium(name: str) -> Simulator:
     stem, _, version = name.rpartition("-v")
     if version in ("1", "2", "3") and stem in registry.known_names():
         raise UnknownEnvironmentError(
-            f"Gymnasium has no {name} any more, but {stem!r} has its observations and rewards."
+            f"Gymnasium no longer has {name}; {stem!r} has the same observations and rewards."
         )
     try:
         return module.GymnasiumSimulator(name)
@@ -206,7 +206,7 @@ def _gymnasium(name: str) -> Simulator:
 
 
 def _module(name: str) -> Any:
-    """A module of this package, when it is needed: they import Numba, Gymnasium, MuJoCo."""
+    """Import a module of this package only when needed: they import Numba, Gymnasium, MuJoCo."""
     return import_module(f"{_PACKAGE}.{name}")
 
 
@@ -214,7 +214,7 @@ def _module(name: str) -> Any:
 
 
 def import_module_of(name: str) -> None:
-    """Import the module of ``module:Name``, looked for in this folder too; it registers the rest.
+    """Import the module of ``module:Name``, also from the current folder; it registers the robot.
 
     Raises:
         UnknownEnvironmentError: When that is not the name of a module.
@@ -231,7 +231,7 @@ def import_module_of(name: str) -> None:
 
 
 def split_name(name: str) -> tuple[str, dict[str, Any]]:
-    """The id and the arguments of ``"Name-v0(a=1, b='x')"``.
+    """Split ``"Name-v0(a=1, b='x')"`` into the id and the arguments.
 
     >>> split_name("Pendulum-v1(g=5.0)"), split_name("CartPole-v1")
     (('Pendulum-v1', {'g': 5.0}), ('CartPole-v1', {}))
@@ -248,14 +248,14 @@ def split_name(name: str) -> tuple[str, dict[str, Any]]:
         arguments = {"": None}
     if "" in arguments:
         raise UnknownEnvironmentError(
-            f"There is no environment {name[:200]!r}. Arguments are written as numbers, words and "
-            "other plain values, as in Pendulum-v1(g=5.0)."
+            f"There is no environment {name[:200]!r}. Arguments must be plain values, such as "
+            "numbers and strings, as in Pendulum-v1(g=5.0)."
         )
     return id.strip(), arguments
 
 
 def join_name(id: str, arguments: Mapping[str, Any]) -> str:
-    """The name of an environment with arguments, always written alike.
+    """Write the name of an environment with arguments, always in the same form.
 
     >>> join_name("Pendulum-v1", {"g": 5.0, "max_episode_steps": 50})
     'Pendulum-v1(g=5.0, max_episode_steps=50)'

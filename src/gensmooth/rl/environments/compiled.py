@@ -1,4 +1,4 @@
-"""The compiled simulator: a MuJoCo model, an environment's functions, threads over trajectories."""
+"""The compiled simulator: runs an environment's functions on MuJoCo, threaded over episodes."""
 
 import re
 import sys
@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from gensmooth.physics.environment import CompiledEnvironment
 from gensmooth.physics.mujoco_calls import load_mujoco, physics, quiet
 from gensmooth.rl.environments.base import (
+    EnvironmentInfo,
     Episodes,
-    Info,
     Request,
     UnsupportedEnvironmentError,
     check,
@@ -34,9 +34,9 @@ from gensmooth.rl.policies import Policy
 Array = NDArray[np.float64]
 
 
-def info_of(environment: CompiledEnvironment) -> Info:
-    """What is known of an environment whose trajectories run compiled."""
-    return Info(
+def info_of(environment: CompiledEnvironment) -> EnvironmentInfo:
+    """Return what is known of a compiled environment."""
+    return EnvironmentInfo(
         environment.name,
         environment.observation_size,
         environment.action_size,
@@ -48,14 +48,14 @@ def info_of(environment: CompiledEnvironment) -> Info:
 
 
 class Trace(NamedTuple):
-    """The first steps of a batch of episodes, all written down; NaN beyond an episode's length.
+    """A record of the first steps of a batch of episodes; NaN beyond an episode's length.
 
     Attributes:
         observations: Shape (B, T + 1, n), including the one after the last step.
         actions: Shape (B, T, m).
         rewards: Shape (B, T).
         ended: Whether the episode ended in a step, shape (B, T).
-        episodes: The sums.
+        episodes: The episodes as a whole.
     """
 
     observations: Array
@@ -76,14 +76,13 @@ class _Simulation(NamedTuple):
 class CompiledSimulator:
     """Runs trajectories outside the interpreter's lock, threaded over trajectories.
 
-    Each thread has its own ``MjData`` and takes the next trajectory that no other has taken; each
-    trajectory begins with ``mj_resetData``. So results are bit-identical for any number of
-    threads.
+    Each thread has its own ``MjData`` and takes the next trajectory that no other thread has taken.
+    Each trajectory begins with ``mj_resetData``. Results are therefore bit-identical for any number
+    of threads.
 
     Args:
         environment: The environment.
-        remake: How another process makes this simulator again: a module-level function and its
-            arguments.
+        remake: How another process makes this simulator: a module-level function and its arguments.
     """
 
     def __init__(
@@ -95,7 +94,7 @@ class CompiledSimulator:
         self.info = info_of(environment)
         self._remake = remake
         self._model = environment.model()
-        self._idle: list[_Simulation] = []  # those that no rollout is using now
+        self._idle: list[_Simulation] = []  # simulations that no rollout is using
         self._start_size = len(environment.start(self._model, np.random.default_rng(0)))
         self._run = compile_loop(environment.begin, environment.observe, environment.step)
 
@@ -104,11 +103,11 @@ class CompiledSimulator:
 
     @property
     def model(self) -> Any:
-        """The ``MjModel``; do not change it."""
+        """The ``MjModel``; do not modify it."""
         return self._model
 
     def on_device(self, device: str) -> Any:
-        """The simulator of the same environment on a GPU (or on ``"warp-cpu"``)."""
+        """Make the simulator of the same environment on a GPU (or on ``"warp-cpu"``)."""
         warp: Any = import_module("gensmooth.rl.environments.warp")
         remake = (_remake_on_device, (*self._remake, device))
         return warp.WarpSimulator(self._environment, device, remake)
@@ -147,14 +146,14 @@ class CompiledSimulator:
         steps: int,
         threads: int | None = None,
     ) -> Trace:
-        """Run the first ``steps`` steps of each episode and write them all down."""
+        """Run the first ``steps`` steps of each episode and record all of them."""
         request = check(self.info, self._start_size, policy, parameters, scaling, starts)
         recording = self._recording(len(starts), steps)
         episodes = self._run_all(policy, request, steps, recording, True, threads)
         return Trace(*recording, episodes)
 
     def simulation(self) -> Any:
-        """A simulation that no rollout is using: its ``data`` and its ``state``."""
+        """Return a simulation that no rollout is using: its ``data`` and its ``state``."""
         try:
             return self._idle.pop()
         except IndexError:
@@ -207,8 +206,8 @@ class CompiledSimulator:
                 _run_threads([lambda s=s: work(s) for s in simulations], queue, number)
         except NumbaError as error:
             raise UnsupportedEnvironmentError(
-                f"{self.info.name} cannot be compiled for the CPU: Numba, which knows a part of "
-                f"Python and NumPy, does not know what {_where(error)} does with these arguments."
+                f"{self.info.name} cannot be compiled for the CPU: Numba, which supports a part of "
+                f"Python and NumPy, does not support what {_where(error)} does."
             ) from error
         finally:
             self._idle.extend(simulations)
@@ -221,22 +220,23 @@ class CompiledSimulator:
         )
 
     def _announce_compilation(self) -> None:
-        """On a terminal, say so if the next seconds go into compiling."""
+        """Print a line on a terminal if the next seconds go into compiling."""
         if self._run.signatures or not getattr(sys.stderr, "isatty", bool)():
             return
         files = Path(self._run.stats.cache_path)
         if not any(files.glob(f"*.{self._run.py_func.__qualname__}-*.nbi")):
             print(
-                f"gensmooth: compiling {self.info.name}, once on this machine, some seconds…",
+                f"gensmooth: compiling {self.info.name}, only once on this machine; this takes "
+                "a few seconds…",
                 file=sys.stderr,
             )
 
 
 def _where(error: NumbaError) -> str:
-    """The innermost line of the user's code that Numba rejects: it names inner ones first."""
+    """Return the innermost line of the user's code that Numba rejects, which it names first."""
     places = re.findall(r"typing of .* at (\S.*?\.py) \((\d+)\)", str(error))
-    own = [place for place in places if "site-packages" not in place[0]]
-    return f"{Path(own[0][0]).name}, line {own[0][1]}," if own else "a function of it"
+    outside = [place for place in places if "site-packages" not in place[0]]
+    return f"{Path(outside[0][0]).name}, line {outside[0][1]}," if outside else "a function of it"
 
 
 def _remake_on_device(make: Callable[..., Any], arguments: tuple[Any, ...], device: str) -> Any:
@@ -246,8 +246,8 @@ def _remake_on_device(make: Callable[..., Any], arguments: tuple[Any, ...], devi
 def _run_threads(calls: list[Callable[[], None]], queue: NDArray[np.int64], stop: int) -> None:
     """Run calls at the same time, each in its own thread, and wait for them.
 
-    The caller's thread only waits, so that it can be interrupted. If it is, the queue is declared
-    empty, and each thread ends after the trajectory that it is running.
+    The caller's thread only waits, so that it can be interrupted. On an interrupt, the queue is
+    marked as empty, and each thread ends after its current trajectory.
     """
     failures: list[BaseException] = []
 

@@ -1,9 +1,10 @@
-"""Many trainings, one batch of worlds: episodes that several threads ask for run side by side.
+"""Run the episodes of several trainings as one batch.
 
-A GPU takes as long for a dozen episodes as for a thousand. Trainings of one environment, each in a
-thread of its own, are *members* of a :class:`Gathering`; when all of them wait for their episodes,
-these run as one batch. No training knows of the others. Between batches they run one after another
-(:class:`Turns`), since threads that compete for the interpreter's lock are slower than one.
+A GPU takes as long for a dozen episodes as for a thousand. Several trainings of one environment,
+each in its own thread, are *members* of a :class:`Gathering`. When all of them wait for episodes,
+these run as one batch. No training knows about the others. Between batches they run one after
+another (:class:`Turns`), because threads that compete for the interpreter's lock are slower than
+one.
 """
 
 import threading
@@ -15,13 +16,13 @@ from typing import Any, NamedTuple, Protocol, final
 import numpy as np
 from numpy.typing import NDArray
 
-from gensmooth.rl.environments.base import Episodes, Info, split, task_entries
+from gensmooth.rl.environments.base import EnvironmentInfo, Episodes, split, task_entries
 from gensmooth.rl.normalize import Scaling
 from gensmooth.rl.policies import Policy
 
 Array = NDArray[np.float64]
 
-_REMEMBERED = 512  # iterations and tests whose starts are kept, over all seeds
+_REMEMBERED = 512  # how many iterations and tests have their starts kept, over all seeds
 
 
 class Grouped(NamedTuple):
@@ -44,35 +45,37 @@ class GroupSimulator(Protocol):
     """A simulator that runs episodes of several trainings at a time."""
 
     @property
-    def info(self) -> Info:
-        """What is known of the environment."""
+    def info(self) -> EnvironmentInfo:
+        """The sizes, horizon and other facts of the environment."""
         ...
 
     def starts(self, rngs: Sequence[np.random.Generator]) -> Array:
         """See :class:`~gensmooth.rl.environments.base.Simulator`."""
         ...
 
-    def rollout_grouped(self, policy: Policy, given: Grouped, *, observe: bool = False) -> Episodes:
+    def rollout_grouped(
+        self, policy: Policy, grouped: Grouped, *, observe: bool = False
+    ) -> Episodes:
         """Run episodes of several groups side by side."""
         ...
 
 
 @final
 class Turns:
-    """One thread at a time; who waits is woken alone, in the order of waiting.
+    """Lets one thread run at a time, in the order in which they started to wait.
 
-    Threads that compete for the interpreter's lock lose milliseconds whenever one lets go of it,
-    for an array operation or a draw: the others keep it for a switch interval. Threads that take
-    turns do not.
+    Threads that compete for the interpreter's lock lose milliseconds whenever one of them releases
+    it for an array operation or a draw, because another keeps it for a switch interval. Threads
+    that take turns do not.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._holder: int | None = None  # a thread, or 0: one that is just being woken
+        self._holder: int | None = None  # a thread's id, or 0 while a thread is being woken
         self._queue: deque[threading.Lock] = deque()
 
     def mine(self) -> bool:
-        """Whether it is this thread's turn."""
+        """Return whether it is this thread's turn."""
         return self._holder == threading.get_ident()
 
     def take(self) -> None:
@@ -82,23 +85,23 @@ class Turns:
         self.wait(gate)
 
     def admit(self, gate: threading.Lock) -> None:
-        """Whoever waits at this gate is to have a turn."""
+        """Queue the thread that waits at this gate for a turn."""
         with self._lock:
             self._queue.append(gate)
             if self._holder is None:
                 self._next()
 
     def wait(self, gate: threading.Lock) -> None:
-        """Wait at a gate that is admitted, now or later, until it is this thread's turn."""
+        """Wait at a gate, admitted now or later, until it is this thread's turn."""
         gate.acquire()
         self._holder = threading.get_ident()
 
     def withdraw(self, gate: threading.Lock) -> None:
-        """Nobody waits at this gate any more."""
+        """Remove a gate at which no thread waits any more."""
         with self._lock:
             if gate in self._queue:
                 self._queue.remove(gate)
-            elif not gate.locked():  # it was its turn
+            elif not gate.locked():  # its turn had already come
                 self._next()
 
     def give(self) -> None:
@@ -114,14 +117,14 @@ class Turns:
 
 
 def closed() -> threading.Lock:
-    """A gate at which a thread waits."""
+    """Return a closed gate, at which a thread can wait."""
     gate = threading.Lock()
     gate.acquire()
     return gate
 
 
-# For all gatherings of the process: they share one interpreter, and a GPU is no faster with two
-# batches at a time.
+# All gatherings of the process share the turns: they share one interpreter, and a GPU is no faster
+# with two batches at a time.
 _TURNS = Turns()
 
 
@@ -131,16 +134,16 @@ class _Request:
     def __init__(self, policy: Policy, x: Array, scaling: Scaling, starts: Array) -> None:
         self.policy, self.x, self.scaling, self.starts = policy, x, scaling, starts
         self.gate = closed()
-        self.found: Episodes | None = None
+        self.episodes: Episodes | None = None
         self.error: BaseException | None = None
 
 
 @final
 class Gathering:
-    """A simulator for several threads at a time; see the module.
+    """A simulator that several threads share; see the module.
 
-    From its first episodes on, a member runs only in its turn, which ends when it asks for more:
-    it must not wait for another member in any other way.
+    From its first episodes on, a member runs only in its turn. The turn ends when the member asks
+    for more episodes. It must not wait for another member in any other way.
 
     Args:
         simulator: Runs the episodes.
@@ -155,7 +158,7 @@ class Gathering:
         self._stopped = False
 
     @property
-    def info(self) -> Info:
+    def info(self) -> EnvironmentInfo:
         """See :class:`~gensmooth.rl.environments.base.Simulator`."""
         return self._simulator.info
 
@@ -169,18 +172,18 @@ class Gathering:
         return self._simulator.starts(rngs)
 
     def remembered(self, address: Hashable, draw: Callable[[], Array]) -> Array:
-        """The starts of an address, drawn once: trainings of one seed start in the same places."""
-        found = self._starts.get(address)
-        if found is None:
+        """Return the starts of an address, drawn once: trainings of one seed share their starts."""
+        starts = self._starts.get(address)
+        if starts is None:
             if len(self._starts) >= _REMEMBERED:
                 self._starts.clear()
-            found = self._starts[address] = draw()
-            found.flags.writeable = False
-        return found
+            starts = self._starts[address] = draw()
+            starts.flags.writeable = False
+        return starts
 
     @contextmanager
     def member(self) -> Generator[None]:
-        """While a thread is a member, batches wait for it."""
+        """Make this thread a member: batches wait for it."""
         me = threading.get_ident()
         with self._lock:
             self._members.add(me)
@@ -196,7 +199,7 @@ class Gathering:
             _TURNS.give()
 
     def stop(self) -> None:
-        """Let every member that waits for episodes, now or later, be interrupted."""
+        """Interrupt every member that waits for episodes, now or later."""
         with self._lock:
             self._stopped = True
             stopped, self._waiting = self._waiting, []
@@ -211,10 +214,10 @@ class Gathering:
         scaling: Scaling,
         starts: Array,
         *,
-        observe: bool = False,  # noqa: ARG002 (moments are there in any case)
+        observe: bool = False,  # noqa: ARG002 (moments are always computed)
         threads: int | None = None,  # noqa: ARG002
     ) -> Episodes:
-        """Run one episode from each start, together with those of the other members."""
+        """Run one episode from each start, in one batch with those of the other members."""
         if not _TURNS.mine():
             _TURNS.take()
         request = _Request(policy, parameters, scaling, starts)
@@ -225,11 +228,11 @@ class Gathering:
                 _TURNS.give()
         if request.error is not None:
             raise request.error
-        assert request.found is not None
-        return request.found
+        assert request.episodes is not None
+        return request.episodes
 
     def _ask(self, request: _Request) -> None:
-        """Wait until a request is answered, by this thread if nobody else is still to come."""
+        """Wait until a request is answered; the last member to ask runs the batch itself."""
         with self._lock:
             if self._stopped:
                 raise KeyboardInterrupt
@@ -250,27 +253,27 @@ class Gathering:
             _TURNS.withdraw(request.gate)
 
     def _take(self) -> list[_Request]:
-        """What waits, if nobody else is still to come."""
+        """Take all waiting requests, if every member has one; otherwise none."""
         if not self._waiting or len(self._waiting) < len(self._members):
             return []
         ready, self._waiting = self._waiting, []
         return ready
 
     def _run(self, requests: Sequence[_Request]) -> None:
-        """Run the episodes of all these, those of one shape of policies together."""
+        """Run the episodes of these requests; policies of one shape run together."""
         shapes: dict[Policy, list[_Request]] = {}
         for request in requests:
             shapes.setdefault(request.policy, []).append(request)
         for policy, alike in shapes.items():
             try:
-                found = self._simulator.rollout_grouped(policy, _together(alike), observe=True)
-                parts = split(found, [len(each.x) for each in alike])
+                episodes = self._simulator.rollout_grouped(policy, _together(alike), observe=True)
+                parts = split(episodes, [len(each.x) for each in alike])
             except BaseException as error:
                 for each in alike:
                     each.error = error
                 continue
             for each, part in zip(alike, parts, strict=True):
-                each.found = part
+                each.episodes = part
         for request in requests:
             _TURNS.admit(request.gate)
 
@@ -289,7 +292,7 @@ _sharing = threading.Lock()
 
 
 def gathering(key: Hashable, make: Callable[[], Any]) -> Gathering:
-    """The gathering of this process under a key, made when it is first asked for."""
+    """Return the gathering of this process under a key; it is made on first use."""
     with _sharing:
         if key not in _shared:
             _shared[key] = Gathering(make())
@@ -297,7 +300,7 @@ def gathering(key: Hashable, make: Callable[[], Any]) -> Gathering:
 
 
 def stop_all() -> None:
-    """Interrupt the members of all gatherings of this process, which are then forgotten."""
+    """Interrupt the members of all gatherings of this process, and forget the gatherings."""
     with _sharing:
         for each in _shared.values():
             each.stop()

@@ -1,11 +1,11 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false
-"""Any Gymnasium environment by its id, through the ordinary API: one step after the other.
+"""Any Gymnasium environment by its id, through the ordinary API, one step after the other.
 
-This is the slow path: it works for everything, and the compiled environments are compared with it.
-Episodes run one after the other in the calling thread, whatever ``threads`` says: environments are
-not made for threads, and Python would not run two at a time; use worker processes. Each of several
-calling threads gets its own environment.
+This is slow but works for every environment, and tests compare the compiled environments with it.
+Episodes run one after the other in the calling thread, whatever ``threads`` is: environments are
+not thread-safe, and Python would not run two at a time. Use worker processes instead. If several
+threads call, each gets its own environment.
 """
 
 import logging
@@ -23,8 +23,8 @@ from gensmooth import checks
 from gensmooth.physics.extras import missing_extra
 from gensmooth.rl.environments import catalogue
 from gensmooth.rl.environments.base import (
+    EnvironmentInfo,
     Episodes,
-    Info,
     UnknownEnvironmentError,
     UnsupportedEnvironmentError,
     check,
@@ -35,7 +35,7 @@ from gensmooth.rl.policies import Policy
 
 Array = NDArray[np.float64]
 
-UNLIMITED = 10_000  # steps per episode if the environment itself sets no limit
+UNLIMITED = 10_000  # steps per episode if the environment sets no limit
 
 _log = logging.getLogger("gensmooth")
 
@@ -44,18 +44,18 @@ _log = logging.getLogger("gensmooth")
 class GymnasiumSimulator:
     """A simulator for any Gymnasium environment with a Box observation and Box or Discrete action.
 
-    An episode's start is a reset seed. Observations of any shape are flattened. An action for a
-    Box is clipped to the bounds that are finite and has the dtype of the space, as the API
-    requires; in a Discrete space the action with the largest score is taken.
+    An episode's start is a reset seed. Observations of any shape are flattened. An action in a Box
+    is clipped to the finite bounds and has the dtype of the space, as the API requires. In a
+    Discrete space, the action with the largest score is taken.
 
     Args:
         source: Gymnasium's id, such as ``"CartPole-v1"``, ``"module:Name-v0"`` or
             ``"Pendulum-v1(g=5.0)"``; or Gymnasium's specification of an environment; or a function
             that makes the environment.
-        horizon: The largest number of steps per episode; by default the environment's own limit,
-            or 10,000 if it has none.
-        raw_actions: Pass the policy's numbers on as they are, float64 and not clipped, as the
-            compiled environments do.
+        horizon: The largest number of steps per episode; by default the environment's limit, or
+            10,000 if it has none.
+        raw_actions: Whether to pass on the policy's outputs unchanged, float64 and not clipped, as
+            the compiled environments do.
     """
 
     def __init__(
@@ -65,15 +65,15 @@ class GymnasiumSimulator:
         self._arguments = (source, horizon, raw_actions)
         environment = make_environment(source)
         name = name_of(source, environment)
-        self._idle: list[Any] = [environment]  # environments that no rollout is using now
+        self._idle: list[Any] = [environment]  # environments that no rollout is using
         spec = environment.spec
         limit = spec.max_episode_steps if spec is not None else None
         size = _observation_size(name, environment.observation_space)
         self._actions = read_actions(name, environment.action_space, raw_actions)
         self._logged: set[str] = set()
-        own = environment.unwrapped
-        bonus = getattr(own, "_healthy_reward", 0.0) if _tells_bonus(own) else 0.0
-        self.info = Info(
+        unwrapped = environment.unwrapped
+        bonus = getattr(unwrapped, "_healthy_reward", 0.0) if _reports_bonus(unwrapped) else 0.0
+        self.info = EnvironmentInfo(
             name=name,
             observation_size=size,
             action_size=self._actions.size,
@@ -86,7 +86,7 @@ class GymnasiumSimulator:
         return _remake, self._arguments
 
     def starts(self, rngs: Sequence[np.random.Generator]) -> Array:
-        """A reset seed from each generator, shape (B, 1)."""
+        """Draw a reset seed from each generator, shape (B, 1)."""
         return np.array([[rng.integers(2**31)] for rng in rngs], np.float64).reshape(-1, 1)
 
     def rollout(
@@ -114,16 +114,16 @@ class GymnasiumSimulator:
             environment = make_environment(self._arguments[0])
         failure: BaseException | None = None
         for i in range(number):
-            found = self._episode(environment, policy, x[i], scaling, int(begin[i, 0]), observe)
-            lengths[i] = found.length
-            if found.failure is not None:
-                self._log(found.failure, found.error)
-                failure = failure or found.error
+            outcome = self._episode(environment, policy, x[i], scaling, int(begin[i, 0]), observe)
+            lengths[i] = outcome.length
+            if outcome.failure is not None:
+                self._log(outcome.failure, outcome.error)
+                failure = failure or outcome.error
                 continue
-            returns[i], bonuses[i] = found.reward, found.bonus
-            if moments is not None and found.moments is not None:
-                moments.counts[i] = found.length
-                moments.means[i], moments.m2[i] = found.moments
+            returns[i], bonuses[i] = outcome.reward, outcome.bonus
+            if moments is not None and outcome.moments is not None:
+                moments.counts[i] = outcome.length
+                moments.means[i], moments.m2[i] = outcome.moments
         self._idle.append(environment)
         return Episodes(returns, bonuses, lengths, moments, failure=failure)
 
@@ -137,7 +137,7 @@ class GymnasiumSimulator:
         observe: bool,
     ) -> "_Outcome":
         size = self.info.observation_size
-        surviving = _tells_bonus(environment.unwrapped)
+        surviving = _reports_bonus(environment.unwrapped)
         reward = bonus = 0.0
         mean, m2 = np.zeros(size), np.zeros(size)
         step = 0
@@ -146,7 +146,7 @@ class GymnasiumSimulator:
             while step < self.info.horizon:
                 observation = np.asarray(seen, np.float64).reshape(-1)
                 if not np.isfinite(observation).all():
-                    return _Outcome(step, f"The observation of step {step} is not finite")
+                    return _Outcome(step, f"the observation of step {step} is not finite")
                 action = self._actions.choose(policy.act(x, scaling(observation)))
                 if observe:  # Welford (1962), in the order of the steps
                     delta = observation - mean
@@ -158,23 +158,23 @@ class GymnasiumSimulator:
                 if surviving:
                     bonus += float(environment.unwrapped.healthy_reward)
                 if not math.isfinite(reward):
-                    return _Outcome(step, f"The reward of step {step - 1} is {float(gained)}")
+                    return _Outcome(step, f"the reward of step {step - 1} is {float(gained)}")
                 if terminated or truncated:
                     break
         except Exception as error:
-            words = f"It raised {type(error).__name__}: {error}, in step {step}"
-            return _Outcome(step, words, error)
+            reason = f"step {step} raised {type(error).__name__}: {error}"
+            return _Outcome(step, reason, error)
         return _Outcome(step, None, None, reward, bonus, (mean, m2) if observe else None)
 
     def _log(self, failure: str, error: BaseException | None) -> None:
-        """Log a failure once, with the traceback of what the environment raised."""
+        """Log a failure once, with the traceback if the environment raised an exception."""
         if failure not in self._logged:
             self._logged.add(failure)
-            _log.warning("%s failed: %s.", self.info.name, failure, exc_info=error)
+            _log.warning("An episode of %s failed: %s.", self.info.name, failure, exc_info=error)
 
 
 class _Outcome(NamedTuple):
-    """An episode, or why there is none."""
+    """The result of an episode, or the reason why it failed."""
 
     length: int
     failure: str | None
@@ -192,7 +192,7 @@ class Actions(NamedTuple):
         shape: The shape of an action.
         dtype: The dtype of an action.
         low: The lower bounds of a Box; ``None`` for a Discrete space.
-        high: The upper bounds; likewise.
+        high: The upper bounds of a Box; ``None`` for a Discrete space.
         first: The first action of a Discrete space.
     """
 
@@ -204,19 +204,19 @@ class Actions(NamedTuple):
     first: int
 
     def choose(self, output: Array) -> Any:
-        """The action for the outputs of the policy."""
+        """Return the action for the outputs of the policy."""
         if self.low is None:
             return self.first + int(output.argmax())
         return np.clip(output, self.low, self.high).astype(self.dtype).reshape(self.shape)
 
 
 def make_environment(source: Any, **keywords: Any) -> Any:
-    """Gymnasium's environment of a source, as :class:`GymnasiumSimulator` takes it.
+    """Make Gymnasium's environment from a source, as :class:`GymnasiumSimulator` takes it.
 
     Raises:
-        UnknownEnvironmentError: When there is none; near matches are named.
-        UnsupportedEnvironmentError: When it cannot be made again, or not with these arguments.
-        ImportError: When Gymnasium, or what the environment needs, is not installed.
+        UnknownEnvironmentError: If there is none; the message names near matches.
+        UnsupportedEnvironmentError: If it cannot be made with these arguments.
+        ImportError: If Gymnasium, or a package that the environment needs, is not installed.
     """
     try:
         gymnasium: Any = import_module("gymnasium")
@@ -227,11 +227,11 @@ def make_environment(source: Any, **keywords: Any) -> Any:
     if isinstance(source, str):
         name, arguments = split_name(source)
         import_module_of(name)
-        what = name = catalogue.reference(name)  # ours are registered, in a worker too
+        what = name = catalogue.reference(name)  # registers our environments, also in a worker
     else:
         what, name, arguments = source, source.id, dict[str, Any]()
     try:
-        with warnings.catch_warnings():  # that a newer version of the environment exists
+        with warnings.catch_warnings():  # Gymnasium warns that a newer version exists
             warnings.simplefilter("ignore")
             return gymnasium.make(what, disable_env_checker=True, **arguments, **keywords)
     except TypeError as error:
@@ -251,11 +251,11 @@ def make_environment(source: Any, **keywords: Any) -> Any:
 
 
 def source_of(environment: Any) -> Any:
-    """What makes an environment again that was given as an object or as a function.
+    """Return what makes again an environment that was passed as an object or a function.
 
     Raises:
-        UnsupportedEnvironmentError: When nothing does.
-        TypeError: When it is neither.
+        UnsupportedEnvironmentError: If it cannot be made again.
+        TypeError: If it is neither.
     """
     if not hasattr(environment, "action_space"):
         if callable(environment):
@@ -266,25 +266,25 @@ def source_of(environment: Any) -> Any:
         )
     try:
         spec: Any = deepcopy(environment.spec)
-    except (AttributeError, ValueError):  # Gymnasium's, of a wrapper that keeps no arguments
+    except (AttributeError, ValueError):  # Gymnasium raises it for a wrapper without arguments
         spec = None
     if spec is not None and all(part.kwargs is not None for part in spec.additional_wrappers):
-        spec.kwargs.pop("render_mode", None)  # nobody watches a training
+        spec.kwargs.pop("render_mode", None)  # training shows nothing
         return spec
     raise UnsupportedEnvironmentError(
-        f"{environment} cannot be made again, which every worker and every repetition must do: "
-        "give a function that makes it, as in gs.rl.train(lambda: MyWrapper(MyEnv()))."
+        f"{environment} cannot be made again, which every worker must do. Pass a function that "
+        "makes it, as in gs.rl.train(lambda: MyWrapper(MyEnv()))."
     )
 
 
 def name_of(source: Any, environment: Any = None) -> str:
-    """The name of the environment that a source makes, by which a file can name it.
+    """Return the name of the environment that a source makes, as it is stored in files.
 
-    Where no name makes it (a function, a wrapper, arguments that are objects) it ends in
+    If no name can make it (a function, a wrapper, arguments that are objects), the name ends in
     ``" (given)"``.
     """
     if isinstance(source, str):
-        name, arguments = split_name(source)  # of a module's environment, the module stays known
+        name, arguments = split_name(source)  # the name keeps its module
         spec: Any = getattr(environment, "spec", None)
         return source if spec is None or ":" in name else join_name(spec.id, arguments)
     if callable(source):
@@ -310,13 +310,13 @@ def _checked(environment: Any, gymnasium: Any) -> Any:
     if isinstance(environment, gymnasium.Env):
         return environment
     raise TypeError(
-        "A function given as `environment` must return a Gymnasium environment, but returned "
+        "A function passed as `environment` must return a Gymnasium environment, but returned "
         f"{type(environment).__name__}."
     )
 
 
 def ids() -> list[str]:
-    """The ids that Gymnasium can make; others in its registry only say that they are gone."""
+    """Return the ids that Gymnasium can make; its registry also has ids that were removed."""
     registry: dict[str, Any] = import_module("gymnasium").registry
     return [
         known
@@ -326,7 +326,7 @@ def ids() -> list[str]:
 
 
 def _is_id(name: str) -> bool:
-    """Whether a name has the form of Gymnasium's ids."""
+    """Return whether a name has the form of Gymnasium's ids."""
     form = import_module("gymnasium.envs.registration").ENV_ID_RE
     return form.fullmatch(name.rpartition(":")[2]) is not None
 
@@ -335,30 +335,30 @@ def _remake(source: Any, horizon: int | None, raw_actions: bool) -> GymnasiumSim
     return GymnasiumSimulator(source, horizon=horizon, raw_actions=raw_actions)
 
 
-def _tells_bonus(environment: Any) -> bool:
-    """Whether an environment says of each step what it paid for survival."""
+def _reports_bonus(environment: Any) -> bool:
+    """Return whether an environment reports the survival bonus of each step."""
     return hasattr(type(environment), "healthy_reward")
 
 
 def _observation_size(name: str, space: Any) -> int:
     if type(space).__name__ != "Box":
         raise UnsupportedEnvironmentError(
-            f"{name} has observations in {space}, but a policy needs numbers: a Box. Gymnasium's "
-            "wrappers (FlattenObservation) make one of most spaces; register the wrapped "
-            "environment under an id of its own."
+            f"{name} has observations in {space}, but a policy needs a Box. Gymnasium's wrapper "
+            "FlattenObservation turns most spaces into one: pass a function that makes the wrapped "
+            "environment, or register it under a new id."
         )
     return int(np.prod(space.shape))
 
 
 def read_actions(name: str, space: Any, raw: bool) -> Actions:
-    """How to act in a space; ``raw`` passes numbers on as they are."""
+    """Return how to act in a space; with ``raw``, numbers are passed on unchanged."""
     kind = type(space).__name__
     if kind == "Discrete":
         return Actions(int(space.n), (), None, None, None, int(space.start))
     if kind != "Box" or not np.issubdtype(space.dtype, np.floating):
         raise UnsupportedEnvironmentError(
-            f"{name} takes actions in {space}, but a policy here takes a Discrete action or a "
-            "Box of floating-point numbers."
+            f"{name} has actions in {space}, but a policy needs a Discrete space or a Box of "
+            "floating-point numbers."
         )
     size = int(np.prod(space.shape))
     if raw:

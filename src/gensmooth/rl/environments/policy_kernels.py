@@ -4,15 +4,15 @@
 # pyright: reportMissingTypeStubs=false, reportMissingImports=false, reportInvalidTypeForm=false, reportGeneralTypeIssues=false
 # pyright: reportCallIssue=false, reportAttributeAccessIssue=false, reportPrivateImportUsage=false
 # pyright: reportAssignmentType=false
-"""What a policy sees and does, as kernels: observations are standardised, layers add up.
+"""Warp kernels that standardise observations and compute a policy's layers.
 
-A GPU has a thread for each number of each world. A thread of a processor takes all that worlds side
-by side see, and several outputs of a layer: each is one long sum, in which every addition waits for
-the one before, so it goes on with the others meanwhile. Texts are in the words of
-:mod:`.fused.lanes`.
+On a GPU, each number of each world has a thread. A CPU thread takes all observations of the worlds
+that it computes side by side, and several outputs of a layer at a time: an output is one long sum,
+in which every addition waits for the one before, so the thread works on the other sums meanwhile.
+The C uses the types and functions of :mod:`gensmooth.physics.fused.lanes`.
 
-Parameters lie in blocks of trials: of as many as a processor's thread takes, so that it reads them
-from one end to the other; on a GPU one block has them all.
+Parameters are stored in blocks of trials. On a CPU, a block has as many trials as a thread takes,
+so that the thread reads it from one end to the other. On a GPU, one block has all trials.
 """
 
 import math
@@ -26,7 +26,7 @@ from gensmooth.physics.fused.lanes import opening
 from gensmooth.physics.warp_kernels import Worlds
 from gensmooth.rl.policies import Layer
 
-_OUTPUTS = 4  # of a layer, that a thread of a processor adds up side by side
+_OUTPUTS = 4  # outputs of a layer that a CPU thread sums side by side
 
 _TRIALS = """\
 {opening}
@@ -38,7 +38,8 @@ for (int k = 0; k < {lanes}; ++k) {{
 }}
 """
 
-# Numbers of observations, `count` from `first` on, and the episode's moments (Welford, 1962).
+# Standardises `count` entries of observations from `first` on, and updates the episode's moments
+# (Welford, 1962).
 _STANDARDIZE = (
     _TRIALS
     + """\
@@ -60,7 +61,7 @@ for (int entry = first; entry < first + count; ++entry) {{
 }}"""
 )
 
-# Outputs of a layer, from `first` on.
+# Computes outputs of a layer, from `first` on.
 _LAYER = (
     _TRIALS
     + """\
@@ -98,7 +99,11 @@ for (int j = 0; j < {outputs} && first + j < rows; ++j) {{
 
 @final
 class PolicyKernels:
-    """What a policy sees and does, for so many worlds in a thread."""
+    """Kernels that standardise observations and compute actions.
+
+    Args:
+        lanes: How many worlds a thread takes.
+    """
 
     def __init__(self, lanes: int) -> None:
         self._lanes, self._outputs = lanes, 1 if lanes == 1 else _OUTPUTS
@@ -144,13 +149,13 @@ class PolicyKernels:
         self._standardize, self._layer = standardize, layer
 
     def act(self, s: Any, size: int, layers: Sequence[Layer], hidden: Sequence[Any]) -> None:
-        """From observations of so many numbers to actions.
+        """Compute actions from observations.
 
         Args:
             s: The worlds, a :class:`Worlds`.
-            size: Numbers of an observation.
+            size: Entries of an observation.
             layers: The layers of the policy.
-            hidden: Two arrays for what lies between layers.
+            hidden: Two arrays for the values between layers.
         """
         blocks, count = s.worlds // self._lanes, 1 if self._lanes == 1 else size
         wp.launch(self._standardize, dim=(size // count, blocks), inputs=[s, count])
@@ -170,5 +175,5 @@ class PolicyKernels:
 
 @cache
 def policy_kernels(lanes: int) -> PolicyKernels:
-    """The kernels for so many worlds in a thread."""
+    """Return the kernels for this many worlds per thread."""
     return PolicyKernels(lanes)

@@ -3,7 +3,7 @@
 # pyright: reportMissingTypeArgument=false, reportPrivateUsage=false
 """Meta-World's tasks as ordinary Gymnasium environments.
 
-They are the slow path, what is filmed, and what the compiled simulators are compared with.
+They are slow. Films show them, and tests compare the compiled simulators with them.
 """
 
 from importlib import import_module
@@ -19,11 +19,11 @@ from gensmooth.rl.environments.metaworld.sawyer import draw
 class ML1(gymnasium.Wrapper):
     """Meta-World's environment with the goal hidden and a new task at every reset.
 
-    Meta-World draws a task when a benchmark is made and keeps it over resets; the paper tests "on
+    Meta-World draws a task when a benchmark is made and keeps it over resets. The paper tests "on
     reinitializations of the environment (which includes the task for meta-RL)", so here every
-    reset draws a new one, by the same law. ``reset(seed=...)`` repeats a task;
+    reset draws a new task by the same law. ``reset(seed=...)`` repeats a task, and
     ``reset(options={"start": row})`` takes object and goal from a row of the simulator's
-    ``starts``. Frames show the table from the robot's right, unless a camera is named.
+    ``starts``. Unless you name a camera, frames show the table from the robot's right.
 
     Args:
         environment: Meta-World's class, such as ``"SawyerReachEnvV3"``.
@@ -36,26 +36,26 @@ class ML1(gymnasium.Wrapper):
         self._turned = "camera_name" not in keywords
         camera = {"camera_name": "corner2"} if self._turned else {}
         super().__init__(make(reward_function_version=reward, **camera, **keywords))
-        own: Any = self.unwrapped
-        own._set_task_called = True
-        self._own = own
+        task: Any = self.unwrapped
+        task._set_task_called = True
+        self._task = task
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
         """Settle the hand, draw a task, and put the object where the task says."""
         if seed is not None:
-            self._own.np_random = np.random.default_rng(seed)
+            self._task.np_random = np.random.default_rng(seed)
         start = (options or {}).get("start")
         if start is None:
-            space = self._own._random_reset_space
-            start = draw(space.low, space.high, self._own.np_random)
+            space = self._task._random_reset_space
+            start = draw(space.low, space.high, self._task.np_random)
         # Left alone, Meta-World would draw from NumPy's global generator, twice per reset.
-        self._own._last_rand_vec = np.array(start, np.float64)
+        self._task._last_rand_vec = np.array(start, np.float64)
         return self.env.reset()
 
     def render(self) -> Any:
-        """A frame; Meta-World's best view stands on its head, so it is turned around."""
+        """Draw a frame; Meta-World's best view is upside down, so it is turned around."""
         frame: Any = super().render()
         turn = self._turned and isinstance(frame, np.ndarray)
         return np.ascontiguousarray(frame[::-1, ::-1]) if turn else frame

@@ -1,10 +1,10 @@
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
 # pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
 # pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
-"""A whole trajectory, compiled: reset, observe, act, step, until the episode ends.
+"""The compiled loop of a trajectory: reset, observe, act, step, until the episode ends.
 
-The loop is written once. An environment provides three functions
-(:mod:`gensmooth.physics.environment`), and the loop is compiled for them.
+The loop is written once and compiled for the three functions of each environment
+(:mod:`gensmooth.physics.environment`).
 """
 
 import inspect
@@ -21,19 +21,19 @@ from gensmooth.physics.mujoco_calls import call, take
 from gensmooth.rl.normalize import Scaling
 from gensmooth.rl.policies import Policy
 
-# The compiler may reorder a layer's sums, which fixes their order once for each type of CPU; NaN
-# and infinity keep their meaning.
+# The compiler may reorder a layer's sums, so their order is fixed for each type of CPU. NaN and
+# infinity keep their meaning.
 _SUMS = {"reassoc", "contract", "nsz"}
 
 
 class CompiledPolicy(NamedTuple):
-    """A policy as compiled code sees it, with working memory: one for each thread.
+    """A policy for compiled code, with the working memory of one thread.
 
     Attributes:
         sizes: The size of each layer, from the observation to the action.
         biases: Whether layers have biases.
         mean: What is subtracted from an observation.
-        inverse: What it is then multiplied by.
+        inverse: What the difference is multiplied by.
         even: Memory for layers 0, 2, …; layer 0 is the standardised observation.
         odd: Memory for layers 1, 3, ….
     """
@@ -47,7 +47,7 @@ class CompiledPolicy(NamedTuple):
 
 
 class TrajectoryResults(NamedTuple):
-    """Where the loop puts its results: one row per episode.
+    """The arrays in which the loop stores its results, one row per episode.
 
     Attributes:
         returns: Sums of rewards.
@@ -55,8 +55,8 @@ class TrajectoryResults(NamedTuple):
         lengths: Steps.
         successes: 1.0 if a step was a success.
         counts: Observations in the moments.
-        means: Their means; no rows if moments are not wanted.
-        m2: Their sums of squared deviations; likewise.
+        means: Their means; no rows if moments are not requested.
+        m2: Their sums of squared deviations; no rows if moments are not requested.
     """
 
     returns: np.ndarray
@@ -69,7 +69,7 @@ class TrajectoryResults(NamedTuple):
 
 
 class Recording(NamedTuple):
-    """Where the loop writes down every step; no rows if steps are not wanted.
+    """The arrays in which the loop records every step; no rows if steps are not requested.
 
     Attributes:
         observations: Shape (B, T + 1, n), including the one after the last step.
@@ -85,7 +85,7 @@ class Recording(NamedTuple):
 
 
 def compiled_policy(policy: Policy, scaling: Scaling) -> CompiledPolicy:
-    """A policy with its scaling, for one thread."""
+    """Return a policy with its scaling, for one thread."""
     width = max(policy.sizes)
     sizes = np.array(policy.sizes, np.int64)
     return CompiledPolicy(
@@ -95,7 +95,7 @@ def compiled_policy(policy: Policy, scaling: Scaling) -> CompiledPolicy:
 
 @cache
 def compile_loop(begin: Function, observe: Function, step: Function) -> Any:
-    """The loop for an environment; compiled at its first call, or read from the disk cache."""
+    """Return an environment's loop, compiled at its first call or read from the disk cache."""
 
     def run(state, policy, parameters, starts, horizon, queue, results, recording):
         """Run episodes that no other thread has taken, until none is left."""
@@ -113,7 +113,7 @@ def compile_loop(begin: Function, observe: Function, step: Function) -> Any:
             total, bonuses, success, length = 0.0, 0.0, False, 0
             fine = True
             while length < horizon and fine:
-                fine = all_finite(observation)  # tanh would hide what is not
+                fine = all_finite(observation)  # tanh would hide values that are not
                 if moments:
                     accumulate(length, observation, mean, m2)
                 act(policy, parameters[episode], observation, action)
@@ -134,7 +134,7 @@ def compile_loop(begin: Function, observe: Function, step: Function) -> Any:
                     fine = fine and number == 0
                 if ended:
                     break
-            # MuJoCo would notice only in the next step what went wrong in the last one.
+            # MuJoCo notices a failure only in the step after it, so check the last step here.
             fine = fine and np.isfinite(total) and all_finite(observation)
             results.returns[episode] = total if fine else np.nan
             results.bonuses[episode] = bonuses if fine else np.nan
@@ -145,14 +145,15 @@ def compile_loop(begin: Function, observe: Function, step: Function) -> Any:
                 copy(mean, results.means[episode])
                 copy(m2, results.m2[episode])
 
-    # Numba names the files of its disk cache after this, checks no source file but this one to see
-    # whether they are out of date, and cannot read them once a class has been renamed.
+    # Numba names the files of its disk cache by this name. To see whether they are out of date, it
+    # checks only this source file, and it cannot read them after a class has been renamed. So the
+    # name contains a hash of all source files that matter.
     run.__qualname__ = f"{step.__name__}_{_source_hash(begin, observe, step, run):08x}"
     return njit(nogil=True, cache=True, error_model="numpy")(run)
 
 
 def _source_hash(*functions: Function) -> int:
-    """A number that changes with the source files of functions and of all that they call."""
+    """Return a number that changes with the source files of functions and of all that they call."""
     files: set[str] = set()
     seen: set[Any] = set()
     todo: list[Any] = list(functions)
@@ -182,7 +183,7 @@ def _layer(parameters, start, inputs, columns, outputs, rows):
 
 @njit(nogil=True, error_model="numpy", fastmath=_SUMS)
 def act(policy, parameters, observation, action):
-    """Fill in the policy's action at an observation (the scores, if actions are discrete)."""
+    """Compute the policy's action at an observation (its scores if actions are discrete)."""
     even, odd = policy.even, policy.odd
     for i in range(len(observation)):
         even[i] = (observation[i] - policy.mean[i]) * policy.inverse[i]
@@ -230,7 +231,7 @@ def copy(source, target):
 
 @njit(nogil=True)
 def all_finite(values):
-    """Whether all entries are finite."""
+    """Return whether all entries are finite."""
     fine = True
     for i in range(len(values)):
         fine = fine and np.isfinite(values[i])

@@ -2,12 +2,12 @@
 # pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
 # pyright: reportUnknownMemberType=false, reportMissingTypeStubs=false
 # pyright: reportPrivateUsage=false
-"""A simulator on a GPU: thousands of worlds, their physics and the environment's law beside it.
+"""A simulator on a GPU: thousands of worlds with their physics, policy and environment.
 
-A step of all worlds (refill, observation, policy, physics, reward, end) is one CUDA graph. All is
-computed in float64, but for the physics of robots that only MuJoCo Warp computes
-(:mod:`gensmooth.physics.drivers`). Where an episode runs, and beside which others, is no
-part of its result.
+A step of all worlds (refill, observation, policy, physics, reward, end) is one CUDA graph.
+Everything is computed in float64, except the physics of robots that only MuJoCo Warp supports
+(:mod:`gensmooth.physics.drivers`). The result of an episode does not depend on the world it runs
+in, or on the other episodes of the batch.
 """
 
 import math
@@ -44,8 +44,8 @@ from gensmooth.physics.mechanics.models import UnsupportedMechanismError
 from gensmooth.physics.symbols import TraceError
 from gensmooth.physics.tracing import Traced, source, trace
 from gensmooth.rl.environments.base import (
+    EnvironmentInfo,
     Episodes,
-    Info,
     UnsupportedEnvironmentError,
     check,
     thread_count,
@@ -57,21 +57,21 @@ from gensmooth.rl.policies import Policy
 
 Array = NDArray[np.float64]
 
-MOST_WORLDS = 8192  # at a time; more episodes wait for a world
-_MOST_ON_A_CORE = 32  # for fused physics: as many as keep its lanes busy and fit into its cache
+MOST_WORLDS = 8192  # at a time; further episodes wait for a world
+_MOST_ON_A_CORE = 32  # for fused physics: keeps the lanes of a core busy and fits into its cache
 _LEAST_WORLDS = 64
-_LEAST_SHARE = 16  # episodes that a thread of the processor is worth
-_CHECK_EVERY = 20  # steps between looking whether all episodes have ended
-_FREE = 10_000  # a step of this many worlds takes about twice as long as one of none
-_WORTH = 0.8  # another number of worlds must save a fifth: setting one up takes seconds
+_LEAST_SHARE = 16  # fewer episodes are not worth a thread of the CPU
+_CHECK_EVERY = 20  # steps between checks whether all episodes have ended
+_FREE = 10_000  # a step of this many worlds takes about twice as long as a step of none
+_WORTH = 0.8  # a different number of worlds must save a fifth, because setting it up takes seconds
 
-# While Warp captures a graph on the processor, it records what any thread of the process launches
-# there, and it captures one graph at a time, whatever the device.
+# While Warp captures a graph on the CPU, it records what any thread of the process launches there.
+# It also captures only one graph at a time, on any device.
 _captures = threading.RLock()
 
 
 def _forget_captures() -> None:
-    """In a fork nobody holds the lock: who held it is a thread of the parent's."""
+    """Reset the lock in a forked process: the thread that held it exists only in the parent."""
     global _captures
     _captures = threading.RLock()
 
@@ -81,11 +81,11 @@ if hasattr(os, "register_at_fork"):
 
 
 class Usage(NamedTuple):
-    """What a simulator on a GPU has done.
+    """How much work a simulator on a GPU has done.
 
     Attributes:
-        live: Steps of episodes.
-        simulated: Steps of worlds, those without an episode included.
+        live: Steps that belong to an episode.
+        simulated: Steps of all worlds, including those without an episode.
         seconds: How long they took.
     """
 
@@ -95,7 +95,7 @@ class Usage(NamedTuple):
 
 
 def check_device(device: object) -> str:
-    """The name of a device that is there: ``"cuda"``, ``"cuda:1"``, or ``"warp-cpu"``."""
+    """Check that a device exists: ``"cuda"``, ``"cuda:1"`` and so on, or ``"warp-cpu"``."""
     name = checks.text("device", device)
     if name != "warp-cpu" and name.split(":")[0] != "cuda":
         raise ValueError(
@@ -104,14 +104,14 @@ def check_device(device: object) -> str:
     wp = load_warp()
     if name == "warp-cpu":
         return name
-    found = [str(each) for each in wp.get_cuda_devices()]
-    if not found:
+    devices = [str(each) for each in wp.get_cuda_devices()]
+    if not devices:
         raise ValueError(
-            f"`device` is {name!r}, but there is no CUDA device here, or its driver does not "
-            "answer. device='cpu' trains on the processor."
+            f"`device` is {name!r}, but this machine has no CUDA device, or its driver does not "
+            "respond. device='cpu' trains on the CPU."
         )
-    if name != "cuda" and name not in found:
-        raise ValueError(f"`device` is {name!r}, but here are only {', '.join(found)}.")
+    if name != "cuda" and name not in devices:
+        raise ValueError(f"`device` is {name!r}, but this machine has {', '.join(devices)}.")
     return name
 
 
@@ -121,12 +121,12 @@ class WarpOptions:
     """How physics on a GPU is computed.
 
     Attributes:
-        worlds: At most this many worlds at a time; with fused physics a core of the processor
-            takes 32 at most.
-        physics: ``"fused"``, ``"mujoco-warp"``, or ``None``: fused where the robot allows it.
-        deterministic: Whether MuJoCo Warp puts contacts and constraints in a fixed order and takes
-            sums in a fixed order. On an H200 that takes ten times as long and still is not the
-            same to the bit from run to run (docs/gpu.md). Fused physics always is.
+        worlds: The largest number of worlds at a time. With fused physics, a core of the CPU takes
+            at most 32.
+        physics: ``"fused"``, ``"mujoco-warp"``, or ``None``: fused if the robot allows it.
+        deterministic: Whether MuJoCo Warp orders contacts, constraints and sums in a fixed way. On
+            an H200 this takes ten times as long, and results still vary in their last bits from run
+            to run (docs/gpu.md). Fused physics always repeats bit for bit.
     """
 
     worlds: int = MOST_WORLDS
@@ -146,21 +146,20 @@ class WarpOptions:
 
 @final
 class WarpSimulator:
-    """Runs trajectories on a GPU, or on the processor by code that Warp compiles.
+    """Runs trajectories on a GPU, or on the CPU by code that Warp compiles.
 
     Args:
-        environment: The environment, as compiled for the CPU: its functions are traced.
+        environment: The environment that is also compiled for the CPU; its functions are traced.
         device: ``"cuda"``, ``"cuda:1"`` and so on, or ``"warp-cpu"``.
-        remake: How another process makes this simulator again: a module-level function and its
-            arguments.
+        remake: How another process makes this simulator: a module-level function and its arguments.
         options: How physics is computed.
 
     Attributes:
-        fused: The physics as one function; ``None`` where MuJoCo Warp computes it.
-        declined: What of the robot is in the way of fused physics, if anything.
+        fused: The physics as one function; ``None`` if MuJoCo Warp computes it.
+        declined: What prevents fused physics for this robot; ``None`` if nothing does.
 
     Raises:
-        UnsupportedEnvironmentError: When a function cannot be traced.
+        UnsupportedEnvironmentError: If a function cannot be traced.
     """
 
     def __init__(
@@ -176,26 +175,26 @@ class WarpSimulator:
         self._remake = remake
         self._model = environment.model()
         self._start_size = len(environment.start(self._model, np.random.default_rng(0)))
-        self.info: Info = replace(info_of(environment), device=device)
+        self.info: EnvironmentInfo = replace(info_of(environment), device=device)
         try:
             self._law = trace(environment, self._model)
         except TraceError as error:
             raise UnsupportedEnvironmentError(
-                f"{self.info.name} cannot run on a GPU: {error}. device='cpu' can."
+                f"{self.info.name} cannot run on a GPU: {error}. Use device='cpu'."
             ) from error
         self._room = ContactRoom()
         self.declined: str | None = None
         self.fused: FusedSource | None = self._write_fused()
         self._batches: dict[Any, _Batch] = {}
-        self._alone = threading.Lock()  # for a GPU; on the processor `_captures` is for all
-        self._lengths: tuple[float, float] | None = None  # mean and maximum, last time
+        self._alone = threading.Lock()  # on a GPU; on the CPU all simulators share `_captures`
+        self._lengths: tuple[float, float] | None = None  # mean and maximum of the last batch
         self.usage = Usage()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return self._remake
 
     def _write_fused(self) -> FusedSource | None:
-        """The physics as one function, if it can be written and is not declined."""
+        """Write the physics as one function; ``None`` if MuJoCo Warp must compute it."""
         if self._options.physics == "mujoco-warp":
             load_mujoco_warp()
             return None
@@ -208,20 +207,20 @@ class WarpSimulator:
             self.declined = str(error)
             if self._options.physics == "fused":
                 raise UnsupportedEnvironmentError(
-                    f"{self.info.name} has {error}: only physics='mujoco-warp' can compute that."
+                    f"{self.info.name} has {error}, which needs physics='mujoco-warp'."
                 ) from error
             try:
                 load_mujoco_warp()
             except ImportError as missing:
                 raise ImportError(
-                    f"{self.info.name} has {error}, which MuJoCo Warp alone computes. {missing}",
+                    f"{self.info.name} has {error}, which only MuJoCo Warp supports. {missing}",
                     name=missing.name,
                 ) from None
             return None
 
     @property
     def model(self) -> Any:
-        """The ``MjModel``; do not change it."""
+        """The ``MjModel``; do not modify it."""
         return self._model
 
     @property
@@ -245,81 +244,81 @@ class WarpSimulator:
     ) -> Episodes:
         """Run one episode from each start; see :class:`~.base.Simulator`."""
         x, scaling, begin = check(self.info, self._start_size, policy, parameters, scaling, starts)
-        given = Grouped(x, begin, [scaling], np.zeros(len(x), np.int64))
-        return self.rollout_grouped(policy, given, observe=observe, threads=threads)
+        grouped = Grouped(x, begin, [scaling], np.zeros(len(x), np.int64))
+        return self.rollout_grouped(policy, grouped, observe=observe, threads=threads)
 
     def rollout_grouped(
         self,
         policy: Policy,
-        given: Grouped,
+        grouped: Grouped,
         *,
         observe: bool = False,
         threads: int | None = None,
     ) -> Episodes:
         """Run episodes of several groups, each with its own scaling, side by side.
 
-        On ``"warp-cpu"`` fused physics shares them out to threads. Worlds are kept, so that calls
-        of several threads wait for each other; there, calls of other simulators too.
+        On ``"warp-cpu"``, fused physics distributes them over threads. Worlds are reused, so
+        concurrent calls wait for each other; on ``"warp-cpu"``, calls of other simulators do too.
         """
         with _captures if self._device == "cpu" else self._alone:
-            return self._rollout(policy, given, observe, threads)
+            return self._rollout(policy, grouped, observe, threads)
 
     def _rollout(
-        self, policy: Policy, given: Grouped, observe: bool, threads: int | None
+        self, policy: Policy, grouped: Grouped, observe: bool, threads: int | None
     ) -> Episodes:
-        trials = len(given.parameters)
+        trials = len(grouped.parameters)
         if not trials:
             return _episodes(_Results.none(self.info.observation_size), self.info, observe)
         cores = 1
         if self._device == "cpu" and self.fused is not None:  # MuJoCo Warp's kernels share memory
             room = max(self._options.worlds // self.fused.lanes, 1)
             cores = min(thread_count(threads, math.ceil(trials / _LEAST_SHARE)), room)
-        found = self._run(policy, given, cores)
-        if len(found.lengths) >= _LEAST_WORLDS:
-            self._lengths = float(found.lengths.mean()), float(found.lengths.max())
-        return _episodes(found, self.info, observe)
+        results = self._run(policy, grouped, cores)
+        if len(results.lengths) >= _LEAST_WORLDS:
+            self._lengths = float(results.lengths.mean()), float(results.lengths.max())
+        return _episodes(results, self.info, observe)
 
-    def _run(self, policy: Policy, given: Grouped, cores: int) -> "_Results":
-        """Run all episodes, in as many shares as there are cores."""
-        shares = [np.arange(k, len(given.parameters), cores) for k in range(cores)]
+    def _run(self, policy: Policy, grouped: Grouped, cores: int) -> "_Results":
+        """Run all episodes, split into one share for each core."""
+        shares = [np.arange(k, len(grouped.parameters), cores) for k in range(cores)]
         while True:
-            parts = [given] if cores == 1 else [_chosen(given, share) for share in shares]
+            parts = [grouped] if cores == 1 else [_chosen(grouped, share) for share in shares]
             batches = [self._batch(policy, part, (k, cores)) for k, part in enumerate(parts)]
-            found = _run_batches(batches, parts)
+            by_share = _run_batches(batches, parts)
             self.usage = Usage(
-                self.usage.live + sum(int(each.lengths.sum()) for each in found if each),
+                self.usage.live + sum(int(each.lengths.sum()) for each in by_share if each),
                 self.usage.simulated + sum(each.made * each.worlds for each in batches),
                 self.usage.seconds + max(each.seconds for each in batches),
             )
-            results = [each for each in found if each is not None]
+            results = [each for each in by_share if each is not None]
             if len(results) == cores:
                 return results[0] if cores == 1 else _Results.joined(results, shares)
-            # A contact or a constraint was left out for want of room: all again, with more.
+            # There was no room for a contact or a constraint: run everything again with more.
             self._room.double()
             self._batches.clear()
 
-    def _batch(self, policy: Policy, given: Grouped, share: tuple[int, int]) -> "_Batch":
-        """Worlds for so many episodes, a share (k, n) of all."""
-        trials, groups = len(given.parameters), len(given.scalings)
+    def _batch(self, policy: Policy, grouped: Grouped, share: tuple[int, int]) -> "_Batch":
+        """Return worlds for a share (k, n) of all episodes."""
+        trials, groups = len(grouped.parameters), len(grouped.scalings)
         capacity, room = _power(trials), _power(groups)
         worlds = self._choose(policy, trials, share[1])
         key = (policy, worlds, share)
-        found = self._batches.get(key)
-        if found is None or found.capacity < capacity or found.groups < room:
-            if found is not None:
-                capacity, room = max(capacity, found.capacity), max(room, found.groups)
-            found = _Batch(self, policy, worlds, capacity, room)
-            self._batches[key] = found
-        return found
+        batch = self._batches.get(key)
+        if batch is None or batch.capacity < capacity or batch.groups < room:
+            if batch is not None:
+                capacity, room = max(capacity, batch.capacity), max(room, batch.groups)
+            batch = _Batch(self, policy, worlds, capacity, room)
+            self._batches[key] = batch
+        return batch
 
     def _choose(self, policy: Policy, trials: int, shares: int) -> int:
-        """How many worlds: as few as keep busy, if what episodes lasted before is a guide.
+        """Choose the number of worlds from the lengths of earlier episodes: as few as stay busy.
 
-        Fused physics takes a GPU as long for one world as for thousands: there, one for each
-        episode.
+        With fused physics a GPU takes as long for one world as for thousands, so each episode gets
+        a world.
 
-        With m the mean and M the largest length, T episodes in W < T worlds take about
-        T m / W + M - m steps, and in W >= T worlds M steps; a step takes a time of a + b W.
+        If m is the mean and M the largest length, T episodes in W < T worlds take about
+        T m / W + M - m steps, and M steps in W >= T worlds. A step takes a time of a + b W.
         """
         allowed = max(self._options.worlds // shares, 1)
         most = min(_power(trials), _power_within(allowed))
@@ -341,7 +340,7 @@ class WarpSimulator:
 
 
 class _Results(NamedTuple):
-    """What episodes gave, in the order of the trials."""
+    """The results of episodes, in the order of the trials."""
 
     returns: Array
     bonuses: Array
@@ -353,7 +352,7 @@ class _Results(NamedTuple):
 
     @classmethod
     def joined(cls, parts: "Sequence[_Results]", shares: Sequence[NDArray[np.int64]]) -> "_Results":
-        """The results of shares of the episodes, in the order of all."""
+        """Join the results of shares of the episodes, in their original order."""
         order = np.argsort(np.concatenate(shares))
         return cls(*(np.concatenate(column)[order] for column in zip(*parts, strict=True)))
 
@@ -363,30 +362,30 @@ class _Results(NamedTuple):
         return cls(zero, zero, np.zeros(0, np.int64), zero, np.zeros(0, np.bool_), rows, rows)
 
 
-def _episodes(found: _Results, info: Info, observe: bool) -> Episodes:
-    counts = np.where(found.broken, 0, found.lengths)
+def _episodes(results: _Results, info: EnvironmentInfo, observe: bool) -> Episodes:
+    counts = np.where(results.broken, 0, results.lengths)
     return Episodes(
-        np.where(found.broken, np.nan, found.returns),
-        np.where(found.broken, np.nan, found.bonuses),
-        found.lengths,
-        EpisodeMoments(counts, found.means, found.m2) if observe else None,
-        found.successes if info.goal else None,
+        np.where(results.broken, np.nan, results.returns),
+        np.where(results.broken, np.nan, results.bonuses),
+        results.lengths,
+        EpisodeMoments(counts, results.means, results.m2) if observe else None,
+        results.successes if info.goal else None,
     )
 
 
-def _chosen(given: Grouped, which: NDArray[np.int64]) -> Grouped:
-    """Some of the episodes."""
+def _chosen(grouped: Grouped, which: NDArray[np.int64]) -> Grouped:
+    """Select some of the episodes."""
     return Grouped(
-        given.parameters[which], given.starts[which], given.scalings, given.groups[which]
+        grouped.parameters[which], grouped.starts[which], grouped.scalings, grouped.groups[which]
     )
 
 
 def _run_batches(batches: "Sequence[_Batch]", parts: Sequence[Grouped]) -> "list[_Results | None]":
-    """Run shares of the episodes, each in a thread of its own if there are several."""
+    """Run shares of the episodes, each in its own thread if there are several."""
     if len(batches) == 1:
         return [batches[0].run(parts[0])]
     shares = [_Share(*each) for each in zip(batches, parts, strict=True)]
-    # The current device is the whole process's: set once here, it is the same for all threads.
+    # Warp's current device belongs to the whole process, so it is set once for all threads.
     with load_warp().ScopedDevice("cpu"):
         try:
             for share in shares:
@@ -398,13 +397,13 @@ def _run_batches(batches: "Sequence[_Batch]", parts: Sequence[Grouped]) -> "list
                     raise share.error
         finally:
             _settle(shares)
-    return [share.found for share in shares]
+    return [share.results for share in shares]
 
 
 def _settle(shares: "Sequence[_Share]") -> None:
-    """Let no thread touch its worlds any more, wherever an interrupt has come, and however often.
+    """Make every thread leave its worlds, however often an interrupt arrives.
 
-    It takes as long as some steps.
+    This takes as long as a few steps.
     """
     while True:
         try:
@@ -417,47 +416,47 @@ def _settle(shares: "Sequence[_Share]") -> None:
 
 @final
 class _Share:
-    """A share of the episodes, for a thread of which one may not know whether it ever started."""
+    """A share of the episodes for one thread, which may never have started."""
 
     def __init__(self, batch: "_Batch", part: Grouped) -> None:
         self.batch, self.part = batch, part
-        self.found: _Results | None = None
+        self.results: _Results | None = None
         self.error: BaseException | None = None
         self.ended = threading.Event()
         self._begun = self._abandoned = False
         batch.stopped = False
 
     def work(self) -> None:
-        """Run the episodes, unless they are abandoned."""
-        self._begun = True  # first said, then looked, as `abandon` does: one of the two notices
+        """Run the episodes, unless they have been abandoned."""
+        self._begun = True  # set first, then checked, as in `abandon`, so that one of them notices
         try:
             if not self._abandoned:
-                self.found = self.batch.run(self.part)
+                self.results = self.batch.run(self.part)
         except BaseException as error:
             self.error = error
         finally:
             self.ended.set()
 
     def abandon(self) -> None:
-        """Return when the episodes have ended, or will never begin."""
+        """Wait until the episodes have ended or can no longer begin."""
         self._abandoned = self.batch.stopped = True
         if self._begun:
             self.ended.wait()
 
 
 def _power(number: int) -> int:
-    """The smallest power of two that is at least this."""
+    """Return the smallest power of two that is at least this."""
     return 1 << max(number - 1, 0).bit_length()
 
 
 def _power_within(number: int) -> int:
-    """The largest power of two that is at most this."""
+    """Return the largest power of two that is at most this."""
     return 1 << (number.bit_length() - 1)
 
 
 @final
 class _Batch:
-    """So many worlds of one environment and one shape of policies, with their graph.
+    """A number of worlds of one environment and one shape of policies, with their graph.
 
     Args:
         owner: The simulator.
@@ -469,7 +468,7 @@ class _Batch:
     Attributes:
         made: Steps of the last rollout.
         seconds: How long they took.
-        stopped: Whether the episodes are to be left where they are.
+        stopped: Whether to leave the episodes unfinished.
     """
 
     def __init__(
@@ -552,37 +551,39 @@ class _Batch:
 
     # --- a rollout ------------------------------------------------------------------------------
 
-    def run(self, given: Grouped) -> _Results | None:
-        """All episodes; ``None`` if there was no room for a contact or a constraint."""
+    def run(self, grouped: Grouped) -> _Results | None:
+        """Run all episodes; ``None`` if there was no room for a contact or a constraint."""
         wp = load_warp()
         with wp.ScopedDevice(self._device):
-            self._upload(given)
-            self._look_at_starts(len(given.parameters))
-            self._prepare_queue(len(given.parameters))
+            self._upload(grouped)
+            self._look_at_starts(len(grouped.parameters))
+            self._prepare_queue(len(grouped.parameters))
             began = time.perf_counter()
-            self._steps(len(given.parameters))
+            self._steps(len(grouped.parameters))
             self.seconds = time.perf_counter() - began
             if not self.physics.complete():
                 return None
-            return self._download(len(given.parameters))
+            return self._download(len(grouped.parameters))
 
-    def _upload(self, given: Grouped) -> None:
+    def _upload(self, grouped: Grouped) -> None:
         s = self._s
-        self._lay_out(s.parameters, given.parameters, self._block)
-        self._lay_out(s.starts, given.starts, self.capacity)
-        means, inverses = zip(*((each.mean, each.inverse) for each in given.scalings), strict=True)
+        self._lay_out(s.parameters, grouped.parameters, self._block)
+        self._lay_out(s.starts, grouped.starts, self.capacity)
+        means, inverses = zip(
+            *((each.mean, each.inverse) for each in grouped.scalings), strict=True
+        )
         self._lay_out(s.scale_mean, np.array(means), self.groups)
         self._lay_out(s.scale_inverse, np.array(inverses), self.groups)
-        s.group[: len(given.groups)].assign(given.groups.astype(np.int32))
+        s.group[: len(grouped.groups)].assign(grouped.groups.astype(np.int32))
 
     def _lay_out(self, target: Any, rows: Array, block: int) -> None:
-        """Put rows on the device, where they are turned: the parameters of thousands are large."""
+        """Copy rows to the device and transpose them there, because they can be large."""
         wp = load_warp()
-        given = wp.array(np.ascontiguousarray(rows), dtype=wp.float64)
-        wp.launch(self._shared.lay_out, dim=rows.shape, inputs=[given, block, target])
+        uploaded = wp.array(np.ascontiguousarray(rows), dtype=wp.float64)
+        wp.launch(self._shared.lay_out, dim=rows.shape, inputs=[uploaded, block, target])
 
     def _look_at_starts(self, trials: int) -> None:
-        """What is seen of a world before its first step follows from where it starts."""
+        """Compute what is observed at each start, before the first step."""
         wp = load_warp()
         s, kernels = self._s, self._kernels
         s.trials.fill_(trials)
@@ -620,23 +621,23 @@ class _Batch:
         wp.synchronize_device()
 
     def _load(self) -> None:
-        """Compile and load every kernel, by a step without an episode."""
+        """Compile and load every kernel by a step without episodes."""
         self._look_at_starts(0)
         self._prepare_queue(0)
         self._step()
 
     def _capture(self) -> None:
-        """Make a step one graph.
+        """Capture a step as one graph.
 
-        A dozen launches from Python take 200 microseconds, a graph of them 8: which counts on the
-        processor, where its threads would wait for the interpreter's lock.
+        A dozen launches from Python take 200 microseconds, one graph takes 8. This matters on the
+        CPU, where threads would wait for the interpreter's lock.
         """
         with _captures, load_warp().ScopedCapture() as capture:
             self._step()
         self._graph = capture.graph
 
     def _step(self) -> None:
-        """One step of every world."""
+        """Step every world."""
         wp = load_warp()
         s, kernels, shared = self._s, self._kernels, self._shared
         wp.utils.array_scan(s.done, s.order, inclusive=False)
@@ -679,14 +680,14 @@ def _compiled(written: Any) -> Any:
 
 
 def _announce_compilation(modules: Sequence[Any], name: str) -> None:
-    """On a terminal, say so if the next seconds go into compiling."""
+    """Print a line on a terminal if the next seconds go into compiling."""
     if not getattr(sys.stderr, "isatty", bool)():
         return
     wp = load_warp()
     folder = Path(wp.config.kernel_cache_dir)
     if not all(any(folder.glob(f"wp_{module.name}_*")) for module in modules):
         print(
-            f"gensmooth: compiling {name} for {wp.get_device()}, once on this machine, up to two "
-            "minutes…",
+            f"gensmooth: compiling {name} for {wp.get_device()}, only once on this machine; this "
+            "takes up to two minutes…",
             file=sys.stderr,
         )

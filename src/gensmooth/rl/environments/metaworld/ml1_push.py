@@ -31,20 +31,20 @@ from gensmooth.rl.environments.metaworld.sawyer import (
     register,
 )
 
-_PADS = (0.015, 0.05)  # how far from a pad the object's centre lies when it is between them, m
-_ABOVE = 0.005  # how far from the fingertips' middle it may be then, in x and z, m
+_PADS = (0.015, 0.05)  # distance of a pad from the centre of an object between the pads, m
+_ABOVE = 0.005  # largest distance of the object from the middle of the fingertips in x and z, m
 
 
 @njit(nogil=True, error_model="numpy")
 def _distance_in(i, j, a, b):
-    """‖a − b‖ in the plane of coordinates i and j."""
+    """Return ‖a − b‖ in the plane of coordinates i and j."""
     x, y = a[i] - b[i], a[j] - b[j]
     return sqrt(x * x + y * y)
 
 
 @njit(nogil=True, error_model="numpy")
 def _push_v1(state):
-    """The V1 reward, and the distance that counts for success."""
+    """Return the V1 reward, and the distance that counts for success."""
     e, thing = state.episode, state.views.object
     r = distance(e.tip, thing)
     d = _distance_in(0, 1, thing, e.target)
@@ -55,21 +55,21 @@ def _push_v1(state):
 
 @njit(nogil=True, error_model="numpy")
 def _both(a, b):
-    """Hamacher's product ab/(a + b − ab)."""
+    """Return Hamacher's product ab/(a + b − ab)."""
     total = a + b - a * b
     return a * b / total if total > 0.0 else 0.0
 
 
 @njit(nogil=True, error_model="numpy")
 def _between_pads(pad, thing, start):
-    """How well the object lies at a pad in y; the margin is measured from where it started."""
+    """Return how well the object lies at a pad in y, with a margin from where it started."""
     margin = abs(abs(pad[1] - start[1]) - _PADS[1])
     return inside(abs(pad[1] - thing[1]), _PADS[0], _PADS[1], margin)
 
 
 @njit(nogil=True, error_model="numpy")
 def _grasp(state, effort):
-    """G: the mean of "caged" and of "caged (to 0.97 or more) and the gripper closing"."""
+    """Return G: the mean of "caged" and "caged (to 0.97 or more) and the gripper closing"."""
     e, views = state.episode, state.views
     thing, start = views.object, e.object_start
     left = _between_pads(views.left_pad, thing, start)
@@ -83,7 +83,7 @@ def _grasp(state, effort):
 
 @njit(nogil=True, error_model="numpy")
 def _push_current(state, effort):
-    """The current reward, and the distance that counts for success."""
+    """Return the current reward, and the distance that counts for success."""
     e, thing = state.episode, state.views.object
     d = distance(thing, e.target)
     if d < RADIUS:
@@ -97,7 +97,7 @@ def _push_current(state, effort):
 
 @register_jitable
 def step_push_v1(state, action):
-    """A step of ML1-Push."""
+    """Step ML1-Push."""
     advance(state, action)
     reward, d = _push_v1(state)
     return reward, 0.0, False, d <= RADIUS
@@ -105,7 +105,7 @@ def step_push_v1(state, action):
 
 @register_jitable
 def step_push_current(state, action):
-    """A step of ML1-Push-v3."""
+    """Step ML1-Push-v3."""
     advance(state, action)
     reward, d = _push_current(state, action[3])
     return reward, 0.0, False, d <= RADIUS

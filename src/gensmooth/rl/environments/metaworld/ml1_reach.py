@@ -34,14 +34,14 @@ HAND_START = (0.0, 0.6, 0.2)  # h, where a reset brings the hand, m
 
 @njit(nogil=True, error_model="numpy")
 def progress(start, d):
-    """P(D, d), D the distance at the start."""
+    """Return P(D, d), where D is the distance at the start."""
     bells = exp(-(d * d) / 0.01) + exp(-(d * d) / 0.001)
     return max(1000.0 * (start - d) + 1000.0 * bells, 0.0)
 
 
 @register_jitable
 def step_reach_v1(state, action):
-    """A step of ML1-Reach."""
+    """Step ML1-Reach."""
     advance(state, action)
     e = state.episode
     d = distance(e.tip, e.target)
@@ -50,7 +50,7 @@ def step_reach_v1(state, action):
 
 @register_jitable
 def step_reach_current(state, action):
-    """A step of ML1-Reach-v3."""
+    """Step ML1-Reach-v3."""
     advance(state, action)
     e = state.episode
     d = distance(e.tip, e.target)

@@ -3,18 +3,17 @@
 # pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
 """Meta-World's Sawyer arm with one object: reset, physics, observation; a task adds its reward.
 
-The hand is welded to a body, the handle, that the action moves (MuJoCo's *mocap*); the gripper has
-two motors. The model, its limits and the law of the reset are read from Meta-World's own
-environment.
+The hand is welded to a body, the handle, which the action moves (MuJoCo's *mocap*). The gripper has
+two motors. The model, its limits and the reset distribution are read from Meta-World's environment.
 
 * **Action** (4): the first three, clipped to ±1, move the handle by up to 1 cm each; the fourth
   drives the fingers: 1 closes, −1 opens.
-* **Observation** (39): 18 numbers of this moment, the same 18 of the step before, and three zeros
-  for the hidden goal. The 18: the hand's position (3, clipped to Meta-World's bounds), how far the
-  gripper is open (distance of the claws / 0.1 m, clipped to [0, 1]), the object's position (3), its
-  rotation as a quaternion (x, y, z, w) whose largest entry is positive, seven zeros.
-* **Reset**: the hand is brought to its place by 50 simulated steps, always in the same way, which
-  is therefore done once here; then object and goal are drawn (:func:`draw`).
+* **Observation** (39): 18 numbers of the current step, the same 18 of the step before, and three
+  zeros for the hidden goal. The 18 are the hand's position (3, clipped to Meta-World's bounds), how
+  far the gripper is open (distance of the claws / 0.1 m, clipped to [0, 1]), the object's position
+  (3), its rotation as a quaternion (x, y, z, w) whose largest entry is positive, and seven zeros.
+* **Reset**: 50 simulated steps bring the hand to its place. They are always the same, so they are
+  simulated only once here. Then object and goal are drawn (:func:`draw`).
 * **Ends** at the horizon of 150 steps only.
 """
 
@@ -39,14 +38,15 @@ from gensmooth.physics.registry import GymnasiumSpec
 Array = NDArray[np.float64]
 
 HORIZON = 150
-HALF = 18  # entries of an observation of one moment
+HALF = 18  # entries of the observation of one step
 RADIUS = 0.05  # m: nearer to the goal than this is a success
 _APART = 0.15  # m, at least, from the object to the goal, seen from above
 _OBJECT = 9  # its place in qpos (7 + 2 joints of the arm come before it) and in qvel
 _TAIL = 9.0  # 1/0.1 − 1: the tail 1/(1 + 9x²) is 0.1 at x = 1
 
-# What remains of `mj_step` if only the handle and the controls have changed since `mj_forward`: the
-# weld, and whatever depends on it or on the controls. The same bits, in an eighth of the time.
+# The parts of `mj_step` that are needed if only the handle and the controls have changed since
+# `mj_forward`: the weld, and what depends on it or on the controls. They give the same bits in an
+# eighth of the time.
 RESUME = (
     "mj_makeConstraint",
     "mj_island",
@@ -58,7 +58,7 @@ RESUME = (
     "mj_checkAcc",
     "mj_Euler",
 )
-_RESUMES = ("3.3.0",)  # the MuJoCo versions whose `mj_step` is known to be what `RESUME` says
+_RESUMES = ("3.3.0",)  # the MuJoCo versions whose `mj_step` consists of `RESUME`
 _NEWEST_MUJOCO = (3, 16)
 _NEWEST_PYTHON = (3, 13)
 
@@ -79,7 +79,7 @@ class ArmViews(NamedTuple):
 
 
 class ArmArrays(NamedTuple):
-    """What MuJoCo starts a step from: arrays in an MjData, or copies of them."""
+    """The arrays from which MuJoCo computes a step, in an MjData or copied."""
 
     qpos: np.ndarray
     qvel: np.ndarray
@@ -90,7 +90,7 @@ class ArmArrays(NamedTuple):
 
 
 class ArmLimits(NamedTuple):
-    """How far things go.
+    """The bounds of positions, and the size of a step.
 
     Attributes:
         low: The lower bounds of the handle's position.
@@ -110,15 +110,15 @@ class ArmLimits(NamedTuple):
 
 
 class ArmEpisode(NamedTuple):
-    """What changes with an episode or a step and is not MuJoCo's.
+    """What changes with an episode or a step and is not in MuJoCo's data.
 
     Attributes:
-        target: Where the task leads to.
-        object_start: Where the object was put.
-        tip_start: The point between the fingertips when the hand had settled.
-        tip: That point now.
-        now: The observation of this moment.
-        before: The observation of the moment before.
+        target: The goal of the task.
+        object_start: Where the object was placed.
+        tip_start: The point between the fingertips after the hand had settled.
+        tip: The point between the fingertips now.
+        now: The observation of the current step.
+        before: The observation of the step before.
     """
 
     target: np.ndarray
@@ -134,12 +134,12 @@ class ArmState(NamedTuple):
 
     Attributes:
         physics: How MuJoCo is called.
-        resume: The addresses of ``RESUME``; none: plain steps.
-        views: Where things are.
-        arrays: What a step of MuJoCo starts from.
-        settled: What these arrays hold when a reset has brought the hand to its place.
-        limits: How far things go.
-        episode: The rest.
+        resume: The addresses of ``RESUME``; empty: use plain steps.
+        views: The positions of hand, gripper and object.
+        arrays: The arrays from which MuJoCo computes a step.
+        settled: Their values after a reset has brought the hand to its place.
+        limits: The bounds of positions, and the size of a step.
+        episode: What is not in MuJoCo's data.
     """
 
     physics: Physics
@@ -156,7 +156,7 @@ class ArmState(NamedTuple):
 
 @njit(nogil=True, error_model="numpy")
 def _clip(x, low, high):
-    """The nearest number in [low, high]; NaN stays NaN."""
+    """Return the nearest number in [low, high]; NaN stays NaN."""
     if x < low:
         return low
     return high if x > high else x
@@ -164,7 +164,7 @@ def _clip(x, low, high):
 
 @njit(nogil=True, error_model="numpy")
 def _quaternion(turn, out):
-    """The rotation matrix ``turn`` as (x, y, z, w), the largest of the four positive."""
+    """Convert a rotation matrix to (x, y, z, w), with the largest of the four positive."""
     trace = turn[0] + turn[4] + turn[8]
     largest, best = 3, trace
     for i in range(2, -1, -1):  # of equal ones the first
@@ -186,7 +186,7 @@ def _quaternion(turn, out):
 
 @njit(nogil=True, error_model="numpy")
 def _look(state):
-    """Fill in the observation of this moment, not clipped, and the point between the fingertips."""
+    """Compute the current observation, not clipped, and the point between the fingertips."""
     views, now, tip = state.views, state.episode.now, state.episode.tip
     apart2 = 0.0
     for i in range(3):
@@ -201,7 +201,7 @@ def _look(state):
 
 @register_jitable
 def begin(state, start):
-    """The settled arm, with object (3 entries) and target (3) where ``start`` has them."""
+    """Start from the settled arm, with the object (3 entries) and the target (3) of ``start``."""
     arrays, settled, episode = state.arrays, state.settled, state.episode
     arrays.qpos[:] = settled.qpos
     arrays.qvel[:] = settled.qvel
@@ -222,7 +222,7 @@ def begin(state, start):
 
 @register_jitable
 def advance(state, action):
-    """Move the handle, run the physics, look; the action's last entry closes the gripper."""
+    """Move the handle, run the physics and observe; the last action closes the gripper."""
     arrays, limits, physics = state.arrays, state.limits, state.physics
     for i in range(3):
         moved = arrays.mocap_pos[i] + _clip(action[i], -1.0, 1.0) * limits.scale
@@ -244,7 +244,7 @@ def advance(state, action):
 
 @register_jitable
 def observe(state, out):
-    """Now, before, and three zeros for the hidden goal; the hand within Meta-World's bounds."""
+    """Observe now, before, and three zeros for the hidden goal; clip the hand to its bounds."""
     limits = state.limits
     for i in range(HALF):
         out[i] = state.episode.now[i]
@@ -255,19 +255,19 @@ def observe(state, out):
         out[2 * HALF + i] = 0.0
 
 
-# --- compiled: what rewards are made of ---------------------------------------------------------
+# --- compiled: building blocks of rewards --------------------------------------------------------
 
 
 @njit(nogil=True, error_model="numpy")
 def distance(a, b):
-    """‖a − b‖."""
+    """Return ‖a − b‖."""
     x, y, z = a[0] - b[0], a[1] - b[1], a[2] - b[2]
     return sqrt(x * x + y * y + z * z)
 
 
 @njit(nogil=True, error_model="numpy")
 def inside(x, low, high, margin):
-    """1 for x in [low, high]; outside 1/(1 + 9 (distance/margin)²)."""
+    """Return 1 for x in [low, high], and 1/(1 + 9 (distance/margin)²) outside."""
     if low <= x <= high:
         return 1.0
     if margin == 0.0:
@@ -280,7 +280,7 @@ def inside(x, low, high, margin):
 
 
 def draw(low: NDArray[Any], high: NDArray[Any], rng: np.random.Generator) -> Array:
-    """Where the object (3 entries) and the goal (3) are: uniform, given that they are apart."""
+    """Draw the object (3 entries) and the goal (3): uniform, given that they are apart."""
     while True:
         start = rng.uniform(low, high)
         if np.linalg.norm(start[:2] - start[3:5]) >= _APART:
@@ -294,7 +294,7 @@ class ArmTask(NamedTuple):
         environment: Meta-World's class, such as ``"SawyerReachEnvV3"``.
         reward: The version of the reward, as that class names it.
         step: The compiled step.
-        on_table: Whether object and goal are both as high as the object came to rest.
+        on_table: Whether object and goal are at the height at which the object came to rest.
     """
 
     environment: str
@@ -304,18 +304,18 @@ class ArmTask(NamedTuple):
 
 
 def make(name: str, task: ArmTask, *, resume: bool = True) -> CompiledEnvironment:
-    """The definition of a task.
+    """Return the definition of a task.
 
     Args:
         name: The name of the environment.
         task: The task.
-        resume: Whether the first physics step of a step may take over what the forward pass
-            before it has computed: the same bits, in less time. Only done with the MuJoCo
-            version that Meta-World asks for.
+        resume: Whether the first physics step of a step may reuse the forward pass before it. It
+            gives the same bits in less time, and is only done with the MuJoCo version that
+            Meta-World requires.
     """
-    own = require().ML1(task.environment, task.reward).unwrapped
-    arm = settle(own)
-    space = own._random_reset_space
+    arm_environment = require().ML1(task.environment, task.reward).unwrapped
+    arm = settle(arm_environment)
+    space = arm_environment._random_reset_space
     resume = resume and load_mujoco().__version__ in _RESUMES
 
     def start(_: Any, rng: np.random.Generator) -> Array:
@@ -329,8 +329,8 @@ def make(name: str, task: ArmTask, *, resume: bool = True) -> CompiledEnvironmen
         2 * HALF + 3,
         4,
         HORIZON,
-        model=lambda: own.model,
-        state=partial(_state, arm, read_limits(own), resume),
+        model=lambda: arm_environment.model,
+        state=partial(_state, arm, read_limits(arm_environment), resume),
         start=start,
         begin=begin,
         observe=observe,
@@ -349,7 +349,7 @@ def register(name: str, id: str, task: ArmTask) -> None:
 
 
 def require() -> Any:
-    """The module with the ordinary environments, or an error that says what to install."""
+    """Import the ordinary environments, or raise an error that says what to install."""
     version: str = load_mujoco().__version__
     if tuple(int(part) for part in version.split(".")[:2]) > _NEWEST_MUJOCO:
         newest = ".".join(map(str, _NEWEST_MUJOCO))
@@ -377,9 +377,9 @@ class SettledArm(NamedTuple):
     """The arm after the part of a reset that is always the same.
 
     Attributes:
-        arrays: What a step of MuJoCo starts from.
+        arrays: The arrays from which MuJoCo computes a step.
         tip: The point between the fingertips.
-        height: Where the object came to rest.
+        height: The height at which the object came to rest.
     """
 
     arrays: ArmArrays
@@ -387,30 +387,30 @@ class SettledArm(NamedTuple):
     height: float
 
 
-def settle(own: Any) -> SettledArm:
+def settle(environment: Any) -> SettledArm:
     """Simulate 50 steps with the handle held still and the gripper open, as Meta-World does."""
     mujoco = load_mujoco()
-    data = mujoco.MjData(own.model)
+    data = mujoco.MjData(environment.model)
     for _ in range(50):
-        data.mocap_pos[0] = own.hand_init_pos
+        data.mocap_pos[0] = environment.hand_init_pos
         data.mocap_quat[0] = (1.0, 0.0, 1.0, 0.0)
         data.ctrl[:] = (-1.0, 1.0)
-        mujoco.mj_step(own.model, data, own.frame_skip)
-    views = _views(own.model, data)
+        mujoco.mj_step(environment.model, data, environment.frame_skip)
+    views = _views(environment.model, data)
     copies = ArmArrays(*(array.copy() for array in _arrays(data)))
     return SettledArm(copies, (views.right_tip + views.left_tip) / 2.0, float(views.object[2]))
 
 
-def read_limits(own: Any) -> ArmLimits:
-    """The limits that Meta-World's environment has."""
-    hand = own._HAND_SPACE
+def read_limits(environment: Any) -> ArmLimits:
+    """Read the limits of Meta-World's environment."""
+    hand = environment._HAND_SPACE
     return ArmLimits(
-        np.array(own.mocap_low, np.float64),
-        np.array(own.mocap_high, np.float64),
+        np.array(environment.mocap_low, np.float64),
+        np.array(environment.mocap_high, np.float64),
         np.array(hand.low, np.float64),
         np.array(hand.high, np.float64),
-        float(own.action_scale),
-        int(own.frame_skip),
+        float(environment.action_scale),
+        int(environment.frame_skip),
     )
 
 
