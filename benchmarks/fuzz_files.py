@@ -215,6 +215,20 @@ def _digest(*parts: bytes) -> str:
     return hashlib.sha256(b"".join(parts)).hexdigest()
 
 
+def _make_journal(folder: Path, seed: int) -> None:
+    """Stopped within a step; each of its evaluations took 10 ms, and is in the journal."""
+    calls = iter(range(17))
+
+    def slow(x):
+        time.sleep(0.011)
+        if next(calls) == 16:
+            raise KeyboardInterrupt
+        return exact_loss(x)
+
+    how = {"method": "gs", "num_directions": 4, "max_steps": 6}
+    gs.minimize(slow, np.zeros(6), seed=seed, folder=folder, every=2, **how)
+
+
 def _read_exact(folder: Path) -> str:
     return _read_run(folder, exact_loss)
 
@@ -425,6 +439,7 @@ SPECIMENS = {
     "minimize": Specimen(_make_small, _read_run, 4),
     "minimize, large": Specimen(_make_large, _read_run, 2),
     "minimize, no checkpoint": Specimen(_make_early, _read_run, 1),
+    "minimize, journal": Specimen(_make_journal, _read_exact, 2),
     "minimize, pilot": Specimen(_make_pilot, _read_run, 2),
     "minimize, pilot, exact": Specimen(_make_exact_pilot, _read_exact, 2),
     "train": Specimen(_make_training, _read_training, 2),
