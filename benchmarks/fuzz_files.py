@@ -215,6 +215,20 @@ def _digest(*parts: bytes) -> str:
     return hashlib.sha256(b"".join(parts)).hexdigest()
 
 
+def _make_journal(folder: Path, seed: int) -> None:
+    """Stopped within a step; each of its evaluations took 10 ms, and is in the journal."""
+    calls = iter(range(17))
+
+    def slow(x):
+        time.sleep(0.011)
+        if next(calls) == 16:
+            raise KeyboardInterrupt
+        return exact_loss(x)
+
+    how = {"method": "gs", "num_directions": 4, "max_steps": 6}
+    gs.minimize(slow, np.zeros(6), seed=seed, folder=folder, every=2, **how)
+
+
 def _read_exact(folder: Path) -> str:
     return _read_run(folder, exact_loss)
 
@@ -425,6 +439,7 @@ SPECIMENS = {
     "minimize": Specimen(_make_small, _read_run, 4),
     "minimize, large": Specimen(_make_large, _read_run, 2),
     "minimize, no checkpoint": Specimen(_make_early, _read_run, 1),
+    "minimize, journal": Specimen(_make_journal, _read_exact, 2),
     "minimize, pilot": Specimen(_make_pilot, _read_run, 2),
     "minimize, pilot, exact": Specimen(_make_exact_pilot, _read_exact, 2),
     "train": Specimen(_make_training, _read_training, 2),
@@ -925,11 +940,17 @@ class Watch:
             return f"{event} in {caller}" if ours else ""
         if event == "open":
             return self._open(args, folder)
-        if _caller()[0] == __file__:
+        if event not in _WRITES:
+            return ""
+        caller, packages = _caller()
+        if caller == __file__:
             return ""  # what this program does itself
+        cached = [os.fsdecode(p) for p in args if isinstance(p, str | bytes | os.PathLike)]
+        if packages & {"numba", "llvmlite"} and all(p.startswith(_CACHES) for p in cached):
+            return ""  # Numba's cache, which grows when something is compiled
         if event in ("os.remove", "os.rmdir") and args[1] >= 0:  # a folder's handle: rmtree's
             args = (os.path.join(os.readlink(f"/proc/self/fd/{args[1]}"), args[0]),)
-        return self._outside(event, args, folder) if event in _WRITES else ""
+        return self._outside(event, args, folder)
 
     def _open(self, args: tuple[Any, ...], folder: str) -> str:
         """Judge an open: who made it, of which file, and whether it may write."""

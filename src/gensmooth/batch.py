@@ -1,6 +1,7 @@
 """The evaluations of one step, whose points are generated on demand."""
 
 import sys
+import zlib
 from collections.abc import Iterator
 from typing import Any, final
 
@@ -17,6 +18,7 @@ from gensmooth.trees import Tree
 
 Array = NDArray[Any]
 
+_CHECKED = 4096  # entries of x in a checksum
 _CHUNK = 262_144  # the numbers generated at a time: as many as fit in a cache
 
 
@@ -208,6 +210,21 @@ class Batch:
         """Iterate over the random generators of the evaluations, in order."""
         for index in range(len(self)):
             yield self.rng(index)
+
+    def checksum(self) -> int:
+        """A checksum of the evaluations, by which a journal recognises the batch.
+
+        It covers the seed, the plan, the spacing, the context and, of a long x, evenly spaced
+        entries.
+        """
+        flat = self._x.reshape(-1)
+        parts = [*self._plan.arrays, self._spacings, flat[:: max(1, flat.size // _CHECKED)]]
+        if self.context is not None:
+            parts.append(self.context)
+        checksum = zlib.crc32(f"{self.seed} {self.step} {int(self.purpose)}".encode())
+        for part in parts:
+            checksum = zlib.crc32(np.ascontiguousarray(part).data, checksum)
+        return checksum
 
     def describe(self, index: int) -> str:
         """Describe an evaluation for error messages."""

@@ -91,10 +91,10 @@ class Result:
         success: Whether the run ended as planned and the objective has a finite value at x.
         status: A number, as in SciPy: 0 if the run ended as planned (limits, target or
             convergence), 1 if it diverged, 2 if it was interrupted, 3 if the objective failed at x,
-            99 if the callback stopped it.
+            4 if an error ended it, 99 if the callback stopped it.
         reason: The reason it ended: ``"budget"``, ``"max_steps"``, ``"max_seconds"``,
-            ``"target"``, ``"tolerance"``, ``"converged"``, ``"diverged"``, ``"interrupted"`` or
-            ``"callback"``.
+            ``"target"``, ``"tolerance"``, ``"converged"``, ``"diverged"``, ``"interrupted"``
+            (Ctrl-C), ``"terminated"`` (SIGTERM), ``"failed"`` (an error) or ``"callback"``.
         message: The reason as a sentence.
         dropped: The number of directions left out because a value was not finite.
         faults: The number of failures by kind (``exception``, ``non-finite``, ``timeout``,

@@ -1,5 +1,6 @@
 """Small Gymnasium environments, as ``rl_cases:Name-v0``, and episodes made by a formula."""
 
+import time
 from collections.abc import Callable
 
 import gymnasium
@@ -7,6 +8,7 @@ import numpy as np
 
 from gensmooth.rl.environments.base import EnvironmentInfo, Episodes
 from gensmooth.rl.normalize import EpisodeMoments, Scaling
+from journal_runs import SECONDS, note
 
 SLIDER = "rl_cases:Slider-v0"
 
@@ -60,6 +62,26 @@ for kind in ("", "raise", "reward", "observation"):
         max_episode_steps=25,
         kwargs={"trouble": kind},
     )
+
+
+class SlowSlider(Slider):
+    """Each episode takes a while, and is written down when it begins and ends."""
+
+    def reset(self, *, seed=None, options=None):
+        seen = super().reset(seed=seed)
+        self.start = np.array([*self._place, self.np_random.random()])
+        note("began", self.start)
+        time.sleep(SECONDS)
+        return seen
+
+    def step(self, action):
+        answer = super().step(action)
+        if self._steps == 5:
+            note("ended", self.start)
+        return answer
+
+
+gymnasium.register(id="SlowSlider-v0", entry_point=SlowSlider, max_episode_steps=5)
 
 
 class Dictionary(gymnasium.Env):

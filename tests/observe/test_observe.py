@@ -144,13 +144,14 @@ def test_lines_say_what_the_table_says():
     out = io.StringIO()
     result = gs.minimize(bowl, trackers=[Lines(0.0, out)], **OPTIONS)
     lines = out.getvalue().splitlines()
-    assert len(lines) == result.nit + 2
+    assert len(lines) == result.nit + 3
+    assert lines.pop(0) == "The run starts."
     assert re.fullmatch(
         r"step 1  evaluations 9 / 300  evaluations/s [\d.,e+]+  value 4  gradient norm [\d.]+  "
-        r"SNR [\d.]+  workers 1  faults none  time left \d:\d\d:\d\d",
+        r"SNR [\d.]+  workers 1  faults none  time left \?",
         lines[0],
     )
-    assert lines[-1].startswith("end: The evaluation budget does not cover")
+    assert lines[-1].startswith("end: The evaluation budget is used up.")
 
 
 def test_lines_tell_faults_by_kind_and_where_a_run_goes_on(tmp_path):
@@ -163,7 +164,8 @@ def test_lines_tell_faults_by_kind_and_where_a_run_goes_on(tmp_path):
 
     calls = Counter()
     gs.resume(tmp_path, unlucky, on_failure="retry", retries=1, trackers=[Lines(0.0, out)])
-    assert out.getvalue().startswith("resuming after step 5, 45 evaluations\n")
+    resumed = f"The run in {tmp_path} resumes after 45 evaluations (45 from the checkpoint after 5"
+    assert out.getvalue().startswith(f"{resumed} steps).\n")
     assert "faults non-finite 1" in out.getvalue()
 
 

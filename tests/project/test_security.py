@@ -946,7 +946,7 @@ def test_a_log_that_is_a_pipe_a_link_or_huge_does_not_hang(log, tmp_path):
 ELSEWHERE = {
     "runs/files.py": "the one module",
     "cli/common.py": "standard streams that are closed",
-    "evaluators/processes.py": "/proc",
+    "evaluators/session.py": "/proc",
     "evaluators/ray.py": "/proc",
     "lab/paper/published/__init__.py": "tables in the package",
     "physics/host_compiler.py": "a temporary folder for the compiler",

@@ -449,7 +449,7 @@ def test_an_environment_that_breaks_down(kind, tmp_path):
     name = f"rl_cases:Slider{kind}-v0"
     with pytest.raises(gs.EvaluationError, match="failed in") as caught:
         gs.rl.train(name, **OPTIONS)
-    assert caught.value.result.reason == "interrupted"
+    assert caught.value.result.reason == "failed"
     cause = "the belt broke" if kind == "Raise" else None  # the command prints its traceback
     assert cause is None or str(caught.value.__cause__) == cause
     options = OPTIONS | {"on_failure": "drop", "min_fraction": 0.1}

@@ -4,6 +4,7 @@ import contextlib
 import copy
 import gc
 import json
+import os
 import random
 import struct
 import subprocess
@@ -331,7 +332,9 @@ def test_two_runs_cannot_write_to_one_folder(run):
 def test_open_files_do_not_grow(tmp_path):
     def count(now):
         if now.info.step in (100, 9_900):
-            open_files.append(len(list(Path("/proc/self/fd").iterdir())))
+            names = [os.readlink(file) for file in Path("/proc/self/fd").iterdir() if file.exists()]
+            # The journal is opened by the first step that takes 10 ms.
+            open_files.append(sum(Path(name).name != "journal" for name in names))
 
     open_files = []
     gc.collect()  # what earlier tests have left must not go while we count

@@ -170,9 +170,11 @@ class Failure:
 
     def error(self, batch: Batch, tries: int = 1) -> EvaluationError:
         """Return the error that ends the run."""
-        again = f" All {tries} attempts failed." if tries > 1 else ""
+        hint = f" All {tries} attempts failed." if tries > 1 else ""
+        if self.kind != "return":  # a bug, which is never dropped
+            hint += " on_failure='drop' would leave its direction out."
         error = EvaluationError(
-            f"{self.what}, at {batch.describe(self.index)}.{again}",
+            f"{self.what}, at {batch.describe(self.index)}.{hint}",
             step=batch.step,
             index=self.index,
             kind=self.kind,

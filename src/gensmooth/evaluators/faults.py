@@ -6,6 +6,7 @@ Every evaluator collects the values of a batch in a :class:`BatchResults`, so ``
 
 import logging
 from collections import Counter, deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import final
 
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from gensmooth.batch import Batch
 from gensmooth.evaluators.base import Evaluated, Failure
 from gensmooth.evaluators.objective import Objective
+from gensmooth.runs.journal import JournalEntry
 from gensmooth.searches import FailurePolicy
 
 _log = logging.getLogger("gensmooth")
@@ -63,26 +65,57 @@ class BatchResults:
         rows: The number of evaluations per unit.
         units: The number of units in the batch.
         missing: The number of units without a final result.
+        todo: The units to evaluate, as ranges: all, except those whose results the journal has.
+        record: Records values in the journal as they arrive; ``None`` without a journal.
     """
 
     def __init__(self, policy: FaultPolicy, objective: Objective, batch: Batch) -> None:
         self.rows = objective.block_rows(batch.dim)
         self.units = -(-len(batch) // self.rows)
-        self.missing = self.units
         self._policy = policy
         self._batch = batch
         self._values = objective.blank(len(batch))
         self._faults: Counter[str] = Counter()
         self._failures: Counter[int] = Counter()  # per unit
+        self.todo: list[Units] = [(0, self.units)]
+        self.record: Callable[[int, NDArray[np.float64], float], None] | None = None
+        self.missing = self.units
+        self._entry = None
+        if objective.journal is not None:
+            self._entry = entry = objective.journal.open(batch, objective.columns)
+            self.record = entry.put
+            if not entry.is_empty:
+                self._recall(entry)
+
+    def _recall(self, entry: JournalEntry) -> None:
+        """Use the results that the journal has."""
+        self._faults.update(entry.faults)
+        known = np.ones(self.units * self.rows, bool)
+        known[: len(entry.known)] = entry.known
+        unknown = ~known.reshape(self.units, self.rows).all(axis=1)
+        edges = np.flatnonzero(np.diff(np.concatenate(([0], unknown, [0]))))
+        self.todo = [(first, last) for first, last in edges.reshape(-1, 2).tolist()]
+        self._values[:] = entry.values
+        self.missing = int(unknown.sum())
 
     def span(self, units: Units) -> tuple[int, int]:
         """The evaluations that belong to ``units``, as ``start, stop``."""
         return units[0] * self.rows, min(units[1] * self.rows, len(self._values))
 
     def add(
-        self, units: Units, values: NDArray[np.float64], failures: list[Failure]
+        self,
+        units: Units,
+        values: NDArray[np.float64],
+        failures: list[Failure],
+        seconds: float | None = None,
     ) -> list[Units]:
-        """Record the values of ``units``.
+        """Add the values of ``units``.
+
+        Args:
+            units: The units.
+            values: Their values; NaN where an evaluation failed.
+            failures: The failures.
+            seconds: How long it took; ``None`` if :attr:`record` has recorded them already.
 
         Returns:
             The units to evaluate again.
@@ -91,6 +124,8 @@ class BatchResults:
             EvaluationError: If a failure ends the run.
         """
         start, stop = self.span(units)
+        if self._entry is not None and seconds is not None:
+            self._entry.put(start, values, seconds)
         self._values[start:stop] = values
         values = values if values.ndim == 1 else values[:, 0]
         if not failures and np.isfinite(values).all():
@@ -125,12 +160,17 @@ class BatchResults:
             raise failure.error(self._batch, self._failures[unit])
         # A non-finite value is passed on to `tell`, which raises if it needs the value.
         self.missing -= not again
+        if self._entry is not None and (again or self._policy.drop):
+            dropped = range(0) if again else range(*self.span((unit, unit + 1)))
+            self._entry.fault(failure.kind, count, dropped)
         return again
 
     def count(self, kind: str, message: str, count: int = 1) -> None:
         """Count faults and log the first one of each kind."""
         self._faults[kind] += count
         self._policy.log_once(kind, message)
+        if self._entry is not None:
+            self._entry.fault(kind, count)
 
     def evaluated(self) -> Evaluated:
         """The complete results of the batch."""
@@ -144,9 +184,9 @@ class BatchResults:
 class Queue:
     """The units still to be evaluated, handed out in ranges."""
 
-    def __init__(self, units: int) -> None:
-        self._ranges: deque[Units] = deque([(0, units)])
-        self.left = units
+    def __init__(self, ranges: list[Units]) -> None:
+        self._ranges: deque[Units] = deque(ranges)
+        self.left = sum(last - first for first, last in ranges)
 
     def take(self, count: int) -> Units | None:
         """Remove and return at most ``count`` consecutive units; ``None`` if the queue is empty."""

@@ -5,21 +5,23 @@ per evaluation. The evaluators with their own worker processes send a few bytes.
 """
 
 import pickle
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple, cast, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gensmooth import checks, streams
 from gensmooth.batch import Batch
-from gensmooth.evaluators.base import Evaluated, Failure, WorkerError
+from gensmooth.evaluators.base import Evaluated, WorkerError
 from gensmooth.evaluators.faults import BatchResults, FaultPolicy, Units
 from gensmooth.evaluators.objective import Objective, check_flat
 from gensmooth.evaluators.session import pickled
+from gensmooth.evaluators.worker import Answer
 from gensmooth.searches import Search, SearchState
 from gensmooth.streams import Purpose
 
@@ -69,18 +71,34 @@ class MapLikeSession:
     def evaluate(self, state: SearchState, batch: Batch) -> Evaluated:  # noqa: ARG002
         """See :class:`~gensmooth.evaluators.Session`."""
         results = BatchResults(self._policy, self._objective, batch)
-        todo: list[Units] = [(unit, unit + 1) for unit in range(results.units)]
+        todo: list[Units] = [(unit, unit + 1) for units in results.todo for unit in range(*units)]
         while todo:
             items = [_item(batch, *results.span(units)) for units in todo]
             again: list[Units] = []
-            for units, values in zip(todo, self._results(items, batch), strict=True):
-                again += results.add(units, *values)
+            for units, answer in zip(todo, self._answers(items, batch), strict=True):
+                again += results.add(units, *answer)
             todo = again
         return results.evaluated()
 
-    def _results(self, items: "list[_Item]", batch: Batch) -> "list[_Values]":
+    def _answers(self, items: "list[_Item]", batch: Batch) -> Iterator[Answer]:
+        """The answers in order, each as soon as the map returns it."""
+        count, problem = 0, ""
+        for returned in self._returned(items, batch):
+            count += 1
+            if count > len(items) or not isinstance(returned, Answer):
+                problem = "more than that" if count > len(items) else f"a {type(returned).__name__}"
+                break
+            yield returned
+        if problem or count < len(items):
+            raise WorkerError(
+                "`workers(function, items)` must return one result of `function` per item, in "
+                f"order, but for {len(items)} items it returned {problem or f'only {count}'}.",
+                step=batch.step,
+            )
+
+    def _returned(self, items: "list[_Item]", batch: Batch) -> Iterator[Any]:
         try:
-            results = list(self._map(self._call, items))
+            yield from self._map(self._call, items)
         except WorkerError:
             raise
         except Exception as error:
@@ -89,17 +107,6 @@ class MapLikeSession:
                 f"{error}",
                 step=batch.step,
             ) from error
-        if len(results) != len(items) or not all(isinstance(r, tuple) for r in results):
-            raise WorkerError(
-                "`workers(function, items)` must return one result of `function` per item, in "
-                f"order, but for {len(items)} items it returned {len(results)} results"
-                f"{f', the first a {type(results[0]).__name__}' if results else ''}.",
-                step=batch.step,
-            )
-        return cast("list[_Values]", results)
-
-
-_Values = tuple[NDArray[np.float64], list[Failure]]
 
 
 class _Item(NamedTuple):
@@ -150,10 +157,12 @@ class _Call:
     def __init__(self, objective: Objective) -> None:
         self._objective = objective
 
-    def __call__(self, item: _Item) -> _Values:
+    def __call__(self, item: _Item) -> Answer:
+        began = time.perf_counter()
         stop = item.start + len(item.points)
         values, failures = self._objective.values(item, item.start, stop)
-        return values, [failure.picklable() for failure in failures]
+        light = [failure.picklable() for failure in failures]
+        return Answer(values, light, time.perf_counter() - began)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _call, (pickled(self._objective, "The objective"),)

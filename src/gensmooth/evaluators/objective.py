@@ -2,10 +2,11 @@
 
 import os
 import sys
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from numbers import Integral
 from pathlib import Path
 from typing import Any, NoReturn, Protocol, final
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from gensmooth import checks
 from gensmooth.batch import Batch
 from gensmooth.evaluators.base import Failure
+from gensmooth.runs.journal import WORTH, Journal
 
 Array = NDArray[Any]
 
@@ -68,15 +70,21 @@ class Objective:
         vectorized: Whether it takes blocks of points; an integer sets the number of points per
             block.
         extras: How many additional numbers it returns for each point, after the value.
+        journal: Where values are recorded, in the process of the run only: a pickled objective has
+            none.
 
-    If the batch has a context (:meth:`gensmooth.batch.Batch.given`), it is passed as the last
-    argument.
+    If the batch has a context (:meth:`gensmooth.batch.Batch.with_context`), it is passed as the
+    last argument.
     """
 
     fun: Callable[..., Any]
     sampled: bool = False
     vectorized: bool | int = False
     extras: int = 0
+    journal: Journal | None = field(default=None, repr=False, compare=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Objective, (self.fun, self.sampled, self.vectorized, self.extras)
 
     def __post_init__(self) -> None:
         checks.function("fun", self.fun)
@@ -109,10 +117,21 @@ class Objective:
         Raises:
             EvaluationError: If the objective raises or returns something other than a number.
         """
+        entry = None if self.journal is None else self.journal.open(batch, self.columns)
+        if entry is not None and not entry.is_empty and entry.known[index]:
+            return float(entry.values[index].flat[0])
+        began = time.perf_counter()
         values, failures = self.values(batch, index, index + 1)
         if failures:
             raise failures[0].error(batch)
+        if entry is not None:
+            entry.put(index, values, time.perf_counter() - began)
         return float(values.flat[0])
+
+    @property
+    def columns(self) -> int:
+        """The numbers per evaluation; 0 if there is only the value."""
+        return 1 + self.extras if self.extras else 0
 
     def values(
         self,
@@ -122,6 +141,7 @@ class Objective:
         *,
         begin: Callable[[int], None] | None = None,
         go_on: bool = True,
+        record: Callable[[int, NDArray[np.float64], float], None] | None = None,
     ) -> tuple[NDArray[np.float64], list[Failure]]:
         """Perform evaluations ``start … stop``.
 
@@ -131,6 +151,9 @@ class Objective:
             stop: One past the last evaluation.
             begin: Called with the evaluation's index before each call of the objective.
             go_on: Whether to continue after an exception or an invalid block.
+            record: Called with the first index and the values of some evaluations, and the seconds
+                that they took: at once for an evaluation that took 10 ms or more, for quicker ones
+                together.
 
         Returns:
             The values, NaN where an evaluation failed, and the failures.
@@ -141,10 +164,14 @@ class Objective:
         """
         if isinstance(batch, Batch) and batch.tree is not None:
             of_arrays = replace(self, fun=batch.tree.objective(self.fun))
-            return of_arrays.values(batch.flat(), start, stop, begin=begin, go_on=go_on)
+            return of_arrays.values(
+                batch.flat(), start, stop, begin=begin, go_on=go_on, record=record
+            )
         pid, forks = os.getpid(), _forks
         values = self.blank(stop - start)
         failures: list[Failure] = []
+        clock = time.perf_counter
+        recorded, since = start, clock()
         if self.vectorized:
             rows = self.block_rows(batch.dim)
             for first in range(start, stop, rows):
@@ -152,6 +179,9 @@ class Objective:
                 block = self._block(batch, first, last, begin)
                 if not isinstance(block, Failure):
                     values[first - start : last - start] = block
+                    if record is not None and (now := clock()) - since >= WORTH:
+                        record(recorded, values[recorded - start : last - start], now - since)
+                        recorded, since = last, now
                     continue
                 failures.append(block)
                 if not go_on:
@@ -182,6 +212,9 @@ class Objective:
                     failures.append(value)
                     break
             values[index - start] = value
+            if record is not None and (now := clock()) - since >= WORTH:
+                record(recorded, values[recorded - start : index + 1 - start], now - since)
+                recorded, since = index + 1, now
         if os.getpid() != pid:  # forked by a C library, which Python's fork hook does not see
             end_fork()
         return values, failures

@@ -13,7 +13,6 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import NamedTuple, final
 from weakref import WeakSet
 
@@ -24,6 +23,7 @@ import gensmooth.evaluators.transport as wire
 from gensmooth import checks
 from gensmooth.evaluators.base import Failure, WorkerError
 from gensmooth.evaluators.session import (
+    CPU_CLOCK,
     Event,
     Lost,
     PoolEvaluator,
@@ -32,6 +32,8 @@ from gensmooth.evaluators.session import (
     StepReceived,
     WorkerHandle,
     WorkerPool,
+    cpu_seconds,
+    process_state,
 )
 from gensmooth.evaluators.transport import Channel, SharedMemory, anonymous_files, write_file
 from gensmooth.evaluators.worker import Answer, Array, Step
@@ -368,7 +370,7 @@ class ProcessPool(WorkerPool[ProcessHandle]):
         if worker.greeted and not worker.ready:  # unpickling may run any code, and may wait
             others = any(other.ready for other in self.workers)
             return self.start_timeout if worker.proven or others else None
-        return min(_SILENCE, self.start_timeout) if _CPU_CLOCK else self.start_timeout
+        return min(_SILENCE, self.start_timeout) if CPU_CLOCK else self.start_timeout
 
     def is_computing(self, worker: ProcessHandle) -> bool:
         """See :meth:`WorkerPool.is_computing`; uses the kernel's count of its CPU time.
@@ -377,13 +379,10 @@ class ProcessPool(WorkerPool[ProcessHandle]):
         processor or a disk therefore counts as computing too; one that sleeps or is stopped does
         not.
         """
-        if not _CPU_CLOCK:
+        if not CPU_CLOCK:
             return False
-        before = worker.cpu_seconds
-        with suppress(OSError):  # the process is gone, which `receive` will detect
-            # The clock id of another process, as clock_getcpuclockid(3) computes it.
-            worker.cpu_seconds = time.clock_gettime((~worker.process.pid << 3) | 2)
-        return worker.cpu_seconds > before or _state_of(worker.process.pid) in ("R", "D")
+        before, worker.cpu_seconds = worker.cpu_seconds, cpu_seconds(worker.process.pid)
+        return worker.cpu_seconds > before or process_state(worker.process.pid) in ("R", "D")
 
     def stop(self, worker: ProcessHandle) -> None:
         """See :meth:`WorkerPool.stop`."""
@@ -414,7 +413,6 @@ class ProcessPool(WorkerPool[ProcessHandle]):
             pass
 
 
-_CPU_CLOCK = sys.platform == "linux"  # whether the CPU time of another process can be read
 _pools: "WeakSet[ProcessPool]" = WeakSet()
 
 
@@ -442,15 +440,6 @@ def _texts(environment: object) -> dict[str, str]:
             f"characters, but is {checks.shown(environment)}."
         )
     return variables
-
-
-def _state_of(pid: int) -> str:
-    """The letter for the state of a process on Linux: R, S, D, T, Z, ...; see proc(5)."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-    except OSError:
-        return ""
-    return text.rpartition(")")[2].split()[0]
 
 
 def _why(code: int | None) -> str:

@@ -31,12 +31,15 @@ from gensmooth.evaluators.session import (
     StepReceived,
     WorkerHandle,
     WorkerPool,
+    cpu_seconds,
+    process_state,
 )
 from gensmooth.evaluators.worker import Answer, Array, Step, Worker
 
 _EXIT_SECONDS = 1.0  # time for an actor to exit
 _GONE_SECONDS = 20.0  # time for the kernel to end a killed process; long, for busy machines
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
+_STEP_SECONDS = 10.0  # the least time that an actor has to receive a step
 _FEW = 16  # pending answers: up to this many, polling for more costs more than it gains
 
 
@@ -62,7 +65,8 @@ class Ray(PoolEvaluator["RayPool"]):
         actor_options: Ray's options for each actor, such as ``{"num_gpus": 0.5}``; by default one
             CPU each.
         start_timeout: The time limit in seconds for the first actor to start and, with a
-            ``timeout``, for an actor to receive a step.
+            ``timeout``, for an actor on another machine to receive its first step. After that, an
+            actor has twice the ``timeout`` to receive a step, and at least 10 s.
     """
 
     def __init__(
@@ -95,7 +99,7 @@ class Ray(PoolEvaluator["RayPool"]):
             num_workers=self.num_workers,
             actor_options=self.actor_options,
             start_timeout=self.start_timeout,
-            one_by_one=self.timeout is not None,
+            timeout=self.timeout,
         )
 
 
@@ -207,6 +211,8 @@ class ActorHandle(WorkerHandle):
     since: float = 0.0
     node: str = ""
     process: "ProcessIdentity | None" = None
+    has_stepped: bool = False  # it has received a step, and therefore loaded its kernels
+    cpu_seconds: float = -1.0
 
 
 @final
@@ -222,14 +228,15 @@ class RayPool(WorkerPool[ActorHandle]):
         num_workers: int | None,
         actor_options: Mapping[str, Any],
         start_timeout: float,
-        one_by_one: bool,
+        timeout: float | None,
     ) -> None:
         self._connection = connect(address, num_cpus=num_workers)
         self._ray = self._connection.ray
         self.workers: list[ActorHandle] = []
         self.size = num_workers or max(1, int(self._connection.cpus))
         self.start_timeout = start_timeout
-        self.one_by_one = one_by_one
+        self.one_by_one = timeout is not None
+        self._step_timeout = min(start_timeout, max(2 * (timeout or 0.0), _STEP_SECONDS))
         self._class: Any = self._ray.remote(RayWorker).options(**actor_options)
         self._paths = [path for path in sys.path if isinstance(path, str)]  # pyright: ignore
         self._steps = 0
@@ -352,6 +359,7 @@ class RayPool(WorkerPool[ActorHandle]):
             worker.node, worker.process = value
             return Ready()
         if worker.awaited:
+            worker.has_stepped = True
             return StepReceived()
         return Answer(*value)
 
@@ -375,9 +383,19 @@ class RayPool(WorkerPool[ActorHandle]):
         """See :meth:`WorkerPool.silence`.
 
         A new actor may be waiting for room in the cluster. For an actor with work, it is not known
-        here whether it is inside the objective, so only the time-out applies.
+        here whether it is inside the objective, so only the time-out applies. An actor that
+        receives its first step also compiles; on another machine, that cannot be seen.
         """
-        return self.start_timeout if worker.proven and not worker.units else None
+        if not worker.proven or worker.units:
+            return None
+        return self._step_timeout if worker.has_stepped or _is_here(worker) else self.start_timeout
+
+    def is_computing(self, worker: ActorHandle) -> bool:
+        """See :meth:`WorkerPool.is_computing`; known for actors on this machine only."""
+        if worker.process is None or not _is_here(worker):
+            return False
+        before, worker.cpu_seconds = worker.cpu_seconds, cpu_seconds(worker.process.pid)
+        return worker.cpu_seconds > before or process_state(worker.process.pid) in ("R", "D")
 
     def stop(self, worker: ActorHandle) -> None:
         """See :meth:`WorkerPool.stop`."""
@@ -387,7 +405,7 @@ class RayPool(WorkerPool[ActorHandle]):
         self._ray.kill(worker.actor, no_restart=True)
         if worker.process is None:
             return
-        if worker.process.boot == boot_id():
+        if _is_here(worker):
             self._ending.append((time.monotonic(), worker.process))
         elif worker.answers:  # on another machine, and possibly frozen
             strategies = import_module("ray.util.scheduling_strategies")
@@ -409,6 +427,11 @@ class RayPool(WorkerPool[ActorHandle]):
             f" The cluster has {self._connection.cpus:g} CPUs, and each of the {self.size} workers "
             "requests the resources in `actor_options`, by default one CPU."
         )
+
+
+def _is_here(worker: ActorHandle) -> bool:
+    """Whether an actor is known to run on this machine."""
+    return worker.process is not None and worker.process.boot == boot_id()
 
 
 class ProcessIdentity(NamedTuple):

@@ -7,7 +7,7 @@ from typing import final
 from gensmooth import checks
 from gensmooth.batch import Batch
 from gensmooth.evaluators.base import Evaluated
-from gensmooth.evaluators.faults import BatchResults, FaultPolicy, Units
+from gensmooth.evaluators.faults import BatchResults, FaultPolicy
 from gensmooth.evaluators.objective import Objective
 from gensmooth.searches import Search, SearchState
 
@@ -46,10 +46,12 @@ class SerialSession:
     def evaluate(self, state: SearchState, batch: Batch) -> Evaluated:  # noqa: ARG002
         """See :class:`~gensmooth.evaluators.Session`."""
         results = BatchResults(self._policy, self._objective, batch)
-        todo: list[Units] = [(0, results.units)]
+        todo = results.todo[::-1]
         while todo:
             units = todo.pop()
             start, stop = results.span(units)
-            values, failures = self._objective.values(batch, start, stop, go_on=self._policy.go_on)
+            values, failures = self._objective.values(
+                batch, start, stop, go_on=self._policy.go_on, record=results.record
+            )
             todo += results.add(units, values, failures)
         return results.evaluated()

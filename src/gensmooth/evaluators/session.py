@@ -4,12 +4,14 @@ Worker processes and Ray actors share this dispatcher; each implements a :class:
 order in which workers answer does not affect the results.
 """
 
+import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, NamedTuple, Self, TypeVar, final
 
@@ -302,7 +304,7 @@ class WorkerSession(Generic[W]):
         pool = self._pool
         check_flat(batch)
         results = BatchResults(self._policy, self._objective, batch)
-        queue = Queue(results.units)
+        queue = Queue(results.todo)
         while any(worker.awaited for worker in pool.workers):  # may be reading the last step's data
             self._receive(results, queue)
         self._steps += 1
@@ -386,7 +388,7 @@ class WorkerSession(Generic[W]):
                     self._suspects.difference_update(range(*units))
                     each = seconds / (units[1] - units[0])
                     self._seconds = each if self._seconds is None else (self._seconds + each) / 2
-                    queue.put(results.add(units, values, failures))
+                    queue.put(results.add(units, values, failures, each))
                 case StepReceived():
                     worker.awaited = False
                 case Ready():
@@ -536,3 +538,26 @@ class _DirectionsState:
         if self.estimate is not None and version == self.version - 1:
             return self.estimate
         return self._search.wire.pack(self._state)
+
+
+# --- processes on this machine -----------------------------------------------------------------
+
+CPU_CLOCK = sys.platform == "linux"  # whether the CPU time of another process can be read
+
+
+def cpu_seconds(pid: int) -> float:
+    """The CPU time that a process on this machine has used; −1 if it is gone or unknown."""
+    try:
+        # The clock id of another process, as clock_getcpuclockid(3) computes it.
+        return time.clock_gettime((~pid << 3) | 2) if CPU_CLOCK else -1.0
+    except OSError:
+        return -1.0
+
+
+def process_state(pid: int) -> str:
+    """The letter for the state of a process on Linux: R, S, D, T, Z, ...; see proc(5)."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        return ""
+    return text.rpartition(")")[2].split()[0]

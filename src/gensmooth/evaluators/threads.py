@@ -62,7 +62,7 @@ class ThreadsSession:
     def evaluate(self, state: SearchState, batch: Batch) -> Evaluated:  # noqa: ARG002
         """See :class:`~gensmooth.evaluators.Session`."""
         results = BatchResults(self._policy, self._objective, batch)
-        queue = Queue(results.units)
+        queue = Queue(results.todo)
         lock = Lock()
 
         def drain() -> None:
@@ -74,7 +74,7 @@ class ThreadsSession:
                 try:
                     start, stop = results.span(units)
                     values, failures = self._objective.values(
-                        batch, start, stop, go_on=self._policy.go_on
+                        batch, start, stop, go_on=self._policy.go_on, record=results.record
                     )
                     with lock:
                         queue.put(results.add(units, values, failures))
@@ -83,7 +83,7 @@ class ThreadsSession:
                         queue.clear()  # the other threads finish their current evaluations
                     raise
 
-        threads = [self._pool.submit(drain) for _ in range(min(self.workers, results.units))]
+        threads = [self._pool.submit(drain) for _ in range(min(self.workers, results.missing))]
         try:
             for thread in threads:
                 thread.result()

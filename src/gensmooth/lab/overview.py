@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gensmooth import checks, expressions, fields
-from gensmooth.describe import describe, number, rebuild
+from gensmooth.describe import describe, number, rebuild, whole
 from gensmooth.lab import report
 from gensmooth.lab.paper.reproduce import ASKED, report_again
 from gensmooth.lab.report.tables import Table
@@ -366,6 +366,8 @@ def _lede(run: RecordedRun) -> str:
     if not run.steps:
         return "No step has been made yet."
     made = int(run.series("evaluations")[-1])
+    if run.end is not None:
+        made += whole(run.end.get("evaluations", 0))  # those at the recommended point
     text = f"{made} {run.unit} in {len(run.steps)} steps."
     if run.end is not None:
         why = run.end.get("why") or ""

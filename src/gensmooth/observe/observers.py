@@ -23,18 +23,21 @@ class Start(NamedTuple):
         config: The contents of its ``config.json``.
         step: The number of steps completed before.
         evaluations: The number of evaluations completed before.
-        budget: The maximum number of evaluations, counted from the run's beginning.
+        budget: The maximum number of evaluations, counted from the run's beginning; ``None`` if
+            only the number of steps is limited.
         max_steps: The maximum number of steps, counted from the run's beginning.
         words: Other terms for the names that displays show, such as ``{"step": "iteration"}``.
+        message: Whether the run starts or resumes, and from where, as a sentence.
     """
 
     run: str
     config: Mapping[str, Any]
     step: int
     evaluations: int = 0
-    budget: int = 0
+    budget: int | None = None
     max_steps: int | None = None
     words: Mapping[str, str] = {}
+    message: str = ""
 
 
 class Seen(NamedTuple):
@@ -60,7 +63,8 @@ class Progress(NamedTuple):
         workers: The number of workers.
         seconds: Seconds since the run began or was resumed.
         rate: Evaluations per second over the last half minute.
-        remaining: Seconds until the budget or the steps are used up, at that rate.
+        remaining: Seconds until the budget or the steps are used up, at that rate; ∞ after the
+            first step, which starts workers and compiles and therefore predicts nothing.
         more: Additional numbers for this step, by name.
     """
 
@@ -94,6 +98,9 @@ class Tracker(Protocol):
 class Observers:
     """All trackers of a run. A tracker that raises during the run is logged and removed.
 
+    Attributes:
+        has_display: Whether one of them shows the progress on the terminal.
+
     Args:
         trackers: The trackers; a single one may be passed without a list.
         progress: Whether to show the progress; see :func:`~gensmooth.observe.display`.
@@ -110,7 +117,8 @@ class Observers:
                 f"{checks.shown(trackers)}."
             ) from None
         terminal = getattr(sys.stderr, "isatty", bool)()  # a daemon may have no standard error
-        if progress or (progress is None and terminal):
+        self.has_display = bool(progress or (progress is None and terminal))
+        if self.has_display:
             from gensmooth.observe.table import display
 
             trackers = [*trackers, *display(progress)]
@@ -147,7 +155,9 @@ class Observers:
             workers=seen.workers,
             seconds=now - self._began,
             rate=rate,
-            remaining=self._remaining(seen.info) / rate if rate else float("inf"),
+            remaining=self._remaining(seen.info) / rate
+            if rate and self._meter.is_reliable
+            else float("inf"),
             more=seen.more,
         )
         for tracker in list(self._active):
@@ -172,11 +182,12 @@ class Observers:
 
     def _remaining(self, info: StepInfo) -> float:
         """The number of remaining evaluations."""
-        left = self._start.budget - info.evaluations
-        if self._start.max_steps is not None:
+        budget, steps = self._start.budget, self._start.max_steps
+        left = float("inf") if budget is None else budget - info.evaluations
+        if steps is not None:
             per_step = info.evaluations / (info.step + 1)
-            left = min(left, (self._start.max_steps - info.step - 1) * per_step)
-        return max(left, 0)
+            left = min(left, (steps - info.step - 1) * per_step)
+        return max(left, 0.0)
 
 
 @final
@@ -192,6 +203,11 @@ class Meter:
         self._began = now
         self._before = evaluations
         self._samples: deque[tuple[float, int]] = deque()
+
+    @property
+    def is_reliable(self) -> bool:
+        """Whether the rate can predict the remaining time: from the second step on."""
+        return len(self._samples) > 1
 
     def rate(self, now: float, evaluations: int) -> float:
         """The rate after a step that ended at ``now``."""

@@ -41,6 +41,8 @@ class LiveTable:
             console=Console(stderr=True), get_renderable=self._table, refresh_per_second=4
         )
         self._live.start()
+        if start.message:
+            self._live.console.print(start.message, markup=False, highlight=False)
 
     def step(self, progress: Progress) -> None:
         """See :class:`Tracker`."""
@@ -84,9 +86,8 @@ class Lines:
     def start(self, start: Start) -> None:
         """See :class:`Tracker`."""
         self._start = start
-        if start.step:
-            step, evaluations = (start.words.get(w, w) for w in ("step", "evaluations"))
-            self._print(f"resuming after {step} {start.step}, {start.evaluations} {evaluations}")
+        if start.message:
+            self._print(start.message)
 
     def step(self, progress: Progress) -> None:
         """See :class:`Tracker`."""
@@ -129,11 +130,11 @@ def _cells(progress: Progress, start: Start) -> dict[str, str]:
     faults = ", ".join(f"{kind} {count}" for kind, count in progress.faults.items())
     cells = {
         "step": f"{info.step + 1:,}" + (f" / {steps:,}" if steps is not None else ""),
-        "evaluations": f"{info.evaluations:,} / {budget:,}",
+        "evaluations": f"{info.evaluations:,}" + (f" / {budget:,}" if budget is not None else ""),
         "evaluations/s": number(progress.rate, 4),
         "value": f"{info.value:.6g}",
-        "gradient norm": f"{info.gradient_norm:.4g}",
-        "SNR": "–" if ratio is None else f"{ratio:.3g}",
+        **({} if ratio is None else {"gradient norm": f"{info.gradient_norm:.4g}"}),
+        **({} if ratio is None else {"SNR": f"{ratio:.3g}"}),
         "workers": str(progress.workers),
         "faults": faults or "none",
         "time left": duration(progress.remaining),

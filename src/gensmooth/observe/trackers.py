@@ -160,10 +160,9 @@ class MLflow:
         for name in ("fun", "best_fun"):
             if math.isfinite(summary[name]):
                 self._client.log_metric(self._id, f"final/{name}", summary[name])
-        ended = {True: "FINISHED", False: "FAILED"}[bool(summary["success"])]
-        self._client.set_terminated(
-            self._id, "KILLED" if summary["reason"] == "interrupted" else ended
-        )
+        ended = "FINISHED" if summary["success"] else "FAILED"
+        stopped = summary["reason"] in ("interrupted", "terminated")
+        self._client.set_terminated(self._id, "KILLED" if stopped else ended)
 
     def _flush(self) -> None:
         for first in range(0, len(self._waiting), 1000):

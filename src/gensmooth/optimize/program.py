@@ -46,9 +46,11 @@ from gensmooth.results import IntermediateResult, Result, history_of, status_of
 from gensmooth.runs import (
     MESSAGES,
     SOURCE,
+    STOPPED,
     SUCCESS,
     End,
     Execution,
+    Journal,
     Limits,
     Program,
     Reason,
@@ -71,7 +73,12 @@ Callback = Callable[[IntermediateResult], bool | None]
 
 RETURNED = "returned"  # noise: the objective returns it
 _NO_VALUE = "The objective failed at the recommended point, so there is no final value."
-_NOT_THERE = "`fun` is what the last step saw: nothing was evaluated at `x` any more."
+_NOT_THERE = "`fun` is the last step's estimate, because the objective was not evaluated at `x`."
+_LUCKY = (
+    "Values are noisy: `x` is the recommended point, and `fun` ± `error` is the mean of fresh "
+    "values there. `best_fun` is the luckiest single value, and therefore too good."
+)
+_SAME = 1e-9  # of the total gain: smaller gains are not worth an evaluation
 _SHORT_STEPS = 10  # in a row end a run with a tolerance
 
 
@@ -148,11 +155,11 @@ class Minimization(Program[MinimizeState, Record, Result]):
         state = self.search.init(self.x0, seed=self.seed)
         return MinimizeState(state, state.x, -math.inf if self.search.maximize else math.inf, 0)
 
-    def session(self) -> AbstractContextManager[Session]:
-        """Workers."""
+    def session(self, journal: Journal | None) -> AbstractContextManager[Session]:
+        """Start the workers."""
         assert self.fun is not None
         assert self.evaluator is not None
-        return self.evaluator.session(self.search, self.fun)
+        return self.evaluator.session(self.search, replace(self.fun, journal=journal))
 
     def step(self, state: MinimizeState, session: Session) -> tuple[MinimizeState, Record]:
         """Ask, evaluate, tell."""
@@ -272,7 +279,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
         """The way from what the search has to what the objective has."""
         return Coordinates(self.tree, self.held, self.log_scale)
 
-    def result(self, state: MinimizeState, records: Sequence[Record], end: End | None) -> Result:
+    def result(self, state: MinimizeState, records: Sequence[Record], end: End) -> Result:
         """See :class:`~gensmooth.runs.Program`."""
         value = records[-1].info.value if records else float("nan")
         evaluations = state.search.evaluations
@@ -281,7 +288,8 @@ class Minimization(Program[MinimizeState, Record, Result]):
         faults: Counter[str] = Counter()
         for record in records:
             faults.update(record.faults)
-        if end is not None:
+        finished = end.reason not in STOPPED
+        if finished:
             value, at_end = number(end.more["value"]), states.faults_from_json(end.more["faults"])
             evaluations += whole(end.more["evaluations"])
             if end.more["error"] is not None:
@@ -289,13 +297,12 @@ class Minimization(Program[MinimizeState, Record, Result]):
             faults.update(at_end)
             if math.isfinite(value) and reached(value, best, self.search.maximize):
                 best, best_x = value, x
-        told = end or End("interrupted")
-        lost = end is not None and not math.isfinite(value)  # that of a direction is dropped
+        lost = finished and not math.isfinite(value)  # that of a direction is dropped
         search = self.search
-        unseen = end is None and bool(records)
+        unseen = not finished and bool(records)
         if unseen and search.is_exact(state.search) and np.array_equal(x, best_x):
             value, unseen = best, False  # where values are exact, the best one is the point to use
-        success = told.reason in SUCCESS and not lost
+        success = end.reason in SUCCESS and not lost
         noise = search.noise(state.search)
         warnings = advice(
             search,
@@ -315,10 +322,17 @@ class Minimization(Program[MinimizeState, Record, Result]):
             nfev=evaluations,
             nit=state.search.step,
             success=success,
-            status=status_of(told.reason, success=success),
-            reason=cast(Reason, told.reason),
+            status=status_of(end.reason, success=success),
+            reason=cast(Reason, end.reason),
             message=" ".join(
-                [told.message(), *[_NO_VALUE] * lost, *[_NOT_THERE] * unseen, *warnings]
+                [
+                    end.message(),
+                    *([_NO_VALUE] if lost else []),
+                    *([_NOT_THERE] if unseen else []),
+                    *_since_when(search, state.search, records, end),
+                    *([_LUCKY] if noise and error is not None else []),
+                    *warnings,
+                ]
             ),
             dropped=sum(record.info.dropped for record in records),
             faults=dict(faults),
@@ -464,7 +478,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
         """See :class:`~gensmooth.runs.Program`."""
         return start._replace(
             evaluations=state.search.evaluations,
-            budget=self.limits.budget or 0,
+            budget=self.limits.budget,
             max_steps=self.limits.max_steps,
         )
 
@@ -482,6 +496,24 @@ class Minimization(Program[MinimizeState, Record, Result]):
         if self.search.on_failure == "raise":
             check_finite(batch, evaluated.values)
         return evaluated
+
+
+def _since_when(
+    search: Search, state: SearchState, records: Sequence[Record], end: End
+) -> list[str]:
+    """Say whether the search had converged long before the budget was used up."""
+    if end.reason != "budget" or not search.is_exact(state):
+        return []
+    better = np.maximum if search.maximize else np.minimum
+    best = better.accumulate([record.info.best_value for record in records])
+    gain = abs(best[-1] - best[0])
+    evaluations = records[int((np.abs(best - best[-1]) <= _SAME * gain).argmax())].info.evaluations
+    if not gain > 0 or evaluations > state.evaluations / 2:
+        return []
+    return [
+        f"The search had converged after {evaluations:,} of {state.evaluations:,} evaluations: the "
+        "best value has hardly changed since."
+    ]
 
 
 def known_noise(given: object) -> Literal["returned"] | float | None:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -46,6 +47,7 @@ from gensmooth.runs import (
     CheckpointError,
     Every,
     Execution,
+    Journal,
     RunFolder,
     resumed_run,
     run,
@@ -308,7 +310,7 @@ def train(
         execution=Execution.of(
             workers, timeout=timeout, retries=tries, threads=threads or 0, every=every
         ),
-        rollouts=_rollouts(trainer, simulator, evaluator, threads),
+        rollouts=partial(_rollouts, trainer, simulator, evaluator, threads),
         callback=checks.optional(checks.callback, "callback", callback),
     )
     observers = Observers(trackers, progress=progress)
@@ -384,7 +386,7 @@ def resume(
         ):
             evaluator = evaluator_again(workers, timeout, retries, before)
         threads = (before.threads or None) if threads is None else threads
-        rollouts = _rollouts(trainer, simulator, evaluator, threads)
+        rollouts = partial(_rollouts, trainer, simulator, evaluator, threads)
         callback = checks.optional(checks.callback, "callback", callback)
         program = replace(program, rollouts=rollouts, callback=callback)
         observers = Observers(trackers, progress=progress)
@@ -446,15 +448,25 @@ def _is_one(workers: Any) -> bool:
 
 
 def _rollouts(
-    trainer: Trainer, simulator: Simulator, evaluator: Evaluator | None, threads: int | None
+    trainer: Trainer,
+    simulator: Simulator,
+    evaluator: Evaluator | None,
+    threads: int | None,
+    journal: Journal | None,
 ) -> AbstractContextManager[Rollouts]:
     """Return what runs the episodes: this process and its threads, or an evaluator's workers."""
     policy, search, shared_goal = trainer.policy, trainer.search, trainer.shared_goal
     if trainer.info.device != "cpu":
-        return nullcontext(SideBySide(simulator, policy, search, shared_goal=shared_goal))
+        together = SideBySide(simulator, policy, search, shared_goal=shared_goal, journal=journal)
+        return nullcontext(together)
     if evaluator is None:
-        return nullcontext(Local(simulator, policy, threads, shared_goal=shared_goal))
-    return distributed(evaluator, simulator, policy, search, shared_goal=shared_goal)
+        local = Local(
+            simulator, policy, threads, search=search, shared_goal=shared_goal, journal=journal
+        )
+        return nullcontext(local)
+    return distributed(
+        evaluator, simulator, policy, search, shared_goal=shared_goal, journal=journal
+    )
 
 
 def _check_trains(search: Search) -> Search:

@@ -33,6 +33,7 @@ from gensmooth.runs import (
     SUCCESS,
     End,
     Execution,
+    Journal,
     Program,
     Reason,
     Record,
@@ -202,12 +203,13 @@ class Training(Program[TrainState, TrainRecord, TrainResult]):
         seed: The seed.
         limits: The length of the training, and its tests.
         execution: How it is executed; the result does not depend on it.
-        rollouts: Runs the episodes.
+        rollouts: Starts what runs the episodes, and records them in a journal.
         callback: Called after each step; the training stops if it returns true.
     """
 
     kind: ClassVar[str] = "training"
     noun: ClassVar[str] = "training"
+    unit: ClassVar[str] = "episodes"
     resumed_by: ClassVar[str | None] = "gs.rl.resume"
     limits_name: ClassVar[str] = "schedule"
     reasons: ClassVar[Sequence[str]] = (
@@ -234,17 +236,17 @@ class Training(Program[TrainState, TrainRecord, TrainResult]):
     seed: int
     limits: Schedule = field()
     execution: Execution
-    rollouts: AbstractContextManager[Rollouts] | None = None
+    rollouts: Callable[[Journal | None], AbstractContextManager[Rollouts]] | None = None
     callback: Callback | None = None
 
     def init(self) -> TrainState:
         """See :class:`~gensmooth.runs.Program`."""
         return self.trainer.init(self.seed)
 
-    def session(self) -> AbstractContextManager[Rollouts]:
-        """Return what runs the episodes."""
+    def session(self, journal: Journal | None) -> AbstractContextManager[Rollouts]:
+        """Start what runs the episodes."""
         assert self.rollouts is not None
-        return self.rollouts
+        return self.rollouts(journal)
 
     def step(self, state: TrainState, session: Rollouts) -> tuple[TrainState, TrainRecord]:
         """Take a step and, if one is due, make a test."""
@@ -296,16 +298,13 @@ class Training(Program[TrainState, TrainRecord, TrainResult]):
             return ""
         return f"{target:g}, at which Gymnasium considers {name} solved (target=None goes on)"
 
-    def result(
-        self, state: TrainState, records: Sequence[TrainRecord], end: End | None
-    ) -> TrainResult:
+    def result(self, state: TrainState, records: Sequence[TrainRecord], end: End) -> TrainResult:
         """See :class:`~gensmooth.runs.Program`."""
         tests = tuple(record.test for record in records if record.test is not None)
         faults: Counter[str] = Counter()
         for record in records:
             faults.update(record.faults)
-        ended = end or End("interrupted")
-        success = ended.reason in SUCCESS
+        success = end.reason in SUCCESS
         return TrainResult(
             policy=self._last(state, tests[-1] if tests else None),
             best=self._best(state),
@@ -313,9 +312,9 @@ class Training(Program[TrainState, TrainRecord, TrainResult]):
             nfev=state.search.evaluations,
             env_steps=state.env_steps,
             success=success,
-            status=status_of(ended.reason, success=success),
-            reason=cast(Reason, ended.reason),
-            message=ended.message(_MESSAGES) + _no_progress(tests, ended),
+            status=status_of(end.reason, success=success),
+            reason=cast(Reason, end.reason),
+            message=end.message(_MESSAGES) + _no_progress(tests, end),
             dropped=sum(record.iteration.info.dropped for record in records),
             faults=dict(faults),
             seed=self.seed,
@@ -428,7 +427,7 @@ class Training(Program[TrainState, TrainRecord, TrainResult]):
         max_steps = self.limits.max_steps
         return start._replace(
             evaluations=state.search.evaluations,
-            budget=max_steps * self.trainer.search.next_evaluations(state.search),
+            budget=self.trainer.search.evaluations_after(max_steps),  # may depend on the returns
             max_steps=max_steps,
             words=_WORDS,
         )

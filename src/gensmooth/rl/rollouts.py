@@ -6,6 +6,7 @@ initial states. For each episode, it returns a few numbers and the moments of th
 which the training merges in the order of the batch.
 """
 
+import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import Literal, NamedTuple, Protocol, final, get_args
@@ -16,10 +17,11 @@ from numpy.typing import NDArray
 from gensmooth import checks, streams
 from gensmooth.batch import Batch
 from gensmooth.estimators import Plan
-from gensmooth.evaluators import Evaluated, Evaluator, Objective, Session
+from gensmooth.evaluators import Evaluator, Objective, Session
 from gensmooth.rl.environments.base import Episodes, Simulator, split, task_entries
 from gensmooth.rl.normalize import EpisodeMoments, Scaling
 from gensmooth.rl.policies import Policy
+from gensmooth.runs.journal import WORTH, Journal, JournalEntry
 from gensmooth.searches import Search, SearchState
 from gensmooth.streams import Purpose
 
@@ -82,6 +84,8 @@ class Local:
         policy: The shape of the policy.
         threads: The maximum number of threads; ``None`` means one per core.
         shared_goal: Whether the episodes of a direction have one task.
+        search: The search; needed with a journal, to identify test episodes.
+        journal: Where episodes are recorded; see :mod:`gensmooth.runs.journal`.
     """
 
     workers = 1
@@ -93,37 +97,98 @@ class Local:
         threads: int | None = None,
         *,
         shared_goal: bool = False,
+        search: Search | None = None,
+        journal: Journal | None = None,
     ) -> None:
         self._simulator = simulator
         self._shared_goal = shared_goal
         self._policy = policy
         self._threads = checks.optional(checks.count, "threads", threads)
+        self._search = search
+        self._journal = None if search is None else journal
         self.faults: Mapping[str, int] = {}
+
+    def journaled(self, journal: Journal | None) -> "Local":
+        """Return the same with a journal."""
+        return Local(
+            self._simulator,
+            self._policy,
+            self._threads,
+            shared_goal=self._shared_goal,
+            search=self._search,
+            journal=journal,
+        )
 
     def train(self, state: SearchState, batch: Batch, scaling: Scaling) -> Episodes:  # noqa: ARG002
         """See :class:`Rollouts`."""
         starts = batch_starts(self._simulator, batch, shared_goal=self._shared_goal)
-        return self._run(batch.block(0, len(batch)), starts, scaling, observe=True)
+        entry = None
+        if self._journal is not None:
+            entry = open_entry(self._journal, self._policy, batch, scaling, observe=True)
+        return self._run(batch.block(0, len(batch)), starts, scaling, entry, observe=True)
 
     def test(self, state: SearchState, scaling: Scaling, episodes: int) -> Episodes:
         """See :class:`Rollouts`."""
         parameters = np.broadcast_to(state.x, (episodes, state.x.size))
         starts = test_starts(self._simulator, state, episodes)
-        return self._run(parameters, starts, scaling, observe=False)
+        entry = None
+        if self._journal is not None and self._search is not None:
+            batch = test_batch(self._search, state, episodes)
+            entry = open_entry(self._journal, self._policy, batch, scaling, observe=False)
+        return self._run(parameters, starts, scaling, entry, observe=False)
 
     def _run(
-        self, parameters: Array, starts: Array, scaling: Scaling, *, observe: bool
+        self,
+        parameters: Array,
+        starts: Array,
+        scaling: Scaling,
+        entry: JournalEntry | None,
+        *,
+        observe: bool,
     ) -> Episodes:
-        episodes = self._simulator.rollout(
-            self._policy,
-            parameters,
-            scaling,
-            starts,
-            observe=observe,
-            threads=self._threads,
-        )
+        def rollout(first: int, last: int) -> Episodes:
+            return self._simulator.rollout(
+                self._policy,
+                parameters[first:last],
+                scaling,
+                starts[first:last],
+                observe=observe,
+                threads=self._threads,
+            )
+
+        if entry is None:
+            episodes = rollout(0, len(parameters))
+        else:
+            episodes = self._recorded(entry, rollout, observe)
         self.faults = _failed(episodes)
         return episodes
+
+    def _recorded(
+        self, entry: JournalEntry, rollout: Callable[[int, int], Episodes], observe: bool
+    ) -> Episodes:
+        """Run the episodes that the journal does not have, and record them.
+
+        A compiled simulator runs all of them in one call. Others run one after the other anyway,
+        and each is recorded when it ends.
+        """
+        info, size = self._simulator.info, self._policy.sizes[0]
+        missing = np.flatnonzero(~entry.known).tolist()
+        together = info.fast or info.device != "cpu"
+        if together and len(missing) == len(entry.known):
+            spans = [(0, len(missing))]
+        else:
+            spans = [(index, index + 1) for index in missing]
+        rows, failure = entry.values.copy(), None
+        for first, last in spans:
+            began = time.perf_counter()
+            episodes = rollout(first, last)
+            part = to_rows(episodes, size)
+            entry.put(first, part, time.perf_counter() - began)
+            if last - first == len(rows):
+                return episodes
+            rows[first:last] = part
+            failure = failure or episodes.failure
+        return from_rows(rows, size, goal=info.goal, observe=observe)._replace(failure=failure)
 
 
 @final
@@ -139,16 +204,26 @@ class SideBySide:
         policy: The shape of the policy.
         search: The search.
         shared_goal: Whether the episodes of a direction have one task.
+        journal: Where episodes are recorded.
     """
 
     workers = 1
 
     def __init__(
-        self, simulator: Simulator, policy: Policy, search: Search, *, shared_goal: bool = False
+        self,
+        simulator: Simulator,
+        policy: Policy,
+        search: Search,
+        *,
+        shared_goal: bool = False,
+        journal: Journal | None = None,
     ) -> None:
-        self._local = Local(simulator, policy, shared_goal=shared_goal)
+        self._local = Local(
+            simulator, policy, search=search, shared_goal=shared_goal, journal=journal
+        )
         self._simulator, self._policy, self._search = simulator, policy, search
         self._shared_goal = shared_goal
+        self._journal = journal
         self._ahead: tuple[SearchState, Scaling, Episodes] | None = None
         self.faults: Mapping[str, int] = {}
 
@@ -157,6 +232,9 @@ class SideBySide:
         ahead, self._ahead = self._ahead, None
         if ahead is not None and ahead[0] is state and _equal(ahead[1], scaling):
             episodes = ahead[2]
+            if self._journal is not None:
+                entry = open_entry(self._journal, self._policy, batch, scaling, observe=True)
+                entry.put(0, to_rows(episodes, self._policy.sizes[0]), WORTH)
         else:
             episodes = self._local.train(state, batch, scaling)
         self.faults = _failed(episodes)
@@ -164,6 +242,14 @@ class SideBySide:
 
     def test(self, state: SearchState, scaling: Scaling, episodes: int) -> Episodes:
         """See :class:`Rollouts`."""
+        entry = None
+        if self._journal is not None:
+            tests = test_batch(self._search, state, episodes)
+            entry = open_entry(self._journal, self._policy, tests, scaling, observe=False)
+            if not entry.is_empty:
+                tested = self._local.test(state, scaling, episodes)
+                self.faults = self._local.faults
+                return tested
         batch = self._search.ask(state)
         center = np.broadcast_to(state.x, (episodes, state.x.size))
         starts = test_starts(self._simulator, state, episodes)
@@ -178,7 +264,10 @@ class SideBySide:
         tested, trained = split(both, [episodes, len(batch)])
         self._ahead = (state, scaling, trained)
         self.faults = _failed(tested)
-        return tested._replace(moments=None)
+        tested = tested._replace(moments=None)
+        if entry is not None:
+            entry.put(0, to_rows(tested, self._policy.sizes[0]), WORTH)
+        return tested
 
 
 def _equal(one: Scaling, other: Scaling) -> bool:
@@ -245,6 +334,70 @@ def test_rngs(seed: int, step: int, episodes: int) -> list[np.random.Generator]:
     ]
 
 
+# --- episodes as rows of numbers ----------------------------------------------------------------
+
+
+def to_rows(episodes: Episodes, size: int) -> Array:
+    """Convert episodes to one row each: the training reward, then further numbers.
+
+    Args:
+        episodes: The episodes.
+        size: The number of entries of an observation.
+    """
+    rows = np.zeros((len(episodes.returns), 1 + _NUMBERS + 2 * size))
+    rows[:, 0] = episodes.returns - episodes.bonuses
+    rows[:, 1] = episodes.returns
+    rows[:, 2] = episodes.bonuses
+    rows[:, 3] = episodes.lengths
+    rows[:, 4] = np.nan if episodes.successes is None else episodes.successes
+    if episodes.moments is not None:
+        rows[:, 5] = episodes.moments.counts
+        rows[:, 6 : 6 + size] = episodes.moments.means
+        rows[:, 6 + size :] = episodes.moments.m2
+    return rows
+
+
+def from_rows(rows: Array, size: int, *, goal: bool, observe: bool) -> Episodes:
+    """Convert rows to episodes, the inverse of :func:`to_rows`.
+
+    A dropped episode (its worker died or it timed out) has NaN in all columns.
+
+    Args:
+        rows: The rows.
+        size: The number of entries of an observation.
+        goal: Whether the environment has a goal.
+        observe: Whether the rows have moments of the observations.
+    """
+    counts = np.nan_to_num(rows[:, [3, 5]], nan=0.0).astype(np.int64)
+    moments = None
+    if observe:
+        means, m2 = rows[:, 1 + _NUMBERS :].reshape(-1, 2, size).transpose(1, 0, 2)
+        moments = EpisodeMoments(counts[:, 1], means, m2)
+    successes = rows[:, 4].copy() if goal else None
+    return Episodes(rows[:, 1].copy(), rows[:, 2].copy(), counts[:, 0], moments, successes)
+
+
+def test_batch(search: Search, state: SearchState, episodes: int) -> Batch:
+    """The test episodes as a batch of evaluations."""
+    center = np.zeros(episodes, np.int64)
+    plan = Plan(center, center, np.arange(episodes))
+    return search.ask(state).planned(plan, Purpose.TEST)
+
+
+def open_entry(
+    journal: Journal, policy: Policy, batch: Batch, scaling: Scaling, *, observe: bool
+) -> JournalEntry:
+    """The part of a journal for the episodes of a batch."""
+    columns = 1 + _NUMBERS + 2 * policy.sizes[0]
+    return journal.open(batch.with_context(_context(scaling, observe)), columns)
+
+
+def _context(scaling: Scaling, observe: bool, tasks: Array | None = None) -> Array:
+    """The numbers that are the same for all episodes of a batch."""
+    more = [] if tasks is None else [tasks]
+    return np.concatenate(([float(observe)], scaling.mean, scaling.inverse, *more))
+
+
 # --- by workers ---------------------------------------------------------------------------------
 
 
@@ -279,17 +432,7 @@ class Rewards:
         episodes = self._simulator.rollout(
             self._policy, points, scaling, starts, observe=observe, threads=1
         )
-        rows = np.zeros((len(points), 1 + self.extras))
-        rows[:, 0] = episodes.returns - episodes.bonuses
-        rows[:, 1] = episodes.returns
-        rows[:, 2] = episodes.bonuses
-        rows[:, 3] = episodes.lengths
-        rows[:, 4] = np.nan if episodes.successes is None else episodes.successes
-        if episodes.moments is not None:
-            rows[:, 5] = episodes.moments.counts
-            rows[:, 6 : 6 + size] = episodes.moments.means
-            rows[:, 6 + size :] = episodes.moments.m2
-        return rows
+        return to_rows(episodes, size)
 
 
 @final
@@ -329,32 +472,18 @@ class Distributed:
 
     def test(self, state: SearchState, scaling: Scaling, episodes: int) -> Episodes:
         """See :class:`Rollouts`."""
-        center = np.zeros(episodes, np.int64)
-        plan = Plan(center, center, np.arange(episodes))
-        batch = self._search.ask(state).planned(plan, Purpose.TEST)
+        batch = test_batch(self._search, state, episodes)
         return self._run(state, batch, scaling, np.empty(0), observe=False)
 
     def _run(
         self, state: SearchState, batch: Batch, scaling: Scaling, tasks: Array, *, observe: bool
     ) -> Episodes:
-        context = np.concatenate(([float(observe)], scaling.mean, scaling.inverse, tasks))
+        context = _context(scaling, observe, tasks)
         evaluated = self._session.evaluate(state, batch.with_context(context))
         self.faults = evaluated.faults
-        return self._episodes(evaluated, observe)
-
-    def _episodes(self, evaluated: Evaluated, observe: bool) -> Episodes:
-        extras = evaluated.extras
-        assert extras is not None
-        # A dropped episode (its worker died or it timed out) has NaN in all columns.
-        counts = np.nan_to_num(extras[:, [2, 4]], nan=0.0).astype(np.int64)
-        moments = None
-        if observe:
-            means, m2 = (
-                extras[:, _NUMBERS:].reshape(-1, 2, self._observation_size).transpose(1, 0, 2)
-            )
-            moments = EpisodeMoments(counts[:, 1], means, m2)
-        successes = extras[:, 3].copy() if self._goal else None
-        return Episodes(extras[:, 0].copy(), extras[:, 1].copy(), counts[:, 0], moments, successes)
+        assert evaluated.extras is not None
+        rows = np.column_stack((evaluated.values, evaluated.extras))
+        return from_rows(rows, self._observation_size, goal=self._goal, observe=observe)
 
 
 @contextmanager
@@ -365,9 +494,12 @@ def distributed(
     search: Search,
     *,
     shared_goal: bool = False,
+    journal: Journal | None = None,
 ) -> Generator[Distributed]:
     """Start workers for a training; leaving the context stops them."""
     rewards = Rewards(simulator, policy)
-    objective = Objective(rewards, sampled=True, vectorized=1, extras=rewards.extras)
+    objective = Objective(
+        rewards, sampled=True, vectorized=1, extras=rewards.extras, journal=journal
+    )
     with evaluator.session(search, objective) as session:
         yield Distributed(session, search, simulator, shared_goal=shared_goal)

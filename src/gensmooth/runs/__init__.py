@@ -15,6 +15,7 @@ from gensmooth.runs.config import (
 )
 from gensmooth.runs.files import CheckpointError
 from gensmooth.runs.folder import SOURCE, Found, RunFolder, Scratch, kind_of, seed_in
+from gensmooth.runs.journal import Journal
 from gensmooth.runs.loop import Run, resumed_run, run
 from gensmooth.runs.program import Program
 from gensmooth.runs.states import Record
@@ -22,6 +23,7 @@ from gensmooth.runs.stopping import (
     MESSAGES,
     NO_VALUE,
     STATUS,
+    STOPPED,
     SUCCESS,
     End,
     Limits,
@@ -34,12 +36,14 @@ __all__ = [
     "NO_VALUE",
     "SOURCE",
     "STATUS",
+    "STOPPED",
     "SUCCESS",
     "CheckpointError",
     "End",
     "Every",
     "Execution",
     "Found",
+    "Journal",
     "Limits",
     "Program",
     "Reason",

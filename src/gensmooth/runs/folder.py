@@ -41,6 +41,7 @@ from gensmooth.runs.files import (
     sync_folder,
     write_text,
 )
+from gensmooth.runs.journal import LARGE, Journal
 from gensmooth.runs.program import Program
 from gensmooth.runs.stopping import End
 
@@ -50,6 +51,7 @@ C = TypeVar("C")
 Array = NDArray[Any]
 
 CONFIG, ARRAYS, METRICS, TIMES = "config.json", "arrays", "metrics.jsonl", "times.jsonl"
+JOURNAL = "journal"
 SOURCE = "source"  # the configuration's name for the hash of the user's source code
 CHECKPOINT, PREVIOUS = "checkpoint", "checkpoint.previous"
 
@@ -103,7 +105,12 @@ class RunFolder:
         run: The random name of the run, once known.
         config: The contents of ``config.json``, once known.
         saved: The step of the last complete checkpoint.
+        journal: The values since the last checkpoint, once the folder is open for a run.
+        is_new: Whether the run began in this process.
     """
+
+    journal: Journal
+    is_new: bool = False
 
     def __init__(self, path: Path, *, create: bool) -> None:
         self.path = path = path.absolute()
@@ -163,7 +170,7 @@ class RunFolder:
             except TypeError as error:
                 message = f"This {program.noun} cannot be checkpointed: {error}."
                 raise TypeError(message) from error
-            self.run = secrets.token_hex(8)
+            self.run, self.is_new = secrets.token_hex(8), True
             self.write(program)
             with contextlib.suppress(OSError):  # the parent folder may not be readable
                 sync_folder(self.path.parent)
@@ -198,6 +205,33 @@ class RunFolder:
                 "To start over with the new one, choose another folder.",
                 self.path,
             )
+
+    def describe_start(
+        self, program: Program[Any, Any, Any], step: int, evaluations: int, recorded: int
+    ) -> str:
+        """Say whether the run starts or resumes, and from where.
+
+        Args:
+            program: The program.
+            step: The number of steps in the checkpoint.
+            evaluations: The number of evaluations in the checkpoint.
+            recorded: The number of evaluations in the journal.
+        """
+        noun, unit = program.noun, program.unit
+        if self.is_new:
+            return f"The {noun} starts. It is stored in {self.path}."
+        parts: list[str] = []
+        if self.saved is not None:
+            parts.append(f"{evaluations:,} from the checkpoint after {step:,} steps")
+        if recorded:
+            parts.append(f"{recorded:,} from the journal")
+        if parts:
+            total = evaluations + recorded
+            return f"The {noun} in {self.path} resumes after {total:,} {unit} ({', '.join(parts)})."
+        return (
+            f"The {noun} in {self.path} starts from the beginning: it was stopped before a "
+            f"checkpoint was written, and its journal has no {unit}."
+        )
 
     def say_that_it_has_ended(self, program: Program[Any, Any, Any], end: End, step: int) -> None:
         """Log that the stored result is returned and nothing is run."""
@@ -287,10 +321,12 @@ class RunFolder:
             self._times = Times(self.path / TIMES, found.step)
         except OSError as error:
             raise _cannot(self.path / METRICS, "be written to", error) from error
+        self.journal = Journal(self.path / JOURNAL, self.run, self.ours)
 
     def record(self, step: int, line: Mapping[str, Any]) -> None:
-        """Append a line to ``metrics.jsonl``."""
+        """Append a line to ``metrics.jsonl``, for a step that is complete."""
         assert self._metrics is not None
+        self.journal.complete_step()
         text = json.dumps({"step": step, **line}, allow_nan=False)
         if not self.ours():
             return
@@ -303,7 +339,7 @@ class RunFolder:
 
     def due(self, step: int) -> bool:
         """Whether a checkpoint is due after ``step`` steps."""
-        return self._cadence.due(step)
+        return self._cadence.due(step) or self.journal.size > LARGE
 
     def ours(self, *, again: bool = False) -> bool:
         """Whether the folder still exists and belongs to this run; otherwise it is left alone.
@@ -350,6 +386,10 @@ class RunFolder:
             self._report(name, error)
         else:
             self.saved, self._failing = step, False
+            if end is None:
+                self.journal.forget()
+            else:
+                self.journal.remove()
         self._cadence.done(step, time.monotonic() - started)
 
     def write_files(
@@ -427,14 +467,19 @@ class RunFolder:
 
 
 class Scratch:
-    """A temporary folder with only a checkpoint, to be deleted when the run has ended.
+    """A temporary folder with a checkpoint and a journal, to be deleted when the run has ended.
 
     It has no configuration and no metrics. The program itself checks whether a checkpoint is its
     own. If a checkpoint cannot be used, the run starts over.
 
     Args:
-        path: The folder; it is created with the first checkpoint.
+        path: The folder; it is created with the first checkpoint or value.
+
+    Attributes:
+        journal: As in :class:`RunFolder`.
     """
+
+    journal: Journal
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
@@ -443,17 +488,22 @@ class Scratch:
 
     def load(self, program: Program[S, Any, Any]) -> Found[S, Any]:
         """Load the state of the run; steps are counted from zero again."""
-        state: S | None = None
-        with contextlib.suppress(CheckpointError, OSError, *UNUSABLE):
-            state = program.unpack(*container.read(self.path / CHECKPOINT, _fits(program)))
-        return Found(program.init() if state is None else state, 0, [])
+        path = self.path / CHECKPOINT
+        if os.path.lexists(path):
+            try:
+                return Found(program.unpack(*container.read(path, _fits(program))), 0, [])
+            except (CheckpointError, OSError, *UNUSABLE) as error:
+                _log.warning("%s cannot be used, so the run starts over: %s", path, error)
+        return Found(program.init(), 0, [])
 
     def open(self, found: Found[Any, Any], every: int | str | Every | None) -> None:
         """See :class:`RunFolder`."""
         self._cadence = Cadence(every, found.step)
+        self.journal = Journal(self.path / JOURNAL, "", self._prepare)
 
-    def record(self, step: int, line: Mapping[str, Any]) -> None:
-        """See :class:`RunFolder`; does nothing, because only the state is stored."""
+    def record(self, step: int, line: Mapping[str, Any]) -> None:  # noqa: ARG002
+        """See :class:`RunFolder`; stores no metrics."""
+        self.journal.complete_step()
 
     def due(self, step: int) -> bool:
         """See :class:`RunFolder`."""
@@ -469,12 +519,20 @@ class Scratch:
             return
         started = time.monotonic()
         with contextlib.suppress(OSError):
-            if self.path.is_symlink():  # it may point to a folder that is not ours
-                self.path.unlink()
-            self.path.mkdir(parents=True, exist_ok=True)
+            self._prepare()
             container.write(self.path / CHECKPOINT, *program.pack(state))
             self._saved = step
+            self.journal.forget()
         self._cadence.done(step, time.monotonic() - started)
+
+    def _prepare(self) -> bool:
+        """Create the folder; whether this process may write to it."""
+        if not self.ours():
+            return False
+        if self.path.is_symlink():  # it may point to a folder that is not ours
+            self.path.unlink()
+        self.path.mkdir(parents=True, exist_ok=True)
+        return True
 
     def write_files(
         self, program: Program[S, R, Any], state: S, records: Sequence[R], *, saved: bool

@@ -4,6 +4,7 @@ The first Ctrl-C or SIGTERM ends a run cleanly; a second Ctrl-C exits immediatel
 """
 
 import contextlib
+import logging
 import math
 import secrets
 import signal
@@ -23,6 +24,8 @@ from gensmooth.runs.config import Every
 from gensmooth.runs.folder import Found, RunFolder, Scratch, config_of
 from gensmooth.runs.program import Program, R, S, T
 from gensmooth.runs.stopping import End
+
+_log = logging.getLogger("gensmooth")
 
 
 def run(
@@ -83,6 +86,7 @@ class Run(Generic[S, R, T]):
         self._every = every
         self._observers = observers if observers else None
         self._interrupts = Interrupts()
+        self._stopped = End("interrupted")  # how the run ended if it has not reached its end
         self._deadline = math.inf
 
     def execute(self, *, go_on: bool = False, max_seconds: float | None = None) -> T:
@@ -109,6 +113,8 @@ class Run(Generic[S, R, T]):
         try:
             result = self._followed()
         finally:
+            if self.folder is not None:
+                self.folder.journal.close()
             self._interrupts.leave()
         return result
 
@@ -116,14 +122,15 @@ class Run(Generic[S, R, T]):
         """Run and notify the observers."""
         watched = self._interrupts.watch(terminate=self.folder is not None)
         try:
-            if self._observers is not None:
-                self._observers.start(self._start(), self._faults())
-            with watched, self.program.session() as session:
+            self._announce()
+            journal = None if self.folder is None else self.folder.journal
+            with watched, self.program.session(journal) as session:
                 self._until_end(session)
         except BaseException as error:
-            failed = {"reason": "failed", "message": f"{type(error).__name__}: {error}"}
             if self._observers is not None:
-                self._observers.end({**self.program.summary(self._result()), **failed})
+                if not isinstance(error, KeyboardInterrupt):
+                    self._stopped = End("failed", _shown(error))
+                self._observers.end(self.program.summary(self._result()))
             raise
         result = self._result()
         if self._observers is not None:
@@ -136,9 +143,14 @@ class Run(Generic[S, R, T]):
             with self._interrupts.allowed():
                 self.end = self.program.finish(self.state, end, session)
         except KeyboardInterrupt:
+            if self._interrupts.terminated:
+                self._stopped = End("terminated")
             if self._interrupts.urgent:
                 raise
         except Exception as error:
+            self._stopped = End("failed", _shown(error))
+            if self.folder is not None:
+                self.folder.journal.void_failures()
             if hasattr(error, "result"):  # such errors carry the result so far
                 error.result = self._result()  # type: ignore[attr-defined]
             raise
@@ -175,7 +187,7 @@ class Run(Generic[S, R, T]):
             self.folder.save(self.program, self.state, self.step, self.end)
 
     def _result(self) -> T:
-        return self.program.result(self.state, self.records, self.end)
+        return self.program.result(self.state, self.records, self.end or self._stopped)
 
     def _faults(self) -> Counter[str]:
         faults: Counter[str] = Counter()
@@ -183,11 +195,32 @@ class Run(Generic[S, R, T]):
             faults.update(self.program.faults(record))
         return faults
 
+    def _announce(self) -> None:
+        """Report whether the run starts or resumes, and from where; notify the observers."""
+        quiet = self._observers is None and self.folder is None
+        if quiet and not _log.isEnabledFor(logging.INFO):
+            return
+        start, kept = self._start(), self.folder
+        recorded = 0 if kept is None else kept.journal.evaluations(self.step)
+        message, notable = "The run starts.", self.step > 0 or recorded > 0
+        if isinstance(kept, RunFolder):
+            message = kept.describe_start(self.program, self.step, start.evaluations, recorded)
+            notable = notable or not kept.is_new
+        shown = self._observers is not None and self._observers.has_display
+        _log.log(logging.WARNING if notable and not shown else logging.INFO, "%s", message)
+        if self._observers is not None:
+            self._observers.start(start._replace(message=message), self._faults())
+
     def _start(self) -> Start:
         kept = self.folder if isinstance(self.folder, RunFolder) else None
         name = secrets.token_hex(8) if kept is None else kept.run
         config = config_of(self.program, name, {}) if kept is None else kept.config
         return self.program.start(self.state, Start(name, config, self.step))
+
+
+def _shown(error: BaseException) -> str:
+    text = str(error)
+    return text if hasattr(error, "result") else f"{type(error).__name__}: {text}"
 
 
 class Interrupts:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from numpy.typing import NDArray
 
 from gensmooth.observe.observers import Seen, Start
+from gensmooth.runs.journal import Journal
 from gensmooth.runs.stopping import End
 
 S = TypeVar("S")  # the state
@@ -48,6 +49,7 @@ class Program(ABC, Generic[S, R, T]):
     Attributes:
         kind: The name of this kind of program in ``config.json``.
         noun: The noun for such a program in messages.
+        unit: What its evaluations are called in messages.
         resumed_by: The function that continues one under other limits, if there is one; shown in
             messages.
         compared: The settings that identify a run, in the form that
@@ -60,6 +62,7 @@ class Program(ABC, Generic[S, R, T]):
 
     kind: ClassVar[str]
     noun: ClassVar[str] = "run"
+    unit: ClassVar[str] = "evaluations"
     resumed_by: ClassVar[str | None] = None
     compared: ClassVar[Mapping[str, str | None] | None] = None
     limits_name: ClassVar[str] = "limits"
@@ -72,8 +75,14 @@ class Program(ABC, Generic[S, R, T]):
     def init(self) -> S:
         """Return the state before the first step."""
 
-    def session(self) -> AbstractContextManager[Any]:
-        """A context for the resources that steps use, such as workers; open during the run."""
+    def session(self, journal: Journal | None) -> AbstractContextManager[Any]:  # noqa: ARG002
+        """A context for the resources that steps use, such as workers; open during the run.
+
+        Args:
+            journal: Where the values of evaluations are recorded as they arrive, so that a run that
+                is killed does not compute them again; ``None`` if nothing is stored. Pass it to
+                :class:`gensmooth.evaluators.Objective`.
+        """
         return nullcontext()
 
     @abstractmethod
@@ -98,8 +107,15 @@ class Program(ABC, Generic[S, R, T]):
         return end
 
     @abstractmethod
-    def result(self, state: S, records: Sequence[R], end: End | None) -> T:
-        """Return the result so far; ``end`` is ``None`` if the run was interrupted."""
+    def result(self, state: S, records: Sequence[R], end: End) -> T:
+        """Return the result so far.
+
+        Args:
+            state: The state.
+            records: The records of the steps.
+            end: How the run ended. If it was stopped before its end, the reason is one of
+                ``gensmooth.runs.STOPPED``.
+        """
 
     # --- storage
 

@@ -14,26 +14,33 @@ Reason = Literal[
     "converged",
     "callback",
     "interrupted",
+    "terminated",
+    "failed",
     "diverged",
 ]
 
 MESSAGES: Mapping[str, str] = {
-    "budget": "The evaluation budget does not cover another step.",
+    "budget": "The evaluation budget is used up.",
     "max_steps": "The maximum number of steps was reached.",
     "max_seconds": "The time limit was reached.",
     "target": "The objective reached the target.",
     "tolerance": "Ten steps in a row were shorter than the tolerance.",
     "converged": "The search converged",
     "callback": "The callback requested a stop.",
-    "interrupted": "Interrupted before the end.",
+    "interrupted": "Interrupted from the keyboard (Ctrl-C).",
+    "terminated": "Ended by the signal SIGTERM.",
+    "failed": "Ended by an error",
     "diverged": "The search diverged",
 }
+STOPPED = ("interrupted", "terminated", "failed")  # before the end: the same command continues
 PLANNED, NO_VALUE = 0, 3  # 3: the objective failed at the point to return
 STATUS: Mapping[str, int] = {  # as in SciPy, 0 is an end as planned; 99 is SciPy's, too
     **dict.fromkeys(("budget", "max_steps", "max_seconds"), PLANNED),
     **dict.fromkeys(("target", "tolerance", "converged"), PLANNED),
     "diverged": 1,
     "interrupted": 2,
+    "terminated": 2,
+    "failed": 4,
     "callback": 99,
 }
 SUCCESS = tuple(reason for reason, status in STATUS.items() if status == PLANNED)
@@ -59,7 +66,9 @@ class End(NamedTuple):
         'The objective reached the target: 950, the threshold of the environment.'
         """
         sentence = words.get(self.reason, self.reason)
-        return f"{sentence.removesuffix('.')}: {self.why}." if self.why else sentence
+        if not self.why:
+            return sentence
+        return f"{sentence.removesuffix('.')}: {self.why.removesuffix('.')}."
 
 
 class Limits(NamedTuple):

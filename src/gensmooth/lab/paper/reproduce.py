@@ -20,7 +20,7 @@ from gensmooth.lab.experiments.spec import Outcome, Study
 from gensmooth.lab.experiments.study import run_study
 from gensmooth.lab.paper.page import judge_again, write_report
 from gensmooth.lab.report.tables import ClaimRow
-from gensmooth.runs.files import make_folder, read_bytes, write_text
+from gensmooth.runs.files import exists, make_folder, read_bytes, write_text
 
 ASKED = "reproduce.json"  # the arguments, in the output folder
 
@@ -127,7 +127,8 @@ def reproduce(  # noqa: D417
         if number < len(studies) and not no_run:  # something to look at while the others run
             page = write_report(outcomes, home, command=_command(arguments))
             _print_line(f"{each.name} is done ({number} of {len(studies)}); to look at: {page}")
-    _write_asked(home, arguments)
+    if not (no_run and exists(home / ASKED)):  # a report changes nothing but the page
+        _write_asked(home, arguments)
     rows = [row for outcome in outcomes for row in outcome.claims]
     if not outcomes:  # one piece of several: nothing can be concluded from it alone
         return Reproduced(rows, outcomes, None)

@@ -337,7 +337,7 @@ class Trained:
             folder=scratch / "run",
             **options,
         )
-        if result.reason == "interrupted":
+        if result.reason in ("interrupted", "terminated"):
             raise KeyboardInterrupt
         judged = rl.evaluate(result.policy, episodes=values, seed=seed, threads=1)
         steps = [line.info for line in result.history]

@@ -6,6 +6,7 @@ diverges, that is its result: its final value is +∞.
 """
 
 import json
+import logging
 import math
 import time
 import zlib
@@ -44,6 +45,7 @@ Array = NDArray[Any]
 Follow = Callable[[IntermediateResult], None]
 
 POINTS = 100  # of a curve: the budget is divided into so many equal parts
+_log = logging.getLogger("gensmooth")
 _LONGEST = 1000  # parameters: a longer x is not part of the record
 
 
@@ -197,7 +199,7 @@ class Minimized:
             if error.result is None:
                 raise
             result, failure = error.result, _words(error)
-        if result.reason == "interrupted" and not failure:
+        if result.reason in ("interrupted", "terminated"):
             raise KeyboardInterrupt
         if result.reason == "diverged":
             failure = result.message
@@ -235,7 +237,8 @@ class Minimized:
         """Return the run, continued from its last checkpoint if there is a usable one."""
         try:
             return self.call(choice, budget, seed, folder=folder, callback=follow)
-        except CheckpointError:
+        except CheckpointError as error:
+            _log.warning("A partial run cannot be used, so it starts over: %s", error)
             remove_folder(folder.parent)
             return self.call(choice, budget, seed, folder=folder, callback=follow)
         except TypeError as error:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from gensmooth.lab.experiments.progress import tell
 from gensmooth.lab.experiments.spec import RunRecord
-from gensmooth.runs import End, Every, Program, Run, Scratch, states
+from gensmooth.runs import STOPPED, End, Every, Journal, Program, Run, Scratch, states
 
 if TYPE_CHECKING:
-    from gensmooth.rl.rollouts import Rollouts
+    from gensmooth.rl.rollouts import Local, Rollouts
     from gensmooth.rl.trainer import PolicyTest, Trainer, TrainState
 
 _EVERY = 20.0  # seconds between checkpoints: a kill costs that much, and a test in progress
@@ -56,7 +56,7 @@ class LongRun(Program[LongRunState, Mapping[str, Any], LongRunState | None]):
     kind = "study"
 
     def __init__(
-        self, config: Mapping[str, Any], trainer: "Trainer", rollouts: "Rollouts", began: float
+        self, config: Mapping[str, Any], trainer: "Trainer", rollouts: "Local", began: float
     ) -> None:
         self._config = config
         self._trainer = trainer
@@ -67,9 +67,15 @@ class LongRun(Program[LongRunState, Mapping[str, Any], LongRunState | None]):
         """See :class:`~gensmooth.runs.Program`."""
         return LongRunState(self._trainer.init(self._config["seed"]), {}, 0.0)
 
-    def step(self, state: LongRunState, session: Any) -> tuple[LongRunState, Mapping[str, Any]]:  # noqa: ARG002
+    def session(self, journal: Journal | None) -> AbstractContextManager["Rollouts"]:
+        """See :class:`~gensmooth.runs.Program`."""
+        return nullcontext(self._rollouts.journaled(journal))
+
+    def step(
+        self, state: LongRunState, session: "Rollouts"
+    ) -> tuple[LongRunState, Mapping[str, Any]]:
         """One more iteration, or one more test."""
-        after = advance(state, self._config, self._trainer, self._rollouts)
+        after = advance(state, self._config, self._trainer, session)
         now = time.perf_counter()
         after = after._replace(seconds=state.seconds + now - self._clock)
         self._clock = now
@@ -83,9 +89,9 @@ class LongRun(Program[LongRunState, Mapping[str, Any], LongRunState | None]):
         made = _tests(state) == self._config["rounds"] // self._config["test_every"]
         return End("finished") if made else None
 
-    def result(self, state: LongRunState, records: Any, end: End | None) -> LongRunState | None:  # noqa: ARG002
+    def result(self, state: LongRunState, records: Any, end: End) -> LongRunState | None:  # noqa: ARG002
         """See :class:`~gensmooth.runs.Program`."""
-        return None if end is None else state
+        return None if end.reason in STOPPED else state
 
     def pack(self, state: LongRunState) -> tuple[dict[str, Any], dict[str, Any]]:
         """See :class:`~gensmooth.runs.Program`."""
@@ -135,7 +141,7 @@ def execute(config: Mapping[str, Any], scratch: Path) -> RunRecord:
 
 def prepare(
     config: Mapping[str, Any],
-) -> tuple["Trainer", "Rollouts", AbstractContextManager[None]]:
+) -> tuple["Trainer", "Local", AbstractContextManager[None]]:
     """Return the training of a run, its rollouts, and a context to run it in.
 
     On the CPU, a run uses one thread; on a GPU, all runs of the process share the simulator.
@@ -176,7 +182,7 @@ def prepare(
         on_failure="drop",
         min_fraction=1 / number,
     )
-    rollouts = Local(simulator, policy, threads=1, shared_goal=shared_goal)
+    rollouts = Local(simulator, policy, threads=1, search=search, shared_goal=shared_goal)
     return Trainer(info, policy, search, shared_goal=shared_goal), rollouts, member
 
 

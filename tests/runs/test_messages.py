@@ -1,0 +1,176 @@
+"""What a run prints is true in the situation in which it prints it."""
+
+import io
+import logging
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+import gensmooth as gs
+from gensmooth.observe.observers import Observers, Seen, Start
+from gensmooth.observe.table import Lines
+from gensmooth.searches import StepInfo
+
+
+def bowl(x):
+    return float(((x - 1) ** 2).sum())
+
+
+def test_a_run_ended_by_an_error_says_so():
+    def fails(_):
+        raise ZeroDivisionError("no luck")
+
+    with pytest.raises(gs.EvaluationError, match="on_failure='drop' would leave") as caught:
+        gs.minimize(fails, np.zeros(2), seed=0)
+    result = caught.value.result
+    assert (result.reason, result.status, result.success) == ("failed", 4, False)
+    assert result.message.startswith("Ended by an error: The objective raised ZeroDivisionError")
+    assert "keyboard" not in result.message
+
+
+def test_ctrl_c_is_called_ctrl_c():
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    result = gs.minimize(interrupted, np.zeros(2), seed=0)
+    assert result.message.startswith("Interrupted from the keyboard (Ctrl-C).")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="SIGTERM is POSIX's")
+def test_sigterm_is_called_sigterm(tmp_path):
+    program = f"""
+        import os, signal
+        import numpy as np
+        import gensmooth as gs
+        from gensmooth.observe.table import Lines
+
+        def fun(x):
+            os.kill(os.getpid(), signal.SIGTERM)
+            return float(x @ x)
+
+        gs.minimize(fun, np.zeros(2), seed=0, folder={str(tmp_path / "run")!r}, progress=True)
+    """
+    code = textwrap.dedent(program)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == -signal.SIGTERM
+    assert "end: Ended by the signal SIGTERM." in done.stderr
+    assert "keyboard" not in done.stderr
+
+
+def test_a_budget_that_outlasts_the_search_is_called_that():
+    result = gs.minimize(bowl, np.zeros(2), budget=5_000, seed=0)
+    assert result.reason == "budget"
+    assert result.message.startswith("The evaluation budget is used up. The search had converged a")
+    assert "converged" not in gs.minimize(bowl, np.zeros(20), budget=200, seed=0).message
+
+
+def test_noisy_values_are_called_noisy():
+    def noisy(x, rng):
+        return bowl(x) + float(rng.standard_normal())
+
+    result = gs.minimize(noisy, np.zeros(3), samples="independent", budget=600, seed=0)
+    assert result.best_fun < 0  # which the function without noise never is
+    assert result.error is not None
+    assert abs(result.fun - bowl(result.x)) < 4 * result.error
+    assert "`best_fun` is the luckiest single value, and therefore too good." in result.message
+    assert "luckiest" not in gs.minimize(bowl, np.zeros(3), budget=600, seed=0).message
+
+
+def info(step, evaluations):
+    return StepInfo(step, evaluations, 1.0, 0.5, 0, 1.0, 0.2, 5.0, 1.0, 0, 0.1, None)
+
+
+def shown(monkeypatch, start, steps):
+    """The lines for steps, each at a time and with a number of evaluations."""
+    clock = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    out = io.StringIO()
+    observers = Observers([Lines(0.0, out)])
+    observers.start(start, {})
+    for step, (now, evaluations) in enumerate(steps):
+        clock[0] = now
+        observers.step(Seen(info(step, evaluations), 1), {})
+    return out.getvalue().splitlines()
+
+
+def test_the_first_step_does_not_predict_the_rest(monkeypatch):
+    """It compiles for 17 s; the run then takes 15 s, not 18 minutes."""
+    start = Start("run", {}, 0, budget=6_400)
+    lines = shown(monkeypatch, start, [(17.0, 100), (17.2, 200), (19.0, 900)])
+    assert [line.rpartition("time left ")[2] for line in lines] == ["?", "0:00:12", "0:00:13"]
+
+
+def test_a_budget_that_is_not_known_is_not_shown(monkeypatch):
+    """A training that chooses its population is limited by its iterations."""
+    lines = shown(monkeypatch, Start("run", {}, 0, max_steps=5), [(9.0, 30), (12.0, 90)])
+    assert "step 2 / 5  evaluations 90  " in lines[-1]
+    assert lines[-1].endswith("time left 0:00:06")
+
+
+def test_a_training_counts_its_trajectories_right():
+    pytest.importorskip("gymnasium")
+    from rl_cases import SLIDER
+
+    starts = []
+
+    class Notes:
+        def start(self, start):
+            starts.append(start)
+
+        def step(self, progress):
+            starts.append(progress.info.evaluations)
+
+        def end(self, summary):
+            pass
+
+    gs.rl.train(SLIDER, num_directions=3, max_steps=4, seed=0, trackers=[Notes()])
+    assert starts[0].budget in (None, starts[-1])
+
+
+def test_what_the_default_does_not_estimate_is_not_shown(capsys):
+    gs.minimize(bowl, np.zeros(2), budget=100, seed=0, progress=True)
+    err = capsys.readouterr().err
+    assert "gradient norm" not in err
+    assert "SNR" not in err
+    gs.minimize(bowl, np.zeros(2), method="bes", budget=100, seed=0, progress=True)
+    assert "SNR" in capsys.readouterr().err
+
+
+def test_every_start_says_which_case_it_is(tmp_path, caplog):
+    def stop(now):
+        if now.info.evaluations > 20:
+            raise KeyboardInterrupt
+
+    caplog.set_level(logging.INFO, "gensmooth")
+    options = {"budget": 60, "seed": 0, "folder": tmp_path / "run", "method": "bes"}
+    gs.minimize(bowl, np.zeros(2), callback=stop, **options)
+    assert caplog.messages.pop(0) == f"The run starts. It is stored in {tmp_path / 'run'}."
+    caplog.clear()
+    gs.minimize(bowl, np.zeros(2), **options)
+    assert caplog.messages[0].startswith(f"The run in {tmp_path / 'run'} resumes after 2")
+    assert "from the checkpoint after" in caplog.messages[0]
+    assert caplog.records[0].levelno == logging.WARNING
+    caplog.clear()
+    gs.minimize(bowl, np.zeros(2), **options)
+    assert "The stored result is returned and nothing is run." in caplog.messages[0]
+    (tmp_path / "run" / "checkpoint").unlink()
+    (tmp_path / "run" / "checkpoint.previous").unlink()
+    caplog.clear()
+    gs.minimize(bowl, np.zeros(2), **options)
+    assert "starts from the beginning: it was stopped before a checkpoint" in caplog.messages[0]
+
+
+def test_the_page_counts_the_evaluations_that_the_terminal_counts(tmp_path):
+    pytest.importorskip("matplotlib")
+    from gensmooth.lab import overview
+
+    result = gs.minimize(bowl, np.zeros(2), budget=300, seed=0, folder=tmp_path / "run")
+    run = overview.read_run(tmp_path / "run")
+    assert f"{result.nfev} evaluations in" in overview._lede(run)
