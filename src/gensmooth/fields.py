@@ -319,20 +319,18 @@ def seal(content: Mapping[str, Any]) -> dict[str, Any]:
     return {**plain_content, _SEAL: checksum(plain_content)}
 
 
-def sealed(shape: Shape, *, required: bool = True) -> Shape:
+def sealed(shape: Shape) -> Shape:
     """Accept what :func:`seal` returned, if its checksum is right; it is left out.
 
     Args:
         shape: What the rest must be.
-        required: Whether there must be a checksum. Files of earlier versions have none.
     """
 
     def sealed_shape(value: Any, name: str) -> Any:
         fields = dict(_fields(value, name))
-        if _SEAL in fields or required:
-            stored = fields.pop(_SEAL, None)
-            if stored != checksum(fields):
-                raise FieldError("it is damaged or was edited: its checksum differs")
+        stored = fields.pop(_SEAL, None)
+        if stored != checksum(fields):
+            raise FieldError("it is damaged or was edited: its checksum differs")
         return shape(fields, name)
 
     return sealed_shape

@@ -224,7 +224,7 @@ def _result_from_json(content: Mapping[str, Any]) -> Result:
     def optional(name: str) -> float | None:
         return None if content[name] is None else number(content[name])
 
-    reason = content.get("reason", content["status"])  # in older files, `status` is the reason
+    reason = content["reason"]
     if reason not in MESSAGES or not isinstance(content["success"], bool):
         raise ValueError(f"its reason {str(reason)[:80]!r} or its `success` is not valid")
     warnings: Any = content["warnings"]

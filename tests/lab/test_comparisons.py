@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import gensmooth as gs
-from gensmooth import naming
+from gensmooth import fields, naming
 from gensmooth.lab.experiments.statistics import compare as paired
 from gensmooth.lab.experiments.statistics import holm
 from gensmooth.lab.trials import choices, identity, ranking
@@ -533,9 +533,9 @@ def test_what_was_asked_is_written_down(tmp_path):
     assert asked.command == (
         f"gs.compare(bowl, x0, methods=['bes'], seeds=2, budget=100, folder='{tmp_path}')"
     )
-    (tmp_path / "comparison.json").write_text(json.dumps({"format": 1}))
+    (tmp_path / "comparison.json").write_text(json.dumps(fields.seal({"format": 1})))
     with pytest.raises(gs.CheckpointError, match="not the plan of a comparison: `kind` is missing"):
         TrialTable.read(tmp_path)
-    (tmp_path / "comparison.json").write_text(json.dumps({"format": 7}))
+    (tmp_path / "comparison.json").write_text(json.dumps(fields.seal({"format": 7})))
     with pytest.raises(gs.CheckpointError, match=r"has format 7, but this .* reads format 1"):
         TrialTable.read(tmp_path)

@@ -3,8 +3,7 @@
 ``x`` is a nested list, accompanied by its ``dtype`` and ``shape``; or a structure of such lists,
 accompanied by a description of the ``structure``. A float is written with the fewest digits that
 restore it exactly. Infinities and NaN, which JSON lacks, are strings. ``sha256`` is a checksum of
-all other fields; files of format 1, which earlier versions wrote, have none. Reading a file
-executes no code.
+all other fields. Reading a file executes no code.
 """
 
 import json
@@ -27,7 +26,7 @@ from gensmooth.trees import Tree, plain
 Array = NDArray[Any]
 
 KIND = "result"
-FORMAT = 2  # format 1 has no checksum
+FORMAT = 1
 _ARRAYS = ("x", "best_x")
 _OF_FOLDERS = "is a run's folder: gs.resume(folder, fun) returns its result"
 
@@ -121,7 +120,7 @@ _TEXT = fields.text(100_000)
 _ENTRIES = fields.record(
     {
         "kind": fields.one_of(KIND),
-        "format": fields.one_of(1, FORMAT),
+        "format": fields.one_of(FORMAT),
         "gensmooth": fields.NAME,
         "dtype": fields.one_of("float32", "float64"),
         "shape": fields.many(fields.count(0, 2**48), 64),
@@ -132,7 +131,8 @@ _ENTRIES = fields.record(
         "nfev": fields.count(),
         "nit": fields.count(),
         "success": fields.flag,
-        "status": fields.either(fields.count(0, 99), fields.NAME),  # a reason, in older files
+        "status": fields.count(0, 99),
+        "reason": fields.NAME,
         "message": _TEXT,
         "dropped": fields.count(),
         "faults": fields.table(fields.count()),
@@ -142,7 +142,6 @@ _ENTRIES = fields.record(
         "warnings": fields.many(_TEXT, 10_000),
     },
     {
-        "reason": fields.NAME,
         "structure": fields.PLAIN,
         "history": fields.table(fields.plain(3)),
     },
@@ -152,14 +151,14 @@ _CHECKSUMMED = fields.sealed(_ENTRIES)
 
 
 def _entries(value: Any, name: str) -> dict[str, Any]:
-    """Accept the contents of the file; files of format 1 have no checksum."""
+    """Accept the contents of the file, or name its format if it is a later one."""
     version: Any = cast(dict[str, Any], value).get("format") if isinstance(value, dict) else None
     if type(version) is int and version > FORMAT:
         raise ValueError(
             f"it has format {str(version)[:20]}, but this version of gensmooth reads format "
             f"{FORMAT}: use the version that wrote it"
         )
-    return _ENTRIES(value, name) if version == 1 else _CHECKSUMMED(value, name)
+    return _CHECKSUMMED(value, name)
 
 
 def _checked(entries: dict[str, Any]) -> dict[str, Any]:

@@ -246,8 +246,7 @@ def _read_asked(path: Path) -> dict[str, Any]:
     return options
 
 
-# Files written before version 0.2 have no checksum.
-_ASKED = fields.sealed(fields.table(fields.PLAIN_NAMES, 100), required=False)
+_ASKED = fields.sealed(fields.table(fields.PLAIN_NAMES, 100))
 
 
 def _are_studies(value: Any) -> bool:

@@ -24,7 +24,7 @@ STUDY = "trials"
 FILE = "comparison.json"
 _FORMAT = 1
 
-# What comparison.json may hold. Files written before version 0.2 have no checksum.
+# What comparison.json may hold.
 _SEEDS = fields.many(fields.SEED, 100_000)
 _CELL = fields.record(
     {
@@ -63,7 +63,6 @@ _PLAN = fields.sealed(
         },
         {"fresh": _SEEDS, "search": fields.one_of("grid", "optuna")},
     ),
-    required=False,
 )
 
 Kind = Literal["comparison", "sweep"]
