@@ -940,11 +940,17 @@ class Watch:
             return f"{event} in {caller}" if ours else ""
         if event == "open":
             return self._open(args, folder)
-        if _caller()[0] == __file__:
+        if event not in _WRITES:
+            return ""
+        caller, packages = _caller()
+        if caller == __file__:
             return ""  # what this program does itself
+        cached = [os.fsdecode(p) for p in args if isinstance(p, str | bytes | os.PathLike)]
+        if packages & {"numba", "llvmlite"} and all(p.startswith(_CACHES) for p in cached):
+            return ""  # Numba's cache, which grows when something is compiled
         if event in ("os.remove", "os.rmdir") and args[1] >= 0:  # a folder's handle: rmtree's
             args = (os.path.join(os.readlink(f"/proc/self/fd/{args[1]}"), args[0]),)
-        return self._outside(event, args, folder) if event in _WRITES else ""
+        return self._outside(event, args, folder)
 
     def _open(self, args: tuple[Any, ...], folder: str) -> str:
         """Judge an open: who made it, of which file, and whether it may write."""

@@ -337,7 +337,7 @@ def momentum(
 
 
 def adam(
-    learning_rate: float | Schedule, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8
+    learning_rate: float | Schedule, *, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8
 ) -> Optimizer:
     r"""Adam (Kingma and Ba, 2015): steps of about η in every coordinate, whatever the scale of F.
 

@@ -1,9 +1,9 @@
-"""A search that is asked for one point at a time, as other libraries ask.
+"""A search that returns one point at a time, for libraries such as Nevergrad and Optuna.
 
-A step of ours is a batch of points; Nevergrad, Optuna and the like ask for a point, evaluate it
-wherever they like, and tell its value, in any order. Here points are handed out of the batch, and
-the step is made when the last value of the batch is there. Who asks for more points than a batch
-has left is given one that is still being evaluated a second time, and the first value counts.
+A step of ours is a batch of points. These libraries ask for a point, evaluate it anywhere, and
+report its value, in any order. Here, points are taken from the batch, and the step is made when the
+last value of the batch has arrived. If more points are requested than the batch has left, a point
+that is still being evaluated is returned again, and the first value counts.
 """
 
 import math
@@ -25,14 +25,14 @@ _LEAST = 0.01  # of the directions: a step is made with whatever there is
 
 
 class Ticket(NamedTuple):
-    """Which evaluation a point is for: of which step, and its place there."""
+    """The evaluation that a point belongs to: its step, and its position in the step."""
 
     step: int
     place: int
 
 
 class PointByPoint:
-    """A search from which points are asked one at a time.
+    """A search that returns one point at a time.
 
     Args:
         search: The search.
@@ -69,25 +69,25 @@ class PointByPoint:
 
     @property
     def step(self) -> int:
-        """Steps made."""
+        """The number of completed steps."""
         return self.state.step
 
     def ask(self) -> tuple[Ticket, Array]:
-        """A point to evaluate: the next one, or one that has been waited for the longest."""
+        """Return a point to evaluate: the next one, or the one requested least often."""
         open_ones = np.flatnonzero(~self._told)
         index = int(open_ones[np.argmin(self._asked[open_ones])])
         self._asked[index] += 1
         return Ticket(self.step, index), self._batch.point(index)
 
     def is_taken(self, ticket: Ticket) -> None:
-        """Count a point of this step as asked: by somebody else, or before."""
+        """Mark a point of this step as requested, by another process or earlier."""
         if ticket.step == self.step and 0 <= ticket.place < len(self._asked):
             self._asked[ticket.place] = max(1, self._asked[ticket.place])
 
     def tell(self, ticket: Ticket, value: float) -> None:
-        """The value of a point; not finite means that there is none.
+        """Report the value of a point; a value that is not finite means that there is none.
 
-        What is told a second time, or of a step that is past, changes nothing.
+        A second value of a point, and a value of an earlier step, are ignored.
         """
         step, index = ticket
         if step != self.step or not 0 <= index < len(self._told) or self._told[index]:
@@ -106,16 +106,16 @@ class PointByPoint:
             self._begin()
 
     def waited_for(self) -> Ticket | None:
-        """The first point that was asked and not told, if there is one."""
+        """Return the first point whose value is still missing, if there is one."""
         waiting = np.flatnonzero((self._asked > 0) & ~self._told)
         return Ticket(self.step, int(waiting[0])) if len(waiting) else None
 
     def best(self) -> tuple[Array, float] | None:
-        """The best point that was told, and its value; with noise that is mostly luck."""
+        """Return the point with the best reported value, and the value; with noise, mostly luck."""
         return self._best
 
     def recommend(self) -> Array | None:
-        """The point to use where the best one told is not it: the centre of the search."""
+        """Return the centre of the search, or ``None`` if the best reported point is better."""
         if self.search.is_exact(self.state):
             return None
         return self.search.recommend(self.state).copy()
@@ -137,7 +137,7 @@ def make_search(
     bounds: Any = None,
     maximize: bool = False,
 ) -> Search:
-    """The search that :func:`gensmooth.minimize` would make, with batches for all workers.
+    """Create the search of :func:`gensmooth.minimize`, with batches large enough for all workers.
 
     Args:
         method: ``"auto"``, or the name of a method.
@@ -175,7 +175,7 @@ def make_search(
 
 
 def usable() -> list[str]:
-    """The methods that need no more than a number of parameters: neither a matrix nor a noise."""
+    """Return the methods that need only the number of parameters: no matrix and no noise."""
     found: list[str] = []
     for name in methods():
         try:

@@ -102,7 +102,7 @@ SHAPES = [(1, 1), (1, 7), (5, 4), (40, 60), ((3, 4), (5,)), ((2, 3), (2, 3)), ((
 @pytest.mark.parametrize("entries", ["gaussian", "bernoulli"])
 def test_low_rank_block_perturb_and_combine_see_the_same_numbers(shape, dtype, entries):
     for rank in (1, 2, 5):
-        family = gs.LowRank(rank, shape, entries)
+        family = gs.LowRank(rank, shape, entries=entries)
         d = sum(map(math.prod, family.shapes))
         rng = np.random.default_rng(d)
         x, weights = rng.standard_normal(d).astype(dtype), rng.standard_normal(3)
@@ -129,7 +129,7 @@ def test_a_low_rank_direction_is_the_product_of_its_factors():
 @pytest.mark.parametrize(("m", "n", "rank"), [(3, 4, 1), (3, 4, 2), (2, 2, 3), (5, 1, 1)])
 def test_low_rank_moments(entries, m, n, rank):
     L, reps, d = 2, 20_000, m * n
-    family = gs.LowRank(rank, (m, n), entries)
+    family = gs.LowRank(rank, (m, n), entries=entries)
     block = family.draw((), at(L * reps, d)).block().reshape(reps, L, d)
     g = np.random.default_rng(0).standard_normal(d)  # no matrix of rank one
     estimates = np.einsum("rld,rl->rd", block, block @ g) / L

@@ -363,7 +363,7 @@ def test_an_unknown_name_names_near_ones():
         make("Hoper")
     with pytest.raises(base.UnknownEnvironmentError, match="CartPole-v1"):
         make("CartPol-v1")
-    with pytest.raises(base.UnknownEnvironmentError, match="'Walker2d' has its observations"):
+    with pytest.raises(base.UnknownEnvironmentError, match="'Walker2d' has the same observations"):
         make("Walker2d-v2")
 
 

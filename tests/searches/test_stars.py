@@ -67,7 +67,7 @@ def test_the_step_is_the_papers():
 @pytest.mark.parametrize("kind", ["additive", "multiplicative"])
 def test_a_search_is_the_papers_loop(kind):
     n, L1, s, f0 = 7, 2.0, 0.1, 8.0
-    family = gs.Stars(L1, s, kind, f0)
+    family = gs.Stars(L1, s, noise_kind=kind, value=f0)
     h = theory.stars_step(n, smoothness=L1)
     search = gs.RandomSearch(family, num_directions=1, spacing=1.0, optimizer=gs.sgd(h))
     state = search.init(np.ones(n), seed=4)
@@ -111,13 +111,13 @@ def test_what_stars_cannot_do_without_is_named():
     with pytest.raises(ValueError, match="`spacing` is not for method='stars'"):
         gs.minimize(bowl, np.ones(3), method="stars", noise=0.1, learning_rate=0.1, spacing=0.1)
     with pytest.raises(ValueError, match="`value` must not be 0"):
-        gs.Stars(1.0, 0.1, "multiplicative", 0.0)
+        gs.Stars(1.0, 0.1, noise_kind="multiplicative", value=0.0)
     with pytest.raises(ValueError, match="`noise_kind` must be"):
-        gs.Stars(1.0, 0.1, "both")
+        gs.Stars(1.0, 0.1, noise_kind="both")
 
 
 def test_a_value_of_zero_leaves_the_spacing():
-    family = gs.Stars(1.0, 0.1, "multiplicative", 2.0)
+    family = gs.Stars(1.0, 0.1, noise_kind="multiplicative", value=2.0)
     state = family.init(3, np.dtype(float))
     assert family.observe(state, 0.0) == state
     assert family.observe(state, math.nan) == state
@@ -126,7 +126,11 @@ def test_a_value_of_zero_leaves_the_spacing():
 
 @pytest.mark.parametrize("kind", ["additive", "multiplicative"])
 def test_serial_processes_and_resume_are_the_same_bit_for_bit(kind, tmp_path):
-    options = {"directions": gs.Stars(2.0, 0.1, kind, 5.0), "num_directions": 2, "seed": 3}
+    options = {
+        "directions": gs.Stars(2.0, 0.1, noise_kind=kind, value=5.0),
+        "num_directions": 2,
+        "seed": 3,
+    }
     options |= {"optimizer": gs.sgd(0.01), "budget": 200}
     alone = gs.minimize(bowl, np.ones(5), **options)
     assert np.array_equal(alone.x, gs.minimize(bowl, np.ones(5), workers=2, **options).x)

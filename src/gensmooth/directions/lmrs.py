@@ -20,7 +20,7 @@ linear form can only follow by forgetting.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -59,6 +59,7 @@ class Learned(Directions):
 
     dims: int | None = None
     explore: float = 0.1
+    _: KW_ONLY
     memory: float = 100.0
 
     def __post_init__(self) -> None:

@@ -8,7 +8,7 @@ points and estimates are computed row by row.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Literal, cast, final, get_args
 
 import numpy as np
@@ -48,6 +48,7 @@ class LowRank(Directions):
 
     rank: int = 1
     shape: Shape | tuple[Shape, ...] | None = None
+    _: KW_ONLY
     entries: Entries = "gaussian"
 
     def __post_init__(self) -> None:

@@ -9,7 +9,7 @@ costs a copy of x and k random numbers.
 
 import itertools
 import math
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Literal, final, get_args
 
 import numpy as np
@@ -47,6 +47,7 @@ class Sparse(Directions):
 
     size: int | None = None
     share: float = 0.1
+    _: KW_ONLY
     entries: Entries = "bernoulli"
     subset: Subset = "direction"
 

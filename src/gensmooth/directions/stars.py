@@ -7,7 +7,7 @@ direction per step, forward differences and the step size :func:`gensmooth.theor
 ``method="stars"`` combines them.
 """
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, NamedTuple, final, get_args
 
 import numpy as np
@@ -42,6 +42,7 @@ class Stars(Directions):
 
     smoothness: float
     noise: float
+    _: KW_ONLY
     noise_kind: theory.NoiseKind = "additive"
     value: float = 1.0
 

@@ -1,4 +1,4 @@
-"""What a run should have been told: plain words on what went wrong without failing."""
+"""Advice about a finished run: problems that did not end it, and what to do about them."""
 
 import logging
 import math
@@ -28,17 +28,17 @@ def advice(
     noise: float | None,
     budget: int | None,
 ) -> list[str]:
-    """What a user should know of a run that has ended, and what to do about it.
+    """Return what a user should know about a finished run, and what to do about it.
 
     Args:
         search: The search.
-        x0: Where it was told to start.
-        state: Where it ended.
-        steps: What it saw.
+        x0: The start that the user passed.
+        state: The final state.
+        steps: The steps.
         value: The objective at the end.
         error: Its standard error, if it is a mean.
         noise: The standard deviation of one value, if it was measured.
-        budget: Evaluations that it could have spent.
+        budget: The maximum number of evaluations.
     """
     found = _on_bounds(search, x0)
     if budget is not None and budget < 2 * x0.size and len(steps) < 10:
@@ -122,7 +122,7 @@ def _on_progress(
 
 @contextmanager
 def unspoken() -> Generator[None]:
-    """Runs made in here say nothing of themselves: each is one of many, judged by other means."""
+    """Silence the advice of the runs made in this context, which are judged in other ways."""
     logger = logging.getLogger("gensmooth")
     before = logger.level
     logger.setLevel(logging.ERROR)

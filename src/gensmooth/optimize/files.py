@@ -1,4 +1,4 @@
-"""What a run that goes on is made of: its search, from ``config.json``, and who evaluates it.
+"""Restore a run from its folder: the search in ``config.json``, and the evaluator.
 
 :meth:`gensmooth.optimize.Minimization.settings` writes what is read here.
 """
@@ -120,10 +120,10 @@ def tree_from_json(found: Any, given: Any, shape: tuple[int, ...], *, trust: boo
 def evaluator_again(
     workers: Any, timeout: float | None, retries: int | None, before: Execution
 ) -> Evaluator:
-    """Who evaluates a run that goes on: what is given now, or else what the run had.
+    """Return the evaluator of a resumed run: the one passed now, or else the one it had.
 
-    What the run had is what a file says, which may be another machine's or a stranger's: it starts
-    at most one worker per core.
+    The number of workers it had comes from a file, perhaps from another machine or a stranger, so
+    at most one worker per core is started.
     """
     if hasattr(workers, "session"):
         return as_evaluator(workers, timeout=timeout, retries=retries or 0)
