@@ -62,7 +62,7 @@ def write_report(outcomes: Sequence[Outcome], out: Path, *, command: str) -> Pat
 
 
 def _message(outcomes: Sequence[Outcome]) -> str:
-    """The message of the page, if the claim that it rests on holds; otherwise nothing."""
+    """Return the message of the page, if the claim that it rests on holds; otherwise nothing."""
     for outcome in outcomes:
         full_size = published(outcome.study) if outcome.smaller else None
         for row in full_size.claims if full_size else outcome.claims:
@@ -76,7 +76,7 @@ def _runs(outcome: Outcome) -> list[Table]:
 
 
 def judge_again(name: str, folder: Path, claims: Sequence[Claim] = ()) -> list[ClaimRow]:
-    """The verdicts on a study, computed again from the tables of its report.
+    """Return the verdicts on a study, computed again from the tables of its report.
 
     Args:
         name: The study.
@@ -117,7 +117,7 @@ def _cell(row: Mapping[str, str]) -> Cell:
 
 
 def provenance(outcome: Outcome) -> list[tuple[str, str]]:
-    """How a study was run: options, seeds and times, in words."""
+    """Return how a study was run: options, seeds and times, in words."""
     options = asdict(outcome.options)
     rows = [(name, _words(value)) for name, value in options.items() if value is not None]
     records = outcome.records
@@ -140,7 +140,7 @@ def provenance(outcome: Outcome) -> list[tuple[str, str]]:
 
 
 def _common(configs: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """The entries that all configurations share."""
+    """Return the entries that all configurations share."""
     if len(configs) < 2:
         return {}
     return {

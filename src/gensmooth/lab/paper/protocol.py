@@ -58,7 +58,7 @@ class Problem(Protocol):
         ...
 
     def measure(self) -> dict[str, float]:
-        """The measurements to record at the end of a round."""
+        """Return the measurements to record at the end of a round."""
         ...
 
 
@@ -126,7 +126,7 @@ def perform_search(
     iterations: int,
     score: str,
 ) -> RunResult:
-    """The same protocol on any function fun(x, rng), one call per value.
+    """Run the same protocol on any function fun(x, rng), one call per value.
 
     Args:
         search: The search.

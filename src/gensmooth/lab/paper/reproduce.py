@@ -139,7 +139,7 @@ def reproduce(  # noqa: D417
 
 
 def _declared() -> dict[str, dict[str, Field[Any]]]:
-    """The options of our studies by name: which studies declare each, and how."""
+    """Return the options of our studies by name: which studies declare each, and how."""
     declared: dict[str, dict[str, Field[Any]]] = {}
     for name in STUDIES:
         for each in fields_of(find_study(name).options):
@@ -219,7 +219,7 @@ def report_again(folder: Path, out: Path | None = None) -> Path:
 
 
 def _read_asked(path: Path) -> dict[str, Any]:
-    """The options in a ``reproduce.json``, which may come from a stranger.
+    """Return the options in a ``reproduce.json``, which may come from a stranger.
 
     Every field must be an argument or an option of our studies that is accepted from a file, with a
     value that is. In particular no value can name a module: a study, a claim or an environment that
@@ -312,7 +312,7 @@ def _piece(text: str | None) -> tuple[int, int] | None:
 
 
 def _command(arguments: Mapping[str, Any]) -> str:
-    """The command that repeats a call.
+    """Return the command that repeats a call.
 
     >>> _command({"study": "rl", "profile": "paper", "num_directions": (2, 6), "no_run": True})
     'gensmooth reproduce rl --profile paper -L 2 -L 6 --no-run'
@@ -331,7 +331,7 @@ def _command(arguments: Mapping[str, Any]) -> str:
 
 
 def _flag(name: str) -> str:
-    """How the command line spells an argument.
+    """Return how the command line spells an argument.
 
     >>> _flag("environments"), _flag("test_trials"), _flag("num_directions")
     ('--env', '--test-trials', '-L')

@@ -37,7 +37,7 @@ _S3, _S5, _S7, _S9, _S11 = (_f((-1) ** (n // 2) / math.factorial(n)) for n in (3
 
 @njit(inline="always")
 def padded(count):
-    """The length of a buffer that holds ``count`` entries: whole blocks."""
+    """Return the length of a buffer that holds ``count`` entries: whole blocks."""
     return (count + 255) // 256 * 256
 
 

@@ -36,7 +36,7 @@ def gusts(rng: np.random.Generator, flights: int) -> Floats:
 
 
 def fly(gains: Any, wind: Floats) -> tuple[Floats, Floats]:
-    """The cost of each flight, and its height at each step."""
+    """Return the cost of each flight, and its height at each step."""
     proportional, integral, derivative = np.asarray(gains, float)
     height, speed, thrust, total, cost = (np.zeros(wind.shape[1]) for _ in range(5))
     heights = np.empty_like(wind)
@@ -53,5 +53,5 @@ def fly(gains: Any, wind: Floats) -> tuple[Floats, Floats]:
 
 
 def flight(gains: Any, rng: np.random.Generator) -> float:
-    """The cost of one flight: the objective of the search."""
+    """Return the cost of one flight: the objective of the search."""
     return float(fly(gains, gusts(rng, 1))[0][0])

@@ -60,12 +60,12 @@ def _execute(config: Mapping[str, Any], scratch: Path) -> RunRecord:  # noqa: AR
 
 
 def wind() -> np.ndarray:
-    """The gusts of the test flights."""
+    """Return the gusts of the test flights."""
     return gusts(np.random.default_rng(_TEST_SEED), _TEST_FLIGHTS)
 
 
 def gains_of(record: RunRecord, mark: int = -1) -> list[float]:
-    """The gains at a point of a run; by default at its end."""
+    """Return the gains at a point of a run; by default at its end."""
     return [record.series[name][mark] for name in GAINS]
 
 

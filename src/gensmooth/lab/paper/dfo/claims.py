@@ -38,7 +38,7 @@ _EARLY = Measure("objective, geometric mean of the first tenth of the rounds")
 
 
 def score(records: Sequence[RunRecord]) -> Scores:
-    """The numbers of each run that the claims use."""
+    """Return the numbers of each run that the claims use."""
     return Scores([_row(record) for record in records])
 
 
@@ -122,7 +122,7 @@ def _about_best(scores: Scores, few: Sequence[Where], many: Sequence[Where]) -> 
 
 
 def _about_objectives(scores: Scores, settings: Sequence[Where]) -> ClaimRow:
-    """The same methods are the best on each objective, more often than not."""
+    """Judge whether the same methods are the best on each objective, more often than not."""
     best, others = (*_PLAIN, "orthogonal-es"), (*_SHRUNK, "guided-es")
     return together(
         Sentence(
@@ -242,7 +242,7 @@ def _same_at_one(scores: Scores) -> ClaimRow:
 
 
 def _about_cigar(scores: Scores, cells: Sequence[Cell]) -> ClaimRow:
-    """A case counts as solved if the objective falls to a hundredth of its starting value."""
+    """Judge cigar: solved means that the objective falls to a hundredth of its start."""
     falls: dict[tuple[str, int, int], list[float]] = {}
     for row in scores.rows:
         if row["objective"] == "cigar":

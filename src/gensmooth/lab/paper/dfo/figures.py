@@ -23,7 +23,7 @@ from gensmooth.lab.report.figure import Figure
 
 
 def draw(outcome: Outcome) -> Drawn:
-    """The objective without its noise, objectives by (d, L)."""
+    """Draw the objective without its noise, objectives by (d, L)."""
     keys = ("objective", "dim", "num_directions")
     plotted = curves(outcome.records, keys, series=("objective",))
 

@@ -28,7 +28,7 @@ _C = tuple((-1) ** k / math.factorial(2 * k) for k in range(12))
 
 @njit(nogil=True, error_model="numpy")
 def _cosine(t):
-    """The cosine, to rounding up to |t| = 10^6, then within the rounding of t; vectorises.
+    """Return the cosine, to rounding up to |t| = 10^6, then within the rounding of t; vectorises.
 
     t = qπ + r with |r| ≤ π/2, cos t = (−1)^q cos r, the last by its Taylor series. The
     compiler must not reorder it: the order of the three subtractions makes r exact.
@@ -89,7 +89,7 @@ def values(kind, x, out):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def noise(key, index, out):
-    """The normals of one noisy evaluation: d for the side point, then one for its weight."""
+    """Return the normals of one noisy evaluation: d for the side point, then one for its weight."""
     buffer = np.empty(padded(len(out)), np.float32)
     normals(key, index, 0, len(out), buffer)
     out[:] = buffer[: len(out)]

@@ -77,11 +77,11 @@ class NoisyObjective(Protocol):
     """A function with noisy values, and its oracle."""
 
     def __call__(self, x: Array, rng: Any) -> Any:
-        """A noisy value at x; with points and generators stacked, one for each."""
+        """Return a noisy value at x; with points and generators stacked, one for each."""
         ...
 
     def oracle(self, x: Array) -> Any:
-        """The value without noise."""
+        """Return the value without noise."""
         ...
 
 
@@ -124,7 +124,7 @@ class NoisyFunction:
 
 
 def noisy_objective(name: str, *, dim: int, noise_level: float = 0.1) -> NoisyObjective:
-    """A noisy function by its name: ours, or ``nevergrad:NAME`` for Nevergrad's own code."""
+    """Return a noisy function by its name: ours, or ``nevergrad:NAME`` for Nevergrad's own code."""
     _, colon, theirs = name.partition("nevergrad:")
     if colon:
         return NevergradFunction(theirs, dim=dim, noise_level=noise_level)
@@ -164,13 +164,13 @@ class NevergradFunction:
         self._own_noise = name in _OWN_NOISE
 
     def __call__(self, x: Array, rng: np.random.Generator | Sequence[np.random.Generator]) -> Any:
-        """A noisy value at x, or at each of the points of x."""
+        """Return a noisy value at x, or at each of the points of x."""
         if isinstance(rng, np.random.Generator):
             return self._call(x, rng)
         return np.array([self._call(p, g) for p, g in zip(x, rng, strict=True)])
 
     def oracle(self, x: Array) -> Any:
-        """The value without noise, at x or at each of the points of x."""
+        """Return the value without noise, at x or at each of the points of x."""
         if x.ndim == 1:
             return self._exact(x)
         return np.array([self._exact(p) for p in x])
@@ -219,7 +219,7 @@ def evaluation_noise(index: int, *, seed: int, step: int, dim: int) -> Array:
 
 
 def starting_value(objective: str, *, dim: int, seed: int) -> float:
-    """The objective without noise at the θ₀ of a run."""
+    """Return the objective without noise at the θ₀ of a run."""
     start = protocol.start(check_seed(seed), dim)
     return float(noisy_objective(objective, dim=dim).oracle(start))
 
@@ -346,7 +346,7 @@ class _Noisy:
         return _kernels().advance(blocks, factor, self._settings, self._key, step, self._state)
 
     def measure(self) -> dict[str, float]:
-        """The value without noise."""
+        """Return the value without noise."""
         value = np.empty(1)
         _kernels().values(self._settings.kind, self.theta.reshape(1, -1), value)
         return {"objective": float(value[0])}
@@ -354,7 +354,7 @@ class _Noisy:
 
 @cache
 def _kernels() -> Any:
-    """The compiled kernels, imported when first used."""
+    """Return the compiled kernels, imported when first used."""
     from gensmooth.lab.paper.dfo import kernels
 
     return kernels

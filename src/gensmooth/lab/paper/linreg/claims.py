@@ -52,7 +52,7 @@ Floats = NDArray[np.float64]
 
 
 def score(records: Sequence[RunRecord]) -> Scores:
-    """The numbers of each run that the claims use."""
+    """Return the numbers of each run that the claims use."""
     return Scores([_row(record) for record in records])
 
 
@@ -75,7 +75,7 @@ def _row(record: RunRecord) -> dict[str, object]:
 
 
 def _at_equal_parameters(record: RunRecord) -> dict[str, float]:
-    """The exact MSE of several estimators at the parameters that this run visited."""
+    """Return the exact MSE of several estimators at the parameters that this run visited."""
     name = record.config["method"]
     pair = next((pair for pair in (_PLAIN, _SHRUNK) if name in pair), None)
     if pair is None:
@@ -101,7 +101,7 @@ class _Visited(NamedTuple):
     noise: Floats
 
     def mse(self, record: RunRecord, name: str, num_directions: int, num_samples: int) -> Floats:
-        """The exact MSE of a method at these parameters, with the run's spacing."""
+        """Return the exact MSE of a method at these parameters, with the run's spacing."""
         from gensmooth.lab.paper.linreg.mse import prediction
 
         g, n, c = prediction(
@@ -132,7 +132,7 @@ def _visited(record: RunRecord) -> _Visited:
 
 
 def _mean(values: Floats) -> float:
-    """The geometric mean."""
+    """Return the geometric mean."""
     return float(np.exp(np.mean(np.log(values))))
 
 
@@ -157,13 +157,13 @@ def judge(scores: Scores, cells: Sequence[Cell]) -> list[ClaimRow]:  # noqa: ARG
 
 
 def _about_curves(scores: Scores, settings: Sequence[Where]) -> list[ClaimRow]:
-    """The MSE along each method's own run."""
+    """Judge the MSE along each method's own run."""
     gs_bes = _cases(scores, "mse", settings, [("bes", "gs")])
     shrunk = _cases(scores, "mse", settings, [("bes-shrinkage", "gs-shrinkage")])
     margin = "a tenth, beside the factor of 16 to 700 between plain and shrunk methods"
 
     def not_different(name: str, claim: str, cases: Sequence[Case]) -> ClaimRow:
-        """A difference that five seeds do not show may be shown by more, and be small."""
+        """Judge both readings: more seeds may show a difference that is small."""
         sentence = Sentence(name, _MAIN, claim)
         return readings(
             sentence,
@@ -261,7 +261,7 @@ def _about_estimators(scores: Scores, settings: Sequence[Where]) -> list[ClaimRo
 
 
 def _about_early_error(here: ClaimRow) -> ClaimRow:
-    """The Lemma where its premise is met, beside this regression, where it is not."""
+    """Judge the Lemma where its premise is met, and this regression, where it is not."""
     much = 10.0  # ‖∇F‖² over tr Var/N
     smaller = [
         _words(where)
@@ -292,7 +292,7 @@ def _about_early_error(here: ClaimRow) -> ClaimRow:
 
 
 def _about_largest_l(shared: ClaimRow) -> ClaimRow:
-    """By the Lemma, whose directions have their own samples, and as the regression shares them."""
+    """Judge the Lemma, whose directions have their own samples, and shared samples."""
     sentence = Sentence(
         "linreg-mse-largest-l",
         "Section 5.2",
@@ -322,7 +322,7 @@ def _about_largest_l(shared: ClaimRow) -> ClaimRow:
 
 
 def _about_loss(scores: Scores, settings: Sequence[Where]) -> list[ClaimRow]:
-    """The test loss, in the paper's settings, whether they have been run or not."""
+    """Judge the test loss, in the paper's settings, whether they have been run or not."""
     return [
         better(
             Sentence(
@@ -386,7 +386,7 @@ def _about_loss(scores: Scores, settings: Sequence[Where]) -> list[ClaimRow]:
 
 
 def _about_main_difference(scores: Scores, settings: Sequence[Where]) -> ClaimRow:
-    """The gap between the two pairs of methods, against the gaps within them, seed by seed."""
+    """Judge the gap between the two pairs of methods against the gaps within them."""
 
     def gaps(where: Where) -> tuple[Sample, Sample]:
         losses = [_sample(scores, "loss", name, where) for name in (*_PLAIN, *_SHRUNK)]
@@ -420,7 +420,7 @@ def _about_main_difference(scores: Scores, settings: Sequence[Where]) -> ClaimRo
 
 
 def _about_early_gain(scores: Scores) -> ClaimRow:
-    """The early error of BeS-shrinkage, and the loss that it is said to explain."""
+    """Judge the early error of BeS-shrinkage, and the loss that it is said to explain."""
     pair, where = [("bes-shrinkage", "gs-shrinkage")], (2, 15)
     early = [
         Case(
@@ -486,7 +486,7 @@ def _about_spread(scores: Scores) -> ClaimRow:
 
 
 def _about_few_points(scores: Scores) -> ClaimRow:
-    """The gain over GS with few data points, against that with many."""
+    """Judge the gain over GS with few data points against that with many."""
     ours = ("bes", *_SHRUNK)
 
     def gain(name: str, where: Where) -> Sample:
@@ -512,7 +512,7 @@ def _about_few_points(scores: Scores) -> ClaimRow:
 
 
 def _about_the_lemma(scores: Scores, settings: Sequence[Where]) -> list[ClaimRow]:
-    """Whether the measured error is the predicted one, cell by cell: the paper's, then ours."""
+    """Judge whether the measured error is the predicted one: the paper's, then ours."""
     rows: list[ClaimRow] = []
     for name, title, place, claim in (
         (
@@ -562,7 +562,7 @@ def _lemma(name: str, where: Where) -> "Prediction":
 
 
 def _about_first_term() -> ClaimRow:
-    """The two terms of the Lemma at the start, θ ~ N(0, I), where the gradient is largest."""
+    """Judge the Lemma's terms at the start, θ ~ N(0, I), where the gradient is largest."""
     from gensmooth.lab.paper.linreg.mse import minimizer, noise_trace_of
 
     gradient2 = _DIM * (1.0 + minimizer(_DIM) ** 2)
@@ -587,7 +587,7 @@ def _about_first_term() -> ClaimRow:
 
 
 def _about_shrunk_errors() -> ClaimRow:
-    """How far apart the errors of the two shrinkage methods can be, by the Lemma."""
+    """Judge how far apart the errors of the two shrinkage methods can be, by the Lemma."""
     sentence = Sentence(
         "theory-shrunk-errors",
         "Section 4.3",
@@ -629,7 +629,7 @@ def _largest_ratio(dim: int, num_directions: int) -> float:
 
 
 def _about_the_bound() -> list[ClaimRow]:
-    """Theorem 3.1 with one gradient and one noise for all methods."""
+    """Judge Theorem 3.1 with one gradient and one noise for all methods."""
 
     def bounds(name: str) -> dict[Where, float | None]:
         found: dict[Where, float | None] = {}
@@ -663,9 +663,9 @@ def _about_the_bound() -> list[ClaimRow]:
         counted(
             Sentence(
                 "theory-bound-shrinkage",
-                "Section 3.3, Theorem 3.1",
+                "Not in the paper: what Theorem 3.1 implies",
                 "The guarantee that suggests a smaller MSE applies to the methods that make it "
-                "smallest, GS-shrinkage and BeS-shrinkage (implied, not said).",
+                "smallest, GS-shrinkage and BeS-shrinkage.",
             ),
             found=applies,
             wanted=2 * number,
@@ -677,7 +677,7 @@ def _about_the_bound() -> list[ClaimRow]:
 
 
 def _about_antithetic() -> ClaimRow:
-    """The errors of the two estimators, by samples."""
+    """Judge the errors of the two estimators under each way of drawing samples."""
     sentence = Sentence(
         "theory-antithetic",
         "Appendix B.5",
@@ -719,7 +719,7 @@ def _about_antithetic() -> ClaimRow:
 
 
 def _ratio(a: float, b: float) -> float:
-    """The ratio of two losses, either of which may be infinite."""
+    """Return the ratio of two losses, either of which may be infinite."""
     return math.inf if math.isinf(a) else a / b
 
 

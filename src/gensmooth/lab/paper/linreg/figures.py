@@ -33,7 +33,7 @@ _THEORY_ITEMS = (
 
 
 def draw(outcome: Outcome) -> Drawn:
-    """The mean squared error of the gradient and the test loss, N by L."""
+    """Draw the mean squared error of the gradient and the test loss, N by L."""
     keys = ("num_samples", "num_directions")
     plotted = curves(outcome.records, keys, series=("mse", "loss", "predicted", "lemma"))
 

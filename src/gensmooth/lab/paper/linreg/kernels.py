@@ -95,7 +95,7 @@ def _dot(a, b):
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=_SUMS)
 def loss(x, y, theta):
-    """The mean of (y − θᵀx)²/2 over the data."""
+    """Return the mean of (y − θᵀx)²/2 over the data."""
     total = 0.0
     for i in range(len(y)):
         e = y[i] - _dot(x[i], theta)
@@ -205,7 +205,7 @@ def online(blocks, factor, settings, key, step, minimizer, data, state):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def offline(blocks, factor, settings, key, step, dataset, quadratic, data, state):
-    """The same on distinct points of a data set, whose mean loss is ½θᵀHθ − bᵀθ + constant.
+    """Do the same on distinct points of a data set, whose mean loss is ½θᵀHθ − bᵀθ + constant.
 
     H is passed as the addresses of its rows, for :func:`dots`.
     """

@@ -81,7 +81,7 @@ class Data(NamedTuple):
 def draw_data(
     num_points: int, *, dim: int, seed: int, step: int = 0, purpose: Purpose = Purpose.DATA
 ) -> Data:
-    """The first data points at an address; more points begin with the same ones.
+    """Return the first data points at an address; more points begin with the same ones.
 
     Args:
         num_points: How many.
@@ -193,7 +193,7 @@ class Regression:
         return self._source.advance(blocks, factor, step, self._settings, self._state)
 
     def measure(self) -> dict[str, float]:
-        """The means over the round's iterations, and the test loss."""
+        """Return the means over the round's iterations, and the test loss."""
         error2, gradient2, total, length2 = (self._totals / self._steps).tolist()
         self._totals[:] = 0.0
         self._steps = 0
@@ -339,7 +339,7 @@ def _check_dataset(dataset_size: int, num_samples: int) -> None:
 
 @cache
 def _kernels() -> Any:
-    """The compiled kernels, imported when first used."""
+    """Return the compiled kernels, imported when first used."""
     from gensmooth.lab.paper.linreg import kernels
 
     return kernels

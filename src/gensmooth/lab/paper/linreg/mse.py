@@ -33,7 +33,7 @@ def minimizer(dim: int) -> float:
 
 
 def objective(theta: Array) -> float:
-    r"""The expected loss :math:`F(\theta) = E(y - \theta^\top x)^2/2`.
+    r"""Return the expected loss :math:`F(\theta) = E(y - \theta^\top x)^2/2`.
 
     .. math:: F(\theta) = \tfrac12\Bigl(\|\theta\|^2 - 2\mu\sum\theta_j + \tfrac{4d+5}3\Bigr)
 
@@ -51,7 +51,7 @@ def gradient(theta: Array) -> Array:
 
 
 def noise_trace(theta: Array) -> float:
-    r"""The trace of Var[∇f(θ, ξ)] for one data point, ∇f = x xᵀ(θ − γ) − x ε.
+    r"""Return the trace of Var[∇f(θ, ξ)] for one data point, ∇f = x xᵀ(θ − γ) − x ε.
 
     .. math:: E\|\nabla f\|^2 = (d+3)\|\theta\|^2
               - 2\Bigl(d + \tfrac{11}3 + \tfrac4{3d}\Bigr)\sum\theta_j
@@ -95,7 +95,7 @@ class Prediction(NamedTuple):
     spacing: float
 
     def at(self, gradient_norm2: float, noise_trace: float) -> float:
-        """The MSE where the gradient and the noise have these sizes."""
+        """Return the MSE where the gradient and the noise have these sizes."""
         return self.gradient * gradient_norm2 + self.noise * noise_trace + self.spacing
 
 
@@ -109,7 +109,7 @@ def prediction(
     samples: SampleMode = "shared",
     estimator: Estimator = "forward",
 ) -> Prediction:
-    """The exact MSE: who shares the samples and the finite spacing are accounted for.
+    """Return the exact MSE, which depends on who shares the samples and on the spacing.
 
     Raises:
         NoClosedForm: For directions whose error has none.
@@ -123,7 +123,7 @@ def prediction(
 
 
 def lemma(directions: Directions, *, dim: int, num_directions: int, num_samples: int) -> Prediction:
-    """The paper's Lemma (``thm:fdempmse``): own samples for each direction, spacing → 0."""
+    """Return the Lemma's MSE (``thm:fdempmse``): own samples for each direction, spacing → 0."""
     return _without_spacing(directions, dim, num_directions, num_samples, "paired")
 
 

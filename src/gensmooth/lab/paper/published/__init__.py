@@ -21,7 +21,7 @@ FILES = {
 
 
 def published(study: str) -> Published | None:
-    """The published verdicts of a study, if there are any.
+    """Return the published verdicts of a study, if there are any.
 
     >>> full_size = published("linreg")
     >>> full_size.size, full_size.claims[0].verdict in ("holds", "does not hold", "undecided")

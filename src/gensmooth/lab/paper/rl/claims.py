@@ -231,7 +231,7 @@ _PLAIN = (
 
 
 def judge(scores: Scores, cells: Sequence[Cell]) -> list[ClaimRow]:  # noqa: ARG001
-    """Every sentence, judged on whole cells; "not run" where these do not reach."""
+    """Judge every sentence on whole cells; "not run" where these do not suffice."""
     rows = [_plain(scores, plain) for plain in _PLAIN]
     rows += [_fewer(scores), _depends(scores), *_best_of_ours(scores)]
     rows += [*_within_ablations(scores), _mlp_remains(scores), _push(scores)]
@@ -239,7 +239,7 @@ def judge(scores: Scores, cells: Sequence[Cell]) -> list[ClaimRow]:  # noqa: ARG
 
 
 def _with_start(row: ClaimRow) -> ClaimRow:
-    """A sentence about networks, of which the paper does not say where they start."""
+    """Qualify a verdict on networks, of which the paper does not say where they start."""
     if row.verdict != "does not hold":
         return row
     evidence = (
@@ -300,7 +300,7 @@ def _cases(scores: Scores, kind: Kind, settings: Iterable[Setting], pairs: Pairs
 
 
 def _fewer(scores: Scores) -> ClaimRow:
-    """Shrinkage's gain over BeS with few directions, against that with many."""
+    """Compare shrinkage's gain over BeS with few directions with that with many."""
 
     def gain(setting: Setting, method: str) -> Sample:
         a, b = (_sample(scores, setting, name, "end") for name in (method, "bes"))
@@ -327,7 +327,7 @@ def _fewer(scores: Scores) -> ClaimRow:
 
 
 def _depends(scores: Scores) -> ClaimRow:
-    """Somewhere the one is above, and somewhere the other."""
+    """Judge whether somewhere the one is above, and somewhere the other."""
     settings = [setting for name in _LOCOMOTION for setting in _at(name)]
     measure = _measure(WORDS["end"])
 
@@ -434,7 +434,7 @@ def _within_ablations(scores: Scores) -> list[ClaimRow]:
 
 
 def _deteriorate(cases: Callable[[Kind], list[Case]]) -> ClaimRow:
-    """Compare fixed windows in the middle with the end; the first rounds contain the climb."""
+    """Compare fixed windows in the middle with the end: the first rounds contain the climb."""
     sentence = Sentence(
         "rl-mlp-deteriorate",
         _ABLATIONS,
@@ -452,7 +452,7 @@ def _deteriorate(cases: Callable[[Kind], list[Case]]) -> ClaimRow:
 
 
 def _momentum(scores: Scores) -> list[ClaimRow]:
-    """Momentum against none, on runs that have an optimiser with momentum."""
+    """Compare momentum with none, on runs that have an optimiser with momentum."""
     sentence = Sentence(
         "rl-ant-momentum",
         _RL,
@@ -481,7 +481,7 @@ def _momentum(scores: Scores) -> list[ClaimRow]:
 
 
 def _mlp_remains(scores: Scores) -> ClaimRow:
-    """The conclusions of the linear policies, asked of the MLP."""
+    """Judge whether the conclusions of the linear policies remain with the MLP."""
     measure = _measure(WORDS["end"])
 
     def above(pairs: Pairs) -> ClaimRow:

@@ -38,7 +38,7 @@ class _Figure(NamedTuple):
 
 
 def draw(outcome: Outcome) -> Drawn:
-    """The paper's fig:rl, fig:rl2 and fig:rlablations, as far as they have been run."""
+    """Draw the paper's fig:rl, fig:rl2 and fig:rlablations, as far as they have been run."""
     plotted = curves(outcome.records, _KEYS, series=("return", "deviation", "env_steps", "success"))
     settings = list(dict.fromkeys(curve.setting for curve in plotted))
     figures = [
@@ -48,7 +48,7 @@ def draw(outcome: Outcome) -> Drawn:
 
 
 def _figures(settings: Sequence[Setting]) -> list[_Figure]:
-    """The settings that have runs, by the figure of the paper that they belong to."""
+    """Return the settings that have runs, by the figure of the paper that they belong to."""
     main = [s for s in settings if _of(s).part == "main"]
     study = "Reinforcement learning: "
     return [
@@ -121,7 +121,7 @@ def _trajectories(curve: Curve, rounds: Floats) -> Floats:
 
 
 def _in_order(settings: Sequence[Setting]) -> list[Setting]:
-    """The order of the paper: a row for each environment, L from left to right."""
+    """Sort settings as in the paper: a row for each environment, L from left to right."""
     known = list(ENVIRONMENTS)
 
     def order(setting: Setting) -> tuple[int, str, str, int]:
@@ -133,7 +133,7 @@ def _in_order(settings: Sequence[Setting]) -> list[Setting]:
 
 
 def _spelled(outcome: Outcome, figure: _Figure) -> list[Cell]:
-    """The hyperparameter choices of this figure's settings, worded as in figures."""
+    """Return the hyperparameter choices of this figure's settings, worded as in figures."""
     words = {_of(setting).words: _words(setting) for setting in figure.settings}
     return [c._replace(setting=words[c.setting]) for c in outcome.cells if c.setting in words]
 

@@ -142,7 +142,7 @@ def execute(config: Mapping[str, Any], scratch: Path) -> RunRecord:
 def prepare(
     config: Mapping[str, Any],
 ) -> tuple["Trainer", "Local", AbstractContextManager[None]]:
-    """The training of a run, its rollouts, and a context to run it in.
+    """Return the training of a run, its rollouts, and a context to run it in.
 
     On the CPU, a run uses one thread; on a GPU, all runs of the process share the simulator.
     """

@@ -68,7 +68,7 @@ def cells(records: Iterable[RunRecord]) -> dict[Where, list[RunRecord]]:
 
 
 def complete(records: Iterable[RunRecord], seeds: Iterable[int]) -> list[RunRecord]:
-    """The records of cells that have every seed, at the paper's number of iterations."""
+    """Return the records of cells that have every seed, at the paper's number of iterations."""
     wanted = set(seeds)
     return [
         record
@@ -80,7 +80,7 @@ def complete(records: Iterable[RunRecord], seeds: Iterable[int]) -> list[RunReco
 
 
 def made_on(records: Iterable[RunRecord]) -> dict[str, list[Setting]]:
-    """The settings that were run on each device, in the order of the records."""
+    """Return the settings that were run on each device, in the order of the records."""
     devices: dict[str, dict[Setting, None]] = {}
     for record in records:
         devices.setdefault(device_of(record.config), {})[setting_of(record.config)] = None
@@ -103,7 +103,7 @@ def made_on_words(records: Iterable[RunRecord]) -> str:
 
 
 def score(records: Sequence[RunRecord]) -> Scores:
-    """The numbers of each run that the claims use; a diverged run has the worst values."""
+    """Return the numbers of each run that the claims use; a diverged run has the worst values."""
     return Scores(_rows(records))
 
 
@@ -175,7 +175,7 @@ def _row(record: RunRecord, level: float) -> dict[str, Any]:
 
 
 def returns(records: Sequence[RunRecord]) -> list[Table]:
-    """The test returns of every run, one file per environment, one column per test."""
+    """Return the test returns of every run, one file per environment, one column per test."""
     found: dict[str, list[list[Any]]] = {}
     rows = _rows(records)
     names = ["device", *_HEAD] if rows and "device" in rows[0] else _HEAD

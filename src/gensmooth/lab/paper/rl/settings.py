@@ -143,7 +143,7 @@ class Setting(NamedTuple):
 
 
 def title(part: str) -> str:
-    """A part of the study in words."""
+    """Return a part of the study in words."""
     return {"main": "main", "mlp": "MLP policy", "antithetic": "antithetic estimator"}[part]
 
 
@@ -154,7 +154,7 @@ PAPER = tuple(
 
 
 def choice_of(setting: Setting, method: str) -> SpacingAndRate | None:
-    """The paper's spacing and learning rate, where it gives them."""
+    """Return the paper's spacing and learning rate, where it gives them."""
     if setting.part == "main":
         table = paper.RL.get(setting.environment, {})
         return table.get(method, {}).get(setting.num_directions)
@@ -199,7 +199,7 @@ _QUICK = {
 
 
 def scale_of(options: RlOptions, setting: Setting) -> Scale:
-    """The size of the runs of a setting."""
+    """Return the size of the runs of a setting."""
     full = _FULL
     if options.profile == "quick":
         full = _QUICK.get(setting.environment, Scale(5, 2, 2, _TWO))
@@ -219,7 +219,7 @@ def scale_of(options: RlOptions, setting: Setting) -> Scale:
 
 
 def settings_of(options: RlOptions) -> list[Setting]:
-    """The settings that the options select.
+    """Return the settings that the options select.
 
     Raises:
         ValueError: If a name is unknown, or no setting is selected.
@@ -262,7 +262,7 @@ def named(name: str) -> str:
 
 
 def config_of(options: RlOptions, setting: Setting, method: str) -> dict[str, Any]:
-    """A run's configuration, without spacing, learning rate and seed."""
+    """Return a run's configuration, without spacing, learning rate and seed."""
     scale = scale_of(options, setting)
     known = ENVIRONMENTS.get(setting.environment)
     device = (options.device or CPU).split(":")[0]
@@ -303,12 +303,12 @@ def samples_of(resets: str, environment: str) -> str:
 
 
 def device_of(config: Mapping[str, Any]) -> str:
-    """The device of a run: ``"cpu"``, ``"cuda"``, or ``"warp-cpu"``."""
+    """Return the device of a run: ``"cpu"``, ``"cuda"``, or ``"warp-cpu"``."""
     return config.get("device", CPU)
 
 
 def setting_of(config: Mapping[str, Any]) -> Setting:
-    """The setting of a run."""
+    """Return the setting of a run."""
     kind = {key: config[key] for key in ("policy", "estimator")}
     part = next(part for part, words in PARTS.items() if words == kind)
     name = config["environment"]

@@ -84,7 +84,7 @@ def _select(options: RlOptions, records: Sequence[RunRecord]) -> list[Cell]:
 def _gather(
     options: RlOptions, cells: Sequence[Cell], records: Sequence[RunRecord]
 ) -> list[RunRecord]:
-    """The existing runs among those of the options, with any number of test trials.
+    """Return the existing runs among those of the options, with any number of test trials.
 
     Of a run that exists with several numbers, the one with the most test trials is taken. All runs
     of a setting are of one device: the one in the options or, without one, the one that made most
@@ -111,7 +111,7 @@ def _gather(
 
 
 def _identity(config: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
-    """The configuration without the numbers of test trials and the device."""
+    """Return the configuration without the numbers of test trials and the device."""
     other = ("test_trials", "last_trials", "device")
     return tuple(sorted((k, v) for k, v in config.items() if k not in other))
 

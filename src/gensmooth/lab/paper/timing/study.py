@@ -42,7 +42,7 @@ _REPEATS = {"quick": 300, "paper": 2000}
 
 
 def _methods(options: TimingOptions) -> tuple[str, ...]:
-    """The paper's six methods, then the additional ones."""
+    """Return the paper's six methods, then the additional ones."""
     return tuple(dict.fromkeys((*paper.METHODS, *(options.methods or ()))))
 
 
@@ -75,7 +75,7 @@ def _execute(config: Mapping[str, Any], scratch: Path) -> RunRecord:  # noqa: AR
 
 
 def _score(options: TimingOptions, records: Sequence[RunRecord]) -> Scores:  # noqa: ARG001
-    """The median time of each method at each L."""
+    """Return the median time of each method at each L."""
     return Scores(
         [
             {
@@ -173,7 +173,7 @@ def _operations(name: str, dim: int, number: int) -> int:
 
 
 def _about_complexity() -> ClaimRow:
-    """How the operations grow with L and with d, against those of GS."""
+    """Judge how the operations grow with L and with d, against those of GS."""
     sizes = ((_DIM, 20), (1000 * _DIM, 20), (_DIM, 100))
     ratios = {
         f"{METHODS[name].title} (d={dim}, L={number})": _operations(name, dim, number)

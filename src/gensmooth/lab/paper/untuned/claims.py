@@ -42,7 +42,7 @@ class Where(NamedTuple):
     num_samples: int
 
     def words(self) -> str:
-        """The setting in words, as in the table of hyperparameters."""
+        """Return the setting in words, as in the table of hyperparameters."""
         grid = REGRESSION if self.objective == LINEAR else BENCHMARK
         return grid.where(self._asdict())
 
@@ -52,7 +52,7 @@ LINEAR_SETTINGS = [Where(LINEAR, 100, L, N) for L, N in REGRESSION_SETTINGS]
 
 
 def where_of(config: Mapping[str, Any]) -> Where:
-    """The setting of a run of either study."""
+    """Return the setting of a run of either study."""
     return Where(
         config.get("objective", LINEAR),
         config["dim"],
@@ -62,7 +62,7 @@ def where_of(config: Mapping[str, Any]) -> Where:
 
 
 def score(records: Sequence[RunRecord]) -> Scores:
-    """The numbers of each run that the claims use."""
+    """Return the numbers of each run that the claims use."""
     return Scores([_row(record) for record in records])
 
 

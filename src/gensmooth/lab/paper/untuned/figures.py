@@ -31,7 +31,7 @@ _FACTOR = 8  # values that differ by more are drawn on a logarithmic axis
 
 
 def draw(outcome: Outcome) -> Drawn:
-    """The objective and the test loss over evaluations."""
+    """Draw the objective and the test loss over evaluations."""
     chosen = {
         where: (PILOT, best_of_grid(outcome.scores, where))
         for where in (Where(*setting) for setting in outcome.scores.values(*KEYS))
@@ -96,7 +96,7 @@ def _evaluations(curve: Curve, rounds: Floats) -> Floats:
 
 
 def _alike(record: RunRecord) -> RunRecord:
-    """A run of either study, with the configuration entries and series that both share."""
+    """Make a run of either study, with the configuration entries and series that both share."""
     config = {**record.config, **where_of(record.config)._asdict()}
     values = [record.series[name] for name in ("objective", "loss") if name in record.series]
     return record._replace(config=config, series={"value": values[0]} if values else {})

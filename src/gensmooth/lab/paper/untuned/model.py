@@ -41,7 +41,7 @@ def benchmark(
     iterations: int = 10,
     noise_level: float = 0.1,
 ) -> RunResult:
-    """The pilot on a noisy function, with the evaluations of a run of the study ``dfo``.
+    """Run the pilot on a noisy function, with the evaluations of a run of the study ``dfo``.
 
     Args:
         objective: One of the study's functions, or ``nevergrad:NAME``.
@@ -78,7 +78,7 @@ def regression(
     iterations: int = 10,
     test_size: int = 1000,
 ) -> RunResult:
-    """The pilot on linear regression, with the evaluations of a run of the study ``linreg``.
+    """Run the pilot on linear regression, with the evaluations of a run of the study ``linreg``.
 
     Args:
         seed: The seed of everything random; θ₀ and the test set are those of the study's run. Data
@@ -180,7 +180,7 @@ def _losses(theta: Array, data: Data) -> Array:
 
 
 def _drawn(rngs: Sequence[np.random.Generator], dim: int) -> Data:
-    """A data point from each generator, the numbers in the order of ``point_loss``."""
+    """Return a data point from each generator, the numbers in the order of ``point_loss``."""
     data = Data(np.empty((len(rngs), dim)), np.empty(len(rngs)))
     for i, rng in enumerate(rngs):
         gamma, u = rng.uniform(0.0, 2.0, dim), rng.standard_normal(dim)

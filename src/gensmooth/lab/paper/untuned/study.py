@@ -37,12 +37,12 @@ _GRIDS = (BENCHMARK, REGRESSION)
 
 
 def _benchmark(options: UntunedOptions) -> DfoOptions:
-    """The options of the study `dfo`, whose runs on the noisy benchmark are used here."""
+    """Return the options of the study `dfo`, whose runs on the noisy benchmark are used here."""
     return DfoOptions(**_shared(options), objectives=options.objectives)
 
 
 def _regression(options: UntunedOptions) -> LinregOptions:
-    """The options of the study `linreg`, whose runs are used here."""
+    """Return the options of the study `linreg`, whose runs are used here."""
     return LinregOptions(**_shared(options))
 
 
@@ -68,7 +68,7 @@ def _select(options: UntunedOptions, records: Sequence[RunRecord]) -> list[Cell]
 
 
 def _reporting(options: UntunedOptions, cells: Sequence[Cell]) -> list[RunSpec]:
-    """The pilot in every setting, and every method that has a choice, on the same seeds."""
+    """List the runs of the pilot in every setting, and of every method that has a choice."""
     benchmark, regression = _benchmark(options), _regression(options)
     once = {"methods": paper.METHODS[:1]}
     cases = [
