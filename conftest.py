@@ -71,6 +71,9 @@ EXTENDED = {
     ),
     "faults on a Ray cluster": (),
     "Nevergrad and Optuna": (
+        "src/gensmooth/nevergrad.py",
+        "src/gensmooth/optuna.py",
+        "tests/lab/test_problems_nevergrad.py",
         "tests/integrations/test_nevergrad_methods.py",
         "tests/integrations/test_optuna.py",
     ),

@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from functools import wraps
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeGuard, TypeVar, cast
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -22,12 +22,21 @@ T = TypeVar("T")
 _LIMIT = 2**63  # files and kernels store counts in 64 bits
 
 
+def is_whole(value: object) -> TypeGuard[Integral]:
+    """Whether a value is a whole number; ``True`` and NumPy's durations are not."""
+    return not isinstance(value, bool) and isinstance(value, Integral) and not _is_duration(value)
+
+
+def _is_duration(value: object) -> bool:
+    return type(value).__name__ == "timedelta64"  # NumPy registers it as an integer
+
+
 def count(name: str, value: object, least: int = 1) -> int:
     """Return ``value`` as an ``int`` if it is a whole number of at least ``least``.
 
     NumPy integers are accepted; ``True`` and ``2.0`` are not.
     """
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+    if not is_whole(value) or value < least:
         raise ValueError(
             f"`{name}` must be a whole number of at least {least}, but is {shown(value)}."
         )
@@ -42,7 +51,7 @@ def number(name: str, value: object) -> float:
 
     ``True`` is rejected, and so is an integer too large for a float.
     """
-    if isinstance(value, bool) or not isinstance(value, Real):
+    if isinstance(value, bool) or not isinstance(value, Real) or _is_duration(value):
         raise ValueError(f"`{name}` must be a number, but is {shown(value)}.")
     try:
         as_float = float(value)

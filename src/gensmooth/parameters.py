@@ -27,6 +27,8 @@ class Bounds(NamedTuple):
 
 def as_parameters(x0: ArrayLike) -> Array:
     """Return a checked float32 or float64 copy of ``x0``."""
+    if np.ma.is_masked(x0):
+        raise ValueError("`x0` must have no masked entries: fill them, as in x0.filled(0.0).")
     try:
         x = np.array(x0, order="C")
     except Exception:  # ragged, or a user's object

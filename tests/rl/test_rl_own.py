@@ -245,6 +245,7 @@ for name in sys.argv[1:]:
 
 
 @pytest.mark.usefixtures("fresh_interpreters")
+@pytest.mark.extended("soak tests and fuzzers")
 def test_robots_that_two_processes_compiled_do_not_mix_in_a_third(tmp_path):
     """Numba numbers the functions of a process anew: what it keeps on disk may share a name."""
     shutil.copy(EXAMPLE, tmp_path)

@@ -174,3 +174,15 @@ def test_the_page_counts_the_evaluations_that_the_terminal_counts(tmp_path):
     result = gs.minimize(bowl, np.zeros(2), budget=300, seed=0, folder=tmp_path / "run")
     run = overview.read_run(tmp_path / "run")
     assert f"{result.nfev} evaluations in" in overview._lede(run)
+
+
+@pytest.mark.parametrize("name", ["budget", "spacing", "num_directions", "workers", "vectorized"])
+def test_a_duration_is_not_a_number(name):
+    """NumPy registers timedelta64 as an integer."""
+    with pytest.raises((TypeError, ValueError), match=f"`{name}` must be .* but is NaT"):
+        gs.minimize(bowl, np.zeros(2), **{name: np.timedelta64("NaT")})
+
+
+def test_masked_parameters_are_refused():
+    with pytest.raises(ValueError, match="`x0` must have no masked entries"):
+        gs.minimize(bowl, np.ma.masked_array([0.0, 1.0], [True, False]))

@@ -9,7 +9,6 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from numbers import Integral
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast, final
 
 import numpy as np
@@ -259,7 +258,7 @@ def as_evaluator(workers: Any = 1, *, timeout: float | None = None, retries: int
         from gensmooth.evaluators.maplike import MapLike
 
         return MapLike(cast(Callable[..., Iterable[Any]], workers), retries=retries)
-    if isinstance(workers, bool) or not isinstance(workers, Integral):
+    if not checks.is_whole(workers):
         raise TypeError(
             "`workers` must be a number, a map-like callable such as executor.map, or an evaluator "
             f"such as gs.evaluators.Processes(4), but is {checks.shown(workers)}."

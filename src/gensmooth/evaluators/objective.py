@@ -7,7 +7,6 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from numbers import Integral
 from pathlib import Path
 from typing import Any, NoReturn, Protocol, final
 
@@ -90,7 +89,7 @@ class Objective:
         checks.function("fun", self.fun)
         vectorized: object = self.vectorized
         block: bool | int
-        if isinstance(vectorized, bool) or not isinstance(vectorized, Integral):
+        if not checks.is_whole(vectorized):
             block = checks.flag("vectorized", vectorized)
         else:
             block = checks.count("vectorized", vectorized, 0)

@@ -64,8 +64,8 @@ def advice(
         )
     elif search.saw_one_value(state, steps):
         found.append(
-            f"All values were the same ({steps[0].value:g}): the objective does not change near "
-            f"x0. Look farther with a larger `{search.reach}`, or check that it depends on x."
+            f"All values were the same ({steps[0].best_value:g}): the objective does not change "
+            f"near x0. Look farther with a larger `{search.reach}`, or check that it depends on x."
         )
     elif math.isfinite(value):
         found += _on_progress(search, steps, value, error, noise)

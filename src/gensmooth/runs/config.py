@@ -11,7 +11,6 @@ import math
 import re
 import time
 from collections.abc import Mapping
-from numbers import Integral
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -129,7 +128,7 @@ class Execution(NamedTuple):
         """Check the user's arguments."""
         return cls(
             every=parse_every(every),
-            workers=int(workers) if isinstance(workers, Integral) else None,
+            workers=int(workers) if checks.is_whole(workers) else None,
             timeout=checks.optional(checks.positive, "timeout", timeout),
             retries=checks.count("retries", retries, 0),
             threads=checks.count("threads", threads, 0),
