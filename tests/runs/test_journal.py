@@ -122,7 +122,11 @@ class Custom:
 HOW = {"method": "gs", "num_directions": 9, "budget": 45, "seed": 0}
 
 
-@pytest.mark.parametrize("workers", [1, gs.evaluators.Threads(2), map, Custom()], ids=str)
+@pytest.mark.parametrize(
+    "workers",
+    [1, gs.evaluators.Threads(2), map, Custom()],
+    ids=["serial", "threads", "map", "custom"],
+)
 def test_a_failed_run_continues_with_the_values_of_its_last_step(workers, tmp_path, caplog):
     fun, calls = broken_after(17)
     with pytest.raises(gs.evaluators.EvaluationError):
