@@ -6,9 +6,9 @@ from collections.abc import Callable
 import gymnasium
 import numpy as np
 
+import journal_runs
 from gensmooth.rl.environments.base import EnvironmentInfo, Episodes
 from gensmooth.rl.normalize import EpisodeMoments, Scaling
-from journal_runs import SECONDS, note
 
 SLIDER = "rl_cases:Slider-v0"
 
@@ -70,14 +70,14 @@ class SlowSlider(Slider):
     def reset(self, *, seed=None, options=None):
         seen = super().reset(seed=seed)
         self.start = np.array([*self._place, self.np_random.random()])
-        note("began", self.start)
-        time.sleep(SECONDS)
+        journal_runs.note("began", self.start)
+        time.sleep(journal_runs.SECONDS)
         return seen
 
     def step(self, action):
         answer = super().step(action)
         if self._steps == 5:
-            note("ended", self.start)
+            journal_runs.note("ended", self.start)
         return answer
 
 
