@@ -46,7 +46,7 @@ table = np.array([[means[c, rate] for rate in rates] for c in spacings])
 figure, axes = plt.subplots(figsize=(5, 4), layout="constrained")
 image = axes.imshow(np.log10(table), cmap="viridis_r")
 best = found.best[0].values
-axes.plot(rates.index(best["optimizer"]), spacings.index(best["spacing"]), "r*", markersize=16)
+axes.plot(rates.index(best["learning_rate"]), spacings.index(best["spacing"]), "r*", markersize=16)
 axes.set(xlabel="learning rate η", ylabel="spacing c")
 axes.set_xticks(range(len(rates)), rates)
 axes.set_yticks(range(len(spacings)), spacings)
