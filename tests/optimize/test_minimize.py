@@ -557,7 +557,7 @@ def test_an_interrupted_result_says_whose_value_it_has(method):
         assert res.fun == f(res.x) == res.best_fun
         assert "`fun`" not in res.message
     else:
-        assert "`fun` is what the last step saw" in res.message
+        assert "`fun` is the last step's estimate" in res.message
 
 
 # --- what a run tells -------------------------------------------------------------------------

@@ -1,9 +1,12 @@
 """The journal: a value that an evaluation has returned is never computed again."""
 
+import contextlib
 import os
 import random
 import shutil
 import signal
+import subprocess
+import sys
 import time
 from collections import Counter
 
@@ -31,18 +34,11 @@ def again(path, whole, word):
     return sum(count for line, count in more.items() if line.startswith(word))
 
 
-def fork(kind, folder, notes, output):
-    child = os.fork()
-    if child:
-        return child
-    status = 1
-    try:
-        os.setsid()  # so that what it starts can be killed with it
-        journal_runs.COUNTS = notes
-        output.write_text(journal_runs.KINDS[kind](folder))
-        status = 0
-    finally:
-        os._exit(status)
+def start(kind, folder, output):
+    """A process that makes a run; what it starts can be killed with it."""
+    line = [sys.executable, journal_runs.__file__, kind, str(folder)]
+    with output.open("w") as file:
+        return subprocess.Popen(line, stdout=file, start_new_session=True)
 
 
 @POSIX
@@ -54,28 +50,26 @@ def test_kills_lose_no_value(kind, at_a_time, most, tmp_path, monkeypatch):
     """Each evaluation is computed once; those in progress at a kill, once more."""
     if kind == "train":
         pytest.importorskip("gymnasium")
-    monkeypatch.setattr(journal_runs, "SECONDS", 0.0)
-    journal_runs.KINDS["serial" if kind == "processes" else kind](None)  # what it loads, forks have
-    monkeypatch.undo()
-    monkeypatch.setenv("COUNTS", str(tmp_path / "notes"))  # worker processes read it
+    monkeypatch.setenv("COUNTS", str(tmp_path / "notes"))
     rng, kills, status = random.Random(kind), 0, -1
     notes, whole = tmp_path / "notes", tmp_path / "whole notes"
-    assert os.waitpid(fork(kind, tmp_path / "whole", notes, tmp_path / "expected"), 0)[1] == 0
+    assert start(kind, tmp_path / "whole", tmp_path / "expected").wait() == 0
     notes.rename(whole)
     while status:
-        child = fork(kind, tmp_path / "run", notes, tmp_path / "output")
+        child = start(kind, tmp_path / "run", tmp_path / "output")
         if kills < most:
             enough = sum(counts(notes).values()) + rng.randrange(1, 35)
             wait_until(
-                lambda enough=enough: (
-                    sum(counts(notes).values()) >= enough or (tmp_path / "output").exists()
+                lambda enough=enough, child=child: (
+                    sum(counts(notes).values()) >= enough or child.poll() is not None
                 )
             )
             time.sleep(rng.uniform(0.0, 0.03))
-            os.killpg(child, signal.SIGKILL)
-        status = os.waitpid(child, 0)[1]
-        assert status in (0, signal.SIGKILL)
-        kills += status == signal.SIGKILL
+            with contextlib.suppress(ProcessLookupError):  # it has ended
+                os.killpg(child.pid, signal.SIGKILL)
+        status = child.wait()
+        assert status in (0, -signal.SIGKILL)
+        kills += status != 0
     assert kills >= most // 2
     assert (tmp_path / "output").read_text() == (tmp_path / "expected").read_text()
     assert again(notes, whole, "began") <= kills * at_a_time

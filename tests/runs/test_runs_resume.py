@@ -364,14 +364,17 @@ def test_what_goes_on_otherwise_than_it_began_is_logged(tmp_path, caplog):
     options = {"max_steps": 2, "seed": 0, "folder": tmp_path}
     gs.minimize(quiet, np.zeros(DIM), workers=gs.evaluators.Threads(2), **options)
     gs.resume(tmp_path, quiet, max_steps=3, workers=1)
-    assert not caplog.messages
+    (resumed,) = caplog.messages
+    assert "resumes after 9 evaluations (9 from the checkpoint after 2 steps)" in resumed
+    caplog.clear()
     gs.resume(tmp_path, never)
     changed, ended = caplog.messages
     assert changed.startswith("The source of the objective")
     assert "which ended after 3 steps" in ended
     caplog.clear()
     gs.resume(tmp_path, louder, max_steps=4)
-    changed, began, here = caplog.messages
+    changed, began, here, resumed = caplog.messages
+    assert "resumes after" in resumed
     assert changed.startswith("The source of the objective")
     assert began == f"The run began with {__name__}:quiet, and goes on with {__name__}:louder."
     assert here.startswith("The run had an evaluator, which cannot be written down")

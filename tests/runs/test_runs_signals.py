@@ -15,7 +15,7 @@ import pytest
 
 import gensmooth as gs
 import run_programs
-from gensmooth.runs import End, Program, container, run
+from gensmooth.runs import STOPPED, End, Program, container, run
 from patience import wait_until
 from run_programs import Counter
 
@@ -159,7 +159,7 @@ class Signalled(Program[int, dict[str, int], int]):
         return meta["step"]
 
     def result(self, state, _, end):
-        return state if end is None else -state
+        return state if end.reason in STOPPED else -state
 
 
 @POSIX

@@ -29,7 +29,6 @@ SHORT = {
     "budget": "-b",
     "dim": "-d",
     "episodes": "-n",
-    "iterations": "-n",
     "learning_rate": "-r",
     "max_steps": "-n",
     "method": "-m",

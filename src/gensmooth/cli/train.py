@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     },
     common=(
         *("env_arg", "policy", "hidden", "method", "num_directions", "spacing", "learning_rate"),
-        *("estimator", "iterations", "max_steps", "max_seconds", "target", "test_every"),
+        *("estimator", "max_steps", "max_seconds", "target", "test_every"),
         *("test_episodes", "device", "workers", "on_failure", "folder", "seed", "out", "json"),
     ),
 )
