@@ -146,7 +146,12 @@ def _scaled(spacing: Any, wanted: Wanted) -> float:
             "`x_scale` multiplies a `spacing` that is a number, but it is a schedule: multiply its "
             "first number instead."
         )
-    return checks.positive("spacing", spacing) * wanted.factor
+    product = checks.positive("spacing", spacing) * wanted.factor
+    if not 0 < product < math.inf:
+        raise ValueError(
+            f"`x_scale` is {wanted.factor:g}: the spacing, {spacing:g} times that, is {product:g}."
+        )
+    return product
 
 
 def usual_directions(dim: int) -> int:
