@@ -96,10 +96,10 @@ def difference_from_metaworld(simulator, name, parameters, starts, *, steps, sca
 @pytest.mark.parametrize("name", NAMES)
 def test_steps_equal_metaworlds(name):
     simulator, rng = make(name), np.random.default_rng(5)
-    starts = starts_of(simulator, 10)
+    starts = starts_of(simulator, 20)
     scaling = Scaling(rng.normal(0, 0.1, 39), rng.uniform(0.5, 1.5, 39))
     error, trace = difference_from_metaworld(
-        simulator, name, random_policies(10), starts, steps=50, scaling=scaling
+        simulator, name, random_policies(20), starts, steps=50, scaling=scaling
     )
     assert error <= TOLERANCE
     assert (np.abs(trace.actions[:, :, :3]) > 1).any()

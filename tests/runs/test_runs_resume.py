@@ -91,10 +91,8 @@ def in_memory(tmp_path):
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("method", gs.directions.METHODS)
 def test_stopping_after_every_step_changes_nothing(method, optimizer, in_memory):
-    dtype, modes = np.float64, ("shared", "paired", "independent")
-    if optimizer == "optax":  # JAX is slow here, and no optimiser knows the sample mode
-        dtype, modes = np.float32, ("paired",)
-    for samples in modes:
+    dtype = np.float32 if optimizer == "optax" else np.float64
+    for samples in ("shared", "paired", "independent"):
         options = {
             "x0": np.zeros((DIM, 1), dtype),
             "method": method,
