@@ -441,7 +441,7 @@ def test_a_file_that_is_not_there(here):
 def test_a_file_whose_name_is_taken(here):
     (here / "json.py").write_text("def loss(x):\n    return 1.0\n")
     done = run("minimize", "json.py:loss", "--x0", "0")
-    assert "json.py needs another name: 'json' is" in str(done.exception)
+    assert "json.py: Python already imports 'json' from" in str(done.exception)
 
 
 def test_objects_are_calls_of_public_names_with_literals_alone():
@@ -576,12 +576,12 @@ def test_a_function_of_x_and_a_generator_without_samples_is_explained(here):
     )
     done = shell(here, "minimize", "noisy:loss", *SMALL[1:])
     assert done.returncode == 1
-    assert "noisy:loss(x, rng) takes two arguments, but is called with x alone" in done.stderr
+    assert "noisy:loss(x, rng) is called as fun(x), which lacks an argument" in done.stderr
     assert "`--samples independent`" in done.stderr
     assert shell(here, "minimize", "noisy:loss", *SMALL[1:], "--samples", "paired").returncode == 0
     assert shell(here, "minimize", "noisy:either", *SMALL[1:]).returncode == 0
     done = shell(here, "minimize", *SMALL, "--samples", "paired")
-    assert "model:loss(x) takes one argument, but with `--samples`" in done.stderr
+    assert "model:loss(x) is called as fun(x, rng) because of `--samples`" in done.stderr
 
 
 # --- reading it ---------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 RESULT = "result.json"
 STANDARD_OUTPUT = Path("-")
-# The fields of a result to print; `fun` includes error and noise, `message` the warnings.
-_SHOWN = (
+# The fields to print; `fun` is shown with its error and noise, and `message` has the warnings.
+_PRINTED_FIELDS = (
     *("x", "fun", "best_x", "best_fun", "nfev", "nit", "success", "status", "reason", "message"),
     *("dropped", "faults", "seed"),
 )
-FILES = (".json", ".txt")  # the suffixes of a result file
+RESULT_SUFFIXES = (".json", ".txt")
 REPORT = Sets("gensmooth.cli.common:report", {"out": "out", "as_json": "json"})
 JSON = Sets("gensmooth.cli.common:report", {"as_json": "json"})
 
@@ -31,7 +31,7 @@ JSON = Sets("gensmooth.cli.common:report", {"as_json": "json"})
 def open_streams() -> None:
     """Connect standard streams that the shell has closed to the null device.
 
-    Otherwise, the next files to be opened would get their numbers and receive the output.
+    Otherwise, the next files to be opened would get their numbers, and output would go to them.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
@@ -45,7 +45,7 @@ def open_streams() -> None:
 
 
 def choose_evaluator(arguments: dict[str, Any], parsed: ParsedOptions) -> None:
-    """Set ``workers`` to the Ray cluster of ``--ray``, with the options that apply to it."""
+    """Set ``workers`` to the Ray cluster of ``--ray``, and move the options that apply to it."""
     if parsed["ray"] is None:
         return
     from gensmooth.evaluators import Ray
@@ -65,14 +65,10 @@ def choose_trackers(arguments: dict[str, Any], parsed: ParsedOptions) -> None:
     """Add ``--tensorboard``, ``--mlflow`` and ``--wandb`` to the trackers."""
     from gensmooth import observe
 
-    trackers: list[Any] = list(arguments.get("trackers", ()))
-    if parsed["tensorboard"] is not None:
-        trackers.append(observe.TensorBoard(parsed["tensorboard"]))
-    if parsed["mlflow"] is not None:
-        trackers.append(observe.MLflow(parsed["mlflow"]))
-    if parsed["wandb"] is not None:
-        trackers.append(observe.WandB(parsed["wandb"]))
-    arguments["trackers"] = trackers
+    arguments["trackers"] = list(arguments.get("trackers", ()))
+    for name in ("TensorBoard", "MLflow", "WandB"):
+        if (setting := parsed[name.lower()]) is not None:
+            arguments["trackers"].append(getattr(observe, name)(setting))
 
 
 class Out(NamedTuple):
@@ -105,7 +101,7 @@ def choose_out(parsed: ParsedOptions, folder: Path | None, *, stem: str | None =
         return Out(None, None if reserved is None else reserved / RESULT, reserved)
     if out == STANDARD_OUTPUT:
         return Out(folder, None)
-    if out.suffix not in FILES:
+    if out.suffix not in RESULT_SUFFIXES:
         raise ValueError(
             f"`--out` must be a file for the result, such as {RESULT}, but is {str(out)!r}. For "
             f"the folder of a run, use `--folder {out}`."
@@ -154,6 +150,19 @@ def running(out: Out) -> Generator[None]:
                 out.reserved.parent.rmdir()
 
 
+@contextmanager
+def many_runs() -> Generator[None]:
+    """Make several runs with the user's output on standard error; Ctrl-C explains how to go on."""
+    try:
+        with users_code():
+            yield
+    except KeyboardInterrupt:
+        typer.echo(
+            "Interrupted. Finished runs are kept: repeat the same command to continue.", err=True
+        )
+        raise typer.Exit(130) from None
+
+
 def report(
     full: dict[str, Any],
     shown: dict[str, Any],
@@ -174,7 +183,13 @@ def report(
     text = json.dumps(_plain(full), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
     if file is not None:
         try:
-            _write(file, text, chosen=file == out)
+            from gensmooth.runs.files import make_folder, write_named, write_text
+
+            if file == out:
+                write_named(file, text)
+            else:  # a run's folder may come from someone else: do not follow links
+                make_folder(file.parent)
+                write_text(file, text)
         except OSError as error:
             typer.echo(
                 f"The result could not be written to a file: {error}. It is printed here instead.",
@@ -189,24 +204,10 @@ def report(
         show(shown | ({} if file is None else {"result": str(file)}), cut=file is not None)
 
 
-def _write(file: Path, text: str, *, chosen: bool) -> None:
-    """Write a result to the file that the user chose, or into a run's folder.
+def result_file(out: Out, seed: int) -> Path | None:
+    """Return the file for the result of the run with this seed.
 
-    In a run's folder, which may come from someone else, links are not followed.
-    """
-    from gensmooth.runs.files import make_folder, write_named, write_text
-
-    if chosen:
-        write_named(file, text)
-    else:
-        make_folder(file.parent)
-        write_text(file, text)
-
-
-def kept(out: Out, seed: int) -> Path | None:
-    """Return the file for the result of a run with this seed.
-
-    It is ``None`` if the folder was removed or replaced during the run.
+    Returns ``None`` if the folder was removed or replaced during the run.
     """
     from gensmooth.runs import CheckpointError
     from gensmooth.runs.folder import seed_in
@@ -237,21 +238,14 @@ def finish(
         failed: Whether the caller will report an error; this function then does not exit.
     """
     full = result.as_json()
-    shown = {name: full[name] for name in _SHOWN}
-    shown["fun"] = _with_error(result)
+    shown = {name: full[name] for name in _PRINTED_FIELDS}
+    if result.error or result.noise:
+        error = f" ± {result.error:.2g}" if result.error else ""
+        noise = f", noise {result.noise:.2g}" if result.noise else ""
+        shown["fun"] = f"{result.fun:.8g}{error}{noise}"
     report(full, shown, file=file, out=out, as_json=as_json)
     if not failed:
         leave(result.reason, success=result.success)
-
-
-def _with_error(result: "Result") -> float | str:
-    """Format ``fun``, with its standard error and the noise of a single value if there is any."""
-    if not (result.error or result.noise):
-        return result.fun
-    text = f"{result.fun:.8g}"
-    if result.error:
-        text += f" ± {result.error:.2g}"
-    return f"{text}, noise {result.noise:.2g}" if result.noise else text
 
 
 def run_and_finish(run: Callable[[], "Result"], out: Out, parsed: ParsedOptions) -> None:
@@ -264,13 +258,13 @@ def run_and_finish(run: Callable[[], "Result"], out: Out, parsed: ParsedOptions)
             result = run()
     except EvaluationError as error:
         if error.result is not None and error.result.nit:
-            finish(error.result, kept(out, error.result.seed), failed=True, **output)
+            finish(error.result, result_file(out, error.result.seed), failed=True, **output)
         raise
-    finish(result, kept(out, result.seed), **output)
+    finish(result, result_file(out, result.seed), **output)
 
 
 def leave(reason: str, *, success: bool) -> None:
-    """Exit with the status of a finished run: 130 if interrupted, 1 without success."""
+    """Exit with status 130 if a run was interrupted, or 1 if it had no success."""
     if reason == "interrupted":
         raise typer.Exit(130)
     if not success:
@@ -288,6 +282,15 @@ def _plain(value: Any) -> Any:
     return value
 
 
+def print_columns(rows: Iterable[Sequence[str]]) -> None:
+    """Print rows with their cells aligned at the left."""
+    rows = list(rows)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        typer.echo("  ".join(cells).rstrip())
+
+
 def show(values: dict[str, Any], *, cut: bool = False) -> None:
     """Print names and values; with ``cut``, long values are shortened on a terminal."""
     texts = {
@@ -295,9 +298,7 @@ def show(values: dict[str, Any], *, cut: bool = False) -> None:
         for name, value in values.items()
     }
     if not sys.stdout.isatty():  # for a file or a program: one full line per value
-        width = max(map(len, texts))
-        for name, text in texts.items():
-            typer.echo(f"{name:{width}}  {text}")
+        print_columns(texts.items())
         return
     from rich.console import Console
     from rich.table import Table

@@ -1,25 +1,18 @@
 """``gensmooth compare model:loss --methods auto,bes,gs``: compare methods on a function."""
 
+import inspect
 import shlex
 import sys
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from gensmooth.cli.common import JSON, Out, report, running
+from gensmooth.cli.common import JSON, many_runs, report
 from gensmooth.cli.minimize import check_call
 from gensmooth.cli.options import ParsedOptions, Sets, Shell, command
-from gensmooth.cli.values import (
-    as_module,
-    method_names,
-    read_bounds,
-    read_function,
-    read_noise,
-    read_start,
-    read_truths,
-)
+from gensmooth.cli.values import POINTS, as_module, method_names, read_function
 
 if TYPE_CHECKING:
     from gensmooth.lab.compare import Comparison
@@ -30,9 +23,13 @@ TARGET = "gensmooth.lab.compare:compare"
 
 def read_problem(text: str) -> Any:
     """Return a built-in problem's name unchanged, or a user's function as ``module:function``."""
+    return text if _is_built_in(text) else as_module(text)
+
+
+def _is_built_in(text: str) -> bool:
     from gensmooth.lab.trials.problems import BUILT_IN
 
-    return text if text.partition(":")[0] in BUILT_IN else as_module(text)
+    return text.partition(":")[0] in BUILT_IN
 
 
 def read_seeds(text: str) -> int | list[int]:
@@ -47,7 +44,7 @@ def read_seeds(text: str) -> int | list[int]:
 
 
 # The options that describe a problem, for commands that run several methods on it.
-PROBLEM = {
+PROBLEM = POINTS | {
     "fun": Shell(
         name="objective",
         type=str,
@@ -55,29 +52,8 @@ PROBLEM = {
         how="In the shell module:function or file.py:function, or a problem by its name.",
         argument=True,
     ),
-    "x0": Shell(
-        type=str,
-        read=read_start,
-        how="In the shell numbers such as 1,2.5,-3; zeros:100; ones:100; or a .npy file.",
-    ),
     "seeds": Shell(type=str, read=read_seeds, how="In the shell 10, or 3,5,8."),
     "score": Shell(type=str, read=read_function, how="In the shell module:function."),
-    "bounds": Shell(
-        type=list[str],
-        read=read_bounds,
-        how="In the shell lower,upper for all parameters, or once for each; or a .npy file.",
-    ),
-    "log_scale": Shell(
-        type=str,
-        read=read_truths,
-        how="In the shell all; 1 or 0 for each, such as 1,0,1; or a .npy file.",
-    ),
-    "noise": Shell(
-        type=str,
-        read=read_noise,
-        how="In the shell a number or returned.",
-        complete=lambda: ["returned"],
-    ),
     "vectorized": Shell(type=bool),
     "workers": Shell(type=int, how="In the shell by default one per core."),
     "ray": Shell(how="In the shell local starts one.", complete=lambda: ["auto", "local"]),
@@ -109,41 +85,37 @@ def compare(parsed: ParsedOptions) -> None:
     from gensmooth.lab.compare import run_comparison
 
     arguments = all_arguments(parsed, TARGET)
-    with kept():
+    with many_runs():
         result = run_comparison(
-            arguments.pop("fun"), arguments.pop("x0"), arguments, command=typed()
+            arguments.pop("fun"), arguments.pop("x0"), arguments, command=command_line()
         )
     print_result(result, parsed, {"standings": result.standings, "pairs": result.pairs})
 
 
 def print_result(
-    result: "Comparison | Sweep", parsed: ParsedOptions, rows: dict[str, Sequence[Any]]
+    result: "Comparison | Sweep", parsed: ParsedOptions, tables: dict[str, Sequence[Any]]
 ) -> None:
-    """Print a result: as text, or these rows as JSON."""
+    """Print a result as text, or with ``--json`` these tables and the paths of its files."""
     if parsed["json"]:
-        where = {"page": str(result.page), "runs": str(result.csv)}
-        words = {name: [each._asdict() for each in every] for name, every in rows.items()}
-        report(words | where, {}, as_json=True)
+        files = {"page": str(result.page), "runs": str(result.csv)}
+        plain = {name: [row._asdict() for row in table] for name, table in tables.items()}
+        report(plain | files, {}, as_json=True)
         return
     typer.echo(str(result))
     typer.echo(f"\npage: {result.page}\nruns: {result.csv}")
 
 
 def all_arguments(parsed: ParsedOptions, target: str) -> dict[str, Any]:
-    """Every parameter of a function: its value or default; by default one worker per core."""
-    import inspect
-
+    """Return all arguments of a function, with defaults; by default, one worker per core."""
     from gensmooth.evaluators import cores
 
     passed = parsed.arguments(target)
     parameters = inspect.signature(Sets(target).find()).parameters
     arguments = {name: parameter.default for name, parameter in parameters.items()} | passed
-    if "workers" not in passed and arguments.get("ray") is None:
-        arguments["workers"] = cores()
-    elif "workers" not in passed:
-        arguments["workers"] = None
+    if "workers" not in passed:
+        arguments["workers"] = cores() if arguments.get("ray") is None else None
     fun = arguments["fun"]
-    if isinstance(fun, str) and not is_built_in(fun):
+    if isinstance(fun, str) and not _is_built_in(fun):
         with suppress(ValueError):  # the comparison reports a missing function
             fun = read_function(fun)
             arguments["fun"] = fun
@@ -152,26 +124,6 @@ def all_arguments(parsed: ParsedOptions, target: str) -> dict[str, Any]:
     return arguments
 
 
-def is_built_in(text: str) -> bool:
-    """Whether a text names a built-in problem."""
-    from gensmooth.lab.trials.problems import BUILT_IN
-
-    return text.partition(":")[0] in BUILT_IN
-
-
-def typed() -> str:
+def command_line() -> str:
     """Return the command line that the user typed."""
     return shlex.join(["gensmooth", *sys.argv[1:]])
-
-
-@contextmanager
-def kept() -> Generator[None]:
-    """Make runs with the user's output on standard error; Ctrl-C keeps the finished ones."""
-    try:
-        with running(Out(None, None)):
-            yield
-    except KeyboardInterrupt:
-        typer.echo(
-            "Interrupted. Finished runs are kept: repeat the same command to continue.", err=True
-        )
-        raise typer.Exit(130) from None

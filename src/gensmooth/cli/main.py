@@ -99,14 +99,9 @@ def main() -> None:
 
 # --- errors ------------------------------------------------------------------------------------
 
-_PLAIN = (
-    ValueError,
-    TypeError,
-    RuntimeError,
-    OSError,
-    ImportError,
-)  # what we raise deliberately, with a message
-_IN_SHELL = (  # Python advice in our errors, and the same for a shell
+# The types that we raise on purpose; any other error in our code is a bug.
+_EXPECTED = (ValueError, TypeError, RuntimeError, OSError, ImportError)
+_IN_SHELL = (  # advice for Python in our errors, and the same advice for a shell
     (re.compile(r"workers=gs\.evaluators\.(\w+\([^()]*\))"), r'--workers "\1"'),
     (re.compile(r"gs\.resume\(folder, fun\)"), "--objective module:function"),
     (re.compile(r"use gs\.(?:rl\.)?resume\b"), "use `gensmooth resume` with that folder"),
@@ -114,14 +109,7 @@ _IN_SHELL = (  # Python advice in our errors, and the same for a shell
 
 
 def explain(error: Exception) -> tuple[str, str]:
-    """Return the part of an error's traceback in the user's code, and its message.
-
-    Args:
-        error: The error that ended the command.
-
-    Returns:
-        The traceback, or an empty string; and one line.
-    """
+    """Return the part of the traceback that lies in the user's code, if any, and a message."""
     from gensmooth.evaluators import EvaluationError
 
     message = str(error)
@@ -136,7 +124,7 @@ def explain(error: Exception) -> tuple[str, str]:
     if location is not None:
         shown, place = location
         return shown, f"{type(error).__name__} in {place}: {message}"
-    if not isinstance(error, _PLAIN):  # an unexpected error in our own code
+    if not isinstance(error, _EXPECTED):
         return "".join(traceback.format_exception(error)), f"{type(error).__name__}: {message}"
     for pattern, advice in _IN_SHELL:
         message = pattern.sub(advice, message)
@@ -144,7 +132,7 @@ def explain(error: Exception) -> tuple[str, str]:
 
 
 def _in_users_code(error: BaseException) -> tuple[str, str] | None:
-    """Return the traceback from where it enters the user's code, and the last place there."""
+    """Return the traceback from where it enters the user's code, and the last line in it."""
     trace = error.__traceback__
     while trace is not None and not _is_users(trace.tb_frame.f_code.co_filename):
         trace = trace.tb_next

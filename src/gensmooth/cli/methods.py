@@ -20,7 +20,7 @@ COLUMNS = {
     "kurtosis": "kurt",
     "distribution": "directions",
 }
-_LEAST = 8  # the minimum width of method names
+_MIN_NAME_WIDTH = 8
 ORDER = ("method", "distribution", "variance", "kurtosis", "bias", "relative_mse")
 
 
@@ -34,7 +34,7 @@ def methods(parsed: ParsedOptions, *, modules: list[str] | None = None) -> None:
 
     Args:
         parsed: The options of :func:`gensmooth.directions.predictions`.
-        modules: Your own modules, imported first so that their methods are listed too.
+        modules: Modules of yours, which are imported first so that their methods are listed too.
     """
     from gensmooth import theory
     from gensmooth.directions import METHODS, predictions
@@ -60,8 +60,8 @@ def methods(parsed: ParsedOptions, *, modules: list[str] | None = None) -> None:
         f"No estimate from {number} directional derivatives of an unknown gradient has an MSE "
         f"below {theory.information_limit(dim, number):.4g}. MSE and bias are relative to ‖∇F‖² "
         "and ∇F. • marks the paper's methods. Those from `ars` on are complete algorithms with "
-        "their own settings (docs/methods.md). `minimize` and `train` use none of these by "
-        "default, but `auto`, the pilot, which needs no settings."
+        "their own settings (docs/methods.md). The default of `minimize` and `train` is not in "
+        "this list: it is `auto`, the pilot, which needs no settings."
     )
     print_table([_cells(row) for row in rows], title, caption)
 
@@ -80,10 +80,11 @@ def print_table(rows: list[dict[str, str]], title: str, caption: str) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    console = Console(width=None if sys.stdout.isatty() else _wide())
+    fits = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()
+    console = Console(width=None if fits else 200)
     widths = {key: max(len(row[key]) for row in [*rows, COLUMNS]) for key in COLUMNS}
     room = console.width - widths["relative_mse"] - 7  # borders, and a space on either side
-    folded = _LEAST <= room < widths["method"]
+    folded = _MIN_NAME_WIDTH <= room < widths["method"]
     if folded:  # wrap long names rather than drop the numbers
         widths["method"] = room
     kept: list[str] = []
@@ -111,8 +112,3 @@ def print_table(rows: list[dict[str, str]], title: str, caption: str) -> None:
     for row in rows:
         table.add_row(*(row[key] for key in ORDER if key in kept))
     console.print(table)
-
-
-def _wide() -> int | None:
-    """Return the width without a terminal: 200 columns, unless ``COLUMNS`` is set."""
-    return None if os.environ.get("COLUMNS", "").isdigit() else 200

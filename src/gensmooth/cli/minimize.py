@@ -13,15 +13,12 @@ from gensmooth.cli.common import (
 )
 from gensmooth.cli.options import ParsedOptions, Sets, Shell, command
 from gensmooth.cli.values import (
+    POINTS,
     RAY,
     SHELL,
     TRACKERS,
-    read_bounds,
     read_function,
-    read_noise,
     read_scale,
-    read_start,
-    read_truths,
 )
 
 
@@ -31,6 +28,7 @@ from gensmooth.cli.values import (
     *TRACKERS,
     REPORT,
     shell=SHELL
+    | POINTS
     | {
         "fun": Shell(
             name="objective",
@@ -39,32 +37,10 @@ from gensmooth.cli.values import (
             how="In the shell module:function or file.py:function, looked up from this folder.",
             argument=True,
         ),
-        "x0": Shell(
-            type=str,
-            read=read_start,
-            how="In the shell numbers such as 1,2.5,-3; zeros:100; ones:100; or a .npy file.",
-        ),
-        "bounds": Shell(
-            type=list[str],
-            read=read_bounds,
-            how="In the shell lower,upper for all parameters, such as -1,1 (leave one empty for no "
-            "limit); repeat it to set each parameter; or a .npy file with a row for each.",
-        ),
         "x_scale": Shell(
             type=str,
             read=read_scale,
             how="In the shell a number; numbers such as 1,10,0.5; or a .npy file.",
-        ),
-        "log_scale": Shell(
-            type=str,
-            read=read_truths,
-            how="In the shell all; 1 or 0 for each, such as 1,0,1; or a .npy file.",
-        ),
-        "noise": Shell(
-            type=str,
-            read=read_noise,
-            how="In the shell a number or returned.",
-            complete=lambda: ["returned"],
         ),
         "vectorized": Shell(type=bool, how="See --block."),
     },
@@ -84,13 +60,13 @@ def minimize(parsed: ParsedOptions, *, block: int | None = None) -> None:
 
     Args:
         parsed: The options of :func:`gensmooth.minimize`.
-        block: The number of points that a vectorised function takes at once.
+        block: The number of points that a vectorised function receives per call.
     """
     import gensmooth as gs
 
     arguments = parsed.arguments("gensmooth.optimize:minimize")
-    more = len(arguments.get("args", ()))
-    check_call(arguments["fun"], parsed["objective"], sampled="samples" in arguments, more=more)
+    extra = len(arguments.get("args", ()))
+    check_call(arguments["fun"], parsed["objective"], sampled="samples" in arguments, extra=extra)
     if block is not None:
         arguments["vectorized"] = block
     choose_evaluator(arguments, parsed)
@@ -99,33 +75,34 @@ def minimize(parsed: ParsedOptions, *, block: int | None = None) -> None:
     run_and_finish(lambda: gs.minimize(**arguments), out, parsed)
 
 
-def check_call(fun: Callable[..., Any], name: str, *, sampled: bool, more: int = 0) -> None:
+def check_call(fun: Callable[..., Any], name: str, *, sampled: bool, extra: int = 0) -> None:
     """Check that a function takes the arguments it will get, with or without a generator.
 
     Args:
         fun: The function.
         name: The name that the user typed.
         sampled: Whether it is called with a generator.
-        more: The number of extra arguments.
+        extra: The number of extra arguments, ``args``.
 
     Raises:
-        ValueError: If the generator is missing, or one too many.
+        ValueError: If it needs a generator and gets none, or gets one that it does not take.
     """
     try:
         signature = inspect.signature(fun)
     except (TypeError, ValueError):  # a built-in function: the first call will show
         return
-    takes = {number for number in (1, 2) if _binds(signature, number + more)}
-    if not sampled and takes == {2}:
+    plain, with_generator = (_binds(signature, number + extra) for number in (1, 2))
+    others = ", *args" if extra else ""
+    if not sampled and with_generator and not plain:
         raise ValueError(
-            f"{name}{signature} takes two arguments, but is called with x alone. If its noise "
-            "comes from a generator, fun(x, rng), choose how samples are drawn: `--samples "
-            "independent` (or shared, or paired)."
+            f"{name}{signature} is called as fun(x{others}), which lacks an argument. If its noise "
+            f"comes from a generator, fun(x, rng{others}), choose how samples are drawn: "
+            "`--samples independent` (or shared, or paired)."
         )
-    if sampled and takes == {1}:
+    if sampled and plain and not with_generator:
         raise ValueError(
-            f"{name}{signature} takes one argument, but with `--samples` it is called as "
-            "fun(x, rng): add the argument `rng` and draw the noise from it."
+            f"{name}{signature} is called as fun(x, rng{others}) because of `--samples`: add the "
+            "argument `rng` and draw the noise from it."
         )
 
 

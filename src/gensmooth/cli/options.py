@@ -48,7 +48,7 @@ class Shell(NamedTuple):
         name: The option's name, if it differs from the parameter's.
         type: The type of the option, if it does not follow from the parameter's.
         read: Converts the option's value to the parameter's.
-        how: How to write it in a shell; appended to the text of the docstring.
+        how: How to write it in a shell; this is added to the text of the docstring.
         flags: The option's flags, if they do not follow from its name.
         argument: Whether it is a positional argument.
         complete: Returns the words for shell completion.
@@ -75,7 +75,7 @@ class Sets(NamedTuple):
     only: Mapping[str, str] | None = None
 
     def find(self) -> Callable[..., Any]:
-        """Import the function."""
+        """Import the function or class."""
         module, _, name = self.target.partition(":")
         return getattr(import_module(module), name)
 
@@ -179,7 +179,7 @@ class ParsedOptions:
 
     def arguments(self, target: str) -> dict[str, Any]:
         """Return the options that set a function's parameters, converted to its arguments."""
-        with users_code():  # reading some imports the user's modules, which may print
+        with users_code():  # some values are imported from the user's modules, which may print
             return {
                 option.parameter: option.shell.read(value) if option.shell.read else value
                 for option in self._command.by_target[target]
@@ -187,7 +187,7 @@ class ParsedOptions:
             }
 
     def foreign(self, target: str) -> list[str]:
-        """Return the options in use that belong to other functions of the command."""
+        """Return the options that were set but belong only to other functions of the command."""
         known = {option.name for option in self._command.by_target[target]}
         others = {
             option.name
@@ -207,8 +207,8 @@ class Command:
             which exist only in the shell.
         sets: The functions whose parameters are options.
         shell: How some options differ from the parameters.
-        common: The options that ``--help`` lists, in brief; ``--help-all`` lists all of them. If
-            it is empty, ``--help`` does.
+        common: The options that ``--help`` lists, in brief; ``--help-all`` lists all options. If
+            this is empty, ``--help`` lists all of them.
     """
 
     function: Callable[..., None]
@@ -236,7 +236,7 @@ class Command:
         return sorted(unique.values(), key=lambda option: not option.shell.argument)
 
     def add_to(self, app: typer.Typer) -> None:
-        """Add it to ``app`` as a command whose options are built when they are needed."""
+        """Add the command to ``app``; its options are created when they are needed."""
         build, shortened = self._build, self._shortened
 
         class LazyCommand(TyperCommand):
@@ -323,7 +323,7 @@ _HELP_ALL = inspect.Parameter(
 
 
 def _suggest(error: Any) -> None:
-    """Suggest our option if an unknown one is known from another library."""
+    """If an unknown option is another library's name for one of ours, name ours."""
     name = str(getattr(error, "option_name", "")).lstrip("-").replace("-", "_")
     hint = checks.FOREIGN.get(name)
     if hint is not None:
@@ -364,7 +364,7 @@ def _options(
         name = how.name or (parameter.name if only is None else only[parameter.name])
         default, kind = _default_and_type(function, parameter, how)
         if only is not None and default is ...:
-            default, kind = None, kind | None  # a parameter of an optional object
+            default, kind = None, kind | None  # the object itself is optional
         summary = f"{_first_line(function)} " if inspect.isclass(function) else ""
         text = f"{summary}{texts[parameter.name]}"
         brief = _brief(text, how.how)
@@ -397,7 +397,7 @@ def _default_and_type(
             f"{function.__module__}.{function.__qualname__}: add a Shell for it to the command."
         )
     if default is not ... and not isinstance(default, _plain(kind)):
-        default = None  # an object, which the docstring describes
+        default = None  # an object, which a shell cannot show
     return default, kind | None if default is None else kind
 
 
@@ -465,9 +465,8 @@ def _plain_text(name: str, text: str, module: str) -> str:
     reference = _AS_IN.match(text)
     if reference:
         home, _, other = reference[1].rpartition(".")
-        there = getattr(import_module(home or module), other)
+        quoted = documented(getattr(import_module(home or module), other), home or module)[name]
         rest = text[reference.end() :]
-        before = documented(there, home or module)[name]
-        return f"{before} {rest[:1].upper()}{rest[1:]}".strip()
+        return f"{quoted} {rest[:1].upper()}{rest[1:]}".strip()
     text = re.sub(r":\w+:`~?([^`]+)`", r"`\1`", text)
     return text.replace("``", "")

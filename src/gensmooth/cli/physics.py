@@ -5,11 +5,10 @@ from typing import Any
 
 import typer
 
-from gensmooth.cli.common import JSON
+from gensmooth.cli.common import JSON, print_columns
 from gensmooth.cli.options import ParsedOptions, Sets, Shell, command
 
 COMPARE = "gensmooth.physics.compare:compare"
-HEAD = ("term", "largest difference", "", "what it is")
 
 app = typer.Typer(
     name="physics",
@@ -73,15 +72,12 @@ def _as_json(comparison: Any) -> dict[str, Any]:
 
 
 def _print(comparison: Any) -> None:
-    lines: list[tuple[str, ...]] = [HEAD]
+    lines: list[tuple[str, ...]] = [("term", "largest difference", "", "what it is")]
     for each in comparison.differences:
         shown = f"{each.largest:.1e}" if each.size else "did not occur"
         mark = "" if each.agrees else "DIFFERS"
         lines.append((each.term.name, shown, mark, each.term.meaning))
-    widths = [max(len(line[k]) for line in lines) for k in range(len(HEAD))]
-    for line in lines:
-        cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-        typer.echo("  ".join(cells).rstrip())
+    print_columns(lines)
     typer.echo(
         f"\n{comparison.steps} states of {comparison.name}. Differences are relative to a term's "
         "largest entry."
@@ -108,7 +104,7 @@ def _print_first(comparison: Any, first: Any) -> None:
         f"\nThe first term that differs is {first.term.name} ({first.term.meaning}).\n"
         f"In state {first.step}, the simplest in which it differs:\n"
         f"  {first.where}: ours {first.ours:.6g}, MuJoCo's {first.theirs:.6g}\n"
-        f"  limits and contacts that act: {active}\n"
+        f"  active limits and contacts: {active}\n"
         "These functions compute it:"
     )
     for place, agreeing in comparison.suspects(first):

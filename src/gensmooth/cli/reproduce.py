@@ -4,8 +4,8 @@ import json
 
 import typer
 
-from gensmooth.cli.common import JSON
-from gensmooth.cli.options import ParsedOptions, Sets, Shell, command, users_code
+from gensmooth.cli.common import JSON, many_runs
+from gensmooth.cli.options import ParsedOptions, Sets, Shell, command
 
 
 def _names(text: str) -> list[str]:
@@ -15,7 +15,7 @@ def _names(text: str) -> list[str]:
 def _methods(text: str) -> list[str]:
     from gensmooth.directions import METHODS, named
 
-    names = list(METHODS) if text == "every" else text.split(",")
+    names = list(METHODS) if text == "every" else _names(text)
     for name in names:
         named(name)  # raises an error that lists the known names
     return names
@@ -47,20 +47,14 @@ def reproduce(parsed: ParsedOptions) -> None:
 
     Only missing runs are made: the same command continues after an interruption, and a larger study
     reuses the runs that it shares with a smaller one. To merge runs that were made separately, with
-    --piece or with other options, copy their `runs` folders together. Each study has its own
-    options, named in the help below; those of other studies are refused.
+    --piece or with other options, copy their `runs` folders together. The help below says which
+    options belong to which study; a study rejects the options of the others.
     """
     from gensmooth import lab
 
     arguments = parsed.arguments("gensmooth.lab.paper.reproduce:reproduce")
-    try:
-        with users_code():
-            report = lab.reproduce(**arguments)
-    except KeyboardInterrupt:
-        typer.echo(
-            "Interrupted. Finished runs are kept: repeat the same command to continue.", err=True
-        )
-        raise typer.Exit(130) from None
+    with many_runs():
+        report = lab.reproduce(**arguments)
     if parsed["json"]:
         page = None if report.page is None else str(report.page)
         claims = [row._asdict() for row in report.claims]

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from gensmooth.cli.common import JSON
-from gensmooth.cli.compare import PROBLEM, all_arguments, kept, print_result, read_seeds, typed
+from gensmooth.cli.common import JSON, many_runs
+from gensmooth.cli.compare import PROBLEM, all_arguments, command_line, print_result, read_seeds
 from gensmooth.cli.options import ParsedOptions, Sets, Shell, command
 from gensmooth.cli.values import method_names
 
@@ -53,6 +53,8 @@ def sweep(parsed: ParsedOptions) -> None:
     from gensmooth.lab.sweep import run_sweep
 
     arguments = all_arguments(parsed, TARGET)
-    with kept():
-        result = run_sweep(arguments.pop("fun"), arguments.pop("x0"), arguments, command=typed())
+    with many_runs():
+        result = run_sweep(
+            arguments.pop("fun"), arguments.pop("x0"), arguments, command=command_line()
+        )
     print_result(result, parsed, {"best": result.best, "cells": result.cells})

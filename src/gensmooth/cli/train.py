@@ -9,10 +9,10 @@ from gensmooth.cli.common import (
     choose_evaluator,
     choose_out,
     choose_trackers,
-    kept,
     leave,
     new_folder,
     report,
+    result_file,
     running,
 )
 from gensmooth.cli.options import ParsedOptions, Sets, Shell, command
@@ -117,6 +117,6 @@ def finish_training(result: "TrainResult", out: Out, parsed: ParsedOptions) -> N
         shown["last test"] = f"{tests[-1]['mean_return']:.6g}"
         shown["best test"] = f"{best['mean_return']:.6g} after {best['step']} steps"
     full |= {"best": best if tests else None, "tests": tests}
-    file = kept(out, result.seed)
+    file = result_file(out, result.seed)
     report(full, shown, file=file, out=parsed["out"], as_json=bool(parsed["json"]))
     leave(result.reason, success=result.success)

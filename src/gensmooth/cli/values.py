@@ -9,6 +9,7 @@ import ast
 import re
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ def read_function(text: str) -> Callable[..., Any]:
 
 
 def as_module(text: str) -> str:
-    """Convert ``path/module.py:function`` to ``module:function``; add its folder to the path."""
+    """Convert ``folder/module.py:function`` to ``module:function``; add ``folder`` to the path."""
     path, colon, name = text.rpartition(":")
     if not (colon and path.endswith(".py")):
         return text
@@ -36,7 +37,9 @@ def as_module(text: str) -> str:
         sys.path.insert(0, folder)
     loaded = naming.load_module(file.stem).__file__
     if loaded is None or Path(loaded).resolve() != file.resolve():
-        raise ValueError(f"{file} needs another name: {file.stem!r} is {loaded or 'taken'}.")
+        raise ValueError(
+            f"Rename {file}: Python already imports {file.stem!r} from {loaded or 'elsewhere'}."
+        )
     return f"{file.stem}:{name}"
 
 
@@ -101,16 +104,15 @@ def read_truths(text: str) -> Any:
 def read_arguments(text: str) -> Any:
     """Return extra arguments of an objective: comma-separated literals."""
     try:
-        values = ast.literal_eval(f"({text},)") if text.strip() else ()
+        return ast.literal_eval(f"({text},)") if text.strip() else ()
     except (SyntaxError, ValueError):
         raise ValueError(
             f"`--args` must be plain values as in Python, such as \"2, 'fast'\", but is {text!r}."
         ) from None
-    return values
 
 
 def read_noise(text: str) -> float | str:
-    """Return a standard error, or the text itself."""
+    """Return the standard error of a value, or the text itself."""
     try:
         return float(text)
     except ValueError:
@@ -215,16 +217,6 @@ def read_trackers(texts: list[str]) -> list[Any]:
     return [read_object(text, option="tracker", module="gensmooth.observe") for text in texts]
 
 
-def read_directions(text: str) -> Any:
-    """Return directions such as ``Guided(alpha=0.3)``."""
-    return read_object(text, option="directions")
-
-
-def read_search(text: str) -> Any:
-    """A search such as ``MirroredES(budget=1000)``."""
-    return read_object(text, option="search")
-
-
 def read_object(
     text: str, *, option: str, module: str = "gensmooth", words: tuple[str, ...] = ()
 ) -> Any:
@@ -252,7 +244,7 @@ def read_object(
         return expressions.build(expression, names)
     except (SyntaxError, ValueError) as error:
         if isinstance(error, ValueError) and error.args:
-            raise  # with the object's own message
+            raise  # the object's own error
     known = f"one of {', '.join(words)}, or " if words else ""
     raise ValueError(
         f"`--{option}` must be {known}an object as in Python, such as {_EXAMPLES[option]}, or "
@@ -286,6 +278,32 @@ def estimator_names() -> list[str]:
     return list(ESTIMATORS)
 
 
+# The options that describe the point x and its values, by parameter name.
+POINTS = {
+    "x0": Shell(
+        type=str,
+        read=read_start,
+        how="In the shell numbers such as 1,2.5,-3; zeros:100; ones:100; or a .npy file.",
+    ),
+    "bounds": Shell(
+        type=list[str],
+        read=read_bounds,
+        how="In the shell lower,upper for all parameters, such as -1,1 (leave one empty for no "
+        "limit); repeat it to set each parameter; or a .npy file with a row for each.",
+    ),
+    "log_scale": Shell(
+        type=str,
+        read=read_truths,
+        how="In the shell all; 1 or 0 for each, such as 1,0,1; or a .npy file.",
+    ),
+    "noise": Shell(
+        type=str,
+        read=read_noise,
+        how="In the shell a number or returned.",
+        complete=lambda: ["returned"],
+    ),
+}
+
 _OBJECT = "In the shell written as in Python,"
 
 # By parameter name, for the commands that make runs.
@@ -297,10 +315,14 @@ SHELL = {
     ),
     "method": Shell(how="See `gensmooth methods`.", complete=method_names),
     "search": Shell(
-        type=str, read=read_search, how=f'{_OBJECT} "MirroredES(budget=1000)", or as module:name.'
+        type=str,
+        read=partial(read_object, option="search"),
+        how=f'{_OBJECT} "MirroredES(budget=1000)", or as module:name.',
     ),
     "directions": Shell(
-        type=str, read=read_directions, how=f'{_OBJECT} "Guided(alpha=0.3)", or as module:name.'
+        type=str,
+        read=partial(read_object, option="directions"),
+        how=f'{_OBJECT} "Guided(alpha=0.3)", or as module:name.',
     ),
     "spacing": Shell(type=float),
     "estimator": Shell(

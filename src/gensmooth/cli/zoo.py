@@ -4,10 +4,8 @@ import json
 
 import typer
 
-from gensmooth.cli.common import JSON
+from gensmooth.cli.common import JSON, print_columns
 from gensmooth.cli.options import ParsedOptions, command
-
-HEAD = ("name", "environment", "mean return", "d")
 
 
 @command(JSON)
@@ -28,14 +26,11 @@ def zoo(parsed: ParsedOptions) -> None:
     if parsed["json"]:
         typer.echo(json.dumps([row._asdict() for row in rows], indent=2))
         return
-    lines: list[tuple[str, ...]] = [HEAD]
+    lines: list[tuple[str, ...]] = [("name", "environment", "mean return", "d")]
     for row in rows:
         mean = f"{row.mean_return:.6g} ± {(row.high - row.low) / 2:.3g}"
         lines.append((row.name, row.environment, mean, str(row.num_parameters)))
-    widths = [max(len(line[i]) for line in lines) for i in range(len(HEAD))]
-    for line in lines:
-        cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-        typer.echo("  ".join(cells).rstrip())
+    print_columns(lines)
     episodes = ", ".join(map(str, sorted({row.episodes for row in rows})))
     level = ", ".join(f"{100 * c:g} %" for c in sorted({row.confidence for row in rows}))
     typer.echo(
