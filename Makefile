@@ -81,7 +81,7 @@ $(PEERS)/installed: pyproject.toml
 	$(PYTHON) -m venv $(PEERS)
 	$(PEERS)/bin/python -m pip install --quiet --editable '.[all]'
 	-$(PEERS)/bin/python -m pip install --quiet evosax evotorch torch==2.13.0 nevergrad pypop7 cma envpool
-	-$(PEERS)/bin/python -m pip install --quiet cmaes coco-experiment
+	-$(PEERS)/bin/python -m pip install --quiet cmaes coco-experiment nlopt
 	@touch $@
 
 bench: $(PEERS)/installed
@@ -94,7 +94,7 @@ bench: $(PEERS)/installed
 	-$(PEERS)/bin/python -m benchmarks.checkpoint
 	-$(PEERS)/bin/python -m benchmarks.rl --out docs/results/benchmarks-rl.json
 	-$(PEERS)/bin/python -m benchmarks.rl_metaworld --out docs/results/benchmarks-rl-metaworld.json
-	-$(PEERS)/bin/python -m benchmarks.coco --dimensions 5,10,20,40 $(COCO)
+	-$(PEERS)/bin/python -m benchmarks.coco --dimensions 5,10,20,40 --budget-multipliers 10,30,100,300,1000,3000 $(COCO)
 	-$(PEERS)/bin/python -m benchmarks.coco --noise relative:0.1,relative:0.5,additive:1 $(COCO)
 	-$(PEERS)/bin/python -m benchmarks.coco --suite bbob-largescale --dimensions 80,160,320 \
 		--budget-multipliers 10,30,100 $(COCO)

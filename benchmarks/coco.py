@@ -1,4 +1,4 @@
-"""The default call on COCO's problems, beside pycma, cmaes, SciPy and Nevergrad.
+"""The default call on COCO's problems, beside pycma, cmaes, SciPy, NLopt and Nevergrad.
 
     python -m benchmarks.coco [--dimensions 20] [--noise relative:0.1] [--out FILE.json]
 
@@ -6,10 +6,13 @@ A number is the share of 51 targets (precision 1e2 … 1e-8) that a method has r
 evaluations, averaged over functions and instances. Everybody starts at the same point, uniform in
 [−4, 4]^d. Noise is added here to the suites without noise, and a target is reached when the value
 without noise of a point that was evaluated is that good. Choices behind our default were made on
-instances 1–5; by default 6–15 are run. With --out, methods that the file already has for the same
-runs stay, so a table may be filled in parts.
+instances 1–5; by default 6–15 are run. A run ends when its last target is reached.
 
-It needs coco-experiment, and of cma, cmaes, scipy and nevergrad what is to be compared.
+With --out, methods that the file already has for the same problems stay, so a table may be filled
+in parts. With --runs, each run is written to a file when it ends, and runs that the file has are
+not repeated, so that a long measurement may be interrupted.
+
+It needs coco-experiment, and of cma, cmaes, scipy, nlopt and nevergrad what is to be compared.
 """
 
 import argparse
@@ -25,7 +28,7 @@ import time
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, replace
 from datetime import date
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
@@ -42,8 +45,9 @@ from benchmarks.record import commit, machine
 if hasattr(os, "sched_setaffinity"):  # the package leaves one core; workers need their own
     os.sched_setaffinity(0, CORES)
 
-PACKAGES = ["gensmooth", "numpy", "coco-experiment", "cma", "cmaes", "scipy", "nevergrad"]
+PACKAGES = ["gensmooth", "numpy", "coco-experiment", "cma", "cmaes", "scipy", "nlopt", "nevergrad"]
 OPTIMUM_FILE = "._bbob_problem_best_parameter.txt"  # COCO writes it where it runs
+LAST_TARGET = float(TARGETS[-1])
 STARTS, SEEDS, NOISE = range(3)  # what a generator is for
 
 
@@ -117,6 +121,7 @@ class Outcome:
         method: By what.
         best: The best precision after each budget, to four digits.
         seconds: CPU time.
+        evaluations: How many there were.
         failure: The error that ended it before its budget was spent, if any.
     """
 
@@ -124,11 +129,12 @@ class Outcome:
     method: str
     best: tuple[float, ...]
     seconds: float
+    evaluations: int
     failure: str = ""
 
 
-class SpentError(Exception):
-    """The budget is spent."""
+class OverError(Exception):
+    """The budget is spent, or every target is reached."""
 
 
 class Objective:
@@ -144,13 +150,10 @@ class Objective:
         shifted: bool,
     ) -> None:
         self._problem, self._optimal, self._budgets = problem, optimal, budgets
-        self._noise, self._rng, self._shifted = noise, rng, shifted
-        self._used, self._best, self._found = 0, np.inf, list[float]()
-
-    @property
-    def spent(self) -> bool:
-        """Whether nothing is left of the largest budget."""
-        return self._used >= self._budgets[-1]
+        self._noise = None if noise.kind == "none" else noise
+        self._rng, self._shifted = rng, shifted
+        self._best, self._found, self._next = np.inf, list[float](), budgets[0]
+        self.used, self.over = 0, False
 
     @property
     def best(self) -> tuple[float, ...]:
@@ -162,17 +165,22 @@ class Objective:
         return tuple(float(f"{max(best, 0.0):.4g}") for best in found)
 
     def __call__(self, x: np.ndarray) -> float:
-        if self.spent:
-            raise SpentError
-        value = float(self._problem(np.asarray(x, dtype=float)))
+        if self.over:
+            raise OverError
+        value = self._problem(x)
         precision = value - self._optimal
-        self._used += 1
+        self.used += 1
         if precision < self._best:
             self._best = precision
-        if self._used == self._budgets[len(self._found)]:
+            self.over = precision <= LAST_TARGET
+        if self.used == self._next:
             self._found.append(self._best)
+            if len(self._found) == len(self._budgets):
+                self.over = True
+            else:
+                self._next = self._budgets[len(self._found)]
         shown = precision if self._shifted else value
-        return shown + self._noise.of(precision, self._rng)
+        return shown if self._noise is None else shown + self._noise.of(precision, self._rng)
 
 
 @lru_cache(maxsize=1)
@@ -213,7 +221,12 @@ def optimum(problem: Problem) -> tuple[np.ndarray, float]:
 def solve(problem: Problem, name: str, task: Task, observer: Any) -> Outcome:
     """One run of one method."""
     best, optimal = optimum(problem)
-    budgets = [multiplier * problem.dimension for multiplier in task.multipliers]
+    method = (METHODS | CONTROLS)[name]
+    budgets = [
+        multiplier * problem.dimension
+        for multiplier in task.multipliers
+        if method.up_to is None or multiplier <= method.up_to
+    ]
     x0 = start(problem.rng(STARTS), problem.dimension)
     seed = int(problem.rng(SEEDS).integers(1, 2**31))
     failure = ""
@@ -224,12 +237,12 @@ def solve(problem: Problem, name: str, task: Task, observer: Any) -> Outcome:
             if name == "optimum":
                 fun(best)
             else:
-                (METHODS | CONTROLS)[name].run(fun, x0, budgets[-1], seed)
-        except Exception as error:  # a rival's trouble is its own; libraries wrap SpentError
-            if not fun.spent:
+                method.run(fun, x0, budgets[-1], seed)
+        except Exception as error:  # a rival's trouble is its own; libraries wrap OverError
+            if not fun.over:
                 failure = f"{type(error).__name__}: {error}"[:200]
         seconds = time.process_time() - began
-    return Outcome(problem, name, fun.best, seconds, failure)
+    return Outcome(problem, name, fun.best, seconds, fun.used, failure)
 
 
 @contextlib.contextmanager
@@ -285,20 +298,53 @@ def tasks(
     ]
 
 
-def run(todo: Sequence[Task], workers: int) -> list[Outcome]:
-    """Do the tasks, in processes if there are to be several; says how it goes."""
+def run(todo: Sequence[Task], workers: int, record: Path | None = None) -> list[Outcome]:
+    """Do the tasks, in processes if there are to be several; says how it goes.
+
+    With a file, outcomes are added to it, and those that it has are not computed again.
+    """
+    known = recorded(record)
     outcomes: list[Outcome] = []
+    open_tasks: list[Task] = []
+    for task in todo:
+        keys = {name: [key(task, p, name) for p in task.problems] for name in task.methods}
+        done = [name for name in task.methods if all(k in known for k in keys[name])]
+        outcomes += [known[k] for name in done for k in keys[name]]
+        if rest := tuple(name for name in task.methods if name not in done):
+            open_tasks.append(replace(task, methods=rest))
     with contextlib.ExitStack() as stack:
-        done: Iterable[list[Outcome]] = map(do, todo)
+        found: Iterable[list[Outcome]] = map(do, open_tasks)
         if workers > 1:
             # Not forked: NumPy and Numba may have threads.
             pool = ProcessPoolExecutor(workers, mp_context=mp.get_context("spawn"))
-            done = stack.enter_context(pool).map(do, todo)
-        for n, found in enumerate(done, 1):
-            outcomes += found
-            if n % max(1, len(todo) // 10) == 0:
-                print(f"  {n} of {len(todo)} done", file=sys.stderr, flush=True)
+            found = stack.enter_context(pool).map(do, open_tasks)
+        for n, (task, new) in enumerate(zip(open_tasks, found, strict=True), 1):
+            outcomes += new
+            if record:
+                with record.open("a", encoding="utf-8") as file:
+                    for o in new:
+                        line = [*key(task, o.problem, o.method), *astuple(o)[2:]]
+                        file.write(json.dumps(line) + "\n")
+            if n % max(1, len(open_tasks) // 10) == 0:
+                print(f"  {n} of {len(open_tasks)} done", file=sys.stderr, flush=True)
     return outcomes
+
+
+def key(task: Task, problem: Problem, method: str) -> tuple[Any, ...]:
+    """What tells a run from all others."""
+    budgets = "-".join(map(str, task.multipliers))
+    return (*astuple(problem), method, str(task.noise), task.shifted, budgets)
+
+
+def recorded(path: Path | None) -> dict[tuple[Any, ...], Outcome]:
+    """The outcomes of a file, by what tells them apart; none if there is no file."""
+    if path is None or not path.exists():
+        return {}
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return {
+        tuple(line[:9]): Outcome(Problem(*line[:5]), line[5], tuple(line[9]), *line[10:])
+        for line in lines
+    }
 
 
 def table_of(
@@ -315,7 +361,10 @@ def table_of(
         failures = [o.failure for o in of.values() if o.failure]
         methods[name] = {
             "best": [list(column) for column in zip(*rows, strict=True)],
-            "seconds": round(float(np.median([o.seconds for o in of.values()])), 3),
+            "microseconds": round(
+                1e6 * sum(o.seconds for o in of.values()) / sum(o.evaluations for o in of.values()),
+                2,
+            ),
             "failed": len(failures),
             "failure": failures[0] if failures else "",
             **origin,
@@ -334,14 +383,27 @@ def table_of(
 
 
 def merged(known: Sequence[dict[str, Any]], new: dict[str, Any]) -> list[dict[str, Any]]:
-    """Tables, the new one last; methods that it lacks stay if their runs were the same."""
-    keys = [key for key in new if key != "methods"]
-    same = [table for table in known if all(table[key] == new[key] for key in keys)]
+    """Tables, the new one last; methods that it lacks stay if their problems were the same.
+
+    Their budgets may have been fewer or more, as long as the ones in common come first.
+    """
+    keys = [key for key in new if key not in ("methods", "multipliers")]
+    multipliers = new["multipliers"]
+    same: list[dict[str, Any]] = []
+    for table in known:
+        shorter, longer = sorted([table["multipliers"], multipliers], key=len)
+        if all(table[key] == new[key] for key in keys) and longer[: len(shorter)] == shorter:
+            same.append(table)
+            multipliers = longer
     methods = new["methods"]
     for table in same:
         methods = {**table["methods"], **methods}
     order = [name for name in (*METHODS, *CONTROLS) if name in methods]
-    whole = {**new, "methods": {name: methods[name] for name in order}}
+    whole = {
+        **new,
+        "multipliers": multipliers,
+        "methods": {name: methods[name] for name in order},
+    }
     return [*(table for table in known if table not in same), whole]
 
 
@@ -424,7 +486,12 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     add("--dimensions", "--dimension", type=numbers, default=(20,), help="such as 5,10; default 20")
     add("--functions", type=numbers, default=numbers("1-24"), help="default: 1-24")
     add("--instances", type=numbers, default=numbers("6-15"), help="default: 6-15")
-    add("--budget-multipliers", type=numbers, default=(10, 30, 100, 300), help="evaluations over d")
+    add(
+        "--budget-multipliers",
+        type=numbers,
+        default=(10, 30, 100, 300),
+        help="evaluations over d, such as 10,30,100,300,1000,3000,10000; default 10,30,100,300",
+    )
     add(
         "--noise", type=noises, default=(Noise(),), help="none, relative:0.1, additive:1, by commas"
     )
@@ -433,7 +500,12 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     add("--shifted", action="store_true", help="show methods f − f* in place of COCO's f")
     add("--workers", type=int, default=1, help="processes")
     add("--out", type=Path, help="JSON file to add the results to")
-    add("--observer", metavar="NAME", help="also write COCO's own output, to exdata/NAME")
+    add("--runs", type=Path, help="file for each run; runs that it has are not repeated")
+    add(
+        "--observer",
+        metavar="NAME",
+        help="also write COCO's own output, as its archive takes it, to exdata/NAME",
+    )
     options = parser.parse_args(arguments)
     options.rivals = options.rivals.split(",")
     if unknown := set(options.rivals) - set(known):
@@ -496,7 +568,7 @@ def main() -> int:
             print(f"{options.suite}, d = {dimension}, noise {noise} …", file=sys.stderr, flush=True)
             budgets = options.budget_multipliers
             todo = tasks(problems, methods, noise, budgets, options.shifted, options.observer)
-            outcomes = run(todo, options.workers)
+            outcomes = run(todo, options.workers, options.runs)
             table = table_of(todo[0], problems, outcomes, origin)
             tables = merged(load(options.out), table)
             if options.out:

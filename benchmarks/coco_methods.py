@@ -1,10 +1,11 @@
 """What is run on COCO's problems: our default call, and its rivals as their users call them.
 
-A method is called with an objective that raises when the budget is spent, a start, the budget and
-a seed. Who needs a step size gets 2; who stops early starts again at a random point.
+A method is called with an objective that raises when the run is over, a start, the budget and a
+seed. A method that needs a step size gets 2. One that stops early starts again at a random point.
 """
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
@@ -22,16 +23,25 @@ class Method(NamedTuple):
         run: Spends the budget.
         package: What must be installed.
         words: How it is called, for the page.
+        up_to: The largest budget over d that it is given, if it takes too long for larger ones.
     """
 
     run: Run
     package: str
     words: str
+    up_to: int | None = None
 
 
 def start(rng: np.random.Generator, dim: int) -> np.ndarray:
     """A point to start from."""
     return rng.uniform(-START, START, dim)
+
+
+def starts(x0: np.ndarray, rng: np.random.Generator) -> Iterator[np.ndarray]:
+    """The given start, and then random ones for as long as the objective allows."""
+    while True:
+        yield x0
+        x0 = start(rng, x0.size)
 
 
 def ours(fun: Objective, x0: np.ndarray, budget: int, seed: int) -> None:
@@ -48,13 +58,30 @@ def pycma(
     import cma
 
     rng = np.random.default_rng(seed)
-    while True:
+    for x in starts(x0, rng):
         own = {"verbose": -9, "seed": int(rng.integers(1, 2**31)), "CMA_diagonal": diagonal}
-        search = cma.CMAEvolutionStrategy(x0, SIGMA, own)
+        search = cma.CMAEvolutionStrategy(x, SIGMA, own)
         while not search.stop():
             points = search.ask()
             search.tell(points, [fun(x) for x in points])
-        x0 = start(rng, x0.size)
+
+
+def bipop_cma(fun: Objective, x0: np.ndarray, _budget: int, seed: int) -> None:
+    """CMA-ES restarted with small and large populations in turn; it restarts by itself."""
+    import cma
+
+    again = starts(x0, np.random.default_rng(seed))
+    own = {"verbose": -9, "seed": seed}
+    cma.fmin2(fun, lambda: next(again), SIGMA, own, restarts=1000, bipop=True)
+
+
+def lq_cma(fun: Objective, x0: np.ndarray, _budget: int, seed: int) -> None:
+    """CMA-ES with a linear or quadratic model of the objective; it restarts by itself."""
+    import cma
+
+    again = starts(x0, np.random.default_rng(seed))
+    own = {"verbose": -9, "seed": seed}
+    cma.fmin_lq_surr2(fun, lambda: next(again), SIGMA, own, restarts=1000)
 
 
 def sep_cma(fun: Objective, x0: np.ndarray, _budget: int, seed: int) -> None:
@@ -62,22 +89,47 @@ def sep_cma(fun: Objective, x0: np.ndarray, _budget: int, seed: int) -> None:
     from cmaes import SepCMA
 
     rng = np.random.default_rng(seed)
-    while True:
-        search = SepCMA(mean=x0, sigma=SIGMA, seed=int(rng.integers(2**31)))
+    for x in starts(x0, rng):
+        search = SepCMA(mean=x, sigma=SIGMA, seed=int(rng.integers(2**31)))
         while not search.should_stop():
             points = [search.ask() for _ in range(search.population_size)]
             search.tell([(x, fun(x)) for x in points])
-        x0 = start(rng, x0.size)
+
+
+def scipy(
+    fun: Objective, x0: np.ndarray, budget: int, seed: int, *, name: str, **options: float
+) -> None:
+    """A method of SciPy; gradients by its own finite differences, whose evaluations count."""
+    from scipy.optimize import minimize
+
+    for x in starts(x0, np.random.default_rng(seed)):
+        minimize(fun, x, method=name, options={"maxiter": budget, **options})
 
 
 def l_bfgs_b(fun: Objective, x0: np.ndarray, budget: int, seed: int) -> None:
-    """Gradients by SciPy's own finite differences, whose evaluations count."""
-    from scipy.optimize import minimize
+    """SciPy's L-BFGS-B, which has a limit on evaluations as well."""
+    scipy(fun, x0, budget, seed, name="L-BFGS-B", maxfun=budget)
 
-    rng = np.random.default_rng(seed)
-    while True:
-        minimize(fun, x0, method="L-BFGS-B", options={"maxfun": budget, "maxiter": budget})
-        x0 = start(rng, x0.size)
+
+def cobyqa(fun: Objective, x0: np.ndarray, budget: int, seed: int) -> None:
+    """SciPy's COBYQA: quadratic models in a trust region."""
+    scipy(fun, x0, budget, seed, name="COBYQA", initial_tr_radius=SIGMA, maxfev=budget)
+
+
+def nlopt(fun: Objective, x0: np.ndarray, _budget: int, seed: int, *, name: str) -> None:
+    """A method of NLopt, until its steps are about as small as rounding errors."""
+    import nlopt as library
+
+    def wrapped(x: np.ndarray, _gradient: np.ndarray) -> float:
+        return fun(x)
+
+    for x in starts(x0, np.random.default_rng(seed)):
+        search = library.opt(getattr(library, name), x0.size)
+        search.set_min_objective(wrapped)
+        search.set_initial_step(SIGMA)
+        search.set_xtol_rel(1e-12)
+        with contextlib.suppress(library.RoundoffLimited):
+            search.optimize(x)
 
 
 def nevergrad(fun: Objective, x0: np.ndarray, budget: int, seed: int, *, name: str) -> None:
@@ -108,6 +160,32 @@ METHODS = {
     "cmaes-sep": Method(sep_cma, "cmaes", "`cmaes.SepCMA(x0, 2)`"),
     "scipy-lbfgsb": Method(
         l_bfgs_b, "scipy", '`scipy.optimize.minimize(method="L-BFGS-B")`, its own differences'
+    ),
+    "slsqp": Method(
+        partial(scipy, name="SLSQP", ftol=1e-12),
+        "scipy",
+        '`scipy.optimize.minimize(method="SLSQP")`, `ftol=1e-12`, its own differences',
+    ),
+    "bfgs": Method(
+        partial(scipy, name="BFGS", gtol=1e-8),
+        "scipy",
+        '`scipy.optimize.minimize(method="BFGS")`, `gtol=1e-8`, its own differences',
+    ),
+    "newuoa": Method(
+        partial(nlopt, name="LN_NEWUOA"), "nlopt", "NLopt's `LN_NEWUOA`, first step 2"
+    ),
+    "bobyqa": Method(
+        partial(nlopt, name="LN_BOBYQA"), "nlopt", "NLopt's `LN_BOBYQA`, first step 2"
+    ),
+    "cobyqa": Method(
+        cobyqa,
+        "scipy",
+        '`scipy.optimize.minimize(method="COBYQA")`, first trust region 2, up to 300 d',
+        up_to=300,
+    ),
+    "bipop-cma": Method(bipop_cma, "cma", "`cma.fmin2(fun, start, 2, restarts=1000, bipop=True)`"),
+    "lq-cma": Method(
+        lq_cma, "cma", "`cma.fmin_lq_surr2(fun, start, 2, restarts=1000)`, up to 300 d", up_to=300
     ),
     "nevergrad-ngopt": Method(
         partial(nevergrad, name="NGOpt"), "nevergrad", "`NGOpt` with the budget, σ = 2"

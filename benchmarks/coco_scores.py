@@ -80,12 +80,12 @@ def against(table: Mapping[str, Any], name: str) -> list[Estimate]:
     ours, theirs = (table["methods"][each]["best"] for each in (OURS, name))
     return [
         estimate(shares(a) - shares(b), table["functions"], table["instances"])
-        for a, b in zip(ours, theirs, strict=True)
+        for a, b in zip(ours, theirs, strict=False)  # one of them may have fewer budgets
     ]
 
 
 def by_group(table: Mapping[str, Any], name: str) -> dict[str, float]:
-    """A method's share after the last budget in COCO's groups of functions."""
+    """A method's share after its last budget in COCO's groups of functions."""
     functions = np.array(table["functions"])
     last = shares(table["methods"][name]["best"][-1])
     chosen = {group: np.isin(functions, list(of)) for group, of in GROUPS.items()}
@@ -141,13 +141,19 @@ def columns(table: Mapping[str, Any]) -> list[str]:
 def share_rows(table: Mapping[str, Any]) -> list[list[str]]:
     """Method and shares; the best at each budget is marked."""
     found = {name: of_method(table, name) for name in table["methods"]}
+    rivals = [each for name, each in found.items() if name != CHECK]
+    top = [max(each[k].mean for each in rivals if k < len(each)) for k in _budgets(table, rivals)]
     rows: list[list[str]] = []
     for name, each in found.items():
-        others = [found[other] for other in found if other not in (name, CHECK)]
-        best = [all(e.mean >= other[k].mean for other in others) for k, e in enumerate(each)]
-        marks = [" *" if top and name != CHECK else "" for top in best]
-        rows.append([name, *(e.words() + mark for e, mark in zip(each, marks, strict=True))])
+        best = [name != CHECK and e.mean >= most for e, most in zip(each, top, strict=False)]
+        cells = [e.words() + " *" * mark for e, mark in zip(each, best, strict=False)]
+        rows.append([name, *cells, *["–"] * (len(table["multipliers"]) - len(cells))])
     return rows
+
+
+def _budgets(table: Mapping[str, Any], methods: Sequence[Sequence[Estimate]]) -> range:
+    """The budgets that some method was given."""
+    return range(min(len(table["multipliers"]), max(map(len, methods), default=0)))
 
 
 def difference_rows(table: Mapping[str, Any]) -> list[list[str]]:
@@ -155,25 +161,30 @@ def difference_rows(table: Mapping[str, Any]) -> list[list[str]]:
     rivals = [name for name in table["methods"] if name not in (OURS, CHECK)]
     if OURS not in table["methods"] or not rivals:
         return []
-    rows = [[name, *(e.words("+") for e in against(table, name))] for name in rivals]
+    missing = ["–"] * len(table["multipliers"])
+    rows: list[list[str]] = []
+    for name in rivals:
+        cells = [e.words("+") for e in against(table, name)]
+        rows.append([name, *cells, *missing[len(cells) :]])
     others = [of_method(table, name) for name in rivals]
     ratios: list[str] = []
-    for k, ours in enumerate(of_method(table, OURS)):
-        top = max(each[k].mean for each in others)
-        ratios.append(f"{ours.mean / top:.2f} ×" if top else "")
-    return [*rows, ["ours over the best of these", *ratios]]
+    ours = of_method(table, OURS)
+    for k in _budgets(table, [ours]):
+        top = max((each[k].mean for each in others if k < len(each)), default=0.0)
+        ratios.append(f"{ours[k].mean / top:.2f} ×" if top else "")
+    return [*rows, ["ours over the best of these", *ratios, *missing[len(ratios) :]]]
 
 
 def show(table: Mapping[str, Any]) -> None:
     """Print shares and differences."""
     console = Console(width=None if os.isatty(1) else 140)
     shown = Table(title=f"{title(table)}: share of 51 targets reached", title_justify="left")
-    for name in ("method", *columns(table), "CPU s a run", "failed"):
+    for name in ("method", *columns(table), "µs an evaluation", "failed"):
         shown.add_column(name, overflow="fold")
     for row in share_rows(table):
         method = table["methods"][row[0]]
         failed = f"{method['failed']}: {method['failure']}" if method["failed"] else ""
-        shown.add_row(*row, f"{method['seconds']:.2f}", failed)
+        shown.add_row(*row, f"{method['microseconds']:.3g}", failed)
     console.print(shown)
     if differences := difference_rows(table):
         paired = Table(title="ours minus theirs, problem by problem", title_justify="left")

@@ -123,6 +123,64 @@ def test_workers_change_nothing_and_what_is_not_run_again_stays(tables, folder):
     assert "--workers 2" not in methods["optimum"]["command"]
 
 
+def test_runs_that_were_recorded_are_not_repeated(tables, tmp_path):
+    words = ("--rivals", "random,optimum", "--runs", "runs.jsonl")
+    (table,) = coco(*words, folder=tmp_path)
+    record = tmp_path / "runs.jsonl"
+    lines = record.read_text().splitlines()
+    assert len(lines) == 8
+    record.write_text("\n".join(lines[:-3]) + "\n")  # interrupted
+    said = program("coco", *RUNS, *BUDGETS, *words, "--out", "coco.json", folder=tmp_path)
+    assert "2 of 2 done" in said
+    assert sorted(map(str, record.read_text().splitlines())) != sorted(lines[:-3])
+    (again,) = json.loads((tmp_path / "coco.json").read_text())["tables"]
+    for name in ("random", "optimum"):
+        assert again["methods"][name]["best"] == table["methods"][name]["best"]
+        assert again["methods"][name]["best"] == tables[0]["methods"][name]["best"]
+
+
+def test_methods_with_fewer_budgets_stay_beside_those_with_more(tmp_path):
+    coco("--rivals", "random", folder=tmp_path)
+    words = ("--rivals", "scipy-lbfgsb", "--budget-multipliers", "5,20,40")
+    (table,) = coco(*words, folder=tmp_path)
+    assert table["multipliers"] == [5, 20, 40]
+    assert [len(table["methods"][name]["best"]) for name in ("random", "scipy-lbfgsb")] == [2, 3]
+    program("coco_page", "--results", "coco.json", "--page", "coco.md", folder=tmp_path)
+    rows = [line.split(" | ") for line in (tmp_path / "coco.md").read_text().splitlines()]
+    (cells,) = (row for row in rows if row[0] == "| random" and len(row) == 5)
+    assert cells[3] == "–"
+
+
+@pytest.mark.parametrize(
+    ("name", "module"),
+    [
+        ("slsqp", "scipy"),
+        ("bfgs", "scipy"),
+        ("cobyqa", "scipy"),
+        ("newuoa", "nlopt"),
+        ("bobyqa", "nlopt"),
+        ("bipop-cma", "cma"),
+        ("lq-cma", "cma"),
+    ],
+)
+def test_each_rival_solves_the_sphere_and_spends_its_budget(name, module, tmp_path):
+    pytest.importorskip(module)
+    words = ("--functions", "1,3", "--instances", "6", "--budget-multipliers", "10,500")
+    (table,) = coco(*words, "--rivals", name, "--runs", "runs.jsonl", folder=tmp_path)
+    method = table["methods"][name]
+    assert method["failed"] == 0
+    sphere, rastrigin = (
+        json.loads(line)[-2] for line in (tmp_path / "runs.jsonl").read_text().splitlines()
+    )
+    if name in ("cobyqa", "lq-cma"):  # which are given at most 300 d
+        assert len(method["best"]) == 1
+        assert rastrigin == 50
+    else:
+        assert method["best"][1][0] < 1e-8
+        assert sphere < 2500  # a run ends when its last target is reached
+        assert rastrigin == 2500  # and starts again until then
+
+
 def test_coco_s_own_output_has_the_same_precision(tables, tmp_path):
     program("coco", *RUNS, *BUDGETS, "--rivals", "random", "--observer", "ours", folder=tmp_path)
     for k, function in enumerate((SPHERE, ROSENBROCK)):
