@@ -48,7 +48,7 @@ Callback = Callable[["IntermediateTraining"], bool | None]
 
 POLICY_BEST, POLICY_LAST = "policy-best", "policy-last"
 
-_MESSAGES = {**MESSAGES, "target": "A test reached the target."}
+TRAINING_MESSAGES = {**MESSAGES, "target": "A test reached the target."}
 _TEST_COUNTS = ("step", "trajectories", "env_steps", "episodes")
 _WORDS = {
     "evaluations": "episodes",
@@ -314,7 +314,7 @@ class Training(Program[TrainState, TrainRecord, TrainResult]):
             success=success,
             status=status_of(end.reason, success=success),
             reason=cast(Reason, end.reason),
-            message=end.message(_MESSAGES) + _no_progress(tests, end),
+            message=end.message(TRAINING_MESSAGES) + _no_progress(tests, end),
             dropped=sum(record.iteration.info.dropped for record in records),
             faults=dict(faults),
             seed=self.seed,

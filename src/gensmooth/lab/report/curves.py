@@ -285,11 +285,16 @@ def limits(
         return (0.1, 1.0)
     if high > floor:
         low = max(low, floor)
+    return padded(float(low), float(high), scale)
+
+
+def padded(low: float, high: float, scale: Scale) -> tuple[float, float]:
+    """Return the range of an axis with a margin around what it shows."""
     if scale == "log":
         pad = (high / low) ** 0.06 * 1.02
-        return (float(low / pad), float(high * pad))
+        return low / pad, high * pad
     pad = 0.06 * (high - low) or 0.1 * abs(high) or 1.0
-    return (float(low - pad), float(high + pad))
+    return low - pad, high + pad
 
 
 def draw_curves(ax: Axes, plotted: Sequence[Curve], view: View) -> None:

@@ -87,11 +87,13 @@ class Front(NamedTuple):
         message: Its message in one sentence.
         best: The name of the figure that supports it; its first row is repeated at the top.
         symbols: The letters in figures and tables, with their meanings.
+        answer: The result in a few lines; the command that repeats it follows.
     """
 
     message: str = ""
     best: str = ""
     symbols: Sequence[tuple[str, str]] = ()
+    answer: Facts = ()
 
 
 class FigureView(NamedTuple):

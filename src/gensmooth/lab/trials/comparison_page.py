@@ -31,8 +31,6 @@ from gensmooth.lab.trials.ranking import Standing, Versus, by_ratio, shown
 from gensmooth.lab.trials.table import Fetch, TrialTable
 from gensmooth.lab.trials.trial import POINTS
 
-_WIDE = 8  # values that differ by a larger factor are drawn on a logarithmic axis
-
 
 def conclude(table: TrialTable, fetch: Fetch) -> Ranking:
     """Compute the verdicts from the runs; a seed is omitted until all methods have run it."""
@@ -280,15 +278,14 @@ def _padded(record: RunRecord, series: str) -> list[float]:
 
 def _range(lines: Sequence[Any]) -> tuple[float, float, bool]:
     """Return the range of an axis, and whether it is logarithmic."""
+    from gensmooth.lab.report.curves import WIDE, padded
+
     finite = np.concatenate([line[np.isfinite(line)] for line in lines])
     if not len(finite):
         return 0.1, 1.0, False
     low, high = float(finite.min()), float(finite.max())
-    if low > 0 and high > _WIDE * low:
-        pad = (high / low) ** 0.05
-        return low / pad, high * pad, True
-    pad = 0.06 * (high - low) or 0.1 * abs(high) or 1.0
-    return low - pad, high + pad, False
+    log = low > 0 and high > WIDE * low
+    return *padded(low, high, "log" if log else "linear"), log
 
 
 def _is_ratio(ranking: Ranking) -> bool:
