@@ -36,15 +36,10 @@ _STUDY_FILE = "study.json"
 _RUNS, _PARTIAL = "runs", "partial"
 _ASIDE = re.compile(r"\.[0-9a-f]+\.([0-9]+)")  # a run's folder that a process is writing
 _END = ("end", "names", "final", "diverged", "seconds", "crc32")  # of the last line of a record
-_OURS = {
-    _RUNS,
-    _PARTIAL,
-    _STUDY_FILE,
-    f".{_STUDY_FILE}.new",
-}  # in a new store
+_OURS = {_RUNS, _PARTIAL, _STUDY_FILE, f".{_STUDY_FILE}.new"}  # what a new store may contain
 _UNUSABLE = (OSError, CheckpointError, *UNUSABLE)
 
-# --- what the files may hold ---------------------------------------------------------------------
+# --- the fields of the files ---------------------------------------------------------------------
 
 _MARK = fields.record(
     {"program": fields.one_of("gensmooth"), "study": fields.NAME, "format": fields.count()}
@@ -141,11 +136,8 @@ class StudyStore:
             remove_folder(aside)
             aside.mkdir(parents=True)  # fails if something is there, such as a link
             config = {"format": FORMAT, "study": spec.study, "config": spec.config}
-            write_text(
-                aside / "config.json",
-                json.dumps(config, indent=1, sort_keys=True),
-                durable=False,
-            )
+            text = json.dumps(config, indent=1, sort_keys=True)
+            write_text(aside / "config.json", text, durable=False)
             write_text(aside / "metrics.jsonl", _lines(record, spec.key), durable=False)
             remove_folder(final)  # a damaged record makes way for the new one
             aside.rename(final)
@@ -189,13 +181,12 @@ class StudyStore:
         except OSError as error:
             raise StoreError(f"Could not make {self.folder}: {error.strerror or error}.") from error
         for left in self.runs.glob(".*"):
-            ours = _ASIDE.fullmatch(left.name)
-            if ours and not _alive(ours[1]):  # left by a killed process
+            match = _ASIDE.fullmatch(left.name)
+            if match and not _alive(match[1]):  # left by a killed process
                 remove_folder(left)
 
 
 def _alive(pid: str) -> bool:
-    """Return whether a process is running on this machine."""
     try:
         os.kill(int(pid), 0)
     except (ValueError, ProcessLookupError, OverflowError):

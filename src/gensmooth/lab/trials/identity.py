@@ -3,7 +3,7 @@
 A run's folder is named by the hash of its configuration, so the configuration must change when the
 function does: an edited function must not get the results of the old one. A function is identified
 by the code of its module (comments and layout do not count) or, if it cannot be imported by name,
-by its own code and what that refers to.
+by its own code and the objects that it refers to.
 """
 
 import ast
@@ -67,9 +67,9 @@ def _code(thing: Any, depth: int = 0) -> bytes:
     function = getattr(thing, "__func__", thing)
     if isinstance(function, FunctionType) and depth < _DEEP:
         cells = [cell.cell_contents for cell in function.__closure__ or () if _filled(cell)]
-        seen = [function.__globals__[n] for n in _names(function.__code__, function.__globals__)]
+        used = [function.__globals__[n] for n in _names(function.__code__, function.__globals__)]
         instance: Any = getattr(thing, "__self__", None)
-        parts = [function.__defaults__, function.__kwdefaults__, instance, *cells, *seen]
+        parts = [function.__defaults__, function.__kwdefaults__, instance, *cells, *used]
         hashed = [_body(function.__code__), *(_code(part, depth + 1) for part in parts)]
         return hashlib.sha256(b"\0".join(hashed)).digest()
     if isinstance(thing, np.ndarray):

@@ -95,7 +95,7 @@ class SweepConclusion(NamedTuple):
 
 
 def scores(table: TrialTable, records: Sequence[RunRecord]) -> list[CellScore]:
-    """Return the cells with their means, in the form that `grid.choose` takes."""
+    """Return the cells with their means."""
     scored: list[CellScore] = []
     for cell, runs in zip(table.cells, table.by_cell(records, table.seeds).values(), strict=True):
         finals = [final(run) for run in runs]

@@ -44,9 +44,9 @@ from gensmooth.trees import Tree
 Array = NDArray[Any]
 Follow = Callable[[IntermediateResult], None]
 
-POINTS = 100  # of a curve: the budget is divided into so many equal parts
+POINTS = 100  # the points of a curve: the budget is divided into this many equal parts
 _log = logging.getLogger("gensmooth")
-_LONGEST = 1000  # parameters: a longer x is not part of the record
+_LONGEST = 1000  # parameters: a longer x is not stored in the record
 
 
 class Outline(NamedTuple):
@@ -57,7 +57,7 @@ class Outline(NamedTuple):
             steps; ``best``, the best value so far; ``score`` at the recommended point, if the
             problem has a score.
         start: The judgement of the starting point.
-        final: That of the recommended point; ``None`` if the run failed or diverged.
+        final: The judgement of the recommended point; ``None`` if the run failed or diverged.
         more: Other results, as plain JSON.
     """
 
@@ -106,7 +106,7 @@ class Trials:
         choice, seed, budget = self.choices[config["choice"]], config["seed"], config["budget"]
         try:
             trial = self.at(seed).run(choice, budget, seed, self.values, scratch)
-        except Exception as error:  # of any kind: it is the method's result
+        except Exception as error:  # any failure is the method's result
             trial = Outline({}, Judged(math.nan), None, {"failure": _words(error)})
         more = {**trial.more, "start": _plain(trial.start.value)}
         final, lost = math.inf, trial.final is None
@@ -164,7 +164,7 @@ class Minimized:
         return judge(self.objective, x, seed=seed, values=values, score=score)
 
     def call(self, choice: Choice, budget: int, seed: int, **how: Any) -> Result:
-        """Run a method on it."""
+        """Call :func:`~gensmooth.minimize` with a method."""
         arguments: dict[str, Any] = {**self.how, "workers": self.workers}
         arguments |= choice.options if choice.method == AUTO else {**self.named, **choice.options}
         arguments |= {"method": choice.method, "budget": budget, "seed": seed, **how}

@@ -3,17 +3,14 @@
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from gensmooth.lab.experiments.options import SeededOptions
-from gensmooth.lab.experiments.spec import Outcome, RunRecord, RunSpec, Study
+from gensmooth.lab.experiments.spec import RunRecord, RunSpec, Study
 from gensmooth.lab.paper.controller.model import GAINS, START, fly, gusts
 from gensmooth.lab.report.tables import Table
-
-if TYPE_CHECKING:
-    from gensmooth.lab.report.curves import Drawn
 
 _SEEDS, _BUDGET, _ROUNDS = 5, 400, 20
 _TEST_FLIGHTS, _TEST_SEED = 100, 2026  # the same gusts for all runs, which no search has seen
@@ -104,18 +101,12 @@ def _tables(options: SeededOptions, records: Sequence[RunRecord]) -> list[Table]
     ]
 
 
-def _draw(outcome: Outcome) -> "Drawn":
-    from gensmooth.lab.paper.controller.figures import draw
-
-    return draw(outcome)
-
-
 STUDY = Study(
     name="controller",
     title="A drone in gusts: tuning a controller",
     prose=_prose,
     reporting=_reporting,
     execute=_execute,
-    draw=_draw,
+    draw="gensmooth.lab.paper.controller.figures:draw",
     tables=_tables,
 )
