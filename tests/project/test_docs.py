@@ -49,6 +49,11 @@ NEEDS = {
     "docs/jax.md": "jax",
     "docs/torch.md": "torch",
     "docs/integrations.md": "optuna",
+    "docs/announcements/huggingface.md": "transformers",
+    "docs/announcements/lightning.md": "lightning",
+    "docs/announcements/optunahub.md": "optuna",
+    "docs/announcements/nevergrad.md": "nevergrad",
+    "docs/announcements/gymnasium.md": "gymnasium",
 }
 
 
