@@ -535,9 +535,9 @@ def test_in_chromium(browser, out, width, columns, dark):
     assert [url.rpartition("/")[2] for url in browser.requests] == ["report.html"]
     assert (found["overflow"], found["wide"]) == (0, [])
     assert (found["panels"], found["empty"]) == (
-        3 + 9 + 9 + 12 + 3,
+        9 + 9 + 12 + 3,
         0,
-    )  # the first row of the best figure, twice
+    )
     assert found["columns"] == columns
     assert contrast(found["ink"], found["ground"]) > 4.5
     assert contrast(found["line"], found["ground"]) > 3

@@ -13,6 +13,7 @@ from gensmooth.lab.experiments.registry import find_study
 from gensmooth.lab.experiments.spec import Claim, Outcome
 from gensmooth.lab.experiments.verdicts import Scores
 from gensmooth.lab.paper import tables as paper
+from gensmooth.lab.paper.controller.study import answer
 from gensmooth.lab.paper.published import published
 from gensmooth.lab.report.tables import Cell, ClaimRow, Table
 from gensmooth.runs.files import read_bytes
@@ -52,14 +53,13 @@ def write_report(outcomes: Sequence[Outcome], out: Path, *, command: str) -> Pat
         )
         for outcome in outcomes
     ]
-    return report.write_report(
-        sections,
-        out,
-        title=paper.TITLE,
-        lede=paper.LEDE,
-        command=command,
-        front=Front(_message(outcomes), paper.BEST, paper.SYMBOLS),
-    )
+    message = _message(outcomes)
+    title, lede, front = paper.TITLE, paper.LEDE, Front(message, paper.SYMBOLS)
+    for outcome in outcomes:
+        if outcome.study == "controller" and outcome.records:
+            title, lede = paper.DRONE, f"{paper.LEDE} {message}"
+            front = Front(paper.WHAT, paper.SYMBOLS, answer(outcome.records))
+    return report.write_report(sections, out, title=title, lede=lede, command=command, front=front)
 
 
 def _figures(outcome: Outcome) -> Any:
@@ -68,7 +68,7 @@ def _figures(outcome: Outcome) -> Any:
 
 
 def _message(outcomes: Sequence[Outcome]) -> str:
-    """Return the message of the page, or nothing if the claim that it rests on does not hold."""
+    """Return the main finding if the claim that it rests on holds, otherwise nothing."""
     for outcome in outcomes:
         full_size = published(outcome.study) if outcome.smaller else None
         for row in full_size.claims if full_size else outcome.claims:

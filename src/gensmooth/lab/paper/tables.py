@@ -8,20 +8,23 @@ from collections.abc import Mapping
 
 from gensmooth.lab.experiments.grid import SpacingAndRate
 
+DRONE = "A drone learns to hold its height in 400 flights"
+WHAT = (
+    "gensmooth minimises functions that you can evaluate but not differentiate: a simulation, a "
+    "robot, a noisy experiment. Here it tunes the controller of a drone."
+)
 TITLE = "Generalizing Gaussian Smoothing for Random Search: what holds"
 LEDE = (
-    "The optimisation studies of Gao and Sener’s paper (ICML 2022), run again from scratch. Every "
-    "sentence of theirs that these runs can check is listed with the number that decides it, "
-    "whichever way it went."
+    "The optimisation studies of Gao and Sener’s paper (ICML 2022), run again from scratch. Each "
+    "sentence of theirs that these runs can check is listed with a verdict and the numbers behind "
+    "it."
 )
-
-# The page in one sentence, the claim that it rests on, and the figure that shows it.
+# The main finding, and the claim that it rests on.
 MESSAGE = (
     "linreg-mse-smaller",
     "Scaling random directions down (“shrinkage”) makes the error of a gradient estimated from "
     "them smaller in every setting of the paper’s linear regression, as theory predicts.",
 )
-BEST = "linreg-mse"
 SYMBOLS = (
     ("d", "parameters"),
     ("θ", "the parameters; θ₀ where a run starts"),
