@@ -9,6 +9,7 @@ which the training merges in the order of the batch.
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
+from copy import copy
 from typing import Literal, NamedTuple, Protocol, final, get_args
 
 import numpy as np
@@ -58,10 +59,10 @@ class Rollouts(Protocol):
 
 
 def distinct_resets(resets: Resets, simulator: Simulator) -> Resets:
-    """Return the reading that equals ``"shared-goal"`` in an environment, if another one does.
+    """Return the resets, with ``"shared-goal"`` replaced if it equals another kind.
 
-    Without tasks it is ``"independent"``. If a start consists of a task only, as in Meta-World, it
-    is ``"paired"``.
+    Without tasks it equals ``"independent"``. If a start consists of a task only, as in Meta-World,
+    it equals ``"paired"``.
     """
     if resets != "shared-goal":
         return resets
@@ -109,15 +110,10 @@ class Local:
         self.faults: Mapping[str, int] = {}
 
     def journaled(self, journal: Journal | None) -> "Local":
-        """Return the same with a journal."""
-        return Local(
-            self._simulator,
-            self._policy,
-            self._threads,
-            shared_goal=self._shared_goal,
-            search=self._search,
-            journal=journal,
-        )
+        """Return a copy that records episodes in a journal."""
+        copied = copy(self)
+        copied._journal = None if self._search is None else journal
+        return copied
 
     def train(self, state: SearchState, batch: Batch, scaling: Scaling) -> Episodes:  # noqa: ARG002
         """See :class:`Rollouts`."""
@@ -378,7 +374,7 @@ def from_rows(rows: Array, size: int, *, goal: bool, observe: bool) -> Episodes:
 
 
 def test_batch(search: Search, state: SearchState, episodes: int) -> Batch:
-    """The test episodes as a batch of evaluations."""
+    """Return the test episodes as a batch of evaluations."""
     center = np.zeros(episodes, np.int64)
     plan = Plan(center, center, np.arange(episodes))
     return search.ask(state).planned(plan, Purpose.TEST)
@@ -387,13 +383,13 @@ def test_batch(search: Search, state: SearchState, episodes: int) -> Batch:
 def open_entry(
     journal: Journal, policy: Policy, batch: Batch, scaling: Scaling, *, observe: bool
 ) -> JournalEntry:
-    """The part of a journal for the episodes of a batch."""
+    """Open the entry of a journal for the episodes of a batch."""
     columns = 1 + _NUMBERS + 2 * policy.sizes[0]
     return journal.open(batch.with_context(_context(scaling, observe)), columns)
 
 
 def _context(scaling: Scaling, observe: bool, tasks: Array | None = None) -> Array:
-    """The numbers that are the same for all episodes of a batch."""
+    """Return the numbers that all episodes of a batch share."""
     more = [] if tasks is None else [tasks]
     return np.concatenate(([float(observe)], scaling.mean, scaling.inverse, *more))
 

@@ -278,8 +278,8 @@ def _read_records(
     return records, end
 
 
-def _cannot(path: Path, what: str, error: OSError) -> LogError:
-    return LogError(f"{path} cannot be {what}: {error.strerror or error}.")
+def _cannot(path: Path, done: str, error: OSError) -> LogError:
+    return LogError(f"{path} cannot be {done}: {error.strerror or error}.")
 
 
 def check_header(

@@ -575,13 +575,13 @@ class ZerothOrder(Optimizer):
                 i for i, pair in enumerate(zip(*marks, strict=True)) if pair != _mark(known, i)
             )
             one, other = _mark(marks, i), _mark(known, i)
-            what = "address"
+            mark = "address"
             if one[0] == other[0]:
                 pairs = zip(_OTHER_MARKS, one[1], other[1], strict=True)
-                what = next(name for name, a, b in pairs if a != b)
+                mark = next(name for name, a, b in pairs if a != b)
             raise RuntimeError(
                 f"Other code has changed the parameter {list(self._parameters)[i]!r} since the "
-                f"last step (its {what.strip('_')} differs). Create a new optimiser for the "
+                f"last step (its {mark.strip('_')} differs). Create a new optimiser for the "
                 "changed parameters"
                 + (", or call opt.accept_changes() to continue with them." if one[1][3] else ".")
             )

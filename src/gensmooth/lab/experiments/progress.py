@@ -62,9 +62,9 @@ class TimeLeft:
 class Shares:
     """The share of the work that is done, and the time left, as reported by the runs.
 
-    Runs that are made side by side begin and end together, so counting the finished ones says
-    nothing until the end. The speed is measured from the first report on: what an earlier attempt
-    had done, and the time to compile, do not count.
+    Runs that are made side by side begin and end together, so the number of finished runs does not
+    show progress. The speed is measured from the first report on: the work of an earlier attempt
+    and the time to compile do not count.
 
     Args:
         costs: The costs of the runs, by their keys.

@@ -21,7 +21,7 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class RunSpec:
-    """The specification of a run: all that its record depends on, and nothing else.
+    """The specification of a run: exactly what its record depends on.
 
     Attributes:
         study: The study's name.

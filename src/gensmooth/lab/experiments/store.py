@@ -10,7 +10,6 @@ by copying their ``runs`` together.
 """
 
 import json
-import math
 import os
 import re
 import zlib
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gensmooth import fields
+from gensmooth.describe import plain
 from gensmooth.lab.experiments.spec import FORMAT, RunRecord, RunSpec
 from gensmooth.runs.files import (
     CheckpointError,
@@ -36,7 +36,7 @@ _STUDY_FILE = "study.json"
 _RUNS, _PARTIAL = "runs", "partial"
 _ASIDE = re.compile(r"\.[0-9a-f]+\.([0-9]+)")  # a run's folder that a process is writing
 _END = ("end", "names", "final", "diverged", "seconds", "crc32")  # of the last line of a record
-_OURS = {_RUNS, _PARTIAL, _STUDY_FILE, f".{_STUDY_FILE}.new"}  # what a new store may contain
+_OURS = {_RUNS, _PARTIAL, _STUDY_FILE, f".{_STUDY_FILE}.new"}  # all that a new store contains
 _UNUSABLE = (OSError, CheckpointError, *UNUSABLE)
 
 # --- the fields of the files ---------------------------------------------------------------------
@@ -201,14 +201,14 @@ def _lines(record: RunRecord, key: str) -> str:
     names = list(record.series)
     rounds = zip(*(record.series[name] for name in names), strict=True)
     body = [
-        json.dumps({"round": i, **dict(zip(names, map(_plain, row), strict=True))})
+        json.dumps({"round": i, **dict(zip(names, map(plain, row), strict=True))})
         for i, row in enumerate(rounds)
     ]
     text = "".join(f"{line}\n" for line in body)
     end: dict[str, Any] = {
         "end": True,
         "names": names,
-        "final": _plain(record.final),
+        "final": plain(record.final),
         "diverged": record.diverged,
         "seconds": record.seconds,
         "crc32": zlib.crc32(text.encode()),
@@ -220,7 +220,7 @@ def _lines(record: RunRecord, key: str) -> str:
 
 
 def _check(end: Mapping[str, Any], key: str) -> int:
-    """Return a checksum of the run's key and the last line, which contains that of the others."""
+    """Return a checksum of the run's key and the last line, which has a checksum of the others."""
     more = [end["more"]] if "more" in end else []
     return zlib.crc32(json.dumps([key, *(end[name] for name in _END), *more]).encode())
 
@@ -241,7 +241,3 @@ def _read(where: Path, spec: RunSpec) -> RunRecord:
     series = {name: [float(row[name]) for row in rows] for name in read["names"]}
     more = read.get("more", {})
     return RunRecord(config, series, float(read["final"]), read["diverged"], end["seconds"], more)
-
-
-def _plain(value: float) -> float | str:
-    return value if math.isfinite(value) else str(value)

@@ -130,7 +130,7 @@ def reproduce(  # noqa: D417
     if not (no_run and exists(home / ASKED)):  # a report changes nothing but the page
         _write_asked(home, arguments)
     rows = [row for outcome in outcomes for row in outcome.claims]
-    if not outcomes:  # one piece of several: nothing can be concluded from it alone
+    if not outcomes:  # one piece of several, which allows no conclusion
         return Reproduced(rows, outcomes, None)
     return Reproduced(rows, outcomes, write_report(outcomes, home, command=_command(arguments)))
 

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from gensmooth.lab.experiments.spec import RunRecord
+from gensmooth.lab.experiments.verdicts import how_many
 from gensmooth.lab.report.style import MethodStyle, assign_styles
 from gensmooth.lab.report.tables import Table
 from gensmooth.lab.trials.page import (
     Ranking,
     failures_table,
-    how_many,
     interval_words,
     judged_in_words,
     mean_words,

@@ -23,7 +23,7 @@ from gensmooth.lab.trials.trial import Minimized, Trials
 from gensmooth.rl.defaults import NUM_DIRECTIONS
 from gensmooth.streams import check_seed
 
-# One fresh value judges a point for so many evaluations of the budget, and at most so many.
+# One fresh value per this many evaluations of the budget judges a point; at most this many values.
 _EVALUATIONS_PER_VALUE, _MOST_VALUES = 200, 30
 
 

@@ -61,7 +61,7 @@ def _module(thing: Any) -> bytes:
 
 
 def _code(thing: Any, depth: int = 0) -> bytes:
-    """Return a hash of a function's code and what it refers to; the pickle of anything else."""
+    """Return a hash of a function's code and the objects it uses; the pickle of other objects."""
     if isinstance(thing, ModuleType):
         return thing.__name__.encode()
     function = getattr(thing, "__func__", thing)
@@ -92,12 +92,12 @@ def _filled(cell: Any) -> bool:
     return True
 
 
-def _names(code: CodeType, there: Mapping[str, Any]) -> list[str]:
-    """Return the globals that some code refers to, also in nested functions."""
-    names = {name for name in code.co_names if name in there}
+def _names(code: CodeType, variables: Mapping[str, Any]) -> list[str]:
+    """Return the global variables that some code refers to, also in nested functions."""
+    names = {name for name in code.co_names if name in variables}
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
-            names |= set(_names(inner, there))
+            names |= set(_names(inner, variables))
     return sorted(names)
 
 

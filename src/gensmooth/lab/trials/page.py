@@ -108,15 +108,6 @@ def write_page(
 # --- words ---------------------------------------------------------------------------------------
 
 
-def how_many(count: int, noun: str) -> str:
-    """Return a count with its noun.
-
-    >>> how_many(1, "seed"), how_many(3, "seed")
-    ('1 seed', '3 seeds')
-    """
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
 def mean_words(mean: float, low: float, high: float, failed: int = 0, runs: int = 0) -> str:
     """Return a mean with its interval, and how many runs failed.
 

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from gensmooth import fields
 from gensmooth.coordinates import inward
+from gensmooth.describe import plain
 from gensmooth.evaluators import EvaluationError, Objective
 from gensmooth.lab.experiments.spec import RunRecord
 from gensmooth.lab.trials.choices import Choice
@@ -108,12 +109,12 @@ class Trials:
             trial = self.at(seed).run(choice, budget, seed, self.values, scratch)
         except Exception as error:  # any failure is the method's result
             trial = Outline({}, Judged(math.nan), None, {"failure": _words(error)})
-        more = {**trial.more, "start": _plain(trial.start.value)}
+        more = {**trial.more, "start": plain(trial.start.value)}
         final, lost = math.inf, trial.final is None
         if trial.final is not None:
             value = trial.final.value
-            more |= {"value": _plain(value), "exact": trial.final.exact}
-            more |= {"error": None if trial.final.error is None else _plain(trial.final.error)}
+            more |= {"value": plain(value), "exact": trial.final.exact}
+            more |= {"error": plain(trial.final.error)}
             final = -value if self.maximize else value
         return RunRecord(config, trial.series, final, lost, time.perf_counter() - began, more)
 
@@ -221,7 +222,7 @@ class Minimized:
             "message": failure or result.message,
             "evaluations": result.nfev,
             "steps": result.nit,
-            "best": _plain(result.best_fun),
+            "best": plain(result.best_fun),
             "seconds_per_evaluation": clock.each,
             "faults": dict(result.faults),
         }
@@ -296,7 +297,7 @@ class _Scores:
         assert self._score is not None
         x = state.x if self._pilot is None else self._pilot.recommend(state)
         self._seen[part] = (info.evaluations, float(self._score(self._coordinates.outward(x))))
-        line = [part, *map(_plain, self._seen[part])]
+        line = [part, *map(plain, self._seen[part])]
         self._checksum = self._next_checksum(line)
         with suppress(OSError), open_to_append(self._file) as file:
             write_all(file, f"{json.dumps([*line, self._checksum])}\n".encode())
@@ -386,7 +387,3 @@ def _words(error: BaseException) -> str:
     if isinstance(error, EvaluationError):
         return text
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
-def _plain(value: float) -> float | str:
-    return value if math.isfinite(value) else str(float(value))

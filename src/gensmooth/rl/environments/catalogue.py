@@ -171,7 +171,7 @@ def _full(name: str) -> tuple[str, dict[str, Any]]:
 
 
 def _compiled(name: str, entry: registry.RobotEntry) -> Simulator:
-    """Make the compiled simulator of a robot; another process makes it again by its full name."""
+    """Make the compiled simulator of a robot; other processes make it by its full name."""
     return _module("compiled").CompiledSimulator(entry.make(), (make, (name,)))
 
 

@@ -156,7 +156,7 @@ class WarpSimulator:
 
     Attributes:
         fused: The physics as one function; ``None`` if MuJoCo Warp computes it.
-        declined: What prevents fused physics for this robot; ``None`` if nothing does.
+        declined: The feature of this robot that fused physics does not cover, if any.
 
     Raises:
         UnsupportedEnvironmentError: If a function cannot be traced.
@@ -374,7 +374,6 @@ def _episodes(results: _Results, info: EnvironmentInfo, observe: bool) -> Episod
 
 
 def _chosen(grouped: Grouped, which: NDArray[np.int64]) -> Grouped:
-    """Select some of the episodes."""
     return Grouped(
         grouped.parameters[which], grouped.starts[which], grouped.scalings, grouped.groups[which]
     )
@@ -401,10 +400,7 @@ def _run_batches(batches: "Sequence[_Batch]", parts: Sequence[Grouped]) -> "list
 
 
 def _settle(shares: "Sequence[_Share]") -> None:
-    """Make every thread leave its worlds, however often an interrupt arrives.
-
-    This takes as long as a few steps.
-    """
+    """Wait until every thread has left its worlds, however often an interrupt arrives."""
     while True:
         try:
             for share in shares:
@@ -583,7 +579,7 @@ class _Batch:
         wp.launch(self._shared.lay_out, dim=rows.shape, inputs=[uploaded, block, target])
 
     def _look_at_starts(self, trials: int) -> None:
-        """Compute what is observed at each start, before the first step."""
+        """Compute the observation at each start, before the first step."""
         wp = load_warp()
         s, kernels = self._s, self._kernels
         s.trials.fill_(trials)

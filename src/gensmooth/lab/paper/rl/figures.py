@@ -85,9 +85,10 @@ def _figure(figure: _Figure, plotted: Sequence[Curve], outcome: Outcome) -> Figu
         heading=figure.heading,
         caption=f"Mean return of the policy over {tested} test episodes after each round, survival "
         "bonus counted, against the trajectories made in training (tests not counted); higher is "
-        "better. Each panel has its own vertical axis, which leaves out what a curve and its band "
-        f"reach in {_RARE:.0%} of the rounds or fewer, and what is further below doing nothing "
-        "than having learned is above it; arrowheads are means beyond it. "
+        "better. Each panel has its own vertical axis. It leaves out values that a curve and its "
+        f"band reach in at most {_RARE:.0%} of the rounds, and values that are further below the "
+        "return of doing nothing than a learned return is above it; arrowheads mark means beyond "
+        "the axis. "
         f"{made_on_words(runs)}{means(here)}",
         columns=max(len(numbers), min(2, len(figure.settings))),
         panels=[_panel(here, setting) for setting in _in_order(figure.settings)],

@@ -38,8 +38,8 @@ Kind = Literal[
 WORDS: dict[Kind, str] = {
     "beginning": "mean test return over the first tenth of the rounds",
     "end": "mean test return over the last tenth of the rounds",
-    # Claims about speed have this measure, which was named before any of them was judged by it, and
-    # are judged again by the rounds to a level: a verdict that depends on the measure says so.
+    # Claims about speed are judged by this measure, which was fixed before any verdict, and by the
+    # rounds to a level. If the two disagree, the verdict says that it depends on the reading.
     "speed": "mean test return over the first fifth of the rounds",
     "rounds": "rounds until five tests in a row reach, on average, the level halfway between doing "
     "nothing and the best method's mean at the end (at least a tenth of the environment's range); "

@@ -126,7 +126,7 @@ class Setting(NamedTuple):
     """A panel of a figure.
 
     Attributes:
-        environment: The paper's name, or that of any other environment.
+        environment: The paper's name of the environment, or the name of any other.
         num_directions: L.
         part: ``"main"``, or one of the ablations.
     """

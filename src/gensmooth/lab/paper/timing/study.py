@@ -205,8 +205,8 @@ def _prose(options: TimingOptions, records: Sequence[RunRecord]) -> str:  # noqa
     return (
         f"Median time to make all directions of one iteration at d = {_DIM} (float64, one thread, "
         "Guided ES with a full history and its update included), all methods timed in turn within "
-        "one run. Times are divided by that of GS in the same program: the paper's by the paper's "
-        "GS, ours by our GS."
+        "one run. Times are divided by the time of GS in the same program: the paper's by the "
+        "paper's GS, ours by our GS."
     )
 
 
