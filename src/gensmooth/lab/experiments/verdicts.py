@@ -236,6 +236,28 @@ def alike(
     return _row(sentence, cases, test, measure, "all", words)
 
 
+def not_different(
+    sentence: Sentence, cases: Sequence[Case], measure: Measure, *, margin: float, why: str
+) -> ClaimRow:
+    """Judge "not significantly different" in both of its readings.
+
+    More seeds may show a difference that is small; so the margin is one reading, and the words
+    themselves, with the seeds at hand, are the other.
+    """
+    amount = f"a factor of {margin:g}" if measure.ratio else f"{percent(margin)} {measure.unit}"
+    return readings(
+        sentence,
+        {
+            f"they differ by less than {amount}": alike(
+                sentence, cases, measure, margin=margin, why=why
+            ),
+            "no difference is significant with these seeds": alike(
+                sentence, cases, measure, margin=1.0 if measure.ratio else 0.0
+            ),
+        },
+    )
+
+
 def readings(sentence: Sentence, rows: Mapping[str, ClaimRow]) -> ClaimRow:
     """Judge a sentence that can be read in several ways, or scored by several measures.
 
@@ -271,11 +293,11 @@ def _joined(sentence: Sentence, rows: Mapping[str, ClaimRow], verdict: Verdict) 
 
 
 def counted(
-    sentence: Sentence, *, found: Sequence[str], wanted: int, of: int, what: str
+    sentence: Sentence, *, found: Sequence[str], of: int, what: str, wanted: int | None = None
 ) -> ClaimRow:
-    """Judge "in at least ``wanted`` cases" where each case is certain, as in a formula."""
+    """Judge "in ``wanted`` cases", by default all, where each is certain, as in a formula."""
     evidence = f"{len(found)} of {of}: {', '.join(found) if found else 'none'}"
-    verdict: Verdict = "holds" if len(found) >= wanted else "does not hold"
+    verdict: Verdict = "holds" if len(found) >= (wanted or of) else "does not hold"
     return ClaimRow(*sentence, what, evidence, verdict)
 
 
