@@ -53,8 +53,8 @@ evaluations and precision, and with opposite pairs if it uses them: 20 direction
 applies to the others. We create points one by one and discard them, as an objective would.
 Libraries that create the whole population at once do so here too.
 
-Part of the difference is the directions: ours are coins (BeS, ±1), which are faster to draw than the
-normal numbers of nearly all other libraries. Guided ES has normal directions on both sides.
+Part of the difference is the directions: ours are coins (BeS, ±1), which are faster to draw than
+the normal numbers of nearly all other libraries. Guided ES has normal directions on both sides.
 """
 
 
