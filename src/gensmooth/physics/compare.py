@@ -8,10 +8,10 @@ same state. It names the first term that differs by more than rounding, the join
 where it differs, and the functions that compute it.
 
 The terms up to ``efc_aref`` are the expressions of :mod:`gensmooth.physics.mechanics`, evaluated on
-numbers. The terms from ``qfrc_constraint`` to ``cfrc_ext`` come from the compiled function
-(:mod:`gensmooth.physics.fused`). It runs on the CPU, compiled by Warp or, if Warp is not installed,
-by the machine's C++ compiler. For the environment's terms, the traced functions are compared with
-the original Python functions.
+numbers (:mod:`gensmooth.physics.step_terms`). The terms from ``qfrc_constraint`` to ``cfrc_ext``
+come from the compiled function (:mod:`gensmooth.physics.fused`). It runs on the CPU, compiled by
+Warp or, if Warp is not installed, by the machine's C++ compiler. For the environment's terms, the
+traced functions are compared with the original Python functions.
 """
 
 import copy

@@ -273,7 +273,6 @@ def as_file(definition: RobotDefinition) -> str:
 
 
 def _model_of(model: object, home: str) -> str | Path:
-    """Return the model's text, or the full path of its file."""
     if isinstance(model, str) and model.lstrip().startswith("<"):
         return model
     if not isinstance(model, str | Path):

@@ -198,7 +198,6 @@ _HEADER = fields.record(
 
 
 def _form(header: dict[str, Any]) -> struct.Struct:
-    """Return the binary layout of a record."""
     return struct.Struct(f"<QId{2 * len(header['groups'])}d{header['num_directions']}d")
 
 

@@ -410,7 +410,6 @@ class ZerothOrder(Optimizer):
         ]
 
     def _check_gradients(self, before: list[tuple[Tensor | None, int]]) -> None:
-        """Raise an error if the closure computed gradients."""
         pairs = zip(self._gradients(), before, strict=True)
         if any(new[0] is not old[0] or new[1] != old[1] for new, old in pairs):
             for w, (grad, _) in zip(self._parameters.values(), before, strict=True):
@@ -445,7 +444,6 @@ class ZerothOrder(Optimizer):
             self._inside = False
 
     def _sample_seed(self, step: int, sample: int) -> int:
-        """Return the seed of torch's own generators in an evaluation."""
         rng = streams.generator(self.seed, Purpose.SAMPLE, step=step, index=sample)
         return int(rng.integers(2**63))
 
@@ -544,7 +542,6 @@ class ZerothOrder(Optimizer):
         self._moving = False
 
     def _rates(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Return the learning rate and weight decay of each group."""
         rates = tuple(checks.nonnegative("lr", float(group["lr"])) for group in self.param_groups)
         decays = tuple(
             checks.nonnegative("weight_decay", float(group["weight_decay"]))

@@ -208,7 +208,6 @@ def _ray_runs(
 
 
 def _ray_task(job: Job, version: str) -> RunRecord:
-    """Make one run in a worker of the cluster."""
     if version != __version__:
         raise RuntimeError(
             f"This node has gensmooth {__version__}, but the study was started by {version}: "

@@ -143,7 +143,6 @@ def provenance(outcome: Outcome) -> list[tuple[str, str]]:
 
 
 def _common(configs: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the entries that all configurations share."""
     if len(configs) < 2:
         return {}
     return {

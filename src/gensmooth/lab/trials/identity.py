@@ -51,7 +51,6 @@ def described(value: Any) -> Any:
 
 
 def _module(thing: Any) -> bytes:
-    """Return the code of the module that a named function is in."""
     module = sys.modules[thing.__module__]
     try:
         return ast.dump(ast.parse(inspect.getsource(module))).encode()

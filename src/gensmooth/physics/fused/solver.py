@@ -138,7 +138,6 @@ def _add_column(s: System, i: int) -> None:
 
 
 def _add_pair(s: System, i: int, j: int) -> None:
-    """Add to the Hessian entry of two places."""
     s.to.add(f"H[{s.rows.packed(i, j)}] += n{j} * a{i} + t{j} * b{i} + w{j} * c{i};")
 
 

@@ -106,7 +106,6 @@ def rotations_are_corrected() -> bool:
 
 
 def _enabling() -> list[tuple[str, int]]:
-    """Return the names and bits of ``mjtEnableBit``."""
     kinds = load_mujoco().mjtEnableBit
     names = [name for name in dir(kinds) if name.startswith("mjENBL_")]
     return [(name.removeprefix("mjENBL_").lower(), int(getattr(kinds, name))) for name in names]

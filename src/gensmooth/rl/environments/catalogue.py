@@ -82,7 +82,6 @@ def make(
 def _on_device(
     environment: EnvironmentLike, fast: bool, env_args: object, device: object
 ) -> Simulator:
-    """Make the simulator of an environment on a GPU."""
     warp = _module("warp")
     name = warp.check_device(device)
     arm = isinstance(environment, str) and canonical(environment).startswith("ML1-")

@@ -335,7 +335,6 @@ def _remake(source: Any, horizon: int | None, raw_actions: bool) -> GymnasiumSim
 
 
 def _reports_bonus(environment: Any) -> bool:
-    """Return whether an environment reports the survival bonus of each step."""
     return hasattr(type(environment), "healthy_reward")
 
 

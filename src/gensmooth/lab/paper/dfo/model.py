@@ -354,7 +354,6 @@ class _Noisy:
 
 @cache
 def _kernels() -> Any:
-    """Return the compiled kernels, imported when first used."""
     from gensmooth.lab.paper.dfo import kernels
 
     return kernels

@@ -314,7 +314,6 @@ def _check_dataset(dataset_size: int, num_samples: int) -> None:
 
 @cache
 def _kernels() -> Any:
-    """Return the compiled kernels, imported when first used."""
     from gensmooth.lab.paper.linreg import kernels
 
     return kernels

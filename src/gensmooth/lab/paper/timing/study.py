@@ -72,7 +72,6 @@ def _execute(config: Mapping[str, Any], scratch: Path) -> RunRecord:  # noqa: AR
 
 
 def _score(options: TimingOptions, records: Sequence[RunRecord]) -> Scores:  # noqa: ARG001
-    """Return the median time of each method at each L."""
     return Scores(
         [
             {
