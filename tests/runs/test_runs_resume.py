@@ -374,8 +374,8 @@ def test_what_goes_on_otherwise_than_it_began_is_logged(tmp_path, caplog):
     changed, began, here, resumed = caplog.messages
     assert "resumes after" in resumed
     assert changed.startswith("The source of the objective")
-    assert began == f"The run began with {__name__}:quiet, and goes on with {__name__}:louder."
-    assert here.startswith("The run had an evaluator, which cannot be written down")
+    assert began == f"The run began with {__name__}:quiet and continues with {__name__}:louder."
+    assert here.startswith("The run had an evaluator, which cannot be stored")
 
 
 def test_resume_needs_a_function_for_a_run_without_a_name(tmp_path):

@@ -130,9 +130,9 @@ def test_the_command_line_takes_it(tmp_path):
     ("more", "words"),
     [
         ({"method": "bes"}, "`search` is complete, but `method`"),
-        ({"samples": "paired"}, "`samples` is given too"),
-        ({"bounds": (0, 1)}, "`bounds` is given too"),
-        ({"num_samples": 2}, "`num_samples` is given too"),
+        ({"samples": "paired"}, "`samples` cannot be passed along with `search`"),
+        ({"bounds": (0, 1)}, "`bounds` cannot be passed along with `search`"),
+        ({"num_samples": 2}, "`num_samples` cannot be passed along with `search`"),
     ],
 )
 def test_a_search_is_complete(more, words):
@@ -141,11 +141,11 @@ def test_a_search_is_complete(more, words):
 
 
 def test_what_is_no_search_and_a_taken_name_are_refused():
-    with pytest.raises(TypeError, match="names go into `method`"):
+    with pytest.raises(TypeError, match="to choose one by its name, pass `method`"):
         gs.minimize(bowl, np.zeros(2), search="bes")
     with pytest.raises(ValueError, match="already"):
         gs.searches.register("snes", ShrinkingBall)
-    with pytest.raises(ValueError, match=r"`spacing` is not for.*its own"):
+    with pytest.raises(ValueError, match=r"`spacing` cannot be used with.*its own"):
         gs.minimize(bowl, np.zeros(2), method=NAME, spacing=0.1)
 
 

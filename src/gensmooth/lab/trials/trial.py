@@ -27,7 +27,7 @@ from gensmooth.lab.experiments.spec import RunRecord
 from gensmooth.lab.trials.choices import Choice
 from gensmooth.lab.trials.judging import Judged, Score, judge
 from gensmooth.optimize import RETURNED, minimize
-from gensmooth.optimize.advice import unspoken
+from gensmooth.optimize.advice import silenced
 from gensmooth.results import History, IntermediateResult, Result
 from gensmooth.runs import CheckpointError, container
 from gensmooth.runs.files import (
@@ -171,7 +171,7 @@ class Minimized:
         arguments |= {"method": choice.method, "budget": budget, "seed": seed, **how}
         if "directions" in choice.options:
             arguments["method"] = None
-        with unspoken():
+        with silenced():
             return minimize(arguments.pop("fun", self.fun), self.start, progress=False, **arguments)
 
     def run(self, choice: Choice, budget: int, seed: int, values: int, scratch: Path) -> Outline:

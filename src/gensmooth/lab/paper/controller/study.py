@@ -27,12 +27,12 @@ def _reporting(options: SeededOptions, cells: object) -> list[RunSpec]:  # noqa:
 def _execute(config: Mapping[str, Any], scratch: Path) -> RunRecord:  # noqa: ARG001
     import gensmooth as gs
     from gensmooth.lab.paper.controller.model import flight
-    from gensmooth.optimize.advice import unspoken
+    from gensmooth.optimize.advice import silenced
 
     began = time.perf_counter()
     seen: list[tuple[int, np.ndarray]] = [(0, np.log(START))]
     budget = int(config["budget"])
-    with unspoken():  # a hundred test flights judge the result
+    with silenced():  # a hundred test flights judge the result
         result = gs.minimize(
             flight,
             np.array(START),
