@@ -97,13 +97,7 @@ class ScipyMethod:
         if callback is not None:
             on_step = _Callback(callback, optimize.OptimizeResult)
         result = minimize(
-            fun,
-            x0,
-            args=args,
-            method=self.name,
-            bounds=bounds,
-            callback=on_step,
-            **settings,
+            fun, x0, args=args, method=self.name, bounds=bounds, callback=on_step, **settings
         )
         return _as_scipy(result, optimize.OptimizeResult)
 

@@ -62,7 +62,7 @@ class Guided(Directions):
             history=checks.optional(checks.count, "history", self.history),
         )
 
-    def resolve(self, dim: int, num_directions: int) -> "Guided":  # noqa: ARG002
+    def resolve(self, dim: int, num_directions: int) -> "Guided":
         """Fill in k."""
         if self.history is not None:
             return self
@@ -140,18 +140,18 @@ class Guided(Directions):
         estimates = Vectors(tuple(np.array(row) for row in history))
         return self.init(dim, dtype)._replace(estimates=estimates, gram=gram)
 
-    def moments(self, dim: int, num_directions: int) -> theory.Moments:  # noqa: ARG002
+    def moments(self, dim: int, num_directions: int) -> theory.Moments:
         """Raise :class:`NoClosedForm`."""
         raise NoClosedForm(
             "Guided ES has no closed-form error: it depends on how well the past estimates "
             "point along the gradient. It cannot be shrunk; tune its learning rate instead."
         )
 
-    def variance(self, dim: int, num_directions: int) -> float:  # noqa: ARG002
+    def variance(self, dim: int, num_directions: int) -> float:
         """Return 1/d, because the trace of the covariance is 1."""
         return 1 / dim
 
-    def kurtosis(self, dim: int, num_directions: int) -> float:  # noqa: ARG002
+    def kurtosis(self, dim: int, num_directions: int) -> float:
         """Raise :class:`NoClosedForm`."""
         raise NoClosedForm("The entries of Guided ES are Gaussian, but with different variances.")
 

@@ -445,7 +445,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
             max_steps=self.limits.max_steps,
         )
 
-    def seen(self, state: MinimizeState, records: Sequence[Record], session: Session) -> Seen:  # noqa: ARG002
+    def seen(self, state: MinimizeState, records: Sequence[Record], session: Session) -> Seen:
         """See :class:`~gensmooth.runs.Program`."""
         return Seen(records[-1].info, session.workers)
 
