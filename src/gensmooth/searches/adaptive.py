@@ -29,14 +29,16 @@ from gensmooth.directions.draw import Address, Draw, MixedDraw, ScaledDraw, dens
 from gensmooth.estimators import ForwardDifference, Plan, Samples, lay_out
 from gensmooth.parameters import Bounds, as_bounds, as_parameters, find_units, is_tree
 from gensmooth.searches.protocol import (
+    MOST,
     FailurePolicy,
     FinalValue,
     Search,
     SearchState,
     StepInfo,
+    check_sizes,
     mean_value,
 )
-from gensmooth.searches.random_search import MOST, check_sizes, not_of, standard_errors
+from gensmooth.searches.random_search import not_of, standard_errors
 from gensmooth.trees import Tree
 
 Array = NDArray[Any]

@@ -75,9 +75,9 @@ def choose(
             )
         wanted.check_complete()
         return ChosenSearch(wanted.search)
-    choose_optimizer(wanted.optimizer, wanted.learning_rate)  # raises an error if they are invalid
     if is_left_to_pilot(wanted):
         return ChosenSearch(_pilot(x, wanted))
+    choose_optimizer(wanted.optimizer, wanted.learning_rate)  # raises an error if they are invalid
     if algorithms.find(wanted.method) is not None:
         return ChosenSearch(algorithms.make(x, wanted, training=training))
     others = [AUTO, *algorithms.names(training=training)]

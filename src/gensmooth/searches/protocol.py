@@ -25,6 +25,8 @@ from gensmooth.trees import Tree
 Array = NDArray[Any]
 FailurePolicy = Literal["raise", "drop"]
 
+MOST = 50_000_000  # directions × samples per step; the layout of as many takes a gigabyte
+
 
 class SearchState(NamedTuple):
     """The state of a search between two steps: everything that the next step needs.
@@ -384,6 +386,15 @@ class Search(ABC):
     def widest_reach(self, dim: int) -> float | None:
         """Return the typical distance of a point from x in each parameter, if it is fixed."""
         return None
+
+
+def check_sizes(num_directions: int, num_samples: int) -> None:
+    """Raise an error if the layout of a step alone would fill the memory."""
+    if num_directions * num_samples > MOST:
+        raise ValueError(
+            f"`num_directions` × `num_samples` must be at most {MOST:,}, but is "
+            f"{num_directions:,} × {num_samples:,}."
+        )
 
 
 def mean_value(
