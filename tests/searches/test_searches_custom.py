@@ -129,7 +129,7 @@ def test_the_command_line_takes_it(tmp_path):
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ({"method": "bes"}, "`search` is complete, but `method`"),
+        ({"method": "bes"}, "`method` cannot be passed along with `search`"),
         ({"samples": "paired"}, "`samples` cannot be passed along with `search`"),
         ({"bounds": (0, 1)}, "`bounds` cannot be passed along with `search`"),
         ({"num_samples": 2}, "`num_samples` cannot be passed along with `search`"),

@@ -83,7 +83,8 @@ class Wanted:
             value = getattr(self, each.name)
             if value is not each.default and not (np.isscalar(value) and value == each.default):
                 raise ValueError(
-                    f"`{each.name}` cannot be passed along with `search`: pass it to the search."
+                    f"`{each.name}` cannot be passed along with `search`: set it on the search, or "
+                    "omit it."
                 )
 
     @property
