@@ -385,7 +385,7 @@ class WorkerSession(Generic[W]):
                     self._suspects.difference_update(range(*units))
                     each = seconds / (units[1] - units[0])
                     self._seconds = each if self._seconds is None else (self._seconds + each) / 2
-                    queue.put(results.add(units, values, failures, each))
+                    queue.put(results.add(units, values, failures, seconds))
                 case StepReceived():
                     worker.awaited = False
                 case Ready():

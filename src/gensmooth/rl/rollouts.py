@@ -118,27 +118,23 @@ class Local:
     def train(self, state: SearchState, batch: Batch, scaling: Scaling) -> Episodes:  # noqa: ARG002
         """See :class:`Rollouts`."""
         starts = batch_starts(self._simulator, batch, shared_goal=self._shared_goal)
-        entry = None
-        if self._journal is not None:
-            entry = open_entry(self._journal, self._policy, batch, scaling, observe=True)
-        return self._run(batch.block(0, len(batch)), starts, scaling, entry, observe=True)
+        return self._run(batch, batch.block(0, len(batch)), starts, scaling, observe=True)
 
     def test(self, state: SearchState, scaling: Scaling, episodes: int) -> Episodes:
         """See :class:`Rollouts`."""
         parameters = np.broadcast_to(state.x, (episodes, state.x.size))
         starts = test_starts(self._simulator, state, episodes)
-        entry = None
+        batch = None
         if self._journal is not None and self._search is not None:
             batch = test_batch(self._search, state, episodes)
-            entry = open_entry(self._journal, self._policy, batch, scaling, observe=False)
-        return self._run(parameters, starts, scaling, entry, observe=False)
+        return self._run(batch, parameters, starts, scaling, observe=False)
 
     def _run(
         self,
+        batch: Batch | None,
         parameters: Array,
         starts: Array,
         scaling: Scaling,
-        entry: JournalEntry | None,
         *,
         observe: bool,
     ) -> Episodes:
@@ -152,39 +148,39 @@ class Local:
                 threads=self._threads,
             )
 
-        if entry is None:
-            episodes = rollout(0, len(parameters))
-        else:
+        def opened(journal: Journal, batch: Batch) -> JournalEntry:
+            return open_entry(journal, self._policy, batch, scaling, observe=observe)
+
+        info, journal, entry = self._simulator.info, self._journal, None
+        together = info.fast or info.device != "cpu"  # all episodes in one call
+        if journal is not None and batch is not None and (journal.has_stored or not together):
+            entry = opened(journal, batch)
+        if entry is not None and not (together and entry.is_empty):
             episodes = self._recorded(entry, rollout, observe)
+        else:
+            began = time.perf_counter()
+            episodes = rollout(0, len(parameters))
+            seconds = time.perf_counter() - began
+            if journal is not None and batch is not None and seconds >= WORTH:
+                rows = to_rows(episodes, self._policy.sizes[0])
+                opened(journal, batch).put(0, rows, seconds)
         self.faults = _failed(episodes)
         return episodes
 
     def _recorded(
         self, entry: JournalEntry, rollout: Callable[[int, int], Episodes], observe: bool
     ) -> Episodes:
-        """Run the episodes that the journal does not have, and record them.
-
-        A compiled simulator runs all of them in one call. Others run one after the other anyway,
-        and each is recorded when it ends.
-        """
-        info, size = self._simulator.info, self._policy.sizes[0]
-        missing = np.flatnonzero(~entry.known).tolist()
-        together = info.fast or info.device != "cpu"
-        if together and len(missing) == len(entry.known):
-            spans = [(0, len(missing))]
-        else:
-            spans = [(index, index + 1) for index in missing]
-        rows, failure = entry.values.copy(), None
-        for first, last in spans:
+        """Run the episodes that the journal does not have one by one, and record each."""
+        rows, size, failure = entry.values.copy(), self._policy.sizes[0], None
+        for index in np.flatnonzero(~entry.known).tolist():
             began = time.perf_counter()
-            episodes = rollout(first, last)
+            episodes = rollout(index, index + 1)
             part = to_rows(episodes, size)
-            entry.put(first, part, time.perf_counter() - began)
-            if last - first == len(rows):
-                return episodes
-            rows[first:last] = part
+            entry.put(index, part, time.perf_counter() - began)
+            rows[index] = part[0]
             failure = failure or episodes.failure
-        return from_rows(rows, size, goal=info.goal, observe=observe)._replace(failure=failure)
+        goal = self._simulator.info.goal
+        return from_rows(rows, size, goal=goal, observe=observe)._replace(failure=failure)
 
 
 @final

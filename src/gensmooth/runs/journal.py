@@ -5,9 +5,10 @@ therefore repeats the steps after its last checkpoint with the values from the j
 the objective only for the values that are missing. The result is the same to the last bit.
 
 A value whose call took 10 ms or more is written when it arrives. Cheaper values are written
-together, once 10 ms have passed, so that the journal costs little: ``python -m
-benchmarks.checkpoint`` measures it. A background thread flushes the file to the physical disk twice
-a second. The journal is emptied when a checkpoint is written, and removed when the run ends.
+together, once the batch has taken 10 ms. A batch that takes less is not recorded, and costs one
+reading of the clock per call: ``python -m benchmarks.checkpoint`` measures it. A background thread
+flushes the file to the physical disk twice a second. The journal is emptied when a checkpoint is
+written, and removed when the run ends.
 
 The file is a sequence of records, little-endian. Each record is the length of its body (uint32),
 the CRC-32 of its body (uint32) and its body, which begins with one letter:
@@ -91,8 +92,6 @@ class _Stored:
 @final
 class JournalEntry:
     """The part of the journal for one batch.
-
-    It is created for each step, also of the cheapest runs, so it creates its arrays when needed.
 
     Attributes:
         is_empty: Whether nothing about this batch is known from an earlier process.
@@ -228,12 +227,17 @@ class Journal:
         self._entry: JournalEntry | None = None  # the batch that the last record belongs to
         self._batch: tuple[Batch, JournalEntry] | None = None
         self._completed = 0  # the size when the last step was complete
-        self._failing = False
+        self._failing = self._closed = False
         self._dirty, self._closing = threading.Event(), threading.Event()
         self._flusher: threading.Thread | None = None
         self.size = self._load()
 
     # --- reading
+
+    @property
+    def has_stored(self) -> bool:
+        """Whether the file has results of an earlier process that were not used yet."""
+        return bool(self._stored)
 
     def evaluations(self, step: int) -> int:
         """The number of evaluations in the file that belong to ``step`` or later steps."""
@@ -338,8 +342,8 @@ class Journal:
         if not bodies or self.size > _LARGEST or not self._permitted():
             return
         with self.lock:
-            if self._batch is None or self._batch[1] is not entry:
-                return  # a thread that is late: the step has ended without it
+            if self._closed:
+                return  # a thread that is late: the run has ended without it
             if entry is not self._entry:
                 bodies = [_BATCH.pack(b"B", *entry.address), *bodies]
             try:
@@ -433,8 +437,9 @@ class Journal:
             self.size = 0
 
     def close(self) -> None:
-        """Flush and close the file."""
-        fd, self._fd = self._fd, None
+        """Flush and close the file; nothing is recorded any more."""
+        with self.lock:
+            fd, self._fd, self._closed = self._fd, None, True
         if fd is None:
             return
         self._closing.set()
