@@ -80,16 +80,16 @@ class BatchResults:
         self.todo: list[Units] = [(0, self.units)]
         self.record: Callable[[int, NDArray[np.float64], float], None] | None = None
         self.missing = self.units
-        self._journal = objective.journal
-        if self._journal is not None:
-            self._columns = objective.columns
+        self._objective = objective
+        self._journal = journal = objective.journal
+        if journal is not None:
             self.record = self._record
-            if self._journal.has_stored:
-                self._recall(self._open(self._journal))
+            if journal.has_stored:
+                self._recall(self._open(journal))
 
     def _open(self, journal: Journal) -> JournalEntry:
         """The part of the journal for this batch. Most cheap batches need none."""
-        return journal.open(self._batch, self._columns)
+        return journal.open(self._batch, self._objective.columns)
 
     def _record(self, start: int, values: NDArray[np.float64], seconds: float) -> None:
         assert self._journal is not None

@@ -214,6 +214,7 @@ class Journal:
 
     Attributes:
         size: The size of the file in bytes; 0 if there is none.
+        has_stored: Whether the file has results of an earlier process that were not used yet.
         lock: Protects the file and what waits to be written, because threads share it.
     """
 
@@ -231,13 +232,9 @@ class Journal:
         self._dirty, self._closing = threading.Event(), threading.Event()
         self._flusher: threading.Thread | None = None
         self.size = self._load()
+        self.has_stored = bool(self._stored)
 
     # --- reading
-
-    @property
-    def has_stored(self) -> bool:
-        """Whether the file has results of an earlier process that were not used yet."""
-        return bool(self._stored)
 
     def evaluations(self, step: int) -> int:
         """The number of evaluations in the file that belong to ``step`` or later steps."""
@@ -399,7 +396,7 @@ class Journal:
         """Note that a step is complete: a checkpoint written from now on contains it."""
         self._completed = self.size
         self._batch = None
-        if self._stored:
+        if self.has_stored:
             last = max((address.step for address in self._used), default=-1)
             self._stored = {
                 address: stored
@@ -407,6 +404,7 @@ class Journal:
                 if address.step >= last and address not in self._used
             }
             self._used.clear()
+            self.has_stored = bool(self._stored)
 
     def forget(self) -> None:
         """Empty the file, unless it has values that the new checkpoint does not contain."""
