@@ -280,7 +280,7 @@ def read_values(name: str, values: Any) -> tuple[tuple[float, ...], bool]:
         except ValueError:
             numbers = []
     elif isinstance(values, Sequence) or hasattr(values, "tolist"):
-        listed: Any = many.tolist() if hasattr(many, "tolist") else list(many)
+        listed: Any = np.atleast_1d(many).tolist() if hasattr(many, "tolist") else list(many)
         numbers = [float(checks.finite(name, value)) for value in listed]
     else:
         numbers = [float(checks.finite(name, values))]

@@ -468,7 +468,7 @@ def _early_convergence(
     if end.reason != "budget" or not search.is_exact(state):
         return []
     better = np.maximum if search.maximize else np.minimum
-    best = better.accumulate([record.info.best_value for record in records])
+    best = better.accumulate([record.info.best_value for record in records]) / 2  # no overflow
     gain = abs(best[-1] - best[0])
     converged = int((np.abs(best - best[-1]) <= _NEGLIGIBLE * gain).argmax())
     evaluations = records[converged].info.evaluations

@@ -34,12 +34,11 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, cast, final
+from typing import Any, NamedTuple, Protocol, cast, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gensmooth.batch import Batch
 from gensmooth.describe import whole
 from gensmooth.runs.files import has_other_names, open_file, open_to_update, write_all, write_whole
 
@@ -59,6 +58,21 @@ _VALUES = struct.Struct("<cq")
 _log = logging.getLogger("gensmooth")
 
 
+class Recorded(Protocol):
+    """A batch of evaluations whose values can be recorded."""
+
+    @property
+    def step(self) -> int:
+        """The step that it belongs to."""
+        ...
+
+    def checksum(self) -> int:
+        """A checksum of its points and samples."""
+        ...
+
+    def __len__(self) -> int: ...
+
+
 class BatchAddress(NamedTuple):
     """Identifies a batch of evaluations.
 
@@ -75,7 +89,7 @@ class BatchAddress(NamedTuple):
     columns: int
 
 
-def address_of(batch: Batch, columns: int) -> BatchAddress:
+def address_of(batch: Recorded, columns: int) -> BatchAddress:
     """The address of a batch."""
     return BatchAddress(batch.step, batch.checksum(), len(batch), columns)
 
@@ -113,7 +127,7 @@ class JournalEntry:
     )
 
     def __init__(
-        self, journal: "Journal", batch: Batch, columns: int, stored: _Stored | None
+        self, journal: "Journal", batch: Recorded, columns: int, stored: _Stored | None
     ) -> None:
         self._journal, self._batch, self._columns = journal, batch, columns
         self._address: BatchAddress | None = None
@@ -226,7 +240,7 @@ class Journal:
         self.lock = threading.Lock()
         self._fd: int | None = None
         self._entry: JournalEntry | None = None  # the batch that the last record belongs to
-        self._batch: tuple[Batch, JournalEntry] | None = None
+        self._batch: tuple[Recorded, JournalEntry] | None = None
         self._completed = 0  # the size when the last step was complete
         self._failing = self._closed = False
         self._dirty, self._closing = threading.Event(), threading.Event()
@@ -315,7 +329,7 @@ class Journal:
 
     # --- during the run
 
-    def open(self, batch: Batch, columns: int) -> JournalEntry:
+    def open(self, batch: Recorded, columns: int) -> JournalEntry:
         """Return the part of the journal for a batch; the same one if it is already open.
 
         Args:

@@ -293,6 +293,7 @@ class AdaptiveSearch(Search):
         )
 
     @final
+    @np.errstate(over="ignore", invalid="ignore")
     def tell(
         self,
         state: SearchState,
@@ -626,14 +627,12 @@ def _with_best(
 
 def request_of(state: SearchState) -> PointRequest:
     """Return the next request of a state."""
-    assert isinstance(state.sent, PointRequest), "the state belongs to another search"
-    return state.sent
+    return checks.own(state.sent, PointRequest)
 
 
 def kept_of(state: SearchState) -> Kept:
     """Return the part of a state that is not sent to workers."""
-    assert isinstance(state.kept, Kept), "the state belongs to another search"
-    return state.kept
+    return checks.own(state.kept, Kept)
 
 
 def square(vector: Array) -> float:

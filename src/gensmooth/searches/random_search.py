@@ -236,7 +236,12 @@ class RandomSearch(Search):
         downhill = -gradient if self.maximize else gradient
 
         move = self._move if norm < _NO_OVERFLOW else _without_warnings(self._move)
-        x, kept, length, diverged = move(state, downhill, norm)
+        try:
+            x, kept, length, diverged = move(state, downhill, norm)
+        except (AttributeError, TypeError, ValueError) as error:
+            own: Any = self.optimizer.init(state.x)
+            checks.own(state.kept, cast(type[Any], type(own)))
+            raise error
         dim, sent = x.size, state.sent
         family = self._family(x, state.tree)
         if diverged is None:

@@ -169,6 +169,8 @@ def _problem(fun: Any, x0: Any, arguments: Mapping[str, Any]) -> CommonProblem:
             del how[name]
     if "maximize" in how:
         checks.flag("maximize", how["maximize"])
+    if "on_failure" in how:
+        checks.one_of("on_failure", how["on_failure"], ("raise", "drop", "retry"))
     spread, score = arguments["start_spread"], arguments["score"]
     return find_problem(fun, x0, start_spread=spread, score=score, how=how)
 

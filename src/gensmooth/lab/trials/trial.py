@@ -32,6 +32,7 @@ from gensmooth.results import History, IntermediateResult, Result
 from gensmooth.runs import CheckpointError, container
 from gensmooth.runs.files import (
     exists,
+    make_folder,
     open_to_append,
     read_bytes,
     remove_folder,
@@ -39,6 +40,7 @@ from gensmooth.runs.files import (
     write_bytes,
 )
 from gensmooth.runs.folder import CHECKPOINT
+from gensmooth.runs.journal import Journal
 from gensmooth.searches import AUTO, Pilot, SearchState, StepInfo
 from gensmooth.trees import Tree
 
@@ -47,6 +49,7 @@ Follow = Callable[[IntermediateResult], None]
 
 POINTS = 100  # the points of a curve: the budget is divided into this many equal parts
 _log = logging.getLogger("gensmooth")
+JUDGED = "judged"  # the journal of the values that judge a trial
 _LONGEST = 1000  # parameters: a longer x is not stored in the record
 
 
@@ -157,12 +160,12 @@ class Minimized:
             int(self.how.get("noise") == RETURNED),
         )
 
-    def judge(self, x: Array, seed: int, values: int) -> Judged:
+    def judge(self, x: Array, seed: int, values: int, journal: Journal | None = None) -> Judged:
         """Judge a point, given as a flat array."""
         score = self.score
         if score is not None and self.tree is not None:
             score = self.tree.objective(score)
-        return judge(self.objective, x, seed=seed, values=values, score=score)
+        return judge(self.objective, x, seed=seed, values=values, score=score, journal=journal)
 
     def call(self, choice: Choice, budget: int, seed: int, **how: Any) -> Result:
         """Call :func:`~gensmooth.minimize` with a method."""
@@ -176,11 +179,19 @@ class Minimized:
 
     def run(self, choice: Choice, budget: int, seed: int, values: int, scratch: Path) -> Outline:
         """See :class:`Task`."""
-        start = self.judge(self.x0, seed, values)
-        clock = Clock()
         if scratch.is_symlink():  # it may lead to a folder that is not ours
             remove_folder(scratch)
-        scores = None
+        journal = Journal(scratch / JUDGED, scratch.name, lambda: _prepared(scratch))
+        try:
+            return self._run(choice, budget, seed, values, scratch, journal)
+        finally:
+            journal.close()
+
+    def _run(
+        self, choice: Choice, budget: int, seed: int, values: int, scratch: Path, journal: Journal
+    ) -> Outline:
+        start = self.judge(self.x0, seed, values, journal)
+        clock, scores = Clock(), None
         if self.score is not None:
             try:
                 scores = _Scores(self, choice, budget, scratch)
@@ -208,7 +219,7 @@ class Minimized:
         x = result.x if self.tree is None else Tree.of(result.x)[0]
         if not failure:
             try:
-                judged = self.judge(x, seed, values)
+                judged = self.judge(x, seed, values, journal)
             except ValueError as error:
                 failure = str(error)
         maximize = bool(self.how.get("maximize", False))
@@ -247,6 +258,13 @@ class Minimized:
                 raise
             remove_folder(folder.parent)
             return self.call(choice, budget, seed, callback=follow)
+
+
+def _prepared(folder: Path) -> bool:
+    """Create a folder, if possible; otherwise writing to it will report the error."""
+    with suppress(OSError):
+        make_folder(folder)
+    return True
 
 
 class Clock:
