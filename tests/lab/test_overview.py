@@ -205,6 +205,7 @@ def test_a_comparison_and_a_sweep_become_their_pages_again(tmp_path):
     out = tmp_path / "c"
     found = gs.compare(lambda x: x @ x, [1.0, 1.0], methods=["bes"], seeds=2, budget=60, folder=out)
     before = found.page.read_bytes()
+    assert _answer(found.page)["best x"].startswith("[")
     found.page.unlink()
     assert overview(out).read_bytes() == before
     out = tmp_path / "s"

@@ -17,6 +17,7 @@ from gensmooth.lab.report.style import MethodStyle, assign_styles
 from gensmooth.lab.report.tables import Table
 from gensmooth.lab.trials.page import (
     Ranking,
+    answer,
     failures_table,
     interval_words,
     judged_in_words,
@@ -47,7 +48,7 @@ def write_comparison(ranking: Ranking, out: Path, *, reload: float | None = None
         ranking.table,
         out,
         title=_listed(list(ranking.runs)),
-        lede=_lede(ranking),
+        answer=answer(ranking, "No seed has been run by every method yet."),
         prose=_prose(ranking),
         drawn=_drawn(ranking),
         tables=[
@@ -77,15 +78,6 @@ def summary(ranking: Ranking) -> str:
 # --- words ---------------------------------------------------------------------------------------
 
 
-def _lede(ranking: Ranking) -> str:
-    verdicts = _best(ranking)
-    if not ranking.standings:
-        return "No seed has been run by every method yet."
-    if not verdicts:
-        return f"{ranking.standings[0].label} alone: {_mean(ranking.standings[0])}."
-    return verdicts[0].words
-
-
 def _best(ranking: Ranking) -> list[Versus]:
     """Return the method that ranks first against each of the others."""
     return [pair for pair in ranking.pairs if pair.a == ranking.standings[0].label]
@@ -100,7 +92,6 @@ def _prose(ranking: Ranking) -> list[str]:
         f"{table.unit} and {how_many(done, 'seed')}. For a given seed, all methods have the same "
         "start and the same samples, so they are compared seed by seed.",
         judged_in_words(table),
-        *(pair.words for pair in _best(ranking)),
     ]
     if missing:
         paragraphs.insert(
