@@ -246,6 +246,31 @@ def test_a_study_becomes_its_page_again_and_a_strangers_module_is_not_imported(t
             overview(tmp_path)
 
 
+@pytest.mark.usefixtures("model")
+def test_a_result_without_a_folder_becomes_a_page():
+    """As ``gensmooth minimize`` writes it by default."""
+    words = ["minimize", "page_model:loss", "--x0", "zeros:2", "--budget", "60", "--seed", "1"]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    done = CliRunner().invoke(app, ["report", "runs/page_model-loss-1"])
+    assert done.exit_code == 0, done.output
+    page = Path(done.output.split()[-1])
+    found, res = _answer(page), gs.load("runs/page_model-loss-1/result.json")
+    assert found["value"] == f"{res.fun:.6g}"
+    assert found["evaluations"] == f"{res.nfev} in {res.nit} steps"
+    assert "To repeat it" not in page.read_text()
+
+
+def test_a_torch_log_becomes_a_page(tmp_path):
+    torch = pytest.importorskip("torch")
+    layer = torch.nn.Linear(3, 1)
+    with gs.torch.Log(tmp_path / "steps.log") as log:
+        named = layer.named_parameters()
+        opt = gs.torch.ZerothOrder(named, lr=0.1, num_directions=4, seed=0, log=log)
+        losses = [opt.step(lambda: layer(torch.ones(3)).square().sum()) for _ in range(5)]
+    found = _answer(overview(tmp_path / "steps.log"))
+    assert found == {"last loss": f"{float(losses[-1]):.6g}", "steps": "5"}
+
+
 def test_a_live_page_reloads_itself_until_the_run_has_ended(model, tmp_path):
     go = threading.Event()
     began = threading.Event()

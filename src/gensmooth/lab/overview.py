@@ -30,7 +30,7 @@ from gensmooth.lab.trials import comparison_page, sweep_page, table
 from gensmooth.observe.observers import flat_settings
 from gensmooth.optimize import Minimization, minimize
 from gensmooth.parameters import as_bounds
-from gensmooth.results import Result
+from gensmooth.results import Result, load
 from gensmooth.rl.program import TRAINING_MESSAGES
 from gensmooth.runs import MESSAGES, CheckpointError, End, array_from_json, container
 from gensmooth.runs.config import sizes_in
@@ -54,6 +54,7 @@ Floats = NDArray[np.float64]
 Array = NDArray[Any]
 
 _RELOAD = 5.0
+_RESULT = "result.json"  # of `gensmooth minimize`
 _SHORT = 32  # numbers of an array that are written into a command
 
 
@@ -64,10 +65,12 @@ def overview(
     live: bool = False,
     every: float = _RELOAD,
 ) -> Path:
-    """Write the page of a folder.
+    """Write the page of a folder, or of the log of a torch optimiser.
 
     Args:
-        folder: The ``folder`` of ``minimize``, ``train``, ``compare``, ``sweep`` or ``reproduce``.
+        folder: The ``folder`` of ``minimize``, ``train``, ``compare``, ``sweep`` or ``reproduce``,
+            a folder in which ``gensmooth minimize`` wrote its result, or the file of a
+            ``gs.torch.Log``.
         out: The folder for the page; by default the same one.
         live: Write the page again and again until the run ends or you press Ctrl-C. A browser
             reloads it by itself.
@@ -101,6 +104,8 @@ def overview(
 
 def _writer(where: Path, out: Path | None) -> Callable[[float | None], tuple[Path, bool]]:
     """Return a function that writes the page, and returns whether all runs have ended."""
+    if where.is_file():
+        return partial(_torch_log, where, out)
     if not where.is_dir():
         raise ValueError(f"{where} is not a folder of a run, a comparison, a sweep or a study.")
     if (where / table.FILE).exists():
@@ -109,14 +114,16 @@ def _writer(where: Path, out: Path | None) -> Callable[[float | None], tuple[Pat
         return partial(_run, where, out)
     if (where / ASKED).exists():
         return partial(_studies, where, out)
+    if (where / _RESULT).exists():
+        return partial(_result_alone, where, out)
     if list(where.glob("*/study.json")):
         raise ValueError(
             f"{where} holds runs of studies, but no {ASKED}. To write their page: "
             f"gensmooth reproduce STUDY --no-run --folder {where}"
         )
     raise ValueError(
-        f"{where} holds no run ({CONFIG}), no comparison or sweep ({table.FILE}) and no study "
-        f"({ASKED})."
+        f"{where} holds no run ({CONFIG} or {_RESULT}), no comparison or sweep ({table.FILE}) and "
+        f"no study ({ASKED})."
     )
 
 
@@ -192,7 +199,8 @@ class RecordedRun(NamedTuple):
     @property
     def unit(self) -> str:
         """What one evaluation is."""
-        return "episodes" if self.training else "evaluations"
+        kinds = {"training": "episodes", "log": "steps"}
+        return kinds.get(self.config["kind"], "evaluations")
 
     @property
     def name(self) -> str:
@@ -345,33 +353,82 @@ def speeds(run: RecordedRun) -> tuple[Floats, Floats]:
 
 
 def _run(where: Path, chosen: Path | None, reload: float | None) -> tuple[Path, bool]:
-    with report.named_extra():
-        from gensmooth.lab.report.page import Front, Section
     run = read_run(where)
     with _naming(where):
         out = where / "report" if chosen is None else chosen
         make_folder(out, inside=where if chosen is None else None)
         result = None if run.training else result_of(run, where)
-        x = list(_named(result.x)) if result is not None else []
-        section = Section(
-            name="run",
-            title="The training" if run.training else "The run",
+        written = _written(
+            out,
+            f"{run.name}: {'the result' if run.end is not None else 'still running'}",
+            _answer(run, result, where),
+            heading="The training" if run.training else "The run",
             prose=_prose(run),
             drawn=_drawn(run),
             tables=_tables(run),
             facts=_facts(run.config),
-            files=[_steps_table(run), *([_x_table(x)] if x else [])],
-        )
-        written = report.write_report(
-            [section],
-            out,
-            title=f"{run.name}: {'the result' if run.end is not None else 'still running'}",
-            lede="",
+            files=[_steps_table(run), *([] if result is None else [_x_table(result.x)])],
             command=command_of(run.config, where, out),
-            front=Front(answer=_answer(run, result, where)),
             reload=reload,
         )
     return written, run.end is not None
+
+
+def _result_alone(where: Path, out: Path | None, reload: float | None) -> tuple[Path, bool]:
+    """Write the page of a result without a run's folder."""
+    del reload
+    result = load(where / _RESULT)
+    return _written(
+        out or where / "report",
+        "The result",
+        [
+            *_value_rows(result, ""),
+            ("ended", result.message),
+            ("evaluations", f"{result.nfev} in {result.nit} steps"),
+        ],
+        prose="Only the result is stored. With --folder, gensmooth minimize stores the whole run, "
+        "and its page has the curves and a command that repeats it.",
+        facts=[("seed", str(result.seed))],
+        files=[_x_table(result.x)],
+    ), True
+
+
+def _torch_log(where: Path, out: Path | None, reload: float | None) -> tuple[Path, bool]:
+    """Write the page of the log of a torch optimiser."""
+    del reload
+    from gensmooth.torch.log import Log
+
+    header, records = Log(where).read()
+    steps = [
+        {"evaluations": each.step + 1, "value": each.loss, "step_size": each.rates[0]}
+        for each in records
+    ]
+    settings = {k: v for k, v in (header or {}).items() if k not in ("groups", "base", "visited")}
+    run = RecordedRun({"kind": "log", "objective": where.name, **settings}, steps, None, [])
+    answer = [("steps", str(len(steps)))]
+    if records:
+        answer.insert(0, ("last loss", f"{records[-1].loss:.6g}"))
+    return _written(
+        out or where.with_name(f"{where.stem}-report"),
+        where.name,
+        answer,
+        prose="gs.torch.replay rebuilds the trained parameters from the log and the base weights.",
+        drawn=_drawn(run),
+        facts=_facts(run.config),
+        files=[_steps_table(run)],
+    ), True
+
+
+def _written(out: Path, title: str, answer: Sequence[tuple[str, str]], **parts: Any) -> Path:
+    """Write a page with one section that begins with an answer."""
+    with report.named_extra():
+        from gensmooth.lab.report.page import Front, Section
+    command, reload = parts.pop("command", ""), parts.pop("reload", None)
+    section = Section(name="run", title=parts.pop("heading", "The run"), **parts)
+    front = Front(answer=answer)
+    return report.write_report(
+        [section], out, title=title, lede="", command=command, front=front, reload=reload
+    )
 
 
 def program_of(config: Mapping[str, Any], where: Path) -> Minimization | None:
@@ -411,24 +468,29 @@ def result_of(run: RecordedRun, where: Path) -> Result | None:
         raise CheckpointError(where / CHECKPOINT, f"does not match its run: {error}.") from error
 
 
+def _value_rows(result: Result, how: str) -> list[tuple[str, str]]:
+    """Return x, its value and its noise."""
+    rows = [(name, vector(value)) for name, value in _named(result.x)]
+    error = f" ± {result.error:.2g}{how}" if result.error else ""
+    rows.append(("value", f"{result.fun:.6g}{error}"))
+    if result.noise is not None:
+        noise = f"{result.noise:.2g}, the standard deviation of one value"
+        rows.append(("noise", noise if result.noise else "none (values are exact)"))
+    return rows
+
+
 def _answer(run: RecordedRun, result: Result | None, where: Path) -> list[tuple[str, str]]:
     """Return the answer: x and its value, or the tests of a training; and how it ended."""
     rows: list[tuple[str, str]] = []
     made = int(run.series("evaluations")[-1]) if run.steps else 0
     words = TRAINING_MESSAGES if run.training else MESSAGES
     ended = "" if run.end is None else End(run.end["reason"], run.end["why"]).message(words)
-    if result is not None:
+    if result is not None and run.end is None:
         rows = [(name, vector(value)) for name, value in _named(result.x)]
-        if run.end is None:
-            rows.append(("value near x", f"{result.fun:.6g}, the estimate of the last step"))
-        else:
-            value, made, ended = f"{result.fun:.6g}", result.nfev, result.message
-            if result.error:
-                value += f" ± {result.error:.2g}, the mean of {run.end['evaluations']} values at x"
-            rows.append(("value", value))
-            if result.noise is not None:
-                noise = f"{result.noise:.2g}, the standard deviation of one value"
-                rows.append(("noise", noise if result.noise else "none (values are exact)"))
+        rows.append(("value near x", f"{result.fun:.6g}, the estimate of the last step"))
+    elif result is not None and run.end is not None:
+        made, ended = result.nfev, result.message
+        rows = _value_rows(result, f", the mean of {run.end.get('evaluations')} values at x")
     tests = run.tests
     best = max(tests, key=lambda test: number(test["mean_return"]), default=None)
     for name, test in (("best test", best), ("last test", tests[-1] if tests else None)):
@@ -459,10 +521,10 @@ def _named(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield path or "x", value
 
 
-def _x_table(x: Sequence[tuple[str, Any]]) -> Table:
+def _x_table(x: Any) -> Table:
     rows = [
         [name, i, float(each)]
-        for name, value in x
+        for name, value in _named(x)
         for i, each in enumerate(np.asarray(value).reshape(-1))
     ]
     return Table("x", "x", ["name", "entry", "value"], rows)
@@ -545,6 +607,7 @@ def _drawn(run: RecordedRun) -> Any:
 
     if not run.steps:
         return Drawn(())
+    is_log = run.config["kind"] == "log"
     better = np.fmax if _maximizes(run) else np.fmin
     at, rate = speeds(run)
     tests = [(float(t["trajectories"]), number(t["mean_return"])) for t in run.tests]
@@ -561,13 +624,17 @@ def _drawn(run: RecordedRun) -> Any:
                 np.array([when for when, _ in tests]),
             )
         ],
-        "training return" if run.training else "value": [
+        "loss" if is_log else "training return" if run.training else "value": [
             DrawnLine(
                 "best single value so far",
                 better.accumulate(run.series("best_value")),
                 "#009e73",
             ),
-            DrawnLine("estimate of each step near x", run.series("value"), "#0072b2"),
+            DrawnLine(
+                "loss of each step" if is_log else "estimate of each step near x",
+                run.series("value"),
+                "#0072b2",
+            ),
         ],
         "gradient estimate": [
             DrawnLine("its standard error", run.series("standard_error"), "#c44a10"),
@@ -577,7 +644,11 @@ def _drawn(run: RecordedRun) -> Any:
             DrawnLine("norm over standard error", run.series("signal_to_noise"), "#cc79a7")
         ],
         "step": [
-            DrawnLine("change of x", run.series("step_size"), "#30343a"),
+            DrawnLine(
+                "learning rate" if is_log else "change of x",
+                run.series("step_size"),
+                "#30343a",
+            ),
             DrawnLine("spacing", spacing, "#00869c"),
         ],
         f"{run.unit} per second": [DrawnLine("speed", rate, "#8c4a2f", at)],
@@ -593,8 +664,13 @@ def _drawn(run: RecordedRun) -> Any:
         title=run.name,
         heading="Step by step",
         caption=f"Against {run.unit}. Axes are logarithmic where all values are positive and span "
-        "more than a factor of 8. The value at the top of the page is measured at the end, at x; "
-        "the steps here see values around their own points.",
+        "more than a factor of 8."
+        + (
+            ""
+            if is_log or run.training
+            else " The value at the top of the page was measured at x at the end; a step sees values "
+            "around its own point."
+        ),
         columns=3,
         panels=[
             Panel(title, "", _text(title, lines), partial(_draw, lines=lines, at=steps, run=run))
