@@ -601,6 +601,12 @@ class DrawnLine(NamedTuple):
     x: Floats | None = None
 
 
+_DIFFERENT = (
+    " The value at the top of the page was measured at x at the end; a step sees values around its "
+    "own point."
+)
+
+
 def _drawn(run: RecordedRun) -> Any:
     from gensmooth.lab.report.curves import Drawn
     from gensmooth.lab.report.figure import Figure, LegendItem, Panel
@@ -664,13 +670,7 @@ def _drawn(run: RecordedRun) -> Any:
         title=run.name,
         heading="Step by step",
         caption=f"Against {run.unit}. Axes are logarithmic where all values are positive and span "
-        "more than a factor of 8."
-        + (
-            ""
-            if is_log or run.training
-            else " The value at the top of the page was measured at x at the end; a step sees values "
-            "around its own point."
-        ),
+        f"more than a factor of 8.{'' if is_log or run.training else _DIFFERENT}",
         columns=3,
         panels=[
             Panel(title, "", _text(title, lines), partial(_draw, lines=lines, at=steps, run=run))
