@@ -39,13 +39,14 @@ _BREAKS = re.compile(
 _SIGN = re.compile(r"[=+−-]|\\(?:l?leftarrow|le|ge|sim|approx|propto)(?![a-zA-Z])")
 
 
-def parts(source: str) -> list[str]:
-    r"""A formula in parts, between which a line may end: at \quad, before a relation or a sign.
+def parts(source: str) -> list[list[str]]:
+    r"""A formula in groups, divided at \quad, and each group in parts, before a relation or a sign.
 
     >>> parts(r"a = b + (c + d) \qquad e")
-    ['a', '{}= b', '{}+ (c + d) \\qquad', 'e']
+    [['a', '{}= b', '{}+ (c + d) \\qquad'], ['e']]
     """
-    found, depth, begin = list[str](), 0, 0
+    groups: list[list[str]] = [[]]
+    depth, begin = 0, 0
     for token in _BREAKS.finditer(source):
         text = token[0]
         if text in ("{", "(", "[") or re.match(r"\\(begin|left\b|[Bb]igg?l)", text):
@@ -54,11 +55,17 @@ def parts(source: str) -> list[str]:
             depth -= 1
         elif depth == 0 and _breaks(text, source[begin : token.start()]):
             end = token.end() if "quad" in text else token.start()
-            found.append(source[begin:end])
+            groups[-1].append(source[begin:end])
             begin = end
-    found.append(source[begin:])
-    stripped = [each.strip() for each in found if each.strip()]
-    return [f"{{}}{each}" if _SIGN.match(each) else each for each in stripped]
+            if "quad" in text:
+                groups.append([])
+    groups[-1].append(source[begin:])
+    return [[_infix(part.strip()) for part in group if part.strip()] for group in groups]
+
+
+def _infix(part: str) -> str:
+    """Let a sign at the beginning of a part have the space that it has inside a formula."""
+    return f"{{}}{part}" if _SIGN.match(part) else part
 
 
 def _breaks(text: str, before: str) -> bool:
@@ -74,8 +81,13 @@ def _breaks(text: str, before: str) -> bool:
 def _written(translator: HTML5Translator, node: nodes.Element, *, block: bool) -> None:
     source = node.astext()
     try:
-        pieces = parts(source) if block else [source]
-        translator.body.append("".join(mathml(each, block=block) for each in pieces))
+        if block:
+            groups = [
+                "".join(mathml(part, block=True) for part in group) for group in parts(source)
+            ]
+            translator.body.append("".join(f"<span>{group}</span>" for group in groups))
+        else:
+            translator.body.append(mathml(source, block=False))
     except ValueError as error:
         _log.warning("a formula that MathML cannot say: %s (%s)", source, error, location=node)
         translator.body.append(f"<code>{translator.encode(source)}</code>")
