@@ -8,14 +8,13 @@ that is still being evaluated is returned again, and the first value counts.
 
 import math
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gensmooth import checks
-from gensmooth.estimators import Estimator
-from gensmooth.optimizers import Optimizer
 from gensmooth.searches.choose import BUDGET, choose, methods
 from gensmooth.searches.protocol import Search
 from gensmooth.searches.wanted import Wanted
@@ -122,53 +121,15 @@ class PointByPoint:
         return self.search.recommend(self.state).copy()
 
 
-def make_search(
-    method: str,
-    dim: int,
-    *,
-    budget: int | None = None,
-    workers: int = 1,
-    num_directions: int | None = None,
-    population: int | None = None,
-    spacing: float | None = None,
-    estimator: Estimator | str | None = None,
-    optimizer: Optimizer | None = None,
-    learning_rate: float | None = None,
-    x_scale: Any = None,
-    bounds: Any = None,
-    maximize: bool = False,
-) -> Search:
-    """Create the search of :func:`gensmooth.minimize`, with batches large enough for all workers.
+def make_search(dim: int, wanted: Wanted) -> Search:
+    """Choose a search for ``dim`` parameters, with batches large enough for all workers.
 
-    Args:
-        method: ``"auto"``, or the name of a method.
-        dim: The number of parameters.
-        budget: The planned number of evaluations; 10,000 if that is not known.
-        workers: How many points are evaluated at a time.
-        num_directions: As in :func:`gensmooth.minimize`; by default at least enough for the
-            workers.
-        population: As in :func:`gensmooth.minimize`, like the arguments below.
-        spacing: How far from x the objective is evaluated.
-        estimator: How values become an estimate.
-        optimizer: How the estimate changes x.
-        learning_rate: The rate of gradient descent, or an algorithm's own step size.
-        x_scale: How far apart interesting values of a parameter are.
-        bounds: The limits of x.
-        maximize: Whether to maximise.
+    A failed evaluation only leaves out its direction.
     """
-    wanted = Wanted(
-        method=method,
-        num_directions=num_directions,
-        population=population,
-        spacing=spacing,
-        estimator=estimator,
-        optimizer=optimizer,
-        learning_rate=learning_rate,
-        x_scale=x_scale,
-        budget=checks.optional(checks.count, "budget", budget) or BUDGET,
-        workers=checks.count("workers", workers),
-        bounds=bounds,
-        maximize=maximize,
+    wanted = replace(
+        wanted,
+        budget=checks.optional(checks.count, "budget", wanted.budget) or BUDGET,
+        workers=checks.count("workers", wanted.workers),
         on_failure="drop",
         min_fraction=_MIN_FRACTION,
     )
@@ -180,6 +141,6 @@ def usable() -> list[str]:
     names: list[str] = []
     for name in methods():
         with suppress(ValueError, ImportError):
-            make_search(name, 4)
+            make_search(4, Wanted(method=name))
             names.append(name)
     return names

@@ -11,6 +11,7 @@ import pytest
 import gensmooth as gs
 from gensmooth import points
 from gensmooth.searches import algorithms
+from gensmooth.searches.wanted import Wanted
 from search_cases import ShrinkingBall, bowl
 
 NAME = "search_cases:shrinking-ball"
@@ -103,7 +104,7 @@ def test_it_trains():
 def test_it_is_compared_and_asked_point_by_point():
     table = gs.compare(bowl, np.zeros(2), methods=["auto", NAME], budget=60, seeds=2)
     assert NAME in repr(table) + str(table)
-    asked = points.PointByPoint(points.make_search(NAME, 2), np.zeros(2), seed=0)
+    asked = points.PointByPoint(points.make_search(2, Wanted(method=NAME)), np.zeros(2), seed=0)
     for _ in range(200):
         ticket, x = asked.ask()
         asked.tell(ticket, bowl(x))

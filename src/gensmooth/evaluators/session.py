@@ -227,9 +227,7 @@ class PoolEvaluator(ABC, Generic[P]):
     @contextmanager
     def session(self, search: Search, objective: Objective) -> Generator["WorkerSession[Any]"]:
         """See :class:`~gensmooth.evaluators.Evaluator`."""
-        payload = pickled(
-            (search.for_workers(), objective), "The objective"
-        )  # fails before any worker is started
+        payload = pickled((search.for_workers(), objective), "The objective")  # before any start
         kept = self._pool
         pool = self._new_pool() if kept is None else kept
         policy = FaultPolicy(search.on_failure, self.retries)
