@@ -62,10 +62,16 @@ def choose_evaluator(arguments: dict[str, Any], parsed: ParsedOptions) -> None:
 
 
 def choose_trackers(arguments: dict[str, Any], parsed: ParsedOptions) -> None:
-    """Add ``--tensorboard``, ``--mlflow`` and ``--wandb`` to the trackers."""
+    """Add ``--tensorboard``, ``--mlflow`` and ``--wandb`` to the trackers.
+
+    Where there is no terminal, a run of more than ten seconds prints a line from time to time.
+    """
     from gensmooth import observe
 
     arguments["trackers"] = list(arguments.get("trackers", ()))
+    stream: Any = sys.stderr  # None if the shell has closed it
+    if arguments.get("progress") is None and stream is not None and not stream.isatty():
+        arguments["trackers"].append(observe.Lines(at_once=False))
     for name in ("TensorBoard", "MLflow", "WandB"):
         if (setting := parsed[name.lower()]) is not None:
             arguments["trackers"].append(getattr(observe, name)(setting))
