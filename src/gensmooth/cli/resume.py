@@ -28,15 +28,15 @@ from gensmooth.cli.values import RAY, SHELL, TRACKERS, read_function, read_objec
             name="objective",
             type=str,
             read=read_function,
-            how="In the shell module:function or file.py:function.",
+            how="In a shell: module:function or file.py:function.",
         ),
         "optimizer": Shell(
             type=str,
             read=partial(read_object, option="optimizer"),
-            how='In the shell written as in Python, "adam(0.01, b1=0.8)", or as module:name.',
+            how='In a shell: "adam(0.01, b1=0.8)" as in Python, or module:name.',
         ),
         "x0": Shell(
-            type=str, read=partial(read_object, option="x0"), how="In the shell module:name."
+            type=str, read=partial(read_object, option="x0"), how="In a shell: module:name."
         ),
     },
 )
