@@ -140,13 +140,6 @@ def test_the_rate_is_that_of_the_last_half_minute():
     assert rates[-1] == pytest.approx(40, rel=0.02)
 
 
-def test_lines_that_do_not_begin_at_once_are_for_long_runs():
-    for seconds, some in ((60.0, False), (0.0, True)):
-        out = io.StringIO()
-        gs.minimize(bowl, trackers=[Lines(seconds, out, at_once=False)], **OPTIONS)
-        assert bool(out.getvalue()) == some
-
-
 def test_lines_say_what_the_table_says():
     out = io.StringIO()
     result = gs.minimize(bowl, trackers=[Lines(0.0, out)], **OPTIONS)

@@ -6,9 +6,8 @@ from typing import Any
 
 from gensmooth.cli.common import (
     REPORT,
-    choose_evaluator,
+    choose_helpers,
     choose_out,
-    choose_trackers,
     run_and_finish,
 )
 from gensmooth.cli.options import ParsedOptions, Sets, Shell, command
@@ -62,8 +61,7 @@ def minimize(parsed: ParsedOptions, *, block: int | None = None) -> None:
     check_call(arguments["fun"], parsed["objective"], sampled="samples" in arguments, extra=extra)
     if block is not None:
         arguments["vectorized"] = block
-    choose_evaluator(arguments, parsed)
-    choose_trackers(arguments, parsed)
+    choose_helpers(arguments, parsed)
     out = choose_out(parsed, parsed["folder"], stem=parsed["objective"])
     run_and_finish(lambda: gs.minimize(**arguments), out, parsed)
 

@@ -4,9 +4,8 @@ from functools import partial
 
 from gensmooth.cli.common import (
     REPORT,
-    choose_evaluator,
+    choose_helpers,
     choose_out,
-    choose_trackers,
     run_and_finish,
     running,
 )
@@ -57,8 +56,7 @@ def resume(parsed: ParsedOptions) -> None:
         kind, other = ("training", "minimisation") if training else ("minimisation", "training")
         raise ValueError(f"{folder} holds a {kind}, but `--{option}` is only for a {other}.")
     arguments = parsed.arguments(target)
-    choose_evaluator(arguments, parsed)
-    choose_trackers(arguments, parsed)
+    choose_helpers(arguments, parsed)
     out = choose_out(parsed, folder)
     if not training:
         run_and_finish(lambda: gs.resume(**arguments), out, parsed)

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 from gensmooth.cli.common import (
     REPORT,
     Out,
-    choose_evaluator,
+    choose_helpers,
     choose_out,
-    choose_trackers,
     leave,
     new_folder,
     report,
@@ -77,9 +76,8 @@ def train(parsed: ParsedOptions) -> None:
     from gensmooth.rl import front as training
 
     arguments = parsed.arguments("gensmooth.rl.front:train")
-    choose_evaluator(arguments, parsed)
-    choose_trackers(arguments, parsed)
-    out = choose_out(parsed, parsed["folder"], stem=arguments["environment"])
+    choose_helpers(arguments, parsed)
+    out = choose_out(parsed, arguments.get("folder"), stem=arguments["environment"])
     if out.folder is None:
         folder = out.reserved or new_folder(arguments["environment"])
         if folder is None:

@@ -74,24 +74,19 @@ class Lines:
     Args:
         seconds: The interval between lines.
         file: The output stream; by default standard error.
-        at_once: Whether to begin with the first step. Otherwise the first line follows after
-            ``seconds``, and a shorter run prints nothing.
     """
 
-    def __init__(
-        self, seconds: float = 10.0, file: IO[str] | None = None, *, at_once: bool = True
-    ) -> None:
+    def __init__(self, seconds: float = 10.0, file: IO[str] | None = None) -> None:
         self._seconds = seconds
         self._file = file
-        self._next = 0.0 if at_once else time.monotonic() + seconds
-        self._silent = not at_once
+        self._next = 0.0
         self._start: Start | None = None
         self._last: Progress | None = None
 
     def start(self, start: Start) -> None:
         """See :class:`Tracker`."""
         self._start = start
-        if start.message and not self._silent:
+        if start.message:
             self._print(start.message)
 
     def step(self, progress: Progress) -> None:
@@ -99,13 +94,11 @@ class Lines:
         self._last = progress
         now = time.monotonic()
         if now >= self._next:
-            self._next, self._silent = now + self._seconds, False
+            self._next = now + self._seconds
             self._show(progress)
 
     def end(self, summary: Mapping[str, Any]) -> None:
         """See :class:`Tracker`."""
-        if self._silent:
-            return
         if self._last is not None:
             self._show(self._last)
         self._print(f"end: {summary['message']} fun {summary['fun']:.8g}")
