@@ -218,3 +218,6 @@ def pytest_terminal_summary(
         groups = "; ".join(EXTENDED)
         terminalreporter.write_line(f"\nNot part of `make test`, and not run: {groups}.")
         terminalreporter.write_line("To run them: make test-all")
+        missing = {_NEEDED[each] for each in _unreadable() if _group_of(ROOT / each) is None}
+        for package in sorted(missing):
+            terminalreporter.write_line(f"Not run, because {package} is not installed: its tests.")
