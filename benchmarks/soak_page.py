@@ -113,6 +113,8 @@ def page(soaks: Sequence[Mapping[str, Any]], fuzzes: Sequence[Mapping[str, Any]]
         cache = f" with a {fuzz['cache']} cache" if "cache" in fuzz else ""
         cases = f"{fuzz['cases']:,} cases{cache} ({_counts(fuzz['specimens'], ': ', '; ')})"
         text += f"\n{cases}, {_said(wrong)}{_origin(fuzz)}"
+        if (planned := fuzz.get("planned", 0)) > fuzz["cases"]:
+            text += f"It was stopped after {fuzz['cases']:,} of {planned:,} cases.\n"
     return text
 
 
