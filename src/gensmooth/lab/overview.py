@@ -669,6 +669,8 @@ def _drawn(run: RecordedRun) -> Any:
         del panels["gradient estimate"]
     if len(rate) < 3:
         del panels[f"{run.unit} per second"]
+    if len(tests) < 2:  # one test is at the top of the page
+        del panels["test return"]
     finite = {t: [x for x in lines if np.isfinite(x.y).any()] for t, lines in panels.items()}
     shown = {title: lines for title, lines in finite.items() if lines}
     steps = run.series("evaluations")
