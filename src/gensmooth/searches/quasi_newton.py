@@ -2,12 +2,13 @@ r"""A quasi-Newton search: the first phase of the pilot if values are exact.
 
 - Gradient: forward differences along the axes (d evaluations), and central differences (2d) once
   forward differences are too inaccurate to make progress.
-- Direction: the two-loop recursion of L-BFGS (Nocedal, 1980).
+- Direction: BFGS with a full matrix up to 200 parameters, and the two-loop recursion of L-BFGS
+  (Nocedal, 1980) above.
 - Length: a backtracking line search, one evaluation at a time.
 
 Parameters are measured in *scales*, which makes the search independent of the user's units. After a
-while the search measures the curvature along each axis once and, if the curvatures differ widely,
-chooses new scales.
+while L-BFGS measures the curvature along each axis once and, if the curvatures differ widely,
+chooses new scales. A full matrix learns them from its steps.
 
 :class:`QuasiNewton` is the search: which points it requests, and what it does with their values.
 The functions below it are its formulas, each a pure function of a :class:`Newton`.
@@ -40,12 +41,18 @@ from gensmooth.searches.protocol import SearchState
 Array = NDArray[Any]
 
 # Common practice for L-BFGS (Nocedal & Wright, 2006, chapters 3, 7 and 8) unless stated otherwise.
+FULL_UP_TO = (
+    200  # parameters; beyond, a matrix per step costs more than a few past steps (our choice)
+)
 MEMORY = 20  # number of past steps, and of the changes of the gradient that they caused
 DIFFERENCE = 2e-8  # spacing of forward differences, in scales: about √(rounding error)
 CENTRAL = 3e-7  # spacing of central differences, by experiment (docs/pilot.md, "Wider differences")
 PROBE = 1e-3  # spacing of second differences, in units; rounding errors are then 1e-10 of a value
-PROBE_AFTER = 20  # evaluations per parameter before the curvature is measured; by experiment
+PROBE_AFTER = 20  # evaluations per parameter before L-BFGS measures the curvature; by experiment
 _MIN_UNEVENNESS = 30.0  # ratio of scales below which the old ones are kept; by experiment
+_FIRST_INVERSE = 1e6  # largest expected ratio of curvatures; by experiment (docs/pilot.md)
+_LONGEST = 3.0  # root mean square of a step, in scales, that is tried first; by experiment
+_DAMPING = 0.2  # least curvature of an update, relative to the matrix (Powell, 1978)
 _ARMIJO = 1e-4  # required share of the decrease that the slope predicts (Armijo's condition)
 _SHORTEN = (0.1, 0.5)  # bounds on the factor by which a length that failed is shortened
 _MAX_TRIES = 12  # lengths tried on a line; the last is at most 2⁻¹² of the first
@@ -65,9 +72,10 @@ class Newton(NamedTuple):
         previous_x: The point before.
         previous_gradient: The gradient at the point before.
         has_previous: Whether there is a point before.
-        steps: The last steps, in scales, newest last.
+        inverse: The approximation of the inverse Hessian, in scales, if the matrix is full.
+        steps: The last steps, in scales, newest last; empty if the matrix is full.
         changes: The changes of the gradient that these steps caused.
-        stored: The number of valid rows in ``steps`` and ``changes``.
+        stored: The number of valid rows in ``steps`` and ``changes``, or of updates of ``inverse``.
         slope: The derivative along the line.
         length: The length to try on the line.
         tries: The number of lengths tried.
@@ -88,6 +96,7 @@ class Newton(NamedTuple):
     previous_x: Array
     previous_gradient: Array
     has_previous: bool
+    inverse: Array
     steps: Array
     changes: Array
     stored: int
@@ -106,7 +115,9 @@ class Newton(NamedTuple):
 @final
 @dataclass(frozen=True, kw_only=True)
 class QuasiNewton(AdaptiveSearch):
-    """L-BFGS on finite differences, for exact values and up to 500 parameters.
+    """BFGS on finite differences, for exact values and up to 500 parameters.
+
+    Above 200 parameters, the last 20 steps replace the matrix (L-BFGS).
 
     The arguments are those of :class:`~gensmooth.Pilot`.
 
@@ -176,7 +187,11 @@ class QuasiNewton(AdaptiveSearch):
         if not descends:
             finer = with_central_differences(newton)
             newton = newton._replace(finished=True) if finer is None else finer
-        elif not newton.probed and newton.evaluations >= PROBE_AFTER * newton.x.size:
+        elif (
+            newton.steps.size
+            and not newton.probed
+            and newton.evaluations >= PROBE_AFTER * newton.x.size
+        ):
             units = np.broadcast_to(known.units, newton.x.shape).copy()
             dtype, d = response.x.dtype, newton.x.size
             probe = make_request(RequestKind.CURVATURE, dtype, spacing=PROBE, number=d, scale=units)
@@ -210,8 +225,8 @@ class QuasiNewton(AdaptiveSearch):
 
 def initial_newton(x: Array, value: float, units: Array) -> Newton:
     """Return the memory before the first gradient."""
-    zero = np.zeros(x.size)
-    memory = np.zeros((MEMORY, x.size))
+    zero, d = np.zeros(x.size), x.size
+    memory = np.zeros((0 if d <= FULL_UP_TO else MEMORY, d))
     return Newton(
         x=x.reshape(-1),
         value=value,
@@ -220,6 +235,7 @@ def initial_newton(x: Array, value: float, units: Array) -> Newton:
         previous_x=zero,
         previous_gradient=zero,
         has_previous=False,
+        inverse=np.eye(d) if d <= FULL_UP_TO else np.zeros((0, 0)),
         steps=memory,
         changes=memory,
         stored=0,
@@ -283,18 +299,19 @@ def start_line(
     if not np.isfinite(gradient).all() or not gradient.any():
         return None
     now = _remember(now, gradient)
-    line = np.where(stuck, 0.0, -_two_loops(now, gradient))
+    product = _two_loops(now, gradient) if now.steps.size else _product(now.inverse, gradient)
+    line = np.where(stuck, 0.0, -product) if now.stored else -gradient
     slope = _dot(line, gradient)
     if not (slope < 0 and math.isfinite(slope)):
         now = _forget(now)
         line, slope = -gradient, -_dot(gradient, gradient)
         if not math.isfinite(slope):
             return None
-    first = now.stored == 0
+    first, size = now.stored == 0, math.sqrt(_dot(line, line))
     now = now._replace(
         gradient=gradient,
         slope=slope,
-        length=1 / math.sqrt(_dot(line, line)) if first else 1.0,
+        length=1 / size if first else min(1.0, _LONGEST * math.sqrt(line.size) / size),
         tries=0,
         along_gradient=first,
         best_length=0.0,
@@ -377,8 +394,19 @@ def _remember(now: Newton, gradient: Array) -> Newton:
         return now
     step, change = (now.x - now.previous_x) / now.scale, gradient - now.previous_gradient
     along = _dot(step, change)
+    if not now.steps.size and now.stored:
+        # Powell's damping: the step was −length H g, so the matrix H⁻¹ times the step is −length g.
+        expected = -now.best_length * now.previous_gradient
+        curvature = _dot(step, expected)
+        if curvature > 0 and along < _DAMPING * curvature:
+            part = (1 - _DAMPING) * curvature / (curvature - along)
+            change = part * change + (1 - part) * expected
+            along = _dot(step, change)
     if not along > 1e-10 * math.sqrt(_dot(step, step) * _dot(change, change)):
         return now  # L-BFGS needs positive curvature, by more than rounding errors
+    if not now.steps.size:
+        inverse = _updated_inverse(now, step, change, along)
+        return now._replace(inverse=inverse, stored=now.stored + 1)
     return now._replace(
         steps=np.concatenate([now.steps[1:], step[None]]),
         changes=np.concatenate([now.changes[1:], change[None]]),
@@ -388,6 +416,27 @@ def _remember(now: Newton, gradient: Array) -> Newton:
 
 def _forget(now: Newton) -> Newton:
     return now._replace(stored=0, has_previous=False)
+
+
+def _updated_inverse(now: Newton, step: Array, change: Array, along: float) -> Array:
+    """Return the inverse Hessian after a step: the update of BFGS.
+
+    The first update starts from a multiple of the identity. The usual one has the curvature along
+    the step (Nocedal & Wright, 2006, equation 6.20), which is close to the largest curvature. Ours
+    is :data:`_FIRST_INVERSE` times as large, so that steps along flat directions are long at once.
+    """
+    before = now.inverse
+    if not now.stored:
+        before = np.eye(step.size) * (_FIRST_INVERSE * along / _dot(change, change))
+    product = _product(before, change)
+    outer = step[:, None] * product
+    factor = (1 + _dot(change, product) / along) / along
+    return before - (outer + outer.T) / along + factor * step[:, None] * step
+
+
+def _product(matrix: Array, vector: Array) -> Array:
+    """Return the product, summed in a fixed order, which BLAS does not guarantee."""
+    return (matrix * vector).sum(axis=1)
 
 
 def _two_loops(now: Newton, gradient: Array) -> Array:
