@@ -85,8 +85,11 @@ _MIN_FIRST_SPACING = 1e-6  # smallest first spacing, in units
 _MAX_FIRST_SPREAD = 1e4  # bound on the squared scales, and their inverses
 _PROBE_FROM = 10  # evaluations per parameter that must be left for the probe to pay off
 _FULL_METRIC_UP_TO = 200  # parameters; beyond, the metric is diagonal
+_FULL_IN_NOISE_UP_TO = 10  # the same for noisy values, which teach a diagonal metric faster
 # Restarts
 FLAT_STEPS = 30  # steps in a row whose values are all equal, or stale
+_STAGNATION = 50  # steps without a lower value (half of CMA-ES's; by experiment), ...
+_STAGNATION_PER_GENERATION = 30  # ... and this many times d over the population
 _ROUNDING = 1e-14  # variation of values that counts as rounding, relative to their size
 _HOPELESS = 1e-2  # variation of values, relative to their distance from the best (by experiment)
 _CONVERGED = 1e-12  # in units: rounding errors of x are not much smaller (our choice)
@@ -111,9 +114,11 @@ class Evolution(NamedTuple):
         flat_steps: Number of steps in a row whose values were all equal.
         stale_steps: Number of steps in a row whose exact values varied by rounding errors only, or
             by far less than what separates them from the best value so far.
+        gain_step: The number of steps when the lowest value since the last start was found.
         restarts: Number of restarts.
         start_value: The value at the last start; infinity if it is unknown.
         lowest: The lowest value of any step so far, initially a value known at the start.
+        run_lowest: The lowest value of any step since the last start.
     """
 
     spacing: float
@@ -130,9 +135,11 @@ class Evolution(NamedTuple):
     repeats_due: float
     flat_steps: int
     stale_steps: int
+    gain_step: int
     restarts: int
     start_value: float
     lowest: float
+    run_lowest: float
 
 
 @final
@@ -282,7 +289,8 @@ class MirroredES(AdaptiveSearch):
                 pairs, repeats = min(pairs, fewer), 0
         scale = np.zeros(0, dtype)
         spacing = evolution.spacing
-        if evolution.covariance.size and factor is None:  # before the first step
+        exact_or_few = known.noisy is Noise.EXACT or evolution.path.size <= _FULL_IN_NOISE_UP_TO
+        if evolution.covariance.size and evolution.steps == 0 and exact_or_few:
             factor = np.diag(np.sqrt(evolution.variances))
         if factor is not None:
             scale = known.units.reshape(-1, 1) * factor
@@ -382,7 +390,12 @@ class MirroredES(AdaptiveSearch):
             lowest=min(evolution.lowest, lowest),
             stale_steps=evolution.stale_steps + 1 if stale else 0,
         )
-        if has_converged(evolution):
+        if lowest < evolution.run_lowest:
+            evolution = evolution._replace(run_lowest=lowest, gain_step=evolution.steps)
+        stagnates = known.noisy is Noise.EXACT and evolution.steps - evolution.gain_step >= (
+            _STAGNATION + _STAGNATION_PER_GENERATION * like.size / (2 * pairs)
+        )
+        if has_converged(evolution) or stagnates:
             x = x if known.noisy is Noise.NOISY else known.best_x
             return self.start_at(
                 known,
@@ -685,9 +698,11 @@ def initial_evolution(
         repeats_due=0.0,
         flat_steps=0,
         stale_steps=0,
+        gain_step=0,
         restarts=restarts,
         start_value=start_value,
         lowest=lowest,
+        run_lowest=math.inf,
     )
 
 

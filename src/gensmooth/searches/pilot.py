@@ -59,7 +59,7 @@ AUTO = "auto"  # the pilot's name as a method
 _NEWTON_FROM = 20  # budget per parameter below which QuasiNewton would not get far
 TRIAL_AFTER = 100  # evaluations per parameter of QuasiNewton before the trial of MirroredES
 TRIAL = 25  # evaluations per parameter of the trial
-_EVOLUTION_PREFERRED = 4  # its evaluations over those of QuasiNewton if it found the best point
+_EVOLUTION_PREFERRED = 10  # its evaluations over those of QuasiNewton if it found the best point
 
 
 class Trial(IntEnum):
@@ -87,8 +87,8 @@ class Control(NamedTuple):
         trial: The progress of the trial.
         first_x: The start of the run, flat; empty if restarts never leave the best point.
         next_phase: The phase that takes over once the new start has been evaluated.
-        newton_spent: Number of evaluations of QuasiNewton after restarts.
-        evolution_spent: Number of evaluations of MirroredES after restarts.
+        newton_spent: Number of evaluations of QuasiNewton.
+        evolution_spent: Number of evaluations of MirroredES.
         newton_leads: Whether QuasiNewton found the best point.
     """
 
@@ -210,10 +210,9 @@ class Pilot(AdaptiveSearch):
     ) -> Transition:
         """Change to MirroredES for the trial, or for good once QuasiNewton has finished."""
         before, newton = _newton(control), step.memory
-        spent = len(response.values) if control.evolution.restarts else 0
         control = control._replace(
             newton=newton,
-            newton_spent=control.newton_spent + spent,
+            newton_spent=control.newton_spent + len(response.values),
             newton_leads=control.newton_leads or response.values.min() <= step.known.best,
         )
         if newton.finished and control.evolution.restarts:
@@ -241,7 +240,7 @@ class Pilot(AdaptiveSearch):
         restarts = control.evolution.restarts
         control = control._replace(
             evolution=step.memory,
-            evolution_spent=control.evolution_spent + (len(response.values) if restarts else 0),
+            evolution_spent=control.evolution_spent + len(response.values),
             newton_leads=control.newton_leads and response.values.min() > step.known.best,
         )
         ranked = request.kind is RequestKind.MIRRORED_PAIRS and np.isfinite(response.values).any()

@@ -2,7 +2,7 @@ r"""A quasi-Newton search: the first phase of the pilot if values are exact.
 
 - Gradient: forward differences along the axes (d evaluations), and central differences (2d) once
   forward differences are too inaccurate to make progress.
-- Direction: BFGS with a full matrix up to 200 parameters, and the two-loop recursion of L-BFGS
+- Direction: BFGS with a full matrix up to 50 parameters, and the two-loop recursion of L-BFGS
   (Nocedal, 1980) above.
 - Length: a backtracking line search, one evaluation at a time.
 
@@ -41,9 +41,7 @@ from gensmooth.searches.protocol import SearchState
 Array = NDArray[Any]
 
 # Common practice for L-BFGS (Nocedal & Wright, 2006, chapters 3, 7 and 8) unless stated otherwise.
-FULL_UP_TO = (
-    200  # parameters; beyond, a matrix per step costs more than a few past steps (our choice)
-)
+FULL_UP_TO = 50  # parameters; beyond, past steps replace the matrix (docs/pilot.md)
 MEMORY = 20  # number of past steps, and of the changes of the gradient that they caused
 DIFFERENCE = 2e-8  # spacing of forward differences, in scales: about √(rounding error)
 CENTRAL = 3e-7  # spacing of central differences, by experiment (docs/pilot.md, "Wider differences")
@@ -117,7 +115,7 @@ class Newton(NamedTuple):
 class QuasiNewton(AdaptiveSearch):
     """BFGS on finite differences, for exact values and up to 500 parameters.
 
-    Above 200 parameters, the last 20 steps replace the matrix (L-BFGS).
+    Above 50 parameters, the last 20 steps replace the matrix (L-BFGS).
 
     The arguments are those of :class:`~gensmooth.Pilot`.
 
