@@ -51,7 +51,7 @@ RUNS = {
     "kinks": (kinks, {"x0": np.zeros(3), "budget": 600}),
     "flat": (lambda _: 3.0, {"x0": np.ones(2), "budget": 700}),
     "powers": (powers, {"x0": np.full(3, -3.0), "budget": 700}),
-    "many": (valley, {"x0": np.full(201, -1.0), "budget": 5500}),
+    "many": (valley, {"x0": np.full(51, -1.0), "budget": 1300}),
     "little": (bowl, {"x0": np.zeros((2, 3)), "budget": 100}),
     "single": (bowl, {"x0": np.zeros(4, np.float32), "budget": 300}),
     "bounded": (bowl, {"x0": np.zeros(3), "bounds": [(-1, 0.5), (-1, 2), (0, 9)], "budget": 400}),

@@ -94,6 +94,8 @@ def test_it_learns_a_rotated_ellipsoid():
 
 def test_more_parameters_have_one_scale_each():
     for d, shape in ((200, (200, 200)), (201, (201,))):
+        assert gs.MirroredES(budget=1000).init(np.ones(d), seed=0).sent.scale.shape == shape
+    for d, shape in ((10, (10, 10)), (11, (11,))):  # noise teaches few scales faster
         pilot = gs.Pilot(budget=1000, samples="independent")
         assert pilot.init(np.ones(d), seed=0).sent.scale.shape == shape
 
