@@ -12,6 +12,7 @@ from typing import Any
 from benchmarks.coco import load
 from benchmarks.coco_methods import CONTROLS, METHODS
 from benchmarks.coco_scores import (
+    behind,
     by_group,
     columns,
     difference_rows,
@@ -62,6 +63,15 @@ python -m benchmarks.coco_page
 |---|---|
 {methods}"""
 
+TRAILING = """
+## Where the default trails
+
+Every budget after which some method of this page has a larger share than the default, and every
+group of functions in which one has after the largest budget. Differences are paired, ± one standard
+error.
+
+"""
+
 
 def page(tables: Sequence[Mapping[str, Any]]) -> str:
     """The page: a section for each suite and noise, and in it one for each dimension."""
@@ -76,6 +86,10 @@ def page(tables: Sequence[Mapping[str, Any]]) -> str:
         commands="\n".join(dict.fromkeys(commands)),
         methods="".join(f"| {name} | {known[name].words} |\n" for name in known if name in used),
     )
+    if trailing := [row for table in tables for row in behind(table)]:
+        text += TRAILING + _table(
+            ["problems", "after", "functions", "best", "ours minus it"], trailing
+        )
     section = ""
     for table in tables:
         heading = f"{table['suite']}, {said(table['noise'])}"

@@ -175,6 +175,37 @@ def difference_rows(table: Mapping[str, Any]) -> list[list[str]]:
     return [*rows, ["ours over the best of these", *ratios, *missing[len(ratios) :]]]
 
 
+def behind(table: Mapping[str, Any]) -> list[list[str]]:
+    """Where some rival has a larger share: budget, group of functions, the best rival, difference.
+
+    Groups of functions are compared after the last budget.
+    """
+    rivals = [name for name in table["methods"] if name not in (OURS, CHECK)]
+    if OURS not in table["methods"] or not rivals:
+        return []
+    functions, instances = np.array(table["functions"]), np.array(table["instances"])
+    budgets, last = columns(table), len(table["multipliers"]) - 1
+    places = [(k, "all", np.full(len(functions), True)) for k in range(last + 1)]
+    places += [(last, group, np.isin(functions, list(of))) for group, of in GROUPS.items()]
+    rows: list[list[str]] = []
+    for k, group, where in places:
+        ours = table["methods"][OURS]["best"]
+        found = {
+            name: estimate(
+                (shares(ours[k]) - shares(best[k]))[where],
+                functions[where].tolist(),
+                instances[where].tolist(),
+            )
+            for name in rivals
+            for best in [table["methods"][name]["best"]]
+            if where.any() and k < min(len(ours), len(best))
+        }
+        name = min(found, key=lambda name: found[name].mean, default="")
+        if name and found[name].mean < 0:
+            rows.append([title(table), budgets[k], group, name, found[name].words("+")])
+    return rows
+
+
 def show(table: Mapping[str, Any]) -> None:
     """Print shares and differences."""
     console = Console(width=None if os.isatty(1) else 140)

@@ -27,6 +27,7 @@ what was found so far.
 import argparse
 import contextlib
 import fnmatch
+import functools
 import hashlib
 import io
 import json
@@ -337,21 +338,22 @@ def _make_stopped_comparison(folder: Path, seed: int) -> None:
 
 @contextlib.contextmanager
 def _interrupted() -> Iterator[None]:
-    """Interrupt a trial in the middle."""
+    """Interrupt a trial in the middle; the values that judge it are recorded, however cheap."""
     from gensmooth.lab.trials import trial
+    from gensmooth.runs import journal
 
-    kept = trial.Clock.tick
+    kept, worth = trial.Clock.tick, journal.WORTH
 
     def tick(clock: Any, evaluations: int) -> None:
         kept(clock, evaluations)
         if evaluations > 60:
             raise KeyboardInterrupt
 
-    trial.Clock.tick = tick  # type: ignore[method-assign]
+    trial.Clock.tick, journal.WORTH = tick, 0.0  # type: ignore[method-assign]
     try:
         yield
     finally:
-        trial.Clock.tick = kept  # type: ignore[method-assign]
+        trial.Clock.tick, journal.WORTH = kept, worth  # type: ignore[method-assign]
 
 
 def _read_comparison(folder: Path) -> str:
@@ -435,6 +437,7 @@ class Specimen(NamedTuple):
     kind: str = "RUN"
 
 
+# Drawing a page takes a hundred times as long as reading a file, so pages are rarer.
 SPECIMENS = {
     "minimize": Specimen(_make_small, _read_run, 4),
     "minimize, large": Specimen(_make_large, _read_run, 2),
@@ -446,13 +449,13 @@ SPECIMENS = {
     "train, BeS": Specimen(_make_bes_training, _read_training, 1),
     "policy": Specimen(_make_policy, _read_policy, 3, "a policy"),
     "study": Specimen(_make_study, _read_study, 1, "STUDY"),
-    "run, page": Specimen(_make_run_page, _read_page, 0.6),
-    "run, live page": Specimen(_make_run_page, _read_live_page, 0.2),
-    "comparison": Specimen(_make_comparison, _read_comparison, 0.3, "TRIALS"),
-    "comparison, stopped": Specimen(_make_stopped_comparison, _read_comparison, 0.5, "TRIALS"),
-    "comparison, page": Specimen(_make_comparison, _read_page, 0.3, "TRIALS"),
-    "sweep, page": Specimen(_make_sweep, _read_page, 0.3, "TRIALS"),
-    "studies, page": Specimen(_make_reproduced, _read_page, 0.3, "STUDIES"),
+    "run, page": Specimen(_make_run_page, _read_page, 0.3),
+    "run, live page": Specimen(_make_run_page, _read_live_page, 0.05),
+    "comparison": Specimen(_make_comparison, _read_comparison, 0.15, "TRIALS"),
+    "comparison, stopped": Specimen(_make_stopped_comparison, _read_comparison, 0.4, "TRIALS"),
+    "comparison, page": Specimen(_make_comparison, _read_page, 0.1, "TRIALS"),
+    "sweep, page": Specimen(_make_sweep, _read_page, 0.1, "TRIALS"),
+    "studies, page": Specimen(_make_reproduced, _read_page, 0.1, "STUDIES"),
     "result": Specimen(_make_result, _read_result, 3, "a result"),
     "torch log": Specimen(_make_log, _read_log, 3, "a log"),
 }
@@ -475,6 +478,7 @@ class Promise(NamedTuple):
     damaged: str
 
 
+@functools.cache
 def promises() -> list[Promise]:
     """Read the table of files from docs/security.md."""
     text = PAGE.read_text(encoding="utf-8")

@@ -31,7 +31,8 @@ from gensmooth.physics.drivers import load_warp
 from gensmooth.rl.environments import catalogue
 from gensmooth.rl.environments.compiled import CompiledSimulator
 from gensmooth.rl.environments.gathering import Grouped
-from gensmooth.rl.environments.warp import WarpOptions, WarpSimulator, _Batch, check_device
+from gensmooth.rl.environments.warp import WarpOptions, WarpSimulator, check_device
+from gensmooth.rl.environments.worlds_batch import WorldsBatch
 from gensmooth.rl.normalize import identity
 from gensmooth.rl.policies import Linear
 
@@ -52,7 +53,7 @@ def speed(name: str, worlds: int, device: str, steps: int, physics: str | None) 
     x = 0.02 * np.random.default_rng(0).standard_normal((trials, policy.num_parameters))
     starts = simulator.starts([np.random.default_rng(i) for i in range(trials)])
     given = Grouped(x, starts, [identity(info.observation_size)], np.zeros(trials, np.int64))
-    batch = _Batch(simulator, policy, worlds, trials, 1)
+    batch = WorldsBatch(simulator, policy, worlds, trials, 1)
     s = batch._s
 
     def reset() -> None:

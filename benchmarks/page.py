@@ -15,12 +15,11 @@ RESULTS, PAGE = Path("docs/results/benchmarks-core.json"), Path("docs/benchmarks
 HEAD = """\
 # Benchmarks
 
-Ratios of times within one run, on one core and in one thread for everybody. In each repeat every
-competitor runs once, in turn; a number is the median of the ratios of the repeats, and the
-quartiles follow in parentheses. Times are CPU times, so what other programs take from the core
-does not count. L = 20.
+This page compares speeds. All numbers are ratios of CPU times on one core and in one thread. In
+each repeat, every competitor runs once, in turn. A number is the median of the ratios, with the
+quartiles in parentheses. CPU times exclude what other programs take from the core. L = 20.
 
-To repeat all of it (`make bench` does the same):
+To repeat everything (`make bench` does the same):
 
 ```sh
 python -m venv .venv-peers
@@ -29,29 +28,33 @@ python -m venv .venv-peers
 .venv-peers/bin/python -m benchmarks.page
 ```
 
-`--rows bernoulli,guided` measures some groups only, `--quick` takes few repeats. Libraries that
-are not installed are shown as such. The peers at d = 1,000,000 need about 9 GB of memory.
+`--rows bernoulli,guided` measures only some groups, and `--quick` uses few repeats. Libraries that
+are not installed are marked as missing. The other libraries need about 9 GB of memory at d =
+1,000,000.
 """
 
 CORE = """
 ## Against plain NumPy
 
-float32. Blocks are (20, d) and go into a buffer that is used again, for NumPy too
-(`standard_normal(out=...)`, PCG64); our time includes the draw. "As a new array" lets both sides
-allocate. Guided's history of 50 estimates is full. The NumPy estimate is a loop over directions
-with reused buffers. Memory is what the process holds at its peak beyond the caller's x, the
-result included.
+The numbers are float32. Blocks have the shape (20, d) and are written into a reused buffer, in
+NumPy too (`standard_normal(out=...)`, PCG64). Our time includes generating the random numbers. "As
+a new array" lets both sides allocate. Guided ES has a full history of 50 estimates. NumPy's
+estimate is a loop over directions with reused buffers. Memory is the peak of the process beyond the
+caller's x, including the result.
 """
 
 PEERS = """
 ## ask + tell against other libraries
 
-The time to make all points of a step and to use all values, without an objective: time of the
-library over our time. Each is compared with gensmooth at the same d, number of evaluations and
-precision, and those that evaluate opposite pairs with our opposite pairs: 20 directions and 21
-evaluations (20 where a library wants an even number), or 10 pairs. Guided is compared with
-Guided; the bar is about the others. Our points are taken one by one and let go, as an objective
-does; libraries that make the whole population at once do so here too.
+This is the time to create all points of a step and to process all values, without an objective: the
+library's time divided by ours. Each library is compared with gensmooth at the same d, number of
+evaluations and precision, and with opposite pairs if it uses them: 20 directions and 21 evaluations
+(20 if a library needs an even number), or 10 pairs. Guided ES is compared with Guided ES; the bar
+applies to the others. We create points one by one and discard them, as an objective would.
+Libraries that create the whole population at once do so here too.
+
+Part of the difference is the directions: ours are coins (BeS, ±1), which are faster to draw than
+the normal numbers of nearly all other libraries. Guided ES has normal directions on both sides.
 """
 
 

@@ -29,6 +29,17 @@ FOLDERS = {
     "rl": ("rl-shared-goal", "rl-paired", "rl-independent", "rl-20-seeds", "rl-search"),
 }
 READINGS = ("rl-shared-goal", "rl-independent", "rl-paired")
+HYPERPARAMETERS = {
+    "Linear regression, searched": "hyperparameters-linreg.csv",
+    "Noisy benchmark, searched": "hyperparameters-dfo.csv",
+    "Reinforcement learning, searched": "rl-search/hyperparameters-rl.csv",
+    "Reinforcement learning, not searched: the paper’s values, which all other runs have": (
+        "rl-paired/hyperparameters-rl.csv"
+    ),
+    "Untuned study (ours), searched: six methods on both problems": (
+        "untuned/hyperparameters-untuned.csv"
+    ),
+}
 SEEN = 1005  # the last seed that had been looked at before
 
 
@@ -120,15 +131,14 @@ def page(judged: Mapping[str, Sequence[tuple[str, ClaimRow]]]) -> str:
     times = read(RESULTS / "timing.csv")
     lines += [*markdown(list(times[0]), [list(row.values()) for row in times]), ""]
     lines += [
-        "## Hyperparameters: spacing · learning rate, ours (the paper’s where it differs)",
+        "## Hyperparameters",
+        "",
+        "Spacing · learning rate. Where a search was made, the paper’s choice follows in "
+        "parentheses if it is another one.",
         "",
     ]
-    for name in (
-        "hyperparameters-linreg.csv",
-        "hyperparameters-dfo.csv",
-        "rl-search/hyperparameters-rl.csv",
-    ):
-        lines += [f"[`{name}`]({name})", "", *choices(read(RESULTS / name)), ""]
+    for title, name in HYPERPARAMETERS.items():
+        lines += [f"### {title}", "", f"[`{name}`]({name})", "", *choices(read(RESULTS / name)), ""]
     return "\n".join(lines).rstrip() + "\n"
 
 

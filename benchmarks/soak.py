@@ -20,6 +20,7 @@ Runs are forks of this process, which has loaded everything, so that a point tak
 
 import argparse
 import contextlib
+import csv
 import hashlib
 import itertools
 import json
@@ -35,6 +36,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date
+from importlib.util import find_spec
 from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -45,6 +47,7 @@ from rich.table import Table
 
 import gensmooth as gs
 from benchmarks.record import commit, machine
+from gensmooth.lab import reproduce
 from gensmooth.lab.experiments.registry import find_study
 from gensmooth.lab.experiments.study import run_study
 
@@ -60,6 +63,7 @@ AGENTS = (b"ray::DashboardAgent", b"ray::RuntimeEnvAgent", b"dashboard/agent.py"
 BLOWS = 3  # at most, to one run
 LATE_STARTS = 5  # of Ray: it gives up after 30 s, which a busy machine may take; a user tries again
 
+KINDS = "minimize,train,study,compare,sweep,reproduce,torch"
 KILLED = {"SIGKILL": signal.SIGKILL, "SIGTERM": signal.SIGTERM}
 TO_WORKERS = ("worker killed", "worker frozen", "worker frozen, then SIGKILL")
 
@@ -68,7 +72,7 @@ class Case(NamedTuple):
     """A run that can be begun, and begun again.
 
     Attributes:
-        kind: ``minimize``, ``train`` or ``study``.
+        kind: What is called; see ``KINDS``.
         name: What is run.
         means: ``serial``, ``processes`` or ``ray``.
         blows: What may be done to it.
@@ -206,6 +210,91 @@ def _long_run(folder: Path, _: bool) -> bytes:
     return json.dumps(long_run.execute(config, folder).series).encode()
 
 
+TRIALS: dict[str, dict[str, Any]] = {
+    "compare": {"methods": ["bes", "auto"], "seeds": 2, "budget": 60, "values": 5},
+    "sweep": {"spacing": [0.1, 1.0], "seeds": 2, "fresh_seeds": 2, "budget": 60, "values": 5},
+}
+
+
+def _trials(kind: str, workers: int) -> Callable[[Path, bool], bytes]:
+    def run(folder: Path, _: bool) -> bytes:
+        call: Callable[..., Any] = getattr(gs, kind)
+        call(exact_loss, np.full(4, 0.5), folder=folder, workers=workers, **TRIALS[kind])
+        return _tables(folder)
+
+    return run
+
+
+def _tables(folder: Path) -> bytes:
+    """The runs in the tables of a page, without times and places."""
+    found: list[Any] = []
+    for path in sorted((folder / "tables").glob("*.csv")):
+        with path.open(newline="") as file:
+            for row in csv.DictReader(file):
+                found.append(
+                    {name: v for name, v in row.items() if not re.search("second|µs", name)}
+                )
+    assert found
+    return json.dumps(found, sort_keys=True).encode()
+
+
+def _reproduce(workers: int) -> Callable[[Path, bool], bytes]:
+    how = {"hyperparameters": "paper", "methods": ("gs", "bes"), "objectives": ("sphere",)}
+
+    def run(folder: Path, _: bool) -> bytes:
+        reproduce("dfo", folder=folder, workers=workers, seeds=1, **how)
+        return _tables(folder)
+
+    return run
+
+
+def _torch(ranks: int) -> Callable[[Path, bool], bytes]:
+    """An optimiser with a log; the second of two ranks is a fork of the first."""
+
+    def run(folder: Path, _: bool) -> bytes:
+        import torch
+
+        torch.set_num_threads(1)
+        folder.mkdir(exist_ok=True)
+        rank, how = 0, dict[str, Any]()
+        if ranks > 1:
+            store = f"file://{folder.parent}/result/ranks-{os.getpid()}"
+            rank = 0 if os.fork() else 1
+            words = {"init_method": store, "rank": rank, "world_size": ranks}
+            torch.distributed.init_process_group("gloo", **words)
+            how["ranks"] = "directions"
+        code = 1
+        try:
+            found = _zeroth_order(folder / "run.log", **how)
+            code = 0
+        finally:
+            if rank:
+                os._exit(code)
+        if ranks > 1:
+            os.wait()
+            torch.distributed.destroy_process_group()
+        return found
+
+    return run
+
+
+def _zeroth_order(path: Path, **how: Any) -> bytes:
+    import torch
+
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 2))
+
+    def closure() -> Any:
+        time.sleep(0.001)
+        return sum((w**2).sum() for w in model.parameters())
+
+    with gs.torch.Log(path) as log:
+        optimizer = gs.torch.ZerothOrder(model, lr=1e-2, num_directions=4, seed=0, log=log, **how)
+        while optimizer.steps_done < 60:
+            optimizer.step(closure)
+    return b"".join(w.detach().numpy().tobytes() for w in model.parameters())
+
+
 def cases(*, ray: bool = False) -> dict[Case, float]:
     """The runs, and how often each is taken, as weights."""
     serial, workers = tuple(KILLED), (*KILLED, *TO_WORKERS)
@@ -266,6 +355,16 @@ def cases(*, ray: bool = False) -> dict[Case, float]:
         found[Case("study", name, "processes", blows, _study("processes", name))] = 0.3
         if ray:
             found[Case("study", name, "ray", blows, _study("ray", name))] = 0.3
+    blows = (*KILLED, "worker killed")
+    for means, workers, weight in (("serial", 1, 2.0), ("processes", 2, 0.5)):
+        allowed = serial if means == "serial" else blows
+        for kind in TRIALS:
+            run = _trials(kind, workers)
+            found[Case(kind, "BeS and others", means, allowed, run)] = weight
+        found[Case("reproduce", "dfo", means, allowed, _reproduce(workers))] = weight
+        if find_spec("torch") is not None:
+            name = "ZerothOrder"
+            found[Case("torch", name, means, allowed, _torch(workers))] = weight
     return found
 
 
@@ -327,12 +426,12 @@ def _inside(case: Case, where: Path, resume: bool) -> int:
     for number in (1, 2):
         os.dup2(log, number)
     os.close(log)
-    if case.kind == "study" and case.means == "processes":
+    if case.kind not in ("minimize", "train") and case.means == "processes":
         resource_tracker.ensure_running()  # Python's own, with a pipe that stays open
     try:
-        before = len(os.listdir("/proc/self/fd"))
+        before = _handles()
         found = case.run(where / "run", resume)
-        after = len(os.listdir("/proc/self/fd"))
+        after = _handles()
     except BaseException as error:
         traceback.print_exc()
         sys.stderr.flush()
@@ -341,6 +440,15 @@ def _inside(case: Case, where: Path, resume: bool) -> int:
     told = {"digest": hashlib.sha256(found).hexdigest(), "handles": after - before}
     (where / "result" / "told").write_text(json.dumps(told))
     return 0
+
+
+def _handles() -> int:
+    """The number of open files, without fonts, which Matplotlib keeps open."""
+    count = 0
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            count += not os.readlink(f"/proc/self/fd/{name}").endswith(".ttf")
+    return count
 
 
 class Status(NamedTuple):
@@ -484,8 +592,9 @@ def _is_meant(case: Case, blow: str, fork: Fork) -> bool:
     if blow == "SIGTERM":
         # While Ray starts, a handler of its own makes it the exit code.
         return fork.status in (-signal.SIGTERM, *[signal.SIGTERM] * (case.means == "ray"))
-    # A study says that a worker died, and that the same command goes on.
-    return case.kind == "study" and "run the same command again" in fork.log()
+    # A study says that a worker died, and that the same command goes on; a rank, that one is lost.
+    words = "rank" if case.kind == "torch" else "run the same command again"
+    return case.kind not in ("minimize", "train") and words in fork.log()
 
 
 def _left(where: Path, memory: set[str], sessions: Sequence[int]) -> tuple[list[str], list[Left]]:
@@ -509,6 +618,7 @@ def _left(where: Path, memory: set[str], sessions: Sequence[int]) -> tuple[list[
         if (status := _status(pid)) is not None:
             late.append(Left(pid, status.started, time.monotonic()))
     temporary = [path.name for path in (where / "tmp").iterdir()]
+    temporary = [name for name in temporary if not name.startswith("torchinductor")]  # a cache
     aside = [path.name for path in (where / "run").rglob(".*") if path.name != ".lock"]
     if temporary or aside:
         problems.append(f"left files: {_listed([*temporary, *aside][:5])}")
@@ -756,7 +866,7 @@ def main() -> None:
     parser.add_argument("--points", type=int, default=1000, help="blows to deal")
     parser.add_argument("--seed", type=int, default=0, help="of what is done when")
     parser.add_argument("--ray", action="store_true", help="also on Ray, started by each run")
-    parser.add_argument("--kinds", default="minimize,train,study", help="what to run")
+    parser.add_argument("--kinds", default=KINDS, help="what to run")
     parser.add_argument("--means", default="serial,processes,ray", help="how to run it")
     parser.add_argument("--part", type=int, default=0, help="a number: with others, at a time")
     parser.add_argument("--again", action="store_true", help="make trials with a problem again")
@@ -776,6 +886,8 @@ def main() -> None:
     gs.minimize(loss, np.zeros(3), samples="paired", max_steps=2, method="guided-es", seed=0)
     gs.minimize(loss, np.zeros(3), samples="independent", max_steps=2, seed=0)
     gs.minimize(exact_loss, np.zeros(3), budget=50, seed=0)
+    if any(case.kind == "torch" for case in chosen):
+        import torch  # noqa: F401
     with contextlib.ExitStack() as stack:
         if options.out is None:
             folder = stack.enter_context(tempfile.TemporaryDirectory())

@@ -74,5 +74,6 @@ sphinx_gallery_conf = {
     "show_signature": False,
     "write_computation_times": False,
     "image_srcset": ["2x"],
+    "thumbnail_size": (640, 400),
     "copyfile_regex": r".*\.ipynb$",
 }

@@ -2,9 +2,9 @@
 A black box with bounds and failures
 ====================================
 
-The lightest cantilever beam that still holds its load: five segments, whose heights are between 1
-and 10. The simulator raises an error when the beam breaks, and the best beam is on the brink of
-it. With ``on_failure="drop"`` a point that fails counts as worse than any other.
+We look for the lightest cantilever beam that still holds its load. It has five segments with
+heights between 1 and 10. The simulator raises an error if the beam breaks, and the best beam almost
+does. With ``on_failure="drop"``, a point that fails counts as worse than any other.
 """
 
 import matplotlib.pyplot as plt

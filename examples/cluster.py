@@ -3,9 +3,9 @@ On a cluster
 ============
 
 ``workers=gs.evaluators.Ray("auto")`` evaluates on every machine of a Ray cluster; ``Ray("local")``
-starts one on this machine, as here. A worker is sent the parameters once per step and makes its own
-directions, so an evaluation costs a few bytes; and the answer is the same to the last bit as
-without a cluster, also if evaluations fail and are tried again.
+starts one on this machine, as here. A worker receives the parameters once per step and generates
+its own directions, so an evaluation sends only a few bytes. The answer is the same to the last bit
+as without a cluster, even if evaluations fail and are retried.
 """
 
 import os

@@ -2,9 +2,9 @@
 Which method for my function?
 =============================
 
-``gs.compare`` runs several methods on one function, with equal evaluations and the same seeds,
-and says of every pair which is better, and whether that is more than luck. It also writes a page
-with curves and tables.
+``gs.compare`` runs several methods on one function, with equal budgets and the same seeds. For
+every pair it says which is better, and whether the difference is more than chance. It also writes a
+page with curves and tables.
 """
 
 import tempfile

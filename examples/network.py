@@ -2,10 +2,9 @@
 A network without gradients
 ===========================
 
-A network of step functions, whose derivative is zero wherever it exists: backpropagation has
-nothing to say. Random search only asks for values. Each step looks at one mini-batch, the same
-for all of its points (``samples="shared"``), so that their differences are free of the batch's
-luck.
+This network consists of step functions, whose derivative is zero wherever it exists, so
+backpropagation cannot train it. Random search needs only values. All points of a step use the same
+mini-batch (``samples="shared"``), so the choice of the batch cancels in their differences.
 """
 
 import matplotlib.pyplot as plt

@@ -3,8 +3,8 @@ A noisy experiment, with error bars
 ===================================
 
 The yield of a reaction depends on temperature, time, pH and stirring, and no two measurements
-agree. The default notices the noise, and its answer comes with an error bar: here for five
-budgets and ten repetitions each, beside the truth, which the search never sees.
+agree. The default notices the noise, and its answer has an error bar. The figure shows five budgets
+with ten repetitions each, next to the true yield, which the search never sees.
 """
 
 import matplotlib.pyplot as plt

@@ -2,9 +2,9 @@
 Directions of your own
 ======================
 
-A family of directions is one class: how a block is drawn, and the three moments that the error of
-its estimates follows from. Here a direction is a random axis, forwards or backwards: the estimate
-looks at one parameter at a time. Everything else, shrinkage and `minimize` included, works with
+A family of directions is one class. It says how a block of directions is drawn, and gives the three
+moments that determine the error of an estimate. Here, a direction is a random axis with a random
+sign, so each difference changes one parameter. Shrinkage, `minimize` and everything else work with
 it at once.
 """
 

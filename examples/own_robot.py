@@ -1,4 +1,4 @@
-"""A robot that is not in Gymnasium, in one file: a cart on a rail with a pole to balance.
+"""A custom robot in one file: a cart on a rail that balances a pole.
 
     gensmooth train own_robot:Cart --max-steps 20 --seed 2 --folder cart
     gensmooth render cart --trust --out cart.gif

@@ -2,9 +2,9 @@
 A study of your own
 ===================
 
-A study is a list of runs and what is concluded from them. You say which runs there are, how one is
-made, which numbers matter and what they say; workers, resuming, statistics and a page come with it.
-This one asks whether shrinkage helps on a noisy bowl if nobody tunes the step.
+A study is a list of runs and the conclusions from them. You define the runs, how one is made, and
+which numbers decide. Workers, resuming, statistics and a page are provided. This study asks whether
+shrinkage helps on a noisy bowl if the step size is not tuned.
 """
 
 import tempfile

@@ -1,9 +1,9 @@
 """
-Stop it, and go on
-==================
+Interrupt a run and resume it
+=============================
 
-A run with a folder can be killed at any moment; the same call goes on from the last checkpoint,
-to the same answer, bit for bit. Here Ctrl-C is pressed by the objective itself.
+You can kill a run with a folder at any moment. The same call continues from the last checkpoint and
+gives the same answer, bit for bit. Here, the objective itself presses Ctrl-C.
 """
 
 import json

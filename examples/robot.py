@@ -2,9 +2,9 @@
 A robot that learns to balance
 ==============================
 
-Two poles on a cart, one on top of the other. The policy is linear: nine numbers, all zero at
-first, no gradient and no number to tune. Seconds here;
-``gensmooth train Hopper-v5 --folder hopper`` trains a leg that hops, in minutes (see :doc:`/rl`).
+The robot is a cart with two poles, one on top of the other. The policy is linear: nine numbers, all
+zero at first. There is no gradient and nothing to tune. This takes seconds;
+``gensmooth train Hopper-v5 --folder hopper`` trains a hopping leg in minutes (see :doc:`/rl`).
 """
 
 import matplotlib.pyplot as plt

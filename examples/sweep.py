@@ -2,9 +2,9 @@
 Which numbers for my method?
 ============================
 
-``gs.sweep`` tries spacings, learning rates or other options of a method on a grid, chooses on
-some seeds and judges the best on fresh ones: what won among many was partly lucky, and the fresh
-seeds say how much.
+``gs.sweep`` tries spacings, learning rates or other options of a method on a grid. It chooses on
+some seeds and judges the best settings on fresh ones, because the winner among many was partly
+lucky.
 """
 
 import tempfile

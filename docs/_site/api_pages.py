@@ -21,7 +21,7 @@ ALSO = ("studies",)  # public too, though too rarely needed to be a name of the 
 
 def modules() -> list[str]:
     """The public modules that can be imported here; an extra may be missing."""
-    names = sorted({*gensmooth._MODULES, *gensmooth._EXTRAS, *ALSO})
+    names = sorted({*gensmooth._MODULES, *ALSO})
     found = []
     for name in names:
         try:

@@ -16,6 +16,7 @@ _ABOVE = {
     "README.md": "index.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
+    "examples)": "gallery/index.rst)",
 }
 _ENTRY = re.compile(r"^(?:[^:\n<]+<)?([\w/.-]+)>?$", re.M)
 
@@ -61,7 +62,7 @@ class Others(SphinxDirective):
 
 
 def _inside(_: Sphinx, __: str, source: list[str]) -> None:
-    """The files above docs/ are pages of the site too, under other names."""
+    """Files above docs/ are pages of the site too, under other names."""
     for name, here in _ABOVE.items():
         source[0] = source[0].replace(f"](../{name}", f"]({here}")
 

@@ -5,7 +5,7 @@
 >>> res.x.round(1)
 array([1., 1., 1., 1., 1.])
 
-Names are imported when first used: ``import gensmooth`` itself costs NumPy alone.
+Names are imported when they are first used: ``import gensmooth`` itself imports only NumPy.
 """
 
 from importlib import import_module
@@ -113,24 +113,10 @@ _HOME = {
     "gensmooth.trees": "Tree",
 }
 _MODULES = (
-    "directions",
-    "estimators",
-    "evaluators",
-    "jax",
-    "models",
-    "nevergrad",
-    "observe",
-    "optimizers",
-    "optuna",
-    "pure",
-    "rl",
-    "runs",
-    "scipy",
-    "searches",
-    "streams",
-    "theory",
+    *("directions", "estimators", "evaluators", "jax", "models", "nevergrad", "observe"),
+    *("optimizers", "optuna", "pure", "rl", "runs", "scipy", "searches", "streams", "theory"),
+    "torch",
 )
-_EXTRAS = ("torch",)  # modules that need a package of their own: not among the public names
 _NAMES = {name: home for home, names in _HOME.items() for name in names.split()}
 
 __all__ = [
@@ -212,7 +198,7 @@ def __getattr__(name: str) -> Any:
         value = getattr(import_module(_NAMES[name]), name)
         globals()[name] = value
         return value
-    if name in _MODULES or name in _EXTRAS:
+    if name in _MODULES:
         return import_module(f"gensmooth.{name}")
     raise AttributeError(f"module 'gensmooth' has no attribute {name!r}")
 

@@ -169,11 +169,7 @@ class Batch:
         return self._changed(self._plan, self.purpose, self.context, None)
 
     def _changed(
-        self,
-        plan: Plan,
-        purpose: Purpose,
-        context: NDArray[np.float64] | None,
-        tree: Tree | None,
+        self, plan: Plan, purpose: Purpose, context: NDArray[np.float64] | None, tree: Tree | None
     ) -> "Batch":
         return Batch(
             self._x,

@@ -68,11 +68,11 @@ def finite(name: str, value: object) -> float:
     return checked
 
 
-def positive(name: str, value: object) -> float:
-    """Return ``value`` if it is a finite number above zero."""
+def positive(name: str, value: object, *, infinite: bool = False) -> float:
+    """Return ``value`` if it is a number above zero, and finite unless it may be infinite."""
     if not (checked := number(name, value)) > 0:
         raise ValueError(f"`{name}` must be positive, but is {checked}.")
-    return finite(name, checked)
+    return checked if infinite else finite(name, checked)
 
 
 def nonnegative(name: str, value: object) -> float:
@@ -223,6 +223,18 @@ def settle(instance: object, /, **values: object) -> None:
     """Store checked values in a frozen dataclass; call this at the end of its ``__post_init__``."""
     for name, value in values.items():
         object.__setattr__(instance, name, value)
+
+
+OTHER_SEARCH = (
+    "The state belongs to another search: pass one that `init` or `tell` of this search returned."
+)
+
+
+def own(part: object, kind: type[T]) -> T:
+    """Return a part of a search's state, which must be of the kind that this search has."""
+    if not isinstance(part, kind):
+        raise ValueError(OTHER_SEARCH)
+    return part
 
 
 def required(name: str, value: float | None, why: str) -> float:

@@ -119,17 +119,14 @@ class OnePoint(Estimator):
         if self.baseline is not None and not isinstance(self.baseline, str):
             checks.settle(self, baseline=checks.finite("baseline", self.baseline))
 
-    def points(self, num_directions: int, samples: Samples | None) -> list[tuple[int, int]]:  # noqa: ARG002
+    def points(self, num_directions: int, samples: Samples | None) -> list[tuple[int, int]]:
         """Return x + c ε_l for each l."""
         if self.baseline == "others" and num_directions < 2:
             raise ValueError("baseline='others' needs at least 2 directions, but there is 1.")
         return [(direction, 1) for direction in range(num_directions)]
 
     def differences(
-        self,
-        means: NDArray[np.float64],
-        num_directions: int,  # noqa: ARG002
-        samples: Samples | None,  # noqa: ARG002
+        self, means: NDArray[np.float64], num_directions: int, samples: Samples | None
     ) -> Differences:
         """See :class:`OnePoint`."""
         finite = means[np.isfinite(means)]
@@ -182,15 +179,12 @@ class Antithetic(Estimator):
     for any spacing.
     """
 
-    def points(self, num_directions: int, samples: Samples | None) -> list[tuple[int, int]]:  # noqa: ARG002
+    def points(self, num_directions: int, samples: Samples | None) -> list[tuple[int, int]]:
         """Return x + c ε_l and x − c ε_l for each l."""
         return [(direction, side) for direction in range(num_directions) for side in (1, -1)]
 
     def differences(
-        self,
-        means: NDArray[np.float64],
-        num_directions: int,
-        samples: Samples | None,  # noqa: ARG002
+        self, means: NDArray[np.float64], num_directions: int, samples: Samples | None
     ) -> Differences:
         """See :class:`Antithetic`."""
         pairs = means.reshape(num_directions, 2)
@@ -233,10 +227,7 @@ class Ranked(Estimator):
         return _ANTITHETIC.points(num_directions, samples)
 
     def differences(
-        self,
-        means: NDArray[np.float64],
-        num_directions: int,
-        samples: Samples | None,  # noqa: ARG002
+        self, means: NDArray[np.float64], num_directions: int, samples: Samples | None
     ) -> Differences:
         """See :class:`Ranked`."""
         pairs = means.reshape(num_directions, 2)
@@ -273,10 +264,7 @@ class CenteredRanks(Estimator):
         return _ANTITHETIC.points(num_directions, samples)
 
     def differences(
-        self,
-        means: NDArray[np.float64],
-        num_directions: int,
-        samples: Samples | None,  # noqa: ARG002
+        self, means: NDArray[np.float64], num_directions: int, samples: Samples | None
     ) -> Differences:
         """See :class:`CenteredRanks`."""
         delta = np.empty(num_directions)
@@ -326,10 +314,7 @@ class BestPairs(Estimator):
         return _ANTITHETIC.points(num_directions, samples)
 
     def differences(
-        self,
-        means: NDArray[np.float64],
-        num_directions: int,
-        samples: Samples | None,  # noqa: ARG002
+        self, means: NDArray[np.float64], num_directions: int, samples: Samples | None
     ) -> Differences:
         """See :class:`BestPairs`."""
         delta = np.empty(num_directions)

@@ -1,4 +1,4 @@
-"""Reads JSON from files that may come from anybody: a shape lists what each field may hold.
+"""Read JSON from files that may come from anybody: a shape lists what each field may hold.
 
 A shape is a function ``shape(value, name)`` that returns the value, or raises a ``ValueError`` that
 names the field. Shapes are put together::
@@ -71,21 +71,13 @@ def _refuse(name: str, expected: str, value: Any) -> FieldError:
 
 def _shown(value: Any) -> str:
     if isinstance(value, list | dict):
+        article, kind = ("a", "list") if isinstance(value, list) else ("an", "object")
         length = len(cast("list[Any]", value))
-        kind = "list" if isinstance(value, list) else "object"
-        return (
-            f"{'a' if kind == 'list' else 'an'} {kind} of {length}"
-            if length
-            else f"an empty {kind}"
-        )
+        return f"{article} {kind} of {length}" if length else f"an empty {kind}"
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
     try:
-        text = (
-            "null"
-            if value is None
-            else str(value).lower()
-            if value is True or value is False
-            else repr(value)
-        )
+        text = repr(value)
     except ValueError:  # an integer of more digits than Python prints
         return "a very large number"
     return text if len(text) <= 80 else f"{text[:77]}..."

@@ -86,7 +86,7 @@ def choose_model_directions(method: object, directions: object) -> object:
     'bes'
     >>> choose_model_directions(None, "gs")
     Traceback (most recent call last):
-    TypeError: `directions` must be an object such as gs.Bernoulli(), but is 'gs'; names go into ...
+    TypeError: `directions` must be an object such as gs.Bernoulli(), but is 'gs': for a name, ...
     """
     if directions is None:
         return checks.one_of("method", "bes" if method is None else method, NAMES)
@@ -94,8 +94,8 @@ def choose_model_directions(method: object, directions: object) -> object:
         raise ValueError("Pass either `method` or `directions`, not both.")
     if isinstance(directions, str):
         raise TypeError(
-            f"`directions` must be an object such as gs.Bernoulli(), but is {directions!r}; names "
-            f"go into `method`: method={directions!r}."
+            f"`directions` must be an object such as gs.Bernoulli(), but is {directions!r}: for a "
+            f"name, pass method={directions!r}."
         )
     return directions
 

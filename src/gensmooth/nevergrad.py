@@ -32,6 +32,7 @@ from gensmooth.estimators import Estimator
 from gensmooth.optimizers import Optimizer
 from gensmooth.points import PointByPoint, Ticket, make_search, usable
 from gensmooth.searches import AUTO
+from gensmooth.searches.wanted import Wanted
 
 _META = "gensmooth"  # the key under which a candidate stores its evaluation
 _TOO_LARGE = 5e20  # Nevergrad replaces a NaN loss by this number
@@ -56,9 +57,8 @@ class GensmoothOptimizer(base.Optimizer):
         scale: float = 1.0,
     ) -> None:
         super().__init__(parametrization, budget=budget, num_workers=num_workers)
-        self._search = make_search(
-            method,
-            self.dimension,
+        wanted = Wanted(
+            method=method,
             budget=budget,
             workers=num_workers,
             num_directions=num_directions,
@@ -69,6 +69,7 @@ class GensmoothOptimizer(base.Optimizer):
             learning_rate=learning_rate,
             x_scale=scale,
         )
+        self._search = make_search(self.dimension, wanted)
         self._points: PointByPoint | None = None
         self._feasible: tuple[Any, float] | None = None
 
@@ -88,9 +89,7 @@ class GensmoothOptimizer(base.Optimizer):
 
     def _internal_tell_candidate(self, candidate: parameter.Parameter, loss: float) -> None:
         ticket: Ticket | None = candidate._meta.get(_META)
-        if (
-            ticket is None
-        ):  # moved to satisfy constraints: its value counts for the oldest open point
+        if ticket is None:  # moved to satisfy constraints: the value goes to the oldest open point
             ticket = self.points.waited_for()
         if ticket is not None:
             self.points.tell(ticket, loss if loss < _TOO_LARGE else math.nan)

@@ -24,9 +24,7 @@ Schedule = Callable[[int], float]
 
 _FIRST = 0.03  # greedy: the first step, in units of every parameter
 _CLIP = 1.5  # greedy: the bound on one estimate's score
-_LONGEST = (
-    2.0  # greedy: an estimate longer than this multiple of the usual length is shortened to it
-)
+_LONGEST = 2.0  # greedy: an estimate is shortened to this multiple of the usual length
 _SIZES = 10  # spall: the number of estimates whose mean size sets the gain
 
 
@@ -99,11 +97,11 @@ class Sgd:
     def __post_init__(self) -> None:
         checks.settle(self, learning_rate=_checked(self.learning_rate))
 
-    def init(self, x: Array) -> SgdState:  # noqa: ARG002
+    def init(self, x: Array) -> SgdState:
         """Return the initial state."""
         return SgdState(0)
 
-    def update(self, gradient: Array, state: SgdState, x: Array) -> tuple[Array, SgdState]:  # noqa: ARG002
+    def update(self, gradient: Array, state: SgdState, x: Array) -> tuple[Array, SgdState]:
         """Return the change of x and the new state."""
         return -_rate(self.learning_rate, state.step) * gradient, SgdState(state.step + 1)
 
@@ -130,10 +128,7 @@ class Momentum:
         return MomentumState(0, np.zeros_like(x))
 
     def update(
-        self,
-        gradient: Array,
-        state: MomentumState,
-        x: Array,  # noqa: ARG002
+        self, gradient: Array, state: MomentumState, x: Array
     ) -> tuple[Array, MomentumState]:
         """Return the change of x and the new state."""
         velocity = self.decay * state.velocity + gradient
@@ -288,7 +283,7 @@ class Spall:
             power=checks.nonnegative("power", self.power),
         )
 
-    def init(self, x: Array) -> SpallState:  # noqa: ARG002
+    def init(self, x: Array) -> SpallState:
         """Return the initial state."""
         return SpallState(0, 0, 0.0)
 
@@ -309,6 +304,11 @@ class Spall:
 RULES = (Sgd, Momentum, Adam, Greedy, WeightDecay, Spall)
 
 
+def _pair(rule: Sgd | Momentum | Adam | Greedy | WeightDecay | Spall) -> Optimizer:
+    """Return the two functions of a rule."""
+    return Optimizer(rule.init, rule.update)
+
+
 def sgd(learning_rate: float | Schedule) -> Optimizer:
     r"""Gradient descent, :math:`x \leftarrow x - \eta g`, the optimiser of the paper.
 
@@ -318,8 +318,7 @@ def sgd(learning_rate: float | Schedule) -> Optimizer:
     >>> change
     array([-1.])
     """
-    rule = Sgd(learning_rate)
-    return Optimizer(rule.init, rule.update)
+    return _pair(Sgd(learning_rate))
 
 
 def momentum(
@@ -332,8 +331,7 @@ def momentum(
         decay: β in [0, 1).
         nesterov: Step along :math:`\beta m + g`, with the new m, instead of m.
     """
-    rule = Momentum(learning_rate, decay, nesterov)
-    return Optimizer(rule.init, rule.update)
+    return _pair(Momentum(learning_rate, decay, nesterov))
 
 
 def adam(
@@ -345,8 +343,7 @@ def adam(
     g^2`, :math:`x \leftarrow x - \eta \hat m / (\sqrt{\hat s} + \varepsilon)`, where
     :math:`\hat m` and :math:`\hat s` are the bias-corrected means.
     """
-    rule = Adam(learning_rate, b1, b2, eps)
-    return Optimizer(rule.init, rule.update)
+    return _pair(Adam(learning_rate, b1, b2, eps))
 
 
 def greedy(unit: float = 1.0, *, memory: float = 0.05, speed: float = 0.05) -> Optimizer:
@@ -388,8 +385,7 @@ def greedy(unit: float = 1.0, *, memory: float = 0.05, speed: float = 0.05) -> O
     >>> bool(np.abs(x).max() < 1e-3)
     True
     """
-    rule = Greedy(unit, memory, speed)
-    return Optimizer(rule.init, rule.update)
+    return _pair(Greedy(unit, memory, speed))
 
 
 def weight_decay(optimizer: Optimizer, decay: float) -> Optimizer:
@@ -408,8 +404,7 @@ def weight_decay(optimizer: Optimizer, decay: float) -> Optimizer:
     >>> optimizer.update(np.zeros(1), optimizer.init(x), x)[0]
     array([-0.2])
     """
-    rule = WeightDecay(optimizer, decay)
-    return Optimizer(rule.init, rule.update)
+    return _pair(WeightDecay(optimizer, decay))
 
 
 def spall(change: float, *, stability: float = 0.0, power: float = 0.602) -> Optimizer:
@@ -433,8 +428,7 @@ def spall(change: float, *, stability: float = 0.0, power: float = 0.602) -> Opt
     >>> optimizer.update(np.array([30.0, -30.0]), optimizer.init(x), x)[0]
     array([-0.1,  0.1])
     """
-    rule = Spall(change, stability, power)
-    return Optimizer(rule.init, rule.update)
+    return _pair(Spall(change, stability, power))
 
 
 @final

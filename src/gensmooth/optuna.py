@@ -24,6 +24,7 @@ import json
 import math
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 try:
@@ -43,6 +44,7 @@ from gensmooth.estimators import Estimator
 from gensmooth.optimizers import Optimizer
 from gensmooth.points import PointByPoint, Ticket, make_search
 from gensmooth.searches import AUTO
+from gensmooth.searches.wanted import Wanted
 
 _TICKET = "gensmooth:ticket"  # a trial's search space, step, and position in the step
 _SEED = "gensmooth:seed"  # a study's seed
@@ -84,20 +86,19 @@ class GensmoothSampler(BaseSampler):
         learning_rate: float | None = None,
         independent_sampler: BaseSampler | None = None,
     ) -> None:
-        self._settings: dict[str, Any] = {
-            "budget": budget,
-            "workers": num_workers,
-            "num_directions": num_directions,
-            "population": population,
-            "spacing": spacing,
-            "estimator": estimator,
-            "optimizer": optimizer,
-            "learning_rate": learning_rate,
-        }
-        self._method = method
-        make_search(
-            method, 1, bounds=(0, 1), **self._settings
-        )  # raises an error if an argument is invalid
+        self._wanted = Wanted(
+            method=method,
+            budget=budget,
+            workers=num_workers,
+            num_directions=num_directions,
+            population=population,
+            spacing=spacing,
+            estimator=estimator,
+            optimizer=optimizer,
+            learning_rate=learning_rate,
+            bounds=(0.0, 1.0),
+        )
+        make_search(1, self._wanted)  # checks the arguments
         self._seed = None if seed is None else streams.check_seed(seed)
         self._x0 = checks.mapping("x0", {} if x0 is None else x0)
         self._independent = independent_sampler or RandomSampler(seed=seed)
@@ -196,13 +197,8 @@ class GensmoothSampler(BaseSampler):
         described = [[name, repr(space[name])] for name in names]
         key = hashlib.sha256(json.dumps(described).encode()).hexdigest()[:16]
         if self._points is None or key != self._key:
-            search = make_search(
-                self._method,
-                len(names),
-                bounds=(0.0, 1.0),
-                maximize=study.direction == optuna.study.StudyDirection.MAXIMIZE,
-                **self._settings,
-            )
+            maximize = study.direction == optuna.study.StudyDirection.MAXIMIZE
+            search = make_search(len(names), replace(self._wanted, maximize=maximize))
             x0 = np.array([_to_unit(space[name], self._x0.get(name)) for name in names])
             self._points = PointByPoint(search, x0, seed=self._seed_of(study))
             self._key, self._seen = key, 0

@@ -271,13 +271,9 @@ def _history_from_json(content: Any) -> History:
 
 def history_of(records: Sequence[Record]) -> History:
     """Return the history of a run from its records, one per step."""
-    infos = [record.info for record in records]
+    first, *names, _ = History._fields
     return History(
-        np.array([info.evaluations for info in infos], np.int64),
-        np.array([info.value for info in infos], np.float64),
-        np.array([info.gradient_norm for info in infos], np.float64),
-        np.array([info.standard_error for info in infos], np.float64),
-        np.array([info.step_size for info in infos], np.float64),
-        np.array([info.best_value for info in infos], np.float64),
-        tuple(record.faults for record in records),
+        np.array([getattr(record.info, first) for record in records], np.int64),
+        *(np.array([getattr(r.info, name) for r in records], np.float64) for name in names),
+        faults=tuple(record.faults for record in records),
     )

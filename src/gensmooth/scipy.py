@@ -97,13 +97,7 @@ class ScipyMethod:
         if callback is not None:
             on_step = _Callback(callback, optimize.OptimizeResult)
         result = minimize(
-            fun,
-            x0,
-            args=args,
-            method=self.name,
-            bounds=bounds,
-            callback=on_step,
-            **settings,
+            fun, x0, args=args, method=self.name, bounds=bounds, callback=on_step, **settings
         )
         return _as_scipy(result, optimize.OptimizeResult)
 
@@ -145,19 +139,9 @@ class _Callback:
 
 
 def _as_scipy(result: Result, scipy_result: Any) -> Any:
-    return scipy_result(
-        x=result.x,
-        fun=result.fun,
-        success=result.success or result.reason == "callback",
-        status=result.status,
-        message=result.message,
-        nfev=result.nfev,
-        nit=result.nit,
-        reason=result.reason,
-        best_x=result.best_x,
-        best_fun=result.best_fun,
-        error=result.error,
-        noise=result.noise,
-        seed=result.seed,
-        history=result.history,
+    names = (
+        *("x", "fun", "success", "status", "message", "nfev", "nit", "reason"),
+        *("best_x", "best_fun", "error", "noise", "seed", "history"),
     )
+    success = result.success or result.reason == "callback"
+    return scipy_result({name: result[name] for name in names} | {"success": success})

@@ -109,7 +109,7 @@ def test_a_folder_whose_held_parameters_do_not_fit_is_refused(tmp_path):
     config["search"]["held"]["free"]["values"][1] = 1.0
     config["sha256"] = checksum(config)
     path.write_text(json.dumps(config))
-    with pytest.raises(gs.CheckpointError, match="held do not fit"):
+    with pytest.raises(gs.CheckpointError, match="fixed parameters do not fit"):
         gs.resume(tmp_path / "run", bowl)
 
 

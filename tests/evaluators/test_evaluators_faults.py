@@ -29,7 +29,7 @@ from gensmooth.evaluators import (
     Threads,
     WorkerError,
 )
-from gensmooth.evaluators import processes as processes_module
+from gensmooth.evaluators.session import process_state
 from patience import LONG, wait_until
 
 SERIAL_KINDS = ["exception", "non-finite"]
@@ -296,12 +296,12 @@ def test_only_a_worker_that_waits_for_something_else_than_the_machine_can_be_sil
     with Processes(1) as pool:
         run(pool, search_of(), wavy, 1)
         (pid,) = pool.pids
-        assert wait_until(lambda: processes_module.process_state(pid) == "S")
+        assert wait_until(lambda: process_state(pid) == "S")
         os.kill(pid, signal.SIGSTOP)
-        assert wait_until(lambda: processes_module.process_state(pid) == "T")
+        assert wait_until(lambda: process_state(pid) == "T")
         os.kill(pid, signal.SIGCONT)
-    assert processes_module.process_state(os.getpid()) == "R"
-    assert processes_module.process_state(pid) == ""
+    assert process_state(os.getpid()) == "R"
+    assert process_state(pid) == ""
 
 
 def test_processes_that_cannot_be_made(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -235,6 +235,7 @@ def test_words_and_complex_numbers_are_no_values(values):
         ),
         (lambda: gs.evaluators.Processes(1, environment={"A=": "b"}), "`environment` must have na"),
         (lambda: gs.evaluators.Processes(1, environment={"A": "\0"}), "`environment` must have na"),
+        (lambda: gs.Pilot(budget=9, widest=math.nan), "`widest` must be positive, but is nan."),
         (lambda: gs.theory.iid(2, 2, variance="x"), "`variance` must be a number, but is 'x'"),
         (lambda: gs.theory.iid(2, 2, variance=1e300), "`variance` must be between 0 and 1e75"),
     ],
@@ -242,6 +243,89 @@ def test_words_and_complex_numbers_are_no_values(values):
 def test_objects_refuse_nonsense_where_they_are_made(make, words):
     with pytest.raises((ValueError, TypeError), match=re.escape(words)):
         make()
+
+
+# --- states and values at the edge ----------------------------------------------------------------
+
+
+def test_a_state_of_another_search_is_refused():
+    """It is refused, or has the same form, and is then as good as one of this search's own."""
+    named = ("gs", "guided-es", "lmrs", "spsa", "ars", "openai-es", "snes", "xnes", "islands")
+    searches = [gs.search(name, np.ones(5)) for name in named] + [gs.Pilot(budget=100)]
+    refused = []
+    for one in searches:
+        state = one.init(np.ones(5), seed=0)
+        for other in searches:
+            try:
+                batch = other.ask(state)
+                other.tell(state, batch, [f(x) for x in batch.points()])
+            except ValueError as error:
+                refused.append(str(error))
+                assert other is not one
+    assert set(refused) == {
+        "The state belongs to another search: pass one that `init` or `tell` of this search "
+        "returned."
+    }
+    assert len(refused) > len(searches) ** 2 // 2
+
+
+def test_trials_refuse_an_unknown_policy_before_anything_is_evaluated(tmp_path):
+    calls = []
+    how = {"seeds": 2, "budget": 60, "folder": tmp_path, "on_failure": "x"}
+    with pytest.raises(ValueError, match="`on_failure` must be one of 'raise', 'drop', 'retry'"):
+        gs.compare(calls.append, np.ones(3), methods=["gs"], **how)
+    with pytest.raises(ValueError, match="`on_failure` must be one of 'raise', 'drop', 'retry'"):
+        gs.sweep(calls.append, np.ones(3), spacing=[0.1, 1], **how)
+    assert not calls
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_sweep_takes_numpy_numbers():
+    from gensmooth.lab.sweep import read_values
+
+    assert read_values("spacing", np.float32(0.5)) == ((0.5,), False)
+    assert read_values("spacing", [np.float32(0.5), np.float64(1)]) == ((0.5, 1.0), False)
+    assert read_values("num_directions", np.int64(4)) == ((4,), False)
+
+
+def largest(x):
+    return 1e308 if x[0] > 0 else -1e308
+
+
+def largest_slope(x):
+    return 1e308 * math.tanh(x[0])
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize("method", [None, "bes", "guided-es", "snes", "xnes"])
+def test_values_near_the_largest_number_are_values(method):
+    """They are not bad values, and their difference is not the same as their value."""
+    how = {"method": method, "budget": 300, "seed": 0}
+    same = gs.minimize(lambda _: 1e308, np.full(3, 0.5), **how)
+    assert same.fun == 1e308
+    assert method in ("snes", "xnes") or "All values were the same (1e+308)" in same.message
+    sloped = gs.minimize(largest_slope, np.full(3, 0.5), **how)
+    assert math.isfinite(sloped.fun)
+    assert "All values were the same" not in sloped.message
+    if sloped.reason == "diverged":
+        assert "the gradient estimate of step 0 is not finite or overflows" in sloped.message
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_a_leap_to_the_smallest_number_is_not_called_convergence_before_it():
+    result = gs.minimize(largest, np.full(3, 0.5), budget=300, seed=0)
+    assert result.best_fun == -1e308
+    found = int(result.history.evaluations[(result.history.best_value < 0).argmax()])
+    assert f"had converged after {found} of" in result.message
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_tiny_scales_run_or_are_named():
+    tiny = gs.minimize(f, np.full(3, 0.5), x_scale=1e-300, budget=100, seed=0)
+    assert math.isfinite(tiny.fun)
+    pytest.importorskip("cmaes")
+    with pytest.raises(ValueError, match=r"needs \|x0 / x_scale\| < 1e\+32, but it is 5e\+39"):
+        gs.minimize(f, np.full(3, 0.5), method="cma-es", x_scale=1e-40, budget=100, seed=0)
 
 
 @pytest.mark.extended("soak tests and fuzzers")

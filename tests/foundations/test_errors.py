@@ -125,7 +125,7 @@ ARGUMENTS = [
     (
         {"method": "auto", "spacing": 0.1, "learning_rate": 0.1},
         ValueError,
-        "method='auto' chooses `spacing` and `learning_rate` itself: leave `spacing` out, or name",
+        "method='auto' chooses `spacing` and `learning_rate` itself: omit `spacing`, or name",
     ),
     (
         {"method": "auto", "directions": gs.Gaussian()},

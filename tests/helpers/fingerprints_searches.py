@@ -407,12 +407,13 @@ def worked(name: str, workers: Any) -> Fingerprint:
 def points() -> Cases:
     """Searches that are asked for one point at a time, as Nevergrad and Optuna ask."""
     from gensmooth.points import PointByPoint, make_search
+    from gensmooth.searches.wanted import Wanted
 
     for name in ("auto", "bes", "gs-shrinkage", "guided-es", *ESTIMATING, *POPULATIONS):
         for workers in (1, 5):
 
             def run(name: str = name, workers: int = workers) -> Fingerprint:
-                search = make_search(name, 4, budget=90, workers=workers)
+                search = make_search(4, Wanted(method=name, budget=90, workers=workers))
                 found = PointByPoint(search, np.linspace(-1.0, 1.5, 4), seed=7)
                 parts: list[Any] = []
                 for _ in range(90 // workers):

@@ -9,6 +9,7 @@ import pytest
 
 from gensmooth import Antithetic, Pilot, RandomSearch
 from gensmooth.points import PointByPoint, Ticket, make_search, usable
+from gensmooth.searches.wanted import Wanted
 
 ng = pytest.importorskip("nevergrad")
 ours = pytest.importorskip("gensmooth.nevergrad")
@@ -85,7 +86,8 @@ def test_it_minimises_in_nevergrads_loop(name):
 
 def test_point_by_point_is_ask_and_tell():
     """One point at a time, in any order, is the batch: the same states, bit for bit."""
-    for search in (make_search("auto", 3, budget=300), make_search("bes", 3, budget=300)):
+    for method in ("auto", "bes"):
+        search = make_search(3, Wanted(method=method, budget=300))
         points = PointByPoint(search, np.zeros(3), seed=5)
         state = search.init(np.zeros(3), seed=5)
         rng = np.random.default_rng(0)
@@ -102,7 +104,8 @@ def test_point_by_point_is_ask_and_tell():
 
 
 def test_asking_for_more_than_there_are_gives_what_is_waited_for():
-    points = PointByPoint(make_search("bes", 2, num_directions=2), np.zeros(2), seed=0)
+    search = make_search(2, Wanted(method="bes", num_directions=2))
+    points = PointByPoint(search, np.zeros(2), seed=0)
     asked = [points.ask() for _ in range(7)]  # a batch has three
     assert [ticket.place for ticket, _ in asked] == [0, 1, 2, 0, 1, 2, 0]
     assert asked[0][1].tolist() == asked[3][1].tolist()
@@ -119,7 +122,8 @@ def test_asking_for_more_than_there_are_gives_what_is_waited_for():
 
 
 def test_values_that_there_are_not():
-    for search in (make_search("auto", 2, budget=90), make_search("bes", 2, budget=90)):
+    for method in ("auto", "bes"):
+        search = make_search(2, Wanted(method=method, budget=90))
         points = PointByPoint(search, np.zeros(2), seed=0)
         for number in range(60):
             ticket, x = points.ask()
@@ -130,10 +134,10 @@ def test_values_that_there_are_not():
 
 def test_batches_are_large_enough_for_the_workers():
     for workers in (1, 7, 30):
-        search = make_search("bes", 3, workers=workers)
+        search = make_search(3, Wanted(method="bes", workers=workers))
         assert isinstance(search, RandomSearch)
         assert len(search.plan) >= workers
-    search = make_search("auto", 3, workers=30)
+    search = make_search(3, Wanted(method="auto", workers=30))
     assert isinstance(search, Pilot)
     assert search.num_directions == 15
 

@@ -9,6 +9,7 @@ import pytest
 
 import gensmooth as gs
 from gensmooth.points import PointByPoint, make_search
+from gensmooth.searches.wanted import Wanted
 
 optuna = pytest.importorskip("optuna")
 sampler = pytest.importorskip("gensmooth.optuna")
@@ -36,7 +37,8 @@ def test_it_samples_what_the_search_asks_in_the_units_of_the_parameters():
     """After the first trial, whose space is not known, it is the search on the unit square."""
     study = study_with()
     study.optimize(loss, n_trials=60)
-    points = PointByPoint(make_search("auto", 2, budget=120, bounds=(0, 1)), [0.5, 0.5], seed=3)
+    search = make_search(2, Wanted(method="auto", budget=120, bounds=(0, 1)))
+    points = PointByPoint(search, [0.5, 0.5], seed=3)
     for trial in study.trials[1:]:
         ticket, unit = points.ask()
         expected = (-4 + 10 * unit[0], 10 ** (-4 + 4 * unit[1]))

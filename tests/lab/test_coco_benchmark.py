@@ -217,3 +217,27 @@ def test_what_cannot_be_run_is_said(words, said, tmp_path):
     out = program("coco", "--budget-multipliers", "1", *words, folder=tmp_path, fails=True)
     assert said in out
     assert "Traceback" not in out
+
+
+def test_places_where_the_default_trails_are_listed(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT)
+    from benchmarks.coco_scores import behind
+
+    good, bad = [1e-8, 1e-8], [1.0, 1.0]
+    table = {
+        "suite": "bbob",
+        "dimension": 5,
+        "noise": "none",
+        "functions": [1, 1, 10, 10],
+        "instances": [6, 7, 6, 7],
+        "multipliers": [10, 30],
+        "methods": {
+            "gensmooth": {"best": [bad + bad, good + bad]},
+            "pycma": {"best": [bad + good, bad + good]},
+            "scipy-lbfgsb": {"best": [bad + bad]},
+        },
+    }
+    assert behind(table) == [
+        ["bbob, d = 5, noise-free", "10 d", "all", "pycma", "−0.392 ± 0.000"],
+        ["bbob, d = 5, noise-free", "30 d", "ill-conditioned", "pycma", "−0.784 ± 0.000"],
+    ]

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -208,6 +209,40 @@ def test_after_kill_9_the_same_command_goes_on(tmp_path):
             assert a[name] == b[name]
     curves = [(folder / "tables" / "curves-comparison.csv").read_text() for folder in (whole, cut)]
     assert curves[0] == curves[1]
+
+
+@pytest.mark.parametrize("scored", [False, True])
+def test_values_that_judge_are_not_computed_again(scored, tmp_path):
+    """The values are on disk when they arrive, so an interruption is as good as kill -9 here."""
+    calls, stop = [], []
+
+    def slow(x):
+        calls.append(x.copy())
+        time.sleep(0.011)
+        if len(calls) in stop:
+            raise KeyboardInterrupt
+        return float(((x - 1) ** 2).sum())
+
+    def quick(x):
+        return float(((x - 1) ** 2).sum())
+
+    how = {"methods": ["bes"], "seeds": 1, "budget": 40, "workers": 1}
+    fun = quick if scored else slow
+    how |= {"score": slow} if scored else {"values": 6}
+    whole = gs.compare(fun, np.zeros(3), folder=tmp_path / "whole", **how)
+    needed = len(calls)
+    calls.clear()
+    stop += [4, needed - 2, needed]  # in the judgement of the start, and in that of the end
+    for _ in range(9):
+        try:
+            found = gs.compare(fun, np.zeros(3), folder=tmp_path / "cut", **how)
+            break
+        except KeyboardInterrupt:
+            continue
+    assert found.runs["bes"][0].final == whole.runs["bes"][0].final
+    assert found.runs["bes"][0].series == whole.runs["bes"][0].series
+    again = len(calls) - needed
+    assert again <= 2 * len(stop)  # the interrupted call, and the first check of each comparison
 
 
 def _rows(path: Path) -> list[dict[str, str]]:

@@ -2,8 +2,12 @@
 
 import html
 import json
+import os
 import re
 import shlex
+import shutil
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -17,7 +21,13 @@ from gensmooth.fields import seal
 from gensmooth.lab.overview import RecordedRun, command_of, expression, overview, read_run, speeds
 from gensmooth.runs.folder import read_config
 
-MODEL = "def loss(x):\n    return float((x - 1) @ (x - 1))\n"
+MODEL = """
+def loss(x):
+    return float((x - 1) @ (x - 1))
+
+def structured(p):
+    return (p["a"] - 2) ** 2 + float(((p["b"] - 1) ** 2).sum())
+"""
 
 
 @pytest.fixture
@@ -34,15 +44,89 @@ def _command(page: Path) -> str:
     return html.unescape(re.search(r"<pre[^>]*><code>(.*?)</code>", page.read_text(), re.S)[1])
 
 
+def _repeat(page: Path, folder: Path) -> Path:
+    """Run the command on a page as a shell would, and return the folder of the repeated run."""
+    command = _command(page)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    folder = folder / "again" if "resume again" in command else Path("repeated")
+    if folder.name == "repeated":
+        command += " --folder repeated"
+    done = subprocess.run(
+        command, shell=True, env={**os.environ, "PATH": path}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_the_printed_command_works_in_a_shell(model, tmp_path):
+    """With bounds, which it once could not express; and with what only Python can."""
+    start = {"a": 0.5, "b": np.array([1.0, 2.0])}
+    bounds = {"bounds": (None, 0.75)}
+    cases = (model, np.zeros(3), bounds), (_structured(), start, {"log_scale": True})
+    for fun, x0, how in cases:
+        res = gs.minimize(fun, x0, budget=120, seed=4, folder="run", **how)
+        again = _repeat(overview("run"), tmp_path)
+        found = _answer(overview(again))
+        assert found == _answer(overview("run"))
+        assert found["evaluations"] == f"{res.nfev} in {res.nit} steps"
+        for folder in ("run", again):
+            shutil.rmtree(folder)
+
+
+def _structured():
+    from gensmooth import naming
+
+    return naming.find_function("page_model:structured")
+
+
+def _answer(page: Path) -> dict[str, str]:
+    box = re.search(r'<div class="answer">(.*?)</dl>', page.read_text(), re.S)[1]
+    rows = re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", box, re.S)
+    return {html.unescape(name): html.unescape(text) for name, text in rows}
+
+
+def test_the_page_begins_with_the_answer(model):
+    def noisy(x, rng):
+        return model(x) + 0.1 * rng.normal()
+
+    start = {"gain": 0.5, "offsets": [np.zeros(2)]}
+    res = gs.minimize(
+        lambda p, rng: noisy(np.array([p["gain"], *p["offsets"][0]]), rng),
+        start,
+        samples="independent",
+        budget=300,
+        seed=0,
+        folder="run",
+    )
+    page = overview("run")
+    found = _answer(page)
+    names = ["gain", "offsets[0]", "value", "noise", "ended", "evaluations"]
+    assert list(found) == names
+    assert found["gain"] == f"{res.x['gain']:.6g}"
+    assert found["value"].startswith(f"{res.fun:.6g} ± {res.error:.2g}, ")
+    assert found["noise"].startswith(f"{res.noise:.2g}, ")
+    assert found["ended"] == res.message
+    assert found["evaluations"] == f"{res.nfev} in {res.nit} steps"
+    text = page.read_text()
+    assert text.index('class="answer"') < text.index("<figure")
+    assert "gradient estimate" not in text  # the pilot has none at each step
+    swatches = re.search(r'<ul class="legend".*?</ul>', text, re.S)[0]
+    colors = re.findall(r"stroke: (var\([^)]*\)|#\w+)", swatches)
+    assert len(set(colors)) == len(colors) == swatches.count("<li>")
+
+
 @pytest.mark.parametrize(
     "how",
     [
         {},
+        {"bounds": [(None, 0.75), (-2, 4), (0, None), (-1, 1)], "x_scale": [1.0, 2.0, 1.0, 0.5]},
+        {"method": "cma-es", "bounds": (-3, 3)},
+        {"method": "snes"},
         {"method": "bes-shrinkage", "optimizer": gs.adam(gs.cosine_decay(0.1, steps=20))},
         {"method": "guided-es", "spacing": 0.2, "estimator": gs.Antithetic(), "maximize": False},
         {"method": "orthogonal", "learning_rate": 0.05, "num_directions": 3},
     ],
-    ids=["auto", "shrinkage", "guided", "rate"],
+    ids=["auto", "bounds", "cma-es", "snes", "shrinkage", "guided", "rate"],
 )
 def test_the_command_on_the_page_repeats_the_run(how, model):
     x0 = np.array([0.5, -1.25, 3.0, 1 / 3])
@@ -83,7 +167,7 @@ def test_the_page_of_a_run_has_what_was_recorded(tmp_path):
     page = overview(run)
     assert page == run / "report" / "report.html"
     text = page.read_text()
-    for words in ("signal to noise", "estimate", "its standard error", "directions left out"):
+    for words in ("signal to noise", "gradient estimate", "its norm", "directions left out"):
         assert words in text
     assert "http-equiv" not in text
     steps = (run / "report" / "tables" / "steps.csv").read_text().splitlines()
@@ -104,16 +188,16 @@ def test_speeds_are_of_the_time_that_a_run_ran():
     assert rate.tolist() == [10, 40]
 
 
-def test_a_training_becomes_a_page(tmp_path):
+def test_a_training_becomes_a_page(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     pytest.importorskip("gymnasium")
     how = {"method": "gs", "num_directions": 2, "max_steps": 3, "test_every": 2}
     trained = gs.rl.train("CartPole-v1", test_episodes=2, seed=0, folder=tmp_path / "t", **how)
     page = overview(tmp_path / "t")
-    assert "test return" in page.read_text()
-    words = shlex.split(_command(page))
-    done = CliRunner().invoke(app, [*words[1:], "--folder", str(tmp_path / "again")])
-    assert done.exit_code == 0, done.output
-    again = gs.rl.load_policy(tmp_path / "again" / "policy-last")
+    found = _answer(page)
+    assert found["best test"].startswith(f"a mean return of {trained.best.mean_return:.6g} ± ")
+    assert found["ended"] == trained.message
+    again = gs.rl.load_policy(_repeat(page, tmp_path) / "policy-last")
     assert np.array_equal(again.parameters, trained.policy.parameters)
 
 
@@ -121,6 +205,7 @@ def test_a_comparison_and_a_sweep_become_their_pages_again(tmp_path):
     out = tmp_path / "c"
     found = gs.compare(lambda x: x @ x, [1.0, 1.0], methods=["bes"], seeds=2, budget=60, folder=out)
     before = found.page.read_bytes()
+    assert _answer(found.page)["best x"].startswith("[")
     found.page.unlink()
     assert overview(out).read_bytes() == before
     out = tmp_path / "s"
@@ -159,6 +244,31 @@ def test_a_study_becomes_its_page_again_and_a_strangers_module_is_not_imported(t
         (tmp_path / "reproduce.json").write_text(json.dumps(content))
         with pytest.raises(ValueError, match=words):
             overview(tmp_path)
+
+
+@pytest.mark.usefixtures("model")
+def test_a_result_without_a_folder_becomes_a_page():
+    """As ``gensmooth minimize`` writes it by default."""
+    words = ["minimize", "page_model:loss", "--x0", "zeros:2", "--budget", "60", "--seed", "1"]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    done = CliRunner().invoke(app, ["report", "runs/page_model-loss-1"])
+    assert done.exit_code == 0, done.output
+    page = Path(done.output.split()[-1])
+    found, res = _answer(page), gs.load("runs/page_model-loss-1/result.json")
+    assert found["value"] == f"{res.fun:.6g}"
+    assert found["evaluations"] == f"{res.nfev} in {res.nit} steps"
+    assert "To repeat it" not in page.read_text()
+
+
+def test_a_torch_log_becomes_a_page(tmp_path):
+    torch = pytest.importorskip("torch")
+    layer = torch.nn.Linear(3, 1)
+    with gs.torch.Log(tmp_path / "steps.log") as log:
+        named = layer.named_parameters()
+        opt = gs.torch.ZerothOrder(named, lr=0.1, num_directions=4, seed=0, log=log)
+        losses = [opt.step(lambda: layer(torch.ones(3)).square().sum()) for _ in range(5)]
+    found = _answer(overview(tmp_path / "steps.log"))
+    assert found == {"last loss": f"{float(losses[-1]):.6g}", "steps": "5"}
 
 
 def test_a_live_page_reloads_itself_until_the_run_has_ended(model, tmp_path):
@@ -217,7 +327,8 @@ def test_half_a_line_is_left_out(tmp_path):
     with (run / "metrics.jsonl").open("a") as file:
         file.write('{"step": 99, "eval')
     assert len(read_run(run).steps) == whole
-    assert command_of(read_config(run / "config.json"), run, run).startswith("gs.resume")
+    command = command_of(read_config(run / "config.json"), run, run)
+    assert command.endswith("# then in Python: gs.resume('again', fun)")
 
 
 def test_a_choice_is_written_only_if_it_reads_back_the_same():

@@ -60,7 +60,7 @@ def test_runs_side_by_side_tell_the_time_left(monkeypatch):
     now = 0.0
     monkeypatch.setattr(progress.time, "monotonic", lambda: now)
     shares, heard = Shares({"long": 3.0, "short": 1.0}), []
-    shares.heard, shares.pause = lambda: heard.append(now), 10.0
+    shares.on_report, shares.pause = lambda: heard.append(now), 10.0
     assert shares.left is None
     now = 100.0  # it compiled
     shares.tell("long", 0.5)

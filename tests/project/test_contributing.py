@@ -182,7 +182,7 @@ def test_ray_workers_know_the_family_too(own):  # noqa: ARG001
 
 def test_names_are_taken_once(own):  # noqa: ARG001
     axes = type(gs.directions.named("axes:axes"))
-    with pytest.raises(ValueError, match="There is a method 'gs' already"):
+    with pytest.raises(ValueError, match="There is already a method 'gs'"):
         gs.directions.register("gs", axes)
     with pytest.raises(ValueError, match="without a colon"):
         gs.directions.register("a:b", axes)

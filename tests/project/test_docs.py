@@ -1,7 +1,12 @@
 """The documentation: Python blocks run as they stand, links lead somewhere, pages are named."""
 
+import contextlib
 import doctest
+import io
+import os
 import re
+import shlex
+import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -33,6 +38,7 @@ ELSEWHERE = {
     "docs/environments.md": "test_rl_legged.py",
     "docs/environments-metaworld.md": "test_rl_metaworld.py",
     "docs/gpu.md": "test_warp.py",
+    "docs/tutorial.md": "test_docs.py",
 }
 NEEDS = {
     "docs/from-scipy.md": "scipy",
@@ -43,6 +49,11 @@ NEEDS = {
     "docs/jax.md": "jax",
     "docs/torch.md": "torch",
     "docs/integrations.md": "optuna",
+    "docs/announcements/huggingface.md": "transformers",
+    "docs/announcements/lightning.md": "lightning",
+    "docs/announcements/optunahub.md": "optuna",
+    "docs/announcements/nevergrad.md": "nevergrad",
+    "docs/announcements/gymnasium.md": "gymnasium",
 }
 
 
@@ -76,6 +87,70 @@ def test_python_blocks_run(page, tmp_path, monkeypatch):
             names |= test.globs
         else:
             exec(compile("\n" * line + block, page, "exec"), names)
+
+
+def same(printed, shown):
+    """Whether two texts have the same words, and numbers that differ by rounding only."""
+    number = re.compile(r"-?\d[\d,]*\.?\d*(?:e[-−+]\d+)?")
+    ours, theirs = number.findall(printed), number.findall(shown)
+    values = [
+        [float(n.replace(",", "").replace("−", "-")) for n in each] for each in (ours, theirs)
+    ]
+    words = [" ".join(number.sub("#", each).split()) for each in (printed, shown)]
+    return words[0] == words[1] and values[0] == pytest.approx(values[1], rel=0.02, abs=0.15)
+
+
+def shown_after(page):
+    """What stands below a block as its output: the block's text, and the output."""
+    return dict(
+        re.findall(r"^```python\n(.*?)^```\n\n```text\n(.*?)^```", text_of(page), re.S | re.M)
+    )
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md"])
+def test_blocks_print_what_is_shown_below_them(page):
+    names, shown = {}, shown_after(page)
+    assert shown
+    for block, _ in blocks_of(page):
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(block, page, "exec"), names)
+        if block in shown:
+            assert same(printed.getvalue(), shown[block])
+
+
+def test_the_check_of_what_is_printed_finds_other_words_and_other_numbers():
+    assert same("fun 0.19 ± 0.18", "fun  0.2 ± 0.2")
+    assert not same("fun 0.19 ± 0.18", "fun 1.19 ± 0.18")
+    assert not same("fun 0.19 ± 0.18", "best 0.19 ± 0.18")
+
+
+def test_the_tutorial_from_the_shell(tmp_path):
+    """Every command of docs/tutorial.md but those that install, in the tutorial's folder."""
+    text = text_of("docs/tutorial.md")
+    (name,) = re.findall(r"a file `(\w+\.py)`", text)
+    (source,) = [block for block, _ in blocks_of("docs/tutorial.md") if "TARGET" in block]
+    (tmp_path / name).write_text(source, encoding="utf-8")
+    lines = "".join(re.findall(r"^```sh\n(.*?)^```", text, re.S | re.M)).splitlines()
+    commands = [line for line in lines if line.startswith("gensmooth")]
+    assert len(commands) == 5
+    printed = []
+    for line in commands:
+        done = subprocess.run(
+            [sys.executable, "-m", *shlex.split(line)],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+            cwd=tmp_path,
+            env=os.environ | {"COLUMNS": "120"},
+        )
+        assert done.returncode == 0, done.stderr
+        printed.append(done.stdout)
+    fun = float(re.search(r"^fun +(\S+) ±", printed[1], re.M)[1])
+    assert 400 < fun < 500
+    for page in re.findall(r"`(\w+/\S*report\.html)`", text):
+        assert (tmp_path / page).stat().st_size > 10_000
 
 
 @pytest.mark.parametrize("page", ELSEWHERE)
@@ -186,6 +261,13 @@ def test_formulas_become_mathml_and_unknown_commands_an_error(site):
     assert "<mfrac>" in site["math"].mathml(r"\frac12 \|x\|", block=False)
     with pytest.raises(ValueError, match="nosuch"):
         site["math"].mathml(r"\nosuch{x}", block=True)
+
+
+def test_displayed_formulas_come_in_parts_that_fit_on_a_phone(site):
+    parts = site["math"].parts
+    assert parts(r"a = b + (c + d) \qquad e") == [["a", "{}= b", r"{}+ (c + d) \qquad"], ["e"]]
+    assert parts(r"\frac{a + b}{c} \le -d") == [[r"\frac{a + b}{c}", r"{}\le -d"]]
+    assert len(parts(r"\begin{cases} a = b \\ c \end{cases}")[0]) == 1
 
 
 def test_the_gallery_is_in_order_and_its_order_names_examples(site):

@@ -96,11 +96,21 @@ def test_the_smoke_test_passes_and_refuses_a_source_tree(tmp_path):
         assert "this is no installed package" in done.stdout
 
 
-def test_how_to_install_is_said_once():
-    """Pages name the extra; the README says how an extra is installed, and which there are."""
-    readme = (ROOT / "README.md").read_text()
-    said = re.search(r"pip install \. .*\n\s*# ([\w ]+)\n", readme)
-    users = set(PROJECT["optional-dependencies"]) - {"all", "test", "docs", "lint"}
-    assert set(said[1].split()) == {name for name in users if not name.startswith("test-")}
-    for page in (ROOT / "docs").rglob("*.md"):
-        assert "pip install 'gensmooth[" not in page.read_text(), page
+def test_the_page_on_installation_names_every_extra_and_what_all_leaves_out():
+    """Other pages name the extra; how an extra is installed is said on this page."""
+    page = (ROOT / "docs/installation.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`.*?) \|", page, re.M)
+    extras = PROJECT["optional-dependencies"]
+    users = set(extras) - {"all", "test", "docs", "lint"}
+    users = {name for name in users if not name.startswith("test-")}
+    assert set(re.findall(r"`([\w-]+)`", " ".join(rows))) == users
+    (everything,) = map(Requirement, extras["all"])
+    left_out = users - everything.extras
+    assert (
+        set(re.search(r"every extra except (.*)", page)[1].replace(" and", ",").split(", "))
+        == left_out
+    )
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert set(re.search(r"all but (.*)", readme)[1].replace(" and", ",").split(", ")) == left_out
+    for path in (ROOT / "docs").rglob("*.md"):
+        assert "pip install 'gensmooth[" not in path.read_text(encoding="utf-8"), path

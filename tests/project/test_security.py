@@ -441,7 +441,7 @@ def test_no_more_workers_than_cores_are_started_because_a_file_says_so(
         found = gs.resume(folder, bowl)
     assert sizes == ([most] if most > 1 else [])
     had = named if named < 10**6 else 10**15
-    assert f"The run had {had} workers, and goes on with {most}, one per core." in caplog.text
+    assert f"The run had {had} workers and continues with {most}, one per core." in caplog.text
     assert found.x.tobytes() == gs.minimize(bowl, (1.0, 2.0, 3.0), max_steps=9, seed=3).x.tobytes()
 
 

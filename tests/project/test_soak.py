@@ -37,10 +37,12 @@ def benchmark(name, *words, out):
 
 
 def test_disturbed_runs_come_to_the_same_bits_and_leave_nothing(tmp_path):
-    found = benchmark("soak", "--points", "20", "--seed", "2", out=tmp_path / "soak.json")
-    assert found["points"] == sum(row["points"] for row in found["rows"]) == 20
+    found = benchmark("soak", "--points", "50", "--seed", "2", out=tmp_path / "soak.json")
+    assert found["points"] == sum(row["points"] for row in found["rows"]) == 50
     assert found["problems"] == []
-    assert {row["what"] for row in found["rows"]} == {"minimize", "train", "study"}
+    kinds = {"minimize", "train", "study", "compare", "sweep", "reproduce", "torch"}
+    assert {row["what"] for row in found["rows"]} <= kinds
+    assert len(found["rows"]) > 4
 
 
 LEFT = """

@@ -38,8 +38,7 @@ from gensmooth.physics.fused.lanes import numbers
 from gensmooth.physics.mujoco_calls import load_mujoco, physics
 from gensmooth.physics.robots.hopper import hopper
 from gensmooth.rl.defaults import GPU_DIRECTIONS, NUM_DIRECTIONS
-from gensmooth.rl.environments import catalogue
-from gensmooth.rl.environments import warp as engine
+from gensmooth.rl.environments import catalogue, worlds_batch
 from gensmooth.rl.environments.base import Episodes, UnsupportedEnvironmentError
 from gensmooth.rl.environments.warp import Grouped, Usage, WarpOptions, WarpSimulator
 from gensmooth.rl.normalize import EpisodeMoments, Scaling, identity
@@ -484,7 +483,7 @@ def test_a_fork_does_not_wait_for_threads_that_it_does_not_have():
     ready, over = threading.Event(), threading.Event()
 
     def busy() -> None:
-        with engine._captures, symbols._tracing:
+        with worlds_batch.captures, symbols._tracing:
             ready.set()
             over.wait()
 
@@ -813,7 +812,7 @@ def test_a_first_compilation_is_announced_on_a_terminal(monkeypatch: Any, capsys
     shared.rollout(*request("own_robot:Cart"))
     modules = next(iter(shared._batches.values()))._modules
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    engine._announce_compilation(modules, "Cart")
+    worlds_batch._announce_compilation(modules, "Cart")
     assert capsys.readouterr().err == ""  # they are in the cache
     law, physics_of_a_step = modules
     others = [
@@ -821,7 +820,7 @@ def test_a_first_compilation_is_announced_on_a_terminal(monkeypatch: Any, capsys
         [SimpleNamespace(name="another"), physics_of_a_step],
     ]
     for some in others:  # of a robot whose law was compiled for another device
-        engine._announce_compilation(some, "Cart")
+        worlds_batch._announce_compilation(some, "Cart")
         (line,) = capsys.readouterr().err.splitlines()
         assert line.startswith("gensmooth: compiling Cart for ")
 

@@ -133,6 +133,29 @@ def test_a_failed_run_continues_with_the_values_of_its_last_step(workers, tmp_pa
     assert "damaged" not in caplog.text
 
 
+@pytest.mark.parametrize("workers", [1, map, Custom()], ids=["serial", "map", "custom"])
+def test_a_call_that_is_suddenly_slow_is_recorded_when_it_returns(workers, tmp_path):
+    """All calls are quick except the 15th, and the 16th ends the run."""
+    calls = []
+
+    def fun(x):
+        calls.append(x)
+        if len(calls) == 15:
+            return slow(x)
+        if len(calls) == 16:
+            raise BrokenError
+        return float(((x - 1) ** 2).sum())
+
+    with pytest.raises(gs.evaluators.EvaluationError):
+        gs.minimize(fun, np.zeros(4), folder=tmp_path, workers=workers, **HOW)
+    again = calls[14]
+    del calls[:]
+    calls += [again] * 16
+    result = gs.minimize(fun, np.zeros(4), folder=tmp_path, workers=workers, **HOW)
+    assert not any((x == again).all() for x in calls[16:])
+    assert (result.x == gs.minimize(slow, np.zeros(4), **HOW).x).all()
+
+
 def test_dropped_evaluations_are_recorded_too(tmp_path):
     """A failed evaluation may have taken as long as any other."""
 

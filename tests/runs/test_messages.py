@@ -172,8 +172,8 @@ def test_the_page_counts_the_evaluations_that_the_terminal_counts(tmp_path):
     from gensmooth.lab import overview
 
     result = gs.minimize(bowl, np.zeros(2), budget=300, seed=0, folder=tmp_path / "run")
-    run = overview.read_run(tmp_path / "run")
-    assert f"{result.nfev} evaluations in" in overview._lede(run)
+    page = overview.overview(tmp_path / "run").read_text()
+    assert f"<dd>{result.nfev} in {result.nit} steps</dd>" in page
 
 
 @pytest.mark.parametrize("name", ["budget", "spacing", "num_directions", "workers", "vectorized"])

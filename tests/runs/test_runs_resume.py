@@ -374,13 +374,13 @@ def test_what_goes_on_otherwise_than_it_began_is_logged(tmp_path, caplog):
     changed, began, here, resumed = caplog.messages
     assert "resumes after" in resumed
     assert changed.startswith("The source of the objective")
-    assert began == f"The run began with {__name__}:quiet, and goes on with {__name__}:louder."
-    assert here.startswith("The run had an evaluator, which cannot be written down")
+    assert began == f"The run began with {__name__}:quiet and continues with {__name__}:louder."
+    assert here.startswith("The run had an evaluator, which cannot be stored")
 
 
 def test_resume_needs_a_function_for_a_run_without_a_name(tmp_path):
     gs.minimize(lambda x: quiet(x), np.zeros(3), max_steps=3, folder=tmp_path)
-    with pytest.raises(gs.CheckpointError, match=r"no name: gs\.resume"):
+    with pytest.raises(gs.CheckpointError, match=r"no name: pass it, gs\.resume"):
         gs.resume(tmp_path)
 
 
@@ -391,5 +391,5 @@ def test_every_is_steps_or_time(every, tmp_path):
 
 
 def test_every_needs_a_checkpoint():
-    with pytest.raises(ValueError, match="pass `folder` too"):
+    with pytest.raises(ValueError, match="also pass `folder`"):
         gs.minimize(quiet, np.zeros(3), every=3)

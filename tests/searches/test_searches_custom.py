@@ -11,6 +11,7 @@ import pytest
 import gensmooth as gs
 from gensmooth import points
 from gensmooth.searches import algorithms
+from gensmooth.searches.wanted import Wanted
 from search_cases import ShrinkingBall, bowl
 
 NAME = "search_cases:shrinking-ball"
@@ -103,7 +104,7 @@ def test_it_trains():
 def test_it_is_compared_and_asked_point_by_point():
     table = gs.compare(bowl, np.zeros(2), methods=["auto", NAME], budget=60, seeds=2)
     assert NAME in repr(table) + str(table)
-    asked = points.PointByPoint(points.make_search(NAME, 2), np.zeros(2), seed=0)
+    asked = points.PointByPoint(points.make_search(2, Wanted(method=NAME)), np.zeros(2), seed=0)
     for _ in range(200):
         ticket, x = asked.ask()
         asked.tell(ticket, bowl(x))
@@ -129,10 +130,10 @@ def test_the_command_line_takes_it(tmp_path):
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ({"method": "bes"}, "`search` is complete, but `method`"),
-        ({"samples": "paired"}, "`samples` is given too"),
-        ({"bounds": (0, 1)}, "`bounds` is given too"),
-        ({"num_samples": 2}, "`num_samples` is given too"),
+        ({"method": "bes"}, "`method` cannot be passed along with `search`"),
+        ({"samples": "paired"}, "`samples` cannot be passed along with `search`"),
+        ({"bounds": (0, 1)}, "`bounds` cannot be passed along with `search`"),
+        ({"num_samples": 2}, "`num_samples` cannot be passed along with `search`"),
     ],
 )
 def test_a_search_is_complete(more, words):
@@ -141,11 +142,11 @@ def test_a_search_is_complete(more, words):
 
 
 def test_what_is_no_search_and_a_taken_name_are_refused():
-    with pytest.raises(TypeError, match="names go into `method`"):
+    with pytest.raises(TypeError, match="to choose one by its name, pass `method`"):
         gs.minimize(bowl, np.zeros(2), search="bes")
     with pytest.raises(ValueError, match="already"):
         gs.searches.register("snes", ShrinkingBall)
-    with pytest.raises(ValueError, match=r"`spacing` is not for.*its own"):
+    with pytest.raises(ValueError, match=r"`spacing` cannot be used with.*its own"):
         gs.minimize(bowl, np.zeros(2), method=NAME, spacing=0.1)
 
 

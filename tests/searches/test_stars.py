@@ -108,7 +108,7 @@ def test_what_stars_cannot_do_without_is_named():
         gs.minimize(bowl, np.ones(3), method="stars", learning_rate=0.1)
     with pytest.raises(ValueError, match="stars_step"):
         gs.minimize(bowl, np.ones(3), method="stars", noise=0.1)
-    with pytest.raises(ValueError, match="`spacing` is not for method='stars'"):
+    with pytest.raises(ValueError, match="`spacing` cannot be used with method='stars'"):
         gs.minimize(bowl, np.ones(3), method="stars", noise=0.1, learning_rate=0.1, spacing=0.1)
     with pytest.raises(ValueError, match="`value` must not be 0"):
         gs.Stars(1.0, 0.1, noise_kind="multiplicative", value=0.0)

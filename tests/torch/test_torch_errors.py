@@ -64,7 +64,7 @@ def test_frozen_integers_of_a_model_are_left_out():
         ({"num_directions": 0}, ValueError, "`num_directions`"),
         ({"num_directions": 1, "estimator": "one-point"}, ValueError, "at least 2 directions"),
         ({"method": "orthogonal-es"}, ValueError, "one of 'bes'"),
-        ({"directions": "gs"}, TypeError, "names go into `method`: method='gs'"),
+        ({"directions": "gs"}, TypeError, "for a name, pass method='gs'"),
         ({"directions": gs.Gaussian(), "method": "gs"}, ValueError, "not both"),
         ({"directions": gs.Orthogonal()}, ValueError, "independent entries"),
         ({"directions": gs.Sphere()}, ValueError, "independent entries"),

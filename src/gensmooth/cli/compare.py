@@ -69,7 +69,7 @@ PROBLEM = POINTS | {
             type=str,
             how='In the shell with commas: auto,bes,"gs(spacing=0.5)".',
             complete=method_names,
-        ),
+        )
     },
 )
 def compare(parsed: ParsedOptions) -> None:

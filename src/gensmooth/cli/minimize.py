@@ -12,14 +12,7 @@ from gensmooth.cli.common import (
     run_and_finish,
 )
 from gensmooth.cli.options import ParsedOptions, Sets, Shell, command
-from gensmooth.cli.values import (
-    POINTS,
-    RAY,
-    SHELL,
-    TRACKERS,
-    read_function,
-    read_scale,
-)
+from gensmooth.cli.values import POINTS, RAY, SHELL, TRACKERS, read_function, read_scale
 
 
 @command(

@@ -36,9 +36,7 @@ from gensmooth.cli.values import RAY, SHELL, TRACKERS, read_function, read_objec
             how='In the shell written as in Python, "adam(0.01, b1=0.8)", or as module:name.',
         ),
         "x0": Shell(
-            type=str,
-            read=partial(read_object, option="x0"),
-            how="In the shell module:name.",
+            type=str, read=partial(read_object, option="x0"), how="In the shell module:name."
         ),
     },
 )

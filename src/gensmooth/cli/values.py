@@ -333,9 +333,7 @@ SHELL = {
         complete=estimator_names,
     ),
     "optimizer": Shell(
-        type=str,
-        read=read_optimizer,
-        how=f'{_OBJECT} "adam(0.01)", or as module:name.',
+        type=str, read=read_optimizer, how=f'{_OBJECT} "adam(0.01)", or as module:name.'
     ),
     "workers": Shell(
         type=str, read=read_workers, how=f'{_OBJECT} "Threads(4)", or as module:name.'

@@ -78,7 +78,7 @@ class Directions(ABC):
         """
         return self.variance(dim, num_directions)
 
-    def kurtosis(self, dim: int, num_directions: int) -> float:  # noqa: ARG002
+    def kurtosis(self, dim: int, num_directions: int) -> float:
         """Return the kurtosis of an entry, its fourth standardised moment (3 for a Gaussian).
 
         Raises:
@@ -91,17 +91,12 @@ class Directions(ABC):
             "`kurtosis`."
         )
 
-    def shrinkage(self, dim: int, num_directions: int) -> float:  # noqa: ARG002
+    def shrinkage(self, dim: int, num_directions: int) -> float:
         """Return the factor v by which the family shrinks the estimate; 1 without shrinkage."""
         return 1.0
 
     def quadratic_spacing_mse(
-        self,
-        dim: int,  # noqa: ARG002
-        num_directions: int,  # noqa: ARG002
-        *,
-        spacing: float,  # noqa: ARG002
-        hessian: theory.HessianSquares,  # noqa: ARG002
+        self, dim: int, num_directions: int, *, spacing: float, hessian: theory.HessianSquares
     ) -> float:
         """Return the part of the forward difference's MSE on a quadratic due to a finite spacing.
 
@@ -135,11 +130,11 @@ class Directions(ABC):
 
     # --- state: what the family remembers between steps ------------------------------------------
 
-    def resolve(self, dim: int, num_directions: int) -> "Directions":  # noqa: ARG002
+    def resolve(self, dim: int, num_directions: int) -> "Directions":
         """Return the family with all settings that depend on d and L filled in."""
         return self
 
-    def shaped(self, shape: Shape | tuple[Shape, ...]) -> "Directions":  # noqa: ARG002
+    def shaped(self, shape: Shape | tuple[Shape, ...]) -> "Directions":
         """Return the family for parameters of this shape, if the family depends on it.
 
         Args:
@@ -148,19 +143,19 @@ class Directions(ABC):
         """
         return self
 
-    def init(self, dim: int, dtype: np.dtype[Any]) -> State:  # noqa: ARG002
+    def init(self, dim: int, dtype: np.dtype[Any]) -> State:
         """Return the initial state."""
         return ()
 
-    def update(self, state: State, gradient: NDArray[Any]) -> State:  # noqa: ARG002
+    def update(self, state: State, gradient: NDArray[Any]) -> State:
         """Return the state after a step with the estimate ``gradient``."""
         return state
 
-    def observe(self, state: State, value: float) -> State:  # noqa: ARG002
+    def observe(self, state: State, value: float) -> State:
         """Return the state after a step with this value at x; called after :meth:`update`."""
         return state
 
-    def latest_gradient(self, before: State, after: State) -> NDArray[Any] | None:  # noqa: ARG002
+    def latest_gradient(self, before: State, after: State) -> NDArray[Any] | None:
         """Return the estimate whose :meth:`update` leads from one state to the other, if any.
 
         Workers that already have ``before`` receive this estimate instead of all of ``after``.

@@ -32,9 +32,7 @@ class Bernoulli(Directions):
 
     def __post_init__(self) -> None:
         checks.settle(
-            self,
-            p=checks.share("p", self.p),
-            m=checks.optional(checks.positive, "m", self.m),
+            self, p=checks.share("p", self.p), m=checks.optional(checks.positive, "m", self.m)
         )
         checks.optional(checks.moderate, "m", self.m, least=1e-75)
 
@@ -48,7 +46,7 @@ class Bernoulli(Directions):
         """True for fair coins, which the kernels generate."""
         return self.p == 0.5
 
-    def draw(self, state: State, at: Address) -> Draw:  # noqa: ARG002
+    def draw(self, state: State, at: Address) -> Draw:
         """See :meth:`Directions.draw`."""
         if self.p == 0.5:
             return signs(at, 0.5 / self.divisor)
@@ -59,11 +57,11 @@ class Bernoulli(Directions):
         entry = theory.bernoulli_moments(self.p, self.divisor)
         return theory.iid(dim, num_directions, variance=entry.variance, kurtosis=entry.kurtosis)
 
-    def variance(self, dim: int, num_directions: int) -> float:  # noqa: ARG002
+    def variance(self, dim: int, num_directions: int) -> float:
         """Return p(1−p)/m²."""
         return self.p * (1 - self.p) / self.divisor**2
 
-    def kurtosis(self, dim: int, num_directions: int) -> float:  # noqa: ARG002
+    def kurtosis(self, dim: int, num_directions: int) -> float:
         """Return 3 + (1 − 6p(1−p)) / (p(1−p))."""
         return theory.bernoulli_moments(self.p, self.divisor).kurtosis
 

@@ -250,12 +250,7 @@ class QuantileDraw:
     __slots__ = ("_at", "_key", "_quantile", "_scale", "dim", "dtype", "factor", "num_directions")
 
     def __init__(
-        self,
-        quantile: Callable[[Array], Array],
-        at: Address,
-        *,
-        scale: float,
-        factor: float = 1.0,
+        self, quantile: Callable[[Array], Array], at: Address, *, scale: float, factor: float = 1.0
     ) -> None:
         self._at = at
         self._key = at.key()
@@ -298,13 +293,9 @@ class QuantileDraw:
         return out, *kernels.on_sums().totals(weights, out, squares[None])
 
     def rescaled(
-        self,
-        *,
-        length: float = 1.0,
-        factor: float = 1.0,
-        threads: int | None = None,  # noqa: ARG002 (quantile functions run in one thread)
+        self, *, length: float = 1.0, factor: float = 1.0, threads: int | None = None
     ) -> "QuantileDraw":
-        """See :meth:`Draw.rescaled`."""
+        """See :meth:`Draw.rescaled`; quantile functions run in one thread."""
         scale, factor = self._scale * length, self.factor * factor
         return QuantileDraw(self._quantile, self._at, scale=scale, factor=factor)
 

@@ -18,7 +18,7 @@ class Gaussian(Directions):
     3.0
     """
 
-    def draw(self, state: State, at: Address) -> KernelDraw:  # noqa: ARG002
+    def draw(self, state: State, at: Address) -> KernelDraw:
         """See :meth:`Directions.draw`."""
         return normals(at)  # ε_lj ~ N(0, 1)
 
@@ -26,11 +26,11 @@ class Gaussian(Directions):
         """See :meth:`Directions.moments`."""
         return theory.iid(dim, num_directions, kurtosis=3.0)
 
-    def variance(self, dim: int, num_directions: int) -> float:  # noqa: ARG002
+    def variance(self, dim: int, num_directions: int) -> float:
         """Return 1."""
         return 1.0
 
-    def kurtosis(self, dim: int, num_directions: int) -> float:  # noqa: ARG002
+    def kurtosis(self, dim: int, num_directions: int) -> float:
         """Return 3."""
         return 3.0
 
@@ -44,12 +44,7 @@ class Gaussian(Directions):
     ) -> float:
         """See :meth:`Directions.quadratic_spacing_mse`; E z⁶ = 15."""
         return theory.quadratic_spacing_mse(
-            dim,
-            num_directions,
-            spacing=spacing,
-            **hessian._asdict(),
-            kurtosis=3.0,
-            sixth=15.0,
+            dim, num_directions, spacing=spacing, **hessian._asdict(), kurtosis=3.0, sixth=15.0
         )
 
 

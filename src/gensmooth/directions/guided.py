@@ -62,7 +62,7 @@ class Guided(Directions):
             history=checks.optional(checks.count, "history", self.history),
         )
 
-    def resolve(self, dim: int, num_directions: int) -> "Guided":  # noqa: ARG002
+    def resolve(self, dim: int, num_directions: int) -> "Guided":
         """Fill in k."""
         if self.history is not None:
             return self
@@ -74,7 +74,7 @@ class Guided(Directions):
 
     def draw(self, state: State, at: Address) -> KernelDraw:
         """See :meth:`Directions.draw`."""
-        assert isinstance(state, GuidedState)
+        state = checks.own(state, GuidedState)
         k = len(state.gram)
         if k < self._length(at.dim):
             return normals(at, math.sqrt(1 / at.dim))
@@ -92,7 +92,7 @@ class Guided(Directions):
 
     def update(self, state: State, gradient: NDArray[Any]) -> GuidedState:
         """Append an estimate and its inner products; drop the oldest if there are k."""
-        assert isinstance(state, GuidedState)
+        state = checks.own(state, GuidedState)
         forget = int(len(state.gram) == self._length(len(gradient)))
         estimates = state.estimates.with_newest(gradient, forget=forget)
         n = len(estimates)
@@ -118,7 +118,7 @@ class Guided(Directions):
 
     def pack(self, state: State) -> Arrays:
         """Return the estimates and their inner products."""
-        assert isinstance(state, GuidedState)
+        state = checks.own(state, GuidedState)
         return {"history": state.history, "gram": state.gram}
 
     def unpack(
@@ -140,18 +140,18 @@ class Guided(Directions):
         estimates = Vectors(tuple(np.array(row) for row in history))
         return self.init(dim, dtype)._replace(estimates=estimates, gram=gram)
 
-    def moments(self, dim: int, num_directions: int) -> theory.Moments:  # noqa: ARG002
+    def moments(self, dim: int, num_directions: int) -> theory.Moments:
         """Raise :class:`NoClosedForm`."""
         raise NoClosedForm(
             "Guided ES has no closed-form error: it depends on how well the past estimates "
             "point along the gradient. It cannot be shrunk; tune its learning rate instead."
         )
 
-    def variance(self, dim: int, num_directions: int) -> float:  # noqa: ARG002
+    def variance(self, dim: int, num_directions: int) -> float:
         """Return 1/d, because the trace of the covariance is 1."""
         return 1 / dim
 
-    def kurtosis(self, dim: int, num_directions: int) -> float:  # noqa: ARG002
+    def kurtosis(self, dim: int, num_directions: int) -> float:
         """Raise :class:`NoClosedForm`."""
         raise NoClosedForm("The entries of Guided ES are Gaussian, but with different variances.")
 

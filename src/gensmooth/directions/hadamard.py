@@ -31,7 +31,7 @@ class OrthogonalBernoulli(Directions):
     1.0
     """
 
-    def draw(self, state: State, at: Address) -> KernelDraw:  # noqa: ARG002
+    def draw(self, state: State, at: Address) -> KernelDraw:
         """See :meth:`Directions.draw`."""
         L, order = at.num_directions, 1 << (at.dim - 1).bit_length()
         group = np.arange(L) // order
@@ -51,7 +51,7 @@ class OrthogonalBernoulli(Directions):
         """See :meth:`Directions.moments`."""
         return theory.hadamard(dim, num_directions)
 
-    def kurtosis(self, dim: int, num_directions: int) -> float:  # noqa: ARG002
+    def kurtosis(self, dim: int, num_directions: int) -> float:
         """Return 1, because the entries are ±1."""
         return 1.0
 
@@ -63,12 +63,7 @@ class OrthogonalBernoulli(Directions):
         Each row consists of coins, and its random sign removes the products of two rows.
         """
         return theory.quadratic_spacing_mse(
-            dim,
-            num_directions,
-            spacing=spacing,
-            **hessian._asdict(),
-            kurtosis=1.0,
-            sixth=1.0,
+            dim, num_directions, spacing=spacing, **hessian._asdict(), kurtosis=1.0, sixth=1.0
         )
 
 

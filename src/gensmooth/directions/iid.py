@@ -69,7 +69,7 @@ class IID(Directions):
                 "gradient: shift it, for example with loc=."
             )
 
-    def draw(self, state: State, at: Address) -> QuantileDraw:  # noqa: ARG002
+    def draw(self, state: State, at: Address) -> QuantileDraw:
         """See :meth:`Directions.draw`."""
         variance = self._statistics[1]
         scale = 1 / math.sqrt(variance) if self.standardize else 1.0
@@ -82,11 +82,11 @@ class IID(Directions):
             dim, num_directions, variance=variance, kurtosis=self.kurtosis(dim, num_directions)
         )
 
-    def variance(self, dim: int, num_directions: int) -> float:  # noqa: ARG002
+    def variance(self, dim: int, num_directions: int) -> float:
         """Return the distribution's variance, or 1 if it is standardised."""
         return 1.0 if self.standardize else self._statistics[1]
 
-    def kurtosis(self, dim: int, num_directions: int) -> float:  # noqa: ARG002
+    def kurtosis(self, dim: int, num_directions: int) -> float:
         """Return the distribution's fourth standardised moment (SciPy's excess kurtosis plus 3)."""
         kurtosis = self._statistics[2]
         if not math.isfinite(kurtosis):

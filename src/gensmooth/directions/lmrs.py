@@ -70,7 +70,7 @@ class Learned(Directions):
             memory=checks.positive("memory", self.memory),
         )
 
-    def resolve(self, dim: int, num_directions: int) -> "Learned":  # noqa: ARG002
+    def resolve(self, dim: int, num_directions: int) -> "Learned":
         """Fill in k."""
         return replace(self, dims=self._dims(dim))
 
@@ -80,7 +80,7 @@ class Learned(Directions):
 
     def draw(self, state: State, at: Address) -> KernelDraw:
         """See :meth:`Directions.draw`; plain normals until the subspace has k dimensions."""
-        assert isinstance(state, LearnedState)
+        state = checks.own(state, LearnedState)
         k = len(state.basis)
         if k < self._dims(at.dim):
             return normals(at)
@@ -98,7 +98,7 @@ class Learned(Directions):
         With rows √(γw_i) u_i and ḡ, the eigenvectors of their (k+1) × (k+1) inner products give the
         coefficients of the new principal directions.
         """
-        assert isinstance(state, LearnedState)
+        state = checks.own(state, LearnedState)
         sums, subspaces = kernels.on_sums(), kernels.on_subspaces()
         length2 = float(sums.dot(gradient, gradient))
         if not length2 > 0 or not math.isfinite(length2):
@@ -107,7 +107,8 @@ class Learned(Directions):
         n = len(rows)
         inner = np.empty(n)
         sums.dots(rows.addresses, rows.arrays[-1], inner)
-        scale = np.append(np.sqrt(self._decay * state.weights), 1 / math.sqrt(length2))
+        decay = math.exp(-1 / self.memory)
+        scale = np.append(np.sqrt(decay * state.weights), 1 / math.sqrt(length2))
         gram = np.diag(scale**2)  # the old rows are orthonormal
         gram[-1] = gram[:, -1] = scale * scale[-1] * inner
         values, vectors = subspaces.eigen(gram)
@@ -115,12 +116,14 @@ class Learned(Directions):
         coefficients = vectors[:kept] * scale / np.sqrt(values[:kept])[:, None]
         block = np.empty((kept, len(gradient)), gradient.dtype)
         subspaces.recombine(coefficients, rows.addresses, block)
-        self._straighten(block)
+        # Orthonormalise the rows again, so that rounding errors do not accumulate.
+        if not kernels.on_bases().gram_schmidt(block, 1.0):
+            raise FloatingPointError("the learned subspace of LMRS has lost a dimension")
         return state._replace(basis=Vectors(tuple(block)), weights=values[:kept].copy())
 
     def pack(self, state: State) -> Arrays:
         """Return the subspace and its weights."""
-        assert isinstance(state, LearnedState)
+        state = checks.own(state, LearnedState)
         basis = state.basis.block(state.blank.shape[1], state.blank.dtype)
         return {"basis": basis, "weights": state.weights}
 
@@ -143,31 +146,21 @@ class Learned(Directions):
         rows = Vectors(tuple(np.array(row) for row in basis))
         return self.init(dim, dtype)._replace(basis=rows, weights=np.array(weights))
 
-    def moments(self, dim: int, num_directions: int) -> theory.Moments:  # noqa: ARG002
+    def moments(self, dim: int, num_directions: int) -> theory.Moments:
         """Raise :class:`NoClosedForm`."""
         raise NoClosedForm(
             "LMRS has no closed-form error: it depends on how much of the gradient lies in the "
             "learned subspace. It cannot be shrunk; it already shrinks outside the subspace."
         )
 
-    def variance(self, dim: int, num_directions: int) -> float:  # noqa: ARG002
+    def variance(self, dim: int, num_directions: int) -> float:
         """Return (k + ρ(d − k))/d, the variance once there is a subspace."""
         k = self._dims(dim)
         return (k + self.explore * (dim - k)) / dim
 
-    def kurtosis(self, dim: int, num_directions: int) -> float:  # noqa: ARG002
+    def kurtosis(self, dim: int, num_directions: int) -> float:
         """Raise :class:`NoClosedForm`."""
         raise NoClosedForm("The entries of LMRS are Gaussian, but with different variances.")
-
-    @property
-    def _decay(self) -> float:
-        return math.exp(-1 / self.memory)
-
-    @staticmethod
-    def _straighten(block: NDArray[Any]) -> None:
-        """Orthonormalise rows again, so that rounding errors do not accumulate."""
-        if not kernels.on_bases().gram_schmidt(block, 1.0):
-            raise FloatingPointError("the learned subspace of LMRS has lost a dimension")
 
     def _dims(self, dim: int) -> int:
         return min(10 if self.dims is None else self.dims, dim)

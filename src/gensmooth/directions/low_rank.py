@@ -15,14 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gensmooth import checks, kernels, theory
-from gensmooth.directions.base import (
-    Directions,
-    Factors,
-    NoClosedForm,
-    Shape,
-    State,
-    register,
-)
+from gensmooth.directions.base import Directions, Factors, NoClosedForm, Shape, State, register
 from gensmooth.directions.draw import Address, normals, signs
 
 Array = NDArray[Any]
@@ -96,7 +89,7 @@ class LowRank(Directions):
             )
         return replace(self, shape=shape)
 
-    def draw(self, state: State, at: Address) -> "LowRankDraw":  # noqa: ARG002
+    def draw(self, state: State, at: Address) -> "LowRankDraw":
         """See :meth:`Directions.draw`."""
         self.shaped((at.dim,))
         parts: list[tuple[int, int, int, int, int]] = []
@@ -143,11 +136,11 @@ class LowRank(Directions):
         s, L = max(fourth), num_directions
         return theory.Moments(1.0, 1.0 + (s - 1.0) / L, s, dim, L)
 
-    def variance(self, dim: int, num_directions: int) -> float:  # noqa: ARG002
+    def variance(self, dim: int, num_directions: int) -> float:
         """Return 1."""
         return 1.0
 
-    def kurtosis(self, dim: int, num_directions: int) -> float:  # noqa: ARG002
+    def kurtosis(self, dim: int, num_directions: int) -> float:
         """Return (κ² + 3(r − 1)) / r, where κ is the kurtosis of an entry of A and B."""
         if self.shape is not None and any(len(shape) != 2 for shape in self.shapes):
             raise NoClosedForm("The entries of matrices and vectors have different kurtosis.")
@@ -194,13 +187,9 @@ class LowRankDraw:
         return out, *kernels.on_sums().totals(weights, out, squares[None])
 
     def rescaled(
-        self,
-        *,
-        length: float = 1.0,
-        factor: float = 1.0,
-        threads: int | None = None,  # noqa: ARG002 (rows are computed in one thread)
+        self, *, length: float = 1.0, factor: float = 1.0, threads: int | None = None
     ) -> "LowRankDraw":
-        """See :meth:`Draw.rescaled`."""
+        """See :meth:`Draw.rescaled`; rows are computed in one thread."""
         factors = self._factors
         if length != 1.0:
             factors = factors.copy()

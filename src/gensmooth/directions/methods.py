@@ -5,13 +5,7 @@ from contextlib import suppress
 from typing import Any, Literal
 
 from gensmooth import checks, naming, theory
-from gensmooth.directions.base import (
-    METHODS,
-    Directions,
-    Method,
-    NoClosedForm,
-    check_directions,
-)
+from gensmooth.directions.base import METHODS, Directions, Method, NoClosedForm, check_directions
 
 
 def named(name: str, *, dim: int | None = None, num_directions: int | None = None) -> Directions:

@@ -36,7 +36,7 @@ class Orthogonal(Directions):
     def __post_init__(self) -> None:
         checks.one_of("lengths", self.lengths, get_args(Lengths))
 
-    def draw(self, state: State, at: Address) -> KernelDraw:  # noqa: ARG002
+    def draw(self, state: State, at: Address) -> KernelDraw:
         """See :meth:`Directions.draw`."""
         block = normals(at).block()
         length = math.sqrt(at.dim) if self.lengths == "equal" else 0.0

@@ -60,11 +60,11 @@ class Sparse(Directions):
         checks.one_of("entries", self.entries, get_args(Entries))
         checks.one_of("subset", self.subset, get_args(Subset))
 
-    def resolve(self, dim: int, num_directions: int) -> "Sparse":  # noqa: ARG002
+    def resolve(self, dim: int, num_directions: int) -> "Sparse":
         """Fill in k."""
         return replace(self, size=self._size(dim))
 
-    def draw(self, state: State, at: Address) -> "SparseDraw":  # noqa: ARG002
+    def draw(self, state: State, at: Address) -> "SparseDraw":
         """See :meth:`Directions.draw`."""
         k = self._size(at.dim)
         make = signs if self.entries == "bernoulli" else normals
@@ -77,11 +77,11 @@ class Sparse(Directions):
         kurtosis = KURTOSIS[self.entries]
         return family(dim, num_directions, size=self._size(dim), kurtosis=kurtosis)
 
-    def variance(self, dim: int, num_directions: int) -> float:  # noqa: ARG002
+    def variance(self, dim: int, num_directions: int) -> float:
         """Return 1, the average over all coordinates; it is d/k on the perturbed ones."""
         return 1.0
 
-    def kurtosis(self, dim: int, num_directions: int) -> float:  # noqa: ARG002
+    def kurtosis(self, dim: int, num_directions: int) -> float:
         """Return d/k times the kurtosis of the perturbed entries."""
         return KURTOSIS[self.entries] * dim / self._size(dim)
 

@@ -23,7 +23,7 @@ class Sphere(Directions):
     True
     """
 
-    def draw(self, state: State, at: Address) -> KernelDraw:  # noqa: ARG002
+    def draw(self, state: State, at: Address) -> KernelDraw:
         """See :meth:`Directions.draw`."""
         rows = normals(at)
         squares = np.empty((-(-at.dim // TILE), at.num_directions))  # of each tile

@@ -65,7 +65,7 @@ class Stars(Directions):
         """1, because the directions already have the required length."""
         return 1.0
 
-    def init(self, dim: int, dtype: np.dtype[Any]) -> State:  # noqa: ARG002
+    def init(self, dim: int, dtype: np.dtype[Any]) -> State:
         """Return the initial state, with the ``value`` passed by the user."""
         return StarsState(self.value) if self.noise_kind == "multiplicative" else ()
 
@@ -91,16 +91,16 @@ class Stars(Directions):
         """Return the moments of GS: the estimate cancels the factor μ of the directions."""
         return theory.iid(dim, num_directions, kurtosis=3.0)
 
-    def variance(self, dim: int, num_directions: int) -> float:  # noqa: ARG002
+    def variance(self, dim: int, num_directions: int) -> float:
         """Return μ² for additive noise."""
         if self.noise_kind == "multiplicative":
             raise NoClosedForm("With multiplicative noise, the spacing depends on the values.")
         return self.distance((), dim) ** 2
 
-    def gain(self, dim: int, num_directions: int) -> float:  # noqa: ARG002
+    def gain(self, dim: int, num_directions: int) -> float:
         """Return 1."""
         return 1.0
 
-    def kurtosis(self, dim: int, num_directions: int) -> float:  # noqa: ARG002
+    def kurtosis(self, dim: int, num_directions: int) -> float:
         """Return 3."""
         return 3.0

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from gensmooth.batch import Batch
 from gensmooth.evaluators.base import Evaluated, Failure
 from gensmooth.evaluators.objective import Objective
-from gensmooth.runs.journal import JournalEntry
+from gensmooth.runs.journal import Journal, JournalEntry
 from gensmooth.searches import FailurePolicy
 
 _log = logging.getLogger("gensmooth")
@@ -80,15 +80,25 @@ class BatchResults:
         self.todo: list[Units] = [(0, self.units)]
         self.record: Callable[[int, NDArray[np.float64], float], None] | None = None
         self.missing = self.units
-        self._entry = None
-        if objective.journal is not None:
-            self._entry = entry = objective.journal.open(batch, objective.columns)
-            self.record = entry.put
-            if not entry.is_empty:
-                self._recall(entry)
+        self._objective = objective
+        self._journal = journal = objective.journal
+        if journal is not None:
+            self.record = self._record
+            if journal.has_stored:
+                self._recall(self._open(journal))
+
+    def _open(self, journal: Journal) -> JournalEntry:
+        """The part of the journal for this batch. Most cheap batches need none."""
+        return journal.open(self._batch, self._objective.columns)
+
+    def _record(self, start: int, values: NDArray[np.float64], seconds: float) -> None:
+        assert self._journal is not None
+        self._open(self._journal).put(start, values, seconds)
 
     def _recall(self, entry: JournalEntry) -> None:
         """Use the results that the journal has."""
+        if entry.is_empty:
+            return
         self._faults.update(entry.faults)
         known = np.ones(self.units * self.rows, bool)
         known[: len(entry.known)] = entry.known
@@ -124,8 +134,8 @@ class BatchResults:
             EvaluationError: If a failure ends the run.
         """
         start, stop = self.span(units)
-        if self._entry is not None and seconds is not None:
-            self._entry.put(start, values, seconds)
+        if seconds is not None and self.record is not None:
+            self.record(start, values, seconds)
         self._values[start:stop] = values
         values = values if values.ndim == 1 else values[:, 0]
         if not failures and np.isfinite(values).all():
@@ -160,17 +170,17 @@ class BatchResults:
             raise failure.error(self._batch, self._failures[unit])
         # A non-finite value is passed on to `tell`, which raises if it needs the value.
         self.missing -= not again
-        if self._entry is not None and (again or self._policy.drop):
+        if self._journal is not None and (again or self._policy.drop):
             dropped = range(0) if again else range(*self.span((unit, unit + 1)))
-            self._entry.fault(failure.kind, count, dropped)
+            self._open(self._journal).fault(failure.kind, count, dropped)
         return again
 
     def count(self, kind: str, message: str, count: int = 1) -> None:
         """Count faults and log the first one of each kind."""
         self._faults[kind] += count
         self._policy.log_once(kind, message)
-        if self._entry is not None:
-            self._entry.fault(kind, count)
+        if self._journal is not None:
+            self._open(self._journal).fault(kind, count)
 
     def evaluated(self) -> Evaluated:
         """The complete results of the batch."""

@@ -68,7 +68,7 @@ class MapLikeSession:
         self._call = _Call(objective)
         self._policy = policy
 
-    def evaluate(self, state: SearchState, batch: Batch) -> Evaluated:  # noqa: ARG002
+    def evaluate(self, state: SearchState, batch: Batch) -> Evaluated:
         """See :class:`~gensmooth.evaluators.Session`."""
         results = BatchResults(self._policy, self._objective, batch)
         todo: list[Units] = [(unit, unit + 1) for units in results.todo for unit in range(*units)]

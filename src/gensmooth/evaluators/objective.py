@@ -1,5 +1,6 @@
 """The user's objective: how it is called, and how its return values and errors are handled."""
 
+import math
 import os
 import sys
 import time
@@ -116,15 +117,17 @@ class Objective:
         Raises:
             EvaluationError: If the objective raises or returns something other than a number.
         """
-        entry = None if self.journal is None else self.journal.open(batch, self.columns)
-        if entry is not None and not entry.is_empty and entry.known[index]:
-            return float(entry.values[index].flat[0])
+        if self.journal is not None and self.journal.has_stored:
+            entry = self.journal.open(batch, self.columns)
+            if not entry.is_empty and entry.known[index]:
+                return float(entry.values[index].flat[0])
         began = time.perf_counter()
         values, failures = self.values(batch, index, index + 1)
         if failures:
             raise failures[0].error(batch)
-        if entry is not None:
-            entry.put(index, values, time.perf_counter() - began)
+        seconds = time.perf_counter() - began
+        if self.journal is not None and seconds >= WORTH:
+            self.journal.open(batch, self.columns).put(index, values, seconds)
         return float(values.flat[0])
 
     @property
@@ -169,8 +172,9 @@ class Objective:
         pid, forks = os.getpid(), _forks
         values = self.blank(stop - start)
         failures: list[Failure] = []
-        clock = time.perf_counter
-        recorded, since = start, clock()
+        clock, recorded, due = time.perf_counter, start, math.inf
+        if record is not None:
+            due = clock() + WORTH
         if self.vectorized:
             rows = self.block_rows(batch.dim)
             for first in range(start, stop, rows):
@@ -178,9 +182,10 @@ class Objective:
                 block = self._block(batch, first, last, begin)
                 if not isinstance(block, Failure):
                     values[first - start : last - start] = block
-                    if record is not None and (now := clock()) - since >= WORTH:
-                        record(recorded, values[recorded - start : last - start], now - since)
-                        recorded, since = last, now
+                    if record is not None and clock() >= due:
+                        now = clock()
+                        record(recorded, values[recorded - start : last - start], now - due + WORTH)
+                        recorded, due = last, now + WORTH
                     continue
                 failures.append(block)
                 if not go_on:
@@ -211,9 +216,10 @@ class Objective:
                     failures.append(value)
                     break
             values[index - start] = value
-            if record is not None and (now := clock()) - since >= WORTH:
-                record(recorded, values[recorded - start : index + 1 - start], now - since)
-                recorded, since = index + 1, now
+            if record is not None and clock() >= due:
+                now = clock()
+                record(recorded, values[recorded - start : index + 1 - start], now - due + WORTH)
+                recorded, due = index + 1, now + WORTH
         if os.getpid() != pid:  # forked by a C library, which Python's fork hook does not see
             end_fork()
         return values, failures

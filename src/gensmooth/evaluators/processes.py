@@ -32,8 +32,7 @@ from gensmooth.evaluators.session import (
     StepReceived,
     WorkerHandle,
     WorkerPool,
-    cpu_seconds,
-    process_state,
+    is_process_computing,
 )
 from gensmooth.evaluators.transport import Channel, SharedMemory, anonymous_files, write_file
 from gensmooth.evaluators.worker import Answer, Array, Step
@@ -130,7 +129,6 @@ class ProcessHandle(WorkerHandle):
     assignments: int = 0
     expected: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])  # number, rows
     deaf: bool = False  # it does not read its messages
-    cpu_seconds: float = -1.0
 
 
 @final
@@ -373,16 +371,8 @@ class ProcessPool(WorkerPool[ProcessHandle]):
         return min(_SILENCE, self.start_timeout) if CPU_CLOCK else self.start_timeout
 
     def is_computing(self, worker: ProcessHandle) -> bool:
-        """See :meth:`WorkerPool.is_computing`; uses the kernel's count of its CPU time.
-
-        On a busy machine that count may not advance for a long time. A worker that waits for a
-        processor or a disk therefore counts as computing too; one that sleeps or is stopped does
-        not.
-        """
-        if not CPU_CLOCK:
-            return False
-        before, worker.cpu_seconds = worker.cpu_seconds, cpu_seconds(worker.process.pid)
-        return worker.cpu_seconds > before or process_state(worker.process.pid) in ("R", "D")
+        """See :meth:`WorkerPool.is_computing`."""
+        return CPU_CLOCK and is_process_computing(worker, worker.process.pid)
 
     def stop(self, worker: ProcessHandle) -> None:
         """See :meth:`WorkerPool.stop`."""

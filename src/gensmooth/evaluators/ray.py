@@ -31,8 +31,7 @@ from gensmooth.evaluators.session import (
     StepReceived,
     WorkerHandle,
     WorkerPool,
-    cpu_seconds,
-    process_state,
+    is_process_computing,
 )
 from gensmooth.evaluators.worker import Answer, Array, Step, Worker
 
@@ -212,7 +211,6 @@ class ActorHandle(WorkerHandle):
     node: str = ""
     process: "ProcessIdentity | None" = None
     has_stepped: bool = False  # it has received a step, and therefore loaded its kernels
-    cpu_seconds: float = -1.0
 
 
 @final
@@ -394,8 +392,7 @@ class RayPool(WorkerPool[ActorHandle]):
         """See :meth:`WorkerPool.is_computing`; known for actors on this machine only."""
         if worker.process is None or not _is_here(worker):
             return False
-        before, worker.cpu_seconds = worker.cpu_seconds, cpu_seconds(worker.process.pid)
-        return worker.cpu_seconds > before or process_state(worker.process.pid) in ("R", "D")
+        return is_process_computing(worker, worker.process.pid)
 
     def stop(self, worker: ActorHandle) -> None:
         """See :meth:`WorkerPool.stop`."""

@@ -43,7 +43,7 @@ class SerialSession:
         self._objective = objective
         self._policy = policy
 
-    def evaluate(self, state: SearchState, batch: Batch) -> Evaluated:  # noqa: ARG002
+    def evaluate(self, state: SearchState, batch: Batch) -> Evaluated:
         """See :class:`~gensmooth.evaluators.Session`."""
         results = BatchResults(self._policy, self._objective, batch)
         todo = results.todo[::-1]

@@ -8,7 +8,7 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -18,12 +18,7 @@ from typing import Any, Generic, NamedTuple, Self, TypeVar, final
 from gensmooth import checks
 from gensmooth.batch import Batch
 from gensmooth.evaluators.base import Evaluated, EvaluationError, Failure, WorkerError
-from gensmooth.evaluators.faults import (
-    BatchResults,
-    FaultPolicy,
-    Queue,
-    Units,
-)
+from gensmooth.evaluators.faults import BatchResults, FaultPolicy, Queue, Units
 from gensmooth.evaluators.objective import Objective, check_flat
 from gensmooth.evaluators.worker import Answer, Array, Step
 from gensmooth.searches import Search, SearchState
@@ -52,6 +47,7 @@ class WorkerHandle:
         heard: When it last sent a message, was seen working, or was sent a request.
         ahead: The evaluation it was running when an earlier answer was still missing, and when
             this was noticed.
+        cpu_seconds: The CPU time it had used when :func:`is_process_computing` was last called.
     """
 
     ready: bool = False
@@ -62,6 +58,7 @@ class WorkerHandle:
     proven: bool = False
     heard: float = field(default_factory=time.monotonic)
     ahead: tuple[tuple[int, float], float] | None = None
+    cpu_seconds: float = -1.0
 
 
 W = TypeVar("W", bound=WorkerHandle)
@@ -163,7 +160,7 @@ class WorkerPool(ABC, Generic[W]):
     def silence(self, worker: W) -> float | None:
         """How many seconds a worker may be silent outside the objective; ``None``: no limit."""
 
-    def is_computing(self, worker: W) -> bool:  # noqa: ARG002
+    def is_computing(self, worker: W) -> bool:
         """Whether the worker has used CPU time since the last call."""
         return False
 
@@ -230,9 +227,7 @@ class PoolEvaluator(ABC, Generic[P]):
     @contextmanager
     def session(self, search: Search, objective: Objective) -> Generator["WorkerSession[Any]"]:
         """See :class:`~gensmooth.evaluators.Evaluator`."""
-        payload = pickled(
-            (search.for_workers(), objective), "The objective"
-        )  # fails before any worker is started
+        payload = pickled((search.for_workers(), objective), "The objective")  # before any start
         kept = self._pool
         pool = self._new_pool() if kept is None else kept
         policy = FaultPolicy(search.on_failure, self.retries)
@@ -388,7 +383,7 @@ class WorkerSession(Generic[W]):
                     self._suspects.difference_update(range(*units))
                     each = seconds / (units[1] - units[0])
                     self._seconds = each if self._seconds is None else (self._seconds + each) / 2
-                    queue.put(results.add(units, values, failures, each))
+                    queue.put(results.add(units, values, failures, seconds))
                 case StepReceived():
                     worker.awaited = False
                 case Ready():
@@ -545,13 +540,17 @@ class _DirectionsState:
 CPU_CLOCK = sys.platform == "linux"  # whether the CPU time of another process can be read
 
 
-def cpu_seconds(pid: int) -> float:
-    """The CPU time that a process on this machine has used; −1 if it is gone or unknown."""
-    try:
-        # The clock id of another process, as clock_getcpuclockid(3) computes it.
-        return time.clock_gettime((~pid << 3) | 2) if CPU_CLOCK else -1.0
-    except OSError:
-        return -1.0
+def is_process_computing(worker: WorkerHandle, pid: int) -> bool:
+    """Whether a worker's process on this machine has used CPU time since the last call.
+
+    On a busy machine, the kernel's count may not advance for a long time. A process that waits for
+    a processor or a disk therefore counts as computing too; one that sleeps or is stopped does not.
+    """
+    before, worker.cpu_seconds = worker.cpu_seconds, -1.0
+    with suppress(OSError):  # the process is gone
+        if CPU_CLOCK:  # the clock id of another process, as clock_getcpuclockid(3) computes it
+            worker.cpu_seconds = time.clock_gettime((~pid << 3) | 2)
+    return worker.cpu_seconds > before or process_state(pid) in ("R", "D")
 
 
 def process_state(pid: int) -> str:

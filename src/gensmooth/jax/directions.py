@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gensmooth.models import Law, Stream
+from gensmooth.models import Stream
 from gensmooth.streams import TILE, Purpose
 
 Array = jax.Array
@@ -138,6 +138,3 @@ def _product(one: np.uint32, other: Array) -> tuple[Array, Array]:
     middle = one_high * low + (first >> _HALF)
     cross = one_low * high + (middle & _LOW)
     return one_high * high + (middle >> _HALF) + (cross >> _HALF), one * other
-
-
-__all__ = ["MOST_ENTRIES", "Law", "StreamPlace", "entries", "philox"]

@@ -115,15 +115,7 @@ def gradient(
         gradient, a pytree like the parameters. Its keyword ``step`` selects the directions: pass a
         different one for each estimate.
     """
-    choices = EstimateChoices(
-        num_directions=num_directions,
-        spacing=spacing,
-        method=method,
-        directions=directions,
-        estimator=estimator,
-        seed=seed,
-        batch_size=batch_size,
-    )
+    choices = EstimateChoices(**{k: v for k, v in locals().items() if k != "fun"})
     checks.function("fun", fun)
 
     def estimated(params: Any, *args: Any, step: Any = 0, **kwargs: Any) -> Any:
@@ -161,17 +153,12 @@ def estimate(
         return result.astype(jnp.promote_types(result.dtype, jnp.float32))
 
     def moved(index: Any, side: float) -> Any:
-        return jax.tree.unflatten(
-            structure,
-            [
-                _rounded(
-                    leaf,
-                    side * choices.spacing * law.scale,
-                    entries(stream, StreamPlace(step, index), leaf.shape),
-                )
-                for stream, leaf in placed
-            ],
-        )
+        amount = side * choices.spacing * law.scale
+        leaves = [
+            _rounded(leaf, amount, entries(stream, StreamPlace(step, index), leaf.shape))
+            for stream, leaf in placed
+        ]
+        return jax.tree.unflatten(structure, leaves)
 
     numbers = jnp.arange(choices.num_directions, dtype=jnp.uint32)
 
@@ -188,7 +175,7 @@ def estimate(
     weights = jnp.where(fine, differences, 0) * (law.factor * law.scale / choices.spacing) / number
     return Estimate(
         jax.tree.unflatten(
-            structure, [_combined(placed, at, step, numbers, weights) for at in range(len(placed))]
+            structure, [_combined(*each, step, numbers, weights) for each in placed]
         ),
         center,
         jnp.asarray(choices.num_directions - fine.sum(), jnp.int32),
@@ -227,16 +214,14 @@ _SUPPORTED: Mapping[type[Estimator], Callable[[Any, Any, Any], Differences]] = {
 }
 
 
-def _combined(placed: Any, at: int, step: Any, numbers: Array, weights: Array) -> Array:
+def _combined(stream: Stream, leaf: Array, step: Any, numbers: Array, weights: Array) -> Array:
     """Compute Σ_l w_l ε_l for one parameter, in the order of the directions."""
-    stream, leaf = placed[at]
     wide = _wide(leaf)
 
     def add(total: Array, one: tuple[Array, Array]) -> tuple[Array, None]:
         index, weight = one
-        return total + weight.astype(wide) * entries(
-            stream, StreamPlace(step, index), leaf.shape
-        ), None
+        direction = entries(stream, StreamPlace(step, index), leaf.shape)
+        return total + weight.astype(wide) * direction, None
 
     total, _ = jax.lax.scan(add, jnp.zeros(leaf.shape, wide), (numbers, weights))
     return total.astype(leaf.dtype)

@@ -60,27 +60,18 @@ def zeroth_order(
         seed: The seed of the directions.
         batch_size: How many directions to evaluate at once.
     """
+    choices = EstimateChoices(**{k: v for k, v in locals().items() if k != "learning_rate"})
     try:
         import optax
     except ImportError:
         raise ImportError(
             "gs.jax.zeroth_order needs Optax: pip install 'gensmooth[jax]'."
         ) from None
-    choices = EstimateChoices(
-        num_directions=num_directions,
-        spacing=spacing,
-        method=method,
-        directions=directions,
-        estimator=estimator,
-        seed=seed,
-        batch_size=batch_size,
-    )
     factor = 1.0 if learning_rate is None else -checks.positive("learning_rate", learning_rate)
 
     def init(params: Any) -> ZerothOrderState:
-        choices.law(
-            max(sum(jnp.size(leaf) for leaf in jax.tree.leaves(params)), 1)
-        )  # checks the directions before the first step
+        dim = sum(jnp.size(leaf) for leaf in jax.tree.leaves(params))
+        choices.law(max(dim, 1))  # checks the directions before the first step
         return ZerothOrderState(
             jnp.zeros((), jnp.uint32), jnp.full((), jnp.nan, jnp.float32), jnp.zeros((), jnp.int32)
         )

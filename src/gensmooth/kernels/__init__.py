@@ -1,11 +1,12 @@
 """The compiled kernels. Their modules import Numba, so they are imported at first use.
 
 The first call of a kernel compiles it, which takes a few seconds. The machine code is cached on
-disk, so this happens once per machine. The rest of the program loads the kernels with these
-functions.
+disk, so this happens once per machine. The rest of the program loads the modules with the functions
+``on_signs()`` to ``on_sums()``.
 """
 
 import sys
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -13,69 +14,26 @@ from pathlib import Path
 from typing import Any
 
 
-@cache
-def on_signs() -> Any:
-    """Load the kernels for packed signs, :mod:`gensmooth.kernels.signs`."""
-    return _load("signs", "estimate")
+def _loader(name: str, kernel: str) -> Callable[[], Any]:
+    """Return a function that imports a module; ``kernel`` is one of its kernels."""
+    return cache(lambda: _load(name, kernel))
 
 
-@cache
-def on_laws() -> Any:
-    """Load the kernels for other directions, :mod:`gensmooth.kernels.laws`."""
-    return _load("laws", "estimate")
-
-
-@cache
-def on_bases() -> Any:
-    """Load the kernels for orthogonal bases, :mod:`gensmooth.kernels.bases`."""
-    return _load("bases", "gram_schmidt")
-
-
-@cache
-def on_subsets() -> Any:
-    """Load the kernels for random coordinates, :mod:`gensmooth.kernels.subsets`."""
-    return _load("subsets", "choose")
-
-
-@cache
-def on_subspaces() -> Any:
-    """Load the kernels for principal subspaces, :mod:`gensmooth.kernels.subspaces`."""
-    return _load("subspaces", "eigen")
-
-
-@cache
-def on_factors() -> Any:
-    """Load the kernels for products of factors, :mod:`gensmooth.kernels.factors`."""
-    return _load("factors", "perturb")
-
-
-@cache
-def on_moments() -> Any:
-    """Load the kernels for adaptive distributions, :mod:`gensmooth.kernels.moments`."""
-    return _load("moments", "moments")
-
-
-@cache
-def on_ranks() -> Any:
-    """Load the kernels for ranks of values, :mod:`gensmooth.kernels.ranks`."""
-    return _load("ranks", "share_out")
-
-
-@cache
-def on_steps() -> Any:
-    """Load the kernels for optimiser steps, :mod:`gensmooth.kernels.steps`."""
-    return _load("steps", "adam")
-
-
-@cache
-def on_tensors() -> Any:
-    """Load the kernels for the parameters of a model, :mod:`gensmooth.kernels.tensors`."""
-    return _load("tensors", "move")
+on_signs = _loader("signs", "estimate")  # packed signs
+on_laws = _loader("laws", "estimate")  # other directions
+on_bases = _loader("bases", "gram_schmidt")  # orthogonal bases
+on_subsets = _loader("subsets", "choose")  # random coordinates
+on_subspaces = _loader("subspaces", "eigen")  # principal subspaces
+on_factors = _loader("factors", "perturb")  # products of factors
+on_moments = _loader("moments", "moments")  # adaptive distributions
+on_ranks = _loader("ranks", "share_out")  # ranks of values
+on_steps = _loader("steps", "adam")  # optimiser steps
+on_tensors = _loader("tensors", "move")  # the parameters of a model
 
 
 @cache
 def on_sums() -> Any:
-    """Load the sums in a fixed order, :mod:`gensmooth.kernels.sums`."""
+    """Import the sums in a fixed order; they are small, so there is no message."""
     _spare_scipy()
     return import_module("gensmooth.kernels.sums")
 

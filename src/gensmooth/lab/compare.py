@@ -80,7 +80,7 @@ def compare(
             ``["auto", "bes(spacing=0.01, learning_rate=0.1)"]``, or a mapping from labels to
             options.
         seeds: How many seeds (0, 1, …), or a list of them.
-        budget: Evaluations of each run; by default 20,000, or that of a built-in problem.
+        budget: Evaluations of each run; by default 20,000, or a built-in problem's budget.
         start_spread: The standard deviation of a normal vector that is added to x0: a different
             one for each seed, the same for every method. By default all start at x0.
         score: The value of a point without noise, ``score(x)``: methods are judged by it, but do

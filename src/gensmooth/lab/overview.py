@@ -4,15 +4,16 @@
 # (Matplotlib leaves the types of keyword arguments open.)
 
 import io
-import json
 import math
 import shlex
 import time
 import zlib
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import fields as fields_of
 from functools import partial
+from inspect import signature
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -21,12 +22,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gensmooth import checks, expressions, fields
-from gensmooth.describe import describe, number, rebuild, whole
+from gensmooth.describe import describe, number, rebuild
 from gensmooth.lab import report
 from gensmooth.lab.paper.reproduce import ASKED, report_again
-from gensmooth.lab.report.tables import Table
+from gensmooth.lab.report.tables import Table, vector
 from gensmooth.lab.trials import comparison_page, sweep_page, table
-from gensmooth.runs import CheckpointError, array_from_json, container
+from gensmooth.observe.observers import flat_settings
+from gensmooth.optimize import Minimization, minimize
+from gensmooth.parameters import as_bounds
+from gensmooth.results import Result, load
+from gensmooth.rl.program import TRAINING_MESSAGES
+from gensmooth.runs import MESSAGES, CheckpointError, End, array_from_json, container
 from gensmooth.runs.config import sizes_in
 from gensmooth.runs.files import Position, exists, make_folder, read_bytes, write_bytes
 from gensmooth.runs.folder import (
@@ -37,17 +43,19 @@ from gensmooth.runs.folder import (
     TIMES,
     UNUSABLE,
     read_config,
+    sizes_fit,
     sizes_match,
 )
+from gensmooth.searches import AUTO
 from gensmooth.searches.choose import LEARNING_RATE
+from gensmooth.trees import Tree
 
 Floats = NDArray[np.float64]
+Array = NDArray[Any]
 
 _RELOAD = 5.0
-# Settings of a search that have no option, with their defaults. Only an object has other values.
-_ONLY_OBJECTS = {"widest": "inf", "by_rank": False, "most_directions": None}
-_SHORT = 32  # numbers of x0 that are written into a command
-_BLUE, _RED, _GREEN = "#0072b2", "#c44a10", "#009e73"  # colours that pages know
+_RESULT = "result.json"  # of `gensmooth minimize`
+_SHORT = 32  # numbers of an array that are written into a command
 
 
 def overview(
@@ -57,10 +65,12 @@ def overview(
     live: bool = False,
     every: float = _RELOAD,
 ) -> Path:
-    """Write the page of a folder.
+    """Write the page of a folder, or of the log of a torch optimiser.
 
     Args:
-        folder: The ``folder`` of ``minimize``, ``train``, ``compare``, ``sweep`` or ``reproduce``.
+        folder: The ``folder`` of ``minimize``, ``train``, ``compare``, ``sweep`` or ``reproduce``,
+            a folder in which ``gensmooth minimize`` wrote its result, or the file of a
+            ``gs.torch.Log``.
         out: The folder for the page; by default the same one.
         live: Write the page again and again until the run ends or you press Ctrl-C. A browser
             reloads it by itself.
@@ -94,6 +104,8 @@ def overview(
 
 def _writer(where: Path, out: Path | None) -> Callable[[float | None], tuple[Path, bool]]:
     """Return a function that writes the page, and returns whether all runs have ended."""
+    if where.is_file():
+        return partial(_torch_log, where, out)
     if not where.is_dir():
         raise ValueError(f"{where} is not a folder of a run, a comparison, a sweep or a study.")
     if (where / table.FILE).exists():
@@ -102,14 +114,16 @@ def _writer(where: Path, out: Path | None) -> Callable[[float | None], tuple[Pat
         return partial(_run, where, out)
     if (where / ASKED).exists():
         return partial(_studies, where, out)
+    if (where / _RESULT).exists():
+        return partial(_result_alone, where, out)
     if list(where.glob("*/study.json")):
         raise ValueError(
             f"{where} holds runs of studies, but no {ASKED}. To write their page: "
             f"gensmooth reproduce STUDY --no-run --folder {where}"
         )
     raise ValueError(
-        f"{where} holds no run ({CONFIG}), no comparison or sweep ({table.FILE}) and no study "
-        f"({ASKED})."
+        f"{where} holds no run ({CONFIG} or {_RESULT}), no comparison or sweep ({table.FILE}) and "
+        f"no study ({ASKED})."
     )
 
 
@@ -173,6 +187,11 @@ class RecordedRun(NamedTuple):
         return np.array([math.nan if v is None else number(v) for v in values], np.float64)
 
     @property
+    def tests(self) -> list[Mapping[str, Any]]:
+        """The tests of a training."""
+        return [step["test"] for step in self.steps if step.get("test")]
+
+    @property
     def training(self) -> bool:
         """Whether it trains a policy."""
         return self.config["kind"] == "training"
@@ -180,7 +199,8 @@ class RecordedRun(NamedTuple):
     @property
     def unit(self) -> str:
         """What one evaluation is."""
-        return "episodes" if self.training else "evaluations"
+        kinds = {"training": "episodes", "log": "steps"}
+        return kinds.get(self.config["kind"], "evaluations")
 
     @property
     def name(self) -> str:
@@ -329,89 +349,218 @@ def speeds(run: RecordedRun) -> tuple[Floats, Floats]:
     return np.array(at[compiles:]), np.array(rate[compiles:])
 
 
+# --- the page of a run ---------------------------------------------------------------------------
+
+
 def _run(where: Path, chosen: Path | None, reload: float | None) -> tuple[Path, bool]:
-    with report.named_extra():
-        from gensmooth.lab.report.page import Section
     run = read_run(where)
     with _naming(where):
         out = where / "report" if chosen is None else chosen
         make_folder(out, inside=where if chosen is None else None)
-        section = Section(
-            name="run",
-            title="The training" if run.training else "The run",
+        result = None if run.training else result_of(run, where)
+        written = _written(
+            out,
+            f"{run.name}: {'the result' if run.end is not None else 'still running'}",
+            _answer(run, result, where),
+            heading="The training" if run.training else "The run",
             prose=_prose(run),
             drawn=_drawn(run),
             tables=_tables(run),
             facts=_facts(run.config),
-            files=[_steps_table(run)],
-        )
-        written = report.write_report(
-            [section],
-            out,
-            title=f"{run.name}: {_ending(run)}",
-            lede=_lede(run),
+            files=[_steps_table(run), *([] if result is None else [_x_table(result.x)])],
             command=command_of(run.config, where, out),
             reload=reload,
         )
     return written, run.end is not None
 
 
-def _ending(run: RecordedRun) -> str:
-    if run.end is None:
-        return f"{len(run.steps)} steps so far"
-    return f"ended after {len(run.steps)} steps"
+def _result_alone(where: Path, out: Path | None, reload: float | None) -> tuple[Path, bool]:
+    """Write the page of a result without a run's folder."""
+    del reload
+    result = load(where / _RESULT)
+    return _written(
+        out or where / "report",
+        "The result",
+        [
+            *_value_rows(result, ""),
+            ("ended", result.message),
+            ("evaluations", f"{result.nfev} in {result.nit} steps"),
+        ],
+        prose="Only the result is stored. With --folder, gensmooth minimize stores the whole run, "
+        "and its page has the curves and a command that repeats it.",
+        facts=[("seed", str(result.seed))],
+        files=[_x_table(result.x)],
+    ), True
 
 
-def _lede(run: RecordedRun) -> str:
-    if not run.steps:
-        return "No step has been made yet."
-    made = int(run.series("evaluations")[-1])
-    if run.end is not None:
-        made += whole(run.end.get("evaluations", 0))  # those at the recommended point
-    text = f"{made} {run.unit} in {len(run.steps)} steps."
-    if run.end is not None:
-        why = run.end.get("why") or ""
-        text += f" It ended: {run.end.get('reason')}{f' ({why})' if why else ''}."
-        if "value" in run.end:
-            text += f" The final value is {number(run.end['value']):.6g}"
-            error = run.end.get("error")
-            text += f" ± {number(error):.2g}." if error is not None else "."
-    return text
+def _torch_log(where: Path, out: Path | None, reload: float | None) -> tuple[Path, bool]:
+    """Write the page of the log of a torch optimiser."""
+    del reload
+    from gensmooth.torch.log import Log
+
+    header, records = Log(where).read()
+    steps = [
+        {"evaluations": each.step + 1, "value": each.loss, "step_size": each.rates[0]}
+        for each in records
+    ]
+    settings = {k: v for k, v in (header or {}).items() if k not in ("groups", "base", "visited")}
+    run = RecordedRun({"kind": "log", "objective": where.name, **settings}, steps, None, [])
+    answer = [("steps", str(len(steps)))]
+    if records:
+        answer.insert(0, ("last loss", f"{records[-1].loss:.6g}"))
+    return _written(
+        out or where.with_name(f"{where.stem}-report"),
+        where.name,
+        answer,
+        prose="gs.torch.replay rebuilds the trained parameters from the log and the base weights.",
+        drawn=_drawn(run),
+        facts=_facts(run.config),
+        files=[_steps_table(run)],
+    ), True
+
+
+def _written(out: Path, title: str, answer: Sequence[tuple[str, str]], **parts: Any) -> Path:
+    """Write a page with one section that begins with an answer."""
+    with report.named_extra():
+        from gensmooth.lab.report.page import Front, Section
+    command, reload = parts.pop("command", ""), parts.pop("reload", None)
+    section = Section(name="run", title=parts.pop("heading", "The run"), **parts)
+    front = Front(answer=answer)
+    return report.write_report(
+        [section], out, title=title, lede="", command=command, front=front, reload=reload
+    )
+
+
+def program_of(config: Mapping[str, Any], where: Path) -> Minimization | None:
+    """Return the program of a run's configuration; ``None`` if it needs the user's own classes.
+
+    Nothing is imported or called for it: dataclasses and named tuples become dicts.
+
+    Raises:
+        ValueError: If the start of the run cannot be read.
+    """
+    large: Mapping[str, Array] = {}
+    if (sizes := sizes_in(config)) and exists(where / ARRAYS):
+        large = container.read(where / ARRAYS, sizes_match(sizes)).arrays
+    array_from_json(config["x0"], large)  # an error names what is wrong
+    structure = config["search"].get("structure")
+    if structure is not None:
+        names = Tree.of_names(structure).to_json()
+        config = {**config, "search": {**config["search"], "structure": names}}
+    try:
+        return Minimization.from_json(config, large, {})
+    except UNUSABLE:
+        return None
+
+
+def result_of(run: RecordedRun, where: Path) -> Result | None:
+    """Return the result in a run's checkpoint; ``None`` if there is none that can be read."""
+    program = program_of(run.config, where)
+    if program is None or not exists(where / CHECKPOINT):
+        return None
+    try:
+        meta, arrays = container.read(where / CHECKPOINT, sizes_fit(program))
+        state = program.unpack(meta, arrays)
+        records = [program.read_record(dict(row)) for row in run.steps[: state.search.step]]
+        end = dict(run.end or {"reason": "interrupted", "why": ""})
+        return program.result(state, records, End(end.pop("reason"), end.pop("why"), end))
+    except UNUSABLE as error:
+        raise CheckpointError(where / CHECKPOINT, f"does not match its run: {error}.") from error
+
+
+def _value_rows(result: Result, how: str) -> list[tuple[str, str]]:
+    """Return x, its value and its noise."""
+    rows = [(name, vector(value)) for name, value in _named(result.x)]
+    error = f" ± {result.error:.2g}{how}" if result.error else ""
+    rows.append(("value", f"{result.fun:.6g}{error}"))
+    if result.noise is not None:
+        noise = f"{result.noise:.2g}, the standard deviation of one value"
+        rows.append(("noise", noise if result.noise else "none (values are exact)"))
+    return rows
+
+
+def _answer(run: RecordedRun, result: Result | None, where: Path) -> list[tuple[str, str]]:
+    """Return the answer: x and its value, or the tests of a training; and how it ended."""
+    rows: list[tuple[str, str]] = []
+    made = int(run.series("evaluations")[-1]) if run.steps else 0
+    words = TRAINING_MESSAGES if run.training else MESSAGES
+    ended = "" if run.end is None else End(run.end["reason"], run.end["why"]).message(words)
+    if result is not None and run.end is None:
+        rows = [(name, vector(value)) for name, value in _named(result.x)]
+        rows.append(("value near x", f"{result.fun:.6g}, the estimate of the last step"))
+    elif result is not None and run.end is not None:
+        made, ended = result.nfev, result.message
+        rows = _value_rows(result, f", the mean of {run.end.get('evaluations')} values at x")
+    tests = run.tests
+    best = max(tests, key=lambda test: number(test["mean_return"]), default=None)
+    for name, test in (("best test", best), ("last test", tests[-1] if tests else None)):
+        if test is not None:
+            mean, episodes = number(test["mean_return"]), int(test["episodes"])
+            error = number(test["deviation"]) / math.sqrt(episodes)
+            after = f"{episodes} episodes after {test['step']} steps"
+            rows.append((name, f"a mean return of {mean:.6g} ± {error:.2g}, {after}"))
+    if best is not None:
+        rows.append(("policy", f"{where / 'policy-best'}; to test it: gensmooth evaluate {where}"))
+    rows.append(("ended", ended) if run.end is not None else ("state", "still running"))
+    return [*rows, (run.unit, f"{made} in {len(run.steps)} steps")]
+
+
+def _named(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the arrays of a structure with their names.
+
+    >>> list(_named({"gain": 2.0, "layers": [{"w": 1.0}]})), list(_named(3.0))
+    ([('gain', 2.0), ('layers[0].w', 1.0)], [('x', 3.0)])
+    """
+    if isinstance(value, dict):
+        for name, part in cast("dict[str, Any]", value).items():
+            yield from _named(part, f"{path}.{name}" if path else name)
+    elif isinstance(value, list | tuple):
+        for i, part in enumerate(cast("list[Any]", value)):
+            yield from _named(part, f"{path}[{i}]")
+    else:
+        yield path or "x", value
+
+
+def _x_table(x: Any) -> Table:
+    rows = [
+        [name, i, float(each)]
+        for name, value in _named(x)
+        for i, each in enumerate(np.asarray(value).reshape(-1))
+    ]
+    return Table("x", "x", ["name", "entry", "value"], rows)
 
 
 def _prose(run: RecordedRun) -> str:
     if not run.steps:
-        return "Nothing has been recorded yet."
-    value = run.series("value")
-    text = f"The value began at {value[0]:.4g} and is {value[-1]:.4g} in the last step."
+        return "No step has been recorded yet."
+    text: list[str] = []
     signal = run.series("signal_to_noise")
     last = signal[-max(1, len(signal) // 5) :]
     if np.isfinite(last).any():
         recent = float(np.nanmedian(last))
-        text += f" In the last fifth the estimate is {recent:.2g} times its standard error (median)"
-        text += "." if recent > 1 else ": mostly noise; more directions or samples would help."
+        ending = "." if recent > 1 else ", so it is mostly noise: use more directions or samples."
+        text.append(
+            "In the last fifth of the steps, the gradient estimate is (median) "
+            f"{recent:.2g} times its standard error{ending}"
+        )
     _, rate = speeds(run)
     if len(rate):
-        text += f" The median speed is {float(np.median(rate)):.4g} {run.unit} per second."
-    return text
+        text.append(f"The median speed is {float(np.median(rate)):.4g} {run.unit} per second.")
+    return " ".join(text)
 
 
 def _tables(run: RecordedRun) -> list[Table]:
-    tables: list[Table] = []
     faults = Counter[str]()
     for step in run.steps:
         faults.update(cast("dict[str, int]", step.get("faults") or {}))
-    dropped = int(np.nansum(run.series("dropped"))) if run.steps else 0
     rows: list[list[Any]] = [[kind, count] for kind, count in sorted(faults.items())]
-    if dropped:
+    if run.steps and (dropped := int(np.nansum(run.series("dropped")))):
         rows.append(["directions left out", dropped])
-    note = "" if rows else "Nothing went wrong."
-    tables.append(Table("failures", "Failures", ["Kind", "Number"], rows or [["none", 0]], note))
-    tests = [cast("dict[str, Any]", s["test"]) for s in run.steps if s.get("test")]
-    if tests:
+    tables = [Table("failures", "Failures", ["Kind", "Number"], rows)] if rows else []
+    if run.tests:
         names = ["step", "trajectories", "episodes", "mean_return", "deviation", "mean_length"]
-        listed = [[_cell(test.get(name)) for name in names] for test in tests]
-        tables.append(Table("tests", "Tests", names, listed))
+        listed = [[_cell(test.get(name)) for name in names] for test in run.tests]
+        tables.append(Table("tests", "Tests", [n.replace("_", " ") for n in names], listed))
     return tables
 
 
@@ -420,26 +569,17 @@ def _cell(value: Any) -> Any:
 
 
 def _steps_table(run: RecordedRun) -> Table:
-    names = [n for n in dict.fromkeys(k for s in run.steps for k in s) if n not in _NOT_NUMBERS]
+    apart = ("faults", "test", "diverged")
+    names = [n for n in dict.fromkeys(k for s in run.steps for k in s) if n not in apart]
     rows = [[_cell(step.get(name, "")) for name in names] for step in run.steps]
     return Table("steps", "Every step", names, rows)
 
 
-_NOT_NUMBERS = ("faults", "test", "diverged")
-
-
-def _facts(config: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Return the configuration as one flat list."""
-    rows: list[tuple[str, str]] = []
-    for name, value in config.items():
-        if name in ("sha256", "run", "format"):
-            continue
-        if isinstance(value, dict) and "kind" not in value and "values" not in value:
-            rows += _facts(cast("dict[str, Any]", value), f"{prefix}{name}.")
-        elif value is not None and value != []:
-            text = json.dumps(value, ensure_ascii=False) if not isinstance(value, str) else value
-            rows.append((f"{prefix}{name}", text if len(text) <= 200 else f"{text[:197]}…"))
-    return rows
+def _facts(config: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the settings of a run, without those that are not set."""
+    apart = {"x0", "format", "run", "sha256", "source"}
+    settings = flat_settings({k: v for k, v in config.items() if k not in apart})
+    return [(name, str(value)) for name, value in settings.items() if value is not None]
 
 
 # --- figures -------------------------------------------------------------------------------------
@@ -450,17 +590,21 @@ class DrawnLine(NamedTuple):
 
     Attributes:
         label: Its label.
-        x: Horizontal coordinates.
         y: Vertical coordinates.
-        color: Its colour.
-        width: Its width.
+        color: Its colour, which pages know.
+        x: Horizontal coordinates; by default the evaluations of each step.
     """
 
     label: str
-    x: Floats
     y: Floats
     color: str
-    width: float = 1.2
+    x: Floats | None = None
+
+
+_DIFFERENT = (
+    " The value at the top of the page was measured at x at the end; a step sees values around its "
+    "own point."
+)
 
 
 def _drawn(run: RecordedRun) -> Any:
@@ -469,70 +613,74 @@ def _drawn(run: RecordedRun) -> Any:
 
     if not run.steps:
         return Drawn(())
-    x = run.series("evaluations")
+    is_log = run.config["kind"] == "log"
     better = np.fmax if _maximizes(run) else np.fmin
-    best = better.accumulate(run.series("best_value"))
-    value = "training return" if run.training else "value"
-    panels: list[tuple[str, list[DrawnLine]]] = [
-        (
-            value,
-            [
-                DrawnLine("best single value so far", x, best, _GREEN, 0.9),
-                DrawnLine("as each step saw it", x, run.series("value"), _BLUE),
-            ],
-        ),
-        (
-            "estimate",
-            [
-                DrawnLine("its standard error", x, run.series("standard_error"), _RED),
-                DrawnLine("norm of the estimate", x, run.series("gradient_norm"), _BLUE),
-            ],
-        ),
-        (
-            "signal to noise",
-            [DrawnLine("norm over standard error", x, run.series("signal_to_noise"), _BLUE)],
-        ),
-        ("step", _steps(run, x)),
-    ]
     at, rate = speeds(run)
-    if len(at):
-        panels.append((f"{run.unit} per second", [DrawnLine("speed", at, rate, _BLUE)]))
-    tests = [cast("dict[str, Any]", s["test"]) for s in run.steps if s.get("test")]
-    if tests:
-        when = np.array([float(test["trajectories"]) for test in tests])
-        mean = np.array([number(test["mean_return"]) for test in tests])
-        panels.insert(0, ("test return", [DrawnLine("mean of a test", when, mean, _BLUE)]))
-    shown = [(title, lines) for title, lines in panels if any(_finite(line.y) for line in lines)]
-    items: dict[str, LegendItem] = {}
-    for _, lines in shown:
-        for line in lines:
-            items.setdefault(line.label, LegendItem(line.label, "thin", line.color))
+    tests = [(float(t["trajectories"]), number(t["mean_return"])) for t in run.tests]
+    spacing = run.series("spacing")
+    fixed = run.config.get("search", {}).get("spacing")
+    if isinstance(fixed, int | float):
+        spacing = np.full(len(run.steps), float(fixed))
+    panels: dict[str, list[DrawnLine]] = {
+        "test return": [
+            DrawnLine(
+                "mean of a test",
+                np.array([mean for _, mean in tests]),
+                "#bfa000",
+                np.array([when for when, _ in tests]),
+            )
+        ],
+        "loss" if is_log else "training return" if run.training else "value": [
+            DrawnLine(
+                "best single value so far",
+                better.accumulate(run.series("best_value")),
+                "#009e73",
+            ),
+            DrawnLine(
+                "loss of each step" if is_log else "estimate of each step near x",
+                run.series("value"),
+                "#0072b2",
+            ),
+        ],
+        "gradient estimate": [
+            DrawnLine("its standard error", run.series("standard_error"), "#c44a10"),
+            DrawnLine("its norm", run.series("gradient_norm"), "#5b4bb5"),
+        ],
+        "signal to noise": [
+            DrawnLine("norm over standard error", run.series("signal_to_noise"), "#cc79a7")
+        ],
+        "step": [
+            DrawnLine(
+                "learning rate" if is_log else "change of x",
+                run.series("step_size"),
+                "#30343a",
+            ),
+            DrawnLine("spacing", spacing, "#00869c"),
+        ],
+        f"{run.unit} per second": [DrawnLine("speed", rate, "#8c4a2f", at)],
+    }
+    if not _finite(run.series("standard_error")):  # the pilot estimates no gradient at each step
+        del panels["gradient estimate"]
+    if len(rate) < 3:
+        del panels[f"{run.unit} per second"]
+    shown = {title: each for title, lines in panels.items() if (each := _finite_lines(lines))}
+    steps = run.series("evaluations")
     figure = Figure(
         name="run",
-        title=f"{run.name}: {_ending(run)}",
+        title=run.name,
         heading="Step by step",
-        caption=f"Against {run.unit}. Axes are logarithmic where everything is above zero and "
-        "spans more than a factor of 8.",
+        caption=f"Against {run.unit}. Axes are logarithmic where all values are positive and span "
+        f"more than a factor of 8.{'' if is_log or run.training else _DIFFERENT}",
         columns=3,
         panels=[
-            Panel(title, "", _text(title, lines), partial(_draw, lines=lines, unit=run.unit))
-            for title, lines in shown
+            Panel(title, "", _text(title, lines), partial(_draw, lines=lines, at=steps, run=run))
+            for title, lines in shown.items()
         ],
-        legend=list(items.values()),
+        legend=[
+            LegendItem(line.label, "thin", line.color) for lines in shown.values() for line in lines
+        ],
     )
     return Drawn([figure])
-
-
-def _steps(run: RecordedRun, x: Floats) -> list[DrawnLine]:
-    lines = [DrawnLine("change of x", x, run.series("step_size"), _BLUE)]
-    spacing = run.series("spacing") if any("spacing" in s for s in run.steps) else None
-    if spacing is None and isinstance(
-        fixed := run.config.get("search", {}).get("spacing"), int | float
-    ):
-        spacing = np.full(len(x), float(fixed))
-    if spacing is not None:
-        lines.append(DrawnLine("spacing", x, spacing, _RED))
-    return lines
 
 
 def _maximizes(run: RecordedRun) -> bool:
@@ -543,107 +691,127 @@ def _finite(values: Floats) -> bool:
     return bool(np.isfinite(values).any())
 
 
+def _finite_lines(lines: Sequence[DrawnLine]) -> list[DrawnLine]:
+    return [line for line in lines if _finite(line.y)]
+
+
 def _text(title: str, lines: Sequence[DrawnLine]) -> str:
-    ends = [f"{line.label} {line.y[-1]:.3g}" for line in lines if len(line.y)]
-    return f"{title}. At the end: {'; '.join(ends)}."
+    return f"{title}. At the end: {'; '.join(f'{x.label} {x.y[-1]:.3g}' for x in lines)}."
 
 
-def _draw(ax: Any, *, lines: Sequence[DrawnLine], unit: str) -> None:
-    from gensmooth.lab.report.curves import label_axes, ticks
+def _draw(ax: Any, *, lines: Sequence[DrawnLine], at: Floats, run: RecordedRun) -> None:
+    from gensmooth.lab.report.curves import WIDE, label_axes, padded, ticks
 
-    drawn = [line for line in lines if _finite(line.y)]
-    finite = np.concatenate([line.y[np.isfinite(line.y)] for line in drawn])
+    finite = np.concatenate([line.y[np.isfinite(line.y)] for line in lines])
     positive = finite[finite > 0]
-    log = len(positive) > 0.9 * len(finite) and positive.max() > 8 * positive.min()
-    ax.set_yscale("log" if log else "linear")
-    for line in drawn:
-        keep = _thinned(len(line.x))
+    log = len(positive) > 0.9 * len(finite) and positive.max() > WIDE * positive.min()
+    scale = "log" if log else "linear"
+    shown = positive if log else finite
+    limits = padded(float(shown.min()), float(shown.max()), scale)
+    ax.set_yscale(scale)
+    right = 0.0
+    for line in lines:
+        x = at if line.x is None else line.x
+        keep = np.unique(np.linspace(0, len(x) - 1, min(len(x), 600)).round().astype(np.intp))
         y = np.where(line.y[keep] > 0, line.y[keep], np.nan) if log else line.y[keep]
         mark = "o" if len(keep) < 3 else ""
-        ax.plot(line.x[keep], y, color=line.color, lw=line.width, marker=mark, ms=3)
-    ends = (positive.min(), positive.max()) if log else (finite.min(), finite.max())
-    pad = (ends[1] / ends[0]) ** 0.06 if log else 0.06 * (ends[1] - ends[0]) or 1.0
-    limits = (ends[0] / pad, ends[1] * pad) if log else (ends[0] - pad, ends[1] + pad)
+        ax.plot(x[keep], y, color=line.color, lw=1.2, marker=mark, ms=3)
+        right = max(right, float(x[-1]))
     ax.set_ylim(*limits)
-    right = max(float(line.x[-1]) for line in drawn)
     ax.set_xlim(0, right)
-    label_axes(ax, unit, "")
-    ticks(ax, "y", "log" if log else "linear", (float(limits[0]), float(limits[1])))
+    label_axes(ax, run.unit, "")
+    ticks(ax, "y", scale, limits)
     ticks(ax, "x", "linear", (0.0, right))
-
-
-def _thinned(length: int) -> NDArray[np.intp]:
-    return np.unique(np.linspace(0, length - 1, min(length, 600)).round().astype(np.intp))
 
 
 # --- the command ---------------------------------------------------------------------------------
 
+_PARTS = ("directions", "estimator", "optimizer")
+_AGAIN = "again"  # a folder for the repeated run
+
 
 def command_of(config: Mapping[str, Any], where: Path, out: Path) -> str:
-    """Return the command that repeats a run; if there is none, the call that returns its result."""
-    words = _train_words(config) if config["kind"] == "training" else _words(config, where, out)
+    """Return the command that repeats a run.
+
+    A training, and a run that options cannot express, is repeated by copying its configuration to a
+    new folder and resuming it there, from the beginning.
+
+    Args:
+        config: The run's configuration.
+        where: The run's folder.
+        out: The folder of the page; arrays that are too long for a command are files there.
+    """
+    training = config["kind"] == "training"
+    words = None if training else _words(config, where, out)
     if words is not None:
         return shlex.join(words)
-    name = config.get("objective") or "fun"
-    return f"gs.resume({str(where)!r}, {name})  # this run used Python objects"
+    files = [str(where / name) for name in (CONFIG, ARRAYS) if exists(where / name)]
+    copy = f"mkdir {_AGAIN} && {shlex.join(['cp', *files, _AGAIN])}"
+    resume = ["gensmooth", "resume", _AGAIN]
+    if training:
+        trust = ":" in str(config["environment"]["name"])  # it is in a module of the user's
+        return f"{copy} && {shlex.join([*resume, *(['--trust'] if trust else [])])}"
+    if config["objective"] is not None:
+        return f"{copy} && {shlex.join([*resume, '--objective', str(config['objective'])])}"
+    return f"{copy}  # then in Python: gs.resume({_AGAIN!r}, fun)"
 
 
 def _words(config: Mapping[str, Any], where: Path, out: Path) -> list[str] | None:
-    search: dict[str, Any] = dict(config["search"])
-    if config["objective"] is None or search.pop("bounds", None) is not None:
-        return None
-    if search.pop("structure") is not None:
+    program, search = program_of(config, where), dict(config["search"])
+    special = any(search.pop(name, None) for name in ("structure", "log_scale", "held"))
+    if program is None or special or config["objective"] is None or config.get("extensions"):
         return None
     words = ["gensmooth", "minimize", str(config["objective"])]
-    words += ["--x0", _start(config, where, out)]
-    if search.pop("log_scale", None) is not None or config.get("extensions"):
-        return None
+    words += ["--x0", _numbers(program.x0, out / "x0.npy", short=True)]
+    if search.pop("bounds") is not None:
+        sides = as_bounds(program.search.bounds, program.x0)
+        pairs = np.stack([side.reshape(-1) for side in sides], axis=-1)
+        pairs = pairs[:1] if (pairs == pairs[0]).all() else pairs
+        listed = [",".join("" if np.isinf(v) else repr(float(v)) for v in pair) for pair in pairs]
+        if len(pairs) > _SHORT:
+            listed = [_saved(pairs, out / "bounds.npy")]
+        words += [word for text in listed for word in ("--bounds", text)]
     if isinstance(search.get("x_scale"), dict):
-        return None
-    optimizer = search.pop("optimizer", None)
-    if isinstance(optimizer, dict) and set(cast("dict[str, Any]", optimizer)) == {"learning_rate"}:
-        if cast("dict[str, Any]", optimizer)["learning_rate"] != LEARNING_RATE:
-            return None  # not minimize's default, which no option is needed for
-    elif optimizer is not None:
-        search["optimizer"] = optimizer
-    for name in ("directions", "estimator", "optimizer"):
-        if name in search:
-            text = expression(search.pop(name))
-            if text is None:
-                return None
-            words += [f"--{name}", text]
-    vectorized = search.pop("vectorized", False)
+        scale: Array = cast(Any, program.search).x_scale
+        words += ["--x-scale", _numbers(scale, out / "x_scale.npy")]
+        del search["x_scale"]
+    for name in _PARTS:
+        part = search.pop(name, None)
+        if part is None or part == {"learning_rate": LEARNING_RATE}:  # what minimize chooses
+            continue
+        text = expression(part)
+        if text is None:
+            return None
+        words += [f"--{name}", text]
+    vectorized = search.pop("vectorized")
     if vectorized:
         words += ["--vectorized", *([] if vectorized is True else ["--block", str(vectorized)])]
-    limits: dict[str, Any] = {**config["limits"], "seed": config["seed"]}
-    for name, value in {**search, **limits}.items():
-        if name in _ONLY_OBJECTS:
-            if value != _ONLY_OBJECTS[name]:
+    usual = {name: each.default for name, each in signature(minimize).parameters.items()}
+    own = {each.name: describe(each.default) for each in fields_of(cast(Any, program.search))}
+    for name, value in {**search, **config["limits"], "seed": config["seed"]}.items():
+        if value in (None, False) or (name, value) == ("method", AUTO) or value == usual.get(name):
+            continue
+        if name not in usual or isinstance(value, dict | list) or (name, ":") == ("method", value):
+            if value != own.get(name):
                 return None
             continue
-        flag = f"--{name.replace('_', '-')}"
-        if value is True:
-            words.append(flag)
-        elif value not in (None, False):
-            words += [flag, str(value)]
+        words += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
     return words
 
 
-def _start(config: Mapping[str, Any], where: Path, out: Path) -> str:
-    """Return x0 for a shell: as numbers, or as a file in the folder of the page."""
-    x0: Mapping[str, Any] = config["x0"]
-    values: Any = x0.get("values")
-    large: Mapping[str, NDArray[Any]] = {}
-    if values is None:
-        large = container.read(where / ARRAYS, sizes_match(sizes_in(config))).arrays
-    array = array_from_json(x0, large)
-    if values is not None and len(x0["shape"]) == 1 and x0["dtype"] == "float64":
-        for word, value in (("zeros", 0.0), ("ones", 1.0)):
-            if all(each == value and math.copysign(1, each) > 0 for each in values):
-                return f"{word}:{len(values)}"
-        if len(values) <= _SHORT:
-            return ",".join(map(repr, values))
-    path, data = out / "x0.npy", io.BytesIO()
+def _numbers(array: Array, path: Path, *, short: bool = False) -> str:
+    """Return an array for a shell: as numbers, or as a file in the folder of the page."""
+    values: list[float] = array.reshape(-1).tolist()
+    if array.ndim != 1 or array.dtype != np.float64:
+        return _saved(array, path)
+    for word, value in (("zeros", 0.0), ("ones", 1.0)) if short else ():
+        if all(each == value and math.copysign(1, each) > 0 for each in values):
+            return f"{word}:{len(values)}"
+    return ",".join(map(repr, values)) if len(values) <= _SHORT else _saved(array, path)
+
+
+def _saved(array: Array, path: Path) -> str:
+    data = io.BytesIO()
     np.save(data, array)
     write_bytes(path, data.getbuffer(), durable=False)
     return str(path)
@@ -690,32 +858,3 @@ def _text_of(description: Any) -> str:
     called = kind if kind in names else snake if snake in names else kind.lower()
     inner = ", ".join(f"{n}={_text_of(v)}" for n, v in fields.items() if v is not None)
     return f"{called}({inner})"
-
-
-def _train_words(config: Mapping[str, Any]) -> list[str] | None:
-    search, schedule = dict(config["search"]), dict(config["schedule"])
-    sizes: list[int] = config["policy"]["sizes"]
-    words = ["gensmooth", "train", str(config["environment"]["name"])]
-    words += ["--method", str(config["method"]), "--seed", str(config["seed"])]
-    words += ["--num-directions", str(search["num_directions"])]
-    optimizer = search.get("optimizer")
-    if optimizer is not None:
-        if set(optimizer) != {"kind", "learning_rate"} or optimizer["kind"] != "Sgd":
-            return None
-        words += ["--spacing", repr(search["spacing"])]
-        words += ["--learning-rate", repr(optimizer["learning_rate"])]
-        text = expression(search["estimator"])
-        if text is None:
-            return None
-        words += ["--estimator", text]
-    if len(sizes) > 2:
-        words += ["--policy", "mlp", "--hidden", ",".join(map(str, sizes[1:-1]))]
-    if not config["standardize"]:
-        words.append("--raw")
-    resets = config.get("resets", search["samples"])
-    if resets != "independent":
-        words += ["--resets", str(resets)]
-    for name, value in schedule.items():
-        if value is not None:
-            words += [f"--{name.replace('_', '-')}", str(value)]
-    return words

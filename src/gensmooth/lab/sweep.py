@@ -104,8 +104,9 @@ def sweep(
         population: Points per step to try, for ``"snes"``, ``"xnes"`` and ``"cma-es"``.
         x_scale: Scales to try, for ``"auto"``.
         vary: Values of any other numeric option of :func:`gensmooth.minimize`.
-        search: Try every combination, or those that Optuna's TPE proposes between the smallest and
-            the largest value of each option (needs the extra ``optuna``).
+        search: ``"grid"`` tries every combination; ``"optuna"`` tries those that Optuna's TPE
+            proposes between the smallest and the largest value of each option (needs the extra
+            ``optuna``).
         trials: How many combinations Optuna proposes for each method.
         seeds: How many seeds choose (0, 1, …), or a list of them.
         fresh_seeds: How many seeds judge the best (1001, 1002, …), or a list of them.
@@ -186,7 +187,7 @@ def _proposed(
     axes: Sequence[_Axis],
     trials: int,
 ) -> list[Choice]:
-    """Return Optuna's proposals; they depend only on the results, also after an interruption."""
+    """Return Optuna's proposals; an interruption does not change them."""
     try:
         optuna: Any = import_module("optuna")
     except ImportError as error:
@@ -279,7 +280,7 @@ def read_values(name: str, values: Any) -> tuple[tuple[float, ...], bool]:
         except ValueError:
             numbers = []
     elif isinstance(values, Sequence) or hasattr(values, "tolist"):
-        listed: Any = many.tolist() if hasattr(many, "tolist") else list(many)
+        listed: Any = np.atleast_1d(many).tolist() if hasattr(many, "tolist") else list(many)
         numbers = [float(checks.finite(name, value)) for value in listed]
     else:
         numbers = [float(checks.finite(name, values))]

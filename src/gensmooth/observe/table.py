@@ -48,7 +48,7 @@ class LiveTable:
         """See :class:`Tracker`."""
         self._last = progress
 
-    def end(self, summary: Mapping[str, Any]) -> None:  # noqa: ARG002
+    def end(self, summary: Mapping[str, Any]) -> None:
         """See :class:`Tracker`."""
         self._live.stop()
 

@@ -14,7 +14,7 @@ from gensmooth.searches import Search, SearchState, StepInfo
 
 Array = NDArray[Any]
 
-_SURE = 2.0  # standard errors: a smaller difference may be noise
+_SIGNIFICANT = 2.0  # standard errors; a smaller difference may be noise
 
 
 def advice(
@@ -28,7 +28,7 @@ def advice(
     noise: float | None,
     budget: int | None,
 ) -> list[str]:
-    """Return what a user should know about a finished run, and what to do about it.
+    """Return warnings for the user about a finished run, each with what to do.
 
     Args:
         search: The search.
@@ -40,58 +40,58 @@ def advice(
         noise: The standard deviation of one value, if it was measured.
         budget: The maximum number of evaluations.
     """
-    found = _on_bounds(search, x0)
+    warnings = _on_bounds(search, x0)
     if budget is not None and budget < 2 * x0.size and len(steps) < 10:
-        found.append(
-            f"A budget of {budget} evaluations is little for {x0.size} parameters: allow at least "
-            f"{20 * x0.size}, a few per parameter and scale."
+        warnings.append(
+            f"A budget of {budget} evaluations is small for {x0.size} parameters: allow at least "
+            f"{20 * x0.size}."
         )
     elif (
         budget is not None
         and search.has_only_begun(state)
         and state.evaluations + search.next_evaluations(state) > budget  # not `max_steps`
     ):
-        found.append(
-            f"A budget of {budget} evaluations is too little for a step: it went into finding out "
-            f"whether values are noisy. Allow at least {20 * x0.size}."
+        warnings.append(
+            f"A budget of {budget} evaluations is too small for a step: all of it was spent on "
+            f"finding out whether values are noisy. Allow at least {20 * x0.size}."
         )
     if not steps:
-        return found
+        return warnings
     if not any(math.isfinite(number) for s in steps for number in (s.value, s.best_value)):
-        found.append(
+        warnings.append(
             f"None of the {state.evaluations} evaluations gave a finite value: see `faults`, and "
             "check the objective at x0."
         )
     elif search.saw_one_value(state, steps):
-        found.append(
+        warnings.append(
             f"All values were the same ({steps[0].best_value:g}): the objective does not change "
             f"near x0. Look farther with a larger `{search.reach}`, or check that it depends on x."
         )
     elif math.isfinite(value):
-        found += _on_progress(search, steps, value, error, noise)
-    return found
+        warnings += _on_progress(search, steps, value, error, noise)
+    return warnings
 
 
 def _on_bounds(search: Search, x0: Array) -> list[str]:
     if search.bounds is None:
         return []
-    found: list[str] = []
+    warnings: list[str] = []
     limits = as_bounds(search.bounds, x0)
     outside = int(((x0 < limits.lower) | (x0 > limits.upper)).sum())
     if outside:
-        found.append(
+        warnings.append(
             f"x0 lies outside the bounds in {outside} of {x0.size} parameters, and was moved onto "
             "them."
         )
     reach = search.widest_reach(x0.size)
     width = float(np.subtract(limits.upper, limits.lower, dtype=np.float64).min())
     if reach is not None and reach > width:
-        found.append(
-            f"The spacing, {reach:g} in each parameter, is wider than the bounds leave "
-            f"({width:g}): every evaluation lies on a limit. Lower `spacing`, or leave it to "
-            "the pilot."
+        warnings.append(
+            f"The spacing, {reach:g} in each parameter, is larger than the distance between the "
+            f"bounds ({width:g}): every evaluation lies on a limit. Lower `spacing`, or leave it "
+            "to the pilot."
         )
-    return found
+    return warnings
 
 
 def _on_progress(
@@ -105,24 +105,24 @@ def _on_progress(
     if not math.isfinite(start):
         return []
     gain = (value - start) if search.maximize else (start - value)
-    of_start = 0.0 if noise is None else noise / math.sqrt(2)  # the pilot saw it twice
-    doubt = math.hypot(of_start, noise or 0.0 if error is None else error)
-    if gain < -_SURE * doubt and gain < -1e-12 * abs(start):
+    start_error = 0.0 if noise is None else noise / math.sqrt(2)  # the pilot evaluates x0 twice
+    gain_error = math.hypot(start_error, noise or 0.0 if error is None else error)
+    if gain < -_SIGNIFICANT * gain_error and gain < -1e-12 * abs(start):
         return [
             f"The end ({value:g}) is worse than the start ({start:g}): use `best_x`, and "
             f"{search.if_worse}"
         ]
-    if noise and gain < _SURE * doubt:
+    if noise and gain < _SIGNIFICANT * gain_error:
         return [
             f"The gain ({gain:.3g}) is within the noise of a value ({noise:.3g}): the start may "
-            "have been as good. A larger `budget`, or `num_samples`, would tell."
+            "have been as good. To find out, increase `budget` or `num_samples`."
         ]
     return []
 
 
 @contextmanager
-def unspoken() -> Generator[None]:
-    """Silence the advice of the runs made in this context, which are judged in other ways."""
+def silenced() -> Generator[None]:
+    """Do not log the advice of runs made in this context, whose results are judged elsewhere."""
     logger = logging.getLogger("gensmooth")
     before = logger.level
     logger.setLevel(logging.ERROR)

@@ -1,4 +1,4 @@
-"""``minimize`` and ``resume``: what users call."""
+"""``minimize`` and ``resume``, the functions that users call."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -12,23 +12,14 @@ from gensmooth import checks, optimizers
 from gensmooth.coordinates import Coordinates, inward
 from gensmooth.directions import Directions
 from gensmooth.estimators import Estimator, Samples, as_estimator
-from gensmooth.evaluators import (
-    Objective,
-    as_evaluator,
-)
+from gensmooth.evaluators import Objective, as_evaluator
 from gensmooth.evaluators.base import retries_of
 from gensmooth.naming import find_objective, identity, name_of
 from gensmooth.observe import Observers, Tracker
-from gensmooth.optimize.files import (
-    evaluator_again,
-)
+from gensmooth.optimize.files import evaluator_again
 from gensmooth.optimize.program import RETURNED, Minimization, checked_limits, count, known_noise
 from gensmooth.optimizers import Optimizer
-from gensmooth.parameters import (
-    as_parameters,
-    is_tree,
-    with_arguments,
-)
+from gensmooth.parameters import as_parameters, is_tree, with_arguments
 from gensmooth.results import IntermediateResult, Result
 from gensmooth.runs import (
     CheckpointError,
@@ -108,8 +99,8 @@ def minimize(
             noise from the generator it receives. It returns a number, or two: see ``noise``.
         x0: The start: an array of any shape, float32 or float64 (integers become float64). Or a
             structure of such arrays (dicts, lists, tuples, dataclasses): ``fun`` is then called
-            with that structure, and ``x`` has it too; ``x_scale``, ``log_scale`` and ``bounds``
-            may.
+            with that structure, and the result's ``x`` has it too; ``x_scale``, ``log_scale`` and
+            ``bounds`` may have it.
         args: Extra arguments for ``fun``, after ``x`` and ``rng``. A single value may be passed
             without a tuple.
         bounds: The limits of x: ``(lower, upper)``, two numbers for all parameters or two arrays in
@@ -123,14 +114,14 @@ def minimize(
         num_samples: N, the samples averaged at each point.
         noise: What is known about the noise of values: ``"returned"`` if ``fun`` returns a value
             and its standard error; a number if the standard error is always the same. Directions
-            are weighted accordingly, and the pilot measures nothing twice.
+            are weighted accordingly, and the pilot does not measure the noise itself.
         log_scale: Which parameters are searched on a log scale: ``True``, or one truth value per
             parameter. They must be positive. A spacing or ``x_scale`` of 1 is then a factor of e,
             which is also their unit unless bounds suggest another.
-        vectorized: ``fun`` takes points stacked along a first axis; a number says how many.
+        vectorized: ``fun`` takes points stacked along a first axis; a number limits how many.
         search: A search, such as ``gs.RandomSearch(...)``, or a custom subclass of ``gs.Search``.
-            It is complete: pass the other arguments of the search, ``samples``, ``bounds`` and
-            ``maximize`` to it.
+            Pass ``samples``, ``bounds``, ``maximize`` and the other arguments of a search to it
+            instead of here.
         method: The name of a method. The default is ``"auto"``, the pilot; with directions, a
             spacing, an estimator or an optimiser it is ``"bes"``. Algorithms such as ``"ars"``,
             ``"openai-es"``, ``"spsa"``, ``"snes"``, ``"xnes"`` and ``"cma-es"`` have their own
@@ -157,27 +148,27 @@ def minimize(
             of the distance between the bounds, or else the size of x0. Other methods multiply their
             spacing by it.
         threads: Threads of the kernels on large problems. The result does not depend on it.
-        budget: The most evaluations to spend.
-        max_steps: The most steps to make.
+        budget: The maximum number of evaluations.
+        max_steps: The maximum number of steps.
         max_seconds: Stop after the first step that ends later than this many seconds after the
-            call. A later call with the same ``folder`` continues, with its own seconds.
+            call. A later call with the same ``folder`` continues, with its own time limit.
         target: Stop when a step's value reaches this.
         tolerance: Stop when ten steps in a row move x by less than this times 1 + ‖x‖.
         workers: 1 evaluates in this process, n in n processes, −1 in one process per core; or a
             map-like callable such as ``executor.map``; or an evaluator such as
             ``gs.evaluators.Ray()``. The result does not depend on it.
-        timeout: The seconds that one evaluation may take, where there is a process to stop.
+        timeout: The seconds that one evaluation may take; needs worker processes or Ray.
         on_failure: What happens on NaN, inf, an exception, a time-out or a dead worker:
             ``"raise"``, ``"drop"`` the direction, or ``"retry"`` and then raise.
-        min_fraction: Under ``"drop"``, the smallest share of directions that makes a step.
-        retries: Under ``"retry"``, how often a failed evaluation is tried again, with the same
+        min_fraction: With ``"drop"``, the smallest share of directions that suffices for a step.
+        retries: With ``"retry"``, how often a failed evaluation is tried again, with the same
             seeds; 2 by default.
         folder: A folder for the run. If it already holds this run, interrupted, the run
             continues from its last checkpoint; if it has finished, its stored result is returned.
             Both cases are logged, as is a change in the source of ``fun``. See also :func:`resume`.
         every: How often a checkpoint is written: 100 steps, ``"30s"``, ``"5m"``, or ``"100,30s"``
-            for whichever comes first. By default every 30 seconds, or less often if that took more
-            than a tenth of the time.
+            for whichever comes first. By default every 30 seconds, or less often if writing would
+            take more than a tenth of the time.
         callback: ``callback(intermediate_result)`` after each step, as in SciPy: an object with
             ``x``, ``fun``, ``nfev``, ``nit``, and the step's ``info`` and ``state``. Return True or
             raise ``StopIteration`` to stop.
@@ -188,11 +179,11 @@ def minimize(
         seed: Makes the run repeatable.
 
     Returns:
-        The result. Ctrl-C returns what has been found so far, with ``reason="interrupted"``; a
-        second Ctrl-C quits at once.
+        The result. Ctrl-C returns the result so far, with ``reason="interrupted"``; a second
+        Ctrl-C quits at once.
 
     Raises:
-        EvaluationError: If the objective fails; its ``result`` holds the run until then.
+        EvaluationError: If the objective fails; its ``result`` holds the result so far.
         CheckpointError: If ``folder`` cannot be used.
 
     >>> import gensmooth as gs
@@ -203,16 +194,17 @@ def minimize(
     coordinates = Coordinates()
     if bounds is None and log_scale is None and not is_tree(x0):
         x = as_parameters(x0)
-    else:  # what the search has is something else than what the objective has
-        found = inward(x0, bounds=bounds, x_scale=x_scale, log_scale=log_scale)
-        coordinates, x, bounds, x_scale = found
-    tree, held, logs = coordinates.tree, coordinates.held, coordinates.log_scale
+    else:  # the search's parameters may differ from the objective's
+        coordinates, x, bounds, x_scale = inward(
+            x0, bounds=bounds, x_scale=x_scale, log_scale=log_scale
+        )
+    logs = coordinates.log_scale
     retries = retries_of(on_failure, retries, workers)
     checks.function("fun", fun)
     max_seconds = checks.optional(checks.positive, "max_seconds", max_seconds)
     noise = known_noise(noise)
     if folder is None and every is not None:
-        raise ValueError("`every` is how often a checkpoint is written: pass `folder` too.")
+        raise ValueError("`every` is how often a checkpoint is written: also pass `folder`.")
     chosen = choose(
         x,
         Wanted(
@@ -222,7 +214,7 @@ def minimize(
             num_directions=num_directions,
             population=population,
             spacing=spacing,
-            estimator=None if estimator is None else as_estimator(estimator),
+            estimator=estimator,
             optimizer=optimizer,
             learning_rate=learning_rate,
             x_scale=x_scale,
@@ -238,16 +230,16 @@ def minimize(
             min_fraction=min_fraction,
             threads=threads,
         ),
-        shape=None if tree is None else coordinates.shapes(x),
+        shape=None if coordinates.tree is None else coordinates.shapes(x),
     )
     search, samples = chosen.search, chosen.search.samples
     limits = checked_limits(search, Limits(budget, max_steps, target, tolerance), x)
     folder = checks.optional(checks.path, "folder", folder)
-    called = fun if isinstance(args, tuple) and not args else with_arguments(fun, args)
-    name, source = identity(fun, getattr(called, "arguments", ()))
+    function = fun if isinstance(args, tuple) and not args else with_arguments(fun, args)
+    name, source = identity(fun, getattr(function, "arguments", ()))
     if coordinates != Coordinates():
-        called = coordinates.objective(called)
-    objective = Objective(called, samples is not None, vectorized, int(noise == RETURNED))
+        function = coordinates.objective(function)
+    objective = Objective(function, samples is not None, vectorized, int(noise == RETURNED))
     program = Minimization(
         objective=name,
         source=source,
@@ -255,9 +247,7 @@ def minimize(
         seed=check_seed(seed_in(folder) if seed is None else seed),
         search=search,
         noise=noise,
-        log_scale=logs,
-        held=held,
-        tree=tree,
+        coordinates=coordinates,
         falling_rate=chosen.falling_rate,
         vectorized=objective.vectorized,
         limits=limits,
@@ -269,7 +259,7 @@ def minimize(
         callback=checks.optional(checks.callback, "callback", callback),
     )
     observers = Observers(trackers, progress=progress)
-    return _spoken(
+    return _log_warnings(
         run(program, folder=folder, every=every, observers=observers, max_seconds=max_seconds)
     )
 
@@ -311,12 +301,12 @@ def resume(
         args: As in :func:`minimize`.
         x0: Parameters with the structure of the run's, whatever their values; needed if they are of
             a custom class that cannot be imported.
-        budget: The most evaluations to spend, counted from the start of the run. If
+        budget: The maximum number of evaluations, counted from the start of the run. If
             :func:`minimize` chose the optimiser, its rate falls anew over this budget.
-        max_steps: The most steps to make, counted from the start of the run.
+        max_steps: The maximum number of steps, counted from the start of the run.
         max_seconds: As in :func:`minimize`, counted from this call.
         target: Stop when a step's value reaches this.
-        tolerance: Stop when ten steps in a row are shorter than this times 1 + ‖x‖.
+        tolerance: As in :func:`minimize`.
         directions: The run's directions; needed if their class cannot be imported.
         estimator: The run's estimator; needed if its class cannot be imported.
         optimizer: The run's optimiser; needed if it is Optax's or has a custom schedule.
@@ -331,8 +321,8 @@ def resume(
         callback: As in :func:`minimize`.
         progress: As in :func:`minimize`.
         trackers: As in :func:`minimize`.
-        trust: Whether modules that the folder names may be imported: that of the objective, or of
-            custom directions. Read the folder's ``config.json`` first if it is not yours.
+        trust: Whether modules that the folder names, such as the objective's, may be imported.
+            Read the folder's ``config.json`` first if it is not yours.
 
     Raises:
         CheckpointError: If the folder holds no run, or one that cannot continue. The message names
@@ -345,7 +335,7 @@ def resume(
     >>> gs.resume(folder, fun, budget=1000).x.round(1)
     array([3.])
     """
-    given = {
+    passed = {
         "directions": directions,
         "estimator": None if estimator is None else as_estimator(estimator),
         "optimizer": optimizer,
@@ -356,30 +346,33 @@ def resume(
     max_seconds = checks.optional(checks.positive, "max_seconds", max_seconds)
     trust = checks.flag("trust", trust)
     checks.optional(checks.one_of, "on_failure", on_failure, options=("raise", "retry"))
-    with RunFolder(checks.path("folder", folder), create=False) as held:
-        program = held.read(
+    with RunFolder(checks.path("folder", folder), create=False) as opened:
+        program = opened.read(
             Minimization.kind,
-            lambda found, large: Minimization.from_json(found, large, given, trust=trust),
+            lambda config, large: Minimization.from_json(config, large, passed, trust=trust),
         )
         if fun is None:
             if program.objective is None:
                 raise CheckpointError(
-                    held.path, "holds a run whose objective has no name: gs.resume(folder, fun)."
+                    opened.path,
+                    "holds a run whose objective has no name: pass it, gs.resume(folder, fun).",
                 )
             try:
                 fun = find_objective(program.objective, trust=trust)
             except ValueError as error:
-                raise CheckpointError(held.path, f"does not go on by itself: {error}.") from error
+                raise CheckpointError(
+                    opened.path, f"cannot continue without `fun`: {error}."
+                ) from error
         before = program.execution
         if on_failure is None and before.retries and retries is not None:
-            on_failure = "retry"  # as the run had it
+            on_failure = "retry"  # the run's own policy
         if on_failure is not None or retries is not None:
             retries = retries_of(on_failure or "raise", retries, workers)
-        called = with_arguments(fun, args)
+        function = with_arguments(fun, args)
         program = replace(
             program,
             fun=Objective(
-                program.coordinates.objective(called),
+                program.coordinates.objective(function),
                 program.search.samples is not None,
                 program.vectorized,
                 int(program.noise == RETURNED),
@@ -388,37 +381,31 @@ def resume(
             callback=checks.optional(checks.callback, "callback", callback),
         )
         observers = Observers(trackers, progress=progress)
-        old = program.limits
-        asked = Limits(
-            old.budget if budget is None else budget,
-            old.max_steps if max_steps is None else max_steps,
-            old.target if target is None else target,
-            old.tolerance if tolerance is None else tolerance,
-        )
-        limits = checked_limits(program.search, asked, program.x0)
-        often = before.every if every is None else every
-        resumed = resumed_run(held, program, limits, every=often, observers=observers)
-        held.compare_source(identity(fun, getattr(called, "arguments", ())).source)
+        changed = Limits(budget, max_steps, target, tolerance)._asdict()
+        changed = {name: limit for name, limit in changed.items() if limit is not None}
+        limits = checked_limits(program.search, program.limits._replace(**changed), program.x0)
+        every = before.every if every is None else every
+        resumed = resumed_run(opened, program, limits, every=every, observers=observers)
+        opened.compare_source(identity(fun, getattr(function, "arguments", ())).source)
         if resumed.end is None:
-            _say_what_changes(program, fun, workers)
-        return _spoken(resumed.execute(go_on=True, max_seconds=max_seconds))
+            _warn_of_changes(program, fun, workers)
+        return _log_warnings(resumed.execute(go_on=True, max_seconds=max_seconds))
 
 
-def _spoken(result: Result) -> Result:
-    """Log what went wrong without failing."""
+def _log_warnings(result: Result) -> Result:
     for warning in result.warnings:
         _log.warning("%s", warning)
     return result
 
 
-def _say_what_changes(program: Minimization, fun: Callable[..., Any], workers: Any) -> None:
-    """Log what goes on otherwise than it began, where nobody may have meant it."""
+def _warn_of_changes(program: Minimization, fun: Callable[..., Any], workers: Any) -> None:
+    """Warn if a run continues with another objective or evaluator, perhaps by mistake."""
     name = name_of(fun)
     if program.objective is not None and name is not None and name != program.objective:
         before = program.objective[:200]
-        _log.warning("The run began with %s, and goes on with %s.", before, name)
+        _log.warning("The run began with %s and continues with %s.", before, name)
     if workers is None and program.execution.workers is None:
         _log.warning(
-            "The run had an evaluator, which cannot be written down: it goes on here, one "
+            "The run had an evaluator, which cannot be stored: it continues in this process, one "
             "evaluation after the other. To change that, pass `workers`."
         )

@@ -8,20 +8,10 @@ import numpy as np
 from gensmooth import checks
 from gensmooth.directions import Directions, choose_directions
 from gensmooth.estimators import Estimator, Samples
-from gensmooth.evaluators import (
-    Objective,
-    as_evaluator,
-)
+from gensmooth.evaluators import Objective, as_evaluator
 from gensmooth.optimize.program import check_finite
-from gensmooth.parameters import (
-    is_tree,
-    with_arguments,
-)
-from gensmooth.searches import (
-    FailurePolicy,
-    GradientEstimate,
-    RandomSearch,
-)
+from gensmooth.parameters import is_tree, with_arguments
+from gensmooth.searches import FailurePolicy, GradientEstimate, RandomSearch
 from gensmooth.trees import Tree
 
 
@@ -45,9 +35,9 @@ def gradient(
     threads: int = 1,
     seed: int | None = None,
 ) -> GradientEstimate:
-    """Estimate the gradient of a black box at a point. Arguments as in :func:`minimize`.
+    """Estimate the gradient of a black box at a point. The arguments are those of :func:`minimize`.
 
-    At a structure of arrays the estimate has that structure.
+    If ``x`` is a structure of arrays, the estimate has the same structure.
 
     >>> import gensmooth as gs
     >>> import numpy as np
@@ -72,20 +62,20 @@ def gradient(
         on_failure=on_failure,
         threads=threads,
     )
-    called = with_arguments(checks.function("fun", fun), args)
-    called = called if tree is None else tree.objective(called)
-    objective = Objective(called, samples is not None, vectorized)
+    of_array = with_arguments(checks.function("fun", fun), args)
+    of_array = of_array if tree is None else tree.objective(of_array)
+    objective = Objective(of_array, samples is not None, vectorized)
     state = search.init(x, seed=seed)
     batch = search.ask(state)
     with as_evaluator(workers).session(search, objective) as session:
         values = session.evaluate(state, batch).values
     if on_failure == "raise":
         check_finite(batch, values)
-    found = search.estimate(batch, values)
-    if not np.isfinite(found.gradient).all():
+    estimate = search.estimate(batch, values)
+    if not np.isfinite(estimate.gradient).all():
         raise ValueError(
-            f"The estimate is not finite: values whose differences are divided by a `spacing` of "
-            f"{batch.spacing:g} overflow."
+            f"The estimate is not finite: differences of values, divided by the `spacing` of "
+            f"{batch.spacing:g}, overflow."
         )
-    estimate = found.gradient.reshape(state.x.shape)
-    return found._replace(gradient=estimate if tree is None else tree.build(estimate))
+    gradient = estimate.gradient.reshape(state.x.shape)
+    return estimate._replace(gradient=gradient if tree is None else tree.build(gradient))

@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, NamedTuple, cast, final
 
 import numpy as np
@@ -12,36 +12,15 @@ from numpy.typing import NDArray
 
 from gensmooth import checks
 from gensmooth.batch import Batch
-from gensmooth.coordinates import Coordinates, Held
-from gensmooth.describe import (
-    describe_parts,
-    number,
-    plain,
-    whole,
-)
+from gensmooth.coordinates import Coordinates
+from gensmooth.describe import describe_parts, number, plain, whole
 from gensmooth.estimators import Plan
-from gensmooth.evaluators import (
-    Evaluated,
-    EvaluationError,
-    Evaluator,
-    Objective,
-    Session,
-)
+from gensmooth.evaluators import Evaluated, EvaluationError, Evaluator, Objective, Session
 from gensmooth.evaluators.base import tell
 from gensmooth.observe import Seen, Start
 from gensmooth.optimize.advice import advice
-from gensmooth.optimize.files import (
-    held_from_json,
-    log_scale_from_json,
-    search_from_json,
-    search_to_json,
-    tree_from_json,
-)
-from gensmooth.parameters import (
-    LogScale,
-    as_bounds,
-    as_parameters,
-)
+from gensmooth.optimize.files import coordinates_from_json, search_from_json
+from gensmooth.parameters import as_bounds, as_parameters
 from gensmooth.results import IntermediateResult, Result, history_of, status_of
 from gensmooth.runs import (
     MESSAGES,
@@ -60,26 +39,22 @@ from gensmooth.runs import (
     reached,
     states,
 )
-from gensmooth.searches import (
-    Search,
-    SearchState,
-    StepInfo,
-)
+from gensmooth.searches import Search, SearchState, StepInfo
 from gensmooth.searches.choose import for_limits
-from gensmooth.trees import Tree
+from gensmooth.searches.files import to_parts
 
 Array = NDArray[Any]
 Callback = Callable[[IntermediateResult], bool | None]
 
-RETURNED = "returned"  # noise: the objective returns it
+RETURNED = "returned"  # `noise`: the objective returns the standard error of each value
 _NO_VALUE = "The objective failed at the recommended point, so there is no final value."
-_NOT_THERE = "`fun` is the last step's estimate, because the objective was not evaluated at `x`."
-_LUCKY = (
+_NOT_EVALUATED = "`fun` is the last step's estimate: the objective was not evaluated at `x`."
+_NOISY = (
     "Values are noisy: `x` is the recommended point, and `fun` ± `error` is the mean of fresh "
     "values there. `best_fun` is the luckiest single value, and therefore too good."
 )
-_SAME = 1e-9  # of the total gain: smaller gains are not worth an evaluation
-_SHORT_STEPS = 10  # in a row end a run with a tolerance
+_NEGLIGIBLE = 1e-9  # of the total gain
+_SHORT_STEPS = 10  # this many in a row end a run with a tolerance
 
 
 class MinimizeState(NamedTuple):
@@ -105,23 +80,21 @@ class Minimization(Program[MinimizeState, Record, Result]):
 
     Attributes:
         objective: ``module:function``, or ``None`` for a function without a name.
-        source: The hash of its source when the run began, if it was known.
-        x0: Where it starts.
-        seed: Its seed.
-        search: Directions, estimator, optimiser and the rest.
+        source: The hash of the objective's source when the run began, if it was known.
+        x0: The start, in the search's parameters.
+        seed: The seed.
+        search: The search.
         falling_rate: If not ``None``, the optimiser is Adam whose rate falls from this to 0
             over the budget, and is made anew when the budget is extended.
         vectorized: Whether the objective takes stacked points, or how many.
-        noise: What is known of the noise of values.
-        log_scale: Which parameters ``x0`` and the state have as logarithms.
-        held: Which parameters ``x0`` and the state do not have, because bounds hold them.
-        tree: The structure in which the objective has them; ``x0`` and the state are flat.
-        limits: When it stops.
-        execution: How it is carried out.
-        extensions: The limits that earlier parts of it had, each with the step it went on from.
+        noise: What is known about the noise of values.
+        coordinates: The conversion between the search's parameters and the objective's.
+        limits: When the run stops.
+        execution: Workers, time-out and the like, which do not affect the result.
+        extensions: Earlier limits of the run, each with the step at which they were replaced.
         fun: The objective itself.
-        evaluator: Who evaluates it.
-        callback: Called after each step; true stops.
+        evaluator: Evaluates the objective.
+        callback: Called after each step; the run stops if it returns true.
     """
 
     kind: ClassVar[str] = "minimisation"
@@ -139,10 +112,8 @@ class Minimization(Program[MinimizeState, Record, Result]):
     falling_rate: float | None
     vectorized: bool | int
     noise: Literal["returned"] | float | None = None
-    log_scale: LogScale | None = None
-    held: Held | None = None
-    tree: Tree | None = None
-    limits: Limits = field()
+    coordinates: Coordinates
+    limits: Limits
     execution: Execution
     extensions: tuple[Mapping[str, Any], ...] = ()
     source: str | None = None
@@ -175,7 +146,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
         if tolerance is not None:
             length = float(np.linalg.norm(after.x.reshape(-1).astype(np.float64)))
             if search.is_looking(before) and info.step_size == 0:
-                short_steps = state.short_steps  # it was not to move x
+                short_steps = state.short_steps  # this step was not meant to move x
             elif info.step_size <= tolerance * (1 + length):
                 short_steps = state.short_steps + 1
         return MinimizeState(after, best_x, best, short_steps), Record(info, evaluated.faults)
@@ -194,10 +165,10 @@ class Minimization(Program[MinimizeState, Record, Result]):
                 return End("target")
             if state.short_steps == _SHORT_STEPS:
                 return End("tolerance")
-            why = search.converged(state.search)
-            if why is not None:
-                return End("converged", why)
-        needed = search.next_evaluations(state.search) + self._finals(state)
+            reason = search.converged(state.search)
+            if reason is not None:
+                return End("converged", reason)
+        needed = search.next_evaluations(state.search) + self._final_evaluations(state)
         if limits.budget is not None and state.search.evaluations + needed > limits.budget:
             return End("budget")
         if limits.max_steps is not None and state.search.step >= limits.max_steps:
@@ -205,9 +176,9 @@ class Minimization(Program[MinimizeState, Record, Result]):
         return None
 
     def _is_stopped(self, state: MinimizeState, info: StepInfo) -> bool:
-        """Call the callback; returns whether it stops the run."""
+        """Call the callback, and return whether it stops the run."""
         assert self.callback is not None
-        now = IntermediateResult(
+        intermediate = IntermediateResult(
             x=self.coordinates.outward(state.search.x),
             fun=info.value,
             nfev=info.evaluations,
@@ -216,19 +187,19 @@ class Minimization(Program[MinimizeState, Record, Result]):
             state=self._shown(state),
         )
         try:
-            return bool(self.callback(now))
+            return bool(self.callback(intermediate))
         except StopIteration:
             return True
 
     def finish(self, state: MinimizeState, end: End, session: Session) -> End:
-        """The mean of some values at the point to use, with the samples of the next step."""
-        n = self._finals(state, end)
-        here = np.zeros(n, np.int64)
-        at = state.search._replace(x=self.search.recommend(state.search))
-        batch: Batch = self.search.ask(at).planned(Plan(here, here, np.arange(n)))
-        evaluated = self._evaluate(session, at, batch)
-        values, known = evaluated.values, self._errors(batch, evaluated)
-        value, error = self.search.final_value(state.search, values, known)
+        """Evaluate the recommended point, with the samples of the next step, and add the mean."""
+        n = self._final_evaluations(state, end)
+        zeros = np.zeros(n, np.int64)  # no direction: all evaluations are at x
+        recommended = state.search._replace(x=self.search.recommend(state.search))
+        batch: Batch = self.search.ask(recommended).planned(Plan(zeros, zeros, np.arange(n)))
+        evaluated = self._evaluate(session, recommended, batch)
+        errors = self._errors(batch, evaluated)
+        value, error = self.search.final_value(state.search, evaluated.values, errors)
         return end._replace(
             more={
                 "value": plain(value),
@@ -239,7 +210,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
         )
 
     def _errors(self, batch: Batch, evaluated: Evaluated) -> NDArray[np.float64] | None:
-        """The standard errors of values, where they are known."""
+        """Return the standard errors of the values, if they are known."""
         if self.noise is None:
             return None
         if evaluated.extras is not None:
@@ -256,28 +227,23 @@ class Minimization(Program[MinimizeState, Record, Result]):
             return errors
         return np.full(len(evaluated.values), float(self.noise))
 
-    def _finals(self, state: MinimizeState, end: End | None = None) -> int:
-        """How many values are taken at the point to use: several where one would say little.
+    def _final_evaluations(self, state: MinimizeState, end: End | None = None) -> int:
+        """Return how often the recommended point is evaluated: several times if values are noisy.
 
-        At the end of the budget those are all that is left of it.
+        If the run ends because of its budget, the rest of the budget is spent on this.
         """
         n, search, budget = self.search.num_samples, self.search, self.limits.budget
-        finals = search.final_evaluations(state.search)
+        usual = search.final_evaluations(state.search)
         if end is None or budget is None or not search.noise(state.search):
-            return finals
+            return usual
         left = max((budget - state.search.evaluations) // n * n, n)
-        return left if end.reason == "budget" else min(finals, left)
+        return left if end.reason == "budget" else min(usual, left)
 
     def _shown(self, state: MinimizeState) -> SearchState:
-        """The search's state as users see it, with the structure of the parameters."""
-        if self.tree is None or self.held is not None:
+        """Return the search's state as users see it, with the structure of the parameters."""
+        if self.coordinates.tree is None or self.coordinates.held is not None:
             return state.search
-        return state.search._replace(tree=self.tree)
-
-    @property
-    def coordinates(self) -> Coordinates:
-        """The way from what the search has to what the objective has."""
-        return Coordinates(self.tree, self.held, self.log_scale)
+        return state.search._replace(tree=self.coordinates.tree)
 
     def result(self, state: MinimizeState, records: Sequence[Record], end: End) -> Result:
         """See :class:`~gensmooth.runs.Program`."""
@@ -290,19 +256,19 @@ class Minimization(Program[MinimizeState, Record, Result]):
             faults.update(record.faults)
         finished = end.reason not in STOPPED
         if finished:
-            value, at_end = number(end.more["value"]), states.faults_from_json(end.more["faults"])
+            value = number(end.more["value"])
             evaluations += whole(end.more["evaluations"])
             if end.more["error"] is not None:
                 error = number(end.more["error"])
-            faults.update(at_end)
+            faults.update(states.faults_from_json(end.more["faults"]))
             if math.isfinite(value) and reached(value, best, self.search.maximize):
                 best, best_x = value, x
-        lost = finished and not math.isfinite(value)  # that of a direction is dropped
+        failed = finished and not math.isfinite(value)
         search = self.search
-        unseen = not finished and bool(records)
-        if unseen and search.is_exact(state.search) and np.array_equal(x, best_x):
-            value, unseen = best, False  # where values are exact, the best one is the point to use
-        success = end.reason in SUCCESS and not lost
+        unevaluated = not finished and bool(records)
+        if unevaluated and search.is_exact(state.search) and np.array_equal(x, best_x):
+            value, unevaluated = best, False  # exact values: the best point is the recommended one
+        success = end.reason in SUCCESS and not failed
         noise = search.noise(state.search)
         warnings = advice(
             search,
@@ -327,10 +293,10 @@ class Minimization(Program[MinimizeState, Record, Result]):
             message=" ".join(
                 [
                     end.message(),
-                    *([_NO_VALUE] if lost else []),
-                    *([_NOT_THERE] if unseen else []),
-                    *_since_when(search, state.search, records, end),
-                    *([_LUCKY] if noise and error is not None else []),
+                    *([_NO_VALUE] if failed else []),
+                    *([_NOT_EVALUATED] if unevaluated else []),
+                    *_early_convergence(search, state.search, records, end),
+                    *([_NOISY] if noise and error is not None else []),
                     *warnings,
                 ]
             ),
@@ -347,30 +313,30 @@ class Minimization(Program[MinimizeState, Record, Result]):
     def settings(self, large: dict[str, Array]) -> dict[str, Any]:
         """See :class:`~gensmooth.runs.Program`."""
         search, bounds, execution = self.search, None, self.execution.to_json()
-        described = search_to_json(search, large)
+        described: dict[str, Any] = {
+            name: array_to_json(name, cast(Array, part), large)
+            if isinstance(part, np.ndarray)
+            else part
+            for name, part in to_parts(search).items()
+        }
         if self.falling_rate is not None:
             described["optimizer"] = {"learning_rate": self.falling_rate}
-        log_scale = held = None
-        if self.log_scale is not None:
-            mask = self.log_scale.mask.astype(np.float64)
-            log_scale = array_to_json("log_scale", mask, large)
-        if self.held is not None:
-            free = self.held.free.astype(np.float64)
-            held = {
-                "free": array_to_json("free", free, large),
-                "values": array_to_json("held", self.held.values, large),
-            }
+        tree, held, logs = self.coordinates.tree, self.coordinates.held, self.coordinates.log_scale
         described |= {
             "noise": self.noise,
-            "log_scale": log_scale,
-            "held": held,
-            "structure": None if self.tree is None else self.tree.to_json(),
+            "log_scale": logs and array_to_json("log_scale", logs.mask.astype(np.float64), large),
+            "held": held
+            and {
+                "free": array_to_json("free", held.free.astype(np.float64), large),
+                "values": array_to_json("held", held.values, large),
+            },
+            "structure": tree and tree.to_json(),
         }
         limits = describe_parts(self.limits, Limits._fields)
         x0 = array_to_json("x0", self.x0, large)
         if search.bounds is not None:
             bounds = {
-                name: array_to_json(name, _one(limit), large)
+                name: array_to_json(name, _one_if_equal(limit), large)
                 for name, limit in as_bounds(search.bounds, self.x0)._asdict().items()
             }
         return {
@@ -387,49 +353,46 @@ class Minimization(Program[MinimizeState, Record, Result]):
     @classmethod
     def from_json(
         cls,
-        found: Mapping[str, Any],
+        config: Mapping[str, Any],
         large: Mapping[str, Array],
-        given: Mapping[str, Any],
+        passed: Mapping[str, Any],
         *,
         trust: bool = False,
     ) -> "Minimization":
-        """The run of a ``config.json``; ``given`` has the choices that the caller passed again.
+        """Return the run of a ``config.json``; ``passed`` has the objects that are passed again.
 
         Raises:
-            ValueError: When it is not one, or when a choice must be passed again; so do
-                ``TypeError`` and ``LookupError`` say.
+            ValueError: If the file is invalid, or if another object must be passed again.
+            TypeError: If an entry has the wrong type.
+            LookupError: If an entry is missing.
         """
-        x0 = as_parameters(array_from_json(found["x0"], large))
-        described: dict[str, Any] = dict(found["search"])
-        execution = Execution.from_json(found["execution"])
-        limits = Limits.from_json(found["limits"])
+        x0 = as_parameters(array_from_json(config["x0"], large))
+        described: dict[str, Any] = dict(config["search"])
+        execution = Execution.from_json(config["execution"])
+        limits = Limits.from_json(config["limits"])
         rate, search = search_from_json(
-            described, large, given, limits, execution, x0=x0, trust=trust
+            described, large, passed, limits, execution, x0=x0, trust=trust
         )
         if not isinstance(described["vectorized"], int):
             raise TypeError(f"`vectorized` is {str(described['vectorized'])[:80]}")
-        search.init(x0, seed=found["seed"])  # complains about what does not fit together
-        held = held_from_json(described["held"], large, x0)
-        size = x0.shape if held is None else held.free.shape
+        search.init(x0, seed=config["seed"])  # raises an error if its parts do not fit together
         return cls(
-            objective=None if found["objective"] is None else str(found["objective"]),
-            source=None if found[SOURCE] is None else str(found[SOURCE])[:64],
+            objective=None if config["objective"] is None else str(config["objective"]),
+            source=None if config[SOURCE] is None else str(config[SOURCE])[:64],
             x0=x0,
-            seed=found["seed"],
+            seed=config["seed"],
             search=search,
             falling_rate=rate,
             vectorized=described["vectorized"],
             noise=known_noise(described["noise"]),
-            log_scale=log_scale_from_json(described["log_scale"], large, x0),
-            held=held,
-            tree=tree_from_json(described["structure"], given.get("x0"), size, trust=trust),
+            coordinates=coordinates_from_json(described, large, x0, passed.get("x0"), trust=trust),
             limits=limits,
             execution=execution,
-            extensions=tuple(found["extensions"]),
+            extensions=tuple(config["extensions"]),
         )
 
     def extended(self, limits: Limits, step: int) -> "Minimization":
-        """The run with other limits from ``step`` on."""
+        """Return the run with other limits from ``step`` on."""
         before = {"until_step": step, **describe_parts(self.limits, Limits._fields)}
         search = for_limits(self.search, self.falling_rate, limits.budget, limits.max_steps)
         return replace(self, limits=limits, search=search, extensions=(*self.extensions, before))
@@ -456,7 +419,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
         if meta["seed"] != self.seed:
             raise ValueError(f"its seed is {str(meta['seed'])[:80]}, not {self.seed}")
         search = states.unpack_search(self.search, meta, arrays, x0=self.x0)
-        if whole(meta["evaluations"]) != search.evaluations:  # the pilot's depend on the values
+        if whole(meta["evaluations"]) != search.evaluations:
             raise ValueError(f"{search.step} steps do not take {meta['evaluations']} evaluations")
         best = number(meta["best"])
         if math.isnan(best):
@@ -482,7 +445,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
             max_steps=self.limits.max_steps,
         )
 
-    def seen(self, state: MinimizeState, records: Sequence[Record], session: Session) -> Seen:  # noqa: ARG002
+    def seen(self, state: MinimizeState, records: Sequence[Record], session: Session) -> Seen:
         """See :class:`~gensmooth.runs.Program`."""
         return Seen(records[-1].info, session.workers)
 
@@ -498,16 +461,17 @@ class Minimization(Program[MinimizeState, Record, Result]):
         return evaluated
 
 
-def _since_when(
+def _early_convergence(
     search: Search, state: SearchState, records: Sequence[Record], end: End
 ) -> list[str]:
-    """Say whether the search had converged long before the budget was used up."""
+    """Report if the search had converged long before the budget was used up."""
     if end.reason != "budget" or not search.is_exact(state):
         return []
     better = np.maximum if search.maximize else np.minimum
-    best = better.accumulate([record.info.best_value for record in records])
+    best = better.accumulate([record.info.best_value for record in records]) / 2  # no overflow
     gain = abs(best[-1] - best[0])
-    evaluations = records[int((np.abs(best - best[-1]) <= _SAME * gain).argmax())].info.evaluations
+    converged = int((np.abs(best - best[-1]) <= _NEGLIGIBLE * gain).argmax())
+    evaluations = records[converged].info.evaluations
     if not gain > 0 or evaluations > state.evaluations / 2:
         return []
     return [
@@ -516,48 +480,48 @@ def _since_when(
     ]
 
 
-def known_noise(given: object) -> Literal["returned"] | float | None:
-    """What is known of the noise of values, checked."""
-    if given is None:
+def known_noise(noise: object) -> Literal["returned"] | float | None:
+    """Check the argument ``noise``."""
+    if noise is None:
         return None
-    if isinstance(given, str):
-        if given == RETURNED:
+    if isinstance(noise, str):
+        if noise == RETURNED:
             return RETURNED
-        raise ValueError(f"`noise` must be 'returned', a standard error or None, but is {given!r}.")
-    return float(checks.nonnegative("noise", given))
+        raise ValueError(f"`noise` must be 'returned', a standard error or None, but is {noise!r}.")
+    return float(checks.nonnegative("noise", noise))
 
 
-def checked_limits(search: Search, asked: Limits, x: Array) -> Limits:
-    """Check a user's limits: they must allow a first step and the values at the end."""
+def checked_limits(search: Search, limits: Limits, x: Array) -> Limits:
+    """Check a user's limits: they must allow a first step and the final value."""
     first, num_samples = search.next_evaluations(search.init(x, seed=0)), search.num_samples
     least = first + num_samples
-    budget = count("budget", asked.budget)
+    budget = count("budget", limits.budget)
     if budget < least:
         raise ValueError(
             f"`budget` is {budget}, but one step takes {first} evaluations and the "
             f"final value {num_samples}: allow at least {least}, or lower `num_directions`."
         )
-    target = checks.optional(checks.number, "target", asked.target)
-    tolerance = checks.optional(checks.nonnegative, "tolerance", asked.tolerance)
+    target = checks.optional(checks.number, "target", limits.target)
+    tolerance = checks.optional(checks.nonnegative, "tolerance", limits.tolerance)
     if target is not None and math.isnan(target):
         raise ValueError("`target` must be a number that a value can reach, but is nan.")
     return Limits(
         budget,
-        checks.optional(count, "max_steps", asked.max_steps),
+        checks.optional(count, "max_steps", limits.max_steps),
         None if target is None else float(target),
         None if tolerance is None else float(tolerance),
     )
 
 
 def count(name: str, value: object) -> int:
-    """A count, which people also write as 1e5."""
+    """Check a count; ``1e5`` is accepted too."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return checks.count(name, value, 0)
 
 
 def check_finite(batch: Batch, values: NDArray[np.float64]) -> None:
-    """Name the first value that is not finite."""
+    """Raise an error that names the first value that is not finite."""
     finite = np.isfinite(values)
     if finite.all():
         return
@@ -571,7 +535,7 @@ def check_finite(batch: Batch, values: NDArray[np.float64]) -> None:
     )
 
 
-def _one(limit: Array) -> Array:
-    """One number for limits that are all the same; they are broadcast when they are used."""
+def _one_if_equal(limit: Array) -> Array:
+    """Return a single number if all limits are equal; it is broadcast when it is used."""
     flat = limit.reshape(-1)
     return flat[0].reshape(()) if (flat == flat[0]).all() else limit

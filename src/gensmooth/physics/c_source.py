@@ -99,7 +99,6 @@ def _c(operation: str, functions: str, *operands: str) -> str:
 
 
 def _number(value: Any) -> str:
-    """Write a number as a C double."""
     if isinstance(value, bool | np.bool_):
         return "true" if value else "false"
     number = float(value)

@@ -8,10 +8,10 @@ same state. It names the first term that differs by more than rounding, the join
 where it differs, and the functions that compute it.
 
 The terms up to ``efc_aref`` are the expressions of :mod:`gensmooth.physics.mechanics`, evaluated on
-numbers. The terms from ``qfrc_constraint`` to ``cfrc_ext`` come from the compiled function
-(:mod:`gensmooth.physics.fused`). It runs on the CPU, compiled by Warp or, if Warp is not installed,
-by the machine's C++ compiler. For the environment's terms, the traced functions are compared with
-the original Python functions.
+numbers (:mod:`gensmooth.physics.step_terms`). The terms from ``qfrc_constraint`` to ``cfrc_ext``
+come from the compiled function (:mod:`gensmooth.physics.fused`). It runs on the CPU, compiled by
+Warp or, if Warp is not installed, by the machine's C++ compiler. For the environment's terms, the
+traced functions are compared with the original Python functions.
 """
 
 import copy
@@ -37,12 +37,13 @@ from gensmooth.physics.fused import source as fused_source
 from gensmooth.physics.fused.source import FusedSource, fused
 from gensmooth.physics.host_compiler import HostPhysics, find_compiler
 from gensmooth.physics.mechanics import contacts, models, softness
-from gensmooth.physics.mechanics.contacts import Contact, axes_of, contacts_of, jacobian, moving
+from gensmooth.physics.mechanics.contacts import axes_of, jacobian, moving
 from gensmooth.physics.mechanics.mechanism import Mechanism
 from gensmooth.physics.mechanics.models import UnsupportedMechanismError
 from gensmooth.physics.mechanics.placed import Placed, place
 from gensmooth.physics.mechanics.spatial import Inertia, Spatial
 from gensmooth.physics.mujoco_calls import load_mujoco, physics, quiet
+from gensmooth.physics.step_terms import State, both_values, forward, is_on_edge, pair_number
 from gensmooth.physics.symbolic_numpy import rebuilt
 from gensmooth.physics.symbols import Slot, TraceError, value_of
 from gensmooth.physics.tracing import DATA, Traced, trace
@@ -52,7 +53,6 @@ Values = dict[str, Array]
 
 _FORMULA = 1e-10  # relative tolerance of terms that are formulas
 _SOLUTION = 1e-8  # relative tolerance of terms that depend on MuJoCo's iterative solver
-_EDGE = 1e-9  # this close to a margin, rounding decides whether a constraint acts
 _FRAMES = 5  # MuJoCo steps between two states of a model without an environment
 _BEYOND = 0.01  # how far beyond a joint limit the states that test it are, in rad or m
 
@@ -64,7 +64,7 @@ class Term:
 
     Attributes:
         name: Its name in MuJoCo's data, or in the environment.
-        meaning: What it is.
+        meaning: Its meaning, in words.
         functions: Our functions that compute it.
         tolerance: The largest relative difference that counts as rounding.
     """
@@ -190,7 +190,7 @@ class Difference:
         step: The state shown as an example, counted from 0. If the term differs, this is the state
             with the fewest limits and contacts in which it does.
         entry: The entry of the term that differs most there, counted through the whole array.
-        where: What this entry is, such as "joint thigh_joint".
+        where: A readable name of this entry, such as "joint thigh_joint".
         ours: Our value of the entry.
         theirs: MuJoCo's value of the entry.
         active: The limits and contacts that act in this state.
@@ -250,15 +250,6 @@ class StepComparison:
         ]
 
 
-class _State(NamedTuple):
-    """A state to compare: its number, and the positions, velocities and controls."""
-
-    number: int
-    q: Array
-    v: Array
-    u: Array
-
-
 def compare(model: str, *, steps: int = 50, seed: int = 0) -> StepComparison:
     """Compare a model's step with MuJoCo's, term by term.
 
@@ -273,7 +264,7 @@ def compare(model: str, *, steps: int = 50, seed: int = 0) -> StepComparison:
         seed: The seed of the random start and actions.
 
     Raises:
-        ValueError: If there is no such robot, or it has something that is not covered.
+        ValueError: If there is no such robot, or it has a feature that is not covered.
         ImportError: If MuJoCo is not installed.
     """
     return compare_changed(model, lambda _: None, steps=steps, seed=seed)
@@ -316,18 +307,18 @@ def compare_changed(
         else:
             states = list(_play(environment, law, theirs, steps, rng, tally))
         states += _beyond_limits(theirs, states)
-        states = [state for state in states if not _is_on_edge(mechanism, state)]
-        by_mujoco = {state.number: _by_mujoco(theirs, state) for state in states}
+        states = [state for state in states if not is_on_edge(mechanism, state)]
+        data_of = {state.number: forward(theirs, state) for state in states}
         touched: set[int] = set()
         for state in states:
-            data = by_mujoco[state.number]
-            tally.add(state.number, *_expressions(mechanism, theirs, state, data), data)
-            touched |= {_pair_number(theirs, c.geom1, c.geom2) for c in data.contact}
-        left_out = _add_compiled(tally, mechanism, theirs, states, by_mujoco) if states else None
+            data = data_of[state.number]
+            tally.add(state.number, *both_values(mechanism, theirs, state, data), data)
+            touched |= {pair_number(theirs, c.geom1, c.geom2) for c in data.contact}
+        left_out = _add_compiled(tally, mechanism, theirs, states, data_of) if states else None
     untouched = [
         pair_name(theirs, pair).removeprefix("contact of ")
         for pair in mechanism.pairs
-        if _pair_number(theirs, *pair) not in touched
+        if pair_number(theirs, *pair) not in touched
     ]
     differences = tally.differences(theirs)
     return StepComparison(model, len(states), differences, left_out, tuple(untouched))
@@ -441,14 +432,14 @@ def _compared(ours: Array, theirs: Array, step: int) -> tuple[float, int, int, f
 # --- states, and the environment's terms ---------------------------------------------------------
 
 
-def _walk(model: Any, steps: int, rng: np.random.Generator) -> Iterator[_State]:
+def _walk(model: Any, steps: int, rng: np.random.Generator) -> Iterator[State]:
     """Yield states of a model that random controls move from its initial state."""
     mujoco = load_mujoco()
     data = mujoco.MjData(model)
     data.qvel[:] = 0.1 * rng.standard_normal(model.nv)
     for step in range(steps):
         data.ctrl[:] = rng.uniform(-1.0, 1.0, model.nu)
-        yield _State(step, *(np.array(each) for each in (data.qpos, data.qvel, data.ctrl)))
+        yield State(step, *(np.array(each) for each in (data.qpos, data.qvel, data.ctrl)))
         mujoco.mj_step(model, data, _FRAMES)
 
 
@@ -459,7 +450,7 @@ def _play(
     steps: int,
     rng: np.random.Generator,
     tally: _Tally,
-) -> Iterator[_State]:
+) -> Iterator[State]:
     """Yield states of an environment under random actions.
 
     On the way, compare the traced observation and reward with those of the Python functions.
@@ -477,7 +468,7 @@ def _play(
         action = rng.uniform(-1.0, 1.0, environment.action_size)
         outcome = environment.step(state, action)
         after = _numbers(state, data)
-        yield _State(step, before["qpos"], before["qvel"], after["ctrl"])
+        yield State(step, before["qpos"], before["qvel"], after["ctrl"])
 
         def read(key: Slot, before: Values = before, after: Values = after, a: Any = action) -> Any:
             if key.array == "action":
@@ -490,7 +481,7 @@ def _play(
         ended = bool(outcome[2])
 
 
-def _beyond_limits(model: Any, states: Sequence[_State]) -> Iterator[_State]:
+def _beyond_limits(model: Any, states: Sequence[State]) -> Iterator[State]:
     """Yield states that test every joint limit: earlier states with one joint moved beyond it."""
     number = len(states)
     for joint in np.flatnonzero(model.jnt_limited):
@@ -522,181 +513,6 @@ def _evaluated(law: dict[Slot, Any], array: str, read: Callable[[Slot], float]) 
     return [float(value_of(expressions[entry], read)) for entry in range(len(expressions))]
 
 
-# --- terms that are expressions ------------------------------------------------------------------
-
-
-def _by_mujoco(model: Any, state: _State) -> Any:
-    """Return MuJoCo's data of a state, before it moves."""
-    mujoco = load_mujoco()
-    data = mujoco.MjData(model)
-    data.qpos[:], data.qvel[:], data.ctrl[:] = state.q, state.v, state.u
-    mujoco.mj_forward(model, data)
-    return data
-
-
-def _is_on_edge(mechanism: Mechanism, state: _State) -> bool:
-    """Return whether a contact or a limit is so close to its margin that rounding decides."""
-    placed = place(mechanism, state.q.tolist())
-    gaps = [float(each.distance) - each.law.margin for each in contacts_of(placed)]
-    for limit in mechanism.limits:
-        at, margin = float(state.q[limit.position]), limit.law.margin
-        gaps += [at - limit.low - margin, limit.high - at - margin]
-    return any(abs(gap) < _EDGE for gap in gaps)
-
-
-class _Row(NamedTuple):
-    """A constraint: its row of the Jacobian, D, and the reference acceleration."""
-
-    slope: Array
-    stiffness: float
-    reference: float
-
-
-def _expressions(
-    mechanism: Mechanism, model: Any, state: _State, data: Any
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return our terms in a state, and MuJoCo's."""
-    placed, nv = place(mechanism, state.q.tolist()), mechanism.nv
-    # Our vectors are along the roots' axes (see `Placed.along_roots`), MuJoCo's along the world's.
-    turn = np.array([placed.along_roots(unit) for unit in np.eye(nv).tolist()], float).T
-    q, v, u = state.q.tolist(), (turn @ state.v).tolist(), state.u.tolist()
-    inertia = np.zeros((nv, nv))
-    for (i, j), value in placed.mass_matrix().items():
-        inertia[i, j] = inertia[j, i] = value
-    bodies = range(model.nbody)
-    spins = np.array([placed.body_quaternion(b) for b in bodies], float)
-    spins *= np.where((spins * data.xquat).sum(axis=1) < 0.0, -1.0, 1.0)[:, None]  # q is -q
-    ours: dict[str, Any] = {
-        "xpos": [placed.body_position(b) for b in bodies],
-        "xquat": spins,
-        "geom_xpos": [placed.geom_position(g) for g in range(model.ngeom)],
-        "site_xpos": [placed.site_position(s) for s in range(model.nsite)],
-        "subtree_com": [placed.centre(b) for b in bodies],
-        "cinert": [placed.body_inertia(b) for b in bodies],
-        "cvel": [placed.body_velocity(b, v) for b in bodies],
-        "qM": turn.T @ inertia @ turn,
-        "qfrc_bias": turn.T @ np.array(placed.bias(v), float),
-        "qfrc_passive": turn.T @ np.array(placed.passive(q, v), float),
-        "qfrc_actuator": turn.T @ np.array(placed.actuation(q, v, u), float),
-    }
-    theirs = {name: getattr(data, name) for name in ours if name != "qM"}
-    theirs["qM"] = _full_inertia(model, data)
-    ours["limits"], limit_rows = _limits(mechanism, state, np.array(v))
-    acting = slice(_first_contact_row(data))
-    theirs["limits"] = np.column_stack((data.efc_pos[acting], data.efc_margin[acting]))
-    touching = [each for each in contacts_of(placed) if each.distance < each.law.margin]
-    ordered = _in_mujocos_order(placed, touching, data)
-    theirs["contact.geom"] = sorted(_pair_number(model, c.geom1, c.geom2) for c in data.contact)
-    ours["contact.geom"] = sorted(_pair_number(model, *c.geoms) for c in touching)
-    if len(ordered) == data.ncon:
-        rows = limit_rows
-        frames: list[float] = []
-        for contact in ordered:
-            point, axes, more = _contact_rows(placed, contact, np.array(v))
-            frames += [*point, *axes]
-            rows = [*rows, *more]
-        ours["contact.dist"] = [(each.distance, each.law.margin) for each in ordered]
-        theirs["contact.dist"] = [(each.dist, each.includemargin) for each in data.contact]
-        ours["contact.frame"] = frames
-        theirs["contact.frame"] = [x for c in data.contact for x in (*c.pos, *_shown_axes(c))]
-        count = data.nefc
-        slopes = np.array([row.slope for row in rows]).reshape(-1, nv) @ turn
-        ours["efc_J"] = slopes
-        theirs["efc_J"] = np.array(data.efc_J).reshape(-1)[: count * nv]
-        ours["efc_D"], theirs["efc_D"] = [row.stiffness for row in rows], data.efc_D[:count]
-        ours["efc_aref"], theirs["efc_aref"] = [r.reference for r in rows], data.efc_aref[:count]
-    return ours, theirs
-
-
-def _full_inertia(model: Any, data: Any) -> Array:
-    """Return MuJoCo's mass matrix; the call has changed between versions."""
-    mujoco, matrix = load_mujoco(), np.zeros((model.nv, model.nv))
-    if hasattr(data, "qM"):
-        mujoco.mj_fullM(model, matrix, data.qM)
-    else:
-        mujoco.mj_fullM(model, data, matrix)
-    return matrix
-
-
-def _first_contact_row(data: Any) -> int:
-    """Return how many constraints are joint limits, which MuJoCo lists before contacts."""
-    limit = load_mujoco().mjtConstraint.mjCNSTR_LIMIT_JOINT
-    return int((np.array(data.efc_type[: data.nefc]) == int(limit)).sum())
-
-
-def _row(law: softness.Softness, slope: Array, v: Array, distance: float) -> _Row:
-    stiffness, pull = law.pull(distance)
-    return _Row(slope, float(stiffness), -law.damping * float(slope @ v) - float(pull))
-
-
-def _limits(
-    mechanism: Mechanism, state: _State, v: Array
-) -> tuple[list[tuple[float, float]], list[_Row]]:
-    """Return the distance and the margin of each limit that acts, and its constraint."""
-    distances: list[tuple[float, float]] = []
-    rows: list[_Row] = []
-    for limit in mechanism.limits:
-        at = float(state.q[limit.position])
-        for distance, sign in ((at - limit.low, 1.0), (limit.high - at, -1.0)):
-            if distance < limit.law.margin:
-                distances.append((distance, limit.law.margin))
-                rows.append(
-                    _row(limit.law, sign * np.eye(mechanism.nv)[limit.velocity], v, distance)
-                )
-    return distances, rows
-
-
-def _contact_rows(
-    placed: Placed, contact: Contact, v: Array
-) -> tuple[list[float], list[float], list[_Row]]:
-    """Return a contact's point and axes in the world, and its constraints."""
-    touch = contact.touch()
-    axes, slopes = axes_of(placed, contact, touch), np.zeros((3, len(v)))
-    for moved, sign in zip(moving(placed, contact), (-1.0, 1.0), strict=True):
-        for dof in moved:
-            slopes[:, dof] = sign * np.array(jacobian(placed, contact, touch.point, axes, dof))
-    normal, *tangents = slopes
-    slides = [sign * contact.friction * each for each in tangents for sign in (1.0, -1.0)]
-    rows = [
-        _row(contact.law, normal + slide, v, float(contact.distance))
-        for slide in (slides if contact.friction else [np.zeros(len(v))])
-    ]
-    matrix = np.array(placed.root(contact.root).matrix, float)
-    world = np.array(axes, float) @ matrix.T
-    shown = world if contact.friction else world[:1]
-    return placed.in_world(contact.root, touch.point), shown.reshape(-1).tolist(), rows
-
-
-def _shown_axes(contact: Any) -> Sequence[float]:
-    """Return the axes of a contact that matter: without friction, only the normal."""
-    return list(contact.frame[: 3 if contact.dim == 1 else 9])
-
-
-def _pair_number(model: Any, one: int, two: int) -> int:
-    return min(one, two) * int(model.ngeom) + max(one, two)
-
-
-def _in_mujocos_order(placed: Placed, touching: Sequence[Contact], data: Any) -> list[Contact]:
-    """Return our contacts in the order of MuJoCo's.
-
-    If a pair of geoms has several contacts, the nearest one is the counterpart. The list is shorter
-    than MuJoCo's if one of MuJoCo's contacts has no counterpart, and empty if one of ours has none.
-    """
-    unmatched, ordered = list(touching), list[Contact]()
-    for theirs in data.contact:
-        same_pair = [c for c in unmatched if {*c.geoms} == {int(theirs.geom1), int(theirs.geom2)}]
-        if same_pair:
-
-            def away(contact: Contact, at: Any = theirs.pos) -> float:
-                point = placed.in_world(contact.root, contact.touch().point)
-                return float(np.linalg.norm(np.array(point, float) - at))
-
-            nearest = min(same_pair, key=away)
-            ordered.append(nearest)
-            unmatched.remove(nearest)
-    return ordered if not unmatched else []
-
-
 # --- terms of the compiled function --------------------------------------------------------------
 
 
@@ -704,10 +520,10 @@ def _add_compiled(
     tally: _Tally,
     mechanism: Mechanism,
     model: Any,
-    states: Sequence[_State],
-    by_mujoco: Mapping[int, Any],
+    states: Sequence[State],
+    data_of: Mapping[int, Any],
 ) -> str | None:
-    """Compare what the compiled function computes; if it cannot run, return the reason."""
+    """Compare the terms of the compiled function; if it cannot run, return the reason."""
     widths = {**sizes(mechanism.model), "warm": mechanism.nv}
     read = [
         Slot(name, entry, False)
@@ -727,7 +543,7 @@ def _add_compiled(
     at_start, moved = run(fused(mechanism, ["step", "forces"], read), arrays)
     mujoco = load_mujoco()
     for world, state in enumerate(states):
-        before = by_mujoco[state.number]
+        before = data_of[state.number]
         theirs: dict[str, Any] = {"qfrc_constraint": before.qfrc_constraint}
         ours: dict[str, Any] = {"qfrc_constraint": at_start["qfrc_constraint"][:, world]}
         after = copy.copy(before)

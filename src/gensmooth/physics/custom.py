@@ -109,28 +109,15 @@ class RobotDefinition:
                 raise ValueError(f"`model` of {self.name} is not a MuJoCo model: {error}") from None
 
     def views(self, model: Any, data: Any, physics: Physics) -> Robot:
-        """Return what the functions receive of one simulation."""
-        return Robot(
-            data.qpos,
-            data.qvel,
-            np.array(data.qpos),
-            data.ctrl,
-            data.act,
-            data.sensordata,
-            data.xpos,
-            data.xquat,
-            data.site_xpos,
-            data.geom_xpos,
-            data.subtree_com,
-            data.cinert,
-            data.cvel,
-            data.qfrc_actuator,
-            data.qfrc_constraint,
-            data.cfrc_ext,
-            self.frame_skip * float(model.opt.timestep),
-            self.frame_skip,
-            physics,
-        )
+        """Return the argument of the functions for one simulation."""
+        ours = {
+            "before": np.array(data.qpos),
+            "dt": self.frame_skip * float(model.opt.timestep),
+            "frames": self.frame_skip,
+            "physics": physics,
+        }
+        theirs = {name: getattr(data, name) for name in Robot._fields if name not in ours}
+        return Robot(**ours, **theirs)
 
     def environment(self) -> CompiledEnvironment:
         """Return the definition in the form of this package's robots."""
@@ -176,7 +163,7 @@ class RobotDefinition:
         return len(seen)
 
     def observe(self, robot: Robot) -> Array:
-        """Observe by the plain function."""
+        """Call the plain observation function and check its result."""
         seen = np.asarray(self.observation(robot))
         if seen.ndim != 1 or seen.dtype != np.float64 or not len(seen):
             raise TypeError(
@@ -269,7 +256,7 @@ def register_robot(
 
 
 def definition_of(name: str) -> RobotDefinition:
-    """Return the robot of a name; the module of ``module:Name`` is imported first."""
+    """Return the definition of a robot; the module of ``module:Name`` is imported first."""
     module, colon, _ = name.rpartition(":")
     if colon:
         naming.load_module(module)
@@ -286,7 +273,6 @@ def as_file(definition: RobotDefinition) -> str:
 
 
 def _model_of(model: object, home: str) -> str | Path:
-    """Return the model's text, or the full path of its file."""
     if isinstance(model, str) and model.lstrip().startswith("<"):
         return model
     if not isinstance(model, str | Path):

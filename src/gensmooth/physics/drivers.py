@@ -59,12 +59,12 @@ def load_mujoco_warp() -> Any:
     )
 
 
-def _load(name: str, what: str, remedy: str) -> Any:
+def _load(name: str, feature: str, remedy: str) -> Any:
     try:
         return import_module(name)
     except ImportError as error:
         missing = error.name or name
-        raise ImportError(f"{what} needs {missing}: {remedy}", name=missing) from None
+        raise ImportError(f"{feature} needs {missing}: {remedy}", name=missing) from None
 
 
 @cache
@@ -192,7 +192,7 @@ def write_fused(model: Any, law: Traced, lanes: int = 1, *, cuda: bool = False) 
         cuda: Whether it is for a GPU.
 
     Raises:
-        UnsupportedMechanismError: If the model or the law has something that is not covered, or
+        UnsupportedMechanismError: If the model or the law has a feature that is not covered, or
             more contacts than a thread has room for.
     """
     read = reads(law)
@@ -259,8 +259,8 @@ class MujocoWarpPhysics:
     def step(self) -> None:
         """See :class:`DevicePhysics`."""
         self._exchange(self._in, to_theirs=True)
-        for what in self._calls:
-            if what == "step":
+        for call in self._calls:
+            if call == "step":
                 self._mjw.step(self._model, self._data)
             else:
                 self._mjw.rne_postconstraint(self._model, self._data)

@@ -7,7 +7,7 @@ def missing_extra(error: ImportError) -> ImportError:
     """Return the error to raise when a package of the extra ``rl`` cannot be imported.
 
     Args:
-        error: What Python raised.
+        error: The error that Python raised.
     """
     how = "pip install 'gensmooth[rl]'"
     if sys.version_info >= (3, 14):

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from gensmooth.physics.fused.lanes import opening
 from gensmooth.physics.fused.source import FusedSource
 
-# What the C of a step expects from Warp: functions of numbers, and arrays with a field `data`.
+# The functions of numbers, and arrays with a field `data`, that the C of a step expects from Warp.
 _TEXT = """\
 #include <cmath>
 #define CUDA_CALLABLE

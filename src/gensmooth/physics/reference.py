@@ -25,7 +25,7 @@ _Outcome = tuple[NDArray[np.float64], np.float64, bool, bool, dict[str, np.float
 class HalfCheetahRandVel(MujocoEnv, EzPickle):
     """A half-cheetah that is paid for running at a hidden target velocity.
 
-    Every reset draws a new goal ~ U(0, 3), after the positions and velocities. The law is that of
+    Every reset draws a new goal ~ U(0, 3), after the positions and velocities. Rewards follow
     :mod:`gensmooth.physics.robots.half_cheetah`.
 
     Args:
@@ -105,7 +105,7 @@ class CustomRobot(MujocoEnv, EzPickle):
         return self._definition.observe(self._robot), np.float64(reward), ended, False, {}
 
     def reset_model(self) -> NDArray[np.float64]:
-        """Start where the robot's ``start`` says."""
+        """Start at a state that the robot's ``start`` draws."""
         row = self._definition.draw(self.model, self.np_random)
         self.set_state(row[: self.model.nq], row[self.model.nq :])
         np.copyto(self._robot.before, self.data.qpos)

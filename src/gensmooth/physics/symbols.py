@@ -79,6 +79,14 @@ class Slot(NamedTuple):
     moved: bool
 
 
+def _both(operation: str) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
+    """Return the methods of an operator: with the symbol as the left and as the right operand."""
+    return (
+        lambda self, other: _binary(operation, self, other),
+        lambda self, other: _binary(operation, other, self),
+    )
+
+
 @final
 class Symbol:
     """A number that is known only when the code runs: a slot, or an operation on other numbers.
@@ -111,29 +119,14 @@ class Symbol:
             return f"{read.array}[{read.entry}]"
         return f"{self.operation}({', '.join(map(repr, self.operands))})"
 
-    def __add__(self, other: Any) -> Any:
-        return _binary("+", self, other)
-
-    def __radd__(self, other: Any) -> Any:
-        return _binary("+", other, self)
-
-    def __sub__(self, other: Any) -> Any:
-        return _binary("-", self, other)
-
-    def __rsub__(self, other: Any) -> Any:
-        return _binary("-", other, self)
-
-    def __mul__(self, other: Any) -> Any:
-        return _binary("*", self, other)
-
-    def __rmul__(self, other: Any) -> Any:
-        return _binary("*", other, self)
-
-    def __truediv__(self, other: Any) -> Any:
-        return _binary("/", self, other)
-
-    def __rtruediv__(self, other: Any) -> Any:
-        return _binary("/", other, self)
+    __add__, __radd__ = _both("+")
+    __sub__, __rsub__ = _both("-")
+    __mul__, __rmul__ = _both("*")
+    __truediv__, __rtruediv__ = _both("/")
+    __and__, __rand__ = _both("&&")
+    __or__, __ror__ = _both("||")
+    __lt__, __gt__ = _both("<")[0], _both(">")[0]
+    __le__, __ge__ = _both("<=")[0], _both(">=")[0]
 
     def __floordiv__(self, other: Any) -> Any:
         return _floored(self, other)
@@ -167,18 +160,6 @@ class Symbol:
     def __abs__(self) -> "Symbol":
         return Symbol("abs", self)
 
-    def __lt__(self, other: Any) -> Any:
-        return _binary("<", self, other)
-
-    def __le__(self, other: Any) -> Any:
-        return _binary("<=", self, other)
-
-    def __gt__(self, other: Any) -> Any:
-        return _binary(">", self, other)
-
-    def __ge__(self, other: Any) -> Any:
-        return _binary(">=", self, other)
-
     def __eq__(self, other: object) -> Any:
         return _binary("==", self, other)
 
@@ -186,16 +167,6 @@ class Symbol:
         return _binary("!=", self, other)
 
     __hash__ = object.__hash__
-
-    def __and__(self, other: Any) -> Any:
-        return _binary("&&", self, other)
-
-    __rand__ = __and__
-
-    def __or__(self, other: Any) -> Any:
-        return _binary("||", self, other)
-
-    __ror__ = __or__
 
     def __invert__(self) -> "Symbol":
         return Symbol("!", self)
@@ -302,22 +273,14 @@ def _arctan2(y: Any, x: Any) -> Any:
     return math.atan2(y, x) if known(y) and known(x) else Symbol("arctan2", y, x)
 
 
-def _hypot(x: Any, y: Any) -> Any:
-    return ENTRYWISE["sqrt"](x * x + y * y)
-
-
-def _clip(value: Any, low: Any, high: Any) -> Any:
-    return ENTRYWISE["minimum"](ENTRYWISE["maximum"](value, low), high)
-
-
-# What NumPy's functions of these names do with one entry. On an array of objects, NumPy itself
-# would ask for the truth value of every comparison.
+# NumPy's functions, for one entry. On an array of objects, NumPy itself would ask for the truth
+# value of every comparison.
 ENTRYWISE: dict[str, Callable[..., Any]] = {
     **{name: _one(name) for name in (*FUNCTIONS, *INVERSE, "isfinite")},
     **{name: _extreme(name) for name in ("minimum", "maximum", "fmin", "fmax")},
     "arctan2": _arctan2,
-    "hypot": _hypot,
-    "clip": _clip,
+    "hypot": lambda x, y: ENTRYWISE["sqrt"](x * x + y * y),
+    "clip": lambda x, low, high: ENTRYWISE["minimum"](ENTRYWISE["maximum"](x, low), high),
     "sign": lambda x: choose(x > 0, 1.0, choose(x < 0, -1.0, choose(x == 0, 0.0, x))),
     "isnan": lambda x: x != x,
     "less": operator.lt,
@@ -499,20 +462,12 @@ def in_order(expression: Any, known: Container[Symbol]) -> Iterator[Symbol]:
             yield todo.pop()
 
 
-def _power(a: float, b: float) -> float:
-    return float(np.power(np.float64(a), np.float64(b)))
-
-
-def _quotient(a: float, b: float) -> float:
-    return float(np.float64(a) / np.float64(b))
-
-
 VALUES: dict[str, Callable[..., Any]] = {
     "+": operator.add,
     "-": operator.sub,
     "*": operator.mul,
-    "/": _quotient,
-    "pow": _power,
+    "/": lambda a, b: float(np.float64(a) / np.float64(b)),
+    "pow": lambda a, b: float(np.power(np.float64(a), np.float64(b))),
     "neg": operator.neg,
     "abs": abs,
     "min": builtins.min,

@@ -5,7 +5,7 @@
 A :class:`~gensmooth.physics.environment.CompiledEnvironment` has three functions for one
 simulation. Here they run on symbols (:mod:`gensmooth.physics.symbols`), and the results are written
 as C, for thousands of simulations in parallel. Numbers that a step reads before the physics moves
-(where the robot was) are saved for what it computes afterwards.
+(such as the robot's position) are saved for the computations after it.
 """
 
 from collections.abc import Callable, Iterable
@@ -32,17 +32,8 @@ from gensmooth.physics.symbols import (
 # A start sets these arrays; all others in MuJoCo's data follow from them.
 PRIMARY = ("qpos", "qvel", "act", "ctrl")
 DERIVED = (
-    "sensordata",
-    "xpos",
-    "xquat",
-    "site_xpos",
-    "geom_xpos",
-    "subtree_com",
-    "cinert",
-    "cvel",
-    "qfrc_actuator",
-    "qfrc_constraint",
-    "cfrc_ext",
+    *("sensordata", "xpos", "xquat", "site_xpos", "geom_xpos", "subtree_com", "cinert", "cvel"),
+    *("qfrc_actuator", "qfrc_constraint", "cfrc_ext"),
 )
 DATA = PRIMARY + DERIVED
 
@@ -56,7 +47,7 @@ class Traced(NamedTuple):
         controls: The controls, from slots of ``action``.
         calls: The calls of MuJoCo in a step: ``"step"`` and ``"forces"``, in order.
         step: The array ``paid`` (reward, survival bonus, whether the episode ended, whether the
-            goal was reached), and what the environment stores.
+            goal was reached), and the environment's memory.
         seen: Derived numbers that are read before the physics step. They are kept from the previous
             step, or from the start.
         saved: Numbers that a step reads before the physics step and uses after it.
@@ -129,21 +120,21 @@ class _SymbolicSimulation:
                 state = state._replace(**{name: filled})
         self.memory, self.state = memory, state
 
-    def call(self, what: str, _: Any) -> None:
+    def call(self, function: str, _: Any) -> None:
         """Stand in for :func:`~gensmooth.physics.mujoco_calls.call`."""
-        self.calls.append(what)
-        if what == "step":
+        self.calls.append(function)
+        if function == "step":
             if self.controls is None:
                 self.controls = list(self.data.arrays["ctrl"].reshape(-1))
                 self._check_unchanged(*(set(self.data.arrays) - {"ctrl"}))
             else:
                 self._check_unchanged(*self.data.arrays)
             self.data.refresh()
-        elif what == "forces":
+        elif function == "forces":
             self.data.refresh("cfrc_ext")
 
     def written(self) -> dict[Slot, Any]:
-        """Return what has been set in the data and in the environment's memory, by slot."""
+        """Return the values set in the data and in the environment's memory, by slot."""
         changed: dict[Slot, Any] = {}
         for name, array in self.data.arrays.items():
             for index, value in enumerate(array.reshape(-1)):
@@ -152,7 +143,7 @@ class _SymbolicSimulation:
         return changed | self.remembered()
 
     def remembered(self) -> dict[Slot, Any]:
-        """Return what has been set in the environment's memory, by slot."""
+        """Return the values set in the environment's memory, by slot."""
         flat = [value for array in self.memory for value in array.reshape(-1)]
         return {
             Slot("memory", index, False): value
@@ -214,8 +205,8 @@ def trace(environment: CompiledEnvironment, model: Any) -> Traced:
 def _begin(
     environment: CompiledEnvironment, simulation: _SymbolicSimulation, start_size: int
 ) -> dict[Slot, Any]:
-    def only_forward(what: str, _: Any) -> None:
-        if what != "forward":
+    def only_forward(function: str, _: Any) -> None:
+        if function != "forward":
             raise TraceError("it moves the robot before the episode starts")
 
     begin = rebuilt(environment.begin, {call: only_forward})

@@ -40,9 +40,7 @@ from gensmooth.rl.rollouts import (
     distinct_resets,
     distributed,
 )
-from gensmooth.rl.trainer import (
-    Trainer,
-)
+from gensmooth.rl.trainer import Trainer
 from gensmooth.runs import (
     CheckpointError,
     Every,
@@ -366,7 +364,7 @@ def resume(
     trust = checks.flag("trust", trust)
     threads = checks.optional(checks.count, "threads", threads)
     with RunFolder(checks.path("folder", folder), create=False) as held:
-        program = held.read(Training.kind, lambda found, _: Training.from_json(found, trust))
+        program = held.read(Training.kind, lambda config, _: Training.from_json(config, trust))
         trainer, before = program.trainer, program.execution
         info = trainer.info
         catalogue.check_trusted(info.name, trust=trust)
@@ -406,7 +404,7 @@ def resume(
 def _standardize(
     standardize: object, method: object, algorithm: algorithms.Algorithm | None
 ) -> bool:
-    """Return whether observations are standardised, which the names of some algorithms fix."""
+    """Return whether observations are standardised; some algorithms prescribe it."""
     fixed = None if algorithm is None else algorithm.standardize
     if standardize is None:
         return True if fixed is None else fixed
@@ -437,13 +435,11 @@ def _target(
 
 
 def _version(name: str) -> str:
-    """Return the version in an environment's name, or an empty string."""
     match = re.search(r"-v\d+", name)
     return match[0] if match else ""
 
 
-def _is_one(workers: Any) -> bool:
-    """Return whether episodes run in this process."""
+def _is_one(workers: Any) -> bool:  # episodes then run in this process
     return isinstance(workers, int) and workers == 1
 
 
@@ -454,7 +450,7 @@ def _rollouts(
     threads: int | None,
     journal: Journal | None,
 ) -> AbstractContextManager[Rollouts]:
-    """Return what runs the episodes: this process and its threads, or an evaluator's workers."""
+    """Start the rollouts: in this process and its threads, on a GPU, or in workers."""
     policy, search, shared_goal = trainer.policy, trainer.search, trainer.shared_goal
     if trainer.info.device != "cpu":
         together = SideBySide(simulator, policy, search, shared_goal=shared_goal, journal=journal)

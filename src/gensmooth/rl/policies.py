@@ -61,8 +61,8 @@ class Policy:
     biases: bool = False
 
     def __post_init__(self) -> None:
-        what = "at least two whole numbers of at least 1 (observation, hidden layers, action)"
-        sizes = _counts("sizes", self.sizes, 2, what)
+        expected = "at least two whole numbers of at least 1 (observation, hidden layers, action)"
+        sizes = _counts("sizes", self.sizes, 2, expected)
         checks.settle(self, sizes=sizes, biases=checks.flag("biases", self.biases))
 
     @property
@@ -171,8 +171,8 @@ class MLP:
     biases: bool = True
 
     def __post_init__(self) -> None:
-        what = "the sizes of the hidden layers, such as (32,) or (64, 64)"
-        hidden = _counts("hidden", self.hidden, 1, what)
+        expected = "the sizes of the hidden layers, such as (32,) or (64, 64)"
+        hidden = _counts("hidden", self.hidden, 1, expected)
         checks.settle(self, hidden=hidden, biases=checks.flag("biases", self.biases))
 
     def policy(self, observation_size: int, action_size: int) -> Policy:
@@ -199,8 +199,8 @@ def architecture(name: object, hidden: Sequence[int] = (32,)) -> Linear | MLP:
     )
 
 
-def _counts(name: str, sizes: object, least: int, what: str) -> tuple[int, ...]:
-    """Check for at least ``least`` positive integers; the error says ``what`` is expected."""
+def _counts(name: str, sizes: object, least: int, expected: str) -> tuple[int, ...]:
+    """Check for at least ``least`` positive integers; the error names what is ``expected``."""
     counts = cast(Sequence[object], sizes if isinstance(sizes, list | tuple) else ())
     try:
         if len(counts) < least:
@@ -208,5 +208,5 @@ def _counts(name: str, sizes: object, least: int, what: str) -> tuple[int, ...]:
         return tuple([checks.count(name, size) for size in counts])
     except ValueError:
         raise ValueError(
-            f"`{name}` must be {what}, but is {checks.shown(cast(object, sizes))}."
+            f"`{name}` must be {expected}, but is {checks.shown(cast(object, sizes))}."
         ) from None

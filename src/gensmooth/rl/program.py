@@ -48,7 +48,7 @@ Callback = Callable[["IntermediateTraining"], bool | None]
 
 POLICY_BEST, POLICY_LAST = "policy-best", "policy-last"
 
-_MESSAGES = {**MESSAGES, "target": "A test reached the target."}
+TRAINING_MESSAGES = {**MESSAGES, "target": "A test reached the target."}
 _TEST_COUNTS = ("step", "trajectories", "env_steps", "episodes")
 _WORDS = {
     "evaluations": "episodes",
@@ -60,7 +60,7 @@ _FEW_TESTS = 4  # fewer do not show whether there is progress
 
 @dataclass(frozen=True)
 class IntermediateTraining:
-    """What a callback receives after each step of a training, with SciPy's names.
+    """The argument of a callback after each step of a training, with SciPy's names.
 
     Attributes:
         x: The policy's parameters.
@@ -177,10 +177,10 @@ class Schedule(NamedTuple):
     target: float | None = None
 
     @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> "Schedule":
+    def from_json(cls, stored: Mapping[str, Any]) -> "Schedule":
         """Read and check a schedule from JSON."""
-        target = found["target"]
-        counts = (whole(found[name]) for name in cls._fields[:3])
+        target = stored["target"]
+        counts = (whole(stored[name]) for name in cls._fields[:3])
         return cls(*counts, target=None if target is None else number(target))
 
 
@@ -203,7 +203,7 @@ class Training(Program[TrainState, TrainRecord, TrainResult]):
         seed: The seed.
         limits: The length of the training, and its tests.
         execution: How it is executed; the result does not depend on it.
-        rollouts: Starts what runs the episodes, and records them in a journal.
+        rollouts: Starts the rollouts of the episodes, which are recorded in a journal.
         callback: Called after each step; the training stops if it returns true.
     """
 
@@ -244,7 +244,7 @@ class Training(Program[TrainState, TrainRecord, TrainResult]):
         return self.trainer.init(self.seed)
 
     def session(self, journal: Journal | None) -> AbstractContextManager[Rollouts]:
-        """Start what runs the episodes."""
+        """See :class:`~gensmooth.runs.Program`."""
         assert self.rollouts is not None
         return self.rollouts(journal)
 
@@ -275,7 +275,6 @@ class Training(Program[TrainState, TrainRecord, TrainResult]):
         return End("max_steps") if state.search.step >= self.limits.max_steps else None
 
     def _is_stopped(self, callback: Callback, last: TrainRecord, state: TrainState) -> bool:
-        """Call the callback, and return whether it stops the training."""
         now = IntermediateTraining(
             x=state.search.x,
             fun=last.iteration.info.value,
@@ -314,7 +313,7 @@ class Training(Program[TrainState, TrainRecord, TrainResult]):
             success=success,
             status=status_of(end.reason, success=success),
             reason=cast(Reason, end.reason),
-            message=end.message(_MESSAGES) + _no_progress(tests, end),
+            message=end.message(TRAINING_MESSAGES) + _no_progress(tests, end),
             dropped=sum(record.iteration.info.dropped for record in records),
             faults=dict(faults),
             seed=self.seed,
@@ -325,7 +324,7 @@ class Training(Program[TrainState, TrainRecord, TrainResult]):
 
     def settings(self, large: dict[str, Array]) -> dict[str, Any]:  # noqa: ARG002
         """See :class:`~gensmooth.runs.Program`."""
-        trainer, execution = self.trainer, self.execution.to_json()
+        trainer = self.trainer
         return {
             "environment": asdict(trainer.info),
             "policy": {"sizes": list(trainer.policy.sizes), "biases": trainer.policy.biases},
@@ -335,35 +334,35 @@ class Training(Program[TrainState, TrainRecord, TrainResult]):
             "seed": self.seed,
             "search": to_parts(trainer.search),
             "schedule": describe_parts(self.limits, Schedule._fields),
-            "execution": execution,
+            "execution": self.execution.to_json(),
         }
 
     @classmethod
-    def from_json(cls, found: Mapping[str, Any], trust: bool = False) -> "Training":
+    def from_json(cls, config: Mapping[str, Any], trust: bool = False) -> "Training":
         """Restore the training of a ``config.json``.
 
         Raises:
             ValueError: If it is invalid or contains something that cannot be restored;
                 ``TypeError`` and ``LookupError`` mean the same.
         """
-        info, policy = EnvironmentInfo(**found["environment"]), found["policy"]
+        info, policy = EnvironmentInfo(**config["environment"]), config["policy"]
         if not isinstance(info.name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError("the name of its environment is not a string")
         search = from_parts(
-            found["search"], trust=trust, again="repeat the call of gs.rl.train that began it"
+            config["search"], trust=trust, again="repeat the call of gs.rl.train that began it"
         )
         return cls(
             trainer=Trainer(
                 info,
                 Policy(tuple(policy["sizes"]), policy["biases"]),
                 search,
-                standardize=bool(found["standardize"]),
-                shared_goal=found.get("resets") == "shared-goal",
+                standardize=bool(config["standardize"]),
+                shared_goal=config.get("resets") == "shared-goal",
             ),
-            method=str(found["method"]),
-            seed=check_seed(found["seed"]),
-            limits=Schedule.from_json(found["schedule"]),
-            execution=Execution.from_json(found["execution"]),
+            method=str(config["method"]),
+            seed=check_seed(config["seed"]),
+            limits=Schedule.from_json(config["schedule"]),
+            execution=Execution.from_json(config["execution"]),
         )
 
     def extended(self, limits: Schedule, step: int) -> "Training":  # noqa: ARG002

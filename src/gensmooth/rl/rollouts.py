@@ -9,6 +9,7 @@ which the training merges in the order of the batch.
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
+from copy import copy
 from typing import Literal, NamedTuple, Protocol, final, get_args
 
 import numpy as np
@@ -58,10 +59,10 @@ class Rollouts(Protocol):
 
 
 def distinct_resets(resets: Resets, simulator: Simulator) -> Resets:
-    """Return the reading that equals ``"shared-goal"`` in an environment, if another one does.
+    """Return the resets, with ``"shared-goal"`` replaced if it equals another kind.
 
-    Without tasks it is ``"independent"``. If a start consists of a task only, as in Meta-World, it
-    is ``"paired"``.
+    Without tasks it equals ``"independent"``. If a start consists of a task only, as in Meta-World,
+    it equals ``"paired"``.
     """
     if resets != "shared-goal":
         return resets
@@ -109,40 +110,31 @@ class Local:
         self.faults: Mapping[str, int] = {}
 
     def journaled(self, journal: Journal | None) -> "Local":
-        """Return the same with a journal."""
-        return Local(
-            self._simulator,
-            self._policy,
-            self._threads,
-            shared_goal=self._shared_goal,
-            search=self._search,
-            journal=journal,
-        )
+        """Return a copy that records episodes in a journal."""
+        copied = copy(self)
+        copied._journal = None if self._search is None else journal
+        return copied
 
     def train(self, state: SearchState, batch: Batch, scaling: Scaling) -> Episodes:  # noqa: ARG002
         """See :class:`Rollouts`."""
         starts = batch_starts(self._simulator, batch, shared_goal=self._shared_goal)
-        entry = None
-        if self._journal is not None:
-            entry = open_entry(self._journal, self._policy, batch, scaling, observe=True)
-        return self._run(batch.block(0, len(batch)), starts, scaling, entry, observe=True)
+        return self._run(batch, batch.block(0, len(batch)), starts, scaling, observe=True)
 
     def test(self, state: SearchState, scaling: Scaling, episodes: int) -> Episodes:
         """See :class:`Rollouts`."""
         parameters = np.broadcast_to(state.x, (episodes, state.x.size))
         starts = test_starts(self._simulator, state, episodes)
-        entry = None
+        batch = None
         if self._journal is not None and self._search is not None:
             batch = test_batch(self._search, state, episodes)
-            entry = open_entry(self._journal, self._policy, batch, scaling, observe=False)
-        return self._run(parameters, starts, scaling, entry, observe=False)
+        return self._run(batch, parameters, starts, scaling, observe=False)
 
     def _run(
         self,
+        batch: Batch | None,
         parameters: Array,
         starts: Array,
         scaling: Scaling,
-        entry: JournalEntry | None,
         *,
         observe: bool,
     ) -> Episodes:
@@ -156,39 +148,39 @@ class Local:
                 threads=self._threads,
             )
 
-        if entry is None:
-            episodes = rollout(0, len(parameters))
-        else:
+        def opened(journal: Journal, batch: Batch) -> JournalEntry:
+            return open_entry(journal, self._policy, batch, scaling, observe=observe)
+
+        info, journal, entry = self._simulator.info, self._journal, None
+        together = info.fast or info.device != "cpu"  # all episodes in one call
+        if journal is not None and batch is not None and (journal.has_stored or not together):
+            entry = opened(journal, batch)
+        if entry is not None and not (together and entry.is_empty):
             episodes = self._recorded(entry, rollout, observe)
+        else:
+            began = time.perf_counter()
+            episodes = rollout(0, len(parameters))
+            seconds = time.perf_counter() - began
+            if journal is not None and batch is not None and seconds >= WORTH:
+                rows = to_rows(episodes, self._policy.sizes[0])
+                opened(journal, batch).put(0, rows, seconds)
         self.faults = _failed(episodes)
         return episodes
 
     def _recorded(
         self, entry: JournalEntry, rollout: Callable[[int, int], Episodes], observe: bool
     ) -> Episodes:
-        """Run the episodes that the journal does not have, and record them.
-
-        A compiled simulator runs all of them in one call. Others run one after the other anyway,
-        and each is recorded when it ends.
-        """
-        info, size = self._simulator.info, self._policy.sizes[0]
-        missing = np.flatnonzero(~entry.known).tolist()
-        together = info.fast or info.device != "cpu"
-        if together and len(missing) == len(entry.known):
-            spans = [(0, len(missing))]
-        else:
-            spans = [(index, index + 1) for index in missing]
-        rows, failure = entry.values.copy(), None
-        for first, last in spans:
+        """Run the episodes that the journal does not have one by one, and record each."""
+        rows, size, failure = entry.values.copy(), self._policy.sizes[0], None
+        for index in np.flatnonzero(~entry.known).tolist():
             began = time.perf_counter()
-            episodes = rollout(first, last)
+            episodes = rollout(index, index + 1)
             part = to_rows(episodes, size)
-            entry.put(first, part, time.perf_counter() - began)
-            if last - first == len(rows):
-                return episodes
-            rows[first:last] = part
+            entry.put(index, part, time.perf_counter() - began)
+            rows[index] = part[0]
             failure = failure or episodes.failure
-        return from_rows(rows, size, goal=info.goal, observe=observe)._replace(failure=failure)
+        goal = self._simulator.info.goal
+        return from_rows(rows, size, goal=goal, observe=observe)._replace(failure=failure)
 
 
 @final
@@ -378,7 +370,7 @@ def from_rows(rows: Array, size: int, *, goal: bool, observe: bool) -> Episodes:
 
 
 def test_batch(search: Search, state: SearchState, episodes: int) -> Batch:
-    """The test episodes as a batch of evaluations."""
+    """Return the test episodes as a batch of evaluations."""
     center = np.zeros(episodes, np.int64)
     plan = Plan(center, center, np.arange(episodes))
     return search.ask(state).planned(plan, Purpose.TEST)
@@ -387,13 +379,13 @@ def test_batch(search: Search, state: SearchState, episodes: int) -> Batch:
 def open_entry(
     journal: Journal, policy: Policy, batch: Batch, scaling: Scaling, *, observe: bool
 ) -> JournalEntry:
-    """The part of a journal for the episodes of a batch."""
+    """Open the entry of a journal for the episodes of a batch."""
     columns = 1 + _NUMBERS + 2 * policy.sizes[0]
     return journal.open(batch.with_context(_context(scaling, observe)), columns)
 
 
 def _context(scaling: Scaling, observe: bool, tasks: Array | None = None) -> Array:
-    """The numbers that are the same for all episodes of a batch."""
+    """Return the numbers that all episodes of a batch share."""
     more = [] if tasks is None else [tasks]
     return np.concatenate(([float(observe)], scaling.mean, scaling.inverse, *more))
 

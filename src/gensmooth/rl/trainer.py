@@ -122,7 +122,7 @@ class Trainer:
         policy: The policy's shape.
         search: The search; it must maximise and use samples.
         standardize: Whether observations are standardised.
-        shared_goal: Whether the episodes of a direction have one task, from starts of their own.
+        shared_goal: Whether the episodes of a direction have one task, from different starts.
     """
 
     info: EnvironmentInfo

@@ -408,7 +408,7 @@ class RunFolder:
             self._failing_files = self._failing_files and not saved
 
     def _load(self, program: Program[S, R, Any], path: Path) -> Found[S, R]:
-        meta, arrays = container.read(path, _fits(program))
+        meta, arrays = container.read(path, sizes_fit(program))
         if meta.get("run") != self.run:
             raise CheckpointError(path, "is the checkpoint of another run.")
         if meta.get("config") != self._identity(program):
@@ -491,7 +491,7 @@ class Scratch:
         path = self.path / CHECKPOINT
         if os.path.lexists(path):
             try:
-                return Found(program.unpack(*container.read(path, _fits(program))), 0, [])
+                return Found(program.unpack(*container.read(path, sizes_fit(program))), 0, [])
             except (CheckpointError, OSError, *UNUSABLE) as error:
                 _log.warning("%s cannot be used, so the run starts over: %s", path, error)
         return Found(program.init(), 0, [])
@@ -540,7 +540,7 @@ class Scratch:
         """See :class:`RunFolder`; does nothing, because only the checkpoint is stored."""
 
 
-def _fits(program: Program[Any, Any, Any]) -> container.Fits:
+def sizes_fit(program: Program[Any, Any, Any]) -> container.Fits:
     """Return a check that a checkpoint's arrays are not too large for the program."""
 
     def fits(_: Mapping[str, Any], sizes: Mapping[str, int]) -> None:

@@ -5,9 +5,10 @@ therefore repeats the steps after its last checkpoint with the values from the j
 the objective only for the values that are missing. The result is the same to the last bit.
 
 A value whose call took 10 ms or more is written when it arrives. Cheaper values are written
-together, once 10 ms have passed, so that the journal costs little: ``python -m
-benchmarks.checkpoint`` measures it. A background thread flushes the file to the physical disk twice
-a second. The journal is emptied when a checkpoint is written, and removed when the run ends.
+together, once the batch has taken 10 ms. A batch that takes less is not recorded, and costs one
+reading of the clock per call: ``python -m benchmarks.checkpoint`` measures it. A background thread
+flushes the file to the physical disk twice a second. The journal is emptied when a checkpoint is
+written, and removed when the run ends.
 
 The file is a sequence of records, little-endian. Each record is the length of its body (uint32),
 the CRC-32 of its body (uint32) and its body, which begins with one letter:
@@ -33,12 +34,11 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, cast, final
+from typing import Any, NamedTuple, Protocol, cast, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gensmooth.batch import Batch
 from gensmooth.describe import whole
 from gensmooth.runs.files import has_other_names, open_file, open_to_update, write_all, write_whole
 
@@ -58,6 +58,21 @@ _VALUES = struct.Struct("<cq")
 _log = logging.getLogger("gensmooth")
 
 
+class Recorded(Protocol):
+    """A batch of evaluations whose values can be recorded."""
+
+    @property
+    def step(self) -> int:
+        """The step that it belongs to."""
+        ...
+
+    def checksum(self) -> int:
+        """A checksum of its points and samples."""
+        ...
+
+    def __len__(self) -> int: ...
+
+
 class BatchAddress(NamedTuple):
     """Identifies a batch of evaluations.
 
@@ -74,7 +89,7 @@ class BatchAddress(NamedTuple):
     columns: int
 
 
-def address_of(batch: Batch, columns: int) -> BatchAddress:
+def address_of(batch: Recorded, columns: int) -> BatchAddress:
     """The address of a batch."""
     return BatchAddress(batch.step, batch.checksum(), len(batch), columns)
 
@@ -91,8 +106,6 @@ class _Stored:
 @final
 class JournalEntry:
     """The part of the journal for one batch.
-
-    It is created for each step, also of the cheapest runs, so it creates its arrays when needed.
 
     Attributes:
         is_empty: Whether nothing about this batch is known from an earlier process.
@@ -114,7 +127,7 @@ class JournalEntry:
     )
 
     def __init__(
-        self, journal: "Journal", batch: Batch, columns: int, stored: _Stored | None
+        self, journal: "Journal", batch: Recorded, columns: int, stored: _Stored | None
     ) -> None:
         self._journal, self._batch, self._columns = journal, batch, columns
         self._address: BatchAddress | None = None
@@ -215,6 +228,7 @@ class Journal:
 
     Attributes:
         size: The size of the file in bytes; 0 if there is none.
+        has_stored: Whether the file has results of an earlier process that were not used yet.
         lock: Protects the file and what waits to be written, because threads share it.
     """
 
@@ -226,12 +240,13 @@ class Journal:
         self.lock = threading.Lock()
         self._fd: int | None = None
         self._entry: JournalEntry | None = None  # the batch that the last record belongs to
-        self._batch: tuple[Batch, JournalEntry] | None = None
+        self._batch: tuple[Recorded, JournalEntry] | None = None
         self._completed = 0  # the size when the last step was complete
-        self._failing = False
+        self._failing = self._closed = False
         self._dirty, self._closing = threading.Event(), threading.Event()
         self._flusher: threading.Thread | None = None
         self.size = self._load()
+        self.has_stored = bool(self._stored)
 
     # --- reading
 
@@ -314,7 +329,7 @@ class Journal:
 
     # --- during the run
 
-    def open(self, batch: Batch, columns: int) -> JournalEntry:
+    def open(self, batch: Recorded, columns: int) -> JournalEntry:
         """Return the part of the journal for a batch; the same one if it is already open.
 
         Args:
@@ -338,8 +353,8 @@ class Journal:
         if not bodies or self.size > _LARGEST or not self._permitted():
             return
         with self.lock:
-            if self._batch is None or self._batch[1] is not entry:
-                return  # a thread that is late: the step has ended without it
+            if self._closed:
+                return  # a thread that is late: the run has ended without it
             if entry is not self._entry:
                 bodies = [_BATCH.pack(b"B", *entry.address), *bodies]
             try:
@@ -395,7 +410,7 @@ class Journal:
         """Note that a step is complete: a checkpoint written from now on contains it."""
         self._completed = self.size
         self._batch = None
-        if self._stored:
+        if self.has_stored:
             last = max((address.step for address in self._used), default=-1)
             self._stored = {
                 address: stored
@@ -403,6 +418,7 @@ class Journal:
                 if address.step >= last and address not in self._used
             }
             self._used.clear()
+            self.has_stored = bool(self._stored)
 
     def forget(self) -> None:
         """Empty the file, unless it has values that the new checkpoint does not contain."""
@@ -433,8 +449,9 @@ class Journal:
             self.size = 0
 
     def close(self) -> None:
-        """Flush and close the file."""
-        fd, self._fd = self._fd, None
+        """Flush and close the file; nothing is recorded any more."""
+        with self.lock:
+            fd, self._fd, self._closed = self._fd, None, True
         if fd is None:
             return
         self._closing.set()

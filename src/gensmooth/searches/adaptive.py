@@ -29,14 +29,16 @@ from gensmooth.directions.draw import Address, Draw, MixedDraw, ScaledDraw, dens
 from gensmooth.estimators import ForwardDifference, Plan, Samples, lay_out
 from gensmooth.parameters import Bounds, as_bounds, as_parameters, find_units, is_tree
 from gensmooth.searches.protocol import (
+    MOST,
     FailurePolicy,
     FinalValue,
     Search,
     SearchState,
     StepInfo,
+    check_sizes,
     mean_value,
 )
-from gensmooth.searches.random_search import MOST, check_sizes, not_of, standard_errors
+from gensmooth.searches.random_search import not_of, standard_errors
 from gensmooth.trees import Tree
 
 Array = NDArray[Any]
@@ -291,6 +293,7 @@ class AdaptiveSearch(Search):
         )
 
     @final
+    @np.errstate(over="ignore", invalid="ignore")
     def tell(
         self,
         state: SearchState,
@@ -624,14 +627,12 @@ def _with_best(
 
 def request_of(state: SearchState) -> PointRequest:
     """Return the next request of a state."""
-    assert isinstance(state.sent, PointRequest), "the state belongs to another search"
-    return state.sent
+    return checks.own(state.sent, PointRequest)
 
 
 def kept_of(state: SearchState) -> Kept:
     """Return the part of a state that is not sent to workers."""
-    assert isinstance(state.kept, Kept), "the state belongs to another search"
-    return state.kept
+    return checks.own(state.kept, Kept)
 
 
 def square(vector: Array) -> float:

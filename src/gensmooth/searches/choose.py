@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from gensmooth import checks, optimizers
 from gensmooth.directions import METHODS, Directions, choose_directions
-from gensmooth.estimators import Estimator, Samples, as_estimator
+from gensmooth.estimators import Estimator, Samples
 from gensmooth.optimizers import Optimizer, Schedule, choose_optimizer
 from gensmooth.parameters import as_parameters, is_tree
 from gensmooth.searches import algorithms
@@ -30,11 +30,11 @@ LEARNING_RATE = 0.1  # Adam's, which falls to 0 over the budget along half a cos
 
 
 class ChosenSearch(NamedTuple):
-    """A search, and what must be remembered about the choice.
+    """A search, and whether its optimiser depends on the budget.
 
     Attributes:
         search: The search.
-        falling_rate: If not ``None``, the optimiser is :func:`falling` from this rate. It is made
+        falling_rate: If not ``None``, the optimiser is :func:`falling` from this rate, and is made
             anew when the budget changes.
     """
 
@@ -50,17 +50,16 @@ def choose(
     training: bool = False,
     fill: Callable[[Wanted, Directions], Wanted] | None = None,
 ) -> ChosenSearch:
-    """The search that is wanted at ``x``.
+    """Choose the search for the start ``x`` and the user's choices.
 
-    With no method, directions, estimator, spacing or optimiser, that is the pilot.
+    Without a method, directions, an estimator, a spacing or an optimiser, it is the pilot.
 
     Args:
         x: The start.
-        wanted: What the user asks.
+        wanted: The user's choices.
         shape: The shape of the parameters as directions see it, if it is not that of ``x``.
-        training: Whether a policy is trained: some algorithms are for that alone.
-        fill: Fills in the numbers of a search along directions that the user left open, where the
-            usual ones do not fit.
+        training: Whether a policy is trained; some algorithms are only for that.
+        fill: Replaces the usual defaults of a search along directions.
 
     >>> import numpy as np
     >>> type(choose(np.zeros(3), Wanted(budget=100)).search).__name__
@@ -71,14 +70,14 @@ def choose(
     if wanted.search is not None:
         if not isinstance(wanted.search, Search):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(
-                f"`search` must be a gs.Search, but is {checks.shown(wanted.search)}; names go "
-                "into `method`."
+                f"`search` must be a gs.Search, but is {checks.shown(wanted.search)}; to choose "
+                "one by its name, pass `method`."
             )
         wanted.check_complete()
         return ChosenSearch(wanted.search)
-    choose_optimizer(wanted.optimizer, wanted.learning_rate)  # raises an error if they are invalid
     if is_left_to_pilot(wanted):
         return ChosenSearch(_pilot(x, wanted))
+    choose_optimizer(wanted.optimizer, wanted.learning_rate)  # raises an error if they are invalid
     if algorithms.find(wanted.method) is not None:
         return ChosenSearch(algorithms.make(x, wanted, training=training))
     others = [AUTO, *algorithms.names(training=training)]
@@ -88,7 +87,7 @@ def choose(
 
 
 def is_left_to_pilot(wanted: Wanted) -> bool:
-    """Whether nothing was chosen that the pilot chooses itself."""
+    """Return whether the user chose the pilot, or nothing that the pilot would choose."""
     if isinstance(wanted.method, str):
         return wanted.method == AUTO
     return all(getattr(wanted, name) is None for name in ("method", *_PILOTS))
@@ -102,8 +101,8 @@ def _pilot(x: Array, wanted: Wanted) -> Pilot:
     passed = [f"`{name}`" for name in _PILOTS if getattr(wanted, name) is not None]
     if passed:
         raise ValueError(
-            f"method='auto' chooses {' and '.join(passed)} itself: leave {passed[0]} out, or name "
-            "a method."
+            f"method='auto' chooses {' and '.join(passed)} itself: omit {passed[0]}, or name a "
+            "method."
         )
     number = wanted.num_directions
     if number is None and wanted.workers > usual_directions(x.size):
@@ -118,7 +117,7 @@ def _pilot(x: Array, wanted: Wanted) -> Pilot:
 
 
 def _along(x: Array, family: Directions, wanted: Wanted) -> ChosenSearch:
-    """A search along directions; by default with Adam, whose rate falls over the budget."""
+    """Create a search along directions; by default with Adam whose rate falls over the budget."""
     wanted.refuse_population()
     optimizer = choose_optimizer(wanted.optimizer, wanted.learning_rate)
     number = wanted.num_directions
@@ -140,11 +139,10 @@ def _along(x: Array, family: Directions, wanted: Wanted) -> ChosenSearch:
 
 
 def _scaled(spacing: Any, wanted: Wanted) -> float:
-    """A spacing times ``x_scale``."""
     if callable(spacing):
         raise ValueError(
-            "`x_scale` multiplies a `spacing` that is a number, but it is a schedule: multiply its "
-            "first number instead."
+            "`x_scale` multiplies `spacing`, which must then be a number, but is a schedule: scale "
+            "the schedule instead."
         )
     product = checks.positive("spacing", spacing) * wanted.factor
     if not 0 < product < math.inf:
@@ -155,14 +153,14 @@ def _scaled(spacing: Any, wanted: Wanted) -> float:
 
 
 def usual_directions(dim: int) -> int:
-    """Directions per step where the user gives no number: 4 + ⌊3 ln d⌋."""
+    """Return the default number of directions per step: 4 + ⌊3 ln d⌋."""
     return 4 + int(3 * math.log(dim))
 
 
 def falling(
     rate: float, search: RandomSearch, budget: int | None, max_steps: int | None = None
 ) -> Optimizer:
-    """Adam whose rate falls from ``rate`` to 0 over the steps that the limits allow."""
+    """Return Adam whose rate falls from ``rate`` to 0 over the steps that the limits allow."""
     steps = max(1, (budget or 0) // len(search.plan))
     if max_steps is not None:
         steps = min(steps, max_steps)
@@ -172,7 +170,7 @@ def falling(
 def for_limits(
     search: Search, falling_rate: float | None, budget: int | None, max_steps: int | None
 ) -> Search:
-    """The search for a run with these limits; see :class:`ChosenSearch` on the rate."""
+    """Adapt a search to a run with these limits; see :class:`ChosenSearch` on the rate."""
     search = search.with_budget(budget or 0)
     if falling_rate is None:
         return search
@@ -254,7 +252,7 @@ def search(
         num_directions=num_directions,
         population=population,
         spacing=spacing,
-        estimator=None if estimator is None else as_estimator(estimator),
+        estimator=estimator,
         optimizer=optimizer,
         learning_rate=learning_rate,
         x_scale=x_scale,

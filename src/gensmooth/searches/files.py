@@ -12,10 +12,9 @@ from dataclasses import fields, is_dataclass
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gensmooth import naming
-from gensmooth.describe import describe, must_be_passed_again, rebuild
+from gensmooth.describe import describe, describe_parts, must_be_passed_again, rebuild
 from gensmooth.directions import Directions
 from gensmooth.estimators import Estimator
 from gensmooth.optimizers import Optimizer
@@ -53,7 +52,13 @@ def to_parts(search: Search) -> dict[str, Any]:
         if name is None or not is_dataclass(search):
             return {"method": {"given": f"{kind.__module__}.{kind.__qualname__}"}}
         parts["method"] = name
-    return parts | {name: _part(getattr(search, name)) for name in _stored(kind)}
+    names = _stored(kind)
+    arrays = {
+        name: np.asarray(value, np.float64)
+        for name in names
+        if isinstance(value := getattr(search, name), list | np.ndarray)
+    }
+    return parts | describe_parts(search, names) | arrays
 
 
 def from_parts(
@@ -163,13 +168,6 @@ def _kind(name: str, *, trust: bool) -> type[Search]:
 def _stored(kind: type[Search]) -> list[str]:
     names = [field.name for field in fields(cast(Any, kind)) if field.init]
     return [name for name in names if name not in _APART]
-
-
-def _part(value: Any) -> Any:
-    if isinstance(value, list | np.ndarray):
-        array: NDArray[np.float64] = np.asarray(value, np.float64)
-        return array
-    return describe(value)
 
 
 def _value(part: Any, *, trust: bool) -> Any:

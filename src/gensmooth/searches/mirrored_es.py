@@ -162,7 +162,7 @@ class MirroredES(AdaptiveSearch):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        checks.settle(self, widest=float(checks.number("widest", self.widest)))
+        checks.settle(self, widest=float(checks.positive("widest", self.widest, infinite=True)))
 
     def begin(self, x: Array, known: Knowledge) -> Transition:
         """See :class:`~gensmooth.searches.adaptive.AdaptiveSearch`."""

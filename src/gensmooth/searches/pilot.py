@@ -148,7 +148,7 @@ class Pilot(AdaptiveSearch):
         super().__post_init__()
         checks.settle(
             self,
-            widest=float(checks.number("widest", self.widest)),
+            widest=float(checks.positive("widest", self.widest, infinite=True)),
             by_rank=checks.flag("by_rank", self.by_rank),
         )
 

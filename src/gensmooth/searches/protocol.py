@@ -25,6 +25,8 @@ from gensmooth.trees import Tree
 Array = NDArray[Any]
 FailurePolicy = Literal["raise", "drop"]
 
+MOST = 50_000_000  # directions × samples per step; the layout of as many takes a gigabyte
+
 
 class SearchState(NamedTuple):
     """The state of a search between two steps: everything that the next step needs.
@@ -142,7 +144,7 @@ class WholeState:
         self._search.check_sent(sent, dim, dtype)
         return sent
 
-    def update(self, state: tuple[Any, ...], gradient: Array) -> tuple[Any, ...]:  # noqa: ARG002
+    def update(self, state: tuple[Any, ...], gradient: Array) -> tuple[Any, ...]:
         """Not used: :meth:`latest_gradient` never returns an estimate."""
         raise RuntimeError("This search always sends its whole state.")
 
@@ -208,11 +210,7 @@ class Search(ABC):
 
     @abstractmethod
     def tell(
-        self,
-        state: SearchState,
-        batch: Batch,
-        values: ArrayLike,
-        errors: ArrayLike | None = None,
+        self, state: SearchState, batch: Batch, values: ArrayLike, errors: ArrayLike | None = None
     ) -> tuple[SearchState, StepInfo]:
         """Return the state after a step, and its metrics."""
 
@@ -300,25 +298,25 @@ class Search(ABC):
         """Return the point that a run should return if it ends now."""
         return state.x
 
-    def is_exact(self, state: SearchState) -> bool:  # noqa: ARG002
+    def is_exact(self, state: SearchState) -> bool:
         """Return whether values are exact, so that the point with the best value is the best."""
         return False
 
-    def noise(self, state: SearchState) -> float | None:  # noqa: ARG002
+    def noise(self, state: SearchState) -> float | None:
         """Return the standard deviation of a value's noise, or ``None`` if it was not measured."""
         return None
 
-    def converged(self, state: SearchState) -> str | None:  # noqa: ARG002
+    def converged(self, state: SearchState) -> str | None:
         """Return a reason if the search has converged, otherwise ``None``."""
         return None
 
-    def final_evaluations(self, state: SearchState) -> int:  # noqa: ARG002
+    def final_evaluations(self, state: SearchState) -> int:
         """Return how many evaluations a run should reserve for the recommended point."""
         return self.num_samples
 
     def final_value(
         self,
-        state: SearchState,  # noqa: ARG002
+        state: SearchState,
         values: NDArray[np.float64],
         errors: NDArray[np.float64] | None = None,
     ) -> FinalValue:
@@ -337,11 +335,11 @@ class Search(ABC):
         """Return the number of evaluations of the next step."""
         return len(self.ask(state))
 
-    def evaluations_after(self, steps: int) -> int | None:  # noqa: ARG002
+    def evaluations_after(self, steps: int) -> int | None:
         """Return the number of evaluations of ``steps`` steps; ``None`` if it is not fixed."""
         return None
 
-    def value_at(self, state: SearchState, values: NDArray[np.float64]) -> float:  # noqa: ARG002
+    def value_at(self, state: SearchState, values: NDArray[np.float64]) -> float:
         """Estimate the objective at x from the values of a step; by default, return their mean."""
         finite = values[np.isfinite(values)]
         return float(finite.mean()) if len(finite) else math.nan
@@ -350,7 +348,7 @@ class Search(ABC):
         """Return the search that workers receive, without what only ``tell`` needs."""
         return self
 
-    def with_budget(self, budget: int) -> Self:  # noqa: ARG002
+    def with_budget(self, budget: int) -> Self:
         """Return the search for a different budget."""
         return self
 
@@ -372,22 +370,31 @@ class Search(ABC):
 
     # --- for advice to users ----------------------------------------------------------------------
 
-    def is_looking(self, state: SearchState) -> bool:  # noqa: ARG002
+    def is_looking(self, state: SearchState) -> bool:
         """Return whether the next step only probes, so that x is not expected to change."""
         return False
 
-    def has_only_begun(self, state: SearchState) -> bool:  # noqa: ARG002
+    def has_only_begun(self, state: SearchState) -> bool:
         """Return whether only x0 has been evaluated."""
         return False
 
-    def saw_one_value(self, state: SearchState, steps: Sequence[StepInfo]) -> bool:  # noqa: ARG002
+    def saw_one_value(self, state: SearchState, steps: Sequence[StepInfo]) -> bool:
         """Return whether all values so far were equal."""
         first = steps[0].value
         return all(step.value == first == step.best_value for step in steps)
 
-    def widest_reach(self, dim: int) -> float | None:  # noqa: ARG002
+    def widest_reach(self, dim: int) -> float | None:
         """Return the typical distance of a point from x in each parameter, if it is fixed."""
         return None
+
+
+def check_sizes(num_directions: int, num_samples: int) -> None:
+    """Raise an error if the layout of a step alone would fill the memory."""
+    if num_directions * num_samples > MOST:
+        raise ValueError(
+            f"`num_directions` × `num_samples` must be at most {MOST:,}, but is "
+            f"{num_directions:,} × {num_samples:,}."
+        )
 
 
 def mean_value(

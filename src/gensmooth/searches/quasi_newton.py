@@ -286,7 +286,7 @@ def start_line(
     objective falls towards the outside.
 
     Returns:
-        The memory and the line, or ``None`` if the gradient is zero or not finite.
+        The memory and the line, or ``None`` if the squared gradient is zero or not finite.
     """
     gradient = gradient_from(now, values, bounds)
     stuck = np.zeros(len(gradient), bool)
@@ -303,7 +303,7 @@ def start_line(
     if not (slope < 0 and math.isfinite(slope)):
         now = _forget(now)
         line, slope = -gradient, -_dot(gradient, gradient)
-        if not math.isfinite(slope):
+        if not (slope < 0 and math.isfinite(slope)):
             return None
     first, size = now.stored == 0, math.sqrt(_dot(line, line))
     now = now._replace(

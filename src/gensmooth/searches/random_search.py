@@ -36,11 +36,11 @@ from gensmooth.searches.protocol import (
     Search,
     SearchState,
     StepInfo,
+    check_sizes,
 )
 from gensmooth.trees import Tree
 
 __all__ = [
-    "MOST",
     "FailurePolicy",
     "GradientEstimate",
     "RandomSearch",
@@ -66,7 +66,6 @@ def _not_in_a_worker(*_: Any) -> Any:
 
 
 _NO_OPTIMIZER = optimizers.Optimizer(_not_in_a_worker, _not_in_a_worker)
-MOST = 50_000_000  # directions × samples per step; the layout of as many takes a gigabyte
 
 
 @final
@@ -237,7 +236,12 @@ class RandomSearch(Search):
         downhill = -gradient if self.maximize else gradient
 
         move = self._move if norm < _NO_OVERFLOW else _without_warnings(self._move)
-        x, kept, length, diverged = move(state, downhill, norm)
+        try:
+            x, kept, length, diverged = move(state, downhill, norm)
+        except (AttributeError, TypeError, ValueError) as error:
+            own: Any = self.optimizer.init(state.x)
+            checks.own(state.kept, cast(type[Any], type(own)))
+            raise error
         dim, sent = x.size, state.sent
         family = self._family(x, state.tree)
         if diverged is None:
@@ -551,15 +555,6 @@ def standard_errors(errors: ArrayLike, number: int) -> NDArray[np.float64]:
     if (array < 0).any():
         raise ValueError(f"`errors` must not be negative, but one is {array.min():g}.")
     return array
-
-
-def check_sizes(num_directions: int, num_samples: int) -> None:
-    """Raise an error if the layout of a step alone would fill the memory."""
-    if num_directions * num_samples > MOST:
-        raise ValueError(
-            f"`num_directions` × `num_samples` must be at most {MOST:,}, but is "
-            f"{num_directions:,} × {num_samples:,}."
-        )
 
 
 def _scatter(norm2: float, squares: float, used: int) -> float:

@@ -21,12 +21,7 @@ NoiseKind = Literal["additive", "multiplicative"]
 
 
 def stars_spacing(
-    dim: int,
-    *,
-    smoothness: float,
-    noise: float,
-    kind: NoiseKind = "additive",
-    value: float = 1.0,
+    dim: int, *, smoothness: float, noise: float, kind: NoiseKind = "additive", value: float = 1.0
 ) -> float:
     r"""The spacing μ of STARS.
 

@@ -17,9 +17,11 @@ import os
 import struct
 import time
 import zlib
+from collections.abc import Sequence
 from io import BufferedReader, FileIO
+from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple, cast, final
 
 from gensmooth import checks, fields
 from gensmooth.runs.files import has_other_names, open_file, open_to_update, write_all
@@ -196,7 +198,6 @@ _HEADER = fields.record(
 
 
 def _form(header: dict[str, Any]) -> struct.Struct:
-    """Return the binary layout of a record."""
     return struct.Struct(f"<QId{2 * len(header['groups'])}d{header['num_directions']}d")
 
 
@@ -276,5 +277,46 @@ def _read_records(
     return records, end
 
 
-def _cannot(path: Path, what: str, error: OSError) -> LogError:
-    return LogError(f"{path} cannot be {what}: {error.strerror or error}.")
+def _cannot(path: Path, done: str, error: OSError) -> LogError:
+    return LogError(f"{path} cannot be {done}: {error.strerror or error}.")
+
+
+def check_header(
+    stored: dict[str, Any], ours: dict[str, Any], path: str, error: type[ValueError] = LogError
+) -> None:
+    """Raise an error if a log (or state) belongs to another model or has other settings."""
+    theirs: list[Any] = list(chain(*stored["groups"]))
+    mine: list[Any] = list(chain(*ours["groups"]))
+    if theirs != mine:
+        for their, my in zip(theirs, mine, strict=False):
+            if their != my:
+                raise error(
+                    f"{path} belongs to another model: it has the parameter {their[0]!r} "
+                    f"({their[1]}, shape {their[2]}) where this one has {my[0]!r} ({my[1]}, shape "
+                    f"{my[2]}). {_UNCHANGED}"
+                )
+        raise error(
+            f"{path} belongs to another model: it has {len(theirs)} parameters, this one has "
+            f"{len(mine)}. {_UNCHANGED}"
+        )
+    for name, value in ours.items():
+        if name != "base" and _plain(stored.get(name)) != _plain(value):
+            raise error(
+                f"{path} was written with {name}={checks.shown(stored.get(name))}, but this run "
+                f"has {name}={checks.shown(value)}. {_UNCHANGED}"
+            )
+    if "base" in ours and stored["base"] != ours["base"]:
+        raise error(
+            f"{path} begins with other weights than the model has now. Load the weights that the "
+            f"run began with; its steps are replayed on them. {_UNCHANGED}"
+        )
+
+
+_UNCHANGED = "The parameters were not changed."
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as it is after a round trip through JSON."""
+    if isinstance(value, tuple | list):
+        return [_plain(each) for each in cast(Sequence[Any], value)]
+    return value

@@ -15,7 +15,6 @@ from gensmooth.torch.tensors import (
     Backend,
     Chosen,
     backend,
-    contiguous_copy,
     follow,
     gather,
     law_code,
@@ -69,7 +68,7 @@ class Mover:
 
         def put(places: PlaceGroup) -> None:
             for name, _, original, out in places.listed:
-                w = contiguous_copy(original)
+                w = original.contiguous()
                 self._perturb(name, w, out, step, [direction], [amount], 1.0)
 
         if law.rank or law.density < 1:
@@ -78,12 +77,12 @@ class Mover:
 
         def put_plain(places: PlaceGroup) -> None:  # the same result, with less overhead
             if places.ready is None:
-                lying = [place for place in places.listed if place.original.is_contiguous()]
+                contiguous = [place for place in places.listed if place.original.is_contiguous()]
                 rest = [place for place in places.listed if not place.original.is_contiguous()]
                 prepared = self._prepare(
-                    [place.name for place in lying],
-                    [place.original for place in lying],
-                    [place.out for place in lying],
+                    [place.name for place in contiguous],
+                    [place.original for place in contiguous],
+                    [place.out for place in contiguous],
                 )
                 places.ready = prepared, PlaceGroup(rest)
             prepared, others = places.ready
@@ -144,7 +143,7 @@ class Mover:
                     keep=self._momentum,
                     chosen=self._chosen,
                 )
-                values = contiguous_copy(w.data)
+                values = w.data.contiguous()
                 follow(values, velocity, amount=-rates[g], keep=1.0 - rates[g] * decays[g])
                 _put_back(w, values)
 
@@ -175,7 +174,7 @@ class Mover:
                 self._move_many(group, step, directions[0], self._law.scale * along[0])
                 rest = {name: w for name, w in group.items() if not w.is_contiguous()}
             for name, w in rest.items():
-                values = contiguous_copy(w.data)
+                values = w.data.contiguous()
                 self._perturb(name, values, values, step, directions, along, keep)
                 _put_back(w, values)
 
@@ -183,21 +182,21 @@ class Mover:
         self, group: Mapping[str, nn.Parameter], step: int, direction: int, amount: float
     ) -> None:
         """Move contiguous parameters along one direction, together for each device."""
-        lying = {name: w for name, w in group.items() if w.is_contiguous()}
-        if not lying:
+        contiguous = {name: w for name, w in group.items() if w.is_contiguous()}
+        if not contiguous:
             return
-        first = next(iter(lying))
-        where = [(w.data_ptr(), w.numel(), w.dtype) for w in lying.values()]
+        first = next(iter(contiguous))
+        where = [(w.data_ptr(), w.numel(), w.dtype) for w in contiguous.values()]
         known = self._prepared.get(first)
         if known is not None and known[0] == where:
             prepared = known[1]
         else:
-            owns = [w.data for w in lying.values()]
-            prepared = self._prepare(list(lying), owns, owns)
+            tensors = [w.data for w in contiguous.values()]
+            prepared = self._prepare(list(contiguous), tensors, tensors)
             self._prepared[first] = where, prepared
         for on, each in prepared:
             on.move_many(each, _step_words(step), direction, amount)
-        for w in lying.values():
+        for w in contiguous.values():
             torch.autograd.graph.increment_version(w)
 
     def _perturb(
@@ -245,7 +244,7 @@ def fingerprint(parameters: Mapping[str, Tensor]) -> str:
     for name in sorted(parameters):
         w = parameters[name].detach()
         total.update(f"{name} {w.dtype} {tuple(w.shape)}\n".encode())
-        flat = contiguous_copy(w).view(-1)
+        flat = w.contiguous().view(-1)
         flat = flat.view(torch.uint8) if flat.numel() else flat
         for start in range(0, flat.numel(), _PIECE):
             piece: Any = flat[start : start + _PIECE].cpu().numpy()

@@ -105,8 +105,8 @@ def _trainable(items: Any) -> list[Pair]:
     for item in cast(Iterable[object], items):
         pair = cast("tuple[Any, ...]", item) if isinstance(item, tuple) else ()
         if len(pair) != 2:
-            what = "a tensor" if isinstance(item, Tensor) else checks.shown(cast(object, item))
-            raise TypeError(_NAMELESS.format(what))
+            got = "a tensor" if isinstance(item, Tensor) else checks.shown(cast(object, item))
+            raise TypeError(_NAMELESS.format(got))
         name, w = pair
         if not isinstance(name, str) or not name:
             raise TypeError(_NAMELESS.format(checks.shown(pair)))
@@ -162,7 +162,7 @@ def _without_prefixes(name: str) -> str:
 
 
 def _sharded(w: Tensor) -> str:
-    """Return what shards a parameter across processes; empty if nothing does."""
+    """Return the library that shards a parameter across processes; empty if none does."""
     if type(w.data).__module__.startswith("torch.distributed"):
         return "a DTensor, of FSDP2 or tensor parallelism"
     if hasattr(w, "_fsdp_flattened") or hasattr(w, "_is_flat_param"):

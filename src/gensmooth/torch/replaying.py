@@ -9,10 +9,9 @@ from torch import nn
 
 from gensmooth import checks
 from gensmooth.models import Law
-from gensmooth.torch.log import Log, LogError
+from gensmooth.torch.log import Log, LogError, check_header
 from gensmooth.torch.moving import Mover, describe_parameters, fingerprint
 from gensmooth.torch.named import read_parameters
-from gensmooth.torch.zeroth_order import check_header
 
 
 def replay(model: nn.Module, log: Log | str | os.PathLike[str], *, until: int | None = None) -> int:

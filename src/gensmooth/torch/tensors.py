@@ -218,8 +218,3 @@ def _factors(
 def law_code(entries: str) -> int:
     """Return the number by which kernels identify a law of entries."""
     return 0 if entries == "coin" else 1
-
-
-def contiguous_copy(w: Any) -> Tensor:
-    """Return the tensor itself if it is contiguous, otherwise a contiguous copy."""
-    return w if w.is_contiguous() else w.contiguous()

@@ -10,9 +10,8 @@ where they are needed and never stored.
 import math
 import warnings
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, nullcontext
-from itertools import chain
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple, cast, get_args
 
@@ -38,15 +37,23 @@ from gensmooth.models import (
     describe_directions,
 )
 from gensmooth.streams import Purpose
+from gensmooth.torch.closures import (
+    BACKWARD,
+    Closure,
+    as_floats,
+    as_loss,
+    call,
+    generators_of,
+    restored,
+)
 from gensmooth.torch.layers import Layers
-from gensmooth.torch.log import Log, LogError, LogRecord
+from gensmooth.torch.log import Log, LogError, LogRecord, check_header
 from gensmooth.torch.modules import owners
 from gensmooth.torch.moving import Mover, describe_parameters, fingerprint
 from gensmooth.torch.named import NamedGroups, read_parameters
 from gensmooth.torch.ranks import Ranks, Split
 
 Tensor = torch.Tensor
-Closure = Callable[[], Any]
 Mode = Literal["layers", "copy", "in-place"]
 
 
@@ -368,8 +375,8 @@ class ZerothOrder(Optimizer):
         before = self._gradients()
         attached = self._layers.attached() if self._layers is not None else nullcontext()
         devices = sorted({w.device for w in self._parameters.values() if w.is_cuda}, key=str)
-        generators = _generators(devices) if self._samples is not None else []
-        with attached, _kept(generators), torch.no_grad():
+        generators = generators_of(devices) if self._samples is not None else []
+        with attached, restored(generators), torch.no_grad():
             for e, (direction, side) in enumerate(self.points()):
                 if self._ranks is not None and not self._ranks.mine(e):
                     continue
@@ -378,10 +385,10 @@ class ZerothOrder(Optimizer):
                     for generator in generators:
                         generator.manual_seed(seed)
                 with self._at(step, direction, side):
-                    loss = _call(closure)
+                    loss = call(closure)
                     ran = side == 0 or self._layers is None or self._layers.seen
                 self._check_gradients(before)
-                losses.append(_as_loss(loss))
+                losses.append(as_loss(loss))
                 if not ran:
                     raise ValueError(
                         "The closure used none of the model's parameters. Did it run another "
@@ -390,7 +397,7 @@ class ZerothOrder(Optimizer):
                     )
                 evaluated.append(e)
         values = np.zeros(len(self._plan))
-        values[evaluated] = _as_floats(losses)
+        values[evaluated] = as_floats(losses)
         if self._on_failure == "raise":  # before the exchange with other ranks
             self._check_values(values)
         return values
@@ -403,12 +410,11 @@ class ZerothOrder(Optimizer):
         ]
 
     def _check_gradients(self, before: list[tuple[Tensor | None, int]]) -> None:
-        """Raise an error if the closure computed gradients."""
         pairs = zip(self._gradients(), before, strict=True)
         if any(new[0] is not old[0] or new[1] != old[1] for new, old in pairs):
             for w, (grad, _) in zip(self._parameters.values(), before, strict=True):
                 w.grad = grad
-            raise ValueError(_BACKWARD)
+            raise ValueError(BACKWARD)
 
     @contextmanager
     def _at(self, step: int, direction: int, side: int) -> Generator[None]:
@@ -438,7 +444,6 @@ class ZerothOrder(Optimizer):
             self._inside = False
 
     def _sample_seed(self, step: int, sample: int) -> int:
-        """Return the seed of torch's own generators in an evaluation."""
         rng = streams.generator(self.seed, Purpose.SAMPLE, step=step, index=sample)
         return int(rng.integers(2**63))
 
@@ -537,7 +542,6 @@ class ZerothOrder(Optimizer):
         self._moving = False
 
     def _rates(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Return the learning rate and weight decay of each group."""
         rates = tuple(checks.nonnegative("lr", float(group["lr"])) for group in self.param_groups)
         decays = tuple(
             checks.nonnegative("weight_decay", float(group["weight_decay"]))
@@ -568,13 +572,13 @@ class ZerothOrder(Optimizer):
                 i for i, pair in enumerate(zip(*marks, strict=True)) if pair != _mark(known, i)
             )
             one, other = _mark(marks, i), _mark(known, i)
-            what = "address"
+            mark = "address"
             if one[0] == other[0]:
                 pairs = zip(_OTHER_MARKS, one[1], other[1], strict=True)
-                what = next(name for name, a, b in pairs if a != b)
+                mark = next(name for name, a, b in pairs if a != b)
             raise RuntimeError(
                 f"Other code has changed the parameter {list(self._parameters)[i]!r} since the "
-                f"last step (its {what.strip('_')} differs). Create a new optimiser for the "
+                f"last step (its {mark.strip('_')} differs). Create a new optimiser for the "
                 "changed parameters"
                 + (", or call opt.accept_changes() to continue with them." if one[1][3] else ".")
             )
@@ -739,121 +743,3 @@ def _rebuilt(
 
 def _mark(marks: Marks, i: int) -> tuple[int, tuple[Any, ...]]:
     return marks.addresses[i], marks.others[i]
-
-
-def check_header(
-    stored: dict[str, Any],
-    ours: dict[str, Any],
-    path: str,
-    error: type[ValueError] = LogError,
-) -> None:
-    """Raise an error if a log (or state) belongs to another model or has other settings."""
-    theirs: list[Any] = list(chain(*stored["groups"]))
-    mine: list[Any] = list(chain(*ours["groups"]))
-    if theirs != mine:
-        for their, my in zip(theirs, mine, strict=False):
-            if their != my:
-                raise error(
-                    f"{path} belongs to another model: it has the parameter {their[0]!r} "
-                    f"({their[1]}, shape {their[2]}) where this one has {my[0]!r} ({my[1]}, shape "
-                    f"{my[2]}). {_UNCHANGED}"
-                )
-        raise error(
-            f"{path} belongs to another model: it has {len(theirs)} parameters, this one has "
-            f"{len(mine)}. {_UNCHANGED}"
-        )
-    for name, value in ours.items():
-        if name != "base" and _plain(stored.get(name)) != _plain(value):
-            raise error(
-                f"{path} was written with {name}={checks.shown(stored.get(name))}, but this run "
-                f"has {name}={checks.shown(value)}. {_UNCHANGED}"
-            )
-    if "base" in ours and stored["base"] != ours["base"]:
-        raise error(
-            f"{path} begins with other weights than the model has now. Load the weights that the "
-            f"run began with; its steps are replayed on them. {_UNCHANGED}"
-        )
-
-
-_UNCHANGED = "The parameters were not changed."
-
-
-def _plain(value: Any) -> Any:
-    """Return a value as it is after a round trip through JSON."""
-    if isinstance(value, tuple | list):
-        return [_plain(each) for each in cast(Sequence[Any], value)]
-    return value
-
-
-def _generators(devices: Sequence[torch.device]) -> list[torch.Generator]:
-    """Torch's default generators for the CPU and these devices."""
-    on_cuda: Any = torch.cuda.default_generators
-    return [torch.default_generator, *(on_cuda[device.index or 0] for device in devices)]
-
-
-@contextmanager
-def _kept(generators: list[torch.Generator]) -> Generator[None]:
-    """Restore the generators' states on exit."""
-    states = [each.get_state() for each in generators]
-    try:
-        yield
-    finally:
-        for each, state in zip(generators, states, strict=True):
-            each.set_state(state)
-
-
-# --- checks on a closure -------------------------------------------------------------------------
-
-
-def _call(closure: Closure) -> Any:
-    try:
-        return closure()
-    except RuntimeError as error:
-        if "does not require grad" in str(error):
-            raise ValueError(_BACKWARD) from error
-        raise
-
-
-_BACKWARD = (
-    "The closure computes gradients, for example by backward(), but ZerothOrder uses none: it must "
-    "only compute and return the loss. The step was not taken."
-)
-
-
-def _as_loss(loss: Any) -> Any:
-    """Check a loss and return it as a float or a scalar tensor."""
-    if isinstance(loss, Tensor):
-        if loss.numel() != 1:
-            raise ValueError(
-                f"The closure must return one number, but returned a tensor of shape "
-                f"{tuple(loss.shape)}: did you forget mean()? The step was not taken."
-            )
-        if loss.requires_grad:
-            raise ValueError(
-                "The closure returned a tensor that requires a gradient: it must not enable "
-                "gradients. The step was not taken."
-            )
-        if loss.is_complex():
-            raise ValueError(
-                f"The closure must return a real number, but returned a {loss.dtype} tensor. The "
-                "step was not taken."
-            )
-        return loss.detach().reshape(()).clone()
-    try:
-        if loss is None or isinstance(loss, str | bytes):
-            raise TypeError
-        return float(loss)
-    except Exception:
-        raise ValueError(
-            f"The closure must return the loss, one number, but returned {checks.shown(loss)}. The "
-            "step was not taken."
-        ) from None
-
-
-def _as_floats(losses: list[Any]) -> list[float]:
-    """Convert losses to floats, waiting for the device once instead of once for each."""
-    tensors = [each for each in losses if isinstance(each, Tensor)]
-    if len(tensors) == len(losses) and len({each.device for each in tensors}) == 1:
-        stacked: Any = torch.stack([each.double() for each in tensors])
-        return stacked.tolist()
-    return [float(each) for each in losses]

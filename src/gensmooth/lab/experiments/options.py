@@ -10,7 +10,7 @@ from gensmooth import checks, fields
 Profile = Literal["quick", "paper"]
 Accepts = Callable[[Any], bool]
 
-_MOST = 1_000_000  # of any number that a file may ask for
+_MOST = 1_000_000  # the largest number that is accepted from a file
 
 
 def option(
@@ -23,17 +23,17 @@ def option(
     """Declare an option: a field of a dataclass.
 
     Args:
-        words: What it is, for the help of the command line.
+        words: Its description, for the help of the command line.
         default: Its default.
         check: Raises an error if a value is invalid.
-        accepts: Which values are accepted from a ``reproduce.json``, which may come from somebody
-            else; by default none. No accepted value may name a module.
+        accepts: Returns whether a value is accepted from a ``reproduce.json``, which may come from
+            somebody else; by default none is. No accepted value may name a module.
     """
     return field(default=default, metadata={"words": words, "check": check, "accepts": accepts})
 
 
 def has(shape: fields.Shape) -> Accepts:
-    """Accept what a shape accepts; see :mod:`gensmooth.fields`."""
+    """Return a check that accepts the values of a shape; see :mod:`gensmooth.fields`."""
 
     def accepts(value: Any) -> bool:
         try:
@@ -46,12 +46,12 @@ def has(shape: fields.Shape) -> Accepts:
 
 
 def matches(pattern: str) -> Accepts:
-    """Accept texts that match a regular expression."""
+    """Return a check that accepts texts that match a regular expression."""
     return has(fields.text(fields.NAME_LENGTH, pattern))
 
 
 def each(accepts: Accepts) -> Accepts:
-    """Accept lists of at most a thousand items, all of which are accepted."""
+    """Return a check that accepts lists of at most a thousand accepted items."""
     is_list = has(fields.many(fields.PLAIN, 1000))
     return lambda value: is_list(value) and all(map(accepts, cast("list[Any]", value)))
 

@@ -8,11 +8,11 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-Say = Callable[[str], None]
+Say = Callable[[str], None]  # prints a line for the user
 
 _EVERY = 15.0  # seconds between lines where there is no terminal
 _OFTEN = 0.5  # seconds between updates of the bar on a terminal
-_MANY = 20  # finished runs for each worker
+_MANY = 20  # finished runs per worker after which the elapsed time is used
 _FEW = 5.0  # times the usual: a run that takes longer has also compiled
 
 
@@ -21,9 +21,9 @@ class TimeLeft:
 
     The first run of each worker also loads and compiles, so it is ignored. The first of each kind
     compiles too, so its time is cut to a few times the usual. While few runs have finished, the
-    estimate is the cost per second of the finished ones: the runs in flight would bias one from the
-    time that has passed. Later it is the time that the latter half of the runs took, which includes
-    all that happens between runs.
+    estimate uses the cost per second of the finished runs, because runs in flight would bias the
+    elapsed time. Later it uses the time that the latter half of the runs took, which includes the
+    overhead between runs.
 
     Args:
         cost: The cost of all runs.
@@ -62,20 +62,20 @@ class TimeLeft:
 class Shares:
     """The share of the work that is done, and the time left, as reported by the runs.
 
-    Runs that are made side by side begin and end together, so counting the finished ones says
-    nothing until the end. The speed is measured from the first report on: what an earlier attempt
-    had done, and the time to compile, do not count.
+    Runs that are made side by side begin and end together, so the number of finished runs does not
+    show progress. The speed is measured from the first report on: the work of an earlier attempt
+    and the time to compile do not count.
 
     Args:
         costs: The costs of the runs, by their keys.
 
     Attributes:
-        heard: Called after a report, from the thread of a run.
+        on_report: Called after a report, from the thread of a run.
         pause: The least number of seconds between such calls.
     """
 
     def __init__(self, costs: Mapping[str, float]) -> None:
-        self.heard: Callable[[], None] = _nothing
+        self.on_report: Callable[[], None] = lambda: None
         self.pause = _OFTEN
         self._costs = costs
         self._shares: dict[str, float] = {}
@@ -83,7 +83,7 @@ class Shares:
         self._runs = 0.0
         self._began = self._last = -1.0
         self._lock = threading.Lock()
-        self._speaking = threading.Lock()  # one call of `heard` at a time
+        self._reporting = threading.Lock()  # one call of `on_report` at a time
 
     def tell(self, key: str, share: float) -> None:
         """Count how much of a run is done."""
@@ -98,12 +98,12 @@ class Shares:
             self._runs += more
             if known is None:
                 self._before += self._costs[key] * share
-            news = now - self._last >= self.pause
-            if news:
+            due = now - self._last >= self.pause
+            if due:
                 self._last = now
-        if news:
-            with self._speaking:
-                self.heard()
+        if due:
+            with self._reporting:
+                self.on_report()
 
     @property
     def runs(self) -> float:
@@ -124,10 +124,6 @@ class Shares:
         return (time.monotonic() - self._began) * (self._total - self._done) / lately
 
 
-def _nothing() -> None:
-    """Return the default of ``heard``."""
-
-
 _listener: ContextVar[Callable[[float], None] | None] = ContextVar("listener", default=None)
 
 
@@ -137,17 +133,22 @@ def listen(listener: Callable[[float], None]) -> None:
 
 
 def tell(share: float) -> None:
-    """Report which share of the current run is done, if a listener is set."""
+    """Report the share of the current run that is done, if a listener is set."""
     listener = _listener.get()
     if listener is not None:
         listener(share)
+
+
+def print_line(line: str) -> None:
+    """Print a line for the user, on standard error."""
+    print(line, file=sys.stderr)
 
 
 @contextmanager
 def progress(
     title: str, *, total: int, done: int, time_left: TimeLeft | Shares, say: Say
 ) -> Generator[Callable[[], None]]:
-    """Show a bar on a terminal, else a line now and then; call what it yields after each run."""
+    """Show a bar on a terminal, else a line now and then; yields a function to call per run."""
     if not getattr(sys.stderr, "isatty", bool)():
         count, last = done, time.monotonic()
 
@@ -162,7 +163,7 @@ def progress(
             if count == total or time.monotonic() - last > _EVERY:
                 show()
 
-        with _hearing(time_left, show, _EVERY):
+        with _showing_reports(time_left, show, _EVERY):
             yield tick
         return
     from rich.console import Console
@@ -189,22 +190,22 @@ def progress(
             finished += 1
             draw()
 
-        with _hearing(time_left, draw, _OFTEN):
+        with _showing_reports(time_left, draw, _OFTEN):
             yield advance
 
 
 @contextmanager
-def _hearing(
+def _showing_reports(
     time_left: TimeLeft | Shares, show: Callable[[], None], pause: float
 ) -> Generator[None]:
-    """Show the reports of runs, if they make any."""
-    if isinstance(time_left, Shares):
-        time_left.heard, time_left.pause = show, pause
+    if not isinstance(time_left, Shares):
+        yield
+        return
+    time_left.on_report, time_left.pause = show, pause
     try:
         yield
     finally:
-        if isinstance(time_left, Shares):
-            time_left.heard = _nothing
+        time_left.on_report = lambda: None
 
 
 def _words(time_left: TimeLeft | Shares) -> str:

@@ -79,7 +79,7 @@ class Runner(NamedTuple):
         if self.piece is not None:
             ours = ours[self.piece[0] - 1 :: self.piece[1]]
         missing = [spec for spec in ours if spec.key not in records] if self.make else []
-        for spec, record in self._made(missing, title, len(ours)) if missing else ():
+        for spec, record in self._make_runs(missing, title, len(ours)) if missing else ():
             records[spec.key] = record
         return Completed([records[s.key] for s in specs if s.key in records], len(missing))
 
@@ -94,7 +94,7 @@ class Runner(NamedTuple):
         return Loaded(records, damaged)
 
     def _store(self, spec: RunSpec) -> StudyStore:
-        """Return the store of a run: that of its study, which may not be this one."""
+        """Return the store of the study that a run belongs to, which may be another study."""
         if spec.study == self.study:
             return self.store
         others = {} if self.others is None else self.others
@@ -104,11 +104,11 @@ class Runner(NamedTuple):
         return others[spec.study]
 
     def _job(self, spec: RunSpec) -> Job:
-        own_run = spec.study == self.study
-        reference, function = (self.reference, self.function) if own_run else ("", b"")
+        ours = spec.study == self.study
+        reference, function = (self.reference, self.function) if ours else ("", b"")
         return Job(spec, self._store(spec).scratch(spec), reference, function)
 
-    def _made(self, missing: Sequence[RunSpec], title: str, total: int) -> Generator[Finished]:
+    def _make_runs(self, missing: Sequence[RunSpec], title: str, total: int) -> Generator[Finished]:
         costs = {spec.key: _cost(self.cost, spec) for spec in missing}
         jobs = [self._job(spec) for spec in missing]
         time_left: TimeLeft | Shares

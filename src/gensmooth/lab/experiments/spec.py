@@ -21,7 +21,7 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class RunSpec:
-    """The specification of a run: all that its record depends on, and nothing else.
+    """The specification of a run: exactly what its record depends on.
 
     Attributes:
         study: The study's name.
@@ -74,7 +74,7 @@ class Outcome:
         scores: The numbers of each run that claims are judged by.
         claims: The claims, judged.
         facts: How it was run, for the provenance box: counts, seconds, versions.
-        draw: Draws its figures.
+        draw: Draws its figures; see :class:`Study`.
         smaller: How the runs are smaller than those that its claims are about.
     """
 
@@ -89,7 +89,7 @@ class Outcome:
     scores: Scores = field(default_factory=Scores)
     claims: Sequence[ClaimRow] = ()
     facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    draw: "Callable[[Outcome], Drawn] | None" = None
+    draw: "Callable[[Outcome], Drawn] | str | None" = None
     smaller: str | None = None
 
 
@@ -106,7 +106,6 @@ class Claim(NamedTuple):
 
 
 def _unjudged(row: ClaimRow, smaller: str) -> ClaimRow:
-    """Return the claim without a verdict, because it is about larger runs."""
     if row.verdict == "not run":
         return row
     return row._replace(verdict="not run", evidence=f"the runs are smaller: {smaller}")
@@ -136,15 +135,16 @@ class Study(Generic[O]):
         name: Its name; part of every run's key, and of the names of files.
         title: Its heading in the report.
         prose: Describes what was done.
-        reporting: The runs that are reported, given the hyperparameter choices.
-        execute: Makes one run from its configuration. A long run may keep checkpoints in the folder
-            that it gets, which is reserved for it and may not exist yet; short runs ignore it.
+        reporting: Lists the runs to report, from the hyperparameter choices.
+        execute: Makes one run from its configuration and a folder. A long run may keep checkpoints
+            in the folder, which is reserved for it and may not exist yet; short runs ignore it.
         options: The dataclass that declares its options.
-        tuning: The runs of the grid search; none if the paper's tables are used.
+        tuning: Lists the runs of the grid search; empty if the paper's tables are used.
         select: Chooses the hyperparameters from the records of the grid search.
         score: Computes the numbers of each run that claims use.
         judge: Returns the verdicts from these numbers and the hyperparameter choices.
-        draw: Draws the figures.
+        draw: Draws the figures. ``module:function`` is imported when a page is written, because
+            Matplotlib loads slowly.
         tables: Further tables to show.
         files: Tables that are written as files, and not shown on the page.
         facts: What was run, for the provenance box.
@@ -158,8 +158,8 @@ class Study(Generic[O]):
         device: The device that all runs share, if they are made side by side in this process;
             ``None`` if each run is made on one core.
         unavailable: Returns which missing package prevents it from running, or ``None``.
-        smaller: Returns how its runs are smaller than those that its claims are about, in words, or
-            ``None`` if they are not. Smaller runs do not judge the claims.
+        smaller: Describes how its runs are smaller than those that its claims are about; ``None``
+            if they are not. Smaller runs do not judge the claims.
     """
 
     name: str
@@ -172,7 +172,7 @@ class Study(Generic[O]):
     select: Callable[[O, Sequence[RunRecord]], list[Cell]] = _nothing
     score: Callable[[O, Sequence[RunRecord]], Scores] = _no_scores
     judge: Callable[[Scores, Sequence[Cell]], list[ClaimRow]] = _nothing
-    draw: "Callable[[Outcome], Drawn] | None" = None
+    draw: "Callable[[Outcome], Drawn] | str | None" = None
     tables: Callable[[O, Sequence[RunRecord]], Sequence[Table]] = _nothing
     files: Callable[[O, Sequence[RunRecord]], Sequence[Table]] = _nothing
     facts: Callable[[O, Sequence[RunRecord]], Mapping[str, Any]] = _no_facts

@@ -10,7 +10,6 @@ by copying their ``runs`` together.
 """
 
 import json
-import math
 import os
 import re
 import zlib
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gensmooth import fields
+from gensmooth.describe import plain
 from gensmooth.lab.experiments.spec import FORMAT, RunRecord, RunSpec
 from gensmooth.runs.files import (
     CheckpointError,
@@ -36,15 +36,10 @@ _STUDY_FILE = "study.json"
 _RUNS, _PARTIAL = "runs", "partial"
 _ASIDE = re.compile(r"\.[0-9a-f]+\.([0-9]+)")  # a run's folder that a process is writing
 _END = ("end", "names", "final", "diverged", "seconds", "crc32")  # of the last line of a record
-_OURS = {
-    _RUNS,
-    _PARTIAL,
-    _STUDY_FILE,
-    f".{_STUDY_FILE}.new",
-}  # in a new store
+_OURS = {_RUNS, _PARTIAL, _STUDY_FILE, f".{_STUDY_FILE}.new"}  # all that a new store contains
 _UNUSABLE = (OSError, CheckpointError, *UNUSABLE)
 
-# --- what the files may hold ---------------------------------------------------------------------
+# --- the fields of the files ---------------------------------------------------------------------
 
 _MARK = fields.record(
     {"program": fields.one_of("gensmooth"), "study": fields.NAME, "format": fields.count()}
@@ -141,11 +136,8 @@ class StudyStore:
             remove_folder(aside)
             aside.mkdir(parents=True)  # fails if something is there, such as a link
             config = {"format": FORMAT, "study": spec.study, "config": spec.config}
-            write_text(
-                aside / "config.json",
-                json.dumps(config, indent=1, sort_keys=True),
-                durable=False,
-            )
+            text = json.dumps(config, indent=1, sort_keys=True)
+            write_text(aside / "config.json", text, durable=False)
             write_text(aside / "metrics.jsonl", _lines(record, spec.key), durable=False)
             remove_folder(final)  # a damaged record makes way for the new one
             aside.rename(final)
@@ -189,13 +181,12 @@ class StudyStore:
         except OSError as error:
             raise StoreError(f"Could not make {self.folder}: {error.strerror or error}.") from error
         for left in self.runs.glob(".*"):
-            ours = _ASIDE.fullmatch(left.name)
-            if ours and not _alive(ours[1]):  # left by a killed process
+            match = _ASIDE.fullmatch(left.name)
+            if match and not _alive(match[1]):  # left by a killed process
                 remove_folder(left)
 
 
 def _alive(pid: str) -> bool:
-    """Return whether a process is running on this machine."""
     try:
         os.kill(int(pid), 0)
     except (ValueError, ProcessLookupError, OverflowError):
@@ -210,14 +201,14 @@ def _lines(record: RunRecord, key: str) -> str:
     names = list(record.series)
     rounds = zip(*(record.series[name] for name in names), strict=True)
     body = [
-        json.dumps({"round": i, **dict(zip(names, map(_plain, row), strict=True))})
+        json.dumps({"round": i, **dict(zip(names, map(plain, row), strict=True))})
         for i, row in enumerate(rounds)
     ]
     text = "".join(f"{line}\n" for line in body)
     end: dict[str, Any] = {
         "end": True,
         "names": names,
-        "final": _plain(record.final),
+        "final": plain(record.final),
         "diverged": record.diverged,
         "seconds": record.seconds,
         "crc32": zlib.crc32(text.encode()),
@@ -229,7 +220,7 @@ def _lines(record: RunRecord, key: str) -> str:
 
 
 def _check(end: Mapping[str, Any], key: str) -> int:
-    """Return a checksum of the run's key and the last line, which contains that of the others."""
+    """Return a checksum of the run's key and the last line, which has a checksum of the others."""
     more = [end["more"]] if "more" in end else []
     return zlib.crc32(json.dumps([key, *(end[name] for name in _END), *more]).encode())
 
@@ -250,7 +241,3 @@ def _read(where: Path, spec: RunSpec) -> RunRecord:
     series = {name: [float(row[name]) for row in rows] for name in read["names"]}
     more = read.get("more", {})
     return RunRecord(config, series, float(read["final"]), read["diverged"], end["seconds"], more)
-
-
-def _plain(value: float) -> float | str:
-    return value if math.isfinite(value) else str(value)

@@ -94,9 +94,9 @@ def run_study(
     return replace(outcome, claims=[*outcome.claims, *added], facts={**outcome.facts, **facts})
 
 
-def _incomplete(name: str, what: str, say: Say) -> None:
+def _incomplete(name: str, part: str, say: Say) -> None:
     say(
-        f"{name}: this piece of the {what} is done, but other pieces are missing. Copy the `runs` "
+        f"{name}: this piece of the {part} is done, but other pieces are missing. Copy the `runs` "
         "folders of all pieces together, then run the same command without --piece."
     )
 

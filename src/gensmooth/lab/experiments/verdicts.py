@@ -1,21 +1,21 @@
-"""From the numbers of runs to verdicts on sentences.
+"""Judge sentences by the numbers of runs.
 
-A study leaves a table with one row per run (:class:`Scores`); a sentence is a list of cases, each
+A study produces a table with one row per run (:class:`Scores`). A sentence is a list of cases, each
 of which compares two samples over the same seeds:
 
-- *a is better than b* (:func:`better`): a one-sided test, of a difference beyond a margin where the
-  sentence says "by a large margin" (positive) or "competitive" (negative);
+- *a is better than b* (:func:`better`): a one-sided test. If the sentence says "by a large margin"
+  or "competitive", the difference is tested against a positive or a negative margin.
 - *a and b are alike* (:func:`alike`): an equivalence test within a stated margin, refuted by a
-  two-sided test of a difference beyond it;
-- *one of these is better than b* (:class:`AnyOf`): the smallest of the p-values times their number,
-  so that picking the best costs what it must; refuted when every one of them is;
-- *a is better than each of these* (:class:`AllOf`): the largest of the p-values, since all must be
-  shown; refuted by the smallest p-value against one of them, times their number.
+  two-sided test of a difference beyond it.
+- *one of these is better than b* (:class:`AnyOf`): the smallest p-value times the number of
+  candidates (Bonferroni); refuted if every candidate is refuted.
+- *a is better than each of these* (:class:`AllOf`): the largest p-value, since all must be shown;
+  refuted by the smallest p-value against one rival, times the number of rivals.
 
-A sentence is one family: p-values are corrected by Holm's method, for showing it and for refuting
-it. It holds when as many cases as it speaks of are shown, does not hold when the opposite is shown
-in so many that it cannot, and is undecided otherwise: that is a statement about n, not about the
-world. A case that has not been run counts neither way. Nothing is corrected across sentences.
+The p-values of a sentence are corrected by Holm's method, separately for showing and for refuting
+it; there is no correction across sentences. A sentence holds if enough of its cases are shown. It
+does not hold if the opposite is shown in so many cases that too few are left. Otherwise it is
+undecided: more seeds may decide it. A case that has not been run counts neither way.
 """
 
 import math
@@ -43,8 +43,8 @@ class Scores(NamedTuple):
     """The numbers that claims are judged by.
 
     Attributes:
-        rows: One flat row per run: what it is (``method``, ``seed``, the entries that make its
-            setting), and numbers by name.
+        rows: One flat row per run: ``method``, ``seed``, the entries of its setting, and numbers
+            by name.
     """
 
     rows: Sequence[Mapping[str, Any]] = ()
@@ -85,8 +85,8 @@ class Sentence(NamedTuple):
 
     Attributes:
         id: A short name, such as ``"linreg-mse-smaller"``.
-        place: Where the paper says it.
-        claim: What it says, in our words.
+        place: Its place in the paper.
+        claim: The claim, in our words.
     """
 
     id: str
@@ -99,8 +99,8 @@ class Case(NamedTuple):
 
     Attributes:
         label: Which case this is.
-        a: One sample, and
-        b: the other; ``None`` if it has not been run.
+        a: One sample; ``None`` if it has not been run.
+        b: The other sample.
     """
 
     label: str
@@ -129,14 +129,14 @@ class AllOf(NamedTuple):
 
 
 class Measure(NamedTuple):
-    """What is compared, and how.
+    """The quantity that is compared.
 
     Attributes:
-        what: In words.
-        better: Whether a low or a high number is good. A run that diverged has the worst.
-        ratio: Whether numbers are positive and compared by their ratio (as logarithms); by their
-            difference otherwise.
-        unit: What a difference of 1 is, such as ``"of the reference range"``.
+        what: Its description.
+        better: Whether a low or a high number is good. A run that diverged has the worst number.
+        ratio: Whether numbers are positive and compared by their ratio (as logarithms); otherwise
+            by their difference.
+        unit: The unit of differences, such as ``"of the reference range"``.
     """
 
     what: str
@@ -181,13 +181,13 @@ def better(
     how: How | int = "all",
     by: float | None = None,
 ) -> ClaimRow:
-    """Judge "a is better than b", in so many of the cases, by more than a margin.
+    """Judge "a is better than b by more than a margin", in all or a number of cases.
 
     Args:
         sentence: The sentence.
         cases: Its cases.
-        measure: What is compared.
-        how: In how many cases; a number is at least so many.
+        measure: The quantity that is compared.
+        how: In how many cases it must be shown; a number means at least that many.
         by: The margin: a difference, negative for "competitive"; or, for ratios, a factor.
     """
     margin = 0.0 if by is None else measure.size(by)
@@ -212,11 +212,11 @@ def alike(
     Args:
         sentence: The sentence.
         cases: Its cases.
-        measure: What is compared.
-        margin: A factor (for ratios) or a difference; what is smaller does not matter. With 1
+        measure: The quantity that is compared.
+        margin: A factor (for ratios) or a difference; smaller differences do not matter. With 1
             (for differences 0) the sentence is "not significantly different", which a test can
-            refute, and cannot show.
-        why: Why this margin, in words.
+            refute, but not show.
+        why: The reason for this margin, in words.
     """
     limit = measure.size(margin)
 
@@ -236,26 +236,45 @@ def alike(
     return _row(sentence, cases, test, measure, "all", words)
 
 
+def not_different(
+    sentence: Sentence, cases: Sequence[Case], measure: Measure, *, margin: float, why: str
+) -> ClaimRow:
+    """Judge "not significantly different" in both of its readings.
+
+    More seeds may show a difference that is small; so the margin is one reading, and the words
+    themselves, with the seeds at hand, are the other.
+    """
+    amount = f"a factor of {margin:g}" if measure.ratio else f"{percent(margin)} {measure.unit}"
+    return readings(
+        sentence,
+        {
+            f"they differ by less than {amount}": alike(
+                sentence, cases, measure, margin=margin, why=why
+            ),
+            "no difference is significant with these seeds": alike(
+                sentence, cases, measure, margin=1.0 if measure.ratio else 0.0
+            ),
+        },
+    )
+
+
 def readings(sentence: Sentence, rows: Mapping[str, ClaimRow]) -> ClaimRow:
     """Judge a sentence that can be read in several ways, or scored by several measures.
 
-    It has the verdict that all readings agree on. If they disagree, it depends on the reading; if
-    one of them has not been run, it is "not run".
+    If all readings agree, their verdict is the sentence's. If one of them has not been run, it is
+    "not run"; if they disagree, it is "depends on the reading".
 
     Args:
         sentence: The sentence.
         rows: Its verdict under each reading, by the words of the reading; the main one first.
     """
-    verdicts = {row.verdict for row in rows.values()}
-    first: Verdict = next(iter(rows.values())).verdict
-    if verdicts == {first}:
-        return _joined(sentence, rows, first)
-    one_is_missing = "not run" in verdicts
-    return _joined(sentence, rows, "not run" if one_is_missing else "depends on the reading")
+    verdicts: set[Verdict] = {row.verdict for row in rows.values()}
+    verdict: Verdict = "not run" if "not run" in verdicts else "depends on the reading"
+    return _joined(sentence, rows, verdicts.pop() if len(verdicts) == 1 else verdict)
 
 
 def together(sentence: Sentence, parts: Mapping[str, ClaimRow]) -> ClaimRow:
-    """Judge a sentence that says several things: it holds if each of them does."""
+    """Judge a sentence with several parts: it holds if each of them does."""
     verdicts = {part.verdict for part in parts.values()}
     order: tuple[Verdict, ...] = (
         "does not hold",
@@ -274,11 +293,11 @@ def _joined(sentence: Sentence, rows: Mapping[str, ClaimRow], verdict: Verdict) 
 
 
 def counted(
-    sentence: Sentence, *, found: Sequence[str], wanted: int, of: int, what: str
+    sentence: Sentence, *, found: Sequence[str], of: int, what: str, wanted: int | None = None
 ) -> ClaimRow:
-    """Judge "in at least so many of these cases" where each case is certain, as in a formula."""
+    """Judge "in ``wanted`` cases", by default all, where each is certain, as in a formula."""
     evidence = f"{len(found)} of {of}: {', '.join(found) if found else 'none'}"
-    verdict: Verdict = "holds" if len(found) >= wanted else "does not hold"
+    verdict: Verdict = "holds" if len(found) >= (wanted or of) else "does not hold"
     return ClaimRow(*sentence, what, evidence, verdict)
 
 
@@ -337,7 +356,7 @@ def _row(
         words += ", largest p of the rivals"
     quantity = f"at least {how}" if isinstance(how, int) else _QUANTITY[how]
     statistic = (
-        f"{measure.what}; {words}, Holm over {_times(len(run), 'case')}; {effects} with 95 % "
+        f"{measure.what}; {words}, Holm over {how_many(len(run), 'case')}; {effects} with 95 % "
         f"interval; to be shown in {quantity} of {number}"
     )
     return ClaimRow(*sentence, statistic, evidence, verdict)
@@ -373,8 +392,13 @@ def _test(case: Case | AnyOf | AllOf, test: Callable[[Case], _Tested]) -> _Teste
     )
 
 
-def _times(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+def how_many(count: int, noun: str) -> str:
+    """Return a count with its noun.
+
+    >>> how_many(1, "seed"), how_many(3, "seed")
+    ('1 seed', '3 seeds')
+    """
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _value(text: str) -> Any:

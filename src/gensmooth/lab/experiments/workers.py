@@ -36,7 +36,7 @@ _IN_FLIGHT = 3  # runs handed to each process ahead of time
 _LAST_CHECKPOINT = 10.0  # seconds that a worker has to write one when its parent is gone
 _MOST_THREADS = 1024  # runs that share a device at a time
 _IN_FLIGHT_RAY = 2  # tasks handed to the cluster for each that can run
-_TRIES = 5  # a run whose node or worker is lost is made again, elsewhere, so many times
+_TRIES = 5  # how many times a run is repeated elsewhere if its node or worker is lost
 
 
 class Job(NamedTuple):
@@ -46,8 +46,8 @@ class Job(NamedTuple):
         spec: The run.
         scratch: A folder that this run may use while it is made.
         study: Where a worker finds a custom study: ``module:NAME``.
-        function: Instead of a study, the function that makes the run, pickled by cloudpickle: it
-            may hold a lambda of the user's.
+        function: Instead of a study, the function that makes the run. It is pickled by
+            cloudpickle, because it may hold a lambda.
     """
 
     spec: RunSpec
@@ -64,7 +64,7 @@ def execute(job: Job) -> RunRecord:
 
 
 def here(jobs: Sequence[Job]) -> Generator[Finished]:
-    """Make runs one after the other, in this process."""
+    """Make runs one after the other in this process."""
     for job in jobs:
         yield job.spec, execute(job)
 
@@ -72,7 +72,7 @@ def here(jobs: Sequence[Job]) -> Generator[Finished]:
 def side_by_side(
     jobs: Sequence[Job], at_a_time: int | None, tell: Tell
 ) -> tuple[int, Generator[Finished]]:
-    """Make runs in threads that share a device; return how many at a time, and a generator.
+    """Make runs in threads that share a device; return the number at a time, and a generator.
 
     ``tell`` is called with the share of each run that is done. When the caller stops iterating,
     each run in flight writes a checkpoint, and ends.
@@ -152,8 +152,7 @@ def _prepare(watched: Connection) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _use_one_thread() -> None:
-    """Limit libraries to one thread: every core has its own run."""
+def _use_one_thread() -> None:  # every core has its own run
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")
 
@@ -161,7 +160,7 @@ def _use_one_thread() -> None:
 def over_ray(
     jobs: Sequence[Job], address: str, at_a_time: int | None
 ) -> tuple[int, Generator[Finished]]:
-    """Make runs on Ray, one CPU each; return how many at a time, and a generator.
+    """Make runs on Ray, one CPU each; return the number at a time, and a generator.
 
     Args:
         jobs: The runs.
@@ -209,7 +208,6 @@ def _ray_runs(
 
 
 def _ray_task(job: Job, version: str) -> RunRecord:
-    """Make one run in a worker of the cluster."""
     if version != __version__:
         raise RuntimeError(
             f"This node has gensmooth {__version__}, but the study was started by {version}: "
@@ -222,7 +220,7 @@ def _ray_task(job: Job, version: str) -> RunRecord:
 def _usable(scratch: Path) -> Path:
     """Return the run's folder, or a temporary one on a node that does not have that disk.
 
-    A run that is retried on another node finds its checkpoint only where the disk is shared.
+    A run that is repeated on another node finds its checkpoint only if they share the disk.
     """
     try:
         make_folder(scratch, inside=scratch.parent.parent)

@@ -7,11 +7,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
+from gensmooth import naming
 from gensmooth.lab import report
 from gensmooth.lab.experiments.registry import find_study
 from gensmooth.lab.experiments.spec import Claim, Outcome
 from gensmooth.lab.experiments.verdicts import Scores
 from gensmooth.lab.paper import tables as paper
+from gensmooth.lab.paper.controller.study import answer
 from gensmooth.lab.paper.published import published
 from gensmooth.lab.report.tables import Cell, ClaimRow, Table
 from gensmooth.runs.files import read_bytes
@@ -39,7 +41,7 @@ def write_report(outcomes: Sequence[Outcome], out: Path, *, command: str) -> Pat
             name=outcome.study,
             title=outcome.title,
             prose=outcome.prose,
-            drawn=outcome.draw(outcome) if outcome.draw and outcome.records else Drawn(()),
+            drawn=_figures(outcome) if outcome.draw and outcome.records else Drawn(()),
             tables=outcome.tables,
             claims=outcome.claims,
             cells=outcome.cells,
@@ -51,18 +53,22 @@ def write_report(outcomes: Sequence[Outcome], out: Path, *, command: str) -> Pat
         )
         for outcome in outcomes
     ]
-    return report.write_report(
-        sections,
-        out,
-        title=paper.TITLE,
-        lede=paper.LEDE,
-        command=command,
-        front=Front(_message(outcomes), paper.BEST, paper.SYMBOLS),
-    )
+    message = _message(outcomes)
+    title, lede, front = paper.TITLE, paper.LEDE, Front(message, paper.SYMBOLS)
+    for outcome in outcomes:
+        if outcome.study == "controller" and outcome.records:
+            title, lede = paper.DRONE, f"{paper.LEDE} {message}"
+            front = Front(paper.WHAT, paper.SYMBOLS, answer(outcome.records))
+    return report.write_report(sections, out, title=title, lede=lede, command=command, front=front)
+
+
+def _figures(outcome: Outcome) -> Any:
+    draw: Any = naming.find(outcome.draw) if isinstance(outcome.draw, str) else outcome.draw
+    return draw(outcome)
 
 
 def _message(outcomes: Sequence[Outcome]) -> str:
-    """Return the message of the page, if the claim that it rests on holds; otherwise nothing."""
+    """Return the main finding if the claim that it rests on holds, otherwise nothing."""
     for outcome in outcomes:
         full_size = published(outcome.study) if outcome.smaller else None
         for row in full_size.claims if full_size else outcome.claims:
@@ -117,7 +123,7 @@ def _cell(row: Mapping[str, str]) -> Cell:
 
 
 def provenance(outcome: Outcome) -> list[tuple[str, str]]:
-    """Return how a study was run: options, seeds and times, in words."""
+    """Describe how a study was run: options, seeds and times."""
     options = asdict(outcome.options)
     rows = [(name, _words(value)) for name, value in options.items() if value is not None]
     records = outcome.records
@@ -125,14 +131,11 @@ def provenance(outcome: Outcome) -> list[tuple[str, str]]:
     seeds = sorted({record.config["seed"] for record in records if "seed" in record.config})
     if seeds:
         rows.append(("reporting seeds", f"{len(seeds)}: {_ranges(seeds)}"))
-    ended = sum(record.diverged for record in records)
-    if ended:
-        rows.append(("diverged", f"{ended} of {len(records)}"))
-    seconds = sum(record.seconds for record in records)
-    if seconds:
+    if diverged := sum(record.diverged for record in records):
+        rows.append(("diverged", f"{diverged} of {len(records)}"))
+    if seconds := sum(record.seconds for record in records):
         rows.append(("time of the runs", f"{seconds:.1f} s in all"))
-    common = _common([record.config for record in records])
-    if common:
+    if common := _common([record.config for record in records]):
         rows.append(("the same in all runs", ", ".join(f"{k} = {v}" for k, v in common.items())))
     # Facts that the study states replace those that are derived here.
     stated = {str(name): _words(value) for name, value in outcome.facts.items()}
@@ -140,7 +143,6 @@ def provenance(outcome: Outcome) -> list[tuple[str, str]]:
 
 
 def _common(configs: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the entries that all configurations share."""
     if len(configs) < 2:
         return {}
     return {
@@ -166,7 +168,7 @@ def _words(value: Any) -> str:
 
 
 def _ranges(numbers: Sequence[Any]) -> str:
-    """Whole numbers, with consecutive ones joined.
+    """Format whole numbers, with consecutive ones joined.
 
     >>> _ranges([0, 1, 2, 3, 7, 9, 10])
     '0–3, 7, 9, 10'

@@ -22,7 +22,7 @@ FLOAT: np.dtype[Any] = np.dtype(np.float64)
 Array = NDArray[np.float64]
 Series = dict[str, Array]
 
-_ROOM = 131_072  # numbers: so many fit into the second-level cache
+_ROOM = 131_072  # numbers that fit into the second-level cache
 
 
 class RunResult(NamedTuple):

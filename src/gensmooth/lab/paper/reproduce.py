@@ -2,7 +2,6 @@
 
 import json
 import shlex
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import Field
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple
 from gensmooth import checks, fields
 from gensmooth.evaluators import cores
 from gensmooth.lab.experiments.options import Accepts, Options, is_count, matches, read_options
+from gensmooth.lab.experiments.progress import print_line
 from gensmooth.lab.experiments.registry import STUDIES, find_claim, find_study
 from gensmooth.lab.experiments.spec import Outcome, Study
 from gensmooth.lab.experiments.study import run_study
@@ -72,7 +72,7 @@ def reproduce(  # noqa: D417
         ray: Run on Ray: a cluster's address, "auto", or "local" to start one.
         piece: I/N: make only every N-th run, from the I-th on, as one of N machines.
         claims: Custom claims, each as module:NAME.
-        no_run: Make no runs: report on those that are there.
+        no_run: Make no runs: report on those that exist.
         judge: Make no runs and no report: judge the claims again from the tables in this folder
             (runs-STUDY.csv), as a report writes them.
     """
@@ -119,18 +119,18 @@ def reproduce(  # noqa: D417
             piece=_piece(piece),
             make=not no_run,
             claims=extra,
-            say=_print_line,
+            say=print_line,
         )
         if outcome is None:
             continue
         outcomes.append(outcome)
         if number < len(studies) and not no_run:  # something to look at while the others run
             page = write_report(outcomes, home, command=_command(arguments))
-            _print_line(f"{each.name} is done ({number} of {len(studies)}); to look at: {page}")
+            print_line(f"{each.name} is done ({number} of {len(studies)}); to look at: {page}")
     if not (no_run and exists(home / ASKED)):  # a report changes nothing but the page
         _write_asked(home, arguments)
     rows = [row for outcome in outcomes for row in outcome.claims]
-    if not outcomes:  # one piece of several: nothing can be concluded from it alone
+    if not outcomes:  # one piece of several, which allows no conclusion
         return Reproduced(rows, outcomes, None)
     return Reproduced(rows, outcomes, write_report(outcomes, home, command=_command(arguments)))
 
@@ -139,7 +139,7 @@ def reproduce(  # noqa: D417
 
 
 def _declared() -> dict[str, dict[str, Field[Any]]]:
-    """Return the options of our studies by name: which studies declare each, and how."""
+    """Return the options of our studies: for each name, the studies that declare it, and how."""
     declared: dict[str, dict[str, Field[Any]]] = {}
     for name in STUDIES:
         for each in fields_of(find_study(name).options):
@@ -221,9 +221,9 @@ def report_again(folder: Path, out: Path | None = None) -> Path:
 def _read_asked(path: Path) -> dict[str, Any]:
     """Return the options in a ``reproduce.json``, which may come from a stranger.
 
-    Every field must be an argument or an option of our studies that is accepted from a file, with a
-    value that is. In particular no value can name a module: a study, a claim or an environment that
-    would have to be imported is refused.
+    Every field must be an argument or an option of our studies, and both the field and its value
+    must be accepted from a file. In particular, no value can name a module: a study, a claim or an
+    environment that would have to be imported is refused.
 
     Raises:
         ValueError: If the file cannot be read, or a field is not accepted.
@@ -255,7 +255,7 @@ def _are_studies(value: Any) -> bool:
 
 
 def _allowed(name: str) -> Accepts | None:
-    """Which values of a field of ``reproduce.json`` are accepted; ``None`` for no such field."""
+    """Return the check of a field of ``reproduce.json``; ``None`` if there is no such field."""
     common: dict[str, Accepts] = {
         "study": _are_studies,
         "workers": is_count,
@@ -284,21 +284,20 @@ def _write_asked(folder: Path, arguments: Mapping[str, Any]) -> None:
 def _available(
     studies: Mapping[str, Study[Any]], settings: Mapping[str, Options], *, all_of_them: bool
 ) -> dict[str, Study[Any]]:
-    """Without the studies that cannot be run with what is installed, if all were asked for."""
+    """Return the studies whose packages are installed; an error names a missing one.
+
+    If all studies were requested, those that cannot run are skipped.
+    """
     kept: dict[str, Study[Any]] = {}
     for name, study in studies.items():
         reason = study.unavailable(settings[name]) if study.unavailable is not None else None
         if reason is None:
             kept[name] = study
         elif all_of_them:
-            _print_line(f"{name} is left out: {reason}")
+            print_line(f"{name} is left out: {reason}")
         else:
             raise ImportError(reason)
     return kept
-
-
-def _print_line(line: str) -> None:
-    print(line, file=sys.stderr)
 
 
 def _piece(text: str | None) -> tuple[int, int] | None:
@@ -330,7 +329,7 @@ def _command(arguments: Mapping[str, Any]) -> str:
 
 
 def _flag(name: str) -> str:
-    """Return how the command line spells an argument.
+    """Return the flag of an argument on the command line.
 
     >>> _flag("environments"), _flag("test_trials"), _flag("num_directions")
     ('--env', '--test-trials', '-L')

@@ -3,6 +3,7 @@
 # pyright: reportUnknownMemberType=false
 # (Matplotlib leaves the types of keyword arguments open.)
 
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, NamedTuple, Protocol
@@ -12,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
-from gensmooth.lab.report.figure import BAND_ITEM, Figure, LegendItem, Panel, method_item
+from gensmooth.lab.report.figure import BAR_ITEM, Figure, LegendItem, Panel, method_item
 from gensmooth.lab.report.style import (
     MUTED,
     MethodStyle,
@@ -285,19 +286,26 @@ def limits(
         return (0.1, 1.0)
     if high > floor:
         low = max(low, floor)
+    return padded(float(low), float(high), scale)
+
+
+def padded(low: float, high: float, scale: Scale) -> tuple[float, float]:
+    """Return the range of an axis with a margin around what it shows."""
     if scale == "log":
         pad = (high / low) ** 0.06 * 1.02
-        return (float(low / pad), float(high * pad))
+        return low / pad, high * pad
     pad = 0.06 * (high - low) or 0.1 * abs(high) or 1.0
-    return (float(low - pad), float(high + pad))
+    return low - pad, high + pad
 
 
-def draw_curves(ax: Axes, plotted: Sequence[Curve], view: View) -> None:
-    """Draw the curves of one setting."""
+def draw_curves(ax: Axes, plotted: Sequence[Curve], view: View, *, absent: str = "") -> None:
+    """Draw the curves of one setting; ``absent`` says which are not there."""
     shown = [curve for curve in plotted if view.series in curve.bands]
+    lines = textwrap.wrap(absent or ("" if shown else "no finite run"), 34, break_on_hyphens=False)
+    y, va = (0.97, "top") if shown else (0.5, "center")
+    ax.text(0.5, y, "\n".join(lines), transform=ax.transAxes, ha="center", va=va, color=MUTED)
     if not shown:
         ax.set_axis_off()
-        ax.text(0.5, 0.5, "no finite run", transform=ax.transAxes, ha="center", color=MUTED)
         return
     ax.set_yscale(view.yscale)
     ax.set_xscale(view.xscale)
@@ -319,17 +327,24 @@ def _draw(ax: Axes, curve: Curve, view: View, order: int, total: int) -> None:
     x = view.x(curve, _counted(rounds))
     mean = band.mean[rounds]
     low, high = _edges(band, rounds, view)
-    # Bands may overlap, so they have a pale fill and a thin edge.
-    ax.fill_between(x, low, high, color=style.color, alpha=0.09, linewidth=0, zorder=2)
-    for edge in (low, high) if band.edges or np.isfinite(band.sd).any() else ():
-        ax.plot(x, edge, color=style.color, linewidth=0.4, alpha=0.45, zorder=2.2)
+    at = _marked(x, order / max(1, total), view.xscale)
+    if band.edges is None:
+        # Six bands on a panel cannot be told apart: deviations are bars, at the markers alone.
+        ax.vlines(x[at], low[at], high[at], color=style.color, lw=1.1, alpha=0.8, zorder=2)
+        bottom = np.where(mean[at] < view.ylim[0], np.inf, low[at])  # the mean has its own mark
+        top = np.where(mean[at] > view.ylim[1], -np.inf, high[at])
+        _draw_outside(ax, x[at], bottom, top, view, style.color, hollow=True)
+    else:
+        # Bands may overlap, so they have a pale fill and a thin edge.
+        ax.fill_between(x, low, high, color=style.color, alpha=0.09, linewidth=0, zorder=2)
+        for edge in (low, high):
+            ax.plot(x, edge, color=style.color, linewidth=0.4, alpha=0.45, zorder=2.2)
     # Measured lines are broad and pale, so that theory's thin lines on them are visible.
     width, alpha = (2.2, 0.55) if view.theory else (1.5, 1.0)
     dash = (0, style.dash) if style.dash else "-"
     ax.plot(x, mean, color=style.color, lw=width, ls=dash, alpha=alpha, zorder=3 + order / 100)
-    at = _marked(x, order / max(1, total), view.xscale)
     ax.plot(x[at], mean[at], style.marker, color=style.color, ms=3.6, mew=0, zorder=4.5)
-    _draw_outside(ax, x, mean, view, style.color)
+    _draw_outside(ax, x, mean, mean, view, style.color)
     for name, dash in view.theory:
         if name in curve.bands:
             line = curve.bands[name].mean
@@ -344,14 +359,19 @@ def _draw(ax: Axes, curve: Curve, view: View, order: int, total: int) -> None:
             )
 
 
-def _draw_outside(ax: Axes, x: Floats, mean: Floats, view: View, color: str) -> None:
-    """Draw an arrowhead at the edge of the axis wherever a mean lies beyond it."""
+def _draw_outside(
+    ax: Axes, x: Floats, low: Floats, high: Floats, view: View, color: str, *, hollow: bool = False
+) -> None:
+    """Draw an arrowhead at the edge of the axis wherever something drawn ends beyond it."""
+    look: dict[str, Any] = {"mew": 0, "ms": 4.5}
+    if hollow:
+        look = {"mew": 0.7, "ms": 3.6, "mfc": "none"}
     for edge, beyond, marker in (
-        (view.ylim[0], mean < view.ylim[0], "v"),
-        (view.ylim[1], mean > view.ylim[1], "^"),
+        (view.ylim[0], low < view.ylim[0], "v"),
+        (view.ylim[1], high > view.ylim[1], "^"),
     ):
         y = np.full(np.count_nonzero(beyond), edge)
-        ax.plot(x[beyond], y, marker, color=color, ms=4.5, mew=0, zorder=5, clip_on=False)
+        ax.plot(x[beyond], y, marker, color=color, ls="", zorder=5, clip_on=False, **look)
 
 
 def _marked(x: Floats, shift: float, scale: Scale) -> NDArray[np.intp]:
@@ -434,9 +454,14 @@ def plain(value: float, *, large: float = 1e5) -> str:
 
 
 def panel(
-    plotted: Sequence[Curve], setting: Setting, view: View, words: Callable[[Setting], str]
+    plotted: Sequence[Curve],
+    setting: Setting,
+    view: View,
+    words: Callable[[Setting], str],
+    *,
+    absent: str = "",
 ) -> Panel:
-    """Return the panel of a setting; without a finite run, it says so."""
+    """Return the panel of a setting; it names what is absent, and says if nothing is there."""
     here = [curve for curve in plotted if curve.setting == setting]
     ends = "; ".join(
         f"{method_title(c.method)} {plain(float(f'{c.bands[view.series].mean[-1]:.3g}'))}"
@@ -447,30 +472,25 @@ def panel(
         title=words(setting),
         note=number_of_runs(here),
         text=f"{view.ylabel} against {view.xlabel}, {words(setting)}. "
-        + (f"At the end: {ends}." if ends else "No finite run."),
-        draw=partial(draw_curves, plotted=here, view=view),
+        + (f"At the end: {ends}." if ends else "No finite run." if not absent else "")
+        + (f" {absent[0].upper()}{absent[1:]}." if absent else ""),
+        draw=partial(draw_curves, plotted=here, view=view, absent=absent),
     )
 
 
 def legend(plotted: Sequence[Curve], extra: Sequence[LegendItem] = ()) -> list[LegendItem]:
-    """Return the methods that have a curve, the band, and what else is drawn."""
+    """Return the methods that have a curve, the bar, and what else is drawn."""
     methods = sorted({curve.method for curve in plotted if curve.n}, key=method_order)
-    items = [method_item(name) for name in methods]
     many = any(curve.n > 1 for curve in plotted)
-    return [
-        *items,
-        *([BAND_ITEM] if many else []),
-        *extra,
-    ]
+    return [*map(method_item, methods), *([BAR_ITEM] if many else []), *extra]
 
 
 def means(plotted: Sequence[Curve]) -> str:
-    """Return what lines and bands are, for a caption."""
+    """Return what lines and bars are, for a caption."""
     return (
-        f"Lines are means over seeds ({number_of_runs(plotted)}), bands one standard deviation of "
-        "the seeds to either side, computed at each round; on a logarithmic axis a band that "
-        "reaches below the axis is cut there. Markers are staggered, so that methods whose curves "
-        "coincide can be told apart."
+        f"Lines are means over seeds ({number_of_runs(plotted)}), bars one standard deviation of "
+        "the seeds to either side; a hollow arrowhead is a bar that leaves the axis. Bars and "
+        "markers are staggered, so that methods whose curves coincide can be told apart."
     )
 
 

@@ -141,7 +141,7 @@ def handle(item: LegendItem) -> Line2D | Patch:
     return Line2D([], [], label=item.label, **line_look(item))
 
 
-BAND_ITEM = LegendItem("± one standard deviation", "area")
+BAR_ITEM = LegendItem("± one standard deviation", "marker", marker="|", hollow=True)
 
 
 # --- as files and as pieces of a page -----------------------------------------------------------

@@ -84,14 +84,14 @@ class Front(NamedTuple):
     """The beginning of a page.
 
     Attributes:
-        message: Its message in one sentence.
-        best: The name of the figure that supports it; its first row is repeated at the top.
+        message: Its message in one or two sentences.
         symbols: The letters in figures and tables, with their meanings.
+        answer: The result in a few lines.
     """
 
     message: str = ""
-    best: str = ""
     symbols: Sequence[tuple[str, str]] = ()
+    answer: Facts = ()
 
 
 class FigureView(NamedTuple):
@@ -111,6 +111,9 @@ class SectionView(NamedTuple):
     figures: Sequence[FigureView]
     choices: Choices | None
     claimed: bool
+    runs: str
+    published: Published | None
+    verdicts: str
     judged: Sequence[ClaimRow]
     unjudged: Sequence[ClaimRow]
     curves: Mapping[str, str]
@@ -146,10 +149,8 @@ def write_page(
         title=title,
         lede=lede,
         front=front or Front(),
-        best=_best(sections, front.best if front else ""),
-        sizes=_sizes(sections),
         sections=[_section(section) for section in sections],
-        summary=_summary(sections),
+        summary=_summary([row for section in sections for row in _counted(section)]),
         command=command,
         reload=reload,
         versions=_versions(),
@@ -178,6 +179,9 @@ def _section(section: Section) -> SectionView:
         figures=[_figure(figure) for figure in section.drawn.figures],
         choices=choices(section.cells) if section.cells else None,
         claimed=bool(section.claims or _shown(section)),
+        runs=dict(section.facts).get("reporting runs", ""),
+        published=_shown(section),
+        verdicts=", ".join(f"{n} {words}" for _, n, words in _summary(_counted(section))),
         judged=[row for row in section.claims if row.verdict != "not run"],
         unjudged=[] if _shown(section) else _unjudged(section),
         curves=_curves(section),
@@ -202,26 +206,6 @@ def _curves(section: Section) -> dict[str, str]:
 
     rows = [*section.claims, *(section.published.claims if section.published else ())]
     return {row.id: max(named, key=partial(alike, claim=row.id)) for row in rows if named}
-
-
-def _best(sections: Sequence[Section], name: str) -> FigureView | None:
-    """Return the first row of the figure that the page begins with."""
-    for section in sections:
-        for figure in section.drawn.figures:
-            if figure.name == name and figure.panels:
-                row = figure.panels[: figure.columns]
-                return _figure(figure._replace(name=f"{name}-best", panels=row))
-    return None
-
-
-def _sizes(sections: Sequence[Section]) -> list[tuple[str, str, str]]:
-    """Return for each section its title, its number of runs, and how they are smaller."""
-    facts = [dict(section.facts) for section in sections]
-    return [
-        (section.title, fact.get("reporting runs", ""), section.smaller or "")
-        for section, fact in zip(sections, facts, strict=True)
-        if section.smaller or "reporting runs" in fact
-    ]
 
 
 def _figure(figure: Figure) -> FigureView:
@@ -250,19 +234,14 @@ def _counted(section: Section) -> Sequence[ClaimRow]:
     return [*shown.claims, *(row for row in section.claims if row.verdict != "not run")]
 
 
-def _summary(sections: Sequence[Section]) -> list[tuple[Verdict, int, str]]:
-    """Count the verdicts; the first three are shown even if there are none.
-
-    Our own claims are counted only if there are none of the paper's.
-    """
-    claims = [claim for section in sections for claim in _counted(section)]
+def _summary(claims: Sequence[ClaimRow]) -> list[tuple[Verdict, int, str]]:
+    """Count the verdicts; our own claims are counted only if there are none of the paper's."""
     papers = [claim for claim in claims if claim.is_papers]
     counts = Counter(claim.verdict for claim in papers or claims)
-    always = ("holds", "does not hold", "undecided")
     return [
         (verdict, counts[verdict], words[counts[verdict] != 1])
         for verdict, words in _COUNTED.items()
-        if counts[verdict] or verdict in always
+        if counts[verdict]
     ]
 
 

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+import numpy as np
+
 from gensmooth.lab.report.style import method_order, method_title
 from gensmooth.runs.files import write_text
 
@@ -236,6 +238,18 @@ def shown(value: Any) -> str:
             return "∞" if number > 0 else "−∞"
         return "—" if math.isnan(number) else f"{number:.4g}".replace("-", "−")
     return str(value)
+
+
+def vector(values: Any) -> str:
+    """Return numbers as a page shows them: all of them, or the first and last ones.
+
+    >>> vector([1.0, 2.5]), vector(0.1 + 0.2)
+    ('[1, 2.5]', '0.3')
+    """
+    form: Any = {"float_kind": "{:.6g}".format}
+    return np.array2string(
+        np.asarray(values), separator=", ", threshold=32, edgeitems=8, formatter=form
+    )
 
 
 def numeric(table: Table) -> list[bool]:

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from gensmooth.lab.experiments.spec import RunRecord
+from gensmooth.lab.experiments.verdicts import how_many
 from gensmooth.lab.report.style import MethodStyle, assign_styles
 from gensmooth.lab.report.tables import Table
 from gensmooth.lab.trials.page import (
     Ranking,
+    answer,
     failures_table,
-    how_many,
     interval_words,
     judged_in_words,
     mean_words,
@@ -30,8 +31,6 @@ from gensmooth.lab.trials.page import (
 from gensmooth.lab.trials.ranking import Standing, Versus, by_ratio, shown
 from gensmooth.lab.trials.table import Fetch, TrialTable
 from gensmooth.lab.trials.trial import POINTS
-
-_WIDE = 8  # values that differ by a larger factor are drawn on a logarithmic axis
 
 
 def conclude(table: TrialTable, fetch: Fetch) -> Ranking:
@@ -49,7 +48,7 @@ def write_comparison(ranking: Ranking, out: Path, *, reload: float | None = None
         ranking.table,
         out,
         title=_listed(list(ranking.runs)),
-        lede=_lede(ranking),
+        answer=answer(ranking, "No seed has been run by every method yet."),
         prose=_prose(ranking),
         drawn=_drawn(ranking),
         tables=[
@@ -79,15 +78,6 @@ def summary(ranking: Ranking) -> str:
 # --- words ---------------------------------------------------------------------------------------
 
 
-def _lede(ranking: Ranking) -> str:
-    verdicts = _best(ranking)
-    if not ranking.standings:
-        return "No seed has been run by every method yet."
-    if not verdicts:
-        return f"{ranking.standings[0].label} alone: {_mean(ranking.standings[0])}."
-    return verdicts[0].words
-
-
 def _best(ranking: Ranking) -> list[Versus]:
     """Return the method that ranks first against each of the others."""
     return [pair for pair in ranking.pairs if pair.a == ranking.standings[0].label]
@@ -102,7 +92,6 @@ def _prose(ranking: Ranking) -> list[str]:
         f"{table.unit} and {how_many(done, 'seed')}. For a given seed, all methods have the same "
         "start and the same samples, so they are compared seed by seed.",
         judged_in_words(table),
-        *(pair.words for pair in _best(ranking)),
     ]
     if missing:
         paragraphs.insert(
@@ -280,15 +269,14 @@ def _padded(record: RunRecord, series: str) -> list[float]:
 
 def _range(lines: Sequence[Any]) -> tuple[float, float, bool]:
     """Return the range of an axis, and whether it is logarithmic."""
+    from gensmooth.lab.report.curves import WIDE, padded
+
     finite = np.concatenate([line[np.isfinite(line)] for line in lines])
     if not len(finite):
         return 0.1, 1.0, False
     low, high = float(finite.min()), float(finite.max())
-    if low > 0 and high > _WIDE * low:
-        pad = (high / low) ** 0.05
-        return low / pad, high * pad, True
-    pad = 0.06 * (high - low) or 0.1 * abs(high) or 1.0
-    return low - pad, high + pad, False
+    log = low > 0 and high > WIDE * low
+    return *padded(low, high, "log" if log else "linear"), log
 
 
 def _is_ratio(ranking: Ranking) -> bool:

@@ -2,7 +2,6 @@
 
 import inspect
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ import cloudpickle
 from gensmooth import checks
 from gensmooth._version import __version__
 from gensmooth.evaluators import EvaluationError, cores
+from gensmooth.lab.experiments.progress import print_line
 from gensmooth.lab.experiments.runner import Runner
 from gensmooth.lab.experiments.spec import RunRecord, RunSpec
 from gensmooth.lab.trials.choices import PROBLEM, Choice
@@ -23,7 +23,7 @@ from gensmooth.lab.trials.trial import Minimized, Trials
 from gensmooth.rl.defaults import NUM_DIRECTIONS
 from gensmooth.streams import check_seed
 
-# One fresh value judges a point for so many evaluations of the budget, and at most so many.
+# One fresh value per this many evaluations of the budget judges a point; at most this many values.
 _EVALUATIONS_PER_VALUE, _MOST_VALUES = 200, 30
 
 
@@ -57,11 +57,7 @@ class TrialEngine:
     def of(
         cls, kind: Kind, fun: Any, x0: Any, arguments: Mapping[str, Any], command: str
     ) -> "TrialEngine":
-        """Create an engine from the arguments that `compare` and `sweep` share.
-
-        Raises:
-            ValueError: If one of them is invalid.
-        """
+        """Create an engine from the arguments that `compare` and `sweep` share."""
         problem = _problem(fun, x0, arguments)
         seeds = read_seeds("seeds", arguments["seeds"])
         budget, values = _budget(problem, arguments)
@@ -73,7 +69,7 @@ class TrialEngine:
             budget,
             values,
             _folder(arguments["folder"], name, problem),
-            cores() if arguments["workers"] == -1 else _workers(arguments["workers"]),
+            _workers(arguments["workers"]),
             arguments["ray"],
             command,
         )
@@ -109,12 +105,12 @@ class TrialEngine:
         )
 
     def fetch(self, choices: Sequence[Choice]) -> Fetch:
-        """Return runs of these choices, and makes those that are missing."""
+        """Return a function that returns runs of these choices, and makes the missing ones."""
         by_hash = {short(choice.config()): choice for choice in choices}
         trials = Trials(self.problem.at, by_hash, self.problem.maximize, self.values)
         packed: bytes = cast(Any, cloudpickle).dumps(trials)
         store = store_of(self.folder)
-        runner = Runner(STUDY, store, self.workers, self.ray, _print_line, function=packed)
+        runner = Runner(STUDY, store, self.workers, self.ray, print_line, function=packed)
 
         def fetch(specs: Sequence[RunSpec], title: str) -> list[RunRecord]:
             return runner.complete(specs, f"{self.problem.name}: {title}").records
@@ -126,9 +122,6 @@ class TrialEngine:
 
         Every method is set up as for its run, up to its first evaluation. Then the objective is
         evaluated once.
-
-        Raises:
-            ValueError: If a method cannot be run.
         """
         seed = self.seeds[0]
         task = self.problem.at(seed)
@@ -159,7 +152,7 @@ class TrialEngine:
 
 
 class _Reached(Exception):  # noqa: N818
-    """The arguments of a run are valid: it would begin."""
+    """Raised at the first evaluation: the arguments of the run are valid."""
 
 
 def _reach(*_: Any) -> Any:
@@ -176,6 +169,8 @@ def _problem(fun: Any, x0: Any, arguments: Mapping[str, Any]) -> CommonProblem:
             del how[name]
     if "maximize" in how:
         checks.flag("maximize", how["maximize"])
+    if "on_failure" in how:
+        checks.one_of("on_failure", how["on_failure"], ("raise", "drop", "retry"))
     spread, score = arguments["start_spread"], arguments["score"]
     return find_problem(fun, x0, start_spread=spread, score=score, how=how)
 
@@ -205,19 +200,14 @@ def _budget(problem: CommonProblem, arguments: Mapping[str, Any]) -> tuple[int, 
 
 
 def _workers(workers: Any) -> int | None:
-    return checks.optional(checks.count, "workers", workers)
+    return cores() if workers == -1 else checks.optional(checks.count, "workers", workers)
 
 
 def _folder(folder: Any, name: str, problem: CommonProblem) -> Path:
-    """Return the folder; by default it is named after the problem."""
     if folder is not None:
         return checks.path("folder", folder)
     words = re.sub(r"[^A-Za-z0-9.]+", "-", problem.name).strip("-.") or "function"
     return Path("runs") / f"{name}-{words}"
-
-
-def _print_line(line: str) -> None:
-    print(line, file=sys.stderr)
 
 
 def python_call(name: str, fun: Any, x0: Any, arguments: Mapping[str, Any]) -> str:

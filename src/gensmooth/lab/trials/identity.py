@@ -3,7 +3,7 @@
 A run's folder is named by the hash of its configuration, so the configuration must change when the
 function does: an edited function must not get the results of the old one. A function is identified
 by the code of its module (comments and layout do not count) or, if it cannot be imported by name,
-by its own code and what that refers to.
+by its own code and the objects that it refers to.
 """
 
 import ast
@@ -51,7 +51,6 @@ def described(value: Any) -> Any:
 
 
 def _module(thing: Any) -> bytes:
-    """Return the code of the module that a named function is in."""
     module = sys.modules[thing.__module__]
     try:
         return ast.dump(ast.parse(inspect.getsource(module))).encode()
@@ -61,15 +60,15 @@ def _module(thing: Any) -> bytes:
 
 
 def _code(thing: Any, depth: int = 0) -> bytes:
-    """Return a hash of a function's code and what it refers to; the pickle of anything else."""
+    """Return a hash of a function's code and the objects it uses; the pickle of other objects."""
     if isinstance(thing, ModuleType):
         return thing.__name__.encode()
     function = getattr(thing, "__func__", thing)
     if isinstance(function, FunctionType) and depth < _DEEP:
         cells = [cell.cell_contents for cell in function.__closure__ or () if _filled(cell)]
-        seen = [function.__globals__[n] for n in _names(function.__code__, function.__globals__)]
+        used = [function.__globals__[n] for n in _names(function.__code__, function.__globals__)]
         instance: Any = getattr(thing, "__self__", None)
-        parts = [function.__defaults__, function.__kwdefaults__, instance, *cells, *seen]
+        parts = [function.__defaults__, function.__kwdefaults__, instance, *cells, *used]
         hashed = [_body(function.__code__), *(_code(part, depth + 1) for part in parts)]
         return hashlib.sha256(b"\0".join(hashed)).digest()
     if isinstance(thing, np.ndarray):
@@ -92,12 +91,12 @@ def _filled(cell: Any) -> bool:
     return True
 
 
-def _names(code: CodeType, there: Mapping[str, Any]) -> list[str]:
-    """Return the globals that some code refers to, also in nested functions."""
-    names = {name for name in code.co_names if name in there}
+def _names(code: CodeType, variables: Mapping[str, Any]) -> list[str]:
+    """Return the global variables that some code refers to, also in nested functions."""
+    names = {name for name in code.co_names if name in variables}
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
-            names |= set(_names(inner, there))
+            names |= set(_names(inner, variables))
     return sorted(names)
 
 

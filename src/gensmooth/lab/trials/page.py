@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gensmooth.lab import report
 from gensmooth.lab.experiments.spec import RunRecord
-from gensmooth.lab.report.tables import Table
+from gensmooth.lab.report.tables import Table, vector
 from gensmooth.lab.trials.ranking import Standing, Versus, pairs, shown, standings
 from gensmooth.lab.trials.table import Runs, TrialTable
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _LONGEST = 160  # the most characters of a reason in a table
 _COLUMNS = (
     *("method", "seed", "final", "error", "start", "best", "evaluations", "steps", "status"),
-    *("seconds", "seconds_per_evaluation", "message"),
+    *("seconds", "seconds_per_evaluation", "message", "x"),
 )
 
 
@@ -58,7 +58,7 @@ def write_page(
     out: Path,
     *,
     title: str,
-    lede: str,
+    answer: Sequence[tuple[str, str]],
     prose: Sequence[str],
     drawn: "Drawn",
     tables: Sequence[Table],
@@ -72,7 +72,7 @@ def write_page(
         table: The table of trials.
         out: The folder.
         title: The title of the page.
-        lede: The result in one sentence.
+        answer: The result in a few lines.
         prose: The paragraphs.
         drawn: The figures.
         tables: The tables that are shown.
@@ -81,7 +81,7 @@ def write_page(
         reload: Seconds after which a browser loads the page again, if it changes.
     """
     with report.named_extra():
-        from gensmooth.lab.report.page import Section
+        from gensmooth.lab.report.page import Front, Section
     section = Section(
         name=table.kind,
         title=f"The {table.kind}",
@@ -99,8 +99,9 @@ def write_page(
         [section],
         out,
         title=f"{table.problem}: {title}",
-        lede=lede,
+        lede="",
         command=table.command,
+        front=Front(answer=answer),
         reload=reload,
     )
 
@@ -108,13 +109,27 @@ def write_page(
 # --- words ---------------------------------------------------------------------------------------
 
 
-def how_many(count: int, noun: str) -> str:
-    """Return a count with its noun.
+def answer(ranking: Ranking, missing: str) -> list[tuple[str, str]]:
+    """Return the result: every method's mean, the best x, and the best against the others.
 
-    >>> how_many(1, "seed"), how_many(3, "seed")
-    ('1 seed', '3 seeds')
+    Args:
+        ranking: The ranking.
+        missing: What to say if there is no result yet.
     """
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    if not ranking.standings:
+        return [("result", missing)]
+    rows = [
+        (each.label, mean_words(each.mean, each.low, each.high, each.failed, len(each.values)))
+        for each in ranking.standings
+    ]
+    best = ranking.standings[0].label
+    runs = [run for run in ranking.runs[best] if not run.diverged and "x" in run.more]
+    if runs:
+        found = min(runs, key=lambda run: run.final)
+        who = f"found by {best} with seed {found.config['seed']}"
+        rows.append(("best x", f"{vector(found.more['x'])}, {who}"))
+    rows += [("verdict", pair.words) for pair in ranking.pairs if pair.a == best]
+    return [*rows, ("numbers", "means of final values, with 95 % intervals in brackets")]
 
 
 def mean_words(mean: float, low: float, high: float, failed: int = 0, runs: int = 0) -> str:
@@ -235,6 +250,7 @@ def _row(record: RunRecord) -> list[Any]:
         round(record.seconds, 4),
         _number(more.get("seconds_per_evaluation")),
         more.get("failure") or more.get("message", ""),
+        " ".join(map(repr, more.get("x", ()))),
     ]
 
 

@@ -65,7 +65,7 @@ def find_problem(
     score: Callable[..., Any] | None = None,
     how: Mapping[str, Any] | None = None,
 ) -> CommonProblem:
-    """Find a problem by its arguments.
+    """Return the problem that the arguments describe.
 
     Args:
         fun: A function; ``"module:function"``; or a built-in problem, ``"noisy:sphere:100"``.
@@ -90,7 +90,7 @@ def find_problem(
         raise ValueError(
             "`x0` is missing: pass the point at which every method starts, such as np.zeros(12)."
         )
-    return _of_user(
+    return _custom_problem(
         cast(Callable[..., Any], fun),
         x0,
         checks.nonnegative("start_spread", start_spread),
@@ -105,8 +105,7 @@ def _function(name: str) -> Callable[..., Any]:
     if not colon:
         raise ValueError(
             f"There is no problem {name!r}: write a function as module:function, such as "
-            f"model:loss. "
-            f"{known}"
+            f"model:loss. {known}"
         )
     try:
         return naming.find_function(name)
@@ -115,7 +114,7 @@ def _function(name: str) -> Callable[..., Any]:
         raise ValueError(f"{error}{hint} {known}") from None
 
 
-def _of_user(
+def _custom_problem(
     fun: Callable[..., Any], x0: Any, spread: float, score: Score | None, how: dict[str, Any]
 ) -> CommonProblem:
     flat, tree = Tree.of(x0) if is_tree(x0) else (as_parameters(x0), None)
@@ -126,10 +125,10 @@ def _of_user(
         recorded["bounds"] = limits
     if tree is not None and logs is not None:
         recorded["log_scale"] = np.asarray(tree.like("log_scale", logs))
-    named = identity(fun)
+    function = identity(fun)
     structure = {} if tree is None else {"structure": tree.to_json()}
     described_problem = {
-        "objective": named,
+        "objective": function,
         "x0": described(flat) | {"dtype": flat.dtype.name} | structure,
         "start_spread": float(spread),
         "score": None if score is None else identity(score),
@@ -137,7 +136,7 @@ def _of_user(
     }
     scored = "" if score is None else f"by the score {getattr(score, '__name__', 'passed')}"
     return CommonProblem(
-        str(named["name"]),
+        str(function["name"]),
         described_problem,
         partial(_start, Minimized(fun, flat, how, score, tree=tree), float(spread), limits),
         maximize=bool(how.get("maximize", False)),
@@ -146,7 +145,7 @@ def _of_user(
 
 
 def _start(task: Minimized, spread: float, limits: Bounds | None, seed: int) -> Minimized:
-    """Return the problem with the start of a seed, within the bounds."""
+    """Return the problem with the starting point of a seed, within the bounds."""
     x, dtype = task.x0, task.x0.dtype
     if spread:
         away = streams.generator(seed, Purpose.START).standard_normal(x.shape)

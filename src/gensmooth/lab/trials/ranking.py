@@ -15,8 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gensmooth.lab.experiments.statistics import compare, holm, interval
-
-LEVEL = 0.05
+from gensmooth.lab.experiments.verdicts import LEVEL
 
 
 class Standing(NamedTuple):
@@ -136,7 +135,7 @@ def _words(pair: Versus, failed: tuple[int, int], maximize: bool) -> str:
     if lost:
         number += f" where both have a value; {'; '.join(lost)}"
     if n == 1:
-        return f"{a} ends {side} {b} with the one seed there is, {number}: that decides nothing."
+        return f"{a} ends {side} {b} with the only seed, {number}: one seed decides nothing."
     if pair.decided:
         return f"{a} {side} {b} in {pair.wins} of {n} seeds, {number}, p = {shown(pair.p)}."
     return (

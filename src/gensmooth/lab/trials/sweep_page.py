@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gensmooth.lab.experiments.spec import RunRecord
-from gensmooth.lab.report.style import MUTED
+from gensmooth.lab.report.style import MUTED, assign_styles
 from gensmooth.lab.report.tables import Table
 from gensmooth.lab.trials.page import (
     Ranking,
+    answer,
     final,
     interval_words,
     judged_in_words,
@@ -28,8 +29,6 @@ from gensmooth.lab.trials.page import (
 )
 from gensmooth.lab.trials.ranking import shown
 from gensmooth.lab.trials.table import Fetch, Runs, TrialTable
-
-_BLUE = "#0072b2"  # the colour of a cell; the better, the more opaque
 
 
 class CellScore(NamedTuple):
@@ -95,7 +94,7 @@ class SweepConclusion(NamedTuple):
 
 
 def scores(table: TrialTable, records: Sequence[RunRecord]) -> list[CellScore]:
-    """Return the cells with their means, in the form that `grid.choose` takes."""
+    """Return the cells with their means."""
     scored: list[CellScore] = []
     for cell, runs in zip(table.cells, table.by_cell(records, table.seeds).values(), strict=True):
         finals = [final(run) for run in runs]
@@ -157,9 +156,9 @@ def write_sweep(sweep: SweepConclusion, out: Path, *, reload: float | None = Non
         table,
         out,
         title=f"options of {', '.join(methods)}",
-        lede=f"{sweep.best[0].label} is the best: {_mean(sweep.best[0])} on fresh seeds."
-        if sweep.best
-        else "No cell has been run on every seed yet, or all cells failed.",
+        answer=answer(
+            sweep.fresh, "No cell has been run on every seed yet, or every cell has failed."
+        ),
         prose=_prose(sweep.fresh),
         drawn=_drawn(sweep),
         tables=[*_best(sweep), *pairs_table(sweep.fresh, "Best against best"), _cells(sweep)],
@@ -200,7 +199,6 @@ def _prose(fresh: Ranking) -> list[str]:
         "with the best mean over these seeds; a cell with a failed run is excluded. The best of "
         f"many noisy means is biased, so it is judged again on {len(table.fresh)} fresh seeds.",
         judged_in_words(table),
-        *(pair.words for pair in fresh.pairs),
     ]
 
 
@@ -243,6 +241,7 @@ def _drawn(sweep: SweepConclusion) -> Any:
     best = {each.label for each in sweep.best} or {
         c.label for c in chosen(cells, maximize=sweep.fresh.table.maximize)
     }
+    styles = assign_styles(list(dict.fromkeys(cell.method for cell in sweep.cells)))
     draw = _draw_grid if sweep.fresh.table.search == "grid" else _draw_points
     panels = [
         Panel(
@@ -251,7 +250,14 @@ def _drawn(sweep: SweepConclusion) -> Any:
             ),
             f"n = {len(sweep.fresh.table.seeds)}",
             "; ".join(f"{cell.label}: {shown(cell.mean)}" for cell in group),
-            partial(draw, cells=group, names=names[:2], shade=shade, best=best),
+            partial(
+                draw,
+                cells=group,
+                names=names[:2],
+                shade=shade,
+                best=best,
+                color=styles[key[0]].color,
+            ),
         )
         for key, group in groups.items()
     ]
@@ -259,11 +265,11 @@ def _drawn(sweep: SweepConclusion) -> Any:
         name="sweep",
         title=f"{sweep.fresh.table.problem}: mean final value",
         heading="Mean final value of every cell",
-        caption="Darker cells are better. A frame marks the best cell of a method, a cross a cell "
-        "with a failed run. Means are over the seeds that choose.",
+        caption="The stronger the colour, the better. A frame marks the best cell of a method, a "
+        "cross a cell with a failed run. Means are over the seeds that choose.",
         columns=min(3, len(panels)),
         panels=panels,
-        legend=[LegendItem("better", "area", _BLUE)],
+        legend=[LegendItem("better", "area")],
         left=0.17,
     )
     return Drawn([figure])
@@ -280,13 +286,19 @@ def _shade(means: Sequence[float], maximize: bool) -> Any:
         if not math.isfinite(mean):
             return 0.0
         place = ((math.log(mean) if log else mean) - low) / ((high - low) or 1.0)
-        return 0.06 + 0.6 * (place if maximize else 1 - place)
+        return 0.05 + 0.4 * (place if maximize else 1 - place)
 
     return shade
 
 
 def _draw_grid(
-    ax: Any, *, cells: Sequence[CellScore], names: Sequence[str], shade: Any, best: set[str]
+    ax: Any,
+    *,
+    cells: Sequence[CellScore],
+    names: Sequence[str],
+    shade: Any,
+    best: set[str],
+    color: str,
 ) -> None:
     from matplotlib.patches import Rectangle
 
@@ -297,7 +309,7 @@ def _draw_grid(
     for cell in cells:
         x = xs.index(cell.values[across])
         y = ys.index(cell.values[up]) if up else 0
-        look: dict[str, Any] = {"facecolor": _BLUE, "alpha": shade(cell.mean), "linewidth": 0}
+        look: dict[str, Any] = {"facecolor": color, "alpha": shade(cell.mean), "linewidth": 0}
         ax.add_patch(Rectangle((x - 0.48, y - 0.48), 0.96, 0.96, **look))
         text = "×" if cell.failed else shown(cell.mean)
         size = 7.5 if len(xs) <= 6 else 5.5
@@ -314,7 +326,13 @@ def _draw_grid(
 
 
 def _draw_points(
-    ax: Any, *, cells: Sequence[CellScore], names: Sequence[str], shade: Any, best: set[str]
+    ax: Any,
+    *,
+    cells: Sequence[CellScore],
+    names: Sequence[str],
+    shade: Any,
+    best: set[str],
+    color: str,
 ) -> None:
     across = names[-1]
     up = names[0] if len(names) > 1 else None
@@ -323,17 +341,17 @@ def _draw_points(
         if not math.isfinite(y):
             continue
         mark = "x" if cell.failed else "o"
-        opacity = 1.0 if cell.failed else max(0.1, 1.5 * shade(cell.mean))
-        ax.plot([x], [y], mark, color=_BLUE, ms=6, mew=0.8, alpha=min(1.0, opacity))
+        opacity = 1.0 if cell.failed else max(0.1, 2.2 * shade(cell.mean))
+        ax.plot([x], [y], mark, color=color, ms=6, mew=0.8, alpha=min(1.0, opacity))
         if cell.label in best:
             ax.plot([x], [y], "o", ms=10, mew=1.4, mfc="none", color=MUTED)
-    for axis, values in (("x", [c.values[across] for c in cells]), ("y", _ups(cells, up))):
+    for axis, values in (("x", [c.values[across] for c in cells]), ("y", _heights(cells, up))):
         if values and min(values) > 0 and max(values) > 8 * min(values):
             getattr(ax, f"set_{axis}scale")("log")
     _name_axes(ax, across, up or "mean")
 
 
-def _ups(cells: Sequence[CellScore], up: str | None) -> list[float]:
+def _heights(cells: Sequence[CellScore], up: str | None) -> list[float]:
     values = [cell.values[up] if up else cell.mean for cell in cells]
     return [value for value in values if math.isfinite(value)]
 

@@ -24,7 +24,7 @@ STUDY = "trials"
 FILE = "comparison.json"
 _FORMAT = 1
 
-# What comparison.json may hold.
+# The fields of comparison.json.
 _SEEDS = fields.many(fields.SEED, 100_000)
 _CELL = fields.record(
     {
@@ -69,8 +69,8 @@ Kind = Literal["comparison", "sweep"]
 Cell = Mapping[str, Any]
 Runs = Mapping[str, Sequence[RunRecord]]  # by the label of their cell
 
-# Returns the records of some runs, in their order: makes those that are missing, or leaves them
-# out. The text is the title of the progress bar.
+# Returns the records of runs, in the same order; missing runs are made or omitted. The text is the
+# title of the progress bar.
 Fetch = Callable[[Sequence[RunSpec], str], list[RunRecord]]
 
 
@@ -168,7 +168,7 @@ def store_of(folder: Path) -> StudyStore:
 
 
 def stored(folder: Path) -> Fetch:
-    """Return runs from the store of a folder; makes none."""
+    """Return a function that returns runs from the store of a folder, and makes none."""
     reported: set[str] = set()
 
     def fetch(specs: Sequence[RunSpec], title: str) -> list[RunRecord]:  # noqa: ARG001

@@ -21,16 +21,18 @@ from numpy.typing import NDArray
 
 from gensmooth import fields
 from gensmooth.coordinates import inward
+from gensmooth.describe import plain
 from gensmooth.evaluators import EvaluationError, Objective
 from gensmooth.lab.experiments.spec import RunRecord
 from gensmooth.lab.trials.choices import Choice
 from gensmooth.lab.trials.judging import Judged, Score, judge
 from gensmooth.optimize import RETURNED, minimize
-from gensmooth.optimize.advice import unspoken
+from gensmooth.optimize.advice import silenced
 from gensmooth.results import History, IntermediateResult, Result
 from gensmooth.runs import CheckpointError, container
 from gensmooth.runs.files import (
     exists,
+    make_folder,
     open_to_append,
     read_bytes,
     remove_folder,
@@ -38,15 +40,17 @@ from gensmooth.runs.files import (
     write_bytes,
 )
 from gensmooth.runs.folder import CHECKPOINT
+from gensmooth.runs.journal import Journal
 from gensmooth.searches import AUTO, Pilot, SearchState, StepInfo
 from gensmooth.trees import Tree
 
 Array = NDArray[Any]
 Follow = Callable[[IntermediateResult], None]
 
-POINTS = 100  # of a curve: the budget is divided into so many equal parts
+POINTS = 100  # the points of a curve: the budget is divided into this many equal parts
 _log = logging.getLogger("gensmooth")
-_LONGEST = 1000  # parameters: a longer x is not part of the record
+JUDGED = "judged"  # the journal of the values that judge a trial
+_LONGEST = 1000  # parameters: a longer x is not stored in the record
 
 
 class Outline(NamedTuple):
@@ -57,7 +61,7 @@ class Outline(NamedTuple):
             steps; ``best``, the best value so far; ``score`` at the recommended point, if the
             problem has a score.
         start: The judgement of the starting point.
-        final: That of the recommended point; ``None`` if the run failed or diverged.
+        final: The judgement of the recommended point; ``None`` if the run failed or diverged.
         more: Other results, as plain JSON.
     """
 
@@ -106,14 +110,14 @@ class Trials:
         choice, seed, budget = self.choices[config["choice"]], config["seed"], config["budget"]
         try:
             trial = self.at(seed).run(choice, budget, seed, self.values, scratch)
-        except Exception as error:  # of any kind: it is the method's result
+        except Exception as error:  # any failure is the method's result
             trial = Outline({}, Judged(math.nan), None, {"failure": _words(error)})
-        more = {**trial.more, "start": _plain(trial.start.value)}
+        more = {**trial.more, "start": plain(trial.start.value)}
         final, lost = math.inf, trial.final is None
         if trial.final is not None:
             value = trial.final.value
-            more |= {"value": _plain(value), "exact": trial.final.exact}
-            more |= {"error": None if trial.final.error is None else _plain(trial.final.error)}
+            more |= {"value": plain(value), "exact": trial.final.exact}
+            more |= {"error": plain(trial.final.error)}
             final = -value if self.maximize else value
         return RunRecord(config, trial.series, final, lost, time.perf_counter() - began, more)
 
@@ -156,30 +160,38 @@ class Minimized:
             int(self.how.get("noise") == RETURNED),
         )
 
-    def judge(self, x: Array, seed: int, values: int) -> Judged:
+    def judge(self, x: Array, seed: int, values: int, journal: Journal | None = None) -> Judged:
         """Judge a point, given as a flat array."""
         score = self.score
         if score is not None and self.tree is not None:
             score = self.tree.objective(score)
-        return judge(self.objective, x, seed=seed, values=values, score=score)
+        return judge(self.objective, x, seed=seed, values=values, score=score, journal=journal)
 
     def call(self, choice: Choice, budget: int, seed: int, **how: Any) -> Result:
-        """Run a method on it."""
+        """Call :func:`~gensmooth.minimize` with a method."""
         arguments: dict[str, Any] = {**self.how, "workers": self.workers}
         arguments |= choice.options if choice.method == AUTO else {**self.named, **choice.options}
         arguments |= {"method": choice.method, "budget": budget, "seed": seed, **how}
         if "directions" in choice.options:
             arguments["method"] = None
-        with unspoken():
+        with silenced():
             return minimize(arguments.pop("fun", self.fun), self.start, progress=False, **arguments)
 
     def run(self, choice: Choice, budget: int, seed: int, values: int, scratch: Path) -> Outline:
         """See :class:`Task`."""
-        start = self.judge(self.x0, seed, values)
-        clock = Clock()
         if scratch.is_symlink():  # it may lead to a folder that is not ours
             remove_folder(scratch)
-        scores = None
+        journal = Journal(scratch / JUDGED, scratch.name, lambda: _prepared(scratch))
+        try:
+            return self._run(choice, budget, seed, values, scratch, journal)
+        finally:
+            journal.close()
+
+    def _run(
+        self, choice: Choice, budget: int, seed: int, values: int, scratch: Path, journal: Journal
+    ) -> Outline:
+        start = self.judge(self.x0, seed, values, journal)
+        clock, scores = Clock(), None
         if self.score is not None:
             try:
                 scores = _Scores(self, choice, budget, scratch)
@@ -207,7 +219,7 @@ class Minimized:
         x = result.x if self.tree is None else Tree.of(result.x)[0]
         if not failure:
             try:
-                judged = self.judge(x, seed, values)
+                judged = self.judge(x, seed, values, journal)
             except ValueError as error:
                 failure = str(error)
         maximize = bool(self.how.get("maximize", False))
@@ -221,7 +233,7 @@ class Minimized:
             "message": failure or result.message,
             "evaluations": result.nfev,
             "steps": result.nit,
-            "best": _plain(result.best_fun),
+            "best": plain(result.best_fun),
             "seconds_per_evaluation": clock.each,
             "faults": dict(result.faults),
         }
@@ -246,6 +258,13 @@ class Minimized:
                 raise
             remove_folder(folder.parent)
             return self.call(choice, budget, seed, callback=follow)
+
+
+def _prepared(folder: Path) -> bool:
+    """Create a folder, if possible; otherwise writing to it will report the error."""
+    with suppress(OSError):
+        make_folder(folder)
+    return True
 
 
 class Clock:
@@ -296,7 +315,7 @@ class _Scores:
         assert self._score is not None
         x = state.x if self._pilot is None else self._pilot.recommend(state)
         self._seen[part] = (info.evaluations, float(self._score(self._coordinates.outward(x))))
-        line = [part, *map(_plain, self._seen[part])]
+        line = [part, *map(plain, self._seen[part])]
         self._checksum = self._next_checksum(line)
         with suppress(OSError), open_to_append(self._file) as file:
             write_all(file, f"{json.dumps([*line, self._checksum])}\n".encode())
@@ -386,7 +405,3 @@ def _words(error: BaseException) -> str:
     if isinstance(error, EvaluationError):
         return text
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
-def _plain(value: float) -> float | str:
-    return value if math.isfinite(value) else str(float(value))

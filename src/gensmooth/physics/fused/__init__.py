@@ -12,10 +12,10 @@ active constraints stays the same, the cost is quadratic. So a full step that le
 unchanged is exact, and it is the last one.
 
 - :mod:`.source`: assembles the whole step;
-- :mod:`.system`: what the parts of a step share, and linear algebra;
+- :mod:`.system`: the symbols and the writer that all parts of a step share, and linear algebra;
 - :mod:`.constraints`: limits and contacts, as rows of J with their stiffness and residual;
 - :mod:`.solver`: Newton's method;
 - :mod:`.integrators`: Euler and Runge-Kutta;
-- :mod:`.outputs`: what the environment reads;
+- :mod:`.outputs`: the entries of MuJoCo's data that the environment reads;
 - :mod:`.lanes`: the same C for one world per thread, or for several in vector registers.
 """

@@ -133,7 +133,7 @@ def _write_alike(s: System, contacts: Sequence[Contact]) -> None:
 def _write_rows(
     s: System, contacts: Sequence[Contact], point: list[Any], axes: Sequence[list[Any]]
 ) -> None:
-    """Write the rows of J, and add what they contribute to the residuals J (a + B w)."""
+    """Write the rows of J, and add their contribution to the residuals J (a + B w)."""
     to, rows = s.to, s.rows
     moved = [moving(s.placed, contact) for contact in contacts]
     any_moved = set[int]().union(*(each for both in moved for each in both))

@@ -58,7 +58,7 @@ def derived_of(
 
 
 def write_outputs(s: System) -> None:
-    """Store what the environment reads, after the last evaluation."""
+    """Store the entries that the environment reads, after the last evaluation."""
     to = s.to
     if not s.wanted:
         return
@@ -124,14 +124,6 @@ def _contact_forces(s: System) -> None:
             to.add("const real* at = where + c * 12; const real* o = centre + 3 * tree[body];")
             to.add("const real ax = at[0] - o[0], ay = at[1] - o[1], az = at[2] - o[2];")
             to.add("real* to_body = cf + 6 * body;")
-            for i, value in enumerate(
-                (
-                    "ay * fz - az * fy",
-                    "az * fx - ax * fz",
-                    "ax * fy - ay * fx",
-                    "fx",
-                    "fy",
-                    "fz",
-                )
-            ):
+            torque = ("ay * fz - az * fy", "az * fx - ax * fz", "ax * fy - ay * fx")
+            for i, value in enumerate((*torque, "fx", "fy", "fz")):
                 to.add(f"to_body[{i}] += sign * ({value});")

@@ -20,7 +20,7 @@ const real m = cm[c], r0 = cr[c * 3], r1 = cr[c * 3 + 1], r2 = cr[c * 3 + 2];
 const truth t0 = r0 + m * r1 < 0.0, t1 = r0 - m * r1 < 0.0;
 const truth t2 = r0 + m * r2 < 0.0, t3 = r0 - m * r2 < 0.0;"""
 
-# What contact c adds to the first and second derivative of the cost at step length x.
+# The contribution of contact c to the first and second derivative of the cost at step length x.
 _ALONG = """\
 const real m = cm[c], k = cd[c];
 const real r0 = cr[c * 3], r1 = m * cr[c * 3 + 1], r2 = m * cr[c * 3 + 2];
@@ -138,7 +138,6 @@ def _add_column(s: System, i: int) -> None:
 
 
 def _add_pair(s: System, i: int, j: int) -> None:
-    """Add to the Hessian entry of two places."""
     s.to.add(f"H[{s.rows.packed(i, j)}] += n{j} * a{i} + t{j} * b{i} + w{j} * c{i};")
 
 

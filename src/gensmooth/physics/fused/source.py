@@ -47,47 +47,53 @@ def fused(mechanism: Mechanism, calls: Sequence[str], read: Iterable[Slot]) -> F
     """
     wanted = [key for key in dict.fromkeys(read) if key.array in FUSED_DATA]
     return FusedSource(
-        _written(system_of(mechanism, wanted, forces="forces" in calls), calls.count("step")),
+        _steps(system_of(mechanism, wanted, forces="forces" in calls), calls.count("step")),
         _look(mechanism, wanted),
     )
 
 
-def _written(s: System, skip: int) -> str:
-    """Write a number of physics steps."""
+def _steps(s: System, number: int) -> str:
     m, to = s.mechanism, s.to
     stages = 4 if m.integrator == RUNGE_KUTTA else 1
-    to.add(f"real q[{m.nq}], v[{m.nv}], a[{m.nv}], u[{max(m.nu, 1)}];")
-    for name, array, size in (
-        ("q", "qpos", m.nq),
-        ("v", "qvel", m.nv),
-        ("a", "warm", m.nv),
-        ("u", "ctrl", m.nu),
-    ):
-        for i in range(size):
-            to.add(f"{name}[{i}] = {load(array, i)};")
+    _load_state(s, "qvau")
     if stages == 4:
         to.add(f"real q0[{m.nq}], v0[{m.nv}], dq[{m.nv}], dv[{m.nv}], rate[{m.nv}];")
     to.add("#pragma unroll 1")
-    with to.block(f"for (int part = 0; part < {stages * skip}; ++part)"):
+    with to.block(f"for (int part = 0; part < {stages * number}; ++part)"):
         if stages == 4:
             to.add("const int stage = part & 3;")
-        to.add(f"const bool last = part == {stages * skip - 1};")
+        to.add(f"const bool last = part == {stages * number - 1};")
         evaluate(s)
         if stages == 4:
             runge_kutta(s)
         else:
             euler(s)
-    for name, array, size in (("q", "qpos", m.nq), ("v", "qvel", m.nv), ("a", "warm", m.nv)):
+    for name in "qva":
+        array, size = _state(m)[name]
         for i in range(size):
             to.add(store(array, i, f"{name}[{i}]"))
     return "\n".join(to.lines)
 
 
+def _state(m: Mechanism) -> dict[str, tuple[str, int]]:
+    """Return the array in a world and the size of each local variable of the state."""
+    return {"q": ("qpos", m.nq), "v": ("qvel", m.nv), "a": ("warm", m.nv), "u": ("ctrl", m.nu)}
+
+
+def _load_state(s: System, names: str) -> None:
+    m = s.mechanism
+    s.to.add(f"real q[{m.nq}], v[{m.nv}], a[{m.nv}], u[{max(m.nu, 1)}];")
+    for name in names:
+        array, size = _state(m)[name]
+        for i in range(size):
+            s.to.add(f"{name}[{i}] = {load(array, i)};")
+
+
 def _look(mechanism: Mechanism, wanted: Sequence[Slot]) -> str:
     if any(key.array == "qfrc_constraint" for key in wanted):
-        return _looked(system_of(mechanism, wanted, forces=False))
-    found = arrays(mechanism)
-    derived = derived_of(place(mechanism, found[0]), *found)
+        return _look_after_solving(system_of(mechanism, wanted, forces=False))
+    q, v, u = arrays(mechanism)
+    derived = derived_of(place(mechanism, q), q, v, u)
     ours = {"q": "qpos", "v": "qvel", "u": "ctrl"}
     to = Writer(lambda key: in_world(ours[key.array], key.entry))
     for key in wanted:
@@ -96,13 +102,10 @@ def _look(mechanism: Mechanism, wanted: Sequence[Slot]) -> str:
     return "\n".join(to.lines) or ";"
 
 
-def _looked(s: System) -> str:
-    """Write what is read of a world before it moves, if that requires solving the constraints."""
+def _look_after_solving(s: System) -> str:
+    """Write the entries read of a world before it moves, if the constraints must be solved."""
     m, to = s.mechanism, s.to
-    to.add(f"real q[{m.nq}], v[{m.nv}], a[{m.nv}], u[{max(m.nu, 1)}];")
-    for name, array, size in (("q", "qpos", m.nq), ("v", "qvel", m.nv), ("u", "ctrl", m.nu)):
-        for i in range(size):
-            to.add(f"{name}[{i}] = {load(array, i)};")
+    _load_state(s, "qvu")
     to.add(f"for (int i = 0; i < {m.nv}; ++i) a[i] = 0.0;")
     to.add("const bool last = true;")
     evaluate(s)

@@ -1,4 +1,4 @@
-"""What the parts of a step share: the symbols, the writer of C, and linear algebra."""
+"""The symbols, the writer of C and the linear algebra that all parts of a step share."""
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ class Rows(NamedTuple):
             to.add(f"const int v{free} = cv[c * {len(self.free)} + {number}];")
 
     def listed_by_contact(self, to: Writer) -> Generator[int]:
-        """Yield the places of contact c; what is written in between runs for those that it has."""
+        """Yield the places of contact c; the C written for a place runs only if c has it."""
         with to.block("for (bool once = true; once; once = false)"):
             for place in range(self.width):
                 to.add(f"if (cs[c] <= {place}) break;")

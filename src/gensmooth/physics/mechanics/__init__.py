@@ -1,9 +1,9 @@
 """The equations of motion of jointed bodies, as expressions.
 
 MuJoCo computes them for any model, by loops over its arrays. Here the model is known when the code
-is generated, so everything that does not depend on the state is a constant. What remains is a list
-of operations on positions, velocities and controls. The list is short for a planar robot, whose
-rotations have one axis. All functions take numbers or symbols (:mod:`gensmooth.physics.symbols`):
+is generated, so everything that does not depend on the state is a constant. The rest is a list of
+operations on positions, velocities and controls. It is short for a planar robot, whose rotations
+have one axis. All functions take numbers or symbols (:mod:`gensmooth.physics.symbols`):
 on numbers they are tested against MuJoCo, and on symbols they are written as C.
 
 The equations are those of MuJoCo's documentation ("Computation"):
@@ -20,9 +20,9 @@ refer to a point that moves with the robot, the origin of its first body.
 
 - :mod:`.algebra`: numbers, vectors and rotations, without operations on 0 and 1;
 - :mod:`.spatial`: velocities, forces and inertias of rigid bodies;
-- :mod:`.models`: reads a MuJoCo model and refuses what is not covered;
+- :mod:`.models`: reads a MuJoCo model and refuses features that are not covered;
 - :mod:`.mechanism`: a model that is covered;
 - :mod:`.softness`: how limits and contacts give way;
-- :mod:`.placed`: a mechanism in a configuration: inertia, forces, and what an environment reads;
+- :mod:`.placed`: a mechanism in a configuration: inertia, forces, and MuJoCo's derived arrays;
 - :mod:`.contacts`: which geoms touch, where, and which velocities move the contact.
 """

@@ -136,29 +136,22 @@ def turn(axis: Sequence[float], angle: Number) -> Matrix:
     """Return the rotation by an angle about a unit axis (Rodrigues)."""
     c, s = ENTRYWISE["cos"](angle), ENTRYWISE["sin"](angle)
     x, y, z = (rounded(each) for each in axis)
+    if (x, y, z).count(0.0) == 2:
+        return _turn_about_coordinate_axis((x, y, z), c, s)
     rest = minus(1.0, c)
 
     def entry(a: float, b: float, signed: float, same: bool) -> Number:
         mixed = times(a * b, rest)
         return plus(plus(mixed, c if same else 0.0), times(signed, s))
 
-    return (
-        [
-            [entry(x, x, 0.0, True), entry(x, y, -z, False), entry(x, z, y, False)],
-            [entry(x, y, z, False), entry(y, y, 0.0, True), entry(y, z, -x, False)],
-            [entry(x, z, -y, False), entry(y, z, x, False), entry(z, z, 0.0, True)],
-        ]
-        if _is_general(x, y, z)
-        else _plain_turn((x, y, z), c, s)
-    )
+    return [
+        [entry(x, x, 0.0, True), entry(x, y, -z, False), entry(x, z, y, False)],
+        [entry(x, y, z, False), entry(y, y, 0.0, True), entry(y, z, -x, False)],
+        [entry(x, z, -y, False), entry(y, z, x, False), entry(z, z, 0.0, True)],
+    ]
 
 
-def _is_general(*axis: float) -> bool:
-    return sum(1 for each in axis if each != 0.0) > 1
-
-
-def _plain_turn(axis: tuple[float, float, float], c: Number, s: Number) -> Matrix:
-    """Return a rotation about a coordinate axis."""
+def _turn_about_coordinate_axis(axis: Sequence[float], c: Number, s: Number) -> Matrix:
     k = next(index for index, each in enumerate(axis) if each != 0.0)
     s = times(axis[k], s)
     i, j = (k + 1) % 3, (k + 2) % 3
@@ -170,7 +163,7 @@ def _plain_turn(axis: tuple[float, float, float], c: Number, s: Number) -> Matri
 
 
 def rounded(value: float) -> float:
-    """Remove the rounding error of an entry of a rotation: 1e-17 for 0 would cost operations."""
+    """Remove the rounding error of an entry of a rotation; 1e-17 instead of 0 costs operations."""
     nearest = float(np.round(value))
     return nearest if abs(value - nearest) < 1e-14 else float(value)
 

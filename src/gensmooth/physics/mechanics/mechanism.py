@@ -23,7 +23,7 @@ class Mechanism:
         model: The ``MjModel``.
 
     Raises:
-        UnsupportedMechanismError: If the model has something that is not covered.
+        UnsupportedMechanismError: If the model has a feature that is not covered.
     """
 
     def __init__(self, model: Any) -> None:

@@ -1,6 +1,6 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false
-"""Read a MuJoCo model: its parts, the pairs of geoms that may touch, and what is refused."""
+"""Read a MuJoCo model: its parts, the pairs of geoms that may touch; refuse unsupported models."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -29,7 +29,7 @@ PARALLEL = 1e-4  # below this angle, later versions of MuJoCo treat capsules as 
 
 
 class UnsupportedMechanismError(ValueError):
-    """A model has something that is not covered."""
+    """A model has a feature that is not covered."""
 
 
 def disabling(name: str) -> int:
@@ -55,10 +55,10 @@ def margins_add() -> bool:
 
 @cache
 def parallel_means_an_angle() -> bool:
-    """Return whether MuJoCo decides by the angle that capsules are parallel (later versions).
+    """Return whether MuJoCo calls capsules parallel by their angle, as in later versions.
 
-    Earlier versions decide by an area, by which short capsules are parallel at a larger angle. A
-    small model shows which rule is used.
+    Earlier versions decide by an area, so short capsules are parallel at a larger angle. A small
+    model shows which rule is used.
     """
     needle = '<geom type="capsule" size="0.001 0.002"/></body>'
     mujoco = load_mujoco()
@@ -106,33 +106,25 @@ def rotations_are_corrected() -> bool:
 
 
 def _enabling() -> list[tuple[str, int]]:
-    """Return the names and bits of ``mjtEnableBit``."""
     kinds = load_mujoco().mjtEnableBit
     names = [name for name in dir(kinds) if name.startswith("mjENBL_")]
     return [(name.removeprefix("mjENBL_").lower(), int(getattr(kinds, name))) for name in names]
 
 
-# What a model must not disable. Dampers and springs were one bit in earlier versions, now two.
+# The parts of physics that a model must not disable. Dampers and springs (now two bits) were one
+# bit, "passive", in earlier versions.
 _NEEDED = (
-    "constraint",
-    "limit",
-    "contact",
-    "gravity",
-    "clampctrl",
-    "actuation",
-    "eulerdamp",
-    "passive",
-    "spring",
-    "damper",
+    *("constraint", "limit", "contact", "gravity", "clampctrl", "actuation", "eulerdamp"),
+    *("passive", "spring", "damper"),
 )
 
 
 def refuse(m: Any) -> None:
-    """Raise an error that names what is not covered, if a model has such a thing."""
+    """Raise an error that names the first feature of a model that is not covered."""
 
-    def unless(fine: Any, what: str) -> None:
+    def unless(fine: Any, feature: str) -> None:
         if not fine:
-            raise UnsupportedMechanismError(what)
+            raise UnsupportedMechanismError(feature)
 
     unless(m.opt.integrator in (EULER, RUNGE_KUTTA), "an implicit integrator")
     unless(m.opt.cone == 0, "elliptic friction cones")
@@ -145,7 +137,7 @@ def refuse(m: Any) -> None:
     unless(m.opt.disableactuator == 0, "actuators that are switched off")
     unless(m.nv > 0, "nothing that moves")
     unless(m.nv <= 64, "more than 64 velocities")
-    for name, what in (
+    for name, feature in (
         ("neq", "equality constraints"),
         ("npair", "explicit contact pairs"),
         ("nmocap", "mocap bodies"),
@@ -153,7 +145,7 @@ def refuse(m: Any) -> None:
         ("na", "actuators with a state"),
         ("nplugin", "plugins"),
     ):
-        unless(not getattr(m, name, 0), what)
+        unless(not getattr(m, name, 0), feature)
     for name in ("limited", "stiffness", "damping", "frictionloss", "armature", "actfrclimited"):
         unless(not np.any(getattr(m, f"tendon_{name}", 0)), "tendons that pull")
     unless(not np.any(m.geom_gap), "geoms with a gap")
@@ -322,7 +314,7 @@ def parallel(m: Any, touching: Sequence[Pair]) -> set[Pair]:
 
 
 def _may_meet_as_they_start(m: Any, start: Any, pair: Pair) -> bool:
-    """Return whether two geoms belong to different trees, or touch where the model starts."""
+    """Return whether two geoms belong to different trees, or touch in the initial state."""
     one, two = (int(m.body_rootid[int(m.geom_bodyid[geom])]) for geom in pair)
     margin = float(m.geom_margin[list(pair)].sum())
     far = 2.0 * margin + 1.0

@@ -1,6 +1,6 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false
-"""A mechanism in a configuration: its inertia, the forces on it, and what an environment reads."""
+"""A mechanism in a configuration: its inertia, the forces on it, and MuJoCo's derived arrays."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, final
@@ -289,11 +289,11 @@ class Placed:
         return [self.motions[i].dot(whole[self.mechanism.dof_part(i)]) for i in dofs]
 
     def _with_joints(
-        self, q: Sequence[Number], v: Sequence[Number], taken: Sequence[Number]
+        self, q: Sequence[Number], v: Sequence[Number], opposing: Sequence[Number]
     ) -> Vector:
-        """Return the forces of dampers and springs, minus the forces ``taken``."""
+        """Return the forces of dampers and springs, minus the ``opposing`` forces."""
         m, damping = self.mechanism.model, self.mechanism.damping
-        forces = [minus(times(-damping[i], v[i]), taken[i]) for i in range(self.mechanism.nv)]
+        forces = [minus(times(-damping[i], v[i]), opposing[i]) for i in range(self.mechanism.nv)]
         for j in range(m.njnt):
             if m.jnt_stiffness[j]:
                 at, dof = int(m.jnt_qposadr[j]), int(m.jnt_dofadr[j])
@@ -329,9 +329,7 @@ class Placed:
                 force = clipped(force, *map(float, m.actuator_forcerange[i]))
             forces[dof] = plus(forces[dof], times(gear, force))
         for j in range(m.njnt):
-            if (
-                m.nu and m.jnt_actfrclimited[j]
-            ):  # MuJoCo ignores the range if there are no actuators
+            if m.nu and m.jnt_actfrclimited[j]:  # without actuators, MuJoCo ignores the range
                 dof = int(m.jnt_dofadr[j])
                 forces[dof] = clipped(forces[dof], *map(float, m.jnt_actfrcrange[j]))
         return forces
@@ -376,7 +374,7 @@ class Placed:
         pushed = apply(axes, force)
         return Spatial(add(apply(axes, torque), cross(centre, pushed)), pushed)
 
-    # --- what an environment reads ---------------------------------------------------------------
+    # --- the arrays of MuJoCo's data that an environment reads -----------------------------------
 
     def body_position(self, body: int) -> Vector:
         """Return MuJoCo's ``xpos``."""

@@ -1,7 +1,7 @@
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
 # pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
 # pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
-"""What Gymnasium's robots share: model files, resets, positions and velocities.
+"""The common parts of Gymnasium's robots: model files, resets, positions and velocities.
 
 A robot's file has its observation, reward and termination as compiled functions. Each function
 equals the corresponding method of Gymnasium's environment up to rounding; a test compares them step

@@ -82,7 +82,6 @@ def make(
 def _on_device(
     environment: EnvironmentLike, fast: bool, env_args: object, device: object
 ) -> Simulator:
-    """Make the simulator of an environment on a GPU."""
     warp = _module("warp")
     name = warp.check_device(device)
     arm = isinstance(environment, str) and canonical(environment).startswith("ML1-")
@@ -171,7 +170,7 @@ def _full(name: str) -> tuple[str, dict[str, Any]]:
 
 
 def _compiled(name: str, entry: registry.RobotEntry) -> Simulator:
-    """Make the compiled simulator of a robot; another process makes it again by its full name."""
+    """Make the compiled simulator of a robot; other processes make it by its full name."""
     return _module("compiled").CompiledSimulator(entry.make(), (make, (name,)))
 
 

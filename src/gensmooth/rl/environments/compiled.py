@@ -35,7 +35,7 @@ Array = NDArray[np.float64]
 
 
 def info_of(environment: CompiledEnvironment) -> EnvironmentInfo:
-    """Return what is known of a compiled environment."""
+    """Return the facts about a compiled environment."""
     return EnvironmentInfo(
         environment.name,
         environment.observation_size,

@@ -211,7 +211,7 @@ class Actions(NamedTuple):
 
 
 def make_environment(source: Any, **keywords: Any) -> Any:
-    """Make Gymnasium's environment from a source, as :class:`GymnasiumSimulator` takes it.
+    """Make Gymnasium's environment from a source; see :class:`GymnasiumSimulator`.
 
     Raises:
         UnknownEnvironmentError: If there is none; the message names near matches.
@@ -227,13 +227,13 @@ def make_environment(source: Any, **keywords: Any) -> Any:
     if isinstance(source, str):
         name, arguments = split_name(source)
         import_module_of(name)
-        what = name = catalogue.reference(name)  # registers our environments, also in a worker
+        spec = name = catalogue.reference(name)  # registers our environments, also in a worker
     else:
-        what, name, arguments = source, source.id, dict[str, Any]()
+        spec, name, arguments = source, source.id, dict[str, Any]()
     try:
         with warnings.catch_warnings():  # Gymnasium warns that a newer version exists
             warnings.simplefilter("ignore")
-            return gymnasium.make(what, disable_env_checker=True, **arguments, **keywords)
+            return gymnasium.make(spec, disable_env_checker=True, **arguments, **keywords)
     except TypeError as error:
         if not arguments:
             raise
@@ -251,7 +251,7 @@ def make_environment(source: Any, **keywords: Any) -> Any:
 
 
 def source_of(environment: Any) -> Any:
-    """Return what makes again an environment that was passed as an object or a function.
+    """Return a source from which an environment, passed as object or function, can be made again.
 
     Raises:
         UnsupportedEnvironmentError: If it cannot be made again.
@@ -326,7 +326,6 @@ def ids() -> list[str]:
 
 
 def _is_id(name: str) -> bool:
-    """Return whether a name has the form of Gymnasium's ids."""
     form = import_module("gymnasium.envs.registration").ENV_ID_RE
     return form.fullmatch(name.rpartition(":")[2]) is not None
 
@@ -336,7 +335,6 @@ def _remake(source: Any, horizon: int | None, raw_actions: bool) -> GymnasiumSim
 
 
 def _reports_bonus(environment: Any) -> bool:
-    """Return whether an environment reports the survival bonus of each step."""
     return hasattr(type(environment), "healthy_reward")
 
 

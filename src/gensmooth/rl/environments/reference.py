@@ -43,7 +43,7 @@ class ML1(gymnasium.Wrapper):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Settle the hand, draw a task, and put the object where the task says."""
+        """Settle the hand, draw a task, and put the object at the task's position."""
         if seed is not None:
             self._task.np_random = np.random.default_rng(seed)
         start = (options or {}).get("start")

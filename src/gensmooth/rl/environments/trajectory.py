@@ -32,8 +32,8 @@ class CompiledPolicy(NamedTuple):
     Attributes:
         sizes: The size of each layer, from the observation to the action.
         biases: Whether layers have biases.
-        mean: What is subtracted from an observation.
-        inverse: What the difference is multiplied by.
+        mean: The mean that is subtracted from an observation.
+        inverse: The factor by which the difference is multiplied.
         even: Memory for layers 0, 2, …; layer 0 is the standardised observation.
         odd: Memory for layers 1, 3, ….
     """

@@ -18,13 +18,13 @@ from gensmooth.searches.algorithms.table import (
     find,
     make,
     names,
-    ours,
     register,
+    reserve,
     rows,
 )
 from gensmooth.searches.algorithms.xnes import XNES
 
-ours(*ALGORITHMS)
+reserve(*ALGORITHMS)
 
 POPULATIONS: dict[str, type[Population]] = {
     "cma-es": CMAES,

@@ -22,7 +22,7 @@ from typing import Any, ClassVar, NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
-from gensmooth import streams
+from gensmooth import checks, streams
 from gensmooth.batch import Batch
 from gensmooth.directions.draw import Draw, dense
 from gensmooth.parameters import as_bounds
@@ -44,6 +44,7 @@ LARGEST = 2000  # parameters, because a step decomposes a d × d matrix
 VERSIONS = ((0, 13), (0, 14))  # the first that is accepted, and the first that is not
 _PRIVATE = ("_mean", "_sigma", "_C", "_p_sigma", "_pc", "_g", "_B", "_D", "_rng", "_bounds")
 _TINY = 1e-150  # smallest step size: its square does not underflow
+_FARTHEST = 1e32  # the package accepts no larger |mean|
 
 
 class Covariance(NamedTuple):
@@ -116,6 +117,11 @@ class CMAES(Population):
         """Return N(x0, spacing² I), in units."""
         copied = np.array(units, np.float64)
         mean, d = x.astype(np.float64) / copied, x.size
+        if not np.abs(mean).max() < _FARTHEST:
+            raise ValueError(
+                f"method='cma-es' needs |x0 / x_scale| < {_FARTHEST:g}, but it is "
+                f"{np.abs(mean).max():g}: pass a larger `x_scale`, or scale x0."
+            )
         zero = np.zeros(d)
         first = Covariance(
             copied, mean, float(self.spacing), np.eye(d), zero, zero, 0, np.eye(d), np.ones(d)
@@ -135,20 +141,19 @@ class CMAES(Population):
         kept: NDArray[np.bool_] | None,
     ) -> DistributionStep:
         """Pass the values to the package, and let it draw the next points."""
-        now = state.kept
-        assert isinstance(now, Covariance), "the state belongs to another search"
+        now = checks.own(state.kept, Covariance)
         rows = np.arange(0, len(batch), self.num_samples)
         points = batch.block(0, len(batch)).reshape(len(batch), -1)[rows].astype(np.float64)
         worst = values if kept is None else np.where(kept, values, np.inf)
-        optimizer = self._package(now, state.x)
-        optimizer.tell(
-            [(point / now.units, float(v)) for point, v in zip(points, worst, strict=True)]
-        )
-        finite = bool(
-            np.isfinite(optimizer._mean).all()
-            and np.isfinite(optimizer._C).all()
-            and math.isfinite(optimizer._sigma)
-        )
+        optimizer, points = self._package(now, state.x), points / now.units
+        finite = bool((np.abs(points) < _FARTHEST).all())
+        if finite:
+            optimizer.tell([(point, float(v)) for point, v in zip(points, worst, strict=True)])
+            finite = bool(
+                np.isfinite(optimizer._mean).all()
+                and np.isfinite(optimizer._C).all()
+                and math.isfinite(optimizer._sigma)
+            )
         if not finite:
             return DistributionStep(state.x.reshape(-1), state.sent, now, 0.0, finite=False)
         B, D = optimizer._eigen_decomposition()

@@ -284,13 +284,11 @@ class Islands(Population):
 
 
 def _places(state: SearchState) -> Places:
-    assert isinstance(state.sent, Places), "the state belongs to another search"
-    return state.sent
+    return checks.own(state.sent, Places)
 
 
 def _scores(state: SearchState) -> IslandScores:
-    assert isinstance(state.kept, IslandScores), "the state belongs to another search"
-    return state.kept
+    return checks.own(state.kept, IslandScores)
 
 
 def _mean(values: NDArray[np.float64]) -> tuple[float, float]:

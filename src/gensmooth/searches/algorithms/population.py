@@ -344,8 +344,7 @@ class Population(Search):
 
 def displacements_of(state: SearchState) -> Array:
     """Return the displacements of a state's points."""
-    assert isinstance(state.sent, Displacements), "the state belongs to another search"
-    return state.sent.block
+    return checks.own(state.sent, Displacements).block
 
 
 def are_displacements(sent: tuple[Any, ...], number: int, dim: int, dtype: np.dtype[Any]) -> bool:

@@ -140,8 +140,7 @@ class SNES(Population):
 
 
 def _sigma(state: SearchState) -> Array:
-    assert isinstance(state.sent, Deviations), "the state belongs to another search"
-    return state.sent.sigma
+    return checks.own(state.sent, Deviations).sigma
 
 
 def make(x: Array, wanted: Wanted) -> Population:

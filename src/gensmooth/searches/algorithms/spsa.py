@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from gensmooth import optimizers
 from gensmooth.directions import Bernoulli
-from gensmooth.estimators import Antithetic, Estimator, OnePoint
+from gensmooth.estimators import Antithetic, Estimator, OnePoint, as_estimator
 from gensmooth.searches.algorithms.table import ALGORITHMS, Algorithm, Wanted
 from gensmooth.searches.random_search import RandomSearch
 
@@ -49,7 +49,7 @@ def make(x: NDArray[Any], wanted: Wanted, *, measurements: int) -> RandomSearch:
         spacing = optimizers.inverse_decay(c, power=SPACING_POWER)  # c / (k + 1)^γ
     c = float(spacing(0))
     estimator: Estimator = Antithetic() if measurements == 2 else OnePoint()
-    estimator = estimator if wanted.estimator is None else wanted.estimator
+    estimator = estimator if wanted.estimator is None else as_estimator(wanted.estimator)
     optimizer = wanted.optimizer
     if optimizer is None:
         each = estimator.evaluations(number, num_samples=wanted.num_samples, samples=wanted.samples)

@@ -1,7 +1,4 @@
-"""The table of algorithms by name, and what is asked of one.
-
-Each algorithm fills its own rows, in its own file.
-"""
+"""The table of algorithms by name; each algorithm's file adds its own rows."""
 
 from collections.abc import Callable
 from functools import partial
@@ -21,15 +18,15 @@ class Algorithm(NamedTuple):
     """A named search.
 
     Attributes:
-        make: Makes the search that is wanted at a start.
-        title: What people call it.
+        make: Creates the search from the start and the user's choices.
+        title: Its usual name.
         about: What it does, in a few words.
         source: Who published it.
-        directions: The name of its directions among the methods, where their error is the error of
-            its estimate; ``None`` where the estimate is not one of the gradient.
+        directions: The method whose predicted error is also that of this algorithm's estimate;
+            ``None`` if the algorithm does not estimate the gradient.
         num_directions: L of that estimate.
-        train_only: Why :func:`gensmooth.minimize` cannot have it, or empty.
-        standardize: Whether observations are standardised in training; ``None`` leaves it open.
+        train_only: Why :func:`gensmooth.minimize` cannot use it; empty if it can.
+        standardize: Whether training standardises observations; ``None`` if that is up to the user.
     """
 
     make: Callable[[Array, Wanted], Search]
@@ -42,17 +39,11 @@ class Algorithm(NamedTuple):
     standardize: bool | None = None
 
 
-ALGORITHMS: dict[str, Algorithm] = {}  # each file adds its own
-_OURS: set[str] = set()
+ALGORITHMS: dict[str, Algorithm] = {}
+_RESERVED: set[str] = set()
 _PARTS = (
-    "num_directions",
-    "population",
-    "spacing",
-    "estimator",
-    "optimizer",
-    "learning_rate",
-    "x_scale",
-    "noise",
+    *("num_directions", "population", "spacing", "estimator", "optimizer", "learning_rate"),
+    *("x_scale", "noise"),
 )
 
 
@@ -66,49 +57,49 @@ def register(
 ) -> None:
     """Name a custom search, so that ``method=name`` finds it.
 
-    After ``import my_module`` that is ``method="name"``; in a shell, ``my_module:name``.
+    Use ``method="name"`` after ``import my_module``, or ``my_module:name`` in a shell.
 
     Args:
-        name: What users type.
-        make: The class of the search; or a function that makes one from the start and from what
-            the user asks (:class:`~gensmooth.searches.wanted.Wanted`).
-        title: What people call it; by default the name.
+        name: The name that users type.
+        make: The class of the search; or a function that creates one from the start and the user's
+            choices (:class:`~gensmooth.searches.wanted.Wanted`).
+        title: Its usual name; by default ``name``.
         about: What it does, in a few words.
         source: Who published it.
 
     Raises:
-        ValueError: If the name is taken by a method of this package.
+        ValueError: If a method of this package has this name.
     """
     if not name or ":" in name:
         raise ValueError(f"`name` must be a word without a colon, but is {name!r}.")
-    if name in _OURS or name in METHODS or name == "auto":
-        raise ValueError(f"There is a method {name!r} already: choose another name.")
+    if name in _RESERVED or name in METHODS or name == "auto":
+        raise ValueError(f"There is already a method {name!r}: choose another name.")
     maker = partial(_make_custom, make) if isinstance(make, type) else make
     ALGORITHMS[name] = Algorithm(maker, name if title is None else title, about, source)
 
 
 def _make_custom(kind: type[Search], x: Array, wanted: Wanted) -> Search:  # noqa: ARG001
-    wanted.refuse(*_PARTS, why="it is a search of its own.")
+    wanted.refuse(*_PARTS, why="it is a custom search with its own settings.")
     return kind(**wanted.arguments_for(kind))
 
 
 def find(name: object) -> Algorithm | None:
-    """The algorithm of this name, or of ``module:name``; ``None`` if it is a method or unknown."""
+    """Return the algorithm with this name or ``module:name``, or ``None`` if there is none."""
     if not isinstance(name, str):
         return None
-    module, colon, own = name.rpartition(":")
-    if colon and own not in METHODS:
+    module, colon, entry = name.rpartition(":")
+    if colon and entry not in METHODS:
         naming.load_module(module)
-    return ALGORITHMS.get(own)
+    return ALGORITHMS.get(entry)
 
 
-def ours(*entries: str) -> None:
+def reserve(*entries: str) -> None:
     """Reserve the names of this package's algorithms."""
-    _OURS.update(entries)
+    _RESERVED.update(entries)
 
 
 def names(*, training: bool = False) -> list[str]:
-    """The names of the algorithms that there are in minimising, or in training."""
+    """Return the names of the algorithms for minimising, or for training."""
     return [name for name, entry in ALGORITHMS.items() if training or not entry.train_only]
 
 
@@ -122,13 +113,13 @@ def rows(
 ) -> list[dict[str, Any]]:
     """Return one row per algorithm, with the columns of :func:`gensmooth.directions.predictions`.
 
-    The arguments are the same too. An algorithm that estimates the gradient has the error of its
-    directions; algorithms that move by ranks have none.
+    The arguments are the same too. An algorithm that estimates the gradient has the predicted error
+    of its directions; the others have none.
 
     >>> [row["relative_mse"] for row in rows(dim=100) if row["method"] == "spsa"]  # d − 1
     [99.0]
     """
-    found: list[dict[str, Any]] = []
+    table: list[dict[str, Any]] = []
     for name, entry in ALGORITHMS.items():
         row: dict[str, Any] = {
             "method": name,
@@ -144,18 +135,16 @@ def rows(
             )
             same = next(each for each in predicted if each["method"] == entry.directions)
             row |= {key: same[key] for key in ("variance", "kurtosis", "bias", "relative_mse")}
-        found.append(row)
-    return found
+        table.append(row)
+    return table
 
 
 def make(x: Array, wanted: Wanted, *, training: bool = False) -> Search:
-    """The search that is wanted at ``x``."""
+    """Create the search of an algorithm for the start ``x``."""
     entry = find(wanted.method)
     assert entry is not None
     if entry.train_only and not training:
-        raise ValueError(f"method={wanted.method!r} is not for functions: {entry.train_only}")
+        raise ValueError(f"method={wanted.method!r} is only for training: {entry.train_only}")
     if wanted.directions is not None:
-        raise ValueError(
-            f"method={wanted.method!r} has its own directions: leave `directions` out."
-        )
+        raise ValueError(f"method={wanted.method!r} has its own directions: omit `directions`.")
     return entry.make(x, wanted)

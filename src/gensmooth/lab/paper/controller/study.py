@@ -1,19 +1,17 @@
 """Tunes a drone's controller by ``gs.minimize`` with its defaults."""
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from gensmooth.lab.experiments.options import SeededOptions
-from gensmooth.lab.experiments.spec import Outcome, RunRecord, RunSpec, Study
+from gensmooth.lab.experiments.spec import RunRecord, RunSpec, Study
 from gensmooth.lab.paper.controller.model import GAINS, START, fly, gusts
 from gensmooth.lab.report.tables import Table
-
-if TYPE_CHECKING:
-    from gensmooth.lab.report.curves import Drawn
 
 _SEEDS, _BUDGET, _ROUNDS = 5, 400, 20
 _TEST_FLIGHTS, _TEST_SEED = 100, 2026  # the same gusts for all runs, which no search has seen
@@ -29,12 +27,12 @@ def _reporting(options: SeededOptions, cells: object) -> list[RunSpec]:  # noqa:
 def _execute(config: Mapping[str, Any], scratch: Path) -> RunRecord:  # noqa: ARG001
     import gensmooth as gs
     from gensmooth.lab.paper.controller.model import flight
-    from gensmooth.optimize.advice import unspoken
+    from gensmooth.optimize.advice import silenced
 
     began = time.perf_counter()
     seen: list[tuple[int, np.ndarray]] = [(0, np.log(START))]
     budget = int(config["budget"])
-    with unspoken():  # a hundred test flights judge the result
+    with silenced():  # a hundred test flights judge the result
         result = gs.minimize(
             flight,
             np.array(START),
@@ -69,17 +67,30 @@ def gains_of(record: RunRecord, mark: int = -1) -> list[float]:
     return [record.series[name][mark] for name in GAINS]
 
 
+def answer(records: Sequence[RunRecord]) -> list[tuple[str, str]]:
+    """Return the gains that were found and their cost: means ± deviations over the seeds."""
+
+    def words(values: Sequence[float], before: float) -> str:
+        mean, spread = float(np.mean(values)), float(np.std(values, ddof=min(1, len(values) - 1)))
+        digits = max(0, 1 - math.floor(math.log10(spread))) if spread else 3
+        error = f" ± {spread:.{digits}f}" if spread else ""
+        return f"{mean:.{digits}f}{error}, at the start {before:.3g}"
+
+    ends = np.array([gains_of(record) for record in records])
+    rows = [(f"{name} gain", words(ends[:, i].tolist(), START[i])) for i, name in enumerate(GAINS)]
+    cost = words([record.final for record in records], records[0].series["cost"][0])
+    runs = "1 run" if len(records) == 1 else f"{len(records)} runs, mean ± standard deviation"
+    return [*rows, ("cost of a flight", cost), ("found by", f"{_BUDGET} flights; {runs}")]
+
+
 def _prose(options: SeededOptions, records: Sequence[RunRecord]) -> str:  # noqa: ARG001
-    first = records[0].series["cost"][0]
-    ends = [record.final for record in records]
     return (
-        "A drone should climb one metre and stay there, in gusts of wind that are different in "
-        "every flight. Its controller has three numbers, the gains. gs.minimize is given a "
-        "simulated flight as a function of the three, and the gains of a controller that "
-        f"oscillates; it may fly {_BUDGET} times, and nothing is tuned for it.\n\n"
-        f"The mean cost of a flight (squared distance from the goal, and a little for thrust) "
-        f"falls from {first:.3f} to {min(ends):.3f}–{max(ends):.3f} in {len(records)} "
-        f"repetitions, on {_TEST_FLIGHTS} flights that no search has seen."
+        "A drone should climb one metre and stay there, in gusts that differ in every flight. "
+        "Its controller has three numbers, the gains. gs.minimize gets a function that "
+        "simulates one flight and returns its cost (the squared distance from the goal, plus a "
+        f"little for thrust), and gains that make the drone swing. It may simulate {_BUDGET} "
+        f"flights; no option is tuned. The costs here are means over {_TEST_FLIGHTS} flights that "
+        "no search has seen."
     )
 
 
@@ -104,18 +115,12 @@ def _tables(options: SeededOptions, records: Sequence[RunRecord]) -> list[Table]
     ]
 
 
-def _draw(outcome: Outcome) -> "Drawn":
-    from gensmooth.lab.paper.controller.figures import draw
-
-    return draw(outcome)
-
-
 STUDY = Study(
     name="controller",
-    title="A drone in gusts: tuning a controller",
+    title="A drone in gusts",
     prose=_prose,
     reporting=_reporting,
     execute=_execute,
-    draw=_draw,
+    draw="gensmooth.lab.paper.controller.figures:draw",
     tables=_tables,
 )

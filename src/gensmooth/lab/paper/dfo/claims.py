@@ -19,6 +19,7 @@ from gensmooth.lab.experiments.verdicts import (
     Sentence,
     alike,
     better,
+    not_different,
     together,
 )
 from gensmooth.lab.paper import tables as paper
@@ -73,51 +74,91 @@ def judge(scores: Scores, cells: Sequence[Cell]) -> list[ClaimRow]:
     ]
     few = [where for where in complete if where[1:] in _FEW]
     many = [where for where in complete if where[1:] in _MANY]
-    rows: list[ClaimRow] = []
-    if few and many:
-        rows += _about_best(scores, few, many)
-        rows.append(_about_objectives(scores, [*few, *many]))
-        rows += _about_few(scores, few)
-        rows += _about_many(scores, many)
-        rows.append(_same_at_one(scores))
+    rows = _about_methods(scores, few, many) if few and many else []
     cigar = [cell for cell in cells if cell.setting.startswith("cigar")]
     if cigar:
         rows.append(_about_cigar(scores, cigar))
     return rows
 
 
-def _about_best(scores: Scores, few: Sequence[Where], many: Sequence[Where]) -> list[ClaimRow]:
-    """GS, BeS and Orthogonal ES are the best methods; Orthogonal ES only if L < d."""
-    best = (*_PLAIN, "orthogonal-es")
+def _about_methods(scores: Scores, few: Sequence[Where], many: Sequence[Where]) -> list[ClaimRow]:
+    """Judge which methods are the best, and which behave alike; Orthogonal ES only if L < d."""
+    best, rivals, orthogonal = (*_PLAIN, "orthogonal-es"), ("gs", "orthogonal-es"), "orthogonal-es"
+    everywhere = [*few, *many]
+
+    def lower(
+        name: str, claim: str, places: Sequence[Where], pairs: Iterable[tuple[str, str]]
+    ) -> ClaimRow:
+        cases = _cases(scores, "final", places, pairs)
+        return better(Sentence(name, _PLACE, claim), cases, _FINAL)
+
     return [
+        lower(
+            "dfo-plain-best",
+            "On sphere, rosenbrock and hm, GS and BeS end lower than both shrinkage methods.",
+            everywhere,
+            product(_PLAIN, _SHRUNK),
+        ),
+        lower(
+            "dfo-few-orthogonal-best",
+            "With L < d, Orthogonal ES is among the best too: it ends lower than both shrinkage "
+            "methods.",
+            few,
+            product((orthogonal,), _SHRUNK),
+        ),
+        lower(
+            "dfo-guided-behind",
+            "On sphere, rosenbrock and hm, GS, BeS and Orthogonal ES end lower than Guided ES.",
+            everywhere,
+            product(best, ("guided-es",)),
+        ),
+        _about_objectives(scores, everywhere),
         better(
             Sentence(
-                "dfo-plain-best",
+                "dfo-few-bes-early",
                 _PLACE,
-                "On sphere, rosenbrock and hm, GS and BeS end lower than both shrinkage methods.",
+                "With L < d, BeS is often ahead of GS and Orthogonal ES at the beginning.",
             ),
-            _cases(scores, "final", [*few, *many], product(_PLAIN, _SHRUNK)),
-            _FINAL,
+            _cases(scores, "early", few, [("bes", rival) for rival in rivals]),
+            _EARLY,
+            how="often",
         ),
-        better(
+        lower(
+            "dfo-few-bes-late",
+            "With L < d, GS and Orthogonal ES have overtaken BeS at the end.",
+            few,
+            [(rival, "bes") for rival in rivals],
+        ),
+        not_different(
             Sentence(
-                "dfo-few-orthogonal-best",
+                "dfo-many-gs-bes",
                 _PLACE,
-                "With L < d, Orthogonal ES is among the best too: it ends lower than both "
-                "shrinkage methods.",
+                "With L = d, GS and BeS are not statistically significantly different.",
             ),
-            _cases(scores, "final", few, product(("orthogonal-es",), _SHRUNK)),
+            _cases(scores, "final", many, [("bes", "gs")]),
             _FINAL,
+            margin=_MARGIN,
+            why=_WHY,
         ),
-        better(
+        lower(
+            "dfo-many-orthogonal-behind",
+            "With L = d, GS and BeS end lower than Orthogonal ES.",
+            many,
+            product(_PLAIN, (orthogonal,)),
+        ),
+        alike(
             Sentence(
-                "dfo-guided-behind",
+                "dfo-many-orthogonal-shrinkage",
                 _PLACE,
-                "On sphere, rosenbrock and hm, GS, BeS and Orthogonal ES end lower than Guided ES.",
+                "With L = d, Orthogonal ES behaves like the shrinkage methods: it ends within a "
+                "quarter of them.",
             ),
-            _cases(scores, "final", [*few, *many], product(best, ("guided-es",))),
+            _cases(scores, "final", many, product((orthogonal,), _SHRUNK)),
             _FINAL,
+            margin=_MARGIN,
+            why=_WHY,
         ),
+        _same_at_one(scores),
     ]
 
 
@@ -146,69 +187,6 @@ def _about_objectives(scores: Scores, settings: Sequence[Where]) -> ClaimRow:
             for objective in _SHOWN
         },
     )
-
-
-def _about_few(scores: Scores, few: Sequence[Where]) -> list[ClaimRow]:
-    rivals = ("gs", "orthogonal-es")
-    return [
-        better(
-            Sentence(
-                "dfo-few-bes-early",
-                _PLACE,
-                "With L < d, BeS is often ahead of GS and Orthogonal ES at the beginning.",
-            ),
-            _cases(scores, "early", few, [("bes", rival) for rival in rivals]),
-            _EARLY,
-            how="often",
-        ),
-        better(
-            Sentence(
-                "dfo-few-bes-late",
-                _PLACE,
-                "With L < d, GS and Orthogonal ES have overtaken BeS at the end.",
-            ),
-            _cases(scores, "final", few, [(rival, "bes") for rival in rivals]),
-            _FINAL,
-        ),
-    ]
-
-
-def _about_many(scores: Scores, many: Sequence[Where]) -> list[ClaimRow]:
-    return [
-        alike(
-            Sentence(
-                "dfo-many-gs-bes",
-                _PLACE,
-                "With L = d, GS and BeS do not differ by more than a quarter (the paper: not "
-                "significantly different).",
-            ),
-            _cases(scores, "final", many, [("bes", "gs")]),
-            _FINAL,
-            margin=_MARGIN,
-            why=_WHY,
-        ),
-        better(
-            Sentence(
-                "dfo-many-orthogonal-behind",
-                _PLACE,
-                "With L = d, GS and BeS end lower than Orthogonal ES.",
-            ),
-            _cases(scores, "final", many, product(_PLAIN, ("orthogonal-es",))),
-            _FINAL,
-        ),
-        alike(
-            Sentence(
-                "dfo-many-orthogonal-shrinkage",
-                _PLACE,
-                "With L = d, Orthogonal ES behaves like the shrinkage methods: it ends within a "
-                "quarter of them.",
-            ),
-            _cases(scores, "final", many, product(("orthogonal-es",), _SHRUNK)),
-            _FINAL,
-            margin=_MARGIN,
-            why=_WHY,
-        ),
-    ]
 
 
 def _same_at_one(scores: Scores) -> ClaimRow:

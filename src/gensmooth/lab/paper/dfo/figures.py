@@ -1,5 +1,7 @@
 """The figure of the noisy benchmark: the objective without its noise, objectives by (d, L)."""
 
+from collections.abc import Sequence
+
 from gensmooth.lab.experiments.spec import Outcome
 from gensmooth.lab.report.curves import (
     WIDE,
@@ -20,12 +22,20 @@ from gensmooth.lab.report.curves import (
     spans,
 )
 from gensmooth.lab.report.figure import Figure
+from gensmooth.lab.report.style import method_title
+from gensmooth.lab.report.tables import Cell
+
+KEYS = ("objective", "dim", "num_directions")
 
 
 def draw(outcome: Outcome) -> Drawn:
     """Draw the objective without its noise, objectives by (d, L)."""
-    keys = ("objective", "dim", "num_directions")
-    plotted = curves(outcome.records, keys, series=("objective",))
+    plotted = curves(outcome.records, KEYS, series=("objective",))
+    return Drawn([figure(plotted, outcome.cells)], plotted, KEYS)
+
+
+def figure(plotted: Sequence[Curve], cells: Sequence[Cell]) -> Figure:
+    """Return the figure of some curves; ``cells`` tell where every choice diverged."""
 
     def words(setting: Setting) -> str:
         return f"{setting[0]}, d = {setting[1]}, L = {setting[2]}"
@@ -56,10 +66,11 @@ def draw(outcome: Outcome) -> Drawn:
                 limits(here, ["objective"], scale),
             ),
             words,
+            absent=_diverged(setting, cells),
         )
         for setting, here in groups.items()
     ]
-    figure = Figure(
+    return Figure(
         name="dfo",
         title="Noisy benchmark: objective",
         heading="Objective",
@@ -69,7 +80,15 @@ def draw(outcome: Outcome) -> Drawn:
         columns=len(sizes),
         panels=panels,
         legend=legend(plotted),
-        remarks=[*remarks(plotted, words, outcome.cells), *coinciding(plotted, "objective")],
+        remarks=[*remarks(plotted, words, cells), *coinciding(plotted, "objective")],
         tables=[last(plotted, "objective", "dfo", words)],
     )
-    return Drawn([figure], plotted, keys)
+
+
+def _diverged(setting: Setting, cells: Sequence[Cell]) -> str:
+    """Name the methods without a run, because every choice of the grid diverged."""
+    where = f"{setting[0]}, d={setting[1]}, L={setting[2]}"
+    lost = [
+        method_title(cell.method) for cell in cells if cell.setting == where and not cell.chosen
+    ]
+    return f"every choice of the grid diverged: {', '.join(lost)}" if lost else ""

@@ -141,7 +141,7 @@ def _check_name(name: str) -> None:
 
 # --- Nevergrad's own functions ------------------------------------------------------------------
 
-# Nevergrad's Styblinski–Tang functions add noise of their own, from NumPy's global generator.
+# Nevergrad's Styblinski–Tang functions add their own noise, from NumPy's global generator.
 _OWN_NOISE = ("st1", "st10", "st100")
 
 
@@ -354,7 +354,6 @@ class _Noisy:
 
 @cache
 def _kernels() -> Any:
-    """Return the compiled kernels, imported when first used."""
     from gensmooth.lab.paper.dfo import kernels
 
     return kernels

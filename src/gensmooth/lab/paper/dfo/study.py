@@ -5,18 +5,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 from gensmooth.directions import METHODS, named
 from gensmooth.lab.experiments.grid import Grid, Size, SpacingAndRate
 from gensmooth.lab.experiments.options import GridOptions, Profile, each, matches, option
-from gensmooth.lab.experiments.spec import Outcome, RunRecord, Study
-from gensmooth.lab.experiments.verdicts import Scores
+from gensmooth.lab.experiments.spec import RunRecord, Study
 from gensmooth.lab.paper import tables as paper
 from gensmooth.lab.paper.dfo.claims import judge, score
-
-if TYPE_CHECKING:
-    from gensmooth.lab.report.curves import Drawn
 
 OBJECTIVE_NAMES = each(matches(r"(nevergrad:)?\w{1,50}"))  # accepted from a file
 
@@ -94,10 +90,6 @@ def _execute(config: Mapping[str, Any], scratch: Path) -> RunRecord:  # noqa: AR
     return RunRecord(config, series, result.final, result.diverged, time.perf_counter() - began)
 
 
-def _score(options: DfoOptions, records: Sequence[RunRecord]) -> Scores:  # noqa: ARG001
-    return score(records)
-
-
 def _prose(options: DfoOptions, records: Sequence[RunRecord]) -> str:  # noqa: ARG001
     return (
         "Nevergrad's functions without rotation or translation, its own noise model at level "
@@ -118,12 +110,6 @@ def _facts(options: DfoOptions, records: Sequence[RunRecord]) -> dict[str, Any]:
     }
 
 
-def _draw(outcome: Outcome) -> "Drawn":
-    from gensmooth.lab.paper.dfo.figures import draw
-
-    return draw(outcome)
-
-
 STUDY = Study(
     name="dfo",
     title="Noisy DFO benchmark",
@@ -133,9 +119,9 @@ STUDY = Study(
     options=DfoOptions,
     tuning=GRID.tuning,
     select=GRID.select,
-    score=_score,
+    score=lambda _, records: score(records),
     judge=judge,
-    draw=_draw,
+    draw="gensmooth.lab.paper.dfo.figures:draw",
     facts=_facts,
     smaller=GRID.smaller,
 )

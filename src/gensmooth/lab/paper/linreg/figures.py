@@ -23,7 +23,7 @@ from gensmooth.lab.report.curves import (
 )
 from gensmooth.lab.report.figure import Figure, LegendItem
 from gensmooth.lab.report.style import INK, method_title
-from gensmooth.lab.report.tables import Table
+from gensmooth.lab.report.tables import Cell, Table
 
 _THEORY = (("predicted", ()), ("lemma", (1.0, 2.0)))
 _THEORY_ITEMS = (
@@ -32,10 +32,18 @@ _THEORY_ITEMS = (
 )
 
 
+KEYS = ("num_samples", "num_directions")
+SERIES = ("mse", "loss", "predicted", "lemma")
+
+
 def draw(outcome: Outcome) -> Drawn:
     """Draw the mean squared error of the gradient and the test loss, N by L."""
-    keys = ("num_samples", "num_directions")
-    plotted = curves(outcome.records, keys, series=("mse", "loss", "predicted", "lemma"))
+    plotted = curves(outcome.records, KEYS, series=SERIES)
+    return Drawn(figures(plotted, outcome.cells), plotted, KEYS)
+
+
+def figures(plotted: Sequence[Curve], cells: Sequence[Cell]) -> list[Figure]:
+    """Return the two figures of some curves."""
 
     def words(setting: Setting) -> str:
         return f"L = {setting[1]}, N = {setting[0]}"
@@ -66,7 +74,7 @@ def draw(outcome: Outcome) -> Drawn:
         f" Columns differ in the number of directions L, rows in the number of samples N; all "
         f"panels share one vertical axis. {means(plotted)}"
     )
-    figures = [
+    return [
         Figure(
             name="linreg-mse",
             title="Linear regression: mean squared error of the gradient",
@@ -76,7 +84,7 @@ def draw(outcome: Outcome) -> Drawn:
             columns=columns,
             panels=[panel(plotted, setting, mse, words) for setting in settings],
             legend=legend(plotted, _THEORY_ITEMS if has_theory else ()),
-            remarks=[*remarks(plotted, words, outcome.cells), *coinciding(plotted, "mse")],
+            remarks=[*remarks(plotted, words, cells), *coinciding(plotted, "mse")],
             tables=[
                 last(plotted, "mse", "linreg-mse", words),
                 *([_ratios(plotted, words)] if has_theory else []),
@@ -92,11 +100,10 @@ def draw(outcome: Outcome) -> Drawn:
             columns=columns,
             panels=[panel(plotted, setting, loss, words) for setting in settings],
             legend=legend(plotted),
-            remarks=[*remarks(plotted, words, outcome.cells), *coinciding(plotted, "loss")],
+            remarks=[*remarks(plotted, words, cells), *coinciding(plotted, "loss")],
             tables=[last(plotted, "loss", "linreg-loss", words)],
         ),
     ]
-    return Drawn(figures, plotted, keys)
 
 
 def _ratios(plotted: Sequence[Curve], words: Callable[[Setting], str]) -> Table:

@@ -10,8 +10,9 @@ and the objective is the expected loss :math:`(y - \theta^\top x)^2/2`. Points a
 in O(d): x has the law of :math:`\|\sqrt\gamma\circ z\|\,u` with u uniform on the sphere.
 """
 
+from collections.abc import Callable
 from functools import cache
-from typing import Any, Literal, NamedTuple, Protocol, final
+from typing import Any, Literal, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,75 +96,49 @@ def draw_data(
     return data
 
 
-class Source(Protocol):
-    """Where the data of an iteration come from."""
-
-    def advance(self, blocks: Array, factor: float, step: int, settings: Any, state: Any) -> bool:
-        """Make iterations; False if one of them diverged."""
-        ...
+# Makes iterations on (blocks, factor, step, settings, state); False if one of them diverged.
+_Iterate = Callable[[Array, float, int, Any, Any], bool]
 
 
-@final
-class Online:
+def _online(num_samples: int, *, dim: int, seed: int) -> _Iterate:
     """New points from the model at every iteration; measured against ∇F(θ) = θ − μ·1."""
-
-    def __init__(self, num_samples: int, *, dim: int, seed: int) -> None:
-        self._key = stream_key(seed, Purpose.DATA, 0)
-        self._data = Data(np.empty((num_samples, dim)), np.empty(num_samples))
-        self._minimizer = minimizer(dim)
-
-    def advance(self, blocks: Array, factor: float, step: int, settings: Any, state: Any) -> bool:
-        """See :meth:`Source.advance`."""
-        return _kernels().online(
-            blocks,
-            factor,
-            settings,
-            self._key,
-            step,
-            self._minimizer,
-            self._data,
-            state,
-        )
+    key = stream_key(seed, Purpose.DATA, 0)
+    data = Data(np.empty((num_samples, dim)), np.empty(num_samples))
+    kernel, best = _kernels().online, minimizer(dim)
+    return lambda blocks, factor, step, settings, state: kernel(
+        blocks, factor, settings, key, step, best, data, state
+    )
 
 
-@final
-class Offline:
+def _offline(num_samples: int, *, dim: int, seed: int, dataset_size: int) -> _Iterate:
     """N distinct points of a fixed data set at every iteration.
 
-    The objective is the mean loss over the data set, and so is the gradient that estimates are
-    measured against: (1/n) Σ xᵢ(xᵢᵀθ − yᵢ) = Hθ − b.
+    The objective is the mean loss over the data set, and estimates are measured against its
+    gradient, (1/n) Σ xᵢ(xᵢᵀθ − yᵢ) = Hθ − b.
     """
+    key = stream_key(seed, Purpose.SAMPLE, 0)
+    x, y = draw_data(dataset_size, dim=dim, seed=seed)
+    dataset = (x, y, np.arange(dataset_size))
+    hessian = Vectors(tuple(np.ascontiguousarray(x.T @ x) / dataset_size))
+    moment = x.T @ y / dataset_size
+    data = Data(np.empty((num_samples, dim)), np.empty(num_samples))
 
-    def __init__(self, num_samples: int, *, dim: int, seed: int, dataset_size: int) -> None:
-        self._key = stream_key(seed, Purpose.SAMPLE, 0)
-        x, y = draw_data(dataset_size, dim=dim, seed=seed)
-        self._dataset = (x, y, np.arange(dataset_size))
-        self._hessian = Vectors(tuple(np.ascontiguousarray(x.T @ x) / dataset_size))
-        self._quadratic = (self._hessian.addresses, x.T @ y / dataset_size)
-        self._data = Data(np.empty((num_samples, dim)), np.empty(num_samples))
-
-    def advance(self, blocks: Array, factor: float, step: int, settings: Any, state: Any) -> bool:
-        """See :meth:`Source.advance`."""
+    def iterate(blocks: Array, factor: float, step: int, settings: Any, state: Any) -> bool:
+        quadratic = (hessian.addresses, moment)  # `hessian` keeps the rows at these addresses alive
         return _kernels().offline(
-            blocks,
-            factor,
-            settings,
-            self._key,
-            step,
-            self._dataset,
-            self._quadratic,
-            self._data,
-            state,
+            blocks, factor, settings, key, step, dataset, quadratic, data, state
         )
+
+    return iterate
 
 
 @final
-class Regression:
+class _Regression:
     """θ, the latest estimate, and the sums of a round's measurements."""
 
     def __init__(
         self,
-        source: Source,
+        iterate: _Iterate,
         *,
         theta: Array,
         test: Data,
@@ -176,7 +151,7 @@ class Regression:
         dim = len(theta)
         self.theta = theta
         self.gradient = np.empty(dim)
-        self._source = source
+        self._iterate = iterate
         self._test = test
         self._online = online
         self._predictions = predictions
@@ -190,7 +165,7 @@ class Regression:
     def advance(self, blocks: Array, factor: float, step: int) -> bool:
         """See :meth:`gensmooth.lab.paper.protocol.Problem.advance`."""
         self._steps += len(blocks)
-        return self._source.advance(blocks, factor, step, self._settings, self._state)
+        return self._iterate(blocks, factor, step, self._settings, self._state)
 
     def measure(self) -> dict[str, float]:
         """Return the means over the round's iterations, and the test loss."""
@@ -264,14 +239,14 @@ def run(
         raise ValueError(f"`estimator` must be one of {tuple(_ESTIMATORS)}, not {estimator!r}.")
     size = {"num_directions": num_directions, "num_samples": num_samples, "dim": dim}
     if dataset_size is None:
-        source = Online(num_samples, dim=dim, seed=seed)
+        iterate = _online(num_samples, dim=dim, seed=seed)
         predictions = _predictions(directions, spacing=spacing, estimator=estimator, **size)
     else:
         _check_dataset(dataset_size, num_samples)
-        source = Offline(num_samples, dim=dim, seed=seed, dataset_size=dataset_size)
+        iterate = _offline(num_samples, dim=dim, seed=seed, dataset_size=dataset_size)
         predictions = {}
-    task = Regression(
-        source,
+    task = _Regression(
+        iterate,
         theta=protocol.start(seed, dim),
         test=draw_data(test_size, dim=dim, seed=seed, purpose=Purpose.TEST),
         spacing=spacing,
@@ -339,7 +314,6 @@ def _check_dataset(dataset_size: int, num_samples: int) -> None:
 
 @cache
 def _kernels() -> Any:
-    """Return the compiled kernels, imported when first used."""
     from gensmooth.lab.paper.linreg import kernels
 
     return kernels

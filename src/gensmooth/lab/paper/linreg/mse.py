@@ -8,9 +8,9 @@ and the moments :math:`2^k/(k+1)` of U(0, 2).
 An estimate on N points is :math:`A\hat g + \frac c{2L}\sum_l\epsilon_l(\epsilon_l^\top\bar
 H\epsilon_l)` with the points' mean gradient :math:`\hat g` and mean Hessian :math:`\bar H`. Both
 terms are uncorrelated, so the MSE is a sum of three: the error of the directions, the noise, and
-what the spacing adds. As the law of x does not change under rotations, and as products of
-different directions vanish, the last one is known for every family of directions whose lengths
-are. Derivations: ``docs/problems.md``.
+the contribution of the spacing. As the law of x does not change under rotations, and as products of
+different directions vanish, the last term is known for every family whose lengths are known.
+Derivations: ``docs/problems.md``.
 """
 
 from typing import Literal, NamedTuple
@@ -109,7 +109,7 @@ def prediction(
     samples: SampleMode = "shared",
     estimator: Estimator = "forward",
 ) -> Prediction:
-    """Return the exact MSE, which depends on who shares the samples and on the spacing.
+    """Return the exact MSE, which depends on how samples are shared and on the spacing.
 
     Raises:
         NoClosedForm: For directions whose error has none.
@@ -123,7 +123,7 @@ def prediction(
 
 
 def lemma(directions: Directions, *, dim: int, num_directions: int, num_samples: int) -> Prediction:
-    """Return the Lemma's MSE (``thm:fdempmse``): own samples for each direction, spacing → 0."""
+    """Return the Lemma's MSE (``thm:fdempmse``): samples per direction, spacing → 0."""
     return _without_spacing(directions, dim, num_directions, num_samples, "paired")
 
 
@@ -138,7 +138,7 @@ def predicted_mse(
     estimator: Estimator = "forward",
 ) -> float:
     """:func:`prediction` at θ."""
-    found = prediction(
+    predicted = prediction(
         directions,
         dim=len(theta),
         num_directions=num_directions,
@@ -147,17 +147,16 @@ def predicted_mse(
         samples=samples,
         estimator=estimator,
     )
-    return found.at(_norm2(gradient(theta)), noise_trace(theta))
+    return predicted.at(_norm2(gradient(theta)), noise_trace(theta))
 
 
 def lemma_mse(
     directions: Directions, theta: Array, *, num_directions: int, num_samples: int
 ) -> float:
     """:func:`lemma` at θ."""
-    found = lemma(
-        directions, dim=len(theta), num_directions=num_directions, num_samples=num_samples
-    )
-    return found.at(_norm2(gradient(theta)), noise_trace(theta))
+    dim = len(theta)
+    predicted = lemma(directions, dim=dim, num_directions=num_directions, num_samples=num_samples)
+    return predicted.at(_norm2(gradient(theta)), noise_trace(theta))
 
 
 def _without_spacing(

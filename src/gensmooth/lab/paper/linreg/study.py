@@ -5,18 +5,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 from gensmooth.directions import METHODS, named
 from gensmooth.lab.experiments.grid import Grid, Size, SpacingAndRate
 from gensmooth.lab.experiments.options import GridOptions, Profile, is_flag, option
-from gensmooth.lab.experiments.spec import Outcome, RunRecord, Study
+from gensmooth.lab.experiments.spec import RunRecord, Study
 from gensmooth.lab.experiments.verdicts import Scores
 from gensmooth.lab.paper import tables as paper
 from gensmooth.lab.paper.linreg.claims import judge, score
-
-if TYPE_CHECKING:
-    from gensmooth.lab.report.curves import Drawn
 
 
 @final
@@ -111,12 +108,6 @@ def _facts(options: LinregOptions, records: Sequence[RunRecord]) -> dict[str, An
     }
 
 
-def _draw(outcome: Outcome) -> "Drawn":
-    from gensmooth.lab.paper.linreg.figures import draw
-
-    return draw(outcome)
-
-
 STUDY = Study(
     name="linreg",
     title="Linear regression",
@@ -128,7 +119,7 @@ STUDY = Study(
     select=GRID.select,
     score=_score,
     judge=judge,
-    draw=_draw,
+    draw="gensmooth.lab.paper.linreg.figures:draw",
     facts=_facts,
     smaller=GRID.smaller,
 )

@@ -6,7 +6,16 @@ from typing import NamedTuple
 
 from gensmooth.lab.experiments.spec import Outcome
 from gensmooth.lab.paper.rl.scores import made_on_words
-from gensmooth.lab.paper.rl.settings import ENVIRONMENTS, setting_of, title
+from gensmooth.lab.paper.rl.settings import (
+    DEFAULT_RESETS,
+    ENVIRONMENTS,
+    PARTS,
+    RlOptions,
+    scale_of,
+    setting_of,
+    settings_of,
+    title,
+)
 from gensmooth.lab.paper.rl.settings import Setting as Described
 from gensmooth.lab.report.curves import (
     Curve,
@@ -23,6 +32,7 @@ from gensmooth.lab.report.curves import (
     remarks,
 )
 from gensmooth.lab.report.figure import Figure, Panel
+from gensmooth.lab.report.style import method_title
 from gensmooth.lab.report.tables import Cell
 
 _KEYS = ("environment", "policy", "estimator", "num_directions")
@@ -40,15 +50,23 @@ class _Figure(NamedTuple):
 def draw(outcome: Outcome) -> Drawn:
     """Draw the paper's fig:rl, fig:rl2 and fig:rlablations, as far as they have been run."""
     plotted = curves(outcome.records, _KEYS, series=("return", "deviation", "env_steps", "success"))
-    settings = list(dict.fromkeys(curve.setting for curve in plotted))
+    made = {curve.setting for curve in plotted}
+    wanted = [_keys(setting) for setting in settings_of(_options(outcome))]
     figures = [
-        _figure(figure, plotted, outcome) for figure in _figures(settings) if figure.settings
+        _figure(figure, plotted, outcome)
+        for figure in _figures(list(dict.fromkeys([*wanted, *sorted(made)])))
+        if made & set(figure.settings)
     ]
     return Drawn(figures, plotted, _KEYS)
 
 
+def _options(outcome: Outcome) -> RlOptions:
+    assert isinstance(outcome.options, RlOptions)
+    return outcome.options
+
+
 def _figures(settings: Sequence[Setting]) -> list[_Figure]:
-    """Return the settings that have runs, by the figure of the paper that they belong to."""
+    """Return settings by the figure of the paper that they belong to."""
     main = [s for s in settings if _of(s).part == "main"]
     study = "Reinforcement learning: "
     return [
@@ -79,18 +97,26 @@ def _figure(figure: _Figure, plotted: Sequence[Curve], outcome: Outcome) -> Figu
     runs = [record for record in outcome.records if _setting(record.config) in figure.settings]
     trials = sorted({record.config["test_trials"] for record in runs})
     tested = f"{trials[0]}" if len(trials) == 1 else f"{trials[0]} to {trials[-1]}"
+    at_the_end = [record.config.get("last_trials", 0) for record in runs]
+    if any(at_the_end):
+        tested += f" (in some runs {max(at_the_end)} in the last round)"
+    resets = _options(outcome).resets or DEFAULT_RESETS
     return Figure(
         name=figure.name,
         title=figure.title,
         heading=figure.heading,
         caption=f"Mean return of the policy over {tested} test episodes after each round, survival "
         "bonus counted, against the trajectories made in training (tests not counted); higher is "
-        "better. Each panel has its own vertical axis, which leaves out what a curve and its band "
-        f"reach in {_RARE:.0%} of the rounds or fewer, and what is further below doing nothing "
-        "than having learned is above it; arrowheads are means beyond it. "
+        "better. Each panel has its own vertical axis. It leaves out values that a curve and its "
+        f"bars reach in at most {_RARE:.0%} of the rounds, and values that are further below the "
+        "return of doing nothing than a learned return is above it; filled arrowheads mark "
+        f"means beyond the axis. Resets: {resets}. "
         f"{made_on_words(runs)}{means(here)}",
         columns=max(len(numbers), min(2, len(figure.settings))),
-        panels=[_panel(here, setting) for setting in _in_order(figure.settings)],
+        panels=[
+            panel_of(here, setting, absent=_absent(here, setting, _options(outcome)))
+            for setting in _in_order(figure.settings)
+        ],
         legend=legend(here),
         remarks=remarks(here, _words, _spelled(outcome, figure)),
         tables=[last(here, "return", figure.name, _words)],
@@ -99,10 +125,29 @@ def _figure(figure: _Figure, plotted: Sequence[Curve], outcome: Outcome) -> Figu
     )
 
 
-def _panel(plotted: Sequence[Curve], setting: Setting) -> Panel:
+def _absent(plotted: Sequence[Curve], setting: Setting, options: RlOptions) -> str:
+    """Name the methods that have not been run."""
+    made = {curve.method for curve in plotted if curve.setting == setting}
+    if not made:
+        return "not run"
+    lost = [method_title(m) for m in scale_of(options, _of(setting)).methods if m not in made]
+    return f"not run: {', '.join(lost)}" if lost else ""
+
+
+def panel_of(
+    plotted: Sequence[Curve], setting: Setting, *, absent: str = "", cut: bool = True
+) -> Panel:
+    """Return the panel of a setting: test return against trajectories.
+
+    Args:
+        plotted: The curves, of this setting and of others.
+        setting: The setting.
+        absent: What the panel says of methods that are not there.
+        cut: Whether the axis leaves out what is far below doing nothing.
+    """
     here = [curve for curve in plotted if curve.setting == setting]
     known = ENVIRONMENTS.get(_of(setting).environment)
-    floor = -math.inf if known is None else 2 * known.still - known.learned
+    floor = 2 * known.still - known.learned if known and cut else -math.inf
     view = View(
         "return",
         (),
@@ -113,7 +158,7 @@ def _panel(plotted: Sequence[Curve], setting: Setting) -> Panel:
         "linear",
         limits(here, ["return"], "linear", rare=_RARE, floor=floor),
     )
-    return panel(here, setting, view, _words)
+    return panel(here, setting, view, _words, absent=absent)
 
 
 def _trajectories(curve: Curve, rounds: Floats) -> Floats:
@@ -140,6 +185,13 @@ def _spelled(outcome: Outcome, figure: _Figure) -> list[Cell]:
 
 def _setting(config: Mapping[str, object]) -> Setting:
     return tuple(config[key] for key in _KEYS)
+
+
+def _keys(setting: Described) -> Setting:
+    known = ENVIRONMENTS.get(setting.environment)
+    name = known.name if known else setting.environment
+    kind = PARTS[setting.part]
+    return (name, kind["policy"], kind["estimator"], setting.num_directions)
 
 
 def _of(setting: Setting) -> Described:

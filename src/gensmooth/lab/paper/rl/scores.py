@@ -38,8 +38,8 @@ Kind = Literal[
 WORDS: dict[Kind, str] = {
     "beginning": "mean test return over the first tenth of the rounds",
     "end": "mean test return over the last tenth of the rounds",
-    # Claims about speed have this measure, which was named before any of them was judged by it, and
-    # are judged again by the rounds to a level: a verdict that depends on the measure says so.
+    # Claims about speed are judged by this measure, which was fixed before any verdict, and by the
+    # rounds to a level. If the two disagree, the verdict says that it depends on the reading.
     "speed": "mean test return over the first fifth of the rounds",
     "rounds": "rounds until five tests in a row reach, on average, the level halfway between doing "
     "nothing and the best method's mean at the end (at least a tenth of the environment's range); "
@@ -88,7 +88,7 @@ def made_on(records: Iterable[RunRecord]) -> dict[str, list[Setting]]:
 
 
 def made_on_words(records: Iterable[RunRecord]) -> str:
-    """Which settings were not run on the CPU, as a sentence; nothing if all were.
+    """Name the settings that were not run on the CPU in a sentence; empty if all were.
 
     All runs of a setting are made on one device.
     """
@@ -108,7 +108,7 @@ def score(records: Sequence[RunRecord]) -> Scores:
 
 
 def _rows(records: Sequence[RunRecord]) -> list[dict[str, Any]]:
-    """One row per run, with its device unless all were made on the CPU."""
+    """Return one row per run, with its device unless all were made on the CPU."""
     levels = _levels(records)
     rows = [_row(record, levels[setting_of(record.config)]) for record in records]
     if set(made_on(records)) <= {CPU}:
@@ -176,18 +176,18 @@ def _row(record: RunRecord, level: float) -> dict[str, Any]:
 
 def returns(records: Sequence[RunRecord]) -> list[Table]:
     """Return the test returns of every run, one file per environment, one column per test."""
-    found: dict[str, list[list[Any]]] = {}
+    by_environment: dict[str, list[list[Any]]] = {}
     rows = _rows(records)
     names = ["device", *_HEAD] if rows and "device" in rows[0] else _HEAD
     for record, row in zip(records, rows, strict=True):
         head = [row[name] for name in names]
         tests = [f"{value:.7g}" for value in record.series.get("return", ())]
-        found.setdefault(row["environment"], []).append([*head, *tests])
+        by_environment.setdefault(row["environment"], []).append([*head, *tests])
     tables: list[Table] = []
-    for environment, these in found.items():
-        length = max(map(len, these))
+    for environment, lines in by_environment.items():
+        length = max(map(len, lines))
         columns = [*names, *(f"test {i + 1}" for i in range(length - len(names)))]
-        padded = [[*row, *[""] * (length - len(row))] for row in these]
+        padded = [[*row, *[""] * (length - len(row))] for row in lines]
         name = f"returns-rl-{environment}"
         tables.append(Table(name, f"Test returns, {environment}", columns, padded))
     return tables
@@ -198,14 +198,14 @@ _HEAD = ("num_directions", "part", "method", "seed", "test_trials")
 
 def coverage(records: Sequence[RunRecord]) -> Table:
     """Settings by methods: how many of the paper's seeds, iterations and test trials were run."""
-    found = cells(records)
+    grouped = cells(records)
     seeds = SIZES["paper"].seeds
-    settings = list(dict.fromkeys((*PAPER, *(setting for setting, _ in found))))
-    methods = list(dict.fromkeys((*paper.METHODS, *(method for _, method in found))))
+    settings = list(dict.fromkeys((*PAPER, *(setting for setting, _ in grouped))))
+    methods = list(dict.fromkeys((*paper.METHODS, *(method for _, method in grouped))))
     apart = not set(made_on(records)) <= {CPU}
     rows: list[list[Any]] = []
     for setting in settings:
-        here = {method: found.get((setting, method), []) for method in methods}
+        here = {method: grouped.get((setting, method), []) for method in methods}
         runs = [record for cell in here.values() for record in cell]
         rows.append(
             [
@@ -217,7 +217,7 @@ def coverage(records: Sequence[RunRecord]) -> Table:
             ]
         )
     whole = sum(
-        min(seeds, sum(_iterations(record) == ITERATIONS for record in found.get(where, ())))
+        min(seeds, sum(_iterations(record) == ITERATIONS for record in grouped.get(where, ())))
         for where in product(PAPER, paper.METHODS)
     )
     total = len(PAPER) * len(paper.METHODS) * seeds

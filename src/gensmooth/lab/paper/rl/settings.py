@@ -43,7 +43,7 @@ class Environment(NamedTuple):
         horizon: The most steps of an episode. The paper gives none for Hopper and ML1-Push: those
             of similar environments are used.
         speed: Rough number of steps per second on one core, to estimate the length of runs.
-        still: The return of the policy that does nothing (measured, to 1 %).
+        still: The return of the policy that does nothing (measured to 1 %).
         task: What a reset keeps, so that the two trajectories of a direction share it under
             ``"shared-goal"``: ``"none"``; ``"goal"``, a hidden goal, and the start is drawn anew;
             ``"start"``, all that distinguishes two starts (Meta-World: object and goal).
@@ -126,7 +126,7 @@ class Setting(NamedTuple):
     """A panel of a figure.
 
     Attributes:
-        environment: The paper's name, or that of any other environment.
+        environment: The paper's name of the environment, or the name of any other.
         num_directions: L.
         part: ``"main"``, or one of the ablations.
     """
@@ -185,7 +185,7 @@ SIZES: Mapping[Profile, Size] = {
     "paper": Size(paper.RL_ROUNDS, 3, 5),
 }
 _FULL = Scale(paper.RL_ROUNDS, paper.RL_ITERATIONS, paper.RL_TEST_TRIALS, paper.METHODS)
-# The quick profile only shows that everything runs: some seconds for each environment.
+# The quick profile only shows that everything runs; it takes some seconds per environment.
 _QUICK_DIRECTIONS = 2
 _TWO = ("gs", "bes-shrinkage")
 _QUICK = {
@@ -231,21 +231,21 @@ def settings_of(options: RlOptions) -> list[Setting]:
     for part in parts:
         if part not in PARTS:
             raise ValueError(f"There is no part {part!r} of the study. Known: {', '.join(PARTS)}.")
-    found = [Setting(e, n) for e, n in product(environments, numbers) if "main" in parts]
+    selected = [Setting(e, n) for e, n in product(environments, numbers) if "main" in parts]
     environment, number = _ABLATED
     if environment in environments and number in numbers:
-        found += [Setting(*_ABLATED, part) for part in parts if part != "main"]
-    if not found:
+        selected += [Setting(*_ABLATED, part) for part in parts if part != "main"]
+    if not selected:
         raise ValueError(
             f"Nothing to run: the ablations are of {environment} with L = {number}, which is not "
             "among the selected environments and numbers of directions."
         )
-    return found
+    return selected
 
 
 @cache
 def named(name: str) -> str:
-    """The paper's name of an environment in any spelling; any other environment by its own name.
+    """Return the paper's name of an environment, in any spelling; other names as they are.
 
     >>> named("halfcheetahrandvel"), named("Hopper-v4")
     ('HalfCheetahRandVel', 'Hopper')
@@ -287,10 +287,10 @@ def config_of(options: RlOptions, setting: Setting, method: str) -> dict[str, An
 
 
 def samples_of(resets: str, environment: str) -> str:
-    """Return how a run spells a reading of the resets, so that equal runs have equal keys.
+    """Return the name of a kind of resets in a configuration; equal runs must have equal keys.
 
-    Where a reset keeps nothing, a shared goal is the same as independent resets; where it keeps
-    all that distinguishes two starts, the same as paired ones.
+    If a reset keeps nothing, a shared goal is the same as independent resets. If it keeps
+    everything that distinguishes two starts, a shared goal is the same as paired resets.
 
     >>> [samples_of("shared-goal", name) for name in ("Ant", "HalfCheetahRandVel", "ML1-Reach")]
     ['independent', 'shared-goal', 'paired']
@@ -317,7 +317,7 @@ def setting_of(config: Mapping[str, Any]) -> Setting:
 
 
 def cost(config: Mapping[str, Any]) -> float:
-    """About how many seconds a run takes on one core."""
+    """Estimate how many seconds a run takes on one core."""
     setting = setting_of(config)
     known = ENVIRONMENTS.get(setting.environment, Environment("", 1000, 5e3, 0.0, 1.0))
     training = config["rounds"] * config["iterations"] * 2 * config["num_directions"]

@@ -1,10 +1,10 @@
 """The paper's reinforcement learning: six environments, six methods, L ∈ {2, 6, 20}, N = 1."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gensmooth.lab.experiments.grid import Grid, SpacingAndRate, choose
-from gensmooth.lab.experiments.spec import Outcome, RunRecord, RunSpec, Study
+from gensmooth.lab.experiments.spec import RunRecord, RunSpec, Study
 from gensmooth.lab.experiments.verdicts import Scores
 from gensmooth.lab.paper import tables as paper
 from gensmooth.lab.paper.rl.claims import judge
@@ -26,10 +26,7 @@ from gensmooth.lab.paper.rl.settings import (
     setting_of,
     settings_of,
 )
-from gensmooth.lab.report.tables import Cell, Table
-
-if TYPE_CHECKING:
-    from gensmooth.lab.report.curves import Drawn
+from gensmooth.lab.report.tables import Cell
 
 
 def _cases(options: RlOptions) -> list[dict[str, Any]]:
@@ -72,7 +69,7 @@ def _select(options: RlOptions, records: Sequence[RunRecord]) -> list[Cell]:
     groups: dict[tuple[str, str], list[RunRecord]] = {}
     for record in records:
         groups.setdefault((_where(record.config), record.config["method"]), []).append(record)
-    finished = [record for found in groups.values() if len(found) == wanted for record in found]
+    finished = [record for group in groups.values() if len(group) == wanted for record in group]
     best = choose(finished, lambda config: (_where(config), config["method"]))
     return [
         Cell(*where, best[where][0], _paper(case), -best[where][1])
@@ -84,28 +81,28 @@ def _select(options: RlOptions, records: Sequence[RunRecord]) -> list[Cell]:
 def _gather(
     options: RlOptions, cells: Sequence[Cell], records: Sequence[RunRecord]
 ) -> list[RunRecord]:
-    """Return the existing runs among those of the options, with any number of test trials.
+    """Return the runs that the options select and that exist, with any number of test trials.
 
-    Of a run that exists with several numbers, the one with the most test trials is taken. All runs
-    of a setting are of one device: the one in the options or, without one, the one that made most
-    of them, and the CPU if there is a tie.
+    If a run exists with several numbers of test trials, the one with the most is used. All runs of
+    a setting come from one device: the one in the options; by default, the one that made most of
+    them, and the CPU if there is a tie.
     """
     asked = None if options.device is None else options.device.split(":")[0]
     specs = [spec.config for spec in GRID.reporting(options, cells)]
     wanted = {_identity(config): number for number, config in enumerate(specs)}
-    found: dict[Setting, dict[str, dict[int, RunRecord]]] = {}
+    by_device: dict[Setting, dict[str, dict[int, RunRecord]]] = {}
     for record in records:
         number, device = wanted.get(_identity(record.config)), device_of(record.config)
         if number is None or asked not in (None, device):
             continue
         if options.test_trials not in (None, record.config["test_trials"]):
             continue
-        here = found.setdefault(setting_of(record.config), {}).setdefault(device, {})
+        here = by_device.setdefault(setting_of(record.config), {}).setdefault(device, {})
         before = here.get(number)
         if before is None or before.config["test_trials"] < record.config["test_trials"]:
             here[number] = record
     chosen: dict[int, RunRecord] = {}
-    for devices in found.values():
+    for devices in by_device.values():
         chosen |= devices[min(devices, key=lambda name: (-len(devices[name]), name != CPU, name))]
     return [chosen[number] for number in sorted(chosen)]
 
@@ -118,14 +115,6 @@ def _identity(config: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
 
 def _score(options: RlOptions, records: Sequence[RunRecord]) -> Scores:
     return score(complete(records, GRID.seeds(options)))
-
-
-def _tables(options: RlOptions, records: Sequence[RunRecord]) -> list[Table]:  # noqa: ARG001
-    return [coverage(records)]
-
-
-def _files(options: RlOptions, records: Sequence[RunRecord]) -> list[Table]:  # noqa: ARG001
-    return returns(records)
 
 
 def _facts(options: RlOptions, records: Sequence[RunRecord]) -> dict[str, Any]:
@@ -141,12 +130,6 @@ def _facts(options: RlOptions, records: Sequence[RunRecord]) -> dict[str, Any]:
         "made on": ", ".join(made_on(records)) or "nothing",
         "reporting seeds": list(GRID.seeds(options)),
     }
-
-
-def _draw(outcome: Outcome) -> "Drawn":
-    from gensmooth.lab.paper.rl.figures import draw
-
-    return draw(outcome)
 
 
 def _prose(options: RlOptions, records: Sequence[RunRecord]) -> str:
@@ -165,8 +148,8 @@ def _prose(options: RlOptions, records: Sequence[RunRecord]) -> str:
             "much or to judge anything, and no claim is judged by it. "
         )
     starts = {
-        "independent": "each from a start (and hidden goal) of its own",
-        "shared-goal": "each from a start of its own, with one hidden goal where there is one",
+        "independent": "each from its own start (and hidden goal)",
+        "shared-goal": "each from its own start, with one hidden goal where there is one",
         "paired": "both from one start (and hidden goal)",
     }[options.resets or DEFAULT_RESETS]
     return (
@@ -214,9 +197,9 @@ STUDY = Study(
     select=_select,
     score=_score,
     judge=judge,
-    draw=_draw,
-    tables=_tables,
-    files=_files,
+    draw="gensmooth.lab.paper.rl.figures:draw",
+    tables=lambda _, records: [coverage(records)],
+    files=lambda _, records: returns(records),
     facts=_facts,
     cost=cost,
     gather=_gather,

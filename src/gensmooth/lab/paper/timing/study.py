@@ -10,20 +10,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 import numpy as np
 
 from gensmooth.directions import METHODS, Address, named
 from gensmooth.lab.experiments.options import METHOD_NAMES, Options, option
-from gensmooth.lab.experiments.spec import Outcome, RunRecord, RunSpec, Study
+from gensmooth.lab.experiments.spec import RunRecord, RunSpec, Study
 from gensmooth.lab.experiments.verdicts import Scores
 from gensmooth.lab.paper import tables as paper
 from gensmooth.lab.report.tables import Cell, ClaimRow, Table, Verdict
 from gensmooth.streams import Purpose, generator
-
-if TYPE_CHECKING:
-    from gensmooth.lab.report.curves import Drawn
 
 
 @final
@@ -75,7 +72,6 @@ def _execute(config: Mapping[str, Any], scratch: Path) -> RunRecord:  # noqa: AR
 
 
 def _score(options: TimingOptions, records: Sequence[RunRecord]) -> Scores:  # noqa: ARG001
-    """Return the median time of each method at each L."""
     return Scores(
         [
             {
@@ -125,9 +121,9 @@ def _judge(scores: Scores, cells: Sequence[Cell]) -> list[ClaimRow]:  # noqa: AR
             for name in names
         }
 
-    def row(name: str, claim: str, found: dict[str, float], statistic: str, ok: bool) -> ClaimRow:
+    def row(name: str, claim: str, times: dict[str, float], statistic: str, ok: bool) -> ClaimRow:
         answer = "so it is in this program" if ok else "not so in this program"
-        evidence = f"{answer}. " + "; ".join(f"{key}: {value:.2f}" for key, value in found.items())
+        evidence = f"{answer}. " + "; ".join(f"{key}: {value:.2f}" for key, value in times.items())
         return ClaimRow(name, _PLACE, claim, statistic, evidence, "about an implementation")
 
     cheap = ratios("bes", "gs-shrinkage", "bes-shrinkage")
@@ -208,19 +204,13 @@ def _prose(options: TimingOptions, records: Sequence[RunRecord]) -> str:  # noqa
     return (
         f"Median time to make all directions of one iteration at d = {_DIM} (float64, one thread, "
         "Guided ES with a full history and its update included), all methods timed in turn within "
-        "one run. Times are divided by that of GS in the same program: the paper's by the paper's "
-        "GS, ours by our GS."
+        "one run. Times are divided by the time of GS in the same program: the paper's by the "
+        "paper's GS, ours by our GS."
     )
 
 
 def _facts(options: TimingOptions, records: Sequence[RunRecord]) -> dict[str, Any]:  # noqa: ARG001
     return {"repeats": _REPEATS[options.profile], "dimension": _DIM}
-
-
-def _draw(outcome: Outcome) -> "Drawn":
-    from gensmooth.lab.paper.timing.figures import draw
-
-    return draw(outcome)
 
 
 def _smaller(options: TimingOptions) -> str | None:
@@ -237,7 +227,7 @@ STUDY = Study(
     options=TimingOptions,
     score=_score,
     judge=_judge,
-    draw=_draw,
+    draw="gensmooth.lab.paper.timing.figures:draw",
     tables=_tables,
     facts=_facts,
     alone=True,

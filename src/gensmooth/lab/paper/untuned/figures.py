@@ -1,4 +1,4 @@
-"""The figures of the untuned pilot: its curve and that of the best of the grid."""
+"""The figures of the untuned pilot: its curve and the curve of the best of the grid."""
 
 from collections.abc import Sequence
 
@@ -73,13 +73,13 @@ def draw(outcome: Outcome) -> Drawn:
     return Drawn(figures, plotted, KEYS)
 
 
-def _panels(plotted: Sequence[Curve], what: str, scale_x: Scale, along: str) -> list[Panel]:
+def _panels(plotted: Sequence[Curve], label: str, scale_x: Scale, along: str) -> list[Panel]:
     panels: list[Panel] = []
     for setting in dict.fromkeys(curve.setting for curve in plotted):
         here = [curve for curve in plotted if curve.setting == setting]
         scale: Scale = "log" if spans(here, ["value"], _FACTOR) else "linear"
         ylim = limits(here, ["value"], scale)
-        view = View("value", (), _evaluations, along, what, scale_x, scale, ylim)
+        view = View("value", (), _evaluations, along, label, scale_x, scale, ylim)
         panels.append(panel(here, setting, view, _words))
     return panels
 
@@ -96,7 +96,7 @@ def _evaluations(curve: Curve, rounds: Floats) -> Floats:
 
 
 def _alike(record: RunRecord) -> RunRecord:
-    """Make a run of either study, with the configuration entries and series that both share."""
+    """Return a run of either study with the configuration entries and series that both share."""
     config = {**record.config, **where_of(record.config)._asdict()}
     values = [record.series[name] for name in ("objective", "loss") if name in record.series]
     return record._replace(config=config, series={"value": values[0]} if values else {})

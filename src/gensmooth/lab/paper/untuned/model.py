@@ -1,6 +1,6 @@
 r"""The pilot on the problems of two studies, with their starts, budgets and scores.
 
-A run is a call of :func:`gensmooth.minimize` with its defaults. Its arguments are what every user
+A run is a call of :func:`gensmooth.minimize` with its defaults. It only passes what every user
 knows: whether evaluations share their samples, how many are averaged, and the budget. At the end of
 each round's share of the budget, the recommended point is scored as in the study, without noise or
 on its test set; the search does not see these scores.
@@ -136,18 +136,11 @@ def _run(
 
     diverged = False
     try:
-        found = minimize(
-            fun,
-            x0,
-            budget=rounds * each,
-            vectorized=True,
-            callback=follow,
-            progress=False,
-            **how,
-        )
-        diverged = found.reason == "diverged"
+        options: dict[str, Any] = {"vectorized": True, "callback": follow, "progress": False, **how}
+        result = minimize(fun, x0, budget=rounds * each, **options)
+        diverged = result.reason == "diverged"
         until((rounds - 1) * each)
-        scores.append(score(found.x))
+        scores.append(score(result.x))
     except EvaluationError as error:
         if error.kind != "non-finite":
             raise

@@ -4,22 +4,18 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 from gensmooth.directions import METHODS
 from gensmooth.lab.experiments.options import GridOptions, Profile, option
-from gensmooth.lab.experiments.spec import Outcome, RunRecord, RunSpec, Study
-from gensmooth.lab.experiments.verdicts import Scores
+from gensmooth.lab.experiments.spec import RunRecord, RunSpec, Study
 from gensmooth.lab.paper import tables as paper
 from gensmooth.lab.paper.dfo.study import GRID as BENCHMARK
 from gensmooth.lab.paper.dfo.study import OBJECTIVE_NAMES, DfoOptions
 from gensmooth.lab.paper.linreg.study import GRID as REGRESSION
 from gensmooth.lab.paper.linreg.study import LinregOptions
 from gensmooth.lab.paper.untuned.claims import PILOT, judge, score, tables
-from gensmooth.lab.report.tables import Cell, Table
-
-if TYPE_CHECKING:
-    from gensmooth.lab.report.curves import Drawn
+from gensmooth.lab.report.tables import Cell
 
 
 @final
@@ -90,33 +86,24 @@ def _execute(config: Mapping[str, Any], scratch: Path) -> RunRecord:  # noqa: AR
 
     began = time.perf_counter()
     run = model.benchmark if "objective" in config else model.regression
-    arguments = {k: v for k, v in config.items() if k not in ("method", "dataset_size")}
-    result = run(**arguments)
+    result = run(**{k: v for k, v in config.items() if k not in ("method", "dataset_size")})
     series = {name: values.tolist() for name, values in result.series.items()}
     return RunRecord(config, series, result.final, result.diverged, time.perf_counter() - began)
-
-
-def _score(options: UntunedOptions, records: Sequence[RunRecord]) -> Scores:  # noqa: ARG001
-    return score(records)
-
-
-def _tables(options: UntunedOptions, records: Sequence[RunRecord]) -> list[Table]:  # noqa: ARG001
-    return tables(score(records))
 
 
 def _prose(options: UntunedOptions, records: Sequence[RunRecord]) -> str:  # noqa: ARG001
     rounds = [grid.sizes[options.profile].rounds for grid in _GRIDS]
     return (
-        "Nothing is chosen for the pilot: gs.minimize(fun, x0) with its defaults, told how samples "
-        "are drawn and how many evaluations there are. Every other method has the best spacing and "
-        "learning rate of the paper's grid in each setting, by the grid searches of linreg and "
-        "dfo, whose evaluations are not counted. All start from the same θ₀ and have the same "
-        f"number of evaluations: 2L in each of {10 * rounds[0]} iterations on the noisy benchmark, "
-        f"(L + 1)N in each of {10 * rounds[1]} on linear regression. The pilot's point is the one "
-        "that it recommends, scored as theirs: the objective without noise, or the test loss. The "
-        "pilot's constants were chosen on other seeds, with other random numbers, than those "
-        "reported. “Best of the grid” is the best of all six methods in the runs reported, which "
-        "favours them. A method all of whose choices diverge has no run: the worst outcome."
+        "Nothing is chosen for the pilot: it is gs.minimize(fun, x0) with its defaults, and knows "
+        "only how samples are drawn and how many evaluations there are. Every other method has the "
+        "best spacing and learning rate of the paper's grid in each setting, by the grid searches "
+        "of linreg and dfo, whose evaluations are not counted. All start from the same θ₀ and have "
+        f"the same number of evaluations: 2L in each of {10 * rounds[0]} iterations on the noisy "
+        f"benchmark, (L + 1)N in each of {10 * rounds[1]} on linear regression. The pilot's point "
+        "is the one that it recommends, scored like the others: the objective without noise, or "
+        "the test loss. The pilot's constants were chosen with other seeds and random numbers than "
+        "those reported. “Best of the grid” is the best of all six methods in the runs reported, "
+        "which favours them. A method all of whose choices diverge has no run, and counts as worst."
     )
 
 
@@ -130,12 +117,6 @@ def _facts(options: UntunedOptions, records: Sequence[RunRecord]) -> dict[str, A
         },
         "reporting seeds": list(BENCHMARK.seeds(benchmark)),
     }
-
-
-def _draw(outcome: Outcome) -> "Drawn":
-    from gensmooth.lab.paper.untuned.figures import draw
-
-    return draw(outcome)
 
 
 def _smaller(options: UntunedOptions) -> str | None:
@@ -159,10 +140,10 @@ STUDY = Study(
     options=UntunedOptions,
     tuning=_tuning,
     select=_select,
-    score=_score,
+    score=lambda _, records: score(records),
     judge=judge,
-    draw=_draw,
-    tables=_tables,
+    draw="gensmooth.lab.paper.untuned.figures:draw",
+    tables=lambda _, records: tables(score(records)),
     facts=_facts,
     smaller=_smaller,
 )

@@ -10,7 +10,7 @@ the moment after the reset:
   in the plane of the table, while ‖t − o‖ < 0.05. P is :func:`~.ml1_reach.progress`.
 * **Current reward** (``ML1-Push-v3``): 10 if ‖o − g‖ < 0.05; else 1 + 4 G + 5 T(‖o − g‖; 0, 0.05,
   ‖o⁰ − g‖) if ‖t − o‖ < 0.02 and the gripper is not shut; else 2 G. T is :func:`~.sawyer.inside`,
-  and G ∈ [0, 1] says how well the object is held.
+  and G ∈ [0, 1] measures how well the object is held.
 * **Success** of a step: ‖o − g‖ ≤ 0.05 (V1: in the plane of the table).
 
 Arm, observation and reset: :mod:`gensmooth.rl.environments.metaworld.sawyer`.

@@ -110,7 +110,7 @@ class ArmLimits(NamedTuple):
 
 
 class ArmEpisode(NamedTuple):
-    """What changes with an episode or a step and is not in MuJoCo's data.
+    """The state of an episode that is not in MuJoCo's data.
 
     Attributes:
         target: The goal of the task.
@@ -139,7 +139,7 @@ class ArmState(NamedTuple):
         arrays: The arrays from which MuJoCo computes a step.
         settled: Their values after a reset has brought the hand to its place.
         limits: The bounds of positions, and the size of a step.
-        episode: What is not in MuJoCo's data.
+        episode: The state of the episode that is not in MuJoCo's data.
     """
 
     physics: Physics

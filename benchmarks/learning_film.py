@@ -1,0 +1,83 @@
+"""Make docs/figures/learning.webp, the film on the front page.
+
+python -m benchmarks.learning_film --runs FOLDER
+
+Each robot is trained once, with seed 0 and no option. The film shows the policy after some of the
+steps, side by side, from the same initial state; a robot that has fallen stays where it fell.
+"""
+
+import argparse
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import imageio.v3 as iio
+from PIL import Image, ImageDraw
+
+import gensmooth as gs
+
+PATH = Path("docs/figures/learning.webp")
+ROBOTS = {"Hopper-v5": (1, 50, 70), "HalfCheetah-v5": (1, 10, 60)}  # steps of training
+SIZE = (272, 204)
+LABEL = 24
+SECONDS = 4
+RATE = 15  # frames per second
+FRAMES = SECONDS * RATE
+STEPS_PER_SECOND = {"Hopper-v5": (125, 8), "HalfCheetah-v5": (20, 1)}  # and how many a frame has
+
+
+def stages(environment: str, runs: Path) -> list[gs.rl.TrainedPolicy]:
+    """The policies after some of the steps of one training."""
+    folder = runs / environment
+    first, *rest = ROBOTS[environment]
+    found = [gs.rl.train(environment, seed=0, max_steps=first, target=None, folder=folder).policy]
+    return found + [gs.rl.resume(folder, max_steps=steps).policy for steps in rest]
+
+
+def panel(policy: gs.rl.TrainedPolicy, folder: Path) -> list[Image.Image]:
+    """A film of one policy: the frames that are shown, labelled."""
+    rate, skip = STEPS_PER_SECOND[policy.environment]
+    path = folder / "film.mp4"
+    gs.rl.render(policy, path, max_steps=SECONDS * rate, skip=skip)
+    frames = list(iio.imiter(path))
+    last = len(frames) - 1
+    shown = [frames[min(last, round(k * rate / skip / RATE))] for k in range(FRAMES)]
+    name = policy.environment.removesuffix("-v5")
+    text = f"{name}, step {policy.step}: return {round(policy.mean_return):,}"
+    return [_labelled(Image.fromarray(frame), text) for frame in shown]
+
+
+def _labelled(frame: Image.Image, text: str) -> Image.Image:
+    whole = Image.new("RGB", (SIZE[0], SIZE[1] + LABEL), "white")
+    height = frame.width * SIZE[1] // SIZE[0]
+    top = (frame.height - height) // 2
+    cut = frame.crop((0, top, frame.width, top + height))
+    whole.paste(cut.resize(SIZE, Image.Resampling.LANCZOS), (0, LABEL))
+    ImageDraw.Draw(whole).text((6, 3), text, fill="black", font_size=15)
+    return whole
+
+
+def main() -> None:
+    """Train, film, write."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.learning_film", description=__doc__)
+    parser.add_argument("--runs", type=Path, default=Path("runs/learning"))
+    options = parser.parse_args()
+    width, height = SIZE[0], SIZE[1] + LABEL
+    with TemporaryDirectory() as folder:
+        rows = [
+            [panel(policy, Path(folder)) for policy in stages(environment, options.runs)]
+            for environment in ROBOTS
+        ]
+    film = []
+    for moment in range(FRAMES):
+        whole = Image.new("RGB", (width * 3, height * len(rows)), "white")
+        for y, row in enumerate(rows):
+            for x, frames in enumerate(row):
+                whole.paste(frames[moment], (x * width, y * height))
+        film.append(whole)
+    hold = round(1000 / RATE)
+    film[0].save(PATH, save_all=True, append_images=film[1:], duration=hold, loop=0, quality=55)
+    print(f"{PATH}: {PATH.stat().st_size:,} bytes")
+
+
+if __name__ == "__main__":
+    main()
