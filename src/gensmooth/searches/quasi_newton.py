@@ -2,8 +2,8 @@ r"""A quasi-Newton search: the first phase of the pilot if values are exact.
 
 - Gradient: forward differences along the axes (d evaluations), and central differences (2d) once
   forward differences are too inaccurate to make progress.
-- Direction: BFGS with a full matrix up to 50 parameters, and the two-loop recursion of L-BFGS
-  (Nocedal, 1980) above.
+- Direction: the two-loop recursion of L-BFGS (Nocedal, 1980); after the first few steps, BFGS with
+  a full matrix, up to 50 parameters.
 - Length: a backtracking line search, one evaluation at a time.
 
 Parameters are measured in *scales*, which makes the search independent of the user's units. After a
@@ -42,6 +42,7 @@ Array = NDArray[Any]
 
 # Common practice for L-BFGS (Nocedal & Wright, 2006, chapters 3, 7 and 8) unless stated otherwise.
 FULL_UP_TO = 50  # parameters; beyond, past steps replace the matrix (docs/pilot.md)
+FULL_AFTER = 10  # evaluations per parameter before the matrix replaces past steps; by experiment
 MEMORY = 20  # number of past steps, and of the changes of the gradient that they caused
 DIFFERENCE = 2e-8  # spacing of forward differences, in scales: about √(rounding error)
 CENTRAL = 3e-7  # spacing of central differences, by experiment (docs/pilot.md, "Wider differences")
@@ -50,7 +51,6 @@ PROBE_AFTER = 20  # evaluations per parameter before L-BFGS measures the curvatu
 _MIN_UNEVENNESS = 30.0  # ratio of scales below which the old ones are kept; by experiment
 _FIRST_INVERSE = 1e6  # largest expected ratio of curvatures; by experiment (docs/pilot.md)
 _LONGEST = 3.0  # root mean square of a step, in scales, that is tried first; by experiment
-_DAMPING = 0.2  # least curvature of an update, relative to the matrix (Powell, 1978)
 _ARMIJO = 1e-4  # required share of the decrease that the slope predicts (Armijo's condition)
 _SHORTEN = (0.1, 0.5)  # bounds on the factor by which a length that failed is shortened
 _MAX_TRIES = 12  # lengths tried on a line; the last is at most 2⁻¹² of the first
@@ -70,10 +70,11 @@ class Newton(NamedTuple):
         previous_x: The point before.
         previous_gradient: The gradient at the point before.
         has_previous: Whether there is a point before.
-        inverse: The approximation of the inverse Hessian, in scales, if the matrix is full.
-        steps: The last steps, in scales, newest last; empty if the matrix is full.
+        inverse: The approximation of the inverse Hessian, in scales; empty above 50 parameters.
+        full: Whether ``inverse`` determines the direction, or else the last steps.
+        steps: The last steps, in scales, newest last.
         changes: The changes of the gradient that these steps caused.
-        stored: The number of valid rows in ``steps`` and ``changes``, or of updates of ``inverse``.
+        stored: The number of valid rows in ``steps`` and ``changes``.
         slope: The derivative along the line.
         length: The length to try on the line.
         tries: The number of lengths tried.
@@ -95,6 +96,7 @@ class Newton(NamedTuple):
     previous_gradient: Array
     has_previous: bool
     inverse: Array
+    full: bool
     steps: Array
     changes: Array
     stored: int
@@ -186,7 +188,7 @@ class QuasiNewton(AdaptiveSearch):
             finer = with_central_differences(newton)
             newton = newton._replace(finished=True) if finer is None else finer
         elif (
-            newton.steps.size
+            not newton.inverse.size
             and not newton.probed
             and newton.evaluations >= PROBE_AFTER * newton.x.size
         ):
@@ -224,7 +226,7 @@ class QuasiNewton(AdaptiveSearch):
 def initial_newton(x: Array, value: float, units: Array) -> Newton:
     """Return the memory before the first gradient."""
     zero, d = np.zeros(x.size), x.size
-    memory = np.zeros((0 if d <= FULL_UP_TO else MEMORY, d))
+    memory = np.zeros((MEMORY, d))
     return Newton(
         x=x.reshape(-1),
         value=value,
@@ -234,6 +236,7 @@ def initial_newton(x: Array, value: float, units: Array) -> Newton:
         previous_gradient=zero,
         has_previous=False,
         inverse=np.eye(d) if d <= FULL_UP_TO else np.zeros((0, 0)),
+        full=False,
         steps=memory,
         changes=memory,
         stored=0,
@@ -297,8 +300,8 @@ def start_line(
     if not np.isfinite(gradient).all() or not gradient.any():
         return None
     now = _remember(now, gradient)
-    product = _two_loops(now, gradient) if now.steps.size else _product(now.inverse, gradient)
-    line = np.where(stuck, 0.0, -product) if now.stored else -gradient
+    product = _product(now.inverse, gradient) if now.full else _two_loops(now, gradient)
+    line = np.where(stuck, 0.0, -product)
     slope = _dot(line, gradient)
     if not (slope < 0 and math.isfinite(slope)):
         now = _forget(now)
@@ -392,44 +395,44 @@ def _remember(now: Newton, gradient: Array) -> Newton:
         return now
     step, change = (now.x - now.previous_x) / now.scale, gradient - now.previous_gradient
     along = _dot(step, change)
-    if not now.steps.size and now.stored:
-        # Powell's damping: the step was −length H g, so the matrix H⁻¹ times the step is −length g.
-        expected = -now.best_length * now.previous_gradient
-        curvature = _dot(step, expected)
-        if curvature > 0 and along < _DAMPING * curvature:
-            part = (1 - _DAMPING) * curvature / (curvature - along)
-            change = part * change + (1 - part) * expected
-            along = _dot(step, change)
     if not along > 1e-10 * math.sqrt(_dot(step, step) * _dot(change, change)):
         return now  # L-BFGS needs positive curvature, by more than rounding errors
-    if not now.steps.size:
-        inverse = _updated_inverse(now, step, change, along)
-        return now._replace(inverse=inverse, stored=now.stored + 1)
-    return now._replace(
+    now = now._replace(
         steps=np.concatenate([now.steps[1:], step[None]]),
         changes=np.concatenate([now.changes[1:], change[None]]),
         stored=min(now.stored + 1, MEMORY),
     )
+    if not now.inverse.size or now.evaluations < FULL_AFTER * step.size:
+        return now
+    inverse = updated_inverse(now.inverse, step, change) if now.full else first_inverse(now)
+    return now._replace(inverse=inverse, full=True)
 
 
 def _forget(now: Newton) -> Newton:
-    return now._replace(stored=0, has_previous=False)
+    return now._replace(stored=0, has_previous=False, full=False)
 
 
-def _updated_inverse(now: Newton, step: Array, change: Array, along: float) -> Array:
-    """Return the inverse Hessian after a step: the update of BFGS.
+def first_inverse(now: Newton) -> Array:
+    """Return the inverse Hessian from the last steps, when the matrix replaces them.
 
-    The first update starts from a multiple of the identity. The usual one has the curvature along
-    the step (Nocedal & Wright, 2006, equation 6.20), which is close to the largest curvature. Ours
-    is :data:`_FIRST_INVERSE` times as large, so that steps along flat directions are long at once.
+    It begins with a multiple of the identity. The usual one has the curvature along the first step
+    (Nocedal & Wright, 2006, equation 6.20), which is close to the largest curvature. Ours is
+    ``_FIRST_INVERSE`` times as large, so that steps along flat directions are long at once.
     """
-    before = now.inverse
-    if not now.stored:
-        before = np.eye(step.size) * (_FIRST_INVERSE * along / _dot(change, change))
-    product = _product(before, change)
+    steps, changes = (each[MEMORY - now.stored :] for each in (now.steps, now.changes))
+    size = _dot(steps[0], changes[0]) / _dot(changes[0], changes[0])
+    inverse = np.eye(len(steps[0])) * (_FIRST_INVERSE * size)
+    for step, change in zip(steps, changes, strict=True):
+        inverse = updated_inverse(inverse, step, change)
+    return inverse
+
+
+def updated_inverse(inverse: Array, step: Array, change: Array) -> Array:
+    """Return the inverse Hessian after a step: the update of BFGS."""
+    along, product = _dot(step, change), _product(inverse, change)
     outer = step[:, None] * product
     factor = (1 + _dot(change, product) / along) / along
-    return before - (outer + outer.T) / along + factor * step[:, None] * step
+    return inverse - (outer + outer.T) / along + factor * step[:, None] * step
 
 
 def _product(matrix: Array, vector: Array) -> Array:
