@@ -292,7 +292,9 @@ class Pilot(AdaptiveSearch):
         """Start the chosen phase at the new point."""
         first, second = response.values.tolist()
         x = response.x.reshape(-1)
-        if first != second or not math.isfinite(first):  # noisy after all, or not defined there
+        if not math.isfinite(first):  # the objective is not defined there
+            return self._restart(known, control, response)
+        if first != second:  # noisy after all
             control = control._replace(next_phase=Phase.EVOLUTION)
         if control.next_phase is Phase.NEWTON:
             newton = self._newton.at(x, first, known)
