@@ -117,7 +117,8 @@ def page(judged: Mapping[str, Sequence[tuple[str, ClaimRow]]]) -> str:
         lines += [*markdown(columns, rows), ""]
         missing = sum(row.verdict == "not run" for _, row in judged.get(folder, ()))
         if missing:
-            lines += [f"{missing} sentences need cells that were not run.", ""]
+            number = "1 sentence needs" if missing == 1 else f"{missing} sentences need"
+            lines += [f"{number} cells that were not run.", ""]
     lines += ["## Where the reading of the resets changes a verdict", ""]
     changed = [
         row

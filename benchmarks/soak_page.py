@@ -1,4 +1,4 @@
-"""Write docs/soak.md from what the soak and the fuzzer of files have found.
+"""Write docs/soak.md from the results of benchmarks.soak and benchmarks.fuzz_files.
 
 python -m benchmarks.soak_page
 """
@@ -9,34 +9,40 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-SOAK, FUZZ = Path("docs/results/soak.json"), Path("docs/results/fuzz-files.json")
+RESULTS = Path("docs/results")
 PAGE = Path("docs/soak.md")
 
 HEAD = """\
-# Soak: what was done to runs and files, and what came of it
+# Fault-injection tests
 
-Numbers on this page come from `docs/results`; `python -m benchmarks.soak_page` writes it.
-[Checkpoints](checkpoints.md) says what is promised of runs, [security](security.md) what of files.
+Runs are killed, workers are killed or frozen, and files are damaged or forged. This page says
+what was done and how often, and what went wrong. [Checkpoints](checkpoints.md) has the promises
+for runs, [security](security.md) those for files. `python -m benchmarks.soak_page` writes this
+page from `docs/results`.
 """
 
 RUNS = """
-## Runs that are killed, and workers that are killed or frozen
+## Killed runs, and killed or frozen workers
 
 ```sh
-python -m benchmarks.soak --points 1000 --ray --out docs/results/soak.json
+python -m benchmarks.soak --points 2000 --ray --out docs/results/soak.json
 ```
 
-The same command goes on where it was stopped. A point is one blow at a random instant: the run gets
-SIGKILL or SIGTERM, or one of its two workers gets SIGKILL or SIGSTOP (and is never woken), or a
-worker is frozen and then the run is killed. A run gets up to three, is resumed until it has ended
-(by the same call or by `resume`, at random), and is compared with the run that nobody disturbed: x,
-best point, statistics, policies and metrics, bit for bit. Then nothing may be left: no process,
-open file (with Ray, which keeps some of its own, they are not counted), temporary file or shared
-memory. Two processes of Ray's own, its agents, are given two minutes: after a SIGKILL they try for
-one to report to the server that was killed with the run. Studies have no time limit for their runs,
-so their workers are killed but not frozen. Runs are minimisations (d = 6 … 300,000; by the pilot,
-with exact, noisy and paired values, and by five methods), trainings (Hopper by the pilot and by
-BeS, HalfCheetah by Guided ES) and studies, in one process, with two worker processes, and on Ray.
+If this command is stopped, the same command continues. A *point* is one disturbance at a random
+instant: the run gets SIGKILL or SIGTERM; or one of its two workers gets SIGKILL or SIGSTOP and is
+never woken; or a worker is frozen and then the run is killed. A run gets up to three. It is
+resumed until it has ended, by the same call or by `resume`, chosen at random. Its result (x, best
+point, statistics, policies, metrics, tables) must then equal that of the undisturbed run, bit for
+bit. Nothing may be left: no process, open file, temporary file or shared memory. With Ray, open
+files are not counted, because Ray keeps some of its own. Two of Ray's own processes, its agents,
+are given two minutes: after a SIGKILL they try for one minute to reach the server that was killed
+with the run. Only `minimize` and `train` have a time limit for an evaluation, so only their
+workers are frozen.
+
+The runs are `minimize` (d = 6 … 300,000; the pilot with exact, noisy and paired values, and five
+methods), `train` (Hopper with the pilot and with BeS, HalfCheetah with Guided ES), studies of the
+paper, `compare`, `sweep`, `reproduce`, and `gs.torch.ZerothOrder` with a log, in one process,
+with two worker processes (torch: two ranks), and on Ray.
 """
 
 FILES = """
@@ -44,45 +50,50 @@ FILES = """
 
 ```sh
 python -m benchmarks.fuzz_files --cases 10000 --out docs/results/fuzz-files.json
+python -m benchmarks.fuzz_files --cases 10000 --cold --out docs/results/fuzz-files-cold.json
 ```
 
-Every kind of file in the table of [security](security.md) is damaged, and then read by the
-commands that read it. *Detected*: a plain error that names the file, and the folder is unchanged.
-*Recovered*: the same result as without the damage, to the last bit, because the file is not needed
-or is made again. A forgery has its checksums right; it may also be *used*, as what it says it is,
-or be *still running* when its time was up. A damaged file on which nothing depends may be *used*,
-too. A problem would be anything else: another result, a bare Python error, a crash, a hang, 400 MB
-of memory, anything imported, executed or started because a file says so, a file that is opened by
+Every kind of file in the table of [security](security.md) is damaged or forged, and then read by
+the commands that read it. The second command begins with an empty Numba cache. The outcomes are:
+
+- *detected*: a plain error names the file, and the folder is unchanged;
+- *recovered*: the result is the same as without the damage, to the last bit, because the file is
+  not needed or is made again;
+- *used*: a forgery, whose checksums are right, is used as what it says it is; so is a damaged
+  file on which nothing depends;
+- *still running*: a forged run was still running when its time was up.
+
+Anything else is a problem: another result, a bare Python error, a crash, a hang, 400 MB of
+memory, anything imported, executed or started because a file says so, a file that is opened by
 anything but `runs/files.py`, or anything written outside the folder. A file that belongs to
 nothing else (a policy, a result, a log, a plan) in place of another one is not counted as damage:
 it is what it says.
 """
 
 
-MENDS = {  # what was found, and what it was
+MENDS = {  # what was found, and how it was fixed
     "left 1 processes: ray::RayWorker": (
-        "An actor of Ray's that was frozen just before its run was killed stayed, frozen. Mended: "
-        "the kernel ends it with its raylet."
+        "A Ray actor that was frozen just before its run was killed was left behind. Fixed: the "
+        "kernel ends it with its raylet."
     ),
     "timed out during startup": (
-        "Ray gives up when it has not started within 30 s, as happened with 25 and more processes "
-        "waiting for two cores. Now that is a plain error of ours, and the soak begins such a run "
-        "again, up to five times."
+        "Ray gives up if it has not started within 30 s, as happened with 25 and more processes "
+        "on two cores. Fixed: this is a plain error now, and the test starts such a run again, up "
+        "to five times."
     ),
     "A worker did not answer for 120 s": (
-        "On the same busy machine a run took longer than the 300 s that the soak gave it; 120 of "
-        "them are what an actor has to take a step in (`start_timeout`) before it is replaced. The "
-        "soak gives 600 now."
+        "On the same busy machine a run took longer than the 300 s that the test allowed. The "
+        "test allows 600 s now, and a frozen actor is replaced sooner than after 120 s."
     ),
 }
 
 
-def page(soak: Mapping[str, Any] | None, fuzz: Mapping[str, Any] | None) -> str:
-    """The page; what was not run is left out."""
-    text = HEAD
-    if soak:
+def page(soaks: Sequence[Mapping[str, Any]], fuzzes: Sequence[Mapping[str, Any]]) -> str:
+    """The page: a table for each of the files with results."""
+    text = HEAD + RUNS
+    for soak in soaks:
         text += (
-            RUNS + "\n| what | by | runs | points | blows | problems |\n|---|---|---|---|---|---|\n"
+            "\n| what | by | runs | points | disturbances | problems |\n|---|---|---|---|---|---|\n"
         )
         for row in soak["rows"]:
             cells = (row["what"], row["means"], row["runs"], row["points"], _counts(row["blows"]))
@@ -93,12 +104,14 @@ def page(soak: Mapping[str, Any] | None, fuzz: Mapping[str, Any] | None) -> str:
         if soak.get("mended"):
             text += _mended(soak["mended"])
         text += _origin(soak)
-    if fuzz:
-        text += FILES + "\n| what | cases | what came of them | problems |\n|---|---|---|---|\n"
+    text += FILES
+    for fuzz in fuzzes:
+        text += "\n| what | cases | outcomes | problems |\n|---|---|---|---|\n"
         for row in fuzz["rows"]:
             text += _row(row["what"], row["cases"], _counts(row["outcomes"]), row["problems"])
         wrong = [f"{p['specimen']}, {p['what']}: {p['problem']}" for p in fuzz["problems"]]
-        cases = f"{fuzz['cases']:,} cases ({_counts(fuzz['specimens'], ': ', '; ')})"
+        cache = f" with a {fuzz['cache']} cache" if "cache" in fuzz else ""
+        cases = f"{fuzz['cases']:,} cases{cache} ({_counts(fuzz['specimens'], ': ', '; ')})"
         text += f"\n{cases}, {_said(wrong)}{_origin(fuzz)}"
     return text
 
@@ -116,7 +129,8 @@ def _counts(counts: Mapping[str, int], between: str = " ", after: str = ", ") ->
 def _mended(found: Sequence[Mapping[str, Any]]) -> str:
     """What was found before, by what it was and what was done about it."""
     text = (
-        "\nFound on the way, and made again by their numbers (above, they count as made again):\n\n"
+        "\nProblems that were found and fixed. The trials were repeated by their numbers; the "
+        "table counts the repetitions:\n\n"
     )
     rest = list(found)
     for words, told in MENDS.items():
@@ -143,8 +157,11 @@ def _origin(found: Mapping[str, Any]) -> str:
 
 
 def main() -> None:
-    """Read, write."""
-    found = [json.loads(path.read_text()) if path.exists() else None for path in (SOAK, FUZZ)]
+    """Read the results, and write the page."""
+    found = [
+        [json.loads(path.read_text()) for path in sorted(RESULTS.glob(pattern))]
+        for pattern in ("soak*.json", "fuzz-files*.json")
+    ]
     PAGE.write_text(page(*found), encoding="utf-8")
     print(f"wrote {PAGE}")
 

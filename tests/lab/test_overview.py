@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 import gensmooth as gs
 from gensmooth.cli.main import app
+from gensmooth.evaluators import cores
 from gensmooth.fields import seal
 from gensmooth.lab.overview import RecordedRun, command_of, expression, overview, read_run, speeds
 from gensmooth.runs.folder import read_config
@@ -223,7 +224,7 @@ def test_a_comparison_and_a_sweep_become_their_pages_again(tmp_path):
     assert overview(out).read_bytes() == before
 
 
-def test_a_study_becomes_its_page_again_and_a_strangers_module_is_not_imported(tmp_path):
+def test_a_study_becomes_its_page_again_and_a_strangers_module_is_not_imported(tmp_path, capsys):
     from gensmooth.lab import reproduce
 
     made = reproduce(
@@ -235,6 +236,9 @@ def test_a_study_becomes_its_page_again_and_a_strangers_module_is_not_imported(t
         objectives=("sphere",),
         workers=1,
     )
+    announced = capsys.readouterr().err.splitlines()[0]
+    assert announced.startswith("dfo: runs: ")
+    assert f" runs, 1 at a time on {cores()} cores; the time left is shown below." in announced
     made.page.unlink()
     assert overview(tmp_path) == tmp_path / "report.html"
     asked = json.loads((tmp_path / "reproduce.json").read_text())

@@ -44,12 +44,19 @@ def start(kind, folder, output):
 @POSIX
 @pytest.mark.parametrize(
     ("kind", "at_a_time", "most"),
-    [("serial", 1, 8), ("pilot", 1, 8), ("threads", 3, 8), ("processes", 3, 3), ("train", 1, 4)],
+    [
+        ("serial", 1, 8),
+        ("pilot", 1, 8),
+        ("threads", 3, 8),
+        ("processes", 3, 3),
+        ("train", 1, 4),
+        pytest.param("ray", 2, 2, marks=pytest.mark.extended("faults on a Ray cluster")),
+    ],
 )
 def test_kills_lose_no_value(kind, at_a_time, most, tmp_path, monkeypatch):
     """Each evaluation is computed once; those in progress at a kill, once more."""
-    if kind == "train":
-        pytest.importorskip("gymnasium")
+    if kind in ("train", "ray"):
+        pytest.importorskip("gymnasium" if kind == "train" else "ray")
     monkeypatch.setenv("COUNTS", str(tmp_path / "notes"))
     rng, kills, status = random.Random(kind), 0, -1
     notes, whole = tmp_path / "notes", tmp_path / "whole notes"

@@ -580,7 +580,7 @@ def test_no_budget_is_left_over_nor_overdrawn(budget, dim):
 
 def test_a_budget_without_a_step_is_named():
     res = gs.minimize(bowl, np.zeros(1), budget=3, seed=0)
-    assert "too little for a step" in res.message
+    assert "too small for a step" in res.message
 
 
 def test_few_values_have_an_honest_error():

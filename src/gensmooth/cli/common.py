@@ -4,7 +4,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -15,7 +15,9 @@ from gensmooth.cli.options import ParsedOptions, Sets, users_code
 
 if TYPE_CHECKING:
     from gensmooth import Result
+    from gensmooth.observe import Lines, Progress, Start
 
+LONG = 10.0  # seconds: a run that takes longer prints lines where there is no terminal
 RESULT = "result.json"
 STANDARD_OUTPUT = Path("-")
 # The fields to print; `fun` is shown with its error and noise, and `message` has the warnings.
@@ -44,9 +46,22 @@ def open_streams() -> None:
             setattr(sys, name, stream)
 
 
-def choose_evaluator(arguments: dict[str, Any], parsed: ParsedOptions) -> None:
-    """Set ``workers`` to the Ray cluster of ``--ray``, and move the options that apply to it."""
-    if parsed["ray"] is None:
+def choose_helpers(arguments: dict[str, Any], parsed: ParsedOptions) -> None:
+    """Set ``workers`` to the cluster of ``--ray``, and add the trackers that options name.
+
+    Where there is no terminal, a long run prints a line from time to time.
+    """
+    given = parsed.values
+    trackers = arguments["trackers"] = list(arguments.get("trackers", ()))
+    stream: Any = sys.stderr  # None if the shell has closed it
+    if arguments.get("progress") is None and stream is not None and not stream.isatty():
+        trackers.append(LateLines())
+    for name in ("TensorBoard", "MLflow", "WandB"):
+        if name.lower() in given:
+            from gensmooth import observe
+
+            trackers.append(getattr(observe, name)(given[name.lower()]))
+    if "ray" not in given:
         return
     from gensmooth.evaluators import Ray
 
@@ -54,21 +69,36 @@ def choose_evaluator(arguments: dict[str, Any], parsed: ParsedOptions) -> None:
     if arguments.get("on_failure") == "retry":
         retries = arguments.pop("retries", 2)
     arguments["workers"] = Ray(
-        None if parsed["ray"] == "local" else parsed["ray"],
+        None if given["ray"] == "local" else given["ray"],
         num_workers=arguments.pop("workers", None),
         timeout=arguments.pop("timeout", None),
         retries=retries,
     )
 
 
-def choose_trackers(arguments: dict[str, Any], parsed: ParsedOptions) -> None:
-    """Add ``--tensorboard``, ``--mlflow`` and ``--wandb`` to the trackers."""
-    from gensmooth import observe
+class LateLines:
+    """Prints lines like :class:`gensmooth.observe.Lines`, beginning after ten seconds."""
 
-    arguments["trackers"] = list(arguments.get("trackers", ()))
-    for name in ("TensorBoard", "MLflow", "WandB"):
-        if (setting := parsed[name.lower()]) is not None:
-            arguments["trackers"].append(getattr(observe, name)(setting))
+    _lines: "Lines | None" = None
+
+    def start(self, start: "Start") -> None:
+        """See :class:`~gensmooth.observe.Tracker`."""
+        self._start = start._replace(message="")
+
+    def step(self, progress: "Progress") -> None:
+        """See :class:`~gensmooth.observe.Tracker`."""
+        if self._lines is None and progress.seconds >= LONG:
+            from gensmooth.observe import Lines
+
+            self._lines = Lines()
+            self._lines.start(self._start)
+        if self._lines is not None:
+            self._lines.step(progress)
+
+    def end(self, summary: Mapping[str, Any]) -> None:
+        """See :class:`~gensmooth.observe.Tracker`."""
+        if self._lines is not None:
+            self._lines.end(summary)
 
 
 class Out(NamedTuple):

@@ -49,14 +49,14 @@ PROBLEM = POINTS | {
         name="objective",
         type=str,
         read=read_problem,
-        how="In the shell module:function or file.py:function, or a problem by its name.",
+        how="In a shell: module:function or file.py:function, or a problem by its name.",
         argument=True,
     ),
-    "seeds": Shell(type=str, read=read_seeds, how="In the shell 10, or 3,5,8."),
-    "score": Shell(type=str, read=read_function, how="In the shell module:function."),
+    "seeds": Shell(type=str, read=read_seeds, how="In a shell: 10, or 3,5,8."),
+    "score": Shell(type=str, read=read_function, how="In a shell: module:function."),
     "vectorized": Shell(type=bool),
-    "workers": Shell(type=int, how="In the shell by default one per core."),
-    "ray": Shell(how="In the shell local starts one.", complete=lambda: ["auto", "local"]),
+    "workers": Shell(type=int, how="By default one per core."),
+    "ray": Shell(complete=lambda: ["auto", "local"]),
 }
 
 
@@ -66,9 +66,7 @@ PROBLEM = POINTS | {
     shell=PROBLEM
     | {
         "methods": Shell(
-            type=str,
-            how='In the shell with commas: auto,bes,"gs(spacing=0.5)".',
-            complete=method_names,
+            type=str, how='In a shell: auto,bes,"gs(spacing=0.5)".', complete=method_names
         )
     },
 )

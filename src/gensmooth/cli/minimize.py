@@ -6,9 +6,8 @@ from typing import Any
 
 from gensmooth.cli.common import (
     REPORT,
-    choose_evaluator,
+    choose_helpers,
     choose_out,
-    choose_trackers,
     run_and_finish,
 )
 from gensmooth.cli.options import ParsedOptions, Sets, Shell, command
@@ -27,13 +26,13 @@ from gensmooth.cli.values import POINTS, RAY, SHELL, TRACKERS, read_function, re
             name="objective",
             type=str,
             read=read_function,
-            how="In the shell module:function or file.py:function, looked up from this folder.",
+            how="In a shell: module:function or file.py:function, looked up from this folder.",
             argument=True,
         ),
         "x_scale": Shell(
             type=str,
             read=read_scale,
-            how="In the shell a number; numbers such as 1,10,0.5; or a .npy file.",
+            how="In a shell: a number; numbers such as 1,10,0.5; or a .npy file.",
         ),
         "vectorized": Shell(type=bool, how="See --block."),
     },
@@ -62,8 +61,7 @@ def minimize(parsed: ParsedOptions, *, block: int | None = None) -> None:
     check_call(arguments["fun"], parsed["objective"], sampled="samples" in arguments, extra=extra)
     if block is not None:
         arguments["vectorized"] = block
-    choose_evaluator(arguments, parsed)
-    choose_trackers(arguments, parsed)
+    choose_helpers(arguments, parsed)
     out = choose_out(parsed, parsed["folder"], stem=parsed["objective"])
     run_and_finish(lambda: gs.minimize(**arguments), out, parsed)
 

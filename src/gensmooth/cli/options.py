@@ -374,11 +374,11 @@ def _options(
 def _brief(text: str, how: str) -> str:
     """Return the beginning of a description, and how to write the option.
 
-    >>> _brief("The limits of x: (lower, upper). One per parameter.", "In the shell 0,1.")
+    >>> _brief("The limits of x: (lower, upper). One per parameter.", "In a shell: 0,1.")
     'The limits of x: 0,1.'
     """
     beginning = re.split(r"[.;:](?: |$)", text, maxsplit=1)[0]
-    in_shell = how.removeprefix("In the shell ")
+    in_shell = how.removeprefix("In a shell: ")
     if in_shell != how:
         return f"{beginning}: {in_shell}"
     return f"{beginning}. {how}".strip()

@@ -18,9 +18,8 @@ def report(parsed: ParsedOptions) -> None:
         gensmooth report runs/model-loss-1
         gensmooth report hopper --live
 
-    The page shows the learning curve, the norm and standard error of the estimate, the
-    signal-to-noise ratio, steps, speed, failures, the configuration, and the command that repeats
-    the run.
+    The page begins with the answer (x, its value and error, the noise, why the run ended) and the
+    command that repeats it. Curves, failures and the configuration follow.
     """
     from gensmooth.lab.overview import overview
 

@@ -4,9 +4,8 @@ from functools import partial
 
 from gensmooth.cli.common import (
     REPORT,
-    choose_evaluator,
+    choose_helpers,
     choose_out,
-    choose_trackers,
     run_and_finish,
     running,
 )
@@ -28,15 +27,15 @@ from gensmooth.cli.values import RAY, SHELL, TRACKERS, read_function, read_objec
             name="objective",
             type=str,
             read=read_function,
-            how="In the shell module:function or file.py:function.",
+            how="In a shell: module:function or file.py:function.",
         ),
         "optimizer": Shell(
             type=str,
             read=partial(read_object, option="optimizer"),
-            how='In the shell written as in Python, "adam(0.01, b1=0.8)", or as module:name.',
+            how='In a shell: "adam(0.01, b1=0.8)" as in Python, or module:name.',
         ),
         "x0": Shell(
-            type=str, read=partial(read_object, option="x0"), how="In the shell module:name."
+            type=str, read=partial(read_object, option="x0"), how="In a shell: module:name."
         ),
     },
 )
@@ -57,8 +56,7 @@ def resume(parsed: ParsedOptions) -> None:
         kind, other = ("training", "minimisation") if training else ("minimisation", "training")
         raise ValueError(f"{folder} holds a {kind}, but `--{option}` is only for a {other}.")
     arguments = parsed.arguments(target)
-    choose_evaluator(arguments, parsed)
-    choose_trackers(arguments, parsed)
+    choose_helpers(arguments, parsed)
     out = choose_out(parsed, folder)
     if not training:
         run_and_finish(lambda: gs.resume(**arguments), out, parsed)

@@ -8,7 +8,7 @@ from gensmooth.cli.options import ParsedOptions, Sets, Shell, command
 from gensmooth.cli.values import method_names
 
 TARGET = "gensmooth.lab.sweep:sweep"
-_VALUES = "In the shell 0.01,0.1,1 or 0.01:1:log5."
+_VALUES = "In a shell: 0.01,0.1,1 or 0.01:1:log5."
 
 
 def _read_vary(texts: list[str]) -> dict[str, Any]:
@@ -28,15 +28,15 @@ def _read_vary(texts: list[str]) -> dict[str, Any]:
     JSON,
     shell=PROBLEM
     | {
-        "method": Shell(type=str, how="In the shell with commas: bes,gs.", complete=method_names),
+        "method": Shell(type=str, how="In a shell: bes,gs.", complete=method_names),
         **{
             name: Shell(type=str, how=_VALUES)
             for name in ("spacing", "learning_rate", "num_directions", "population", "x_scale")
         },
         "vary": Shell(
-            type=list[str], read=_read_vary, how="In the shell name=values; may be repeated."
+            type=list[str], read=_read_vary, how="In a shell: name=values; may be repeated."
         ),
-        "fresh_seeds": Shell(type=str, read=read_seeds, how="In the shell 10, or 31,32."),
+        "fresh_seeds": Shell(type=str, read=read_seeds, how="In a shell: 10, or 31,32."),
         "search": Shell(complete=lambda: ["grid", "optuna"]),
     },
 )

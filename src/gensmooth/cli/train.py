@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 from gensmooth.cli.common import (
     REPORT,
     Out,
-    choose_evaluator,
+    choose_helpers,
     choose_out,
-    choose_trackers,
     leave,
     new_folder,
     report,
@@ -40,26 +39,24 @@ if TYPE_CHECKING:
         "environment": Shell(type=str, argument=True),
         "policy": Shell(
             read=read_policy,
-            how='In the shell also "MLP(hidden=(64, 64))".',
+            how='Or an object: "MLP(hidden=(64, 64))".',
             complete=lambda: ["linear", "mlp"],
         ),
-        "hidden": Shell(type=str, read=read_sizes, how="In the shell such as 64,64."),
+        "hidden": Shell(type=str, read=read_sizes, how="In a shell: 64,64."),
         "standardize": Shell(flags=("--standardize/--raw",)),
         "env_args": Shell(
             name="env_arg",
             type=list[str],
             read=read_settings,
-            how="In the shell name=value, such as g=5.0; may be repeated.",
+            how="In a shell: name=value, such as g=5.0; may be repeated.",
         ),
         "target": Shell(
             type=str,
             read=read_target,
-            how="In the shell a number, threshold or none.",
+            how="In a shell: a number, threshold or none.",
             complete=lambda: ["threshold", "none"],
         ),
-        "folder": Shell(
-            how="In the shell by default a new folder under runs/; it also holds result.json."
-        ),
+        "folder": Shell(how="By default a new folder under runs/; it also holds result.json."),
     },
     common=(
         *("env_arg", "policy", "hidden", "method", "num_directions", "spacing", "learning_rate"),
@@ -79,9 +76,8 @@ def train(parsed: ParsedOptions) -> None:
     from gensmooth.rl import front as training
 
     arguments = parsed.arguments("gensmooth.rl.front:train")
-    choose_evaluator(arguments, parsed)
-    choose_trackers(arguments, parsed)
-    out = choose_out(parsed, parsed["folder"], stem=arguments["environment"])
+    choose_helpers(arguments, parsed)
+    out = choose_out(parsed, arguments.get("folder"), stem=arguments["environment"])
     if out.folder is None:
         folder = out.reserved or new_folder(arguments["environment"])
         if folder is None:

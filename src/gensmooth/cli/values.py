@@ -283,69 +283,69 @@ POINTS = {
     "x0": Shell(
         type=str,
         read=read_start,
-        how="In the shell numbers such as 1,2.5,-3; zeros:100; ones:100; or a .npy file.",
+        how="In a shell: numbers such as 1,2.5,-3; zeros:100; ones:100; or a .npy file.",
     ),
     "bounds": Shell(
         type=list[str],
         read=read_bounds,
-        how="In the shell lower,upper for all parameters, such as -1,1 (leave one empty for no "
+        how="In a shell: lower,upper for all parameters, such as -1,1 (leave one empty for no "
         "limit); repeat it to set each parameter; or a .npy file with a row for each.",
     ),
     "log_scale": Shell(
         type=str,
         read=read_truths,
-        how="In the shell all; 1 or 0 for each, such as 1,0,1; or a .npy file.",
+        how="In a shell: all; 1 or 0 for each, such as 1,0,1; or a .npy file.",
     ),
     "noise": Shell(
         type=str,
         read=read_noise,
-        how="In the shell a number or returned.",
+        how="In a shell: a number or returned.",
         complete=lambda: ["returned"],
     ),
 }
-
-_OBJECT = "In the shell written as in Python,"
 
 # By parameter name, for the commands that make runs.
 SHELL = {
     "args": Shell(
         type=str,
         read=read_arguments,
-        how="In the shell plain values as in Python, such as \"2, 'fast'\".",
+        how="In a shell: plain values as in Python, such as \"2, 'fast'\".",
     ),
     "method": Shell(how="See `gensmooth methods`.", complete=method_names),
     "search": Shell(
         type=str,
         read=partial(read_object, option="search"),
-        how=f'{_OBJECT} "MirroredES(budget=1000)", or as module:name.',
+        how='In a shell: "MirroredES(budget=1000)" as in Python, or module:name.',
     ),
     "directions": Shell(
         type=str,
         read=partial(read_object, option="directions"),
-        how=f'{_OBJECT} "Guided(alpha=0.3)", or as module:name.',
+        how='In a shell: "Guided(alpha=0.3)" as in Python, or module:name.',
     ),
     "spacing": Shell(type=float),
     "estimator": Shell(
         type=str,
         read=read_estimator,
-        how="In the shell forward, antithetic, one-point, ranked, centered-ranks, best-pairs, an "
+        how="In a shell: forward, antithetic, one-point, ranked, centered-ranks, best-pairs, an "
         "object as in Python, or module:name.",
         complete=estimator_names,
     ),
     "optimizer": Shell(
-        type=str, read=read_optimizer, how=f'{_OBJECT} "adam(0.01)", or as module:name.'
+        type=str, read=read_optimizer, how='In a shell: "adam(0.01)" as in Python, or module:name.'
     ),
     "workers": Shell(
-        type=str, read=read_workers, how=f'{_OBJECT} "Threads(4)", or as module:name.'
+        type=str,
+        read=read_workers,
+        how='In a shell, write an evaluator as in Python, "Threads(4)", or as module:name.',
     ),
-    "callback": Shell(type=str, read=read_function, how="In the shell module:function."),
+    "callback": Shell(type=str, read=read_function, how="In a shell: module:function."),
     "trackers": Shell(
         name="tracker",
         type=list[str],
         read=read_trackers,
-        how=f"{_OBJECT} \"MLflow(experiment='mine')\"; may be repeated.",
+        how="In a shell: \"MLflow(experiment='mine')\" as in Python; may be repeated.",
     ),
-    "ray": Shell(how="In the shell local starts one.", complete=lambda: ["auto", "local"]),
+    "ray": Shell(how="Use local to start one here.", complete=lambda: ["auto", "local"]),
 }
 
 # Short options for an evaluator and trackers: the most used parameter of each.

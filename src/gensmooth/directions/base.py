@@ -263,7 +263,7 @@ def register(
         raise ValueError(f"`name` must be a non-empty string without a colon, but is {name!r}.")
     registered = METHODS.get(name)
     if registered is not None and registered.make.__module__.partition(".")[0] == "gensmooth":
-        raise ValueError(f"There is a method {name!r} already: choose another name.")
+        raise ValueError(f"There is already a method {name!r}: choose another name.")
     METHODS[name] = Method(make, name if title is None else title, distribution, in_paper, place)
     ordered = sorted(METHODS.items(), key=lambda item: item[1].place)
     METHODS.clear()

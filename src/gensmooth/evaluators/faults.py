@@ -24,6 +24,7 @@ _log = logging.getLogger("gensmooth")
 # A unit is what one call of the objective evaluates: one evaluation, or a block of evaluations for
 # a vectorised objective. It never depends on the workers. `Units` is a range of units.
 Units = tuple[int, int]
+Record = Callable[[int, NDArray[np.float64], float], None]
 
 
 @final
@@ -66,7 +67,6 @@ class BatchResults:
         units: The number of units in the batch.
         missing: The number of units without a final result.
         todo: The units to evaluate, as ranges: all, except those whose results the journal has.
-        record: Records values in the journal as they arrive; ``None`` without a journal.
     """
 
     def __init__(self, policy: FaultPolicy, objective: Objective, batch: Batch) -> None:
@@ -78,18 +78,21 @@ class BatchResults:
         self._faults: Counter[str] = Counter()
         self._failures: Counter[int] = Counter()  # per unit
         self.todo: list[Units] = [(0, self.units)]
-        self.record: Callable[[int, NDArray[np.float64], float], None] | None = None
         self.missing = self.units
         self._objective = objective
         self._journal = journal = objective.journal
-        if journal is not None:
-            self.record = self._record
-            if journal.has_stored:
-                self._recall(self._open(journal))
+        if journal is not None and journal.has_stored:
+            self._recall(self._open(journal))
 
     def _open(self, journal: Journal) -> JournalEntry:
         """The part of the journal for this batch. Most cheap batches need none."""
         return journal.open(self._batch, self._objective.columns)
+
+    @property
+    def record(self) -> Record | None:
+        """Records values in the journal as they arrive; ``None`` without a journal."""
+        # Not an attribute: the batch would refer to itself, and wait for the garbage collector.
+        return None if self._journal is None else self._record
 
     def _record(self, start: int, values: NDArray[np.float64], seconds: float) -> None:
         assert self._journal is not None
@@ -134,8 +137,8 @@ class BatchResults:
             EvaluationError: If a failure ends the run.
         """
         start, stop = self.span(units)
-        if seconds is not None and self.record is not None:
-            self.record(start, values, seconds)
+        if seconds is not None and self._journal is not None:
+            self._record(start, values, seconds)
         self._values[start:stop] = values
         values = values if values.ndim == 1 else values[:, 0]
         if not failures and np.isfinite(values).all():

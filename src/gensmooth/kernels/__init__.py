@@ -74,8 +74,10 @@ def _load(name: str, kernel: str) -> Any:
     if getattr(sys.stderr, "isatty", bool)() and not any(
         cache_folder.glob(f"{name}.{kernel}-*.nbi")
     ):
-        print(
-            f"gensmooth: compiling kernels ({name}); this takes a few seconds, once per machine…",
-            file=sys.stderr,
-        )
+        _announce()
     return module
+
+
+@cache
+def _announce() -> None:
+    print("gensmooth: compiling kernels, about 10 s, once on this machine…", file=sys.stderr)

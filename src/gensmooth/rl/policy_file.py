@@ -183,12 +183,8 @@ def _policy(meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Trai
     read = _META(meta, "")
     policy = Policy(tuple(read["sizes"]), read["biases"])
     size = policy.sizes[0]
-    for name, shape in {
-        "parameters": (policy.num_parameters,),
-        "mean": (size,),
-        "m2": (size,),
-    }.items():
-        array = arrays[name]
+    for name, length in {"parameters": policy.num_parameters, "mean": size, "m2": size}.items():
+        array, shape = arrays[name], (length,)
         if array.dtype != np.float64 or array.shape != shape or not np.isfinite(array).all():
             raise ValueError(f"its array {name!r} must be {shape}, float64 and finite")
     return TrainedPolicy(

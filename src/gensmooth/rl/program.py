@@ -213,12 +213,7 @@ class Training(Program[TrainState, TrainRecord, TrainResult]):
     resumed_by: ClassVar[str | None] = "gs.rl.resume"
     limits_name: ClassVar[str] = "schedule"
     reasons: ClassVar[Sequence[str]] = (
-        "max_steps",
-        "max_seconds",
-        "target",
-        "callback",
-        "interrupted",
-        "diverged",
+        *("max_steps", "max_seconds", "target", "callback", "interrupted", "diverged"),
     )
     compared: ClassVar[Mapping[str, str | None] | None] = {
         "environment": "environment's {}",

@@ -419,8 +419,8 @@ class Rewards:
         tasks = context[1 + 2 * size :]
         if len(tasks):  # of all episodes of the iteration, in the order of their samples
             entries = task_entries(self._simulator)
-            these = [streams.index_of(rng) for rng in rngs]
-            starts[:, -entries:] = tasks.reshape(-1, entries)[these]
+            samples = [streams.index_of(rng) for rng in rngs]
+            starts[:, -entries:] = tasks.reshape(-1, entries)[samples]
         episodes = self._simulator.rollout(
             self._policy, points, scaling, starts, observe=observe, threads=1
         )

@@ -273,22 +273,13 @@ def unpack_training(
         raise ValueError(f"its seed is {str(meta['seed'])[:80]}, not {seed}")
     x0, best = trainer.policy.initial(seed), meta["best"]
     observation = np.zeros(trainer.info.observation_size)
-    return TrainState(
-        states.unpack_search(trainer.search, meta, arrays, x0=x0),
-        Statistics(
-            whole(meta["observations"]),
-            states.like(observation, arrays, "mean"),
-            states.like(observation, arrays, "m2"),
-        ),
-        whole(meta["env_steps"]),
-        Best(
-            number(best["mean_return"]),
-            whole(best["step"]),
-            states.like(x0, arrays, "best_x"),
-            Statistics(
-                whole(best["observations"]),
-                states.like(observation, arrays, "best_mean"),
-                states.like(observation, arrays, "best_m2"),
-            ),
-        ),
-    )
+
+    def moments(stored: Mapping[str, Any], prefix: str) -> Statistics:
+        mean, m2 = (states.like(observation, arrays, f"{prefix}{name}") for name in ("mean", "m2"))
+        return Statistics(whole(stored["observations"]), mean, m2)
+
+    search = states.unpack_search(trainer.search, meta, arrays, x0=x0)
+    mean_return, step = number(best["mean_return"]), whole(best["step"])
+    best_x = states.like(x0, arrays, "best_x")
+    best_policy = Best(mean_return, step, best_x, moments(best, "best_"))
+    return TrainState(search, moments(meta, ""), whole(meta["env_steps"]), best_policy)

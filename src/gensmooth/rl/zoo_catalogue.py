@@ -60,22 +60,9 @@ class ZooPolicy(NamedTuple):
         return FOLDER / f"{self.name}{SUFFIX}"
 
 
+_KINDS = {str: fields.NAME, int: fields.count(), float: fields.real(finite=True)}
 _ROWS = fields.many(
-    fields.record(
-        dict.fromkeys(("name", "environment", "command"), fields.NAME)
-        | {
-            name: fields.count()
-            for name in (
-                *("seed", "iterations", "training_episodes", "num_parameters", "episodes"),
-                "evaluation_seed",
-            )
-        }
-        | {
-            name: fields.real(finite=True)
-            for name in ("mean_return", "low", "high", "confidence", "deviation")
-        }
-    ),
-    1000,
+    fields.record({name: _KINDS[kind] for name, kind in ZooPolicy.__annotations__.items()}), 1000
 )
 
 

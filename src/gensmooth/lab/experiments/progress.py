@@ -211,7 +211,17 @@ def _showing_reports(
 def _words(time_left: TimeLeft | Shares) -> str:
     share = f", {time_left.done:.0%} of the work" if isinstance(time_left, Shares) else ""
     left = time_left.left
-    if left is None:
+    if not left:
         return share
-    words = f"{left:.0f} s" if left < 600 else f"{left / 60:.0f} min"
-    return f"{share}, about {words} to go"
+    return f"{share}, about {duration(left)} to go"
+
+
+def duration(seconds: float) -> str:
+    """Return a rough time in words.
+
+    >>> duration(42), duration(1200), duration(5e4)
+    ('42 s', '20 min', '14 hours')
+    """
+    if seconds < 600:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 3 * 3600 else f"{seconds / 3600:.0f} hours"

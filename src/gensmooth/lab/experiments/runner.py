@@ -4,7 +4,8 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from typing import Any, NamedTuple
 
-from gensmooth.lab.experiments.progress import Say, Shares, TimeLeft, progress
+from gensmooth.evaluators import cores
+from gensmooth.lab.experiments.progress import Say, Shares, TimeLeft, duration, progress
 from gensmooth.lab.experiments.spec import RunRecord, RunSpec
 from gensmooth.lab.experiments.store import Loaded, StudyStore
 from gensmooth.lab.experiments.workers import (
@@ -18,7 +19,7 @@ from gensmooth.lab.experiments.workers import (
 
 Cost = Callable[[Mapping[str, Any]], float] | None
 
-_LONG = 1.0  # hours: a message announces work that takes longer
+_MANY = 10  # runs: a message announces more
 
 
 class Completed(NamedTuple):
@@ -118,14 +119,13 @@ class Runner(NamedTuple):
         else:
             at_a_time, runs = _start(jobs, self.workers, self.ray)
             time_left = TimeLeft(sum(costs.values()), at_a_time)
-        hours = sum(costs.values()) / at_a_time / 3600
-        if self.cost and hours > _LONG:
-            how = f"roughly {hours:.0f} hours with {at_a_time} at a time"
-            if self.together:  # costs are for one core, so they do not predict the time
-                how = f"{at_a_time} side by side"
+        if len(missing) > _MANY:
+            # Costs are for one core each, so they say nothing about runs that share a device.
+            seconds = sum(costs.values()) / at_a_time if self.cost and not self.together else 0.0
+            how_long = f"about {duration(seconds)}" if seconds else "the time left is shown below"
             self.say(
-                f"{title}: {len(missing)} runs, {how}. You can stop it at any time; the same "
-                "command continues."
+                f"{title}: {len(missing)} runs, {at_a_time} at a time on {cores()} cores; "
+                f"{how_long}. You can stop it at any time; the same command continues."
             )
         done = total - len(missing)
         bar = progress(title, total=total, done=done, time_left=time_left, say=self.say)

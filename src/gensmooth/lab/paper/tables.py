@@ -5,6 +5,7 @@ Comments give the label of each table in the paper's source. Hyperparameters are
 """
 
 from collections.abc import Mapping
+from typing import TypeVar
 
 from gensmooth.lab.experiments.grid import SpacingAndRate
 
@@ -42,6 +43,13 @@ SYMBOLS = (
 
 # The six methods, in the order of the paper's tables.
 METHODS = ("gs", "bes", "gs-shrinkage", "bes-shrinkage", "orthogonal-es", "guided-es")
+
+_Value = TypeVar("_Value")
+
+
+def _by_method(*values: _Value) -> dict[str, _Value]:
+    return dict(zip(METHODS, values, strict=True))
+
 
 _LINREG_SETTINGS = (
     (2, 5), (6, 5), (20, 5), (2, 15), (6, 15), (20, 15), (2, 50), (6, 50), (20, 50),
@@ -95,30 +103,16 @@ DFO: Mapping[str, Mapping[str, Mapping[tuple[int, int], SpacingAndRate]]] = {
         (1e-3, 1e-3, 1e-3),
         (1e-2, 1e-3, 1e-2),
     ),
-    "rosenbrock": _dfo(
-        (1e-6, 1e-6, 1e-6),
-        (1e-6, 1e-6, 1e-6),
-        (1e-6, 1e-6, 1e-6),
-        (1e-6, 1e-6, 1e-6),
-        (1e-6, 1e-6, 1e-6),
-        (1e-6, 1e-6, 1e-5),
-    ),
-    "hm": _dfo(
-        (1e-3, 1e-4, 1e-3),
-        (1e-3, 1e-4, 1e-3),
-        (1e-3, 1e-4, 1e-3),
-        (1e-3, 1e-4, 1e-3),
-        (1e-3, 1e-4, 1e-3),
-        (1e-3, 1e-3, 1e-3),
-    ),
+    "rosenbrock": _dfo(*[(1e-6, 1e-6, 1e-6)] * 5, (1e-6, 1e-6, 1e-5)),
+    "hm": _dfo(*[(1e-3, 1e-4, 1e-3)] * 5, (1e-3, 1e-3, 1e-3)),
 }
 
 # tab:rltimes: time to sample the directions of an iteration on HalfCheetahRandVel, 1e-5 s,
 # by L; on the authors' machine.
 TIMES: Mapping[int, Mapping[str, float]] = {
-    2: dict(zip(METHODS, (7.5, 8.9, 8.5, 8.7, 22.1, 193.0), strict=True)),
-    6: dict(zip(METHODS, (13.1, 13.5, 13.6, 14.2, 50.8, 228.0), strict=True)),
-    20: dict(zip(METHODS, (19.9, 21.6, 24.0, 19.1, 96.4, 222.0), strict=True)),
+    2: _by_method(7.5, 8.9, 8.5, 8.7, 22.1, 193.0),
+    6: _by_method(13.1, 13.5, 13.6, 14.2, 50.8, 228.0),
+    20: _by_method(19.9, 21.6, 24.0, 19.1, 96.4, 222.0),
 }
 
 # --- reinforcement learning, N = 1 ---------------------------------------------------------------
@@ -185,17 +179,9 @@ RL: Mapping[str, Mapping[str, Mapping[int, SpacingAndRate]]] = {
 }
 
 # tab:ablation_hyper, left and right: Ant, L = 20
-RL_MLP: Mapping[str, SpacingAndRate] = dict(
-    zip(
-        METHODS,
-        ((0.01, 0.0001), (0.01, 0.0001), (0.1, 0.01), (0.1, 0.01), (0.01, 0.0001), (0.1, 0.01)),
-        strict=True,
-    )
+RL_MLP: Mapping[str, SpacingAndRate] = _by_method(
+    (0.01, 0.0001), (0.01, 0.0001), (0.1, 0.01), (0.1, 0.01), (0.01, 0.0001), (0.1, 0.01)
 )
-RL_ANTITHETIC: Mapping[str, SpacingAndRate] = dict(
-    zip(
-        METHODS,
-        ((0.01, 0.0001),) * 3 + ((0.01, 0.01), (0.01, 0.0001), (0.1, 0.01)),
-        strict=True,
-    )
+RL_ANTITHETIC: Mapping[str, SpacingAndRate] = _by_method(
+    *[(0.01, 0.0001)] * 3, (0.01, 0.01), (0.01, 0.0001), (0.1, 0.01)
 )

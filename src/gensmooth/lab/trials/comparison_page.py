@@ -177,6 +177,7 @@ def _drawn(ranking: Ranking) -> Any:
         Curve,
         Drawn,
         Floats,
+        Scale,
         View,
         draw_curves,
         quartiles,
@@ -200,17 +201,8 @@ def _drawn(ranking: Ranking) -> Any:
     def spent(_: Curve, rounds: Floats) -> Floats:
         return rounds * part
 
-    view = View(
-        series,
-        (),
-        spent,
-        table.unit,
-        label,
-        "linear",
-        "log" if log else "linear",
-        (low, high),
-        styles,
-    )
+    scale: Scale = "log" if log else "linear"
+    view = View(series, (), spent, table.unit, label, "linear", scale, (low, high), styles)
     legend = [method_item(c.method, style=styles[c.method], title=c.method) for c in curves]
     ends = "; ".join(f"{c.method} {shown(float(c.bands[series].mean[-1]))}" for c in curves)
     number = f"n = {curves[0].runs}"
@@ -302,17 +294,8 @@ def _draw_finals(ax: Any, *, ranking: Ranking, styles: Mapping[str, MethodStyle]
             ax.plot([each.mean], [place], "|", color=color, ms=11, mew=1.6, zorder=5)
         if each.failed:
             right = 1 - 0.02 * np.arange(each.failed)[:12]
-            ax.plot(
-                right,
-                [place] * len(right),
-                "x",
-                color=color,
-                ms=4.5,
-                mew=1.2,
-                transform=ax.get_yaxis_transform(),
-                clip_on=False,
-                zorder=5,
-            )
+            look = {"color": color, "ms": 4.5, "mew": 1.2, "clip_on": False, "zorder": 5}
+            ax.plot(right, [place] * len(right), "x", transform=ax.get_yaxis_transform(), **look)
         ax.text(0.0, place + 0.3, f" {each.label}", transform=ax.get_yaxis_transform(), color=color)
     ax.set_ylim(-0.5, len(order) - 0.3)
     ax.set_yticks([])

@@ -91,21 +91,14 @@ def split(batch: Episodes, sizes: Sequence[int]) -> list[Episodes]:
     parts: list[Episodes] = []
     first = 0
     for size in sizes:
-        these = slice(first, first + size)
-        moments = batch.moments
+        part = slice(first, first + size)
+        returns, bonuses, lengths, moments, successes, failure = batch
         if moments is not None:
             counts, means, m2 = moments
-            moments = EpisodeMoments(counts[these], means[these], m2[these])
-        parts.append(
-            Episodes(
-                batch.returns[these],
-                batch.bonuses[these],
-                batch.lengths[these],
-                moments,
-                None if batch.successes is None else batch.successes[these],
-                batch.failure,
-            )
-        )
+            moments = EpisodeMoments(counts[part], means[part], m2[part])
+        successes = None if successes is None else successes[part]
+        arrays = (returns[part], bonuses[part], lengths[part])
+        parts.append(Episodes(*arrays, moments, successes, failure))
         first += size
     return parts
 

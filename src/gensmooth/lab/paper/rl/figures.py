@@ -148,16 +148,8 @@ def panel_of(
     here = [curve for curve in plotted if curve.setting == setting]
     known = ENVIRONMENTS.get(_of(setting).environment)
     floor = 2 * known.still - known.learned if known and cut else -math.inf
-    view = View(
-        "return",
-        (),
-        _trajectories,
-        "trajectories",
-        "return",
-        "linear",
-        "linear",
-        limits(here, ["return"], "linear", rare=_RARE, floor=floor),
-    )
+    ylim = limits(here, ["return"], "linear", rare=_RARE, floor=floor)
+    view = View("return", (), _trajectories, "trajectories", "return", "linear", "linear", ylim)
     return panel(here, setting, view, _words, absent=absent)
 
 

@@ -5,7 +5,7 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -122,16 +122,8 @@ def _draw(ax: Axes, rows: Sequence[Cost], limits: tuple[float, float]) -> None:
     for row, cost in enumerate(rows):
         style = method_style(cost.method)
         if cost.paper is not None:
-            ax.plot(
-                [cost.paper],
-                [row],
-                style.marker,
-                markersize=6.5,
-                markerfacecolor="none",
-                markeredgecolor=style.color,
-                markeredgewidth=0.9,
-                zorder=3,
-            )
+            hollow: Any = {"mfc": "none", "mec": style.color, "mew": 0.9, "zorder": 3}
+            ax.plot([cost.paper], [row], style.marker, ms=6.5, **hollow)
         ax.plot([cost.low, cost.high], [row, row], color=style.color, linewidth=1.4, zorder=4)
         ax.plot([cost.median], [row], style.marker, color=style.color, markersize=4.5)
         _number(ax, 1.17, row, _short(cost.median), INK)
