@@ -55,9 +55,10 @@ Array = NDArray[Any]
 
 AUTO = "auto"  # the pilot's name as a method
 
-# All three were chosen by experiment; docs/pilot.md, "What was tried and failed".
+# All were chosen by experiment; docs/pilot.md, "What was tried and failed".
 _NEWTON_FROM = 20  # budget per parameter below which QuasiNewton would not get far
 TRIAL_AFTER = 100  # evaluations per parameter of QuasiNewton before the trial of MirroredES
+TRIAL_AFTER_L_BFGS = 40  # the same without a full matrix, which takes longer to converge
 TRIAL = 25  # evaluations per parameter of the trial
 _EVOLUTION_PREFERRED = 10  # its evaluations over those of QuasiNewton if it found the best point
 
@@ -225,7 +226,8 @@ class Pilot(AdaptiveSearch):
             RequestKind.CENTRAL_DIFFERENCES,
         )
         just_refined = newton.central and not before.central
-        due = control.trial is Trial.BEFORE and newton.evaluations >= TRIAL_AFTER * newton.x.size
+        after = TRIAL_AFTER if newton.inverse.size else TRIAL_AFTER_L_BFGS
+        due = control.trial is Trial.BEFORE and newton.evaluations >= after * newton.x.size
         if at_new_point and due and not just_refined:
             control = control._replace(trial=Trial.RUNNING)
             return self._start_evolution(step.known, control, newton.x, newton.value, response)
