@@ -105,15 +105,15 @@ _NEEDED = {
 }
 
 # Workers of pytest take whole files, in this order. The first file compiles the kernels of all
-# directions, which takes longer than anything else. The other worker begins with files that need
-# other kernels, so that nothing is compiled twice. Then come the files that take longest, so that
-# no worker is left alone with one at the end.
+# directions, which takes longer than anything else. Meanwhile the other worker takes files that
+# need other kernels, those of the simulators, so that nothing is compiled twice. Then come the
+# files that take longest, so that no worker is left alone with one at the end.
 FIRST = (
     "test_directions.py",
     "test_rl_metaworld.py",
-    "test_evaluators_identity.py",
-    "test_rl_own.py",
     "test_rl_legged.py",
+    "test_rl_own.py",
+    "test_evaluators_identity.py",
     "test_jax.py",
     "test_evaluators_hostile.py",
     "test_fingerprints.py",
@@ -218,3 +218,6 @@ def pytest_terminal_summary(
         groups = "; ".join(EXTENDED)
         terminalreporter.write_line(f"\nNot part of `make test`, and not run: {groups}.")
         terminalreporter.write_line("To run them: make test-all")
+        missing = {_NEEDED[each] for each in _unreadable() if _group_of(ROOT / each) is None}
+        for package in sorted(missing):
+            terminalreporter.write_line(f"Not run, because {package} is not installed: its tests.")

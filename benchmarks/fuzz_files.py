@@ -1353,6 +1353,7 @@ def main() -> None:
             "machine": machine(["numpy", "numba"]),
             "minutes": round((time.monotonic() - began) / 60, 1),
             "cases": len(found),
+            "planned": len(numbers),
             "cache": "cold" if options.cold else "warm",
             "specimens": dict(Counter(case.specimen for case in found)),
             "rows": rows,

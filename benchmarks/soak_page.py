@@ -33,11 +33,11 @@ instant: the run gets SIGKILL or SIGTERM; or one of its two workers gets SIGKILL
 never woken; or a worker is frozen and then the run is killed. A run gets up to three. It is
 resumed until it has ended, by the same call or by `resume`, chosen at random. Its result (x, best
 point, statistics, policies, metrics, tables) must then equal that of the undisturbed run, bit for
-bit. Nothing may be left: no process, open file, temporary file or shared memory. With Ray, open
-files are not counted, because Ray keeps some of its own. Two of Ray's own processes, its agents,
-are given two minutes: after a SIGKILL they try for one minute to reach the server that was killed
-with the run. Only `minimize` and `train` have a time limit for an evaluation, so only their
-workers are frozen.
+bit. Nothing may be left: no process, open file, temporary file or shared memory. Open files are
+not counted with Ray and with ranks of torch, because Ray and Gloo keep some of their own. Two of
+Ray's own processes, its agents, are given two minutes: after a SIGKILL they try for one minute to
+reach the server that was killed with the run. Only `minimize` and `train` have a time limit for
+an evaluation, so only their workers are frozen.
 
 The runs are `minimize` (d = 6 … 300,000; the pilot with exact, noisy and paired values, and five
 methods), `train` (Hopper with the pilot and with BeS, HalfCheetah with Guided ES), studies of the
@@ -101,6 +101,8 @@ def page(soaks: Sequence[Mapping[str, Any]], fuzzes: Sequence[Mapping[str, Any]]
         runs, points = f"{soak['runs']:,}", f"{soak['points']:,}"
         wrong = [f"{p['what']}: {'; '.join(p['found'])}" for p in soak["problems"]]
         text += f"\n{points} points in {runs} runs, {_said(wrong)}"
+        if soak.get("note"):
+            text += f"\n{soak['note']}\n"
         if soak.get("mended"):
             text += _mended(soak["mended"])
         text += _origin(soak)
@@ -113,6 +115,8 @@ def page(soaks: Sequence[Mapping[str, Any]], fuzzes: Sequence[Mapping[str, Any]]
         cache = f" with a {fuzz['cache']} cache" if "cache" in fuzz else ""
         cases = f"{fuzz['cases']:,} cases{cache} ({_counts(fuzz['specimens'], ': ', '; ')})"
         text += f"\n{cases}, {_said(wrong)}{_origin(fuzz)}"
+        if (planned := fuzz.get("planned", 0)) > fuzz["cases"]:
+            text += f"It was stopped after {fuzz['cases']:,} of {planned:,} cases.\n"
     return text
 
 

@@ -109,7 +109,7 @@ def test_steps_equal_metaworlds(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_whole_episodes_that_do_the_task_equal_metaworlds(name):
     simulator = make(name)
-    starts = starts_of(simulator, 16 if "Push" in name else 8)  # few objects tumble
+    starts = starts_of(simulator, 16)
     error, trace = difference_from_metaworld(
         simulator, name, steered_policies(starts, name), starts, steps=150
     )

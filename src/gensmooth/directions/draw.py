@@ -267,12 +267,13 @@ class QuantileDraw:
 
     def perturb(self, x: Array, directions: Array, spacings: Array, out: Array) -> Array:
         """See :meth:`Draw.perturb`."""
-        c = spacings.astype(self.dtype)
+        c, numbers = spacings.astype(self.dtype), directions.tolist()
+        first, last = min(numbers), max(numbers)  # the rows of a call are of adjacent directions
         for start in range(0, self.dim, _CHUNK):
             stop = min(start + _CHUNK, self.dim)
-            for r, direction in enumerate(directions.tolist()):
-                entries = self._entries(direction, 1, start, stop)[0]
-                out[r, start:stop] = x[start:stop] + c[r] * entries
+            entries = self._entries(first, last + 1 - first, start, stop)
+            for r, number in enumerate(numbers):
+                out[r, start:stop] = x[start:stop] + c[r] * entries[number - first]
         return out
 
     def combine(self, weights: NDArray[np.float64]) -> tuple[Array, NDArray[np.float64]]:

@@ -10,6 +10,7 @@ fixed order that does not depend on a BLAS library or its threads.
 import numpy as np
 from numba import njit
 
+from gensmooth.kernels.memory import clear, copy
 from gensmooth.kernels.sums import dot
 
 _PANEL = 512  # entries of each row processed together; 20 such rows fit in the L1/L2 cache
@@ -30,15 +31,14 @@ def _gram(rows):
     c, d = np.empty(16, rows.dtype), np.empty(16, rows.dtype)
     for start in range(0, dim, _PANEL):
         count = min(_PANEL, dim - start)
-        panel[:number, :count] = rows[:, start : start + count]
-        panel[:, count:] = 0
+        for i in range(number):
+            copy(rows[i, start : start + count], panel[i, :count])
+            clear(panel[i, count:], _PANEL - count)
         steps = (count + 15) // 16
         for i in range(number):
             for j in range(0, i + 1, 4):
-                a[:] = 0
-                b[:] = 0
-                c[:] = 0
-                d[:] = 0
+                for m in range(16):
+                    a[m] = b[m] = c[m] = d[m] = 0
                 for k in range(steps):
                     for m in range(16):
                         v = panel[i, 16 * k + m]
@@ -66,7 +66,9 @@ def _cholesky(gram):
     c = np.zeros((n, n))
     for j in range(n):
         # By columns, so that the inner loop runs over rows and vectorises.
-        column = gram[:, j].copy()
+        column = np.empty(n)
+        for i in range(n):
+            column[i] = gram[i, j]
         for m in range(j):
             w, other = c[m, j], c[m]
             for i in range(j, n):
@@ -74,7 +76,11 @@ def _cholesky(gram):
         root = np.sqrt(column[j])
         for i in range(j, n):
             c[j, i] = column[i] / root
-    return c.T.copy()
+    lower = np.zeros((n, n))
+    for i in range(n):
+        for j in range(i + 1):
+            lower[i, j] = c[j, i]
+    return lower
 
 
 @njit(nogil=True, error_model="numpy")
@@ -84,17 +90,17 @@ def _solve_lower(c, lengths, rows):
     panel = np.empty((number, _PANEL), rows.dtype)
     for start in range(0, dim, _PANEL):
         count = min(_PANEL, dim - start)
-        panel[:, :count] = rows[:, start : start + count]
         for i in range(number):
+            copy(rows[i, start : start + count], panel[i, :count])
             for j in range(i):
-                w = c[i, j]
+                w = rows.dtype.type(c[i, j])
                 for k in range(count):
                     panel[i, k] = panel[i, k] - w * panel[j, k]
-            w = 1 / c[i, i]
+            w = 1 / rows.dtype.type(c[i, i])
             for k in range(count):
                 panel[i, k] = w * panel[i, k]
         for i in range(number):
-            w = lengths[i]
+            w = rows.dtype.type(lengths[i])
             for k in range(count):
                 rows[i, start + k] = w * panel[i, k]
 
@@ -130,16 +136,21 @@ def gram_schmidt(rows, length):
     twice. Otherwise, it uses modified Gram–Schmidt, which is stable for any conditioning.
     """
     number, dim = rows.shape
+    lengths = np.empty(number)
     if 4 * number <= dim:
         c = _cholesky(_gram(rows))
-        lengths = np.full(number, np.float64(length)) if length > 0 else np.diag(c).copy()
-        _solve_lower(c.astype(rows.dtype), lengths.astype(rows.dtype), rows)
-        return bool(np.all(np.diag(c) > 0))
-    lengths = np.empty(number)
+        independent = True
+        for i in range(number):
+            lengths[i] = length if length > 0 else c[i, i]
+            independent = independent and c[i, i] > 0
+        _solve_lower(c, lengths, rows)
+        return independent
     if not _modified_gram_schmidt(rows, lengths):
         return False
     for i in range(number):
-        rows[i] *= rows.dtype.type(length if length > 0 else lengths[i])
+        w = rows.dtype.type(length if length > 0 else lengths[i])
+        for k in range(dim):
+            rows[i, k] = rows[i, k] * w
     return True
 
 
@@ -198,8 +209,8 @@ def guiding_coefficients(gram, normals, cutoff):
     rest = np.empty(k)
     for r in range(len(normals)):
         # Solve Cᵀ y = z by back substitution.
-        rest[:] = normals[r]
-        normals[r] = 0.0
+        copy(normals[r], rest)
+        clear(normals[r], k)
         for j in range(rank - 1, -1, -1):
             row = factor[j]
             y = rest[j] / row[j]

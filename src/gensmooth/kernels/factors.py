@@ -11,6 +11,8 @@ Bᵀ. For a vector (r = 0), it holds the entries themselves.
 import numpy as np
 from numba import njit
 
+from gensmooth.kernels.memory import clear, copy
+
 
 @njit(nogil=True, error_model="numpy")
 def _row(factor, part, i, z):
@@ -31,6 +33,15 @@ def _row(factor, part, i, z):
             z[j] = z[j] + a * b[j]
 
 
+@njit(inline="always")
+def _widest(parts):
+    """Return the largest number of columns."""
+    most = 0
+    for p in range(len(parts)):
+        most = max(most, parts[p, 1])
+    return most
+
+
 @njit(cache=True, nogil=True, error_model="numpy")
 def fill(factors, parts, out):
     """``out[l] = ε_l``."""
@@ -45,8 +56,7 @@ def fill(factors, parts, out):
 @njit(cache=True, nogil=True, error_model="numpy")
 def perturb(factors, parts, x, directions, spacings, out):
     """``out[r] = x + spacings[r] · ε_{directions[r]}`` for each row of ``out``."""
-    z = np.empty(np.max(parts[:, 1]), x.dtype)
-    steps = spacings.astype(x.dtype)
+    z = np.empty(_widest(parts), x.dtype)
     for p in range(len(parts)):
         columns = parts[p, 1]
         for i in range(parts[p, 0]):
@@ -54,9 +64,9 @@ def perturb(factors, parts, x, directions, spacings, out):
             center = x[at : at + columns]
             last = -1
             for r in range(out.shape[0]):
-                target, c = out[r, at : at + columns], steps[r]
+                target, c = out[r, at : at + columns], x.dtype.type(spacings[r])
                 if c == 0:
-                    target[:] = center
+                    copy(center, target)
                     continue
                 if directions[r] != last:
                     last = directions[r]
@@ -68,19 +78,19 @@ def perturb(factors, parts, x, directions, spacings, out):
 @njit(cache=True, nogil=True, error_model="numpy")
 def combine(factors, parts, weights, out, squares):
     """``out = Σ_l weights[l] ε_l`` and ``squares[l] = ‖ε_l‖²``, summed row by row in order."""
-    z = np.empty(np.max(parts[:, 1]), out.dtype)
-    w = weights.astype(out.dtype)
-    squares[:] = 0.0
+    z = np.empty(_widest(parts), out.dtype)
+    clear(squares, len(squares))
     for p in range(len(parts)):
         columns = parts[p, 1]
         for i in range(parts[p, 0]):
             at = parts[p, 4] + i * columns
             total = out[at : at + columns]
-            total[:] = 0
-            for index in range(len(w)):
+            clear(total, columns)
+            for index in range(len(weights)):
+                w = out.dtype.type(weights[index])
                 _row(factors[index], parts[p], i, z)
                 length2 = 0.0
                 for j in range(columns):
-                    total[j] = total[j] + w[index] * z[j]
+                    total[j] = total[j] + w * z[j]
                     length2 += np.float64(z[j]) * np.float64(z[j])
                 squares[index] += length2

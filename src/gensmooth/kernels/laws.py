@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
-from numba.extending import overload, register_jitable
+from numba.extending import overload
 
 from gensmooth.kernels import signs
-from gensmooth.kernels.memory import part
+from gensmooth.kernels.memory import clear, copy, part
 from gensmooth.kernels.signs import SignLaw
 from gensmooth.kernels.sums import tile_dot
 from gensmooth.kernels.sums import totals as sum_totals
@@ -70,7 +70,7 @@ class GuidedLaw(NamedTuple):
 # --- a tile of one direction, by the class of the law ------------------------------------------
 
 
-@register_jitable
+@njit(inline="always")
 def _normal(law, z, index, tile, start, count):  # noqa: ARG001
     k0, k1, c2, c3 = law.key[0], law.key[1], law.key[2], law.key[3]
     normal_tile(z, count, tile, law.stream[index], c2, c3, k0, k1)
@@ -79,14 +79,13 @@ def _normal(law, z, index, tile, start, count):  # noqa: ARG001
         z[i] = scale * z[i]
 
 
-@register_jitable
 def _dense(law, z, index, tile, start, count):  # noqa: ARG001
     scale, row = law.scale[index], law.block[index, start : start + count]
     for i in range(count):
         z[i] = scale * row[i]
 
 
-@register_jitable
+@njit(inline="always")
 def _guided(law, z, index, tile, start, count):
     _normal(law, z, index, tile, start, count)
     _add_rows(z, count, law.rows, start, law.mix[index])
@@ -151,7 +150,7 @@ def _add_rows_to_two(z, count, rows, start, mix, index):
                 two[i] = two[i] + e * ra[i]
 
 
-_TILES = {NormalLaw: _normal, DenseLaw: _dense, GuidedLaw: _guided}
+_TILES = {NormalLaw: _normal.py_func, DenseLaw: _dense, GuidedLaw: _guided.py_func}
 
 
 def fill_tile(law, z, index, tile, start, count):
@@ -161,20 +160,13 @@ def fill_tile(law, z, index, tile, start, count):
 
 @overload(fill_tile, jit_options=_OPTIONS)
 def _fill_tile(law, z, index, tile, start, count):  # noqa: ARG001
-    impl = _TILES[law.instance_class]
-
-    def call(law, z, index, tile, start, count):
-        impl(law, z, index, tile, start, count)
-
-    return call
+    return _TILES[law.instance_class]
 
 
-@register_jitable
 def _copied_signs(law):
     return SignLaw(law.key.copy(), law.scale, law.stream, law.row)
 
 
-@register_jitable
 def _copied_normal(law):
     return NormalLaw(law.key.copy(), law.scale, law.stream)
 
@@ -190,18 +182,12 @@ def with_own_key(law):
 
 @overload(with_own_key, jit_options=_OPTIONS)
 def _with_own_key(law):
-    impl = _COPIES[law.instance_class]
-
-    def call(law):
-        return impl(law)
-
-    return call
+    return _COPIES[law.instance_class]
 
 
 # --- kernels -----------------------------------------------------------------------------------
 
 
-@register_jitable
 def _fill_tiles(law, first_tile, last_tile, out):
     z = np.empty(TILE, out.dtype)
     for tile in range(first_tile, last_tile):
@@ -209,15 +195,13 @@ def _fill_tiles(law, first_tile, last_tile, out):
         count = min(TILE, out.shape[1] - start)
         for index in range(out.shape[0]):
             fill_tile(law, z, index, tile, start, count)
-            out[index, start : start + count] = z[:count]
+            copy(z, out[index, start : start + count])
 
 
-@register_jitable
 def _fill_signs(law, first_tile, last_tile, out):
     signs.fill(law.key, law.scale, law.stream, law.row, first_tile, last_tile, out)
 
 
-@register_jitable
 def _fill_dense(law, first_tile, last_tile, out):
     left, right = first_tile * TILE, min(last_tile * TILE, out.shape[1])
     for index in range(out.shape[0]):
@@ -226,7 +210,6 @@ def _fill_dense(law, first_tile, last_tile, out):
             target[i] = scale * row[i]
 
 
-@register_jitable
 def _fill_guided(law, first_tile, last_tile, out):
     """Fill all directions tile by tile, so that the rows are read from memory only once."""
     z = np.empty((2, TILE), out.dtype)
@@ -238,11 +221,11 @@ def _fill_guided(law, first_tile, last_tile, out):
             _normal(law, z[0], index, tile, start, count)
             _normal(law, z[1], index + 1, tile, start, count)
             _add_rows_to_two(z, count, law.rows, start, law.mix, index)
-            out[index, start : start + count] = z[0, :count]
-            out[index + 1, start : start + count] = z[1, :count]
+            copy(z[0], out[index, start : start + count])
+            copy(z[1], out[index + 1, start : start + count])
         if number % 2:
             _guided(law, z[0], number - 1, tile, start, count)
-            out[number - 1, start : start + count] = z[0, :count]
+            copy(z[0], out[number - 1, start : start + count])
 
 
 _FILLS = {SignLaw: _fill_signs, DenseLaw: _fill_dense, GuidedLaw: _fill_guided}
@@ -254,12 +237,7 @@ def _fill(law, first_tile, last_tile, out):
 
 @overload(_fill, jit_options=_OPTIONS)
 def _fill_by_class(law, first_tile, last_tile, out):  # noqa: ARG001
-    impl = _FILLS.get(law.instance_class, _fill_tiles)
-
-    def call(law, first_tile, last_tile, out):
-        impl(law, first_tile, last_tile, out)
-
-    return call
+    return _FILLS.get(law.instance_class, _fill_tiles)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -268,8 +246,7 @@ def fill(law, first_tile, last_tile, out):
     _fill(law, first_tile, last_tile, out)
 
 
-@register_jitable
-def _perturb_tiles(law, first_tile, last_tile, x, directions, steps, out):
+def _perturb_tiles(law, first_tile, last_tile, x, directions, spacings, out):
     dim = len(x)
     z = np.empty(TILE, x.dtype)
     for tile in range(first_tile, last_tile):
@@ -278,10 +255,9 @@ def _perturb_tiles(law, first_tile, last_tile, x, directions, steps, out):
         center = x[start : start + count]
         last = -1
         for r in range(out.shape[0]):
-            target = out[r, start : start + count]
-            c = steps[r]
+            target, c = out[r, start : start + count], x.dtype.type(spacings[r])
             if c == 0:
-                target[:] = center
+                copy(center, target)
                 continue
             if directions[r] != last:
                 last = directions[r]
@@ -290,14 +266,13 @@ def _perturb_tiles(law, first_tile, last_tile, x, directions, steps, out):
                 target[i] = center[i] + c * z[i]
 
 
-@register_jitable
-def _perturb_dense(law, first_tile, last_tile, x, directions, steps, out):
+def _perturb_dense(law, first_tile, last_tile, x, directions, spacings, out):
     left, right = first_tile * TILE, min(last_tile * TILE, len(x))
     center = x[left:right]
     for r in range(out.shape[0]):
-        target, c = out[r, left:right], steps[r]
+        target, c = out[r, left:right], x.dtype.type(spacings[r])
         if c == 0:
-            target[:] = center
+            copy(center, target)
             continue
         scale, row = law.scale[directions[r]], law.block[directions[r], left:right]
         for i in range(right - left):
@@ -307,27 +282,21 @@ def _perturb_dense(law, first_tile, last_tile, x, directions, steps, out):
 _PERTURBS = {DenseLaw: _perturb_dense}
 
 
-def _perturb(law, first_tile, last_tile, x, directions, steps, out):
+def _perturb(law, first_tile, last_tile, x, directions, spacings, out):
     raise NotImplementedError("inside compiled code only")
 
 
 @overload(_perturb, jit_options=_OPTIONS)
-def _perturb_by_class(law, first_tile, last_tile, x, directions, steps, out):  # noqa: ARG001
-    impl = _PERTURBS.get(law.instance_class, _perturb_tiles)
-
-    def call(law, first_tile, last_tile, x, directions, steps, out):
-        impl(law, first_tile, last_tile, x, directions, steps, out)
-
-    return call
+def _perturb_by_class(law, first_tile, last_tile, x, directions, spacings, out):  # noqa: ARG001
+    return _PERTURBS.get(law.instance_class, _perturb_tiles)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def perturb(law, first_tile, last_tile, x, directions, spacings, out):
     """``out[r] = x + spacings[r] · ε_{directions[r]}`` for each row of ``out``."""
-    _perturb(law, first_tile, last_tile, x, directions, spacings.astype(x.dtype), out)
+    _perturb(law, first_tile, last_tile, x, directions, spacings, out)
 
 
-@register_jitable
 def _add_tile(law, z, index, tile, start, count, weight, total):
     """Write a tile of a direction to ``z``, and add ``weight`` times it to ``total``."""
     fill_tile(law, z, index, tile, start, count)
@@ -335,7 +304,6 @@ def _add_tile(law, z, index, tile, start, count, weight, total):
         total[i] = total[i] + weight * z[i]
 
 
-@register_jitable
 def _add_dense(law, z, index, tile, start, count, weight, total):  # noqa: ARG001
     scale, row = law.scale[index], law.block[index, start : start + count]
     for i in range(count):
@@ -353,12 +321,7 @@ def _add(law, z, index, tile, start, count, weight, total):
 
 @overload(_add, jit_options=_OPTIONS)
 def _add_by_class(law, z, index, tile, start, count, weight, total):  # noqa: ARG001
-    impl = _ADDS.get(law.instance_class, _add_tile)
-
-    def call(law, z, index, tile, start, count, weight, total):
-        impl(law, z, index, tile, start, count, weight, total)
-
-    return call
+    return _ADDS.get(law.instance_class, _add_tile)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -368,27 +331,29 @@ def combine(law, first_tile, last_tile, weights, out, squares):
     z = np.empty(TILE, out.dtype)
     total = np.empty(TILE, out.dtype)
     lanes = np.empty(32, np.float64)
-    w = weights.astype(out.dtype)
     for tile in range(first_tile, last_tile):
         start = tile * TILE
         count = min(TILE, dim - start)
-        total[:count] = 0
-        for index in range(len(w)):
-            _add(law, z, index, tile, start, count, w[index], total)
+        clear(total, count)
+        for index in range(len(weights)):
+            weight = out.dtype.type(weights[index])
+            _add(law, z, index, tile, start, count, weight, total)
             squares[tile, index] = tile_dot(z, z, 0, count, lanes)
-        out[start : start + count] = total[:count]
+        copy(total, out[start : start + count])
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def estimate(law, delta, unit, out):
     """Call :func:`combine` with weights ``unit · delta`` over all tiles, then :func:`totals`."""
-    weights = unit * delta
+    weights = np.empty(len(delta))
+    for index in range(len(delta)):
+        weights[index] = unit * delta[index]
     squares = np.empty(((len(out) + TILE - 1) // TILE, len(weights)))
-    combine(law, 0, len(squares), weights, out, squares)
-    return totals(law, weights, out, squares)
+    first = np.int64(0)  # a literal would compile `combine` once more
+    combine(law, first, len(squares), weights, out, squares)
+    return sum_totals(weights, out, squares)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
 def totals(law, weights, out, squares):  # noqa: ARG001
     """Return ``‖out‖²`` and ``Σ_l ‖weights[l] ε_l‖²``, after :func:`combine`."""
     return sum_totals(weights, out, squares)

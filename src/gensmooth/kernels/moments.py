@@ -11,6 +11,8 @@ import numpy as np
 from numba import njit
 
 from gensmooth.kernels.laws import fill_tile
+from gensmooth.kernels.memory import clear, copy
+from gensmooth.kernels.sums import total
 from gensmooth.streams import TILE
 
 
@@ -19,19 +21,19 @@ def moments(law, first_tile, last_tile, weights, out, squares):
     """``out = Σ_l weights[l] ε_l`` and ``squares = Σ_l weights[l] ε_l²``, entry by entry."""
     dim = len(out)
     z = np.empty(TILE, out.dtype)
-    w = weights.astype(out.dtype)
     for tile in range(first_tile, last_tile):
         start = tile * TILE
         count = min(TILE, dim - start)
         first, second = out[start : start + count], squares[start : start + count]
-        first[:] = 0
-        second[:] = 0
-        for index in range(len(w)):
-            if w[index] == 0:
+        clear(first, count)
+        clear(second, count)
+        for index in range(len(weights)):
+            w = out.dtype.type(weights[index])
+            if w == 0:
                 continue
             fill_tile(law, z, index, tile, start, count)
             for i in range(count):
-                weighted = w[index] * z[i]
+                weighted = w * z[i]
                 first[i] = first[i] + weighted
                 second[i] = second[i] + weighted * z[i]
 
@@ -41,7 +43,6 @@ def stretch(law, first_tile, last_tile, x, scale, directions, spacings, out):
     """``out[r] = x + scale · (spacings[r] · ε_{directions[r]})``, entry by entry."""
     dim = len(x)
     z = np.empty(TILE, x.dtype)
-    steps = spacings.astype(x.dtype)
     for tile in range(first_tile, last_tile):
         start = tile * TILE
         count = min(TILE, dim - start)
@@ -51,7 +52,7 @@ def stretch(law, first_tile, last_tile, x, scale, directions, spacings, out):
             if directions[r] != last:
                 last = directions[r]
                 fill_tile(law, z, last, tile, start, count)
-            target, c = out[r, start : start + count], steps[r]
+            target, c = out[r, start : start + count], x.dtype.type(spacings[r])
             for i in range(count):
                 target[i] = (c * z[i]) * size[i] + center[i]
 
@@ -73,7 +74,7 @@ def rescale(center, sigma, first, second, rate, half_rate, away, x, scale):
         lanes[0, lane] += np.float64(x[i]) ** 2
         lanes[1, lane] += (np.float64(x[i]) - np.float64(center[i])) ** 2
         lanes[2, lane] += np.float64(first[i]) ** 2
-    return lanes[0].sum(), lanes[1].sum(), lanes[2].sum(), low, high
+    return total(lanes[0]), total(lanes[1]), total(lanes[2]), low, high
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -86,16 +87,16 @@ def times_transposed(rows, matrix, out):
         column = matrix[i]
         for r in range(rows.shape[0]):
             row = rows[r]
-            lanes[:] = 0.0
+            clear(lanes, len(lanes))
             for j in range(0, whole, 8):
                 for k in range(8):
                     lanes[k] += row[j + k] * column[j + k]
-            total = 0.0
+            result = 0.0
             for j in range(whole, dim):
-                total += row[j] * column[j]
+                result += row[j] * column[j]
             for k in range(8):
-                total += lanes[k]
-            out[r, i] = total
+                result += lanes[k]
+            out[r, i] = result
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -103,7 +104,7 @@ def add_products(matrix, factor, left, right, out):
     """``out = factor · (matrix + Σ_k left[k] right[k]ᵀ)``, in the order of k."""
     for i in range(matrix.shape[0]):
         target = out[i]
-        target[:] = matrix[i]
+        copy(matrix[i], target)
         for k in range(left.shape[0]):
             a, row = left[k, i], right[k]
             for j in range(matrix.shape[1]):

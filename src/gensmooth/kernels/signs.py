@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from gensmooth.kernels.memory import clear, copy
 from gensmooth.kernels.sums import dot
 from gensmooth.kernels.tiles import add_signs, expand_signs, hadamard_words, sign_words
 from gensmooth.streams import TILE
@@ -33,11 +34,17 @@ class SignLaw(NamedTuple):
 
 
 @njit(inline="always")
-def _words(words, key, stream, row, index, tile):
+def _generate(words, key, stream, row, index, tile):
     """Generate the sign bits of one tile of a direction."""
     sign_words(words, tile, stream[index], key[2], key[3], key[0], key[1])
     if row[index] != 0:
         hadamard_words(words, tile, row[index])
+
+
+@njit(nogil=True, error_model="numpy")
+def _words(words, key, stream, row, index, tile):
+    """Do the same, compiled once for all kernels that call it."""
+    _generate(words, key, stream, row, index, tile)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -48,7 +55,7 @@ def fill(key, scale, stream, row, first_tile, last_tile, out):
         for tile in range(first_tile, last_tile):
             start = tile * TILE
             count = min(TILE, out.shape[1] - start)
-            _words(words, key, stream, row, index, tile)
+            _generate(words, key, stream, row, index, tile)
             expand_signs(out[index, start : start + count], count, words, scale[index])
 
 
@@ -56,21 +63,20 @@ def fill(key, scale, stream, row, first_tile, last_tile, out):
 def perturb(key, scale, stream, row, first_tile, last_tile, x, directions, spacings, out):
     """``out[r] = x + spacings[r] · ε_{directions[r]}`` for each row of ``out``."""
     words = np.empty(64, np.uint32)
-    steps = spacings.astype(x.dtype)
     for tile in range(first_tile, last_tile):
         start = tile * TILE
         count = min(TILE, len(x) - start)
         center = x[start : start + count]
         last = -1
         for r in range(out.shape[0]):
-            target = out[r, start : start + count]
-            if steps[r] == 0:
-                target[:] = center
+            target, c = out[r, start : start + count], x.dtype.type(spacings[r])
+            if c == 0:
+                copy(center, target)
                 continue
             if directions[r] != last:
                 last = directions[r]
                 _words(words, key, stream, row, last, tile)
-            add_signs(target, center, count, words, steps[r] * scale[last])
+            add_signs(target, center, count, words, c * scale[last])
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -78,16 +84,16 @@ def combine(key, scale, stream, row, first_tile, last_tile, weights, out, square
     """``out = Σ_l weights[l] ε_l`` and ``squares[tile, l] = Σ_{i in tile} ε_li²``."""
     words = np.empty(64, np.uint32)
     total = np.empty(TILE, out.dtype)
-    w = weights.astype(out.dtype)
     for tile in range(first_tile, last_tile):
         start = tile * TILE
         count = min(TILE, len(out) - start)
-        total[:count] = 0
-        for index in range(len(w)):
+        clear(total, count)
+        for index in range(len(weights)):
             _words(words, key, stream, row, index, tile)
-            add_signs(total, total, count, words, w[index] * scale[index])
+            weight = out.dtype.type(weights[index])
+            add_signs(total, total, count, words, weight * scale[index])
             squares[tile, index] = count * np.float64(scale[index]) ** 2
-        out[start : start + count] = total[:count]
+        copy(total, out[start : start + count])
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -102,7 +108,10 @@ def totals(key, scale, stream, row, weights, out, squares):  # noqa: ARG001
 @njit(cache=True, nogil=True, error_model="numpy")
 def estimate(key, scale, stream, row, delta, unit, out):
     """Call :func:`combine` with weights ``unit · delta`` over all tiles, then :func:`totals`."""
-    weights = unit * delta
+    weights = np.empty(len(delta))
+    for index in range(len(delta)):
+        weights[index] = unit * delta[index]
     squares = np.empty(((len(out) + TILE - 1) // TILE, len(weights)))
-    combine(key, scale, stream, row, 0, len(squares), weights, out, squares)
+    first = np.int64(0)  # a literal would compile `combine` once more
+    combine(key, scale, stream, row, first, len(squares), weights, out, squares)
     return totals(key, scale, stream, row, weights, out, squares)

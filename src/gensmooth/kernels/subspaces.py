@@ -6,7 +6,7 @@
 import numpy as np
 from numba import njit
 
-from gensmooth.kernels.memory import part
+from gensmooth.kernels.memory import clear, part
 from gensmooth.streams import TILE
 
 
@@ -18,13 +18,18 @@ def eigen(matrix):
     rows and give the same bits with any BLAS library.
     """
     n = len(matrix)
-    a, v = matrix.copy(), np.eye(n)
+    a, v = np.empty((n, n)), np.zeros((n, n))
+    for p in range(n):
+        v[p, p] = 1.0
+        for q in range(n):
+            a[p, q] = matrix[p, q]
     for _ in range(60):
-        off = 0.0
+        off, trace = 0.0, 0.0
         for p in range(n):
+            trace += a[p, p]
             for q in range(p):
                 off += a[p, q] ** 2
-        if off <= 1e-30 * np.trace(a) ** 2:
+        if off <= 1e-30 * trace**2:
             break
         for p in range(n):
             for q in range(p + 1, n):
@@ -42,23 +47,30 @@ def eigen(matrix):
                     a[p, i], a[q, i] = c * x - s * y, s * x + c * y
                     x, y = v[p, i], v[q, i]
                     v[p, i], v[q, i] = c * x - s * y, s * x + c * y
-    values = np.empty(n)
+    order = np.empty(n, np.int64)
+    for i in range(n):  # insertion sort, stable: there are a few dozen values
+        place = i
+        while place > 0 and a[order[place - 1], order[place - 1]] < a[i, i]:
+            order[place] = order[place - 1]
+            place -= 1
+        order[place] = i
+    values, vectors = np.empty(n), np.empty((n, n))
     for i in range(n):
-        values[i] = a[i, i]
-    order = np.argsort(-values, kind="mergesort")
-    return values[order], v[order]
+        values[i] = a[order[i], order[i]]
+        for j in range(n):
+            vectors[i, j] = v[order[i], j]
+    return values, vectors
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def recombine(coefficients, rows, out):
     """``out[r] = Σ_m coefficients[r, m] · row m``, in the order of m; ``rows`` holds addresses."""
-    c = coefficients.astype(out.dtype)
     for start in range(0, out.shape[1], TILE):
         stop = min(start + TILE, out.shape[1])
         for r in range(out.shape[0]):
             here = out[r, start:stop]
-            here[:] = 0
+            clear(here, stop - start)
             for m in range(len(rows)):
-                w, row = c[r, m], part(rows[m], start, stop, out)
+                w, row = out.dtype.type(coefficients[r, m]), part(rows[m], start, stop, out)
                 for i in range(stop - start):
                     here[i] = here[i] + w * row[i]

@@ -6,34 +6,40 @@
 import numpy as np
 from numba import njit
 
-from gensmooth.kernels.memory import part
+from gensmooth.kernels.memory import clear, part
 from gensmooth.streams import TILE
+
+
+@njit(inline="always")
+def total(values):
+    """Return the sum of a few numbers, from the first to the last."""
+    result = 0.0
+    for i in range(len(values)):
+        result += values[i]
+    return result
 
 
 @njit(nogil=True, error_model="numpy")
 def tile_dot(a, b, start, count, lanes):
     """Return Σ a_i b_i over a tile: 32 interleaved float64 sums, which are then added in order."""
-    lanes[:] = 0.0
+    clear(lanes, len(lanes))
     whole = count - count % 32
     for i in range(start, start + whole, 32):
         for j in range(32):
             lanes[j] += np.float64(a[i + j]) * np.float64(b[i + j])
     for j in range(count - whole):
         lanes[j] += np.float64(a[start + whole + j]) * np.float64(b[start + whole + j])
-    total = 0.0
-    for j in range(32):
-        total += lanes[j]
-    return total
+    return total(lanes)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def dot(a, b):
     """Return Σ a_i b_i, summed in a fixed order in float64."""
     lanes = np.empty(32, np.float64)
-    total = 0.0
+    result = 0.0
     for start in range(0, len(a), TILE):
-        total += tile_dot(a, b, start, min(TILE, len(a) - start), lanes)
-    return total
+        result += tile_dot(a, b, start, min(TILE, len(a) - start), lanes)
+    return result
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -80,7 +86,7 @@ def advance(x, change, out):
         out[i] = now
         lanes[0, i - whole] += np.float64(now) * np.float64(now)
         lanes[1, i - whole] += (np.float64(now) - np.float64(x[i])) ** 2
-    return lanes[0].sum(), lanes[1].sum()
+    return total(lanes[0]), total(lanes[1])
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -91,7 +97,7 @@ def dots(rows, b, out):
     """
     last = len(rows) - 1
     lanes = np.empty((4, 16))
-    out[: len(rows)] = 0.0
+    clear(out, len(rows))
     for m in range(0, len(rows), 4):
         for start in range(0, len(b), TILE):
             stop = min(start + TILE, len(b))
@@ -99,7 +105,8 @@ def dots(rows, b, out):
             r0, r1 = part(rows[m], start, stop, b), part(rows[min(m + 1, last)], start, stop, b)
             r2 = part(rows[min(m + 2, last)], start, stop, b)
             r3 = part(rows[min(m + 3, last)], start, stop, b)
-            lanes[:] = 0.0
+            for q in range(4):
+                clear(lanes[q], lanes.shape[1])
             whole = len(v) - len(v) % 16
             for i in range(0, whole, 16):
                 for j in range(16):
@@ -115,7 +122,7 @@ def dots(rows, b, out):
                 lanes[2, j] += w * np.float64(r2[whole + j])
                 lanes[3, j] += w * np.float64(r3[whole + j])
             for q in range(min(4, len(rows) - m)):
-                total = 0.0
+                result = 0.0
                 for j in range(4):
-                    total += (lanes[q, j] + lanes[q, j + 4]) + (lanes[q, j + 8] + lanes[q, j + 12])
-                out[m + q] += total
+                    result += (lanes[q, j] + lanes[q, j + 4]) + (lanes[q, j + 8] + lanes[q, j + 12])
+                out[m + q] += result

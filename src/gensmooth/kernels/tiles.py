@@ -17,7 +17,7 @@ import math
 
 import numpy as np
 from numba import njit
-from numba.extending import overload, register_jitable
+from numba.extending import overload
 
 from gensmooth.kernels.philox import philox
 from gensmooth.streams import TILE
@@ -114,7 +114,6 @@ _S3, _S5, _S7, _S9 = (_f((-1) ** (n // 2) / math.factorial(n)) for n in (3, 5, 7
 _C2, _C4, _C6, _C8, _C10 = (_f((-1) ** (n // 2) / math.factorial(n)) for n in (2, 4, 6, 8, 10))
 
 
-@register_jitable
 def _normals32(z, count, tile, index, c2, c3, k0, k1):
     words = np.empty(128, np.uint32)
     mantissa = np.empty(64, np.float32)
@@ -172,7 +171,6 @@ _E2, _E4, _E6, _E8, _E10, _E12, _E14, _E16 = (
 )
 
 
-@register_jitable
 def _normals64(z, count, tile, index, c2, c3, k0, k1):
     words = np.empty(64, np.uint64)
     mantissa = np.empty(32, np.float64)
@@ -221,12 +219,7 @@ def normal_tile(z, count, tile, index, c2, c3, k0, k1):
 
 @overload(normal_tile, jit_options={"error_model": "numpy", "nogil": True})
 def _normal_tile(z, count, tile, index, c2, c3, k0, k1):  # noqa: ARG001
-    impl = _normals32 if z.dtype.bitwidth == 32 else _normals64
-
-    def call(z, count, tile, index, c2, c3, k0, k1):
-        impl(z, count, tile, index, c2, c3, k0, k1)
-
-    return call
+    return _normals32 if z.dtype.bitwidth == 32 else _normals64
 
 
 @njit(inline="always")

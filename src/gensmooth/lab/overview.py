@@ -34,7 +34,14 @@ from gensmooth.results import Result, load
 from gensmooth.rl.program import TRAINING_MESSAGES
 from gensmooth.runs import MESSAGES, CheckpointError, End, array_from_json, container
 from gensmooth.runs.config import sizes_in
-from gensmooth.runs.files import Position, exists, make_folder, read_bytes, write_bytes
+from gensmooth.runs.files import (
+    Position,
+    exists,
+    make_folder,
+    open_file,
+    read_bytes,
+    write_bytes,
+)
 from gensmooth.runs.folder import (
     ARRAYS,
     CHECKPOINT,
@@ -55,6 +62,7 @@ Array = NDArray[Any]
 
 _RELOAD = 5.0
 _RESULT = "result.json"  # of `gensmooth minimize`
+_TORCH_LOG = b"gensmooth torch log"  # the first bytes of a gs.torch.Log
 _SHORT = 32  # numbers of an array that are written into a command
 
 
@@ -105,9 +113,14 @@ def overview(
 def _writer(where: Path, out: Path | None) -> Callable[[float | None], tuple[Path, bool]]:
     """Return a function that writes the page, and returns whether all runs have ended."""
     if where.is_file():
-        return partial(_torch_log, where, out)
+        with open_file(where, follow=True) as file:
+            if file.read(len(_TORCH_LOG)) == _TORCH_LOG:
+                return partial(_torch_log, where, out)
     if not where.is_dir():
-        raise ValueError(f"{where} is not a folder of a run, a comparison, a sweep or a study.")
+        raise ValueError(
+            f"{where} is not a folder of a run, a comparison, a sweep or a study, and no log of a "
+            "torch optimiser."
+        )
     if (where / table.FILE).exists():
         return partial(_comparison, where, out or where)
     if (where / CONFIG).exists():
@@ -355,8 +368,7 @@ def speeds(run: RecordedRun) -> tuple[Floats, Floats]:
 def _run(where: Path, chosen: Path | None, reload: float | None) -> tuple[Path, bool]:
     run = read_run(where)
     with _naming(where):
-        out = where / "report" if chosen is None else chosen
-        make_folder(out, inside=where if chosen is None else None)
+        out = _folder(where, chosen)
         result = None if run.training else result_of(run, where)
         written = _written(
             out,
@@ -374,12 +386,18 @@ def _run(where: Path, chosen: Path | None, reload: float | None) -> tuple[Path, 
     return written, run.end is not None
 
 
+def _folder(where: Path, chosen: Path | None) -> Path:
+    """Create the folder of a page; the one in a run's folder must not be a link."""
+    out = where / "report" if chosen is None else chosen
+    return make_folder(out, inside=where if chosen is None else None)
+
+
 def _result_alone(where: Path, out: Path | None, reload: float | None) -> tuple[Path, bool]:
     """Write the page of a result without a run's folder."""
     del reload
     result = load(where / _RESULT)
     return _written(
-        out or where / "report",
+        _folder(where, out),
         "The result",
         [
             *_value_rows(result, ""),
@@ -614,56 +632,47 @@ def _drawn(run: RecordedRun) -> Any:
     if not run.steps:
         return Drawn(())
     is_log = run.config["kind"] == "log"
-    better = np.fmax if _maximizes(run) else np.fmin
+    maximizes = run.training or run.config.get("search", {}).get("maximize")
+    better = np.fmax if maximizes else np.fmin
     at, rate = speeds(run)
     tests = [(float(t["trajectories"]), number(t["mean_return"])) for t in run.tests]
     spacing = run.series("spacing")
     fixed = run.config.get("search", {}).get("spacing")
     if isinstance(fixed, int | float):
         spacing = np.full(len(run.steps), float(fixed))
-    panels: dict[str, list[DrawnLine]] = {
+
+    def line(label: str, name: str, color: str) -> DrawnLine:
+        return DrawnLine(label, run.series(name), color)
+
+    means = np.array([mean for _, mean in tests])
+    best = better.accumulate(run.series("best_value"))
+    panels = {
         "test return": [
-            DrawnLine(
-                "mean of a test",
-                np.array([mean for _, mean in tests]),
-                "#bfa000",
-                np.array([when for when, _ in tests]),
-            )
+            DrawnLine("mean of a test", means, "#bfa000", np.array([when for when, _ in tests]))
         ],
         "loss" if is_log else "training return" if run.training else "value": [
-            DrawnLine(
-                "best single value so far",
-                better.accumulate(run.series("best_value")),
-                "#009e73",
-            ),
-            DrawnLine(
-                "loss of each step" if is_log else "estimate of each step near x",
-                run.series("value"),
-                "#0072b2",
-            ),
+            DrawnLine("best single value so far", best, "#009e73"),
+            line("loss" if is_log else "estimate of each step near x", "value", "#0072b2"),
         ],
         "gradient estimate": [
-            DrawnLine("its standard error", run.series("standard_error"), "#c44a10"),
-            DrawnLine("its norm", run.series("gradient_norm"), "#5b4bb5"),
+            line("its standard error", "standard_error", "#c44a10"),
+            line("its norm", "gradient_norm", "#5b4bb5"),
         ],
-        "signal to noise": [
-            DrawnLine("norm over standard error", run.series("signal_to_noise"), "#cc79a7")
-        ],
+        "signal to noise": [line("norm over standard error", "signal_to_noise", "#cc79a7")],
         "step": [
-            DrawnLine(
-                "learning rate" if is_log else "change of x",
-                run.series("step_size"),
-                "#30343a",
-            ),
+            line("learning rate" if is_log else "change of x", "step_size", "#30343a"),
             DrawnLine("spacing", spacing, "#00869c"),
         ],
         f"{run.unit} per second": [DrawnLine("speed", rate, "#8c4a2f", at)],
     }
-    if not _finite(run.series("standard_error")):  # the pilot estimates no gradient at each step
+    if not np.isfinite(run.series("standard_error")).any():  # the pilot has none
         del panels["gradient estimate"]
     if len(rate) < 3:
         del panels[f"{run.unit} per second"]
-    shown = {title: each for title, lines in panels.items() if (each := _finite_lines(lines))}
+    if len(tests) < 2:  # one test is at the top of the page
+        del panels["test return"]
+    finite = {t: [x for x in lines if np.isfinite(x.y).any()] for t, lines in panels.items()}
+    shown = {title: lines for title, lines in finite.items() if lines}
     steps = run.series("evaluations")
     figure = Figure(
         name="run",
@@ -681,18 +690,6 @@ def _drawn(run: RecordedRun) -> Any:
         ],
     )
     return Drawn([figure])
-
-
-def _maximizes(run: RecordedRun) -> bool:
-    return run.training or bool(run.config.get("search", {}).get("maximize"))
-
-
-def _finite(values: Floats) -> bool:
-    return bool(np.isfinite(values).any())
-
-
-def _finite_lines(lines: Sequence[DrawnLine]) -> list[DrawnLine]:
-    return [line for line in lines if _finite(line.y)]
 
 
 def _text(title: str, lines: Sequence[DrawnLine]) -> str:

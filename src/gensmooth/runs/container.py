@@ -21,8 +21,9 @@ import math
 import os
 import struct
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from io import BufferedReader, FileIO
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -107,15 +108,8 @@ def read(path: Path, fits: Fits | None = None, *, follow: bool = False) -> Conte
         CheckpointError: If the file is not a checkpoint, is damaged, has another format, or is
             rejected by ``fits``.
     """
-    try:
-        with open_file(path, follow=follow) as file:
-            return _read(path, file, fits)
-    except FileNotFoundError as error:
-        raise CheckpointError(path, "does not exist.") from error
-    except OSError as error:
-        raise CheckpointError(path, f"cannot be read: {error.strerror or error}.") from error
-    except MemoryError as error:
-        raise CheckpointError(path, "is too large for the available memory.") from error
+    with _opened(path, follow=follow) as file:
+        return _read(path, file, fits)
 
 
 def read_meta(path: Path) -> dict[str, Any]:
@@ -124,13 +118,21 @@ def read_meta(path: Path) -> dict[str, Any]:
     Raises:
         CheckpointError: As :func:`read` does, except that the arrays are not checked.
     """
+    with _opened(path) as file:
+        return _read_header(path, file)[0]
+
+
+@contextmanager
+def _opened(path: Path, *, follow: bool = False) -> Generator[BufferedReader]:
     try:
-        with open_file(path) as file:
-            return _read_header(path, file)[0]
+        with open_file(path, follow=follow) as file:
+            yield file
     except FileNotFoundError as error:
         raise CheckpointError(path, "does not exist.") from error
     except OSError as error:
         raise CheckpointError(path, f"cannot be read: {error.strerror or error}.") from error
+    except MemoryError as error:
+        raise CheckpointError(path, "is too large for the available memory.") from error
 
 
 def _fill(file: FileIO, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:

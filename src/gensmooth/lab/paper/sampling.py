@@ -55,7 +55,7 @@ def fill_blocks(law, step, blocks):
     law = with_own_key(law)
     for i in range(len(blocks)):
         set_step(law.key, step + i)
-        fill(law, 0, (blocks.shape[2] + TILE - 1) // TILE, blocks[i])
+        fill(law, np.int64(0), (blocks.shape[2] + TILE - 1) // TILE, blocks[i])
 
 
 @njit(inline="always")

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
+from gensmooth.kernels.memory import copy
 from gensmooth.physics.environment import Function
 from gensmooth.physics.mujoco_calls import call, take
 from gensmooth.rl.normalize import Scaling
@@ -220,13 +221,6 @@ def accumulate(count, observation, mean, m2):
         delta = observation[i] - mean[i]
         mean[i] += delta * weight
         m2[i] += delta * (observation[i] - mean[i])
-
-
-@njit(nogil=True)
-def copy(source, target):
-    """Copy numbers; as a loop it compiles in a tenth of the time of a slice assignment."""
-    for i in range(len(source)):
-        target[i] = source[i]
 
 
 @njit(nogil=True)

@@ -29,6 +29,7 @@ from numba import njit
 from numba.extending import register_jitable
 from numpy.typing import NDArray
 
+from gensmooth.kernels.memory import copy
 from gensmooth.physics import registry
 from gensmooth.physics.environment import CompiledEnvironment
 from gensmooth.physics.extras import missing_extra
@@ -203,12 +204,12 @@ def _look(state):
 def begin(state, start):
     """Start from the settled arm, with the object (3 entries) and the target (3) of ``start``."""
     arrays, settled, episode = state.arrays, state.settled, state.episode
-    arrays.qpos[:] = settled.qpos
-    arrays.qvel[:] = settled.qvel
-    arrays.warmstart[:] = settled.warmstart
-    arrays.ctrl[:] = settled.ctrl
-    arrays.mocap_pos[:] = settled.mocap_pos
-    arrays.mocap_quat[:] = settled.mocap_quat
+    copy(settled.qpos, arrays.qpos)
+    copy(settled.qvel, arrays.qvel)
+    copy(settled.warmstart, arrays.warmstart)
+    copy(settled.ctrl, arrays.ctrl)
+    copy(settled.mocap_pos, arrays.mocap_pos)
+    copy(settled.mocap_quat, arrays.mocap_quat)
     for i in range(3):
         episode.object_start[i] = start[i]
         episode.target[i] = start[3 + i]
@@ -217,7 +218,7 @@ def begin(state, start):
         arrays.qvel[_OBJECT + i] = 0.0
     call(state.physics.forward, state.physics)
     _look(state)
-    episode.before[:] = episode.now
+    copy(episode.now, episode.before)
 
 
 @register_jitable
@@ -231,14 +232,14 @@ def advance(state, action):
     arrays.ctrl[1] = -action[3]
     frames = limits.frames
     if len(state.resume) > 0:
-        state.views.handle[:] = arrays.mocap_pos
+        copy(arrays.mocap_pos, state.views.handle)
         for function in state.resume:
             call(function, physics)
         frames -= 1
     for _ in range(frames):
         call(physics.step, physics)
     call(physics.forward, physics)
-    state.episode.before[:] = state.episode.now
+    copy(state.episode.now, state.episode.before)
     _look(state)
 
 
