@@ -34,6 +34,11 @@ def kinks(x, rng=None) -> float:
     return value if rng is None else value + 0.3 * float(rng.standard_normal())
 
 
+def powers(x) -> float:
+    """Flatter and flatter towards the minimum: quasi-Newton is slow, but right."""
+    return float((np.abs(x - 1) ** np.linspace(2, 9, x.size)).sum())
+
+
 def bowl(x, rng=None) -> float:
     x = np.asarray(x, np.float64).reshape(-1)
     value = float((np.arange(1, x.size + 1) * (x - 1) ** 2).sum())
@@ -45,6 +50,8 @@ RUNS = {
     "valley": (valley, {"x0": np.full(3, -1.0), "budget": 500}),
     "kinks": (kinks, {"x0": np.zeros(3), "budget": 600}),
     "flat": (lambda _: 3.0, {"x0": np.ones(2), "budget": 700}),
+    "powers": (powers, {"x0": np.full(3, -3.0), "budget": 700}),
+    "many": (valley, {"x0": np.full(51, -1.0), "budget": 1300}),
     "little": (bowl, {"x0": np.zeros((2, 3)), "budget": 100}),
     "single": (bowl, {"x0": np.zeros(4, np.float32), "budget": 300}),
     "bounded": (bowl, {"x0": np.zeros(3), "bounds": [(-1, 0.5), (-1, 2), (0, 9)], "budget": 400}),
@@ -889,3 +896,72 @@ def test_bounds_tell_the_unit_on_a_log_scale():
     )  # fmt: skip
     wanted = [np.log(1e8) / 4, 1.0, 1.0, np.log(5e3) / 4]
     np.testing.assert_allclose(seen["units"], wanted, rtol=1e-6)
+
+
+# --- the quasi-Newton matrix, and restarts elsewhere -------------------------------------------
+
+
+def test_a_full_matrix_solves_an_ill_conditioned_quadratic_that_its_axes_do_not_show():
+    """Curvatures of 1 to 1e6 along random axes, in 20 dimensions, within 120 d evaluations."""
+    d = 20
+    rotation, _ = np.linalg.qr(np.random.default_rng(4).standard_normal((d, d)))
+    curvatures = np.logspace(0, 6, d)
+
+    def ellipsoid(x):
+        return float((curvatures * (rotation @ (x - 1)) ** 2).sum())
+
+    search = gs.QuasiNewton(budget=120 * d)
+    res = gs.minimize(ellipsoid, np.full(d, 3.0), search=search, budget=120 * d, seed=0)
+    assert res.best_fun < 1e-4 < 1e6 < ellipsoid(np.full(d, 3.0))
+
+
+def test_no_first_try_of_a_line_is_farther_than_a_few_units():
+    """So an objective that overflows far away is not evaluated there."""
+    x0, seen = np.full(6, 2.0), []
+
+    def steep(x):
+        seen.append(np.abs(x).max())
+        return float((np.logspace(0, 3, 6) * x**2).sum() + (x**4).sum())
+
+    gs.minimize(steep, x0, search=gs.QuasiNewton(budget=600), budget=600, seed=0)
+    assert max(seen) < 100
+
+
+def two_basins(x):
+    """The start leads to the worse of two optima, 0.5 above the better one."""
+    x = np.asarray(x)
+    return float(min((x + 1).dot(x + 1) + 0.5, 4 * (x - 1).dot(x - 1)))
+
+
+@pytest.mark.parametrize(
+    ("x_scale", "bounds", "least", "most"),
+    [
+        (None, None, -np.sqrt(3), np.sqrt(3)),  # the size of x0 is the unit; the cube is around 0
+        (0.5, None, -1 - np.sqrt(3) / 2, -1 + np.sqrt(3) / 2),  # around x0
+        (None, [(-1.5, 4.0)] * 4, -1.5, 4.0),
+        (None, [(-1.5, np.inf)] * 4, -1.5, np.sqrt(3)),
+    ],
+)
+def test_restarts_begin_elsewhere(x_scale, bounds, least, most):
+    starts = []
+
+    def look(now):
+        if now.state.sent.kind is RequestKind.START:
+            starts.append(now.state.x.copy())
+
+    options = {"x_scale": x_scale, "bounds": bounds, "budget": 20_000, "seed": 1}
+    gs.minimize(two_basins, np.full(4, -1.0), callback=look, **options)
+    starts = np.array(starts)
+    assert len(starts) >= 5
+    assert starts.min() >= least
+    assert starts.max() <= most
+    width = most - least
+    assert starts.min() < least + 0.35 * width
+    assert starts.max() > most - 0.35 * width
+    assert len({start.tobytes() for start in starts}) == len(starts)
+
+
+def test_a_restart_finds_the_better_optimum():
+    res = gs.minimize(two_basins, np.full(4, -1.0), budget=4000, seed=1)
+    assert res.best_fun < 1e-9
+    np.testing.assert_allclose(res.x, 1.0, atol=1e-4)

@@ -93,9 +93,27 @@ def test_it_learns_a_rotated_ellipsoid():
 
 
 def test_more_parameters_have_one_scale_each():
-    for d, shape in ((10, (10, 10)), (11, (11,))):
+    for d, shape in ((200, (200, 200)), (201, (201,))):
+        assert gs.MirroredES(budget=1000).init(np.ones(d), seed=0).sent.scale.shape == shape
+    for d, shape in ((10, (10, 10)), (11, (11,))):  # noise teaches few scales faster
         pilot = gs.Pilot(budget=1000, samples="independent")
         assert pilot.init(np.ones(d), seed=0).sent.scale.shape == shape
+
+
+def test_the_factor_is_computed_once_in_d_evaluations():
+    """Between two computations, C goes on learning and F stays."""
+    d, budget = 30, 600
+    pilot = gs.MirroredES(budget=budget)
+    state, seen = pilot.init(np.ones(d), seed=3), []
+    while state.evaluations + pilot.next_evaluations(state) <= budget:
+        batch = pilot.ask(state)
+        values = [float((np.arange(1, d + 1) * x**2).sum()) for x in batch.points()]
+        state, _ = pilot.tell(state, batch, values)
+        seen.append((state.sent.scale.tobytes(), state.kept.memory.covariance.tobytes()))
+    factors, covariances = zip(*seen, strict=True)
+    assert len(set(covariances)) == len(seen)
+    pairs = evolution.default_pairs(d)
+    assert len(seen) // (d // (2 * pairs)) - 1 <= len(set(factors)) - 1 < len(seen) / 1.5
 
 
 def test_bounds_and_a_full_metric_agree_where_bounds_are_far_away():

@@ -409,10 +409,7 @@ class MixedDraw:
 
     def _mixed(self, rows: Array) -> Array:
         """Return F z for every row z, summed in the same order for any number of rows."""
-        mixed = np.zeros_like(rows)
-        for column in range(self.dim):
-            mixed[:, column:] += rows[:, column, None] * self.mix[column:, column]
-        return mixed
+        return (rows[:, None, :] * self.mix).sum(axis=-1)
 
 
 def signs(at: Address, scale: float = 1.0, *, purpose: Purpose = Purpose.DIRECTION) -> KernelDraw:

@@ -1,4 +1,4 @@
-r"""A full metric for up to 10 parameters.
+r"""A full metric, for up to 200 parameters.
 
 Directions are F z with z normal, so their covariance is :math:`C = F F^\top`. C is learned as in
 CMA-ES with negative weights (Hansen & Ostermeier, 2001; Hansen, 2016), from the path p of past
@@ -14,7 +14,8 @@ both ends of a pair have the same :math:`y y^\top`, so the better half alone car
 information.
 
 F is the Cholesky factor of C (Krause, Arbonès & Igel, 2016). A covariance has only one, so the
-coordinates z keep their meaning while C changes slowly. Sums run in a fixed order, whereas
+coordinates z keep their meaning while C changes slowly. It is computed once in d evaluations, so
+that its cost per evaluation is O(d²), like that of a point. Sums run in a fixed order, whereas
 LAPACK's order depends on the number of threads.
 """
 
@@ -44,29 +45,35 @@ def weighted_squares(
     """
     length2 = np.maximum(np.square(z).sum(axis=1), 1e-300)
     weighted = (weights + negative_weights * np.minimum(z.shape[1] / length2, 1e6))[:, None] * y
-    return np.stack([(weighted * y[:, j, None]).sum(axis=0) for j in range(y.shape[1])])
+    return np.einsum("ij,ik->jk", weighted, y)
 
 
-def updated_factor(
-    factor: Array, path: Array, points: Array, *, one: float, many: float, total: float
+def updated(
+    before: Array, path: Array, points: Array, *, one: float, many: float, total: float
 ) -> Array:
-    """Return F after a step.
+    """Return C after a step.
 
     Args:
-        factor: F before the step.
+        before: C before the step.
         path: The path of past steps, in units of the parameters.
         points: The result of :func:`weighted_squares`.
         one: c₁.
         many: c_μ.
         total: The sum of the weights of the points.
     """
-    after = (1 - one - many * total) * covariance(factor)
-    return cholesky(after + one * path[:, None] * path + many * points)
+    return (1 - one - many * total) * before + one * path[:, None] * path + many * points
+
+
+def factored(matrix: Array) -> tuple[Array, Array]:
+    """Return C and its factor F; C is replaced by F Fᵀ where it is not positive definite."""
+    factor = cholesky(matrix)
+    exact = np.allclose(np.square(factor).sum(axis=1), matrix.diagonal(), rtol=1e-9, atol=0)
+    return matrix if exact else covariance(factor), factor
 
 
 def covariance(factor: Array) -> Array:
     """Return F Fᵀ."""
-    return (factor[:, None, :] * factor[None, :, :]).sum(axis=-1)
+    return np.einsum("ik,jk->ij", factor, factor)
 
 
 def cholesky(matrix: Array) -> Array:

@@ -11,8 +11,8 @@ Three quantities adapt. They are stored in an :class:`Evolution`, and each has i
 - The spacing σ: :func:`adapt_spacing`, cumulative step-size adaptation. A path accumulates the past
   steps. If it is longer than a path of random steps, the steps agree and σ grows. The length of a
   path of *mirrored pairs* under random ranks is :func:`theory.mirrored_neutral`.
-- The scales s: :func:`adapt_metric`. A diagonal metric is learned from the steps taken, if z is
-  normal; the squares of signs are all 1 and carry no information. Up to 10 parameters there is a
+- The scales s: :func:`adapt_variances`. A diagonal metric is learned from the steps taken, if z is
+  normal; the squares of signs are all 1 and carry no information. Up to 200 parameters there is a
   full metric instead, :mod:`~gensmooth.searches.metric`. The noisier the step, the less it teaches.
 - The population: :func:`adapt_population`, from the share of noise in the differences of pairs.
 
@@ -84,9 +84,14 @@ _MIN_FIRST_SPACING = 1e-6  # smallest first spacing, in units
 # First metric
 _MAX_FIRST_SPREAD = 1e4  # bound on the squared scales, and their inverses
 _PROBE_FROM = 10  # evaluations per parameter that must be left for the probe to pay off
-_FULL_METRIC_UP_TO = 10  # parameters; beyond, the metric is diagonal
+_FULL_METRIC_UP_TO = 200  # parameters; beyond, the metric is diagonal
+_FULL_IN_NOISE_UP_TO = 10  # the same for noisy values, which teach a diagonal metric faster
 # Restarts
-FLAT_STEPS = 30  # steps in a row whose values are all equal
+FLAT_STEPS = 30  # steps in a row whose values are all equal, or stale
+_STAGNATION = 50  # steps without a lower value (half of CMA-ES's; by experiment), ...
+_STAGNATION_PER_GENERATION = 30  # ... and this many times d over the population
+_ROUNDING = 1e-14  # variation of values that counts as rounding, relative to their size
+_HOPELESS = 1e-2  # variation of values, relative to their distance from the best (by experiment)
 _CONVERGED = 1e-12  # in units: rounding errors of x are not much smaller (our choice)
 
 
@@ -98,6 +103,7 @@ class Evolution(NamedTuple):
         path: The accumulated steps, scaled such that random steps have E‖path‖² = d.
         slow_path: The path from which the metric is learned; empty without a metric.
         variances: The squared scales s², in units of the parameters; empty without a metric.
+        covariance: C, in units of the parameters; empty unless the metric is full.
         pairs: The population in pairs, before rounding.
         min_pairs: The smallest population.
         steps: Number of steps since the last start.
@@ -106,15 +112,20 @@ class Evolution(NamedTuple):
         noise_measurements: Number of noise measurements.
         repeats_due: Number of repeated evaluations that are due.
         flat_steps: Number of steps in a row whose values were all equal.
+        stale_steps: Number of steps in a row whose exact values varied by rounding errors only, or
+            by far less than what separates them from the best value so far.
+        gain_step: The number of steps when the lowest value since the last start was found.
         restarts: Number of restarts.
         start_value: The value at the last start; infinity if it is unknown.
         lowest: The lowest value of any step so far, initially a value known at the start.
+        run_lowest: The lowest value of any step since the last start.
     """
 
     spacing: float
     path: Array
     slow_path: Array
     variances: Array
+    covariance: Array
     pairs: float
     min_pairs: int
     steps: int
@@ -123,9 +134,12 @@ class Evolution(NamedTuple):
     noise_measurements: int
     repeats_due: float
     flat_steps: int
+    stale_steps: int
+    gain_step: int
     restarts: int
     start_value: float
     lowest: float
+    run_lowest: float
 
 
 @final
@@ -275,8 +289,8 @@ class MirroredES(AdaptiveSearch):
                 pairs, repeats = min(pairs, fewer), 0
         scale = np.zeros(0, dtype)
         spacing = evolution.spacing
-        full = 1 < evolution.variances.size <= _FULL_METRIC_UP_TO and dtype.itemsize == 8
-        if full and evolution.steps == 0 and factor is None:
+        exact_or_few = known.noisy is Noise.EXACT or evolution.path.size <= _FULL_IN_NOISE_UP_TO
+        if evolution.covariance.size and evolution.steps == 0 and exact_or_few:
             factor = np.diag(np.sqrt(evolution.variances))
         if factor is not None:
             scale = known.units.reshape(-1, 1) * factor
@@ -308,6 +322,8 @@ class MirroredES(AdaptiveSearch):
             variances = np.clip(scales**2, 1 / _MAX_FIRST_SPREAD, _MAX_FIRST_SPREAD)
             variances /= math.exp(float(np.log(variances).mean()))
             evolution = evolution._replace(variances=variances.astype(evolution.variances.dtype))
+            if evolution.covariance.size:
+                evolution = evolution._replace(covariance=np.diag(variances))
         evolution = evolution._replace(evaluations=evolution.evaluations + len(response.values))
         x = response.x.reshape(-1)
         return self.next_pairs(known, evolution, x, response.spent, like=response.x)
@@ -366,8 +382,20 @@ class MirroredES(AdaptiveSearch):
         x = like.reshape(-1)
         if not all_equal:
             x = self.clipped(x + (request.spacing * weighted.change).astype(x.dtype), like)
-        evolution = evolution._replace(lowest=min(evolution.lowest, float(values[finite].min())))
-        if _has_converged(evolution) or evolution.flat_steps >= FLAT_STEPS:
+        lowest, highest = float(values[finite].min()), float(values[finite].max())
+        stale = known.noisy is Noise.EXACT and highest - lowest <= max(
+            _ROUNDING * abs(lowest), _HOPELESS * (lowest - known.best)
+        )
+        evolution = evolution._replace(
+            lowest=min(evolution.lowest, lowest),
+            stale_steps=evolution.stale_steps + 1 if stale else 0,
+        )
+        if lowest < evolution.run_lowest:
+            evolution = evolution._replace(run_lowest=lowest, gain_step=evolution.steps)
+        stagnates = known.noisy is Noise.EXACT and evolution.steps - evolution.gain_step >= (
+            _STAGNATION + _STAGNATION_PER_GENERATION * like.size / (2 * pairs)
+        )
+        if has_converged(evolution) or stagnates:
             x = x if known.noisy is Noise.NOISY else known.best_x
             return self.start_at(
                 known,
@@ -505,9 +533,11 @@ class _WeightedStep(NamedTuple):
     factor: Array | None
 
 
-def _has_converged(evolution: Evolution) -> bool:
+def has_converged(evolution: Evolution) -> bool:
+    """Return whether a restart is due: the spacing is negligible, or values no longer differ."""
     widest = math.sqrt(float(evolution.variances.max())) if evolution.variances.size else 1.0
-    return not _CONVERGED < evolution.spacing * widest < math.inf
+    negligible = not _CONVERGED < evolution.spacing * widest < math.inf
+    return negligible or max(evolution.flat_steps, evolution.stale_steps) >= FLAT_STEPS
 
 
 def _with_errors(
@@ -652,11 +682,13 @@ def initial_evolution(
     """
     min_pairs = default_pairs(dim) if pairs is None else pairs
     none = np.zeros(0, dtype)
+    full = learns_metric and 1 < dim <= _FULL_METRIC_UP_TO and dtype.itemsize == 8
     return Evolution(
         spacing=spacing,
         path=np.zeros(dim, dtype),
         slow_path=np.zeros(dim, dtype) if learns_metric else none,
         variances=np.ones(dim, dtype) if learns_metric else none,
+        covariance=np.eye(dim) if full else np.zeros((0, 0)),
         pairs=float(min_pairs),
         min_pairs=min_pairs,
         steps=0,
@@ -665,9 +697,12 @@ def initial_evolution(
         noise_measurements=0,
         repeats_due=0.0,
         flat_steps=0,
+        stale_steps=0,
+        gain_step=0,
         restarts=restarts,
         start_value=start_value,
         lowest=lowest,
+        run_lowest=math.inf,
     )
 
 
@@ -703,23 +738,29 @@ def adapt(
         return flat, factor
     k = constants(now.path.size, pairs)
     path, length = adapt_path(now.path, step, k)
-    variances, slow_path = now.variances, now.slow_path
+    variances, covariance, slow_path = now.variances, now.covariance, now.slow_path
     if squares is not None and variances.size:
         slow_path = adapt_slow_path(now, step, length, k, factor)
-        variances, factor = adapt_metric(now, slow_path, squares, k, factor)
+        if factor is None:
+            variances = adapt_variances(now, slow_path, squares, k)
+        else:
+            covariance, factor = adapt_covariance(now, slow_path, squares, k, pairs, factor)
+            variances = covariance.diagonal().copy()
     spacing = adapt_spacing(now.spacing, length, k)
     if widest < math.inf:
         mean = math.exp(0.5 * float(np.log(variances).mean())) if variances.size else 1.0
         spacing = min(spacing, widest / mean)
         most = (_MAX_OVER_MEAN * widest / spacing) ** 2
         if factor is not None:
-            factor = factor * np.sqrt(np.minimum(most / variances, 1.0))[:, None]
+            less = np.sqrt(np.minimum(most / variances, 1.0))[:, None]
+            factor, covariance = less * factor, less * covariance * less.T
         variances = np.minimum(variances, most)
     after = now._replace(
         spacing=spacing,
         path=path,
         slow_path=slow_path,
         variances=variances,
+        covariance=covariance,
         steps=now.steps + 1,
         flat_steps=0,
     )
@@ -774,30 +815,39 @@ def adapt_slow_path(
     return slow_path
 
 
-def adapt_metric(
-    now: Evolution, slow_path: Array, squares: Array, k: Constants, factor: Array | None
-) -> tuple[Array, Array | None]:
-    """Return the squared scales after a step, and F if the metric is full.
+def adapt_variances(now: Evolution, slow_path: Array, squares: Array, k: Constants) -> Array:
+    """Return the squared scales of a diagonal metric after a step.
 
     The rates are multiplied by the share of signal, because ranks that noise decides carry no
     information.
     """
     signal = max(1 - now.noise_share, 0.0)
-    if factor is None:
-        one, many = signal * k.rank_one, signal * k.rank_mu
-        variances = now.variances
-        variances = (1 - one - many) * variances + one * slow_path**2 + many * variances * squares
-        least = 1e-300 if variances.dtype.itemsize == 8 else 1e-30  # the metric stays invertible
-        return np.clip(variances, least, None), None
-    factor = metric.updated_factor(
-        factor,
+    one, many = signal * k.rank_one, signal * k.rank_mu
+    variances = now.variances
+    variances = (1 - one - many) * variances + one * slow_path**2 + many * variances * squares
+    least = 1e-300 if variances.dtype.itemsize == 8 else 1e-30  # the metric stays invertible
+    return np.clip(variances, least, None)
+
+
+def adapt_covariance(
+    now: Evolution, slow_path: Array, squares: Array, k: Constants, pairs: int, factor: Array
+) -> tuple[Array, Array]:
+    """Return C and F of a full metric after a step; F is computed once in d evaluations.
+
+    The rates are multiplied by the share of signal, as in :func:`adapt_variances`.
+    """
+    signal = max(1 - now.noise_share, 0.0)
+    covariance = metric.updated(
+        now.covariance,
         slow_path,
         squares,
         one=signal * k.full_one,
         many=signal * k.full_mu,
         total=1 - k.negative_total,
     )
-    return np.square(factor).sum(axis=1), factor
+    if (now.steps + 1) % max(1, now.path.size // (2 * pairs)):
+        return covariance, factor
+    return metric.factored(covariance)
 
 
 def shorter_first_spacing(

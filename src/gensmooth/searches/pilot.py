@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gensmooth import checks
+from gensmooth.directions.draw import Address, normals
 from gensmooth.searches.adaptive import (
     EXACT_UP_TO,
     METRIC_UP_TO,
@@ -48,15 +49,18 @@ from gensmooth.searches.descent import Descent, GreedyDescent
 from gensmooth.searches.mirrored_es import Evolution, MirroredES, initial_evolution
 from gensmooth.searches.protocol import Search, SearchState
 from gensmooth.searches.quasi_newton import Newton, QuasiNewton
+from gensmooth.streams import Purpose
 
 Array = NDArray[Any]
 
 AUTO = "auto"  # the pilot's name as a method
 
-# All three were chosen by experiment; docs/pilot.md, "What was tried and failed".
+# All were chosen by experiment; docs/pilot.md, "What was tried and failed".
 _NEWTON_FROM = 20  # budget per parameter below which QuasiNewton would not get far
-TRIAL_AFTER = 40  # evaluations per parameter of QuasiNewton before the trial of MirroredES
+TRIAL_AFTER = 100  # evaluations per parameter of QuasiNewton before the trial of MirroredES
+TRIAL_AFTER_L_BFGS = 40  # the same without a full matrix, which takes longer to converge
 TRIAL = 25  # evaluations per parameter of the trial
+_EVOLUTION_PREFERRED = 10  # its evaluations over those of QuasiNewton if it found the best point
 
 
 class Trial(IntEnum):
@@ -67,6 +71,13 @@ class Trial(IntEnum):
     OVER = 2
 
 
+class Phase(IntEnum):
+    """A phase that can be restarted elsewhere. Checkpoints store the numbers."""
+
+    NEWTON = 0
+    EVOLUTION = 1
+
+
 class Control(NamedTuple):
     """What the pilot remembers: the memory of each phase, and the trial.
 
@@ -75,12 +86,22 @@ class Control(NamedTuple):
         evolution: The memory of MirroredES.
         descent: The memory of GreedyDescent; empty if this run cannot use it.
         trial: The progress of the trial.
+        first_x: The start of the run, flat; empty if restarts never leave the best point.
+        next_phase: The phase that takes over once the new start has been evaluated.
+        newton_spent: Number of evaluations of QuasiNewton.
+        evolution_spent: Number of evaluations of MirroredES.
+        newton_leads: Whether QuasiNewton found the best point.
     """
 
     newton: Newton | tuple[()]
     evolution: Evolution
     descent: Descent | tuple[()]
     trial: Trial
+    first_x: Array
+    next_phase: Phase
+    newton_spent: int
+    evolution_spent: int
+    newton_leads: bool
 
 
 @final
@@ -150,6 +171,8 @@ class Pilot(AdaptiveSearch):
     ) -> Transition:
         """Let the phase that made the request take its step, and choose the next phase."""
         kind = request.kind
+        if kind is RequestKind.START and known.noisy is not Noise.UNKNOWN:
+            return self._after_restart(known, control, response)
         if kind is RequestKind.START:
             return self._after_start(known, control, response)
         if kind is RequestKind.DESCENT:
@@ -188,7 +211,13 @@ class Pilot(AdaptiveSearch):
     ) -> Transition:
         """Change to MirroredES for the trial, or for good once QuasiNewton has finished."""
         before, newton = _newton(control), step.memory
-        control = control._replace(newton=newton)
+        control = control._replace(
+            newton=newton,
+            newton_spent=control.newton_spent + len(response.values),
+            newton_leads=control.newton_leads or response.values.min() <= step.known.best,
+        )
+        if newton.finished and control.evolution.restarts:
+            return self._restart(step.known, control, response)
         if newton.finished:
             control = control._replace(trial=Trial.OVER)
             return self._start_evolution(step.known, control, newton.x, newton.value, response)
@@ -197,7 +226,8 @@ class Pilot(AdaptiveSearch):
             RequestKind.CENTRAL_DIFFERENCES,
         )
         just_refined = newton.central and not before.central
-        due = control.trial is Trial.BEFORE and newton.evaluations >= TRIAL_AFTER * newton.x.size
+        after = TRIAL_AFTER if newton.inverse.size else TRIAL_AFTER_L_BFGS
+        due = control.trial is Trial.BEFORE and newton.evaluations >= after * newton.x.size
         if at_new_point and due and not just_refined:
             control = control._replace(trial=Trial.RUNNING)
             return self._start_evolution(step.known, control, newton.x, newton.value, response)
@@ -209,14 +239,70 @@ class Pilot(AdaptiveSearch):
         """At the end of the trial, return to QuasiNewton unless MirroredES found a lower value."""
         spent = control.evolution.evaluations + len(response.batch)
         lowest = min(control.evolution.lowest, step.memory.lowest)
-        control = control._replace(evolution=step.memory)
+        restarts = control.evolution.restarts
+        control = control._replace(
+            evolution=step.memory,
+            evolution_spent=control.evolution_spent + len(response.values),
+            newton_leads=control.newton_leads and response.values.min() > step.known.best,
+        )
         ranked = request.kind is RequestKind.MIRRORED_PAIRS and np.isfinite(response.values).any()
         if control.trial is Trial.RUNNING and ranked and spent >= TRIAL * response.x.size:
             control, newton = control._replace(trial=Trial.OVER), _newton(control)
             if not lowest < newton.value:
                 back = self._newton.gradient_next(step.known, newton, response.x)
                 return back._replace(memory=control)
+        elsewhere = control.first_x.size and step.known.noisy is Noise.EXACT
+        if elsewhere and step.memory.restarts > restarts:
+            return self._restart(step.known, control._replace(trial=Trial.OVER), response)
         return step._replace(memory=control)
+
+    def _restart(self, known: Knowledge, control: Control, response: Response) -> Transition:
+        """Evaluate a random start, and choose the phase that takes over there.
+
+        QuasiNewton and MirroredES get equal numbers of evaluations if QuasiNewton found the best
+        point. Otherwise MirroredES gets most of them.
+        """
+        share = 1 if control.newton_leads else _EVOLUTION_PREFERRED
+        newton_next = share * control.newton_spent <= control.evolution_spent
+        phase = Phase.NEWTON if newton_next else Phase.EVOLUTION
+        x = self._elsewhere(known, control, response)
+        request = make_request(RequestKind.START, x.dtype)
+        return Transition(known, control._replace(next_phase=phase), request, x)
+
+    def _elsewhere(self, known: Knowledge, control: Control, response: Response) -> Array:
+        """Return a random start: uniform within the bounds or, without them, in a cube.
+
+        The cube is √3 units wide in either direction, so that the root mean square of a coordinate
+        is one unit. If the unit is the size of x0, the centre is 0, and x0 is a typical point of
+        the cube. If the user chose the units, the centre is x0.
+        """
+        batch, d = response.batch, response.x.size
+        at = Address(batch.seed, batch.step, 1, d, np.dtype(float))
+        normal = normals(at, purpose=Purpose.START).block()[0]
+        uniform = np.array([math.erf(z / math.sqrt(2)) for z in normal.tolist()])  # in (−1, 1)
+        centre = np.zeros(d) if self.x_scale is None else control.first_x
+        x = centre + math.sqrt(3) * known.units * uniform
+        bounds = self.limits(response.x)
+        if bounds is not None:
+            both = np.isfinite(bounds.lower) & np.isfinite(bounds.upper)
+            lower, upper = (np.where(both, limit, 0.0) for limit in bounds)
+            x = np.where(both, 0.5 * (lower + upper + (upper - lower) * uniform), x)
+            x = np.clip(x, bounds.lower, bounds.upper)
+        return x
+
+    def _after_restart(self, known: Knowledge, control: Control, response: Response) -> Transition:
+        """Start the chosen phase at the new point."""
+        first, second = response.values.tolist()
+        x = response.x.reshape(-1)
+        if not math.isfinite(first):  # the objective is not defined there
+            return self._restart(known, control, response)
+        if first != second:  # noisy after all
+            control = control._replace(next_phase=Phase.EVOLUTION)
+        if control.next_phase is Phase.NEWTON:
+            newton = self._newton.at(x, first, known)
+            step = self._newton.gradient_next(known, newton, response.x)
+            return step._replace(memory=control._replace(newton=step.memory))
+        return self._start_evolution(known, control, x, first, response)
 
     def _start_evolution(
         self,
@@ -272,6 +358,11 @@ class Pilot(AdaptiveSearch):
             evolution=evolution,
             descent=(),
             trial=Trial.BEFORE,
+            first_x=x.reshape(-1).copy() if exact else np.zeros(0),
+            next_phase=Phase.NEWTON,
+            newton_spent=0,
+            evolution_spent=0,
+            newton_leads=False,
         )
 
     # --- for runs ---------------------------------------------------------------------------------

@@ -2,12 +2,13 @@ r"""A quasi-Newton search: the first phase of the pilot if values are exact.
 
 - Gradient: forward differences along the axes (d evaluations), and central differences (2d) once
   forward differences are too inaccurate to make progress.
-- Direction: the two-loop recursion of L-BFGS (Nocedal, 1980).
+- Direction: the two-loop recursion of L-BFGS (Nocedal, 1980); after the first few steps, BFGS with
+  a full matrix, up to 50 parameters.
 - Length: a backtracking line search, one evaluation at a time.
 
 Parameters are measured in *scales*, which makes the search independent of the user's units. After a
-while the search measures the curvature along each axis once and, if the curvatures differ widely,
-chooses new scales.
+while L-BFGS measures the curvature along each axis once and, if the curvatures differ widely,
+chooses new scales. A full matrix learns them from its steps.
 
 :class:`QuasiNewton` is the search: which points it requests, and what it does with their values.
 The functions below it are its formulas, each a pure function of a :class:`Newton`.
@@ -40,12 +41,16 @@ from gensmooth.searches.protocol import SearchState
 Array = NDArray[Any]
 
 # Common practice for L-BFGS (Nocedal & Wright, 2006, chapters 3, 7 and 8) unless stated otherwise.
+FULL_UP_TO = 50  # parameters; beyond, past steps replace the matrix (docs/pilot.md)
+FULL_AFTER = 10  # evaluations per parameter before the matrix replaces past steps; by experiment
 MEMORY = 20  # number of past steps, and of the changes of the gradient that they caused
 DIFFERENCE = 2e-8  # spacing of forward differences, in scales: about √(rounding error)
 CENTRAL = 3e-7  # spacing of central differences, by experiment (docs/pilot.md, "Wider differences")
 PROBE = 1e-3  # spacing of second differences, in units; rounding errors are then 1e-10 of a value
-PROBE_AFTER = 20  # evaluations per parameter before the curvature is measured; by experiment
+PROBE_AFTER = 20  # evaluations per parameter before L-BFGS measures the curvature; by experiment
 _MIN_UNEVENNESS = 30.0  # ratio of scales below which the old ones are kept; by experiment
+_FIRST_INVERSE = 1e6  # largest expected ratio of curvatures; by experiment (docs/pilot.md)
+_LONGEST = 3.0  # root mean square of a step, in scales, that is tried first; by experiment
 _ARMIJO = 1e-4  # required share of the decrease that the slope predicts (Armijo's condition)
 _SHORTEN = (0.1, 0.5)  # bounds on the factor by which a length that failed is shortened
 _MAX_TRIES = 12  # lengths tried on a line; the last is at most 2⁻¹² of the first
@@ -65,6 +70,8 @@ class Newton(NamedTuple):
         previous_x: The point before.
         previous_gradient: The gradient at the point before.
         has_previous: Whether there is a point before.
+        inverse: The approximation of the inverse Hessian, in scales; empty above 50 parameters.
+        full: Whether ``inverse`` determines the direction, or else the last steps.
         steps: The last steps, in scales, newest last.
         changes: The changes of the gradient that these steps caused.
         stored: The number of valid rows in ``steps`` and ``changes``.
@@ -88,6 +95,8 @@ class Newton(NamedTuple):
     previous_x: Array
     previous_gradient: Array
     has_previous: bool
+    inverse: Array
+    full: bool
     steps: Array
     changes: Array
     stored: int
@@ -106,7 +115,9 @@ class Newton(NamedTuple):
 @final
 @dataclass(frozen=True, kw_only=True)
 class QuasiNewton(AdaptiveSearch):
-    """L-BFGS on finite differences, for exact values and up to 500 parameters.
+    """BFGS on finite differences, for exact values and up to 500 parameters.
+
+    Above 50 parameters, the last 20 steps replace the matrix (L-BFGS).
 
     The arguments are those of :class:`~gensmooth.Pilot`.
 
@@ -176,7 +187,11 @@ class QuasiNewton(AdaptiveSearch):
         if not descends:
             finer = with_central_differences(newton)
             newton = newton._replace(finished=True) if finer is None else finer
-        elif not newton.probed and newton.evaluations >= PROBE_AFTER * newton.x.size:
+        elif (
+            not newton.inverse.size
+            and not newton.probed
+            and newton.evaluations >= PROBE_AFTER * newton.x.size
+        ):
             units = np.broadcast_to(known.units, newton.x.shape).copy()
             dtype, d = response.x.dtype, newton.x.size
             probe = make_request(RequestKind.CURVATURE, dtype, spacing=PROBE, number=d, scale=units)
@@ -210,8 +225,8 @@ class QuasiNewton(AdaptiveSearch):
 
 def initial_newton(x: Array, value: float, units: Array) -> Newton:
     """Return the memory before the first gradient."""
-    zero = np.zeros(x.size)
-    memory = np.zeros((MEMORY, x.size))
+    zero, d = np.zeros(x.size), x.size
+    memory = np.zeros((MEMORY, d))
     return Newton(
         x=x.reshape(-1),
         value=value,
@@ -220,6 +235,8 @@ def initial_newton(x: Array, value: float, units: Array) -> Newton:
         previous_x=zero,
         previous_gradient=zero,
         has_previous=False,
+        inverse=np.eye(d) if d <= FULL_UP_TO else np.zeros((0, 0)),
+        full=False,
         steps=memory,
         changes=memory,
         stored=0,
@@ -283,18 +300,19 @@ def start_line(
     if not np.isfinite(gradient).all() or not gradient.any():
         return None
     now = _remember(now, gradient)
-    line = np.where(stuck, 0.0, -_two_loops(now, gradient))
+    product = _product(now.inverse, gradient) if now.full else _two_loops(now, gradient)
+    line = np.where(stuck, 0.0, -product)
     slope = _dot(line, gradient)
     if not (slope < 0 and math.isfinite(slope)):
         now = _forget(now)
         line, slope = -gradient, -_dot(gradient, gradient)
         if not (slope < 0 and math.isfinite(slope)):
             return None
-    first = now.stored == 0
+    first, size = now.stored == 0, math.sqrt(_dot(line, line))
     now = now._replace(
         gradient=gradient,
         slope=slope,
-        length=1 / math.sqrt(_dot(line, line)) if first else 1.0,
+        length=1 / size if first else min(1.0, _LONGEST * math.sqrt(line.size) / size),
         tries=0,
         along_gradient=first,
         best_length=0.0,
@@ -379,15 +397,47 @@ def _remember(now: Newton, gradient: Array) -> Newton:
     along = _dot(step, change)
     if not along > 1e-10 * math.sqrt(_dot(step, step) * _dot(change, change)):
         return now  # L-BFGS needs positive curvature, by more than rounding errors
-    return now._replace(
+    now = now._replace(
         steps=np.concatenate([now.steps[1:], step[None]]),
         changes=np.concatenate([now.changes[1:], change[None]]),
         stored=min(now.stored + 1, MEMORY),
     )
+    if not now.inverse.size or now.evaluations < FULL_AFTER * step.size:
+        return now
+    inverse = updated_inverse(now.inverse, step, change) if now.full else first_inverse(now)
+    return now._replace(inverse=inverse, full=True)
 
 
 def _forget(now: Newton) -> Newton:
-    return now._replace(stored=0, has_previous=False)
+    return now._replace(stored=0, has_previous=False, full=False)
+
+
+def first_inverse(now: Newton) -> Array:
+    """Return the inverse Hessian from the last steps, when the matrix replaces them.
+
+    It begins with a multiple of the identity. The usual one has the curvature along the first step
+    (Nocedal & Wright, 2006, equation 6.20), which is close to the largest curvature. Ours is
+    ``_FIRST_INVERSE`` times as large, so that steps along flat directions are long at once.
+    """
+    steps, changes = (each[MEMORY - now.stored :] for each in (now.steps, now.changes))
+    size = _dot(steps[0], changes[0]) / _dot(changes[0], changes[0])
+    inverse = np.eye(len(steps[0])) * (_FIRST_INVERSE * size)
+    for step, change in zip(steps, changes, strict=True):
+        inverse = updated_inverse(inverse, step, change)
+    return inverse
+
+
+def updated_inverse(inverse: Array, step: Array, change: Array) -> Array:
+    """Return the inverse Hessian after a step: the update of BFGS."""
+    along, product = _dot(step, change), _product(inverse, change)
+    outer = step[:, None] * product
+    factor = (1 + _dot(change, product) / along) / along
+    return inverse - (outer + outer.T) / along + factor * step[:, None] * step
+
+
+def _product(matrix: Array, vector: Array) -> Array:
+    """Return the product, summed in a fixed order, which BLAS does not guarantee."""
+    return (matrix * vector).sum(axis=1)
 
 
 def _two_loops(now: Newton, gradient: Array) -> Array:
