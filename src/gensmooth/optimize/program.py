@@ -433,9 +433,9 @@ class Minimization(Program[MinimizeState, Record, Result]):
         """See :class:`~gensmooth.runs.Program`."""
         return states.record_to_json(record)
 
-    def read_record(self, found: dict[str, Any]) -> Record:
+    def read_record(self, stored: dict[str, Any]) -> Record:
         """See :class:`~gensmooth.runs.Program`."""
-        return states.record_from_json(found)
+        return states.record_from_json(stored)
 
     def start(self, state: MinimizeState, start: Start) -> Start:
         """See :class:`~gensmooth.runs.Program`."""

@@ -388,11 +388,11 @@ class Training(Program[TrainState, TrainRecord, TrainResult]):
             "test": tested,
         }
 
-    def read_record(self, found: dict[str, Any]) -> TrainRecord:
+    def read_record(self, stored: dict[str, Any]) -> TrainRecord:
         """See :class:`~gensmooth.runs.Program`."""
-        deviation, mean_length = (number(found.pop(n)) for n in ("deviation", "mean_length"))
-        env_steps, tested = whole(found.pop("env_steps")), found.pop("test")
-        info, faults = states.record_from_json(found)
+        deviation, mean_length = (number(stored.pop(n)) for n in ("deviation", "mean_length"))
+        env_steps, tested = whole(stored.pop("env_steps")), stored.pop("test")
+        info, faults = states.record_from_json(stored)
         test = None
         if tested is not None:
             values: dict[str, Any] = {

@@ -14,7 +14,7 @@ from gensmooth.runs.config import (
     parse_every,
 )
 from gensmooth.runs.files import CheckpointError
-from gensmooth.runs.folder import SOURCE, Found, RunFolder, Scratch, kind_of, seed_in
+from gensmooth.runs.folder import SOURCE, RunFolder, RunProgress, Scratch, kind_of, seed_in
 from gensmooth.runs.journal import Journal
 from gensmooth.runs.loop import Run, resumed_run, run
 from gensmooth.runs.program import Program
@@ -42,7 +42,6 @@ __all__ = [
     "End",
     "Every",
     "Execution",
-    "Found",
     "Journal",
     "Limits",
     "Program",
@@ -50,6 +49,7 @@ __all__ = [
     "Record",
     "Run",
     "RunFolder",
+    "RunProgress",
     "Scratch",
     "array_from_json",
     "array_to_json",

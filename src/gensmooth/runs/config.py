@@ -139,9 +139,9 @@ class Execution(NamedTuple):
         return describe_parts(self, self._fields[:-1]) | {"every": self.every}
 
     @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> "Execution":
+    def from_json(cls, stored: Mapping[str, Any]) -> "Execution":
         """Read and check the JSON form."""
-        workers, timeout, retries, threads, every = (found[name] for name in cls._fields)
+        workers, timeout, retries, threads, every = (stored[name] for name in cls._fields)
         if every is not None:
             steps, seconds = every
             every = parse_every(
@@ -220,18 +220,18 @@ def array_to_json(name: str, array: Array, large: dict[str, Array]) -> dict[str,
     return described | {"in": "arrays", "name": name, "sha256": _sha256(flat)}
 
 
-def array_from_json(found: Mapping[str, Any], large: Mapping[str, Array]) -> Array:
+def array_from_json(stored: Mapping[str, Any], large: Mapping[str, Array]) -> Array:
     """Restore an array; the inverse of :func:`array_to_json`."""
-    dtype, shape = found["dtype"], tuple(found["shape"])
+    dtype, shape = stored["dtype"], tuple(stored["shape"])
     if dtype not in ("float32", "float64"):
         raise ValueError(f"an array must be float32 or float64, but is {str(dtype)[:80]}")
-    if "in" not in found:
-        array = np.array([number(value) for value in found["values"]], dtype).reshape(shape)
-    elif found["name"] not in large:
+    if "in" not in stored:
+        array = np.array([number(value) for value in stored["values"]], dtype).reshape(shape)
+    elif stored["name"] not in large:
         raise ValueError("the file `arrays` is missing or belongs to another run")
     else:
-        array = large[found["name"]]
-        if array.dtype.name == dtype and _sha256(array.reshape(-1)) != found["sha256"]:
+        array = large[stored["name"]]
+        if array.dtype.name == dtype and _sha256(array.reshape(-1)) != stored["sha256"]:
             raise ValueError(
                 "the file `arrays` is damaged or belongs to another run: its checksum differs"
             )

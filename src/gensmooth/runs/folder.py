@@ -70,7 +70,7 @@ _LEFT_BY_A_KILL = {".lock", ARRAYS, f".{ARRAYS}.new", f".{CONFIG}.new"}
 _log = logging.getLogger("gensmooth")
 
 
-class Found(NamedTuple, Generic[S, R]):
+class RunProgress(NamedTuple, Generic[S, R]):
     """The progress of a run.
 
     Attributes:
@@ -156,7 +156,7 @@ class RunFolder:
 
     # --- configuration
 
-    def take(self, program: Program[S, R, Any]) -> Found[S, R]:
+    def take(self, program: Program[S, R, Any]) -> RunProgress[S, R]:
         """Begin a new run, or load the progress of the run in this folder.
 
         Raises:
@@ -174,7 +174,7 @@ class RunFolder:
             self.write(program)
             with contextlib.suppress(OSError):  # the parent folder may not be readable
                 sync_folder(self.path.parent)
-            return Found(state, 0, [])
+            return RunProgress(state, 0, [])
         self._read_config(program.kind)
         now: dict[str, Any] = json.loads(json.dumps(program.settings({})))
         compared = program.compared or dict.fromkeys(now)
@@ -279,7 +279,7 @@ class RunFolder:
         except OSError as error:
             raise _cannot(self.path, "be written to", error) from error
 
-    def load(self, program: Program[S, R, Any]) -> Found[S, R]:
+    def load(self, program: Program[S, R, Any]) -> RunProgress[S, R]:
         """Load the progress of the run.
 
         Raises:
@@ -294,7 +294,7 @@ class RunFolder:
                     f"is missing, but {PREVIOUS} exists: rename it to {CHECKPOINT} to continue "
                     "from it, or remove it to start over.",
                 )
-            return Found(program.init(), 0, [])
+            return RunProgress(program.init(), 0, [])
         try:
             return self._load(program, path)
         except CheckpointError as error:
@@ -312,13 +312,13 @@ class RunFolder:
 
     # --- during the run
 
-    def open(self, found: Found[Any, Any], every: int | str | Every | None) -> None:
-        """Prepare to record the steps that follow ``found``."""
-        self.saved = found.step if found.saved else None
-        self._cadence = Cadence(every, found.step)
+    def open(self, progress: RunProgress[Any, Any], every: int | str | Every | None) -> None:
+        """Prepare to record the steps that follow ``progress``."""
+        self.saved = progress.step if progress.saved else None
+        self._cadence = Cadence(every, progress.step)
         try:
-            self._metrics = Metrics(self.path / METRICS, found.position)
-            self._times = Times(self.path / TIMES, found.step)
+            self._metrics = Metrics(self.path / METRICS, progress.position)
+            self._times = Times(self.path / TIMES, progress.step)
         except OSError as error:
             raise _cannot(self.path / METRICS, "be written to", error) from error
         self.journal = Journal(self.path / JOURNAL, self.run, self.ours)
@@ -407,7 +407,7 @@ class RunFolder:
         else:
             self._failing_files = self._failing_files and not saved
 
-    def _load(self, program: Program[S, R, Any], path: Path) -> Found[S, R]:
+    def _load(self, program: Program[S, R, Any], path: Path) -> RunProgress[S, R]:
         meta, arrays = container.read(path, sizes_fit(program))
         if meta.get("run") != self.run:
             raise CheckpointError(path, "is the checkpoint of another run.")
@@ -427,7 +427,7 @@ class RunFolder:
         except UNUSABLE as error:
             raise CheckpointError(path, f"does not match its run: {error}.") from error
         records = read_lines(self.path / METRICS, position, program.read_record)
-        return Found(state, step, records, end, position, saved=True)
+        return RunProgress(state, step, records, end, position, saved=True)
 
     def _identity(self, program: Program[Any, Any, Any]) -> str:
         """The checksum of the settings that determine the run's result.
@@ -486,19 +486,19 @@ class Scratch:
         self._saved = 0
         self._owner = os.getpid()
 
-    def load(self, program: Program[S, Any, Any]) -> Found[S, Any]:
+    def load(self, program: Program[S, Any, Any]) -> RunProgress[S, Any]:
         """Load the state of the run; steps are counted from zero again."""
         path = self.path / CHECKPOINT
         if os.path.lexists(path):
             try:
-                return Found(program.unpack(*container.read(path, sizes_fit(program))), 0, [])
+                return RunProgress(program.unpack(*container.read(path, sizes_fit(program))), 0, [])
             except (CheckpointError, OSError, *UNUSABLE) as error:
                 _log.warning("%s cannot be used, so the run starts over: %s", path, error)
-        return Found(program.init(), 0, [])
+        return RunProgress(program.init(), 0, [])
 
-    def open(self, found: Found[Any, Any], every: int | str | Every | None) -> None:
+    def open(self, progress: RunProgress[Any, Any], every: int | str | Every | None) -> None:
         """See :class:`RunFolder`."""
-        self._cadence = Cadence(every, found.step)
+        self._cadence = Cadence(every, progress.step)
         self.journal = Journal(self.path / JOURNAL, "", self._prepare)
 
     def record(self, step: int, line: Mapping[str, Any]) -> None:  # noqa: ARG002

@@ -201,8 +201,8 @@ class JournalEntry:
     def fault(self, kind: str, count: int, dropped: range = range(0)) -> None:
         """Record faults and, if they are final, the evaluations that were dropped."""
         self.has_failures = True
-        found = {"faults": {kind: count}, "dropped": list(dropped)}
-        self._journal.append(self, [b"F" + json.dumps(found).encode()])
+        fault = {"faults": {kind: count}, "dropped": list(dropped)}
+        self._journal.append(self, [b"F" + json.dumps(fault).encode()])
 
 
 def _values(start: int, values: Floats) -> Iterator[bytes]:
@@ -316,10 +316,10 @@ class Journal:
                 raise ValueError("values must have 8 bytes each")
             current.values.append((start, data))
         elif kind == b"F":
-            found: Any = json.loads(body[1:])
-            faults = cast(dict[str, Any], found["faults"])
+            entry: Any = json.loads(body[1:])
+            faults = cast(dict[str, Any], entry["faults"])
             current.faults.update({str(name): whole(count) for name, count in faults.items()})
-            current.failed += [whole(index) for index in found["dropped"]]
+            current.failed += [whole(index) for index in entry["dropped"]]
         elif kind == b"X":
             current.failed.clear()
             current.faults.clear()

@@ -21,7 +21,7 @@ from typing import Any, Generic
 
 from gensmooth.observe.observers import Observers, Start
 from gensmooth.runs.config import Every
-from gensmooth.runs.folder import Found, RunFolder, Scratch, config_of
+from gensmooth.runs.folder import RunFolder, RunProgress, Scratch, config_of
 from gensmooth.runs.program import Program, R, S, T
 from gensmooth.runs.stopping import End
 
@@ -64,7 +64,7 @@ class Run(Generic[S, R, T]):
 
     Args:
         program: The program.
-        found: The progress so far; by default none.
+        progress: The progress so far; by default none.
         folder: The run's folder; by default nothing is stored.
         every: How often to write a checkpoint.
         observers: The observers of the run.
@@ -73,13 +73,13 @@ class Run(Generic[S, R, T]):
     def __init__(
         self,
         program: Program[S, R, T],
-        found: Found[S, R] | None = None,
+        progress: RunProgress[S, R] | None = None,
         *,
         folder: RunFolder | Scratch | None = None,
         every: int | str | Every | None = None,
         observers: Observers | None = None,
     ) -> None:
-        self._progress = progress = found or Found(program.init(), 0, [])
+        self._progress = progress = progress or RunProgress(program.init(), 0, [])
         self.program = program
         self.state, self.step, self.records, self.end = progress[:4]
         self.folder = folder

@@ -147,9 +147,9 @@ class Program(ABC, Generic[S, R, T]):
         assert isinstance(record, Mapping), "implement `write_record`: a record is not a mapping"
         return record  # type: ignore[return-value]
 
-    def read_record(self, found: dict[str, Any]) -> R:
+    def read_record(self, stored: dict[str, Any]) -> R:
         """Restore a record from the JSON that :meth:`write_record` returned."""
-        return found  # type: ignore[return-value]
+        return stored  # type: ignore[return-value]
 
     def write_files(self, folder: Path, state: S, records: Sequence[R], *, saved: bool) -> None:
         """Write additional files: after each step, and (``saved``) before each checkpoint."""

@@ -63,10 +63,10 @@ def unpack_search(
     )
 
 
-def _seed(found: Any) -> int:
-    if type(found) is not int:  # True and 1.0 equal 1, but cannot seed the generator
-        raise TypeError(f"its seed must be an integer, but is {str(found)[:80]!r}")
-    return found
+def _seed(stored: Any) -> int:
+    if type(stored) is not int:  # True and 1.0 equal 1, but cannot seed the generator
+        raise TypeError(f"its seed must be an integer, but is {str(stored)[:80]!r}")
+    return stored
 
 
 def like(x0: Array, arrays: Mapping[str, Array], name: str) -> Array:
@@ -98,10 +98,10 @@ def record_to_json(record: Record) -> dict[str, Any]:
     return {**info, "faults": dict(record.faults)}
 
 
-def record_from_json(found: dict[str, Any]) -> Record:
+def record_from_json(stored: dict[str, Any]) -> Record:
     """Read and check a step from a line of ``metrics.jsonl``."""
-    faults = faults_from_json(found.pop("faults"))
-    diverged = found.pop("diverged")
+    faults = faults_from_json(stored.pop("faults"))
+    diverged = stored.pop("diverged")
     if not (diverged is None or isinstance(diverged, str)):
         raise TypeError("`diverged` must be null or text")
     values: dict[str, Any] = {
@@ -110,16 +110,16 @@ def record_from_json(found: dict[str, Any]) -> Record:
         else None
         if name in _MAYBE and value is None
         else number(value)
-        for name, value in found.items()
+        for name, value in stored.items()
     }
     return Record(StepInfo(**values, diverged=diverged), faults)
 
 
-def faults_from_json(found: Any) -> dict[str, int]:
+def faults_from_json(stored: Any) -> dict[str, int]:
     """Read and check the number of faults by kind."""
-    if not isinstance(found, dict):
+    if not isinstance(stored, dict):
         raise TypeError("`faults` must be an object with a count for each kind")
-    return {kind: whole(count) for kind, count in cast(dict[str, Any], found).items()}
+    return {kind: whole(count) for kind, count in cast(dict[str, Any], stored).items()}
 
 
 # --- an optimiser's state ------------------------------------------------------------------------

@@ -87,9 +87,9 @@ class Limits(NamedTuple):
     tolerance: float | None = None
 
     @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> "Limits":
+    def from_json(cls, stored: Mapping[str, Any]) -> "Limits":
         """Read and check limits from JSON."""
-        budget, max_steps, target, tolerance = (found[name] for name in cls._fields)
+        budget, max_steps, target, tolerance = (stored[name] for name in cls._fields)
         if type(budget) is not int or type(max_steps) not in (int, type(None)):
             raise TypeError("`budget` or `max_steps` is not a whole number")
         return cls(
