@@ -73,7 +73,6 @@ EXTENDED = {
     "Nevergrad and Optuna": (
         "src/gensmooth/nevergrad.py",
         "src/gensmooth/optuna.py",
-        "tests/lab/test_problems_nevergrad.py",
         "tests/integrations/test_nevergrad_methods.py",
         "tests/integrations/test_optuna.py",
     ),

@@ -167,7 +167,7 @@ def test_bad_numbers():
         Islands(islands=0)
     with pytest.raises(ValueError, match="in memory"):
         gs.search("islands", np.zeros(10_000_000))
-    with pytest.raises(ValueError, match="not for functions"):
+    with pytest.raises(ValueError, match="only for training"):
         gs.minimize(bowl, X0, method="islands")
     with pytest.raises(ValueError, match="its own step"):
         gs.rl.train("Pendulum-v1", method="islands", learning_rate=0.1, max_steps=1)
