@@ -18,7 +18,7 @@ import gensmooth
 from walks import ARCHITECTURE, Walk, drawn
 
 HELPERS = Path(__file__).parents[1] / "helpers"
-BOUNDS = {"minimize": (31, 163), "train": (40, 147)}
+BOUNDS = {"minimize": (31, 165), "train": (40, 148)}
 
 
 @pytest.mark.usefixtures("fresh_interpreters")  # what is imported already is not passed
