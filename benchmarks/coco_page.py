@@ -37,19 +37,20 @@ after 10 d, 30 d … evaluations: precision f − f* of 1e2, 1e1.8 … 1e-8, ave
 instances. ± is one standard error over instances, and the best of a column has a star. Differences
 are paired: our share minus theirs, on the same problems from the same starts.
 
-- Everybody starts at the same point, uniform in [−4, 4]^d and drawn for each problem, and nobody is
-  given bounds. Who needs a step size gets 2. A method that stops by itself starts again at such a
-  point, if starting again is up to its user; otherwise it keeps its best.
+- All methods start at the same point, which is drawn for each problem, uniform in [−4, 4]^d. None
+  gets bounds. Methods that need a step size get 2. A method that stops is restarted at another such
+  point if restarting is left to its user; otherwise it keeps its best value.
 - Values are COCO's, optimal value included, unless a table says otherwise. Noise is drawn here,
   normal: *relative* 0.1 multiplies f − f* by 1 + 0.1 z, *additive* 1 adds z. A target counts as
-  reached when the value without noise of a point that was evaluated is that good, whether or not
-  the method could know.
-- All evaluations count, those of finite differences too; those beyond the budget do not.
-- What our default does was chosen on instances {chosen}; the ones reported here are {reported}.
-  One choice is not quite independent of them: that the first 10 d evaluations use L-BFGS was
-  prompted by a result at d = 10 on the reported instances. Its length was chosen on 1–3.
-- A run ends when its last target is reached. A method that takes too long for the larger budgets
-  has a dash there.
+  reached when a method evaluates a point whose noise-free value is that good, whether or not the
+  method can know.
+- All evaluations up to the budget count, including those for finite differences.
+- Our default was chosen on instances {chosen}; the ones reported here are {reported}. There is one
+  exception: a result at d = 10 on the reported instances prompted us to begin with L-BFGS. How long
+  it is used was chosen on 1–3.
+- The line below a table names the commit. bbob-largescale at d = 160 and 320 was measured with an
+  earlier default, which had a diagonal metric there.
+- A run ends when its last target is reached. A dash means that a method was not run that long.
 - µs is the CPU time of an evaluation in microseconds, that of the objective included.
 
 To repeat it (`make bench` does the same; `--workers` is the number of processes, `--observer NAME`

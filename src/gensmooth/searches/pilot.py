@@ -15,7 +15,8 @@ no samples, noisy values               :class:`~gensmooth.MirroredES`
 
 Without samples, the pilot first evaluates x0 twice: two different values mean noise. To find out
 whether the quasi-Newton phase pays off, it interrupts the phase once for a trial of MirroredES and
-continues with the better of the two.
+continues with the better of the two. When a phase no longer makes progress on exact values, the
+pilot restarts QuasiNewton or MirroredES at a random point.
 
 This file only makes these decisions. The step rules are in the files of the phases.
 """
@@ -79,7 +80,7 @@ class Phase(IntEnum):
 
 
 class Control(NamedTuple):
-    """What the pilot remembers: the memory of each phase, and the trial.
+    """What the pilot remembers: the memory of each phase, the trial, and what restarts need.
 
     Attributes:
         newton: The memory of QuasiNewton; empty if this run cannot use it.
