@@ -193,7 +193,9 @@ def test_cma_es_is_the_package_itself():
     theirs = cmaes.CMA(mean=X0.copy(), sigma=0.7, population_size=4 + int(3 * math.log(D)))
     for state, after, values, _ in steps(search, 25):
         bits = streams.generator(state.seed, streams.Purpose.DIRECTION, step=state.step)
-        theirs._rng = np.random.RandomState(bits.bit_generator)
+        theirs._rng = cma._Normals(
+            np.random.RandomState(bits.bit_generator), theirs._eigen_decomposition()[0]
+        )
         points = [theirs.ask() for _ in values]
         block = search.ask(state).block(0, len(values))
         assert np.allclose(block, points, rtol=1e-9, atol=1e-10)
@@ -202,6 +204,35 @@ def test_cma_es_is_the_package_itself():
         assert math.isclose(after.kept.sigma, theirs._sigma, rel_tol=1e-8)
         assert after.kept.generation == theirs.generation
     assert np.allclose(after.kept.C, theirs._C, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("draws", ["ours", "the package's"])
+def test_points_of_cma_es_do_not_depend_on_the_choice_of_eigenvectors(draws, monkeypatch):
+    """LAPACK chooses signs, and bases of eigenspaces; points are C^½ z whatever it chooses.
+
+    The twin shows that the package's own draws B D z do depend on the choice.
+    """
+    if draws != "ours":
+        monkeypatch.setattr(cma, "_Normals", lambda source, _: source)
+    rng = np.random.default_rng(0)
+    basis = np.linalg.qr(rng.standard_normal((D, D)))[0]
+    turned = np.linalg.qr(rng.standard_normal((3, 3)))[0]  # of the eigenspace of 2
+    D2 = np.array([0.5, 2.0, 2.0, 2.0, 3.0, 7.0])
+    other = basis.copy()
+    other[:, 1:4] = basis[:, 1:4] @ turned
+    other[:, 4] *= -1
+    C = (basis * D2) @ basis.T
+    search, zero = cma.CMAES(population=8), np.zeros(D)
+    first = cma.Covariance(np.ones(D), zero, 0.5, C, zero, zero, 4, basis, np.sqrt(D2))
+    blocks = [
+        search._displacements(first._replace(B=B), zero, zero, 3, 4).block for B in (basis, other)
+    ]
+    bits = streams.generator(3, streams.Purpose.DIRECTION, step=4).bit_generator
+    z = np.random.RandomState(bits).randn(8, D)
+    expected = 0.5 * z @ ((basis * np.sqrt(D2)) @ basis.T)
+    for block in blocks:
+        assert np.allclose(block, expected, rtol=1e-12, atol=1e-12) == (draws == "ours")
+    assert np.allclose(*blocks, rtol=1e-12, atol=1e-12) == (draws == "ours")
 
 
 # --- what every search does ----------------------------------------------------------------------

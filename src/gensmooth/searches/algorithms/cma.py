@@ -9,7 +9,8 @@ runs are reproducible, can be resumed, and can use workers like any other.
 The package has no public interface for setting its state, so this file uses private attributes. It
 accepts only the versions in :data:`VERSIONS`, which have them. The package multiplies and
 decomposes matrices with BLAS and LAPACK. Results therefore do not depend on workers or on resuming,
-but their last bits may differ between machines and numbers of BLAS threads.
+but their last bits may differ between machines and numbers of BLAS threads. :class:`_Normals` makes
+sure that only the last bits do.
 """
 
 import math
@@ -190,7 +191,7 @@ class CMAES(Population):
         """Return the next points minus x; their random numbers depend only on seed and step."""
         optimizer = self._package(now, like)
         bits = streams.generator(seed, Purpose.DIRECTION, step=step).bit_generator
-        optimizer._rng = np.random.RandomState(bits)
+        optimizer._rng = _Normals(np.random.RandomState(bits), now.B)
         points = np.array([optimizer.ask() for _ in range(self.number(x.size))])
         return Displacements((points * now.units - x.reshape(-1)).astype(x.dtype))
 
@@ -211,6 +212,22 @@ class CMAES(Population):
                 [np.reshape(limit, -1).astype(np.float64) / now.units for limit in limits], axis=1
             )
         return optimizer
+
+
+class _Normals(NamedTuple):
+    """The package's generator: it returns :math:`B^T z` for normal z, which has the same law.
+
+    The package draws points :math:`m + σ B D z`. The eigenvectors B are not unique: LAPACK chooses
+    their signs, and a basis of each eigenspace, differently on different processors. With
+    :math:`B^T z` in place of z, a point is :math:`m + σ C^{1/2} z`, which depends on C alone.
+    """
+
+    source: np.random.RandomState
+    B: Array
+
+    def randn(self, size: int) -> Array:
+        """Return :math:`B^T z`, summed in a fixed order."""
+        return (self.B * self.source.randn(size)[:, None]).sum(axis=0)
 
 
 def package() -> Any:
