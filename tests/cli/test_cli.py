@@ -231,6 +231,7 @@ def test_what_python_can_do_a_shell_can():
         (["--x-scale", "0.5,1,2"], {"method": "auto", "x_scale": [0.5, 1, 2]}),
         (["--log-scale", "0,1,1"], {"log_scale": [False, True, True]}),
         (["--noise", "0.1"], {"noise": 0.1}),
+        (["--no-restarts"], {"restarts": False}),
         (["--optimizer", "momentum(0.01)"], {"optimizer": gs.momentum(0.01)}),
         (["--estimator", "antithetic"], {"estimator": gs.Antithetic()}),
         (["--optimizer", "greedy"], {"optimizer": gs.greedy()}),

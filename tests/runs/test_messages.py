@@ -3,6 +3,7 @@
 import io
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,6 +20,10 @@ from gensmooth.searches import StepInfo
 
 def bowl(x):
     return float(((x - 1) ** 2).sum())
+
+
+def valley(x):
+    return float((100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2).sum())
 
 
 def test_a_run_ended_by_an_error_says_so():
@@ -69,6 +74,13 @@ def test_a_budget_that_outlasts_the_search_is_called_that():
     assert result.reason == "budget"
     assert result.message.startswith("The evaluation budget is used up. The search had converged a")
     assert "converged" not in gs.minimize(bowl, np.zeros(20), budget=200, seed=0).message
+
+
+def test_the_end_of_a_budget_says_whether_values_were_still_improving():
+    improving = gs.minimize(valley, np.zeros(10), budget=600, seed=0).message
+    assert improving.startswith("The evaluation budget is used up. The best value was still impr")
+    message = gs.minimize(valley, np.zeros(10), budget=2_000, seed=0).message
+    assert re.search(r"There was no progress in the last \d{3} evaluations\.", message)
 
 
 def test_noisy_values_are_called_noisy():

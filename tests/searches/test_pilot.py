@@ -310,6 +310,48 @@ def test_maximising_is_minimising_the_negative(name):
     assert np.array_equal(up.history.value, -down.history.value)
 
 
+@pytest.mark.parametrize("frequency", [0, 2], ids=["one optimum", "many"])
+def test_without_restarts_a_run_is_the_beginning_of_the_one_with_them(frequency, tmp_path):
+    """It ends when the other one continues elsewhere, or has nothing to gain where it is."""
+
+    def hilly(x):
+        return float((x**2).sum() - frequency * np.cos(7 * x).sum())
+
+    how = {"budget": 6_000, "seed": 0}
+    whole = gs.minimize(hilly, np.full(3, 0.8), **how)
+    part = gs.minimize(hilly, np.full(3, 0.8), **how, restarts=False, folder=tmp_path / "run")
+    assert (whole.reason, part.reason) == ("budget", "converged")
+    assert part.success
+    assert "with restarts=True" in part.message
+    steps = len(part.history.value)
+    assert part.history.value.tolist() == whole.history.value[:steps].tolist()
+    assert part.fun == part.best_fun == whole.history.best_value[:steps].min()
+    assert part.nfev < 3_000
+    pilot = gs.Pilot(budget=6_000, restarts=False)
+    again = gs.minimize(hilly, np.full(3, 0.8), **how, search=pilot)
+    assert np.array_equal(again.x, part.x)
+    assert again.nfev == part.nfev
+    assert np.array_equal(gs.resume(tmp_path / "run", hilly).x, part.x)
+
+
+def test_noisy_values_have_nothing_to_converge_to():
+    result = gs.minimize(
+        lambda x, rng: bowl(x) + float(rng.standard_normal()),
+        np.zeros(3),
+        samples="independent",
+        budget=2_000,
+        seed=0,
+        restarts=False,
+    )
+    assert result.reason == "budget"
+
+
+def test_only_the_pilot_restarts():
+    for how in ({"method": "snes"}, {"method": "bes"}, {"spacing": 0.1}):
+        with pytest.raises(ValueError, match="`restarts` is for the default search"):
+            gs.minimize(bowl, np.zeros(3), restarts=False, **how)
+
+
 def test_looking_around_is_no_short_step():
     def cone(x):
         return float(np.sqrt(np.abs(x - 1).sum()))

@@ -74,6 +74,7 @@ def minimize(
     max_seconds: float | None = None,
     target: float | None = None,
     tolerance: float | None = None,
+    restarts: bool | None = None,
     # the evaluations
     workers: Any = 1,
     timeout: float | None = None,
@@ -154,6 +155,8 @@ def minimize(
             call. A later call with the same ``folder`` continues, with its own time limit.
         target: Stop when a step's value reaches this.
         tolerance: Stop when ten steps in a row move x by less than this times 1 + ‖x‖.
+        restarts: What the default search does once it has converged on exact values and evaluations
+            are left: start again elsewhere (the default), or with ``False`` stop.
         workers: 1 evaluates in this process, n in n processes, −1 in one process per core; or a
             map-like callable such as ``executor.map``; or an evaluator such as
             ``gs.evaluators.Ray()``. The result does not depend on it.
@@ -222,6 +225,7 @@ def minimize(
             budget=count("budget", budget),
             max_steps=checks.optional(count, "max_steps", max_steps),
             noise=noise,
+            restarts=checks.optional(checks.flag, "restarts", restarts),
             samples=samples,
             num_samples=num_samples,
             maximize=maximize,

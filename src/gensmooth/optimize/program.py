@@ -54,6 +54,7 @@ _NOISY = (
     "values there. `best_fun` is the luckiest single value, and therefore too good."
 )
 _NEGLIGIBLE = 1e-9  # of the total gain
+_STILL = 0.1  # of all evaluations: a gain among the last ones means "still improving"
 _SHORT_STEPS = 10  # this many in a row end a run with a tolerance
 
 
@@ -295,7 +296,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
                     end.message(),
                     *([_NO_VALUE] if failed else []),
                     *([_NOT_EVALUATED] if unevaluated else []),
-                    *_early_convergence(search, state.search, records, end),
+                    *_progress_at_end(search, state.search, records, end),
                     *([_NOISY] if noise and error is not None else []),
                     *warnings,
                 ]
@@ -461,23 +462,27 @@ class Minimization(Program[MinimizeState, Record, Result]):
         return evaluated
 
 
-def _early_convergence(
+def _progress_at_end(
     search: Search, state: SearchState, records: Sequence[Record], end: End
 ) -> list[str]:
-    """Report if the search had converged long before the budget was used up."""
+    """Say whether exact values were still improving when the budget was used up."""
     if end.reason != "budget" or not search.is_exact(state):
         return []
     better = np.maximum if search.maximize else np.minimum
     best = better.accumulate([record.info.best_value for record in records]) / 2  # no overflow
     gain = abs(best[-1] - best[0])
-    converged = int((np.abs(best - best[-1]) <= _NEGLIGIBLE * gain).argmax())
-    evaluations = records[converged].info.evaluations
-    if not gain > 0 or evaluations > state.evaluations / 2:
+    if not gain > 0:
         return []
-    return [
-        f"The search had converged after {evaluations:,} of {state.evaluations:,} evaluations: the "
-        "best value has hardly changed since."
-    ]
+    last_gain = int((np.abs(best - best[-1]) <= _NEGLIGIBLE * gain).argmax())
+    evaluations, total = records[last_gain].info.evaluations, state.evaluations
+    if evaluations <= total / 2:
+        return [
+            f"The search had converged after {evaluations:,} of {total:,} evaluations: the best "
+            "value has hardly changed since."
+        ]
+    if total - evaluations <= _STILL * total:
+        return ["The best value was still improving."]
+    return [f"There was no progress in the last {total - evaluations:,} evaluations."]
 
 
 def known_noise(noise: object) -> Literal["returned"] | float | None:

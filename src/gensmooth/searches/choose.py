@@ -77,6 +77,11 @@ def choose(
         return ChosenSearch(wanted.search)
     if is_left_to_pilot(wanted):
         return ChosenSearch(_pilot(x, wanted))
+    if wanted.restarts is not None:
+        raise ValueError(
+            f"`restarts` is for the default search, method='auto', but `method` is "
+            f"{wanted.method or 'bes'!r}: omit it."
+        )
     choose_optimizer(wanted.optimizer, wanted.learning_rate)  # raises an error if they are invalid
     if algorithms.find(wanted.method) is not None:
         return ChosenSearch(algorithms.make(x, wanted, training=training))
@@ -113,6 +118,8 @@ def _pilot(x: Array, wanted: Wanted) -> Pilot:
         "x_scale": wanted.scale,
         **wanted.shared,
     }
+    if wanted.restarts is not None:
+        arguments["restarts"] = wanted.restarts
     return Pilot(**arguments | dict(wanted.pilot))
 
 
@@ -203,6 +210,7 @@ def search(
     budget: int | None = BUDGET,
     max_steps: int | None = None,
     noise: float | None = None,
+    restarts: bool | None = None,
     samples: Samples | None = None,
     num_samples: int = 1,
     maximize: bool = False,
@@ -227,6 +235,7 @@ def search(
             depend; ``None`` if you do not know it.
         max_steps: The number of steps that you plan.
         noise: The standard deviation of a value, which ``"stars"`` needs.
+        restarts: As in :func:`gensmooth.minimize`.
         samples: As in :class:`~gensmooth.RandomSearch`.
         num_samples: As in :class:`~gensmooth.RandomSearch`.
         maximize: As in :class:`~gensmooth.RandomSearch`.
@@ -259,6 +268,7 @@ def search(
         budget=checks.optional(checks.count, "budget", budget),
         max_steps=checks.optional(checks.count, "max_steps", max_steps),
         noise=noise,
+        restarts=restarts,
         samples=samples,
         num_samples=num_samples,
         maximize=maximize,

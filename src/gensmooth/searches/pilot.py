@@ -124,6 +124,8 @@ class Pilot(AdaptiveSearch):
             weights of a policy are no worse but harder to improve.
         by_rank: Compare points by rank even if they share samples. Set it for objectives that are
             not smooth for fixed samples.
+        restarts: What to do once the search has converged on exact values: start again elsewhere
+            (the default), or report that it has converged, which ends a run.
         samples: As in :class:`~gensmooth.RandomSearch`.
         num_samples: As in :class:`~gensmooth.RandomSearch`.
         maximize: As in :class:`~gensmooth.RandomSearch`.
@@ -145,6 +147,7 @@ class Pilot(AdaptiveSearch):
 
     widest: float = math.inf
     by_rank: bool = False
+    restarts: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -152,6 +155,7 @@ class Pilot(AdaptiveSearch):
             self,
             widest=float(checks.positive("widest", self.widest, infinite=True)),
             by_rank=checks.flag("by_rank", self.by_rank),
+            restarts=checks.flag("restarts", self.restarts),
         )
 
     # --- which phase is next ----------------------------------------------------------------------
@@ -381,6 +385,26 @@ class Pilot(AdaptiveSearch):
     def noise_measurements(self, memory: Control) -> int:
         """See :class:`~gensmooth.searches.adaptive.AdaptiveSearch`."""
         return memory.evolution.noise_measurements
+
+    def converged(self, state: SearchState) -> str | None:
+        """Return a reason if no phase finds a lower value, and there are no restarts elsewhere.
+
+        This is so once MirroredES has converged. It is also so once QuasiNewton has, and MirroredES
+        has had as many evaluations as QuasiNewton gets before its trial, without a lower value.
+        """
+        known, control = kept_of(state)
+        if self.restarts or known.noisy is not Noise.EXACT:
+            return None
+        newton, evolution = control.newton, control.evolution
+        confirmed = (
+            newton
+            and newton.finished
+            and evolution.evaluations >= TRIAL_AFTER * newton.x.size
+            and not evolution.lowest < newton.value
+        )
+        if not (confirmed or evolution.restarts):
+            return None
+        return "no better value was found nearby (with restarts=True, it continues elsewhere)"
 
     def has_only_begun(self, state: SearchState) -> bool:
         """Return whether only x0 has been evaluated."""

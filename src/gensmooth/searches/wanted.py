@@ -41,6 +41,7 @@ class Wanted:
         max_steps: The planned number of steps.
         workers: How many points are evaluated at a time; a step has at least that many.
         noise: What is known about the noise of values.
+        restarts: Whether the pilot starts again elsewhere once it has converged.
         pilot: More arguments of :class:`~gensmooth.Pilot`, if it is chosen.
         samples: How samples are drawn.
         num_samples: The samples averaged at each point.
@@ -66,6 +67,7 @@ class Wanted:
     max_steps: int | None = None
     workers: int = 1
     noise: Any = None
+    restarts: bool | None = None
     pilot: Mapping[str, Any] = field(default_factory=dict[str, Any])
     samples: Samples | None = None
     num_samples: int = 1
