@@ -21,7 +21,7 @@ read although it belongs neither to Python nor to its packages. Numba's own cach
 Cases are numbered, and a case is a function of seed and number: ``--only 17`` makes it again. They
 are run by a child process under a memory limit; if it dies, a new one continues. ``--cold`` gives
 each child an empty Numba cache. The exit code is 1 if anything was wrong. Ctrl-C stops, and reports
-what was found so far.
+what was found so far. With ``--out``, the same command continues there and adds to the file.
 """
 
 import argparse
@@ -1296,6 +1296,48 @@ def _lines(child: "subprocess.Popen[bytes]") -> Iterator[bytes]:
             end = time.monotonic() + HARD_DEADLINE
 
 
+def _earlier(out: Path | None, command: str) -> dict[str, Any] | None:
+    """Return what the same command has written before."""
+    if out is None or not out.is_file():
+        return None
+    earlier = json.loads(out.read_text())
+    if earlier["command"] != command:
+        return None
+    print(
+        f"{out} has {earlier['cases']:,} of {earlier['planned']:,} cases; to repeat them, remove it."
+    )
+    return earlier
+
+
+def joined(earlier: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
+    """Return the results of two pieces as those of one.
+
+    >>> one = {"commit": "a1", "minutes": 2.0, "cases": 1, "specimens": {"policy": 1}}
+    >>> one |= {"rows": [{"what": "cut", "cases": 1, "outcomes": {"used": 1}, "problems": 0}]}
+    >>> both = joined(one | {"problems": []}, one | {"commit": "b2", "problems": []})
+    >>> both["commit"], both["cases"], both["rows"][0]["outcomes"], both["specimens"]
+    ('a1, b2', 2, {'used': 2}, {'policy': 2})
+    """
+    rows = {row["what"]: row for row in earlier["rows"]}
+    for row in later["rows"]:
+        before = rows.get(row["what"], {"cases": 0, "outcomes": {}, "problems": 0})
+        rows[row["what"]] = row | {
+            "cases": before["cases"] + row["cases"],
+            "outcomes": dict(Counter(before["outcomes"]) + Counter(row["outcomes"])),
+            "problems": before["problems"] + row["problems"],
+        }
+    commits = dict.fromkeys([*earlier["commit"].split(", "), later["commit"]])
+    order = [what for what in (*DAMAGE, *FORGERY) if what in rows]
+    return later | {
+        "commit": ", ".join(commits),
+        "minutes": round(earlier["minutes"] + later["minutes"], 1),
+        "cases": earlier["cases"] + later["cases"],
+        "specimens": dict(Counter(earlier["specimens"]) + Counter(later["specimens"])),
+        "rows": [rows.pop(what) for what in order] + list(rows.values()),
+        "problems": earlier["problems"] + later["problems"],
+    }
+
+
 def main() -> None:
     """Run, print, write."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fuzz_files", description=__doc__)
@@ -1311,7 +1353,10 @@ def main() -> None:
     if options.child:
         return _child(options.child, *options.range, options.seed)
     before, began = commit(), time.monotonic()
-    numbers = range(options.first, options.first + options.cases)
+    command = f"python -m benchmarks.fuzz_files {' '.join(sys.argv[1:])}".strip()
+    earlier = _earlier(options.out, command) if options.only is None else None
+    done = 0 if earlier is None else earlier["cases"]
+    numbers = range(options.first + done, options.first + options.cases)
     if options.only is not None:
         numbers = range(options.only, options.only + 1)
     memory = "/dev/shm" if Path("/dev/shm").is_dir() else None  # without it, disks are waited for
@@ -1349,16 +1394,17 @@ def main() -> None:
         told = {
             "date": date.today().isoformat(),
             "commit": before,
-            "command": f"python -m benchmarks.fuzz_files {' '.join(sys.argv[1:])}".strip(),
+            "command": command,
             "machine": machine(["numpy", "numba"]),
             "minutes": round((time.monotonic() - began) / 60, 1),
             "cases": len(found),
-            "planned": len(numbers),
+            "planned": options.cases if options.only is None else 1,
             "cache": "cold" if options.cold else "warm",
             "specimens": dict(Counter(case.specimen for case in found)),
             "rows": rows,
             "problems": [case._asdict() for case in wrong],
         }
+        told = told if earlier is None else joined(earlier, told)
         options.out.parent.mkdir(parents=True, exist_ok=True)
         options.out.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n")
         print(f"wrote {options.out}")
