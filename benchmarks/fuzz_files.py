@@ -1303,9 +1303,8 @@ def _earlier(out: Path | None, command: str) -> dict[str, Any] | None:
     earlier = json.loads(out.read_text())
     if earlier["command"] != command:
         return None
-    print(
-        f"{out} has {earlier['cases']:,} of {earlier['planned']:,} cases; to repeat them, remove it."
-    )
+    made = f"{earlier['cases']:,} of {earlier['planned']:,} cases"
+    print(f"{out} has {made}; to repeat them, remove it.")
     return earlier
 
 
