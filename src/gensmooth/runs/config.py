@@ -103,7 +103,7 @@ class Cadence:
             self._least = took / _SHARE
 
 
-_MOST_THREADS = 1024  # the most that a file may request: it may not be trustworthy
+_MOST_THREADS = 1024  # the most that a file may request, because files may be untrusted
 
 
 class Execution(NamedTuple):

@@ -101,8 +101,8 @@ def read(path: Path, fits: Fits | None = None, *, follow: bool = False) -> Conte
     Args:
         path: The file.
         fits: Called with the JSON object and the size of each array before memory is allocated;
-            raises ``ValueError`` if the file cannot be the expected one.
-        follow: Whether it may be a symbolic link, because a user named it.
+            raises ``ValueError`` if they do not match what the caller expects.
+        follow: Whether ``path`` may be a symbolic link; only for a path that the user passed.
 
     Raises:
         CheckpointError: If the file is not a checkpoint, is damaged, has another format, or is
@@ -116,7 +116,7 @@ def read_meta(path: Path) -> dict[str, Any]:
     """Read only the JSON object of a file, and none of its arrays.
 
     Raises:
-        CheckpointError: As :func:`read` does, except that the arrays are not checked.
+        CheckpointError: As for :func:`read`, except that the arrays are not checked.
     """
     with _opened(path) as file:
         return _read_header(path, file)[0]
@@ -231,7 +231,7 @@ def _read(path: Path, file: BufferedReader, fits: Fits | None) -> Contents:
 
 
 def _parse(path: Path, header: bytes) -> tuple[dict[str, Any], list[_Entry]]:
-    """Parse and check the header: even with a correct checksum, it may be malicious."""
+    """Parse and check the header, which may be malicious even if its checksum is correct."""
     try:
         parsed = fields.parse(header, _HEADER)
         entries = [_entry(*item) for item in parsed["arrays"]]

@@ -1,18 +1,18 @@
 """The one module that opens files: every file of a run, a study, a page, a policy or a log.
 
-A folder may come from someone else. Therefore:
+A folder may come from an untrusted source. Therefore:
 
 - Reading opens regular files only, checks their size first, and never blocks (:func:`open_file`).
 - Writing replaces a file as a whole (:func:`write_whole`), or appends to a regular file that has no
-  other name (:func:`open_to_append`, :func:`open_to_update`).
-- Neither follows a symbolic link inside the folder. Only the path that a user names may contain
+  other hard link (:func:`open_to_append`, :func:`open_to_update`).
+- Neither follows a symbolic link inside the folder. Only the path that a user passes may contain
   links.
-- A folder inside the named one is created or checked by :func:`make_folder`.
+- A folder inside that path is created or checked by :func:`make_folder`.
 
 ``python -m benchmarks.fuzz_files`` watches every ``open`` of a process and fails on any that is not
 made here. ``docs/security.md`` lists the files.
 
-The second half of the module is about the files of a run. ``metrics.jsonl`` has one line per step.
+The second half of the module handles the files of a run. ``metrics.jsonl`` has one line per step.
 It is append-only, and truncated to the checkpoint when a run resumes. Lines stay in memory until
 they are written, so a full disk loses none of them: they are written when there is space again.
 """
@@ -71,10 +71,10 @@ def open_file(path: Path, *, follow: bool = False) -> BufferedReader:
 
     Args:
         path: The file.
-        follow: Whether it may be a symbolic link, because a user named it.
+        follow: Whether ``path`` may be a symbolic link; only for a path that the user passed.
 
     Raises:
-        OSError: For a link, a folder, a pipe or a device. A pipe does not block.
+        OSError: If it is a link, a folder, a pipe or a device. Opening a pipe does not block.
     """
     return cast(BufferedReader, _open(path, os.O_RDONLY, "rb", follow=follow, buffering=-1))
 
@@ -94,8 +94,8 @@ def read_bytes(path: Path, *, most: int = _LARGE, follow: bool = False) -> bytes
 def read_json(file: BufferedReader, size: int) -> bytes:
     """Read the next ``size`` bytes of JSON, or fewer if the file ends.
 
-    A sparse file can have any size without occupying disk space, but its holes read as zeros. JSON
-    contains none, so reading stops there before such a file can exhaust the memory.
+    A sparse file can have any size without occupying disk space, but its holes read as zero bytes.
+    JSON contains none, so reading stops at the first one, before the file exhausts the memory.
 
     Raises:
         ValueError: If there are zero bytes.
@@ -115,13 +115,13 @@ def read_fields(
 
     Args:
         path: The file.
-        shape: What it may hold.
-        what: What it should be, for the error, such as ``"the plan of a comparison"``.
+        shape: The expected fields.
+        what: What the file should be, for the error message, such as ``"the plan of a comparison"``.
         most: The largest size in bytes.
         follow: As in :func:`open_file`.
 
     Raises:
-        CheckpointError: If it cannot be read, or a field is not as it should be.
+        CheckpointError: If it cannot be read, or a field is invalid.
     """
     try:
         return fields.parse(read_bytes(path, most=most, follow=follow), shape)
@@ -132,10 +132,10 @@ def read_fields(
 
 
 def read_npy(path: Path) -> Any:
-    """Read an array from a ``.npy`` file that a user named.
+    """Read an array from a ``.npy`` file that the user passed.
 
     Raises:
-        ValueError: If it is not an array of numbers, or its size is not that of the file.
+        ValueError: If it is not an array of numbers, or its header does not match the file's size.
     """
     try:
         with open_file(path, follow=True) as file:
@@ -171,20 +171,20 @@ def write_whole(
 ) -> None:
     """Write a file atomically: at every moment, ``path`` is the complete old file or the new one.
 
-    The new file is written under another name in the same folder and then renamed. What another
-    name of the old file leads to, or what it pointed to if it was a link, is left as it is.
+    The new file is written under another name in the same folder and then renamed. Other
+    hard links to the old file, and its target if it was a symbolic link, are left unchanged.
 
     Args:
         path: The file.
         fill: Writes the contents to an empty, unbuffered file.
         previous: A second name under which to keep the old file.
-        durable: Whether the file must survive a power failure, which takes milliseconds.
+        durable: Whether the file must survive a power failure, which costs milliseconds.
 
     Raises:
         OSError: If writing fails. The old file is then still in place.
     """
     aside = path.with_name(f".{path.name}.new")
-    aside.unlink(missing_ok=True)  # left by a killed process, or a link
+    aside.unlink(missing_ok=True)  # left by a killed process, or a planted link
     try:
         with _open_unbuffered(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, "wb") as file:
             fill(file)
@@ -197,7 +197,7 @@ def write_whole(
         with contextlib.suppress(OSError):
             aside.unlink()
         if isinstance(error, OSError) and error.filename is None and error.errno is not None:
-            error.filename = str(path)  # of a full disk, for example
+            error.filename = str(path)  # a full disk, for example, names no file
         raise
     if durable:
         sync_folder(path.parent)
@@ -214,17 +214,17 @@ def write_bytes(path: Path, data: bytes | memoryview, *, durable: bool = True) -
 
 
 def write_named(path: Path, text: str) -> None:
-    """Write to exactly what a user named, which may be a link, a pipe or a device.
+    """Write to exactly the path that the user passed, which may be a link, a pipe or a device.
 
-    Only for a path that the user passed as the output, never for one that a file or a folder
-    determines.
+    Use it only for a path that the user chose as the output, never for one that comes from a file
+    or a folder.
     """
     with open(path, "w", encoding="utf-8") as file:
         file.write(text)
 
 
 def check_writable(path: Path) -> None:
-    """Raise ``OSError`` if a file that a user named cannot be written; nothing is changed."""
+    """Raise ``OSError`` if a file that the user passed cannot be written; changes nothing."""
     new = not exists(path)
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | _QUICK, 0o666))
     if new:
@@ -235,7 +235,7 @@ def open_to_append(path: Path) -> FileIO:
     """Open a file for appending; it is created if missing.
 
     Raises:
-        OSError: Unless it is a regular file with no other name.
+        OSError: Unless it is a regular file with no other hard link.
     """
     file = _open_unbuffered(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, "ab")
     if os.fstat(file.fileno()).st_nlink > 1:
@@ -247,7 +247,7 @@ def open_to_append(path: Path) -> FileIO:
 def open_to_update(path: Path) -> FileIO:
     """Open a file for reading and writing in place; it is created if missing.
 
-    The caller must not write to it if it has another name (:func:`has_other_names`).
+    The caller must not write to it if it has other hard links (:func:`has_other_names`).
 
     Raises:
         OSError: Unless it is a regular file.
@@ -256,7 +256,7 @@ def open_to_update(path: Path) -> FileIO:
 
 
 def has_other_names(file: FileIO) -> bool:
-    """Return whether an open file has hard links, which writing would also change."""
+    """Return whether an open file has other hard links: writing would change those files too."""
     return os.fstat(file.fileno()).st_nlink > 1
 
 
@@ -265,10 +265,10 @@ def make_folder(path: Path, inside: Path | None = None) -> Path:
 
     Args:
         path: The folder.
-        inside: The folder that the user named, which may be a link. No folder below it may be one.
+        inside: The folder that the user passed, which may be a link. Folders below it may not.
 
     Raises:
-        OSError: If it cannot be created, or a link is in the way.
+        OSError: If it cannot be created, or a folder below ``inside`` is a link.
     """
     check_folder(path, inside)
     path.mkdir(parents=True, exist_ok=True)
@@ -304,7 +304,7 @@ def _open(path: Path, flags: int, mode: str, *, follow: bool, buffering: int) ->
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise OSError(errno.ELOOP, "it is a symbolic link, which is not followed") from error
-        if error.errno == errno.ENXIO:  # a pipe that nobody reads
+        if error.errno == errno.ENXIO:  # a pipe without a reader
             raise OSError(errno.EINVAL, "it is not a regular file") from error
         raise
     try:
@@ -346,7 +346,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def _keep(path: Path, previous: Path) -> None:
-    """Keep the old file under a second name; without hard links, it is not kept."""
+    """Keep the old file under a second name, if the file system supports hard links."""
     aside = previous.with_name(f".{previous.name}.new")
     with contextlib.suppress(OSError):
         aside.unlink(missing_ok=True)

@@ -65,7 +65,7 @@ UNUSABLE = (
     MemoryError,
     RecursionError,
 )
-_FOR_GOOD = ("diverged",)  # reasons to end that apply under any limits
+_FOR_GOOD = ("diverged",)  # reasons to end that new limits do not change
 _LEFT_BY_A_KILL = {".lock", ARRAYS, f".{ARRAYS}.new", f".{CONFIG}.new"}
 _log = logging.getLogger("gensmooth")
 
@@ -345,7 +345,7 @@ class RunFolder:
         """Whether the folder still exists and belongs to this run; otherwise it is left alone.
 
         Args:
-            again: Whether to check also for the files that a checkpoint depends on.
+            again: Whether to check for the files that a checkpoint depends on, too.
         """
         if self._gone or os.getpid() != self._owner:  # a forked child must not write
             return False
@@ -369,7 +369,7 @@ class RunFolder:
         if not self.ours(again=True):
             return
         if position.lines != step or (end is None and step == self.saved):
-            return  # in the first case, an interrupt that could not be deferred broke off a step
+            return  # in the first case, an interrupt that could not be deferred cut a step short
         meta, arrays = program.pack(state)
         meta = {"step": step, **meta, "run": self.run, "config": self._identity(program)}
         if program.limits is not None:
@@ -467,13 +467,13 @@ class RunFolder:
 
 
 class Scratch:
-    """A temporary folder with a checkpoint and a journal, to be deleted when the run has ended.
+    """A temporary folder with a checkpoint and a journal, deleted when the run has ended.
 
-    It has no configuration and no metrics. The program itself checks whether a checkpoint is its
-    own. If a checkpoint cannot be used, the run starts over.
+    It has no configuration and no metrics. The program itself checks whether a checkpoint belongs
+    to it. If a checkpoint cannot be used, the run starts over.
 
     Args:
-        path: The folder; it is created with the first checkpoint or value.
+        path: The folder; it is created when the first checkpoint or value is written.
 
     Attributes:
         journal: As in :class:`RunFolder`.
@@ -526,7 +526,7 @@ class Scratch:
         self._cadence.done(step, time.monotonic() - started)
 
     def _prepare(self) -> bool:
-        """Create the folder; whether this process may write to it."""
+        """Create the folder, and return whether this process may write to it."""
         if not self.ours():
             return False
         if self.path.is_symlink():  # it may point to a folder that is not ours
@@ -575,8 +575,8 @@ def config_of(program: Program[Any, Any, Any], run: str, large: dict[str, Array]
     return {**header, **program.settings(large)}
 
 
-# What every configuration has. Each program checks its own settings; names are limited here,
-# because messages and pages show them.
+# The fields of every configuration. Each program checks its own settings. The length of names is
+# limited here, because messages and pages show them.
 _CONFIG = fields.record(
     {"format": fields.PLAIN, "kind": fields.NAME},
     {

@@ -1,12 +1,12 @@
-"""The journal: the values of evaluations since the last checkpoint, on disk when they arrive.
+"""The journal: the values of evaluations since the last checkpoint, written as they arrive.
 
 A step is a pure function of the state and of the values of its evaluations. A run that was killed
 therefore repeats the steps after its last checkpoint with the values from the journal, and calls
 the objective only for the values that are missing. The result is the same to the last bit.
 
 A value whose call took 10 ms or more is written when it arrives. Cheaper values are written
-together, once the batch has taken 10 ms. A batch that takes less is not recorded, and costs one
-reading of the clock per call: ``python -m benchmarks.checkpoint`` measures it. A background thread
+together, once the batch has taken 10 ms. A batch that takes less is not recorded; its overhead is
+one reading of the clock per call, measured by ``python -m benchmarks.checkpoint``. A background thread
 flushes the file to the physical disk twice a second. The journal is emptied when a checkpoint is
 written, and removed when the run ends.
 
@@ -46,7 +46,7 @@ Floats = NDArray[np.float64]
 
 VERSION = 1
 WORTH = 0.01  # seconds: a call that takes this long is recorded when it returns
-LARGE = 1 << 26  # bytes: a checkpoint is due when the journal is larger
+LARGE = 1 << 26  # bytes: a checkpoint is due when the journal exceeds this
 _LARGEST = 1 << 28  # bytes: nothing is recorded beyond this
 _BYTES_PER_SECOND = 2e7  # values that arrive faster than this are cheaper to compute than to record
 _SYNC_SECONDS = 0.5
@@ -63,7 +63,7 @@ class Recorded(Protocol):
 
     @property
     def step(self) -> int:
-        """The step that it belongs to."""
+        """The step that the batch belongs to."""
         ...
 
     def checksum(self) -> int:
@@ -80,7 +80,7 @@ class BatchAddress(NamedTuple):
         step: The step.
         checksum: The checksum of its points; see :meth:`gensmooth.batch.Batch.checksum`.
         rows: The number of evaluations.
-        columns: The numbers per evaluation; 0 if an evaluation has one value and nothing else.
+        columns: Numbers per evaluation; 0 if an evaluation returns a single value.
     """
 
     step: int
@@ -95,7 +95,7 @@ def address_of(batch: Recorded, columns: int) -> BatchAddress:
 
 
 class _Stored:
-    """What the file has for one batch."""
+    """The records of one batch in the file."""
 
     def __init__(self) -> None:
         self.values: list[tuple[int, bytes]] = []
@@ -228,8 +228,8 @@ class Journal:
 
     Attributes:
         size: The size of the file in bytes; 0 if there is none.
-        has_stored: Whether the file has results of an earlier process that were not used yet.
-        lock: Protects the file and what waits to be written, because threads share it.
+        has_stored: Whether the file has unused results from an earlier process.
+        lock: Protects the file and the pending values, which threads share.
     """
 
     def __init__(self, path: Path, run: str, permitted: Callable[[], bool] = lambda: True) -> None:
@@ -279,7 +279,7 @@ class Journal:
         return end
 
     def _read(self, file: Any) -> int:
-        """Read the records up to the first that is not valid; return where that one begins."""
+        """Read the records up to the first invalid one, and return the offset of that one."""
         end, current = 0, None
         while end < _LARGEST:
             frame = file.read(_FRAME.size)
@@ -354,7 +354,7 @@ class Journal:
             return
         with self.lock:
             if self._closed:
-                return  # a thread that is late: the run has ended without it
+                return  # from a thread that is still computing after the run has ended
             if entry is not self._entry:
                 bodies = [_BATCH.pack(b"B", *entry.address), *bodies]
             try:
@@ -382,9 +382,9 @@ class Journal:
         self._dirty.set()
 
     def _open(self) -> int:
-        """Open the file, cut after the last valid record, or create it."""
+        """Open the file and truncate it after the last valid record, or create it."""
         with open_to_update(self._path) as file:
-            if has_other_names(file):  # they may belong to another folder
+            if has_other_names(file):  # other hard links may belong to another folder
                 kept = os.pread(file.fileno(), self.size, 0)
                 write_whole(self._path, lambda copy: write_all(copy, kept))
         with open_to_update(self._path) as file:
@@ -407,7 +407,7 @@ class Journal:
             self._closing.wait(_SYNC_SECONDS)
 
     def complete_step(self) -> None:
-        """Note that a step is complete: a checkpoint written from now on contains it."""
+        """Record that a step is complete: every later checkpoint contains it."""
         self._completed = self.size
         self._batch = None
         if self.has_stored:
@@ -434,7 +434,7 @@ class Journal:
             self._entry = None
 
     def void_failures(self) -> None:
-        """Forget the failures of the current batch: they ended the run, and may be fixed."""
+        """Discard the failures of the current batch, which ended the run, so they are retried."""
         if self._batch is not None:
             entry = self._batch[1]
             if entry.has_failures:
@@ -449,7 +449,7 @@ class Journal:
             self.size = 0
 
     def close(self) -> None:
-        """Flush and close the file; nothing is recorded any more."""
+        """Flush and close the file; nothing is recorded after this."""
         with self.lock:
             fd, self._fd, self._closed = self._fd, None, True
         if fd is None:

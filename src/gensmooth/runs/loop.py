@@ -86,7 +86,7 @@ class Run(Generic[S, R, T]):
         self._every = every
         self._observers = observers if observers else None
         self._interrupts = Interrupts()
-        self._stopped = End("interrupted")  # how the run ended if it has not reached its end
+        self._stopped = End("interrupted")  # the reason, if the run is stopped before its end
         self._deadline = math.inf
 
     def execute(self, *, go_on: bool = False, max_seconds: float | None = None) -> T:
@@ -181,7 +181,7 @@ class Run(Generic[S, R, T]):
 
     def _save(self) -> None:
         if self.folder is not None:
-            # The program's own files come first: once a checkpoint says that the run has ended,
+            # Write the program's own files first: once a checkpoint records that the run has ended,
             # they are not written again.
             self.folder.write_files(self.program, self.state, self.records, saved=True)
             self.folder.save(self.program, self.state, self.step, self.end)
@@ -241,7 +241,7 @@ class Interrupts:
 
     @property
     def urgent(self) -> bool:
-        """Whether the user wants to exit immediately."""
+        """Whether the user has asked to exit immediately."""
         return self._count > 1
 
     @contextmanager
@@ -300,14 +300,14 @@ def resumed_run(
     every: int | str | Every | None = None,
     observers: Observers | None = None,
 ) -> Run[Any, Any, Any]:
-    """A run from its folder, at its last checkpoint, perhaps with other limits.
+    """Return the run in a folder at its last checkpoint, optionally with other limits.
 
     Args:
-        folder: The folder, open.
-        program: The program that it holds; its ``extended`` makes one with other limits.
-        limits: The limits from now on. If they have changed, ``config.json`` is written anew.
-        every: How often a checkpoint is written.
-        observers: Who follows the run.
+        folder: The open folder.
+        program: The folder's program; its method ``extended`` returns one with other limits.
+        limits: The limits from now on. If they have changed, ``config.json`` is rewritten.
+        every: How often to write a checkpoint.
+        observers: The observers of the run.
     """
     progress = folder.load(program)
     if limits != program.limits:

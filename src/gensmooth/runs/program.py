@@ -49,8 +49,8 @@ class Program(ABC, Generic[S, R, T]):
     Attributes:
         kind: The name of this kind of program in ``config.json``.
         noun: The noun for such a program in messages.
-        unit: What its evaluations are called in messages.
-        resumed_by: The function that continues one under other limits, if there is one; shown in
+        unit: The plural noun for its evaluations in messages.
+        resumed_by: The function that continues a run with other limits, if there is one; shown in
             messages.
         compared: The settings that identify a run, in the form that
             :func:`~gensmooth.runs.config.differences` takes; by default all.
@@ -139,7 +139,7 @@ class Program(ABC, Generic[S, R, T]):
         """Restore a packed state; ``meta["step"]`` is the number of steps completed.
 
         Raises:
-            ValueError: If the data is invalid; ``TypeError`` and ``LookupError`` mean the same.
+            ValueError: If the data is invalid; ``TypeError`` or ``LookupError`` may also be raised.
         """
 
     def write_record(self, record: R) -> Mapping[str, Any]:
@@ -161,7 +161,7 @@ class Program(ABC, Generic[S, R, T]):
         return getattr(record, "faults", {})
 
     def start(self, state: S, start: Start) -> Start:  # noqa: ARG002
-        """Return the observers' data at the start; ``start`` has what is common to all runs."""
+        """Return the observers' data at the start; ``start`` has the data common to all runs."""
         return start
 
     def seen(self, state: S, records: Sequence[R], session: Any) -> Seen | None:  # noqa: ARG002

@@ -53,7 +53,7 @@ def write_result(path: Path, entries: Mapping[str, Any]) -> None:
 
     Args:
         path: The file.
-        entries: What :func:`sealed` returned.
+        entries: The contents, as returned by :func:`sealed`.
     """
     if path.is_dir():
         raise ValueError(f"A result is saved to a file such as best.json, but {path} is a folder.")
@@ -74,7 +74,7 @@ def read_result(path: Path) -> dict[str, Any]:
     """Read what :func:`write_result` wrote; ``x`` and ``best_x`` become arrays or structures.
 
     Raises:
-        CheckpointError: If it is not the file of a result.
+        CheckpointError: If it is not a result file.
     """
     if path.is_dir():
         hint = _OF_FOLDERS if (path / CONFIG).exists() else "is a folder"
@@ -151,7 +151,7 @@ _CHECKSUMMED = fields.sealed(_ENTRIES)
 
 
 def _entries(value: Any, name: str) -> dict[str, Any]:
-    """Accept the contents of the file, or name its format if it is a later one."""
+    """Check the contents of the file; the error names the format if it is a later one."""
     version: Any = cast(dict[str, Any], value).get("format") if isinstance(value, dict) else None
     if type(version) is int and version > FORMAT:
         raise ValueError(

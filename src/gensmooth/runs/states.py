@@ -45,8 +45,8 @@ def unpack_search(
     """Restore the state of a search that began at ``x0`` from a checkpoint's contents.
 
     Raises:
-        ValueError: If it does not match this search; ``TypeError`` and ``LookupError`` mean the
-            same.
+        ValueError: If it does not match this search; ``TypeError`` or ``LookupError`` may also be
+            raised.
     """
     own = {
         name.removeprefix(_SENT): array for name, array in arrays.items() if name.startswith(_SENT)

@@ -32,9 +32,9 @@ MESSAGES: Mapping[str, str] = {
     "failed": "Ended by an error",
     "diverged": "The search diverged",
 }
-STOPPED = ("interrupted", "terminated", "failed")  # before the end: the same command continues
+STOPPED = ("interrupted", "terminated", "failed")  # the same command continues such a run
 PLANNED, NO_VALUE = 0, 3  # 3: the objective failed at the point to return
-STATUS: Mapping[str, int] = {  # as in SciPy, 0 is an end as planned; 99 is SciPy's, too
+STATUS: Mapping[str, int] = {  # as in SciPy, 0 is a planned end, and 99 a stop by the callback
     **dict.fromkeys(("budget", "max_steps", "max_seconds"), PLANNED),
     **dict.fromkeys(("target", "tolerance", "converged"), PLANNED),
     "diverged": 1,
@@ -77,7 +77,7 @@ class Limits(NamedTuple):
     Attributes:
         budget: The maximum number of evaluations.
         max_steps: The maximum number of steps.
-        target: Stop when a value reaches this.
+        target: Stop when a value reaches this target.
         tolerance: Stop when ten consecutive steps are shorter than this times 1 + ‖x‖.
     """
 

@@ -2,12 +2,12 @@
 
 A step works as follows:
 
-1. The state holds a :class:`PointRequest`: which points to evaluate next. Workers receive it
-   and nothing else, and make the points from it (:meth:`AdaptiveSearch.ask`).
+1. The state holds a :class:`PointRequest`: which points to evaluate next. Workers receive
+   nothing else, and create the points from it (:meth:`AdaptiveSearch.ask`).
 2. :meth:`AdaptiveSearch.tell` passes the values, as a :class:`Response`, to
    :meth:`AdaptiveSearch.advance`, which every subclass defines.
 3. ``advance`` returns a :class:`Transition`: the new x, the next request, and what the search
-   remembers. The state keeps all of it, so that a run resumes to the same bits.
+   remembers. The state stores all of it, so that a resumed run is bitwise identical.
 
 A subclass defines ``advance`` and the first request (:meth:`AdaptiveSearch.begin`).
 """
@@ -43,10 +43,11 @@ from gensmooth.trees import Tree
 
 Array = NDArray[Any]
 
-# Sizes, by experiment: above them, the cost of the part exceeds its benefit.
+# Limits found by experiment: above them, the feature costs more than it gains.
 METRIC_UP_TO = 2000  # parameters; beyond, directions are signs, from which no metric is learned
 EXACT_UP_TO = 500  # parameters; beyond, a difference along every axis costs too much
-# Evaluations for the final value, our choice: the error bar needs a few, the search the rest.
+# Evaluations reserved for the final value (our choice): its error bar needs a few of them, and the
+# search should keep the rest.
 _FINAL_FRACTION = 200  # one evaluation in this many, ...
 _MAX_FINALS = 30  # ... but at most this many
 _FEW_FINALS = 5  # at least this many, enough to estimate a standard error, ...
@@ -85,7 +86,7 @@ class Noise(IntEnum):
 
 
 class PointRequest(NamedTuple):
-    """Which points to evaluate next: all that workers receive besides x.
+    """Which points to evaluate next; workers receive only this and x.
 
     Attributes:
         kind: The purpose of the points.
@@ -251,7 +252,7 @@ class AdaptiveSearch(Search):
     def advance(
         self, known: Knowledge, memory: Any, request: PointRequest, response: Response, /
     ) -> Transition:
-        """Make a step: from the values of a request to the next x and the next request.
+        """Make a step: compute the next x and the next request from the values of a request.
 
         Args:
             known: What is known about the objective; its best value includes this response.
@@ -511,7 +512,7 @@ class AdaptiveSearch(Search):
         return math.sqrt(known.noise2)
 
     def final_evaluations(self, state: SearchState) -> int:
-        """Return :meth:`final_count` for what is known at this state."""
+        """Return :meth:`final_count` for the knowledge in this state."""
         return self.final_count(kept_of(state).known)
 
     def final_value(

@@ -1,6 +1,6 @@
 """The one place that chooses a search from names and arguments.
 
-``minimize``, ``train``, ``compare``, the integrations and the command line all come here.
+``minimize``, ``train``, ``compare``, the integrations and the command line all use it.
 """
 
 import math
@@ -25,7 +25,7 @@ from gensmooth.trees import Tree
 Array = NDArray[Any]
 Shape = tuple[Any, ...]
 
-BUDGET = 10_000  # evaluations, if the user does not say how many
+BUDGET = 10_000  # evaluations, if the user passes no budget
 LEARNING_RATE = 0.1  # Adam's, which falls to 0 over the budget along half a cosine
 
 
@@ -34,8 +34,8 @@ class ChosenSearch(NamedTuple):
 
     Attributes:
         search: The search.
-        falling_rate: If not ``None``, the optimiser is :func:`falling` from this rate, and is made
-            anew when the budget changes.
+        falling_rate: If not ``None``, the optimiser is :func:`falling` from this rate, and is
+            recreated when the budget changes.
     """
 
     search: Search
@@ -52,13 +52,13 @@ def choose(
 ) -> ChosenSearch:
     """Choose the search for the start ``x`` and the user's choices.
 
-    Without a method, directions, an estimator, a spacing or an optimiser, it is the pilot.
+    The pilot is chosen if the user passes no method, directions, estimator, spacing or optimiser.
 
     Args:
         x: The start.
         wanted: The user's choices.
-        shape: The shape of the parameters as directions see it, if it is not that of ``x``.
-        training: Whether a policy is trained; some algorithms are only for that.
+        shape: The shape of the parameters that directions use, if it differs from that of ``x``.
+        training: Whether a policy is trained; some algorithms only support training.
         fill: Replaces the usual defaults of a search along directions.
 
     >>> import numpy as np
@@ -92,7 +92,7 @@ def choose(
 
 
 def is_left_to_pilot(wanted: Wanted) -> bool:
-    """Return whether the user chose the pilot, or nothing that the pilot would choose."""
+    """Return whether the user chose the pilot, or no setting that the pilot chooses itself."""
     if isinstance(wanted.method, str):
         return wanted.method == AUTO
     return all(getattr(wanted, name) is None for name in ("method", *_PILOTS))
@@ -188,7 +188,7 @@ def for_limits(
 def methods() -> list[str]:
     """Return the names of all methods: the pilot, choices of directions, and algorithms.
 
-    ``gensmooth methods`` describes them. Some algorithms are only for training.
+    ``gensmooth methods`` describes them. Some algorithms only support training.
 
     >>> methods()[:5]
     ['auto', 'gs', 'bes', 'gs-shrinkage', 'bes-shrinkage']
@@ -231,8 +231,8 @@ def search(
         optimizer: As in :func:`gensmooth.minimize`.
         learning_rate: As in :func:`gensmooth.minimize`.
         x_scale: As in :func:`gensmooth.minimize`.
-        budget: The number of evaluations that you plan, on which the step sizes of some methods
-            depend; ``None`` if you do not know it.
+        budget: The number of evaluations that you plan; ``None`` if you do not know it. The step
+            sizes of some methods depend on it.
         max_steps: The number of steps that you plan.
         noise: The standard deviation of a value, which ``"stars"`` needs.
         restarts: As in :func:`gensmooth.minimize`.

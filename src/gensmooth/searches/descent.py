@@ -236,14 +236,14 @@ def adapt(
     if not first and size2 > _UNDO_ABOVE**2 * now.size2:
         if now.last_change.any():
             return _undone(now)
-        now, first = now._replace(size2=size2), True  # nothing to undo: the usual size was wrong
+        now, first = now._replace(size2=size2), True  # nothing to undo: the first size was wrong
     if first:
         rate = math.log(_FIRST_STEP * math.sqrt(d / size2))
     new = max(1 / (now.steps + 1), _SIZE_MEMORY)
     longest2 = _SHORTEN_ABOVE**2 * now.size2 or math.inf
     usual2 = (1 - new) * now.size2 + new * min(size2, longest2)
     shorter = min(1.0, _SHORTEN_ABOVE * math.sqrt(usual2 / size2))
-    if shorter < 1:  # estimates that grow this fast mean that steps are too long
+    if shorter < 1:  # estimates grow this fast only if steps are too long
         rate -= _CUT_IF_SHORTENED
     change = (-math.exp(rate) * shorter * estimate).astype(now.mean_estimate.dtype, copy=False)
     new = max(1 / (now.steps + 1), _MEAN_MEMORY)
@@ -254,7 +254,7 @@ def adapt(
 
 
 def _undone(now: Descent) -> tuple[Descent, Array]:
-    """Undo the last step, after which the gradient was far too long."""
+    """Undo the last step, because the gradient after it was far too long."""
     rate = now.log_rate - _CUT_AFTER_UNDO
     after = now._replace(
         log_rate=rate, steps=now.steps + 1, last_change=np.zeros_like(now.last_change)

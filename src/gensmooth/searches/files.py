@@ -74,12 +74,12 @@ def from_parts(
 
     Args:
         parts: The parts; additional entries are ignored.
-        passed: Objects that the caller passes again, by name: ``search``, ``directions``,
-            ``estimator``, ``optimizer``.
+        passed: Objects that the caller passes again, under the names ``search``, ``directions``,
+            ``estimator`` and ``optimizer``.
         bounds: The search's bounds.
         threads: The search's threads.
         trust: Whether a module named in the parts may be imported.
-        again: How the user can pass an object again, for messages; ``{}`` stands for its name.
+        again: Tells the user how to pass an object again, in messages; ``{}`` is its name.
 
     Raises:
         ValueError: If the parts are not a search, or if the search must be passed again.
@@ -134,7 +134,7 @@ def _with_directions(
 def _choice(
     name: str, kind: type, description: Any, passed: Any, *, trust: bool, again: str
 ) -> Any:
-    """Return a part that was stored, or that the caller passes again."""
+    """Return a part that was stored, or the object that the caller passes again."""
     if passed is not None:
         if describe(passed) != description:
             raise ValueError(

@@ -13,9 +13,9 @@ effect of the length of z. Mirrored points need negative weights more than indep
 both ends of a pair have the same :math:`y y^\top`, so the better half alone carries half the
 information.
 
-F is the Cholesky factor of C (Krause, Arbonès & Igel, 2016). A covariance has only one, so the
-coordinates z keep their meaning while C changes slowly. It is computed once in d evaluations, so
-that its cost per evaluation is O(d²), like that of a point. Sums run in a fixed order, whereas
+F is the Cholesky factor of C (Krause, Arbonès & Igel, 2016). It is unique, so the coordinates z
+keep their meaning while C changes slowly. It is computed once every d evaluations, so that its
+cost per evaluation is O(d²), the same as that of a point. Sums run in a fixed order, whereas
 LAPACK's order depends on the number of threads.
 """
 

@@ -57,7 +57,7 @@ rank = estimators.rank  # the weight of each value, as in :class:`estimators.Ran
 # docs/pilot.md has the comparisons.
 
 # Noise
-REPEAT_ONE_IN = 30  # of noisy evaluations, one in this many repeats a point
+REPEAT_ONE_IN = 30  # if values are noisy, one evaluation in this many repeats a point
 _SHARE_MEMORY = 10.0  # the number of measurements that the noise share averages
 _MAX_NEW = 0.5  # largest weight of one step in that average, after the first
 _MAX_SHARE = 3.0  # shares above 1 occur by chance; an outlier must not dominate the average
@@ -232,7 +232,7 @@ class MirroredES(AdaptiveSearch):
         factor: Array | None = None,
         dropped: int = 0,
     ) -> Transition:
-        """PointRequest the next pairs, around ``x``.
+        """Request the next pairs, around ``x``.
 
         Args:
             known: What is known about the objective.
@@ -275,7 +275,7 @@ class MirroredES(AdaptiveSearch):
         spent: int,
         factor: Array | None = None,
     ) -> PointRequest:
-        """Return the request for the next pairs; the last step uses up what the budget allows."""
+        """Return the request for the next pairs; the last step uses the rest of the budget."""
         pairs = round(evolution.pairs)
         repeats = int(evolution.steps % _RECHECK_AFTER == 0)  # noise may appear later in a run
         if known.knows_noise:
@@ -447,7 +447,7 @@ class MirroredES(AdaptiveSearch):
     def _after_failure(
         self, known: Knowledge, evolution: Evolution, request: PointRequest, response: Response
     ) -> Transition:
-        """Reduce the spacing after a step without a finite value: x itself had one."""
+        """Reduce the spacing after a step without a finite value, because x itself has one."""
         if evolution.flat_steps >= FLAT_STEPS:
             raise ValueError(
                 f"No value of the last {FLAT_STEPS} steps, up to step {response.batch.step}, is "
@@ -468,7 +468,7 @@ class MirroredES(AdaptiveSearch):
     ) -> "_WeightedStep":
         """Return the weighted step of a diagonal metric, from the points as they were evaluated.
 
-        Within bounds, these are the projected points.
+        If there are bounds, these are the projected points.
         """
         learns_metric = bool(evolution.variances.size)
         scale: Array | float = request.scale if request.scale.size else 1.0
@@ -818,8 +818,8 @@ def adapt_slow_path(
 def adapt_variances(now: Evolution, slow_path: Array, squares: Array, k: Constants) -> Array:
     """Return the squared scales of a diagonal metric after a step.
 
-    The rates are multiplied by the share of signal, because ranks that noise decides carry no
-    information.
+    The rates are multiplied by the share of signal, because ranks that are determined by noise
+    carry no information.
     """
     signal = max(1 - now.noise_share, 0.0)
     one, many = signal * k.rank_one, signal * k.rank_mu
@@ -832,7 +832,7 @@ def adapt_variances(now: Evolution, slow_path: Array, squares: Array, k: Constan
 def adapt_covariance(
     now: Evolution, slow_path: Array, squares: Array, k: Constants, pairs: int, factor: Array
 ) -> tuple[Array, Array]:
-    """Return C and F of a full metric after a step; F is computed once in d evaluations.
+    """Return C and F of a full metric after a step; F is computed once every d evaluations.
 
     The rates are multiplied by the share of signal, as in :func:`adapt_variances`.
     """
@@ -868,7 +868,7 @@ def shorter_first_spacing(
         k: The constants of the step.
 
     Returns:
-        The new spacing; the old one unless that is more than twice too wide.
+        The new spacing, or the old one if that is too wide by a factor of at most two.
     """
     plus, minus = values[0::2], values[1::2]
     curvature = float((0.5 * (plus + minus) - value).mean())
@@ -890,7 +890,7 @@ def due_repeats(now: Evolution, pairs: int) -> tuple[int, float]:
 def record_noise(
     now: Evolution, differences2: float, halves2: float, pairs: int, repeats: int
 ) -> Evolution:
-    r"""Update the noise share by a measurement.
+    r"""Update the noise share with a measurement.
 
     Let s² be the variance of a value's noise. Half the difference of a pair has the variance
     :math:`S + s^2/2`, where S is the signal. The share of the noise is averaged over steps, rather
@@ -898,8 +898,8 @@ def record_noise(
     would be dominated by the first steps.
 
     Args:
-        now: The memory before.
-        differences2: The mean square difference of values at the same point, an estimate of 2 s².
+        now: The memory before the measurement.
+        differences2: The mean squared difference of values at the same point; estimates 2 s².
         halves2: The mean square of half the differences of pairs.
         pairs: The number of pairs. The reciprocal of the mean of L squares is too large by a
             factor of L/(L − 2) on average.
@@ -924,13 +924,13 @@ def adapt_population(
 
     The smallest population grows slowly with the number of evaluations, because improvements
     become harder to see. Beyond that, the population grows fast while more than half of the
-    variance between pairs is noise. Meanwhile the spacing grows as well: ranks that noise decides
-    carry no information about it, and it could fall until no pair differs by more than the noise.
+    variance between pairs is noise. Meanwhile the spacing grows as well. Otherwise it could fall until
+    no pair differs by more than the noise: ranks that are determined by noise say nothing about it.
 
     Args:
         now: The memory after the step.
         noisy: Whether values are noisy.
-        left: The number of evaluations that are left.
+        left: The number of evaluations left.
         bound: The largest population, in pairs.
         widest: The largest spacing.
     """

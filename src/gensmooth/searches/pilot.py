@@ -56,12 +56,12 @@ Array = NDArray[Any]
 
 AUTO = "auto"  # the pilot's name as a method
 
-# All were chosen by experiment; docs/pilot.md, "What was tried and failed".
+# All were chosen by experiment; see docs/pilot.md, "What was tried and failed".
 _NEWTON_FROM = 20  # budget per parameter below which QuasiNewton would not get far
 TRIAL_AFTER = 100  # evaluations per parameter of QuasiNewton before the trial of MirroredES
 TRIAL_AFTER_L_BFGS = 40  # the same without a full matrix, which takes longer to converge
 TRIAL = 25  # evaluations per parameter of the trial
-_EVOLUTION_PREFERRED = 10  # its evaluations over those of QuasiNewton if it found the best point
+_EVOLUTION_PREFERRED = 10  # ratio of evaluations to QuasiNewton's if MirroredES found the best x
 
 
 class Trial(IntEnum):
@@ -214,7 +214,7 @@ class Pilot(AdaptiveSearch):
     def _after_newton(
         self, control: Control, request: PointRequest, response: Response, step: Transition
     ) -> Transition:
-        """Change to MirroredES for the trial, or for good once QuasiNewton has finished."""
+        """Switch to MirroredES: for the trial, or permanently once QuasiNewton has finished."""
         before, newton = _newton(control), step.memory
         control = control._replace(
             newton=newton,
@@ -277,7 +277,7 @@ class Pilot(AdaptiveSearch):
     def _elsewhere(self, known: Knowledge, control: Control, response: Response) -> Array:
         """Return a random start: uniform within the bounds or, without them, in a cube.
 
-        The cube is √3 units wide in either direction, so that the root mean square of a coordinate
+        The cube extends √3 units in either direction, so that the root mean square of a coordinate
         is one unit. If the unit is the size of x0, the centre is 0, and x0 is a typical point of
         the cube. If the user chose the units, the centre is x0.
         """
@@ -356,7 +356,7 @@ class Pilot(AdaptiveSearch):
         evolution = initial_evolution(
             d, dtype, learns_metric=learns_metric, pairs=self._evolution.first_pairs(d)
         )
-        if self._descends:  # it is not used: save the memory
+        if self._descends:  # its memory would not be used
             evolution = evolution._replace(path=np.zeros(0, dtype))
         return Control(
             newton=self._newton.at(x, 0.0, known) if exact else (),

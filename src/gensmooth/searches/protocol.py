@@ -25,7 +25,7 @@ from gensmooth.trees import Tree
 Array = NDArray[Any]
 FailurePolicy = Literal["raise", "drop"]
 
-MOST = 50_000_000  # directions × samples per step; the layout of as many takes a gigabyte
+MOST = 50_000_000  # directions × samples per step; the layout of this many takes a gigabyte
 
 
 class SearchState(NamedTuple):
@@ -74,7 +74,7 @@ class StepInfo(NamedTuple):
         shrinkage: The shrinkage factor v; 1 without shrinkage.
         dropped: Number of directions left out because a value was not finite.
         step_size: ‖change of x‖.
-        diverged: Why the search has diverged, and x is left unchanged; ``None`` otherwise.
+        diverged: Why the search has diverged, if it has; x is then left unchanged.
     """
 
     step: int
@@ -153,7 +153,7 @@ class WholeState:
 
 
 class FinalValue(NamedTuple):
-    """The value of the recommended point and its standard error, ``None`` if that is unknown."""
+    """The value of the recommended point, and its standard error (``None`` if unknown)."""
 
     value: float
     error: float | None

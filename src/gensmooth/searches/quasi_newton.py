@@ -67,11 +67,11 @@ class Newton(NamedTuple):
         value: The value at x.
         scale: The scale of each parameter.
         gradient: The gradient at x, per scale.
-        previous_x: The point before.
-        previous_gradient: The gradient at the point before.
-        has_previous: Whether there is a point before.
+        previous_x: The previous point.
+        previous_gradient: The gradient at the previous point.
+        has_previous: Whether there is a previous point.
         inverse: The approximation of the inverse Hessian, in scales; empty above 50 parameters.
-        full: Whether ``inverse`` determines the direction, or else the last steps.
+        full: Whether ``inverse`` determines the direction; otherwise the last steps do.
         steps: The last steps, in scales, newest last.
         changes: The changes of the gradient that these steps caused.
         stored: The number of valid rows in ``steps`` and ``changes``.
@@ -129,7 +129,7 @@ class QuasiNewton(AdaptiveSearch):
     """
 
     def begin(self, x: Array, known: Knowledge) -> Transition:
-        """PointRequest x0 twice, to check that values are exact."""
+        """Request x0 twice, to check that values are exact."""
         if self.samples is not None:
             raise ValueError("QuasiNewton needs exact values: omit `samples`.")
         if x.size > EXACT_UP_TO or x.dtype.itemsize != 8:
@@ -199,7 +199,7 @@ class QuasiNewton(AdaptiveSearch):
         return self.gradient_next(known, newton, response.x)
 
     def gradient_next(self, known: Knowledge, newton: Newton, like: Array) -> Transition:
-        """PointRequest the gradient at the current point; ``like`` has the user's shape."""
+        """Request the gradient at the current point; ``like`` has the user's shape."""
         kind = RequestKind.FORWARD_DIFFERENCES
         if newton.central:
             kind = RequestKind.CENTRAL_DIFFERENCES
@@ -286,7 +286,7 @@ def start_line(
     """Return the next line to search, from the values along the axes.
 
     The points of the line are x + length · line. A parameter at a bound stays there if the
-    objective falls towards the outside.
+    objective decreases beyond the bound.
 
     Returns:
         The memory and the line, or ``None`` if the squared gradient is zero or not finite.
@@ -415,9 +415,9 @@ def _forget(now: Newton) -> Newton:
 def first_inverse(now: Newton) -> Array:
     """Return the inverse Hessian from the last steps, when the matrix replaces them.
 
-    It begins with a multiple of the identity. The usual one has the curvature along the first step
-    (Nocedal & Wright, 2006, equation 6.20), which is close to the largest curvature. Ours is
-    ``_FIRST_INVERSE`` times as large, so that steps along flat directions are long at once.
+    It starts from a multiple of the identity. The usual factor matches the curvature along the
+    first step (Nocedal & Wright, 2006, equation 6.20), which is close to the largest curvature. Ours
+    is ``_FIRST_INVERSE`` times as large, so that steps along flat directions are long immediately.
     """
     steps, changes = (each[MEMORY - now.stored :] for each in (now.steps, now.changes))
     size = _dot(steps[0], changes[0]) / _dot(changes[0], changes[0])
@@ -428,7 +428,7 @@ def first_inverse(now: Newton) -> Array:
 
 
 def updated_inverse(inverse: Array, step: Array, change: Array) -> Array:
-    """Return the inverse Hessian after a step: the update of BFGS."""
+    """Return the inverse Hessian after a step: the BFGS update."""
     along, product = _dot(step, change), _product(inverse, change)
     outer = step[:, None] * product
     factor = (1 + _dot(change, product) / along) / along

@@ -82,7 +82,7 @@ class RandomSearch(Search):
             ``"forward"``, ``"antithetic"``, … or an object.
         optimizer: How the estimate changes x, an ``(init, update)`` pair; by default
             ``gs.sgd(0.01)``.
-        learning_rate: Short for ``optimizer=gs.sgd(learning_rate)``.
+        learning_rate: Shorthand for ``optimizer=gs.sgd(learning_rate)``.
         samples: How the objective's noise ξ is drawn (``"shared"``, ``"paired"``,
             ``"independent"``); ``None`` if the objective takes no generator.
         num_samples: N, the number of samples averaged at each point.
@@ -303,7 +303,7 @@ class RandomSearch(Search):
         return gradient, value, error, len(delta) - used, math.sqrt(norm2)
 
     def _differences(self, means: NDArray[np.float64]) -> Differences:
-        """Return the estimator's δ and value; for ranks, the best value must be the smallest."""
+        """Return the estimator's δ and value; ranks assume that smaller values are better."""
         if self.maximize and self.estimator.by_rank:
             delta, value = self.estimator.differences(-means, self.num_directions, self.samples)
             return -delta, -value
@@ -566,7 +566,7 @@ def _scatter(norm2: float, squares: float, used: int) -> float:
 
 
 def not_of(batch: Batch, state: SearchState) -> str:
-    """Return why a batch does not belong to a state, for an error."""
+    """Return why a batch does not belong to a state, for an error message."""
     return (
         f"The batch is of step {batch.step}, but the state is at step {state.step}"
         f"{'' if batch.seed == state.seed else ' of a run with another seed'}"

@@ -24,18 +24,18 @@ class Wanted:
     Most fields are arguments of :func:`gensmooth.minimize`, with the same meaning.
 
     Attributes:
-        search: A complete search; apart from the limits, no other choice may then be made.
-        method: The name of a method; ``None`` is the pilot, or ``"bes"`` if the user chose
+        search: A complete search. Only the limits may then be passed along with it.
+        method: The name of a method; ``None`` means the pilot, or ``"bes"`` if the user chose
             directions, a spacing, an estimator or an optimiser.
         directions: Directions instead of a method.
         num_directions: L, the directions per step.
         population: The points per step of a method that draws them from a distribution.
-        spacing: How far from x the objective is evaluated.
-        estimator: How values become an estimate.
+        spacing: The distance of the evaluation points from x.
+        estimator: How values are turned into an estimate of the gradient.
         optimizer: How the estimate changes x.
         learning_rate: The rate of gradient descent, or an algorithm's own step size.
-        x_scale: How far apart interesting values of a parameter are. Methods of the paper multiply
-            their spacing by it.
+        x_scale: The typical size of a change of a parameter. The paper's methods multiply their
+            spacing by it.
         unit: The default of ``x_scale`` for the pilot and for distributions.
         budget: The planned number of evaluations.
         max_steps: The planned number of steps.
@@ -47,9 +47,9 @@ class Wanted:
         num_samples: The samples averaged at each point.
         maximize: Whether to maximise.
         bounds: The limits of x.
-        on_failure: What happens on a value that is not finite.
-        min_fraction: The smallest share of directions that suffices for a step.
-        threads: Threads of the kernels.
+        on_failure: What to do with a value that is not finite.
+        min_fraction: The smallest fraction of directions that an estimate may use.
+        threads: The number of threads.
     """
 
     search: Search | None = None
@@ -78,7 +78,7 @@ class Wanted:
     threads: int = 1
 
     def check_complete(self) -> None:
-        """Raise an error if other choices are made along with a search."""
+        """Raise an error if other choices are passed along with a search."""
         for each in fields(self):
             if each.name in _BESIDE_SEARCH:
                 continue
@@ -96,10 +96,10 @@ class Wanted:
         return {name: getattr(self, name) for name in (*names, "threads")}
 
     def arguments_for(self, kind: type[Search]) -> dict[str, Any]:
-        """Return those of the shared arguments that the class of a custom search takes.
+        """Return the shared arguments that the class of a custom search accepts.
 
         Raises:
-            ValueError: If the user passed another one.
+            ValueError: If the user passed one that it does not accept.
         """
         known = {each.name for each in fields(kind)}
         defaults = {each.name: each.default for each in fields(self)}
@@ -161,7 +161,7 @@ class Wanted:
         return float(checks.positive("learning_rate", self.learning_rate))
 
     def steps(self, evaluations: int) -> int | None:
-        """Return how many steps of so many evaluations the limits allow."""
+        """Return how many steps the limits allow, if a step has this many evaluations."""
         limits = [self.max_steps] if self.max_steps is not None else []
         if self.budget is not None:
             limits.append(self.budget // evaluations)
