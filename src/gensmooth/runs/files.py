@@ -116,7 +116,7 @@ def read_fields(
     Args:
         path: The file.
         shape: The expected fields.
-        what: What the file should be, for the error message, such as ``"the plan of a comparison"``.
+        what: What the file should be, for errors, such as ``"the plan of a comparison"``.
         most: The largest size in bytes.
         follow: As in :func:`open_file`.
 

@@ -6,9 +6,9 @@ the objective only for the values that are missing. The result is the same to th
 
 A value whose call took 10 ms or more is written when it arrives. Cheaper values are written
 together, once the batch has taken 10 ms. A batch that takes less is not recorded; its overhead is
-one reading of the clock per call, measured by ``python -m benchmarks.checkpoint``. A background thread
-flushes the file to the physical disk twice a second. The journal is emptied when a checkpoint is
-written, and removed when the run ends.
+one reading of the clock per call, measured by ``python -m benchmarks.checkpoint``. A background
+thread flushes the file to the physical disk twice a second. The journal is emptied when a
+checkpoint is written, and removed when the run ends.
 
 The file is a sequence of records, little-endian. Each record is the length of its body (uint32),
 the CRC-32 of its body (uint32) and its body, which begins with one letter:

@@ -924,8 +924,8 @@ def adapt_population(
 
     The smallest population grows slowly with the number of evaluations, because improvements
     become harder to see. Beyond that, the population grows fast while more than half of the
-    variance between pairs is noise. Meanwhile the spacing grows as well. Otherwise it could fall until
-    no pair differs by more than the noise: ranks that are determined by noise say nothing about it.
+    variance between pairs is noise. Meanwhile the spacing grows as well. Otherwise it could fall
+    until no pair differs by more than the noise, and ranks that noise determines say nothing.
 
     Args:
         now: The memory after the step.

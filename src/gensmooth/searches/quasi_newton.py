@@ -416,8 +416,8 @@ def first_inverse(now: Newton) -> Array:
     """Return the inverse Hessian from the last steps, when the matrix replaces them.
 
     It starts from a multiple of the identity. The usual factor matches the curvature along the
-    first step (Nocedal & Wright, 2006, equation 6.20), which is close to the largest curvature. Ours
-    is ``_FIRST_INVERSE`` times as large, so that steps along flat directions are long immediately.
+    first step (Nocedal & Wright, 2006, equation 6.20), which is close to the largest curvature.
+    Ours is ``_FIRST_INVERSE`` times as large, so that steps along flat directions are long at once.
     """
     steps, changes = (each[MEMORY - now.stored :] for each in (now.steps, now.changes))
     size = _dot(steps[0], changes[0]) / _dot(changes[0], changes[0])
