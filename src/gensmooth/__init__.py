@@ -85,7 +85,7 @@ if TYPE_CHECKING:
     from gensmooth.searches.choose import methods, search
     from gensmooth.trees import Tree
 
-_HOME = {
+_EXPORTS = {
     "gensmooth.lab.compare": "Comparison compare",
     "gensmooth.lab.sweep": "Sweep sweep",
     "gensmooth.directions": (
@@ -117,7 +117,7 @@ _MODULES = (
     *("optimizers", "optuna", "pure", "rl", "runs", "scipy", "searches", "streams", "theory"),
     "torch",
 )
-_NAMES = {name: home for home, names in _HOME.items() for name in names.split()}
+_MODULE_OF = {name: home for home, names in _EXPORTS.items() for name in names.split()}
 
 __all__ = [
     "CMAES",
@@ -194,8 +194,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _NAMES:
-        value = getattr(import_module(_NAMES[name]), name)
+    if name in _MODULE_OF:
+        value = getattr(import_module(_MODULE_OF[name]), name)
         globals()[name] = value
         return value
     if name in _MODULES:

@@ -18,13 +18,13 @@ from gensmooth.trees import Tree
 
 Array = NDArray[Any]
 
-_CHECKED = 4096  # entries of x in a checksum
-_CHUNK = 262_144  # the numbers generated at a time: as many as fit in a cache
+_CHECKSUMMED = 4096  # entries of x in a checksum
+_CHUNK_SIZE = 262_144  # the numbers generated at a time: as many as fit in a cache
 
 
 @final
 class Batch:
-    """The evaluations of one step. Points can be generated in any order and in any process.
+    """The evaluations of one step. Its points can be generated in any order and in any process.
 
     :meth:`RandomSearch.tell` expects ``len(batch)`` values in the order of :meth:`points`. If the
     parameters are a structure (:class:`gensmooth.Tree`), so are the points.
@@ -100,12 +100,12 @@ class Batch:
         if self.tree is not None:
             return map(self.tree.build, self.flat().points())
         number, dim = len(self._spacings), self._x.size
-        if number * dim <= _CHUNK:
+        if number * dim <= _CHUNK_SIZE:
             return iter(self._rows(0, number)) if self._x.ndim else self._stream(number)
         # If a direction is costly, generate it once for both points of a pair.
         pair = costly and number > 1 and self._spacings[0] == -self._spacings[1] != 0
         least = 2 if pair else 1
-        return self._stream(max(least, _CHUNK // dim))
+        return self._stream(max(least, _CHUNK_SIZE // dim))
 
     def _stream(self, rows: int) -> Iterator[Array]:
         """Generate points a few rows at a time, alternating between two buffers.
@@ -152,7 +152,7 @@ class Batch:
             plan: The evaluations.
             purpose: The purpose of their random numbers; tests never share those of a search.
         """
-        return self._changed(plan, purpose, self.context, self.tree)
+        return self._copy_with(plan, purpose, self.context, self.tree)
 
     def with_context(self, context: NDArray[np.float64]) -> "Batch":
         """Return the same evaluations with a ``context`` that is passed to the objective.
@@ -160,15 +160,15 @@ class Batch:
         The context holds numbers that are the same for all evaluations of a step. They are sent to
         each worker once per step.
         """
-        return self._changed(self._plan, self.purpose, context, self.tree)
+        return self._copy_with(self._plan, self.purpose, context, self.tree)
 
     def flat(self) -> "Batch":
         """Return the same evaluations with flat points, even if the parameters are a structure."""
         if self.tree is None:
             return self
-        return self._changed(self._plan, self.purpose, self.context, None)
+        return self._copy_with(self._plan, self.purpose, self.context, None)
 
-    def _changed(
+    def _copy_with(
         self, plan: Plan, purpose: Purpose, context: NDArray[np.float64] | None, tree: Tree | None
     ) -> "Batch":
         return Batch(
@@ -208,13 +208,13 @@ class Batch:
             yield self.rng(index)
 
     def checksum(self) -> int:
-        """A checksum of the evaluations, by which a journal recognises the batch.
+        """Return a checksum of the evaluations, by which a journal recognises the batch.
 
-        It covers the seed, the plan, the spacing, the context and, of a long x, evenly spaced
-        entries.
+        It covers the seed, the plan, the spacing, the context and x; of a long x, it covers only
+        evenly spaced entries.
         """
         flat = self._x.reshape(-1)
-        parts = [*self._plan.arrays, self._spacings, flat[:: max(1, flat.size // _CHECKED)]]
+        parts = [*self._plan.arrays, self._spacings, flat[:: max(1, flat.size // _CHECKSUMMED)]]
         if self.context is not None:
             parts.append(self.context)
         checksum = zlib.crc32(f"{self.seed} {self.step} {int(self.purpose)}".encode())

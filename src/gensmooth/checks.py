@@ -85,8 +85,7 @@ def nonnegative(name: str, value: object) -> float:
 def moderate(name: str, value: object, least: float = 0.0) -> float:
     """Return ``value`` if its powers up to the fourth do not overflow a float.
 
-    A caller that divides by these powers passes ``least=1e-75``, so that they do not underflow to
-    0.
+    With ``least=1e-75``, they do not underflow to 0 either, so the caller may divide by them.
     """
     checked = finite(name, value)
     if not least <= abs(checked) <= 1e75:
@@ -115,7 +114,7 @@ def at_least(name: str, value: object, floor: float, why: str) -> float:
 
 
 def kurtosis(value: object) -> float:
-    """Return ``value`` if a distribution can have it as its fourth standardised moment."""
+    """Return ``value`` if it is a possible kurtosis, the fourth standardised moment."""
     return at_least("kurtosis", value, 1.0, "the smallest kurtosis of any distribution")
 
 
@@ -183,7 +182,7 @@ def mapping(name: str, value: object) -> dict[str, Any]:
 
 
 def path(name: str, value: object) -> Path:
-    """Return ``value`` as a path; an empty one, which would be the working folder, is rejected."""
+    """Return ``value`` as a path; an empty path, which means the working folder, is rejected."""
     if not isinstance(value, str | os.PathLike):
         raise TypeError(f"`{name}` must be a path, but is {shown(value)}.")
     pathlike = cast("str | os.PathLike[Any]", value)
@@ -230,8 +229,8 @@ OTHER_SEARCH = (
 )
 
 
-def own(part: object, kind: type[T]) -> T:
-    """Return a part of a search's state, which must be of the kind that this search has."""
+def state_part(part: object, kind: type[T]) -> T:
+    """Return a part of a search's state; raise an error unless it has the type of this search."""
     if not isinstance(part, kind):
         raise ValueError(OTHER_SEARCH)
     return part

@@ -3,7 +3,7 @@
 The objective takes parameters in the user's form. The search works on an array of the parameters
 that it can change. To get from the first to the second ("inward"), a structure is flattened
 (:class:`~gensmooth.trees.Tree`), fixed parameters, whose two limits are equal, are removed
-(:class:`Held`), and parameters on a log scale become logarithms
+(:class:`FixedParameters`), and parameters on a log scale become logarithms
 (:class:`~gensmooth.parameters.LogScale`). "Outward" undoes these steps in reverse order:
 
 >>> start = inward({"a": 2.0, "b": 5.0, "c": 1.0}, bounds={"a": (0, 9), "b": (4, 4), "c": (1, 9)},
@@ -31,10 +31,10 @@ Array = NDArray[Any]
 
 @final
 @dataclass(frozen=True)
-class Held:
-    """Fixed parameters, whose two limits are equal; the search gets the others as a flat array.
+class FixedParameters:
+    """The parameters whose two limits are equal. The search gets the others as a flat array.
 
-    They are removed so that everything that depends on the number of parameters (directions,
+    Fixed parameters are removed so that whatever depends on the number of parameters (directions,
     lengths, units) counts only those that can change.
 
     Attributes:
@@ -46,19 +46,19 @@ class Held:
     values: Array
 
     @classmethod
-    def of(cls, bounds: Bounds | None, x: Array) -> "Held | None":
+    def of(cls, bounds: Bounds | None, x: Array) -> "FixedParameters | None":
         """Find the fixed parameters from their limits; return ``None`` if there are none."""
-        if bounds is None or not (equal := bounds.lower == bounds.upper).any():
+        if bounds is None or not (is_fixed := bounds.lower == bounds.upper).any():
             return None
-        values = np.where(equal, bounds.lower, 0).astype(x.dtype)
+        values = np.where(is_fixed, bounds.lower, 0).astype(x.dtype)
         if not np.isfinite(values).all():
             raise ValueError("`bounds` must be finite where a lower limit equals its upper limit.")
-        if equal.all():
+        if is_fixed.all():
             raise ValueError(
                 "`bounds` fix every parameter, because every lower limit equals its upper limit: "
                 "leave at least one parameter free."
             )
-        return cls(~equal, values)
+        return cls(~is_fixed, values)
 
     def inward(self, x: Array) -> Array:
         """Convert the objective's parameters to the search's."""
@@ -71,8 +71,8 @@ class Held:
         full[..., self.free] = x
         return full
 
-    def each(self, name: str, values: Any) -> Any:
-        """Keep the values of the free parameters; a single value for all is returned unchanged."""
+    def select_free(self, name: str, values: Any) -> Any:
+        """Return the values of the free parameters; a single value for all is left unchanged."""
         array: Array = np.zeros(())
         with suppress(Exception):  # ragged, or a user's object: a later check reports it
             array = np.asarray(values)
@@ -94,12 +94,12 @@ class Coordinates:
 
     Attributes:
         tree: The structure of the objective's parameters, if they are not a single array.
-        held: The fixed parameters, if any.
+        fixed: The fixed parameters, if any.
         log_scale: The parameters that the search sees as logarithms, if any.
     """
 
     tree: Tree | None = None
-    held: Held | None = None
+    fixed: FixedParameters | None = None
     log_scale: LogScale | None = None
 
     def shapes(self, x: Array) -> tuple[int, ...] | tuple[tuple[int, ...], ...]:
@@ -107,23 +107,23 @@ class Coordinates:
 
         In a structure, an array with some fixed entries becomes a vector of its free entries.
         """
-        if self.tree is None or self.held is None:
+        if self.tree is None or self.fixed is None:
             return x.shape if self.tree is None else self.tree.shapes
         sizes = [math.prod(shape) for shape in self.tree.shapes]
-        free = [int(part.sum()) for part in np.split(self.held.free, np.cumsum(sizes)[:-1])]
+        free = [int(part.sum()) for part in np.split(self.fixed.free, np.cumsum(sizes)[:-1])]
         arrays = zip(self.tree.shapes, sizes, free, strict=True)
         return tuple(shape if left == size else (left,) for shape, size, left in arrays if left)
 
     def outward(self, x: Array) -> Any:
         """Convert the search's parameters to the objective's."""
         x = x.copy() if self.log_scale is None else self.log_scale.outward(x)
-        x = x if self.held is None else self.held.outward(x)
+        x = x if self.fixed is None else self.fixed.outward(x)
         return x if self.tree is None else self.tree.build(x)
 
     def objective(self, fun: Callable[..., Any]) -> Callable[..., Any]:
         """Return ``fun`` as a function of the search's parameters."""
         fun = fun if self.tree is None else self.tree.objective(fun)
-        fun = fun if self.held is None else HeldObjective(fun, self.held)
+        fun = fun if self.fixed is None else ObjectiveOfFree(fun, self.fixed)
         return fun if self.log_scale is None else self.log_scale.objective(fun)
 
 
@@ -144,26 +144,29 @@ def inward(x0: Any, *, bounds: Any = None, x_scale: Any = None, log_scale: Any =
         x_scale = None if x_scale is None else tree.like("x_scale", x_scale)
         log_scale = None if log_scale is None else tree.like("log_scale", log_scale)
     limits = None if bounds is None else as_bounds(bounds, x, equal=True)
-    held = Held.of(limits, x)
-    if held is not None and limits is not None:
-        x = held.inward(x)
-        bounds = limits = Bounds(*map(held.inward, limits))
-        x_scale, log_scale = held.each("x_scale", x_scale), held.each("log_scale", log_scale)
+    fixed = FixedParameters.of(limits, x)
+    if fixed is not None and limits is not None:
+        x = fixed.inward(x)
+        bounds = limits = Bounds(*map(fixed.inward, limits))
+        x_scale, log_scale = (
+            fixed.select_free("x_scale", x_scale),
+            fixed.select_free("log_scale", log_scale),
+        )
     logs = LogScale.of(log_scale, x)
     if logs is not None:
         x = logs.inward(x)
         bounds = None if limits is None else logs.bounds(limits)
-    return Inward(Coordinates(tree, held, logs), x, bounds, x_scale)
+    return Inward(Coordinates(tree, fixed, logs), x, bounds, x_scale)
 
 
 @final
 @dataclass(frozen=True)
-class HeldObjective:
-    """The objective as a function of the search's parameters; see :class:`Held`."""
+class ObjectiveOfFree:
+    """The objective as a function of the free parameters; see :class:`FixedParameters`."""
 
     fun: Callable[..., Any]
-    held: Held
+    fixed: FixedParameters
 
     def __call__(self, x: Array, *more: Any) -> Any:
         """Evaluate the objective at the search's parameters."""
-        return self.fun(self.held.outward(x), *more)
+        return self.fun(self.fixed.outward(x), *more)

@@ -31,8 +31,8 @@ def _kinds() -> dict[str, type[Any]]:
     }
 
 
-class _Unknown(Exception):  # noqa: N818
-    """The value cannot be described, so the user has to pass it again."""
+class _NotDescribable(Exception):  # noqa: N818
+    """The value cannot be described in JSON, so the user has to pass it again."""
 
 
 def describe(value: Any) -> Any:
@@ -47,7 +47,7 @@ def describe(value: Any) -> Any:
     """
     try:
         return _describe(value)
-    except _Unknown:
+    except _NotDescribable:
         kind = cast(type[Any], type(value))
         return {"given": f"{kind.__module__}.{kind.__qualname__}"}
 
@@ -108,7 +108,7 @@ def _describe(value: Any) -> Any:
         return {"kind": _kind_name(kind), **parts}
     if "scipy.stats" in sys.modules and hasattr(value, "dist"):
         return _describe_distribution(value)
-    raise _Unknown
+    raise _NotDescribable
 
 
 def _names(kind: type[Any]) -> list[str]:
@@ -121,7 +121,7 @@ def _kind_name(kind: type[Any]) -> str:
         return kind.__name__
     name = naming.name_of(kind)
     if name is None or not issubclass(kind, Directions) or "kind" in _names(kind):
-        raise _Unknown
+        raise _NotDescribable
     return name
 
 
@@ -156,12 +156,12 @@ def _describe_distribution(frozen: Any) -> dict[str, Any]:
     name = getattr(frozen.dist, "name", None)
     family = getattr(import_module("scipy.stats"), str(name), None)
     if type(family) is not type(frozen.dist):
-        raise _Unknown
+        raise _NotDescribable
     try:
         args = [plain(float(value)) for value in frozen.args]
         keywords = {key: plain(float(value)) for key, value in frozen.kwds.items()}
     except (TypeError, ValueError, AttributeError):
-        raise _Unknown from None
+        raise _NotDescribable from None
     return {"scipy": name, "args": args, "keywords": keywords}
 
 

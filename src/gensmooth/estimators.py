@@ -105,8 +105,8 @@ class OnePoint(Estimator):
 
     Args:
         baseline: b. ``None`` means 0, as in the paper. A number near F(x) removes most of the
-            variance. ``"others"`` uses the mean of the other directions' values, which removes it
-            without a guess and without changing the mean of the estimate.
+            variance. ``"others"`` uses the mean of the other directions' values: it removes the
+            variance, needs no guess, and does not change the mean of the estimate.
     """
 
     baseline: float | Literal["others"] | None = None
@@ -146,9 +146,9 @@ class ForwardDifference(Estimator):
     r"""Forward differences from the centre (eq. ``fdempirical``).
 
     :math:`\delta_l = F(x + c\epsilon_l) - F(x)`. With shared samples, or none, the centre is
-    evaluated once per step; otherwise once for each direction. If that single value is not finite
-    (and failures are dropped), the mean of the other directions' values replaces it, as in
-    :class:`OnePoint`, so that the estimate keeps its mean.
+    evaluated once per step; otherwise once for each direction. If the only value at the centre is
+    not finite (and failures are dropped), the mean of the other directions' values replaces it, as
+    in :class:`OnePoint`, so that the mean of the estimate does not change.
     """
 
     def points(self, num_directions: int, samples: Samples | None) -> list[tuple[int, int]]:
@@ -167,7 +167,7 @@ class ForwardDifference(Estimator):
                 return OnePoint("others").differences(means[1:], num_directions, samples)
             return means[1:] - center, center
         pairs = means.reshape(num_directions, 2)
-        return pairs[:, 0] - pairs[:, 1], _mean(pairs[:, 1])
+        return pairs[:, 0] - pairs[:, 1], _finite_mean(pairs[:, 1])
 
 
 @final
@@ -188,7 +188,7 @@ class Antithetic(Estimator):
     ) -> Differences:
         """See :class:`Antithetic`."""
         pairs = means.reshape(num_directions, 2)
-        return 0.5 * (pairs[:, 0] - pairs[:, 1]), _mean(pairs.ravel())
+        return 0.5 * (pairs[:, 0] - pairs[:, 1]), _finite_mean(pairs.ravel())
 
 
 @final
@@ -237,7 +237,7 @@ class Ranked(Estimator):
         if used:
             weights = rank(pairs[kept].ravel(), _rank_weights(2 * used)).reshape(used, 2)
             delta[kept] = used * (weights[:, 1] - weights[:, 0])
-        return delta, _mean(means)
+        return delta, _finite_mean(means)
 
 
 @final
@@ -350,7 +350,7 @@ def _rank_weights(num_values: int) -> NDArray[np.float64]:
     return np.array(theory.rank_weights(num_values))
 
 
-# The names accepted wherever an estimator is.
+# The names that may be passed instead of an estimator.
 ESTIMATORS: dict[str, Estimator] = {
     "forward": ForwardDifference(),
     "antithetic": Antithetic(),
@@ -410,7 +410,7 @@ def lay_out(points: Sequence[tuple[int, int]], num_samples: int, samples: Sample
     return Plan(direction, side, sample)
 
 
-def _mean(values: NDArray[np.float64]) -> float:
+def _finite_mean(values: NDArray[np.float64]) -> float:
     """Return the mean of the finite values, or NaN if there are none."""
     finite = values[np.isfinite(values)]
     return float(finite.mean()) if len(finite) else float("nan")

@@ -1,4 +1,4 @@
-"""Read JSON from files that may come from anybody: a shape lists what each field may hold.
+"""Read JSON from untrusted files: a shape lists what each field may hold.
 
 A shape is a function ``shape(value, name)`` that returns the value, or raises a ``ValueError`` that
 names the field. Shapes are put together::
@@ -27,11 +27,11 @@ NAME_LENGTH = 400  # characters of a name: an objective, an environment, a metho
 LONGEST = 20_000  # characters of any other text
 DEEPEST = 64  # levels of nested lists and objects
 _SEAL = "sha256"
-_NO_NUMBERS = ("inf", "-inf", "nan")  # floats that JSON lacks
+_NON_FINITE = ("inf", "-inf", "nan")  # floats that JSON lacks
 
 
 class FieldError(ValueError):
-    """A field of a file holds something that it may not hold; the message names the field."""
+    """A field of a file has an invalid value; the message names the field."""
 
 
 # --- parsing -------------------------------------------------------------------------------------
@@ -64,7 +64,7 @@ def _no_constant(text: str) -> Any:
     raise FieldError(f"it contains {text}, which is not JSON")
 
 
-def _refuse(name: str, expected: str, value: Any) -> FieldError:
+def _invalid(name: str, expected: str, value: Any) -> FieldError:
     subject = f"`{name[:200]}`" if name else "its content"
     return FieldError(f"{subject} must be {expected}, but is {_shown(value)}")
 
@@ -87,20 +87,20 @@ def _shown(value: Any) -> str:
 
 
 def text(most: int = LONGEST, pattern: str | None = None, least: int = 0) -> Shape:
-    """Accept text of limited length that matches a regular expression as a whole."""
+    """Accept text of limited length; with ``pattern``, all of it must match."""
     expression = None if pattern is None else re.compile(pattern)
 
     def shape(value: Any, name: str) -> str:
         if not isinstance(value, str):
-            raise _refuse(name, "text", value)
+            raise _invalid(name, "text", value)
         if not least <= len(value) <= most:
-            raise _refuse(name, f"at most {most} characters long", value)
+            raise _invalid(name, f"at most {most} characters long", value)
         if expression is not None and not expression.fullmatch(value):
-            raise _refuse(name, f"of the form {pattern}", value)
+            raise _invalid(name, f"of the form {pattern}", value)
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise _refuse(name, "valid Unicode", value) from None
+            raise _invalid(name, "valid Unicode", value) from None
         return value
 
     return shape
@@ -112,7 +112,7 @@ def count(least: int = 0, most: int = 2**63 - 1) -> Shape:
     def shape(value: Any, name: str) -> int:
         if type(value) is not int or not least <= value <= most:
             limit = f" and at most {most}" if most < 2**63 - 1 else ""
-            raise _refuse(name, f"a whole number of at least {least}{limit}", value)
+            raise _invalid(name, f"a whole number of at least {least}{limit}", value)
         return value
 
     return shape
@@ -122,16 +122,16 @@ def real(least: float = -math.inf, most: float = math.inf, *, finite: bool = Fal
     """Accept a number; infinities and NaN, which are written as text, become floats."""
 
     def shape(value: Any, name: str) -> float:
-        known = type(value) in (int, float) or (not finite and value in _NO_NUMBERS)
+        known = type(value) in (int, float) or (not finite and value in _NON_FINITE)
         try:
             number = float(value) if known else math.nan
         except OverflowError:
-            raise _refuse(name, "a number that fits into a float", value) from None
+            raise _invalid(name, "a number that fits into a float", value) from None
         if not known or (finite and not math.isfinite(number)) or number < least or number > most:
             limits = (
                 "" if (least, most) == (-math.inf, math.inf) else f" from {least:g} to {most:g}"
             )
-            raise _refuse(name, f"a {'finite ' * finite}number{limits}", value)
+            raise _invalid(name, f"a {'finite ' * finite}number{limits}", value)
         return value if type(value) is int else number
 
     return shape
@@ -140,7 +140,7 @@ def real(least: float = -math.inf, most: float = math.inf, *, finite: bool = Fal
 def flag(value: Any, name: str) -> bool:
     """Accept true or false."""
     if not isinstance(value, bool):
-        raise _refuse(name, "true or false", value)
+        raise _invalid(name, "true or false", value)
     return value
 
 
@@ -148,11 +148,11 @@ def one_of(*values: Any) -> Shape:
     """Accept one of some plain values, of the same type."""
 
     def shape(value: Any, name: str) -> Any:
-        for each in values:
-            if type(each) is type(value) and each == value:
-                return each
-        listed = " or ".join("null" if each is None else repr(each) for each in values)
-        raise _refuse(name, listed, value)
+        for option in values:
+            if type(option) is type(value) and option == value:
+                return option
+        listed = " or ".join("null" if option is None else repr(option) for option in values)
+        raise _invalid(name, listed, value)
 
     return shape
 
@@ -181,12 +181,12 @@ def nullable(shape: Shape) -> Shape:
 
 
 def either(*shapes: Shape) -> Shape:
-    """Accept what one of several shapes accepts; the error is that of the last."""
+    """Accept what one of several shapes accepts; if none does, raise the error of the last."""
 
     def shape(value: Any, name: str) -> Any:
-        for each in shapes[:-1]:
+        for alternative in shapes[:-1]:
             try:
-                return each(value, name)
+                return alternative(value, name)
             except FieldError:
                 continue
         return shapes[-1](value, name)
@@ -199,11 +199,11 @@ def many(item: Shape, most: int, least: int = 0) -> Shape:
 
     def shape(value: Any, name: str) -> list[Any]:
         if not isinstance(value, list):
-            raise _refuse(name, "a list", value)
+            raise _invalid(name, "a list", value)
         items = cast("list[Any]", value)
         if not least <= len(items) <= most:
-            raise _refuse(name, f"a list of {least} to {most} items", items)
-        return [item(each, f"{name}[{i}]") for i, each in enumerate(items)]
+            raise _invalid(name, f"a list of {least} to {most} items", items)
+        return [item(member, f"{name}[{i}]") for i, member in enumerate(items)]
 
     return shape
 
@@ -219,7 +219,7 @@ def record(
     Args:
         required: The fields that it must have.
         optional: The fields that it may have.
-        others: What fields with other names may hold; by default there may be none.
+        others: What fields with other names may hold; by default, they are rejected.
     """
     known = {**required, **(optional or {})}
 
@@ -231,29 +231,31 @@ def record(
         for field in required:
             if field not in fields:
                 raise FieldError(f"`{prefix}{field}` is missing")
-        read: dict[str, Any] = {}
-        for field, each in fields.items():
+        checked: dict[str, Any] = {}
+        for field, content in fields.items():
             inner = known.get(field, others)
             if inner is None:
                 raise FieldError(f"`{prefix}{field[:80]}` is not a known field")
-            read[field] = inner(each, f"{prefix}{field[:80]}")
-        return read
+            checked[field] = inner(content, f"{prefix}{field[:80]}")
+        return checked
 
     return shape
 
 
 def table(value_shape: Shape, most: int = 1000, names: Shape | None = None) -> Shape:
-    """Accept an object with any names, of limited number and length, and values of one shape."""
+    """Accept an object with any field names and values of one shape, of limited size."""
     check_name = text(NAME_LENGTH) if names is None else names
 
     def shape(value: Any, name: str) -> dict[str, Any]:
         fields = _fields(value, name)
         if len(fields) > most:
-            raise _refuse(name, f"an object of at most {most} fields", fields)
+            raise _invalid(name, f"an object of at most {most} fields", fields)
         prefix = f"{name}." if name else ""
         return {
-            check_name(field, f"{prefix}{field[:80]}"): value_shape(each, f"{prefix}{field[:80]}")
-            for field, each in fields.items()
+            check_name(field, f"{prefix}{field[:80]}"): value_shape(
+                content, f"{prefix}{field[:80]}"
+            )
+            for field, content in fields.items()
         }
 
     return shape
@@ -261,20 +263,20 @@ def table(value_shape: Shape, most: int = 1000, names: Shape | None = None) -> S
 
 def plain(depth: int = DEEPEST, longest: int = LONGEST) -> Shape:
     """Accept any JSON value whose texts, names and nesting are limited."""
-    words, names = text(longest), text(NAME_LENGTH)
+    check_text, check_name = text(longest), text(NAME_LENGTH)
 
-    def shape(value: Any, name: str, left: int = depth) -> Any:
+    def shape(value: Any, name: str, levels: int = depth) -> Any:
         if isinstance(value, str):
-            return words(value, name)
+            return check_text(value, name)
         if isinstance(value, list | dict):
-            if not left:
-                raise _refuse(name, f"nested at most {depth} levels deep", value)
+            if not levels:
+                raise _invalid(name, f"nested at most {depth} levels deep", value)
             if isinstance(value, list):
                 items = cast("list[Any]", value)
-                return [shape(each, f"{name}[]", left - 1) for each in items]
+                return [shape(item, f"{name}[]", levels - 1) for item in items]
             return {
-                names(field, name): shape(each, f"{name}.{field[:80]}", left - 1)
-                for field, each in cast("dict[str, Any]", value).items()
+                check_name(field, name): shape(item, f"{name}.{field[:80]}", levels - 1)
+                for field, item in cast("dict[str, Any]", value).items()
             }
         return value
 
@@ -283,7 +285,7 @@ def plain(depth: int = DEEPEST, longest: int = LONGEST) -> Shape:
 
 def _fields(value: Any, name: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise _refuse(name, "an object", value)
+        raise _invalid(name, "an object", value)
     return cast("dict[str, Any]", value)
 
 
@@ -298,10 +300,10 @@ SHA256 = text(64, "[0-9a-f]{64}")
 # --- checksums -----------------------------------------------------------------------------------
 
 
-def checksum(content: Mapping[str, Any], *, but: Iterable[str] = ()) -> str:
-    """Return the SHA-256 of an object, excluding its own checksum and the fields in ``but``."""
-    left_out = {_SEAL, *but}
-    hashed = {name: value for name, value in content.items() if name not in left_out}
+def checksum(content: Mapping[str, Any], *, exclude: Iterable[str] = ()) -> str:
+    """Return the SHA-256 of an object without its own checksum and the fields in ``exclude``."""
+    excluded = {_SEAL, *exclude}
+    hashed = {name: value for name, value in content.items() if name not in excluded}
     return hashlib.sha256(json.dumps(hashed, sort_keys=True).encode()).hexdigest()
 
 
@@ -312,10 +314,10 @@ def seal(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def sealed(shape: Shape) -> Shape:
-    """Accept what :func:`seal` returned, if its checksum is right; it is left out.
+    """Accept an object that :func:`seal` returned; check its checksum and leave it out.
 
     Args:
-        shape: What the rest must be.
+        shape: The shape of the object without its checksum.
     """
 
     def sealed_shape(value: Any, name: str) -> Any:

@@ -13,8 +13,8 @@ from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple, cast
 
-_NAMED = (type, FunctionType, BuiltinFunctionType, MethodType)  # types that record their module
-_MAX_FUNCTIONS = 1000  # in the source of one objective, counting the functions that it calls
+_MODULE_TYPES = (type, FunctionType, BuiltinFunctionType, MethodType)  # they record their module
+_MAX_FUNCTIONS = 1000  # hashed for one objective, counting the functions that it calls
 
 
 def name_of(thing: Any) -> str | None:
@@ -57,20 +57,19 @@ def load_module(name: str) -> ModuleType:
         ) from None
 
 
-_IN_A_FILE = re.compile(r"[A-Za-z_][\w.]{0,199}:[A-Za-z_][\w.]{0,199}")
+_QUALIFIED_NAME = re.compile(r"[A-Za-z_][\w.]{0,199}:[A-Za-z_][\w.]{0,199}")
 
 
 def find_in_file(name: str, *, trust: bool) -> Any:
     """Return the object that a file names ``module:name``.
 
     Without ``trust``, nothing is imported: the module must already have been imported, and the
-    object must already be in it. In particular, a module that loads its parts when they are first
-    used does not load them.
+    object must already be in it. A module that loads its parts lazily does not load them here.
 
     Raises:
-        ValueError: If it is not such a name, there is no such object, or ``trust`` is needed.
+        ValueError: If the name has another form, there is no such object, or ``trust`` is needed.
     """
-    if not _IN_A_FILE.fullmatch(name):
+    if not _QUALIFIED_NAME.fullmatch(name):
         raise ValueError(f"{name[:80]!r} is not a name of the form module:name")
     module, _, inner = name.partition(":")
     check_trusted(module, trust=trust)
@@ -106,11 +105,11 @@ def find_objective(name: str, *, trust: bool) -> Callable[..., Any]:
     Raises:
         ValueError: If ``trust`` is False, or the function belongs to Python's standard library.
     """
-    not_users = (
+    in_library = (
         f"its objective {name[:200]!r} is in Python's standard library, not a user's function"
     )
     if _in_standard_library(name.partition(":")[0]):
-        raise ValueError(not_users)
+        raise ValueError(in_library)
     if not trust:
         raise ValueError(
             f"its objective is {name[:200]!r}, which would be imported and called. Pass it "
@@ -118,8 +117,10 @@ def find_objective(name: str, *, trust: bool) -> Callable[..., Any]:
             "folder, pass trust=True (--trust in a shell)"
         )
     fun = find_function(name)
-    if isinstance(fun, _NAMED) and _in_standard_library(str(getattr(fun, "__module__", None))):
-        raise ValueError(not_users)  # reached through a module that imports it
+    if isinstance(fun, _MODULE_TYPES) and _in_standard_library(
+        str(getattr(fun, "__module__", None))
+    ):
+        raise ValueError(in_library)  # reached through a module that imports it
     return fun
 
 
@@ -232,8 +233,8 @@ def _source(thing: Any) -> str:
     if getattr(thing, "__name__", "") == "<lambda>":  # keep the lambda, not the statement around it
         text = "\n".join(lines).strip()
         lambdas = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Lambda)]
-        (only,) = lambdas  # with several on a line, it is unclear which one this is
-        lines = (ast.get_source_segment(text, only) or "").splitlines()
+        (lambda_node,) = lambdas  # with several on a line, it is unclear which one this is
+        lines = (ast.get_source_segment(text, lambda_node) or "").splitlines()
     kept = (line.rstrip() for line in lines)
     return "\n".join(line for line in kept if line and not line.lstrip().startswith("#"))
 

@@ -34,7 +34,7 @@ from gensmooth.points import PointByPoint, Ticket, make_search, usable
 from gensmooth.searches import AUTO
 from gensmooth.searches.wanted import Wanted
 
-_META = "gensmooth"  # the key under which a candidate stores its evaluation
+_TICKET_KEY = "gensmooth"  # the key under which a candidate stores its evaluation
 _TOO_LARGE = 5e20  # Nevergrad replaces a NaN loss by this number
 
 
@@ -84,13 +84,13 @@ class GensmoothOptimizer(base.Optimizer):
     def _internal_ask_candidate(self) -> parameter.Parameter:
         ticket, x = self.points.ask()
         candidate = self.parametrization.spawn_child().set_standardized_data(x)
-        candidate._meta[_META] = ticket
+        candidate._meta[_TICKET_KEY] = ticket
         return candidate
 
     def _internal_tell_candidate(self, candidate: parameter.Parameter, loss: float) -> None:
-        ticket: Ticket | None = candidate._meta.get(_META)
-        if ticket is None:  # moved to satisfy constraints: the value goes to the oldest open point
-            ticket = self.points.waited_for()
+        ticket: Ticket | None = candidate._meta.get(_TICKET_KEY)
+        if ticket is None:  # moved to satisfy constraints: report it for the first pending point
+            ticket = self.points.first_pending()
         if ticket is not None:
             self.points.tell(ticket, loss if loss < _TOO_LARGE else math.nan)
         better = self._feasible is None or loss < self._feasible[1]

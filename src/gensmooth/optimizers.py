@@ -22,10 +22,10 @@ from gensmooth import checks, kernels
 Array = NDArray[Any]
 Schedule = Callable[[int], float]
 
-_FIRST = 0.03  # greedy: the first step, in units of every parameter
-_CLIP = 1.5  # greedy: the bound on one estimate's score
-_LONGEST = 2.0  # greedy: an estimate is shortened to this multiple of the usual length
-_SIZES = 10  # spall: the number of estimates whose mean size sets the gain
+_FIRST_STEP = 0.03  # greedy: the first step, in units of every parameter
+_MAX_SCORE = 1.5  # greedy: the bound on one estimate's score
+_SHORTEN_ABOVE = 2.0  # greedy: an estimate is shortened to this multiple of the usual length
+_NUM_SIZES = 10  # spall: the gain depends on the mean size of this many estimates
 
 
 class Optimizer(NamedTuple):
@@ -68,7 +68,7 @@ class GreedyState(NamedTuple):
         step: The number of non-zero estimates so far.
         mean: Their decaying mean.
         weight2: The sum of the squared weights in that mean.
-        square: The decaying mean of their squared lengths, started at the first one.
+        square: The decaying mean of their squared lengths, initialised with the first.
         rate: η.
     """
 
@@ -95,7 +95,7 @@ class Sgd:
     learning_rate: float | Schedule
 
     def __post_init__(self) -> None:
-        checks.settle(self, learning_rate=_checked(self.learning_rate))
+        checks.settle(self, learning_rate=_checked_rate(self.learning_rate))
 
     def init(self, x: Array) -> SgdState:
         """Return the initial state."""
@@ -118,7 +118,7 @@ class Momentum:
     def __post_init__(self) -> None:
         checks.settle(
             self,
-            learning_rate=_checked(self.learning_rate),
+            learning_rate=_checked_rate(self.learning_rate),
             decay=checks.share("decay", self.decay, zero=True),
             nesterov=checks.flag("nesterov", self.nesterov),
         )
@@ -150,7 +150,7 @@ class Adam:
     def __post_init__(self) -> None:
         checks.settle(
             self,
-            learning_rate=_checked(self.learning_rate),
+            learning_rate=_checked_rate(self.learning_rate),
             b1=checks.share("b1", self.b1, zero=True),
             b2=checks.share("b2", self.b2, zero=True),
             eps=checks.nonnegative("eps", self.eps),
@@ -171,7 +171,7 @@ class Adam:
         t, b1, b2 = state.step + 1, self.b1, self.b2
         size = -_rate(self.learning_rate, state.step) / (1 - b1**t)
         arrays = (gradient, x, state.mean, state.square)
-        if type(size) is float and _alike(arrays):
+        if type(size) is float and _kernel_accepts(arrays):
             kind = gradient.dtype.type
             numbers = [kind(n) for n in (b1, 1 - b1, b2, 1 - b2, size, 1 - b2**t, self.eps)]
             mean, square, change = (np.empty_like(gradient) for _ in range(3))
@@ -220,11 +220,11 @@ class Greedy:
             return np.zeros_like(gradient), state
         if step == 0:
             square = size2
-            rate = _FIRST * self.unit * math.sqrt(d / size2)
+            rate = _FIRST_STEP * self.unit * math.sqrt(d / size2)
         else:
             score = dot(g, np.ravel(mean)) / (square * math.sqrt(weight2 / d))
-            rate *= math.exp(self.speed * min(max(score, -_CLIP), _CLIP))
-        shorter = min(1.0, _LONGEST * math.sqrt(square / size2))
+            rate *= math.exp(self.speed * min(max(score, -_MAX_SCORE), _MAX_SCORE))
+        shorter = min(1.0, _SHORTEN_ABOVE * math.sqrt(square / size2))
         if shorter < 1:
             gradient = shorter * gradient
         new = max(1 / (step + 1), self.memory)
@@ -292,7 +292,7 @@ class Spall:
         k, measured, size = state
         g = np.ravel(gradient)
         now = math.sqrt(kernels.on_sums().dot(g, g) / x.size)
-        if measured < _SIZES and now > 0:
+        if measured < _NUM_SIZES and now > 0:
             size = size + (now - size) / (measured + 1)
             measured += 1
         rate = 0.0  # a / (A + k + 1)^p with a = change · (A + 1)^p / size
@@ -349,12 +349,12 @@ def adam(
 def greedy(unit: float = 1.0, *, memory: float = 0.05, speed: float = 0.05) -> Optimizer:
     r"""Gradient descent that adapts its step size, for any directions and any estimator.
 
-    The update is :math:`x \leftarrow x - \eta g`. The step size η is right when successive
-    estimates are orthogonal: on an isotropic quadratic, the mean product of two estimates is
-    positive below the step size that lowers the value most, zero at it and negative above it, at
-    every lag and for any noise (:func:`gensmooth.theory.lagged_product`). With E the decaying mean
-    of the estimates so far, q the sum of its squared weights and V the decaying mean of
-    :math:`\|g\|^2`,
+    The update is :math:`x \leftarrow x - \eta g`. The best step size η makes successive estimates
+    orthogonal: on an isotropic quadratic, the mean inner product of two estimates is zero at the
+    step size that lowers the value most, positive at smaller step sizes and negative at larger
+    ones, at every lag and for any noise (:func:`gensmooth.theory.lagged_product`). With E the
+    decaying mean of the estimates so far, q the sum of its squared weights and V the decaying mean
+    of :math:`\|g\|^2`,
 
     .. math:: \log\eta \leftarrow \log\eta + a\,\mathrm{clip}\Bigl(
               \frac{\langle g, E\rangle}{V\sqrt{q/d}}, \pm1.5\Bigr),
@@ -367,7 +367,7 @@ def greedy(unit: float = 1.0, *, memory: float = 0.05, speed: float = 0.05) -> O
     The defaults and the first step were chosen on the paper's linear regression with seeds 100 to
     105 and L from 2 to 20. When estimates are mostly noise, smaller speeds are more stable; with a
     speed above 0.1, or a first step ten times as long, such runs may end with a worse value than
-    they started with. If descent is faster than E and V forget, η does not change.
+    they started with. If estimates shrink faster than E and V forget, η does not change.
 
     Args:
         unit: The distance between interesting values of a parameter. It only sets the first step.
@@ -420,7 +420,7 @@ def spall(change: float, *, stability: float = 0.0, power: float = 0.602) -> Opt
     Args:
         change: How far each parameter should move in each of the first steps.
         stability: A. Spall suggests a tenth of the planned number of steps.
-        power: The exponent: 1 decays as fast as convergence allows, 0.602 about as slowly.
+        power: The exponent. Convergence theory allows from about 0.602, the slowest decay, to 1.
 
     >>> import numpy as np
     >>> optimizer = spall(0.1)
@@ -521,8 +521,8 @@ def cosine_decay(initial: float, *, steps: int, final: float = 0.0) -> CosineDec
     return CosineDecay(initial, steps, final)
 
 
-def _alike(arrays: tuple[Array, ...]) -> bool:
-    """Whether a kernel accepts them: contiguous NumPy arrays of one shape and one float dtype."""
+def _kernel_accepts(arrays: tuple[Array, ...]) -> bool:
+    """Whether the kernel accepts these arrays: contiguous, of one shape and one float dtype."""
     first = arrays[0]
     return (
         type(first) is np.ndarray
@@ -537,7 +537,7 @@ def _alike(arrays: tuple[Array, ...]) -> bool:
     )
 
 
-def _checked(learning_rate: float | Schedule) -> float | Schedule:
+def _checked_rate(learning_rate: float | Schedule) -> float | Schedule:
     if callable(learning_rate):
         return learning_rate
     return float(checks.positive("learning_rate", learning_rate))

@@ -212,7 +212,7 @@ class GensmoothSampler(BaseSampler):
         return int(stored)
 
     def _catch_up(self, study: "optuna.Study", points: PointByPoint, number: int) -> None:
-        """Report the values of other processes or an earlier one, and mark their running trials."""
+        """Report values stored by other or earlier processes; mark the trials still running."""
         trials = [
             trial
             for trial in study._get_trials(deepcopy=False, use_cache=False)[self._seen :]
@@ -226,7 +226,7 @@ class GensmoothSampler(BaseSampler):
                 self._tell(points, trial, trial.state, trial.values)
         for trial in trials:
             if trial.state == TrialState.RUNNING and (ticket := self._ticket(trial)) is not None:
-                points.is_taken(ticket)
+                points.mark_requested(ticket)
         for trial in trials:
             ticket = self._ticket(trial)
             if trial.state not in _ENDED or ticket is None or ticket.step >= points.step:

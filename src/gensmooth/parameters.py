@@ -12,10 +12,10 @@ from gensmooth import checks
 
 Array = NDArray[Any]
 
-_OF_BOX = 0.25  # a unit, as a fraction of the distance between the bounds
-_TINY = 1e-6  # a start smaller than this multiple of the others has its own scale
-_FEW = 2000  # with more parameters than this, a random start has such small entries by chance
-DEEPEST = 50  # the maximum depth of a structure; one that contains itself would have no end
+_UNIT_PER_WIDTH = 0.25  # a unit, as a fraction of the distance between the bounds
+_TINY_START = 1e-6  # an entry of x0 below this fraction of the typical size has its own unit
+_MAX_OWN_UNITS = 2000  # parameters; beyond, a random x0 has such small entries by chance
+DEEPEST = 50  # the maximum depth of a structure, which might contain itself
 
 
 class Bounds(NamedTuple):
@@ -65,7 +65,7 @@ def is_tree(x0: Any) -> bool:
         return True
     if not isinstance(x0, list | tuple):
         return False
-    records, arrays = _held(cast("list[Any]", x0), 0)
+    records, arrays = _contents(cast("list[Any]", x0), 0)
     if records or not arrays:
         return records
     try:
@@ -84,13 +84,13 @@ def is_record(value: Any) -> bool:
 
 
 def _has_names(value: Any) -> bool:
-    """Whether it is a mapping or record, and not convertible to an array."""
+    """Whether a value is a mapping or record that is not convertible to an array."""
     return (isinstance(value, Mapping) or is_record(value)) and not hasattr(
         cast("object", value), "__array__"
     )
 
 
-def _held(items: "list[Any]", depth: int) -> tuple[bool, bool]:
+def _contents(items: "list[Any]", depth: int) -> tuple[bool, bool]:
     """Whether a list contains mappings or records, and whether it contains arrays, at any level."""
     arrays = False
     if set(map(type, items)) <= {float, int, bool} or depth > DEEPEST:  # the usual case
@@ -99,7 +99,7 @@ def _held(items: "list[Any]", depth: int) -> tuple[bool, bool]:
         if _has_names(item):
             return True, arrays
         if isinstance(item, list | tuple):
-            below = _held(cast("list[Any]", item), depth + 1)
+            below = _contents(cast("list[Any]", item), depth + 1)
             if below[0]:
                 return below
             arrays = arrays or below[1]
@@ -127,7 +127,7 @@ def as_bounds(bounds: Any, x: Array, *, equal: bool = False) -> Bounds:
     elif isinstance(bounds, Bounds):
         low, high = bounds
     else:
-        low, high = _read(bounds, x)
+        low, high = _parse_bounds(bounds, x)
     low, high = -np.inf if low is None else low, np.inf if high is None else high
     low, high = (np.asarray(checks.reals("bounds", side), x.dtype) for side in (low, high))
     try:
@@ -151,9 +151,9 @@ def as_bounds(bounds: Any, x: Array, *, equal: bool = False) -> Bounds:
 def find_units(x: Array, x_scale: Any, bounds: Any) -> Array:
     """Return one unit per parameter, or a single unit for all.
 
-    The user's ``x_scale`` comes first. Without it, the unit of a parameter with two finite bounds
-    is a quarter of their distance. The unit of any other parameter is the root mean square of the
-    start (1 if the start is zero), or the parameter's own size if that is far smaller.
+    The user's ``x_scale`` takes precedence. Without it, the unit of a parameter with two finite
+    bounds is a quarter of their distance. The unit of any other parameter is the root mean square
+    of x0 (1 if x0 is zero), or the parameter's own size in x0 if that is far smaller.
     """
     if x_scale is not None:
         scale = np.asarray(checks.reals("x_scale", x_scale), np.float64)
@@ -172,15 +172,15 @@ def find_units(x: Array, x_scale: Any, bounds: Any) -> Array:
     sizes = np.abs(x.reshape(-1).astype(np.float64))
     typical = float(np.sqrt(np.square(sizes).mean())) or 1.0
     units = np.full(1, typical)
-    tiny = (sizes > 0) & (sizes < _TINY * typical)
-    if tiny.any() and x.size <= _FEW:
+    tiny = (sizes > 0) & (sizes < _TINY_START * typical)
+    if tiny.any() and x.size <= _MAX_OWN_UNITS:
         units = np.where(tiny, sizes, typical)
     if bounds is not None:
         limits = as_bounds(bounds, x)
         width = limits.upper.astype(np.float64) - limits.lower.astype(np.float64)
         width = width.reshape(-1)
         if np.isfinite(width).any():
-            units = np.where(np.isfinite(width), _OF_BOX * width, units)
+            units = np.where(np.isfinite(width), _UNIT_PER_WIDTH * width, units)
     return units
 
 
@@ -251,7 +251,7 @@ class LogScale:
         units, rest = np.ones(x.shape), ~self.mask
         if bounds is not None:
             width = np.subtract(*bounds[::-1], dtype=np.float64)
-            units = np.where(self.mask & np.isfinite(width), _OF_BOX * width, units)
+            units = np.where(self.mask & np.isfinite(width), _UNIT_PER_WIDTH * width, units)
         if rest.any():
             limits = None if bounds is None else Bounds(*(limit[rest] for limit in bounds))
             units[rest] = find_units(x[rest], None, limits)
@@ -294,8 +294,8 @@ def with_arguments(fun: Callable[..., Any], args: Any) -> Callable[..., Any]:
     return WithArguments(fun, arguments) if arguments else fun
 
 
-def _read(bounds: Any, x: Array) -> tuple[Any, Any]:
-    """Return lower and upper limits from a sequence of pairs, or of two sides."""
+def _parse_bounds(bounds: Any, x: Array) -> tuple[Any, Any]:
+    """Return lower and upper limits from a list of pairs, or from ``(lower, upper)``."""
     members: list[Any] = []
     with suppress(Exception):  # a user's object may raise anything
         members = list(bounds)
@@ -305,31 +305,31 @@ def _read(bounds: Any, x: Array) -> tuple[Any, Any]:
             "with `flat, tree = gs.Tree.of(x0)` and tree.bounds(bounds)."
         )
     shapes = [_shape(member) for member in members[: max(2, x.size)]]
-    two = len(members) == 2
-    if two and () in shapes and all(shape in ((), x.shape) for shape in shapes):
-        return _unlimited(members[0], -np.inf), _unlimited(members[1], np.inf)
-    apart = two and shapes == [x.shape, x.shape]
-    pairs = len(members) == x.size and all(shape == (2,) for shape in shapes)
-    if not (apart or pairs):
+    is_two = len(members) == 2
+    if is_two and () in shapes and all(shape in ((), x.shape) for shape in shapes):
+        return _fill_none(members[0], -np.inf), _fill_none(members[1], np.inf)
+    as_sides = is_two and shapes == [x.shape, x.shape]
+    as_pairs = len(members) == x.size and all(shape == (2,) for shape in shapes)
+    if not (as_sides or as_pairs):
         raise ValueError(
             "`bounds` must be (lower, upper), each a number or an array in the shape "
             f"{x.shape} of x0; gs.Bounds(lower, upper); or one pair (lower, upper) for each of "
-            f"the {x.size} parameters, but are {_form(bounds, members, shapes)}."
+            f"the {x.size} parameters, but are {_describe_bounds(bounds, members, shapes)}."
         )
-    in_pairs = [_one_side(members, side, x) for side in (0, 1)] if pairs else []
-    if not apart:
-        return in_pairs[0], in_pairs[1]
-    lower, upper = _unlimited(members[0], -np.inf), _unlimited(members[1], np.inf)
-    if not pairs:
+    pairs = [_one_side(members, side, x) for side in (0, 1)] if as_pairs else []
+    if not as_sides:
+        return pairs[0], pairs[1]
+    lower, upper = _fill_none(members[0], -np.inf), _fill_none(members[1], np.inf)
+    if not as_pairs:
         return lower, upper
     if all(isinstance(member, tuple) for member in members):
-        return in_pairs[0], in_pairs[1]
+        return pairs[0], pairs[1]
     if isinstance(bounds, tuple) and all(isinstance(member, np.ndarray) for member in members):
         return lower, upper
     lower, upper = (np.asarray(checks.reals("bounds", side)) for side in (lower, upper))
     if not (lower < upper).all():
-        return in_pairs[0], in_pairs[1]
-    if (in_pairs[0] < in_pairs[1]).all():
+        return pairs[0], pairs[1]
+    if (pairs[0] < pairs[1]).all():
         raise ValueError(
             "`bounds` of two parameters can be read in two ways: as lower and upper limits, "
             f"{lower.tolist()} and {upper.tolist()}, or as one pair for each parameter. Write "
@@ -346,7 +346,7 @@ def _one_side(pairs: list[Any], side: int, x: Array) -> Array:
     return np.reshape(checks.reals("bounds", limits), x.shape)
 
 
-def _unlimited(limits: Any, unbounded: float) -> Any:
+def _fill_none(limits: Any, unbounded: float) -> Any:
     """Return limits with ``None`` replaced by ``unbounded``."""
     if limits is None:
         return unbounded
@@ -361,7 +361,7 @@ def _shape(value: Any) -> tuple[int, ...] | None:
         return None
 
 
-def _form(bounds: Any, members: list[Any], shapes: list[tuple[int, ...] | None]) -> str:
+def _describe_bounds(bounds: Any, members: list[Any], shapes: list[tuple[int, ...] | None]) -> str:
     """Describe invalid bounds briefly: an array by its shape rather than its numbers."""
     if isinstance(bounds, np.ndarray):
         return f"an array of shape {np.shape(cast(Array, bounds))}"

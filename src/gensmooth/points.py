@@ -1,9 +1,9 @@
 """A search that returns one point at a time, for libraries such as Nevergrad and Optuna.
 
-A step of ours is a batch of points. These libraries ask for a point, evaluate it anywhere, and
-report its value, in any order. Here, points are taken from the batch, and the step is made when the
-last value of the batch has arrived. If more points are requested than the batch has left, a point
-that is still being evaluated is returned again, and the first value counts.
+A step of a search evaluates a batch of points. These libraries ask for one point, evaluate it
+anywhere, and report values in any order. Here, points are taken from the batch, and the step is
+completed when the last value of the batch has arrived. If more points are requested than the batch
+has left, a point that is still being evaluated is returned again, and its first value counts.
 """
 
 import math
@@ -21,7 +21,7 @@ from gensmooth.searches.wanted import Wanted
 
 Array = NDArray[Any]
 
-_MIN_FRACTION = 0.01  # a step is made with almost any number of directions
+_MIN_FRACTION = 0.01  # a step needs the values of only 1 % of its directions
 
 
 class Ticket(NamedTuple):
@@ -52,9 +52,9 @@ class PointByPoint:
         self.search = search
         self.state = search.init(x0, seed=seed)
         self._best: tuple[Array, float] | None = None
-        self._begin()
+        self._begin_step()
 
-    def _begin(self) -> None:
+    def _begin_step(self) -> None:
         self._batch = self.search.ask(self.state)
         self._values = np.full(len(self._batch), np.nan)
         self._requests = np.zeros(len(self._batch), np.int64)  # how often each point was requested
@@ -79,15 +79,15 @@ class PointByPoint:
         self._requests[index] += 1
         return Ticket(self.step, index), self._batch.point(index)
 
-    def is_taken(self, ticket: Ticket) -> None:
+    def mark_requested(self, ticket: Ticket) -> None:
         """Mark a point of this step as requested, by another process or earlier."""
         if ticket.step == self.step and 0 <= ticket.place < len(self._requests):
             self._requests[ticket.place] = max(1, self._requests[ticket.place])
 
     def tell(self, ticket: Ticket, value: float) -> None:
-        """Report the value of a point; a value that is not finite means that there is none.
+        """Report the value of a point; a value that is not finite marks a failed evaluation.
 
-        A second value of a point, and a value of an earlier step, are ignored.
+        A second value of a point is ignored, and so is a value from an earlier step.
         """
         step, index = ticket
         if step != self.step or not 0 <= index < len(self._done) or self._done[index]:
@@ -101,17 +101,17 @@ class PointByPoint:
         if self._done.all():
             values = self._values
             if not (self.search.survives_failures or np.isfinite(values).any()):
-                values = np.zeros_like(values)  # a step that does not move x
+                values = np.zeros_like(values)  # equal values: x does not move
             self.state, _ = self.search.tell(self.state, self._batch, values)
-            self._begin()
+            self._begin_step()
 
-    def waited_for(self) -> Ticket | None:
+    def first_pending(self) -> Ticket | None:
         """Return the first point whose value is still missing, if there is one."""
         waiting = np.flatnonzero((self._requests > 0) & ~self._done)
         return Ticket(self.step, int(waiting[0])) if len(waiting) else None
 
     def best(self) -> tuple[Array, float] | None:
-        """Return the best reported value with its point; if values are noisy, it is biased."""
+        """Return the point with the best reported value, and that value; noise biases the value."""
         return self._best
 
     def recommend(self) -> Array | None:

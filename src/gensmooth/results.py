@@ -26,7 +26,7 @@ from gensmooth.streams import check_seed
 from gensmooth.trees import Tree
 from gensmooth.trees import plain as plain_tree
 
-_LINES, _WIDE = 8, 200  # the lines of a value in a printed result, and their length
+_MAX_LINES, _MAX_WIDTH = 8, 200  # of a value in a printed result
 
 
 class History(NamedTuple):
@@ -75,15 +75,15 @@ class IntermediateResult:
 
 @dataclass(frozen=True, repr=False)
 class Result:
-    """The result of a run, with SciPy's names where SciPy has one.
+    """The result of a run, with SciPy's attribute names where they exist.
 
     Attributes:
         x: The recommended point, an array or a structure like x0. The pilot recommends the best
             point seen if values are exact, and the centre of its search if they are noisy, because
             the best of many noisy values is mostly luck. A method of the paper returns the last
             iterate.
-        fun: The objective at x, evaluated once more at the end (with N samples if sampled; the mean
-            of several values if the pilot found them noisy).
+        fun: The objective at x, evaluated once more at the end: with N samples if you passed
+            ``samples``, several times if the pilot found noise. It is the mean of these values.
         best_x: The point with the best single value; use it if the objective has no noise.
         best_fun: The objective at ``best_x``. With noise, it is biased towards good values.
         nfev: The number of evaluations.
@@ -104,8 +104,8 @@ class Result:
         state: The state after the last step, from which the search's ``ask`` can continue. It
             contains the logarithms of parameters on a log scale and omits fixed parameters. A
             result loaded from a file has none; to continue a run later, use ``folder``.
-        error: The standard error of ``fun`` under noise, from several values at x and, if the
-            budget allows only a few of them, also from the noise measured earlier.
+        error: The standard error of ``fun`` if values are noisy. It is estimated from several
+            values at x and, if the budget allows only a few, also from noise measured earlier.
         noise: The standard deviation of one value as measured by the pilot: 0 if values are exact,
             ``None`` if it was not measured.
         warnings: Problems that did not end the run, and what to do about them. They also appear in
@@ -187,16 +187,16 @@ def table(rows: Mapping[str, Any]) -> str:
     """
     width = max(map(len, rows))
     with np.printoptions(precision=4, threshold=20, edgeitems=3):
-        texts = {name: _short(value, width) for name, value in rows.items()}
+        texts = {name: _shorten(value, width) for name, value in rows.items()}
     return "\n".join(f"{name:>{width}}: {text}" for name, text in texts.items())
 
 
-def _short(value: Any, indent: int) -> str:
+def _shorten(value: Any, indent: int) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     lines = str(value).splitlines() or [""]
-    lines = lines if len(lines) <= _LINES else [*lines[: _LINES - 1], "…"]
-    cut = (line if len(line) <= _WIDE else f"{line[: _WIDE - 1]}…" for line in lines)
+    lines = lines if len(lines) <= _MAX_LINES else [*lines[: _MAX_LINES - 1], "…"]
+    cut = (line if len(line) <= _MAX_WIDTH else f"{line[: _MAX_WIDTH - 1]}…" for line in lines)
     return f"\n{' ' * (indent + 2)}".join(cut)
 
 
@@ -253,7 +253,7 @@ def _result_from_json(content: Mapping[str, Any]) -> Result:
 
 
 def _history_from_json(content: Any) -> History:
-    """Read the history; a file written by the command has none, which gives an empty one."""
+    """Read the history; it is empty for a file written by the command, which stores none."""
     if content is None:
         return history_of(())
     *names, last = History._fields

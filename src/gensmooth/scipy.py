@@ -24,8 +24,8 @@ from gensmooth.optimize import minimize
 from gensmooth.results import IntermediateResult, Result
 from gensmooth.searches import AUTO, algorithms
 
-# SciPy's names of our options.
-_NAMES = {
+# SciPy's names for our options.
+_SCIPY_NAMES = {
     "maxiter": "max_steps",
     "maxfev": "budget",
     "maxfun": "budget",
@@ -106,7 +106,7 @@ def _translated(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return options under our names."""
     translated: dict[str, Any] = {}
     for name, value in options.items():
-        ours = _NAMES.get(name, name)
+        ours = _SCIPY_NAMES.get(name, name)
         if ours in translated:
             raise ValueError(f"`{name}` and another option both mean `{ours}`: pass only one.")
         translated[ours] = value
@@ -130,12 +130,14 @@ class _Callback:
             names = set[str]()
         self._wants_result = names == {"intermediate_result"}
 
-    def __call__(self, now: IntermediateResult) -> bool:
-        """Return whether to stop: the callback returned True."""
+    def __call__(self, intermediate: IntermediateResult) -> bool:
+        """Call the callback; return whether it asked to stop by returning True."""
         if self._wants_result:
-            result = self._result(x=now.x, fun=now.fun, nit=now.nit, nfev=now.nfev)
+            result = self._result(
+                x=intermediate.x, fun=intermediate.fun, nit=intermediate.nit, nfev=intermediate.nfev
+            )
             return self._callback(intermediate_result=result) is True
-        return self._callback(now.x) is True
+        return self._callback(intermediate.x) is True
 
 
 def _as_scipy(result: Result, scipy_result: Any) -> Any:

@@ -63,8 +63,8 @@ def check_seed(seed: object) -> int:
 def named_seed(seed: int, name: str) -> int:
     """Return the 64-bit seed of a named parameter of a model, a function of seed and name only.
 
-    Entry j of the parameter's direction is position j under this seed. It does not depend on the
-    other parameters, on their order, or on how a model is divided among processes.
+    Entry j of the parameter's direction is position j under this seed, whatever the other
+    parameters and their order are, and however a model is divided among processes.
 
     >>> named_seed(0, "layers.0.weight") == named_seed(0, "layers.1.weight")
     False

@@ -90,7 +90,7 @@ class Tree:
         """
         arrays: list[Array] = []
         position = [0]
-        tree = cls(_placed(_take(params, "x0", arrays, 0), position), position[0])
+        tree = cls(_placed(_flatten(params, "x0", arrays, 0), position), position[0])
         if tree.size == 0:
             raise ValueError("`x0` must have at least one entry, but its arrays are empty.")
         single = all(array.dtype == np.float32 for array in arrays)
@@ -137,7 +137,7 @@ class Tree:
         if _is_number(values):
             return values
         pieces: list[Array] = []
-        _match(self.root, values, name, pieces, missing)
+        _flatten_like(self.root, values, name, pieces, missing)
         return np.concatenate(pieces)
 
     def bounds(self, limits: Any) -> Bounds:
@@ -175,7 +175,7 @@ class Tree:
         return TreeObjective(fun, self)
 
     def to_json(self) -> Any:
-        """Return the structure as JSON; a class that cannot be imported is stored by name only."""
+        """Return the structure as JSON; of a class that cannot be imported, only the name."""
         return _to_json(self.root)
 
     @classmethod
@@ -247,7 +247,7 @@ def _children(value: Any) -> tuple[Any, tuple[Any, ...] | None, list[Any]] | Non
     return None
 
 
-def _take(value: Any, where: str, arrays: list[Array], depth: int) -> Node | Leaf:
+def _flatten(value: Any, where: str, arrays: list[Array], depth: int) -> Node | Leaf:
     """Return the structure of a value, and append its arrays to ``arrays``."""
     if depth > DEEPEST:
         raise ValueError(f"`x0` must have at most {DEEPEST} levels, but has more at {where[:80]}.")
@@ -265,7 +265,7 @@ def _take(value: Any, where: str, arrays: list[Array], depth: int) -> Node | Lea
     labels = range(len(children)) if names is None else names
     return node._replace(
         children=tuple(
-            _take(child, f"{where}[{label!r}]", arrays, depth + 1)
+            _flatten(child, f"{where}[{label!r}]", arrays, depth + 1)
             for label, child in zip(labels, children, strict=True)
         )
     )
@@ -336,7 +336,7 @@ def _is_number(value: Any) -> bool:
     return _children(value) is None and np.ndim(value) == 0
 
 
-def _match(
+def _flatten_like(
     node: Node | Leaf, value: Any, where: str, pieces: list[Array], missing: float | None
 ) -> None:
     """Append the numbers for each leaf of a node to ``pieces``."""
@@ -354,10 +354,10 @@ def _match(
         pieces.append(np.broadcast_to(piece, node.shape).reshape(-1))
     elif value is not None and _is_number(value):
         for child in node.children:
-            _match(child, value, where, pieces, missing)
+            _flatten_like(child, value, where, pieces, missing)
     else:
         for label, child, part in _side_by_side(node, value, where):
-            _match(child, part, f"{where}[{label!r}]", pieces, missing)
+            _flatten_like(child, part, f"{where}[{label!r}]", pieces, missing)
 
 
 def _side_by_side(node: Node, value: Any, where: str) -> Iterator[tuple[Any, Node | Leaf, Any]]:

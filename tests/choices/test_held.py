@@ -7,7 +7,7 @@ import pytest
 import scipy.optimize
 
 import gensmooth as gs
-from gensmooth.coordinates import Coordinates, Held, inward
+from gensmooth.coordinates import Coordinates, FixedParameters, inward
 from gensmooth.runs.config import checksum
 
 LOWER, UPPER = np.array([-5.0, 2.5, -5.0, 7.0]), np.array([5.0, 2.5, 5.0, 7.0])
@@ -39,13 +39,13 @@ def of_the_others(fun):
 @pytest.mark.parametrize("samples", [None, "independent", "shared"])
 def test_it_is_the_search_of_the_others_to_the_last_bit(method, samples):
     fun, how = bowl if samples is None else noisy, {"method": method, "budget": 200, "seed": 3}
-    held = gs.minimize(fun, np.zeros(4), bounds=(LOWER, UPPER), samples=samples, **how)
+    fixed = gs.minimize(fun, np.zeros(4), bounds=(LOWER, UPPER), samples=samples, **how)
     alone = gs.minimize(of_the_others(fun), np.zeros(2), bounds=(-5.0, 5.0), samples=samples, **how)
-    assert held.x[FREE].tobytes() == alone.x.tobytes()
-    assert held.best_x[FREE].tobytes() == alone.best_x.tobytes()
-    assert (held.x[[1, 3]] == UPPER[[1, 3]]).all()
-    assert (held.fun, held.nfev, held.nit) == (alone.fun, alone.nfev, alone.nit)
-    assert held.history.value.tobytes() == alone.history.value.tobytes()
+    assert fixed.x[FREE].tobytes() == alone.x.tobytes()
+    assert fixed.best_x[FREE].tobytes() == alone.best_x.tobytes()
+    assert (fixed.x[[1, 3]] == UPPER[[1, 3]]).all()
+    assert (fixed.fun, fixed.nfev, fixed.nit) == (alone.fun, alone.nfev, alone.nit)
+    assert fixed.history.value.tobytes() == alone.history.value.tobytes()
 
 
 def test_no_evaluation_moves_them_in_any_shape_vectorized_or_in_processes():
@@ -202,7 +202,7 @@ def test_there_and_back():
     )
     assert found.x.tolist() == [0.0, 2.0]
     assert found.coordinates.outward(np.array([5.0, 6.0])).tolist() == [[5.0, 9.0], [6.0, 9.0]]
-    held = found.coordinates.held
-    assert isinstance(held, Held)
-    assert held.outward(np.zeros((3, 2))).shape == (3, 2, 2)
+    fixed = found.coordinates.fixed
+    assert isinstance(fixed, FixedParameters)
+    assert fixed.outward(np.zeros((3, 2))).shape == (3, 2, 2)
     assert inward([1.0, 2.0], bounds=(0, 9)).coordinates == Coordinates()

@@ -110,7 +110,7 @@ def test_asking_for_more_than_there_are_gives_what_is_waited_for():
     assert [ticket.place for ticket, _ in asked] == [0, 1, 2, 0, 1, 2, 0]
     assert asked[0][1].tolist() == asked[3][1].tolist()
     for ticket, x in asked[:3]:
-        assert points.waited_for() == ticket
+        assert points.first_pending() == ticket
         points.tell(ticket, bowl(x))
     assert points.step == 1
     before = points.state

@@ -74,7 +74,7 @@ class Guided(Directions):
 
     def draw(self, state: State, at: Address) -> KernelDraw:
         """See :meth:`Directions.draw`."""
-        state = checks.own(state, GuidedState)
+        state = checks.state_part(state, GuidedState)
         k = len(state.gram)
         if k < self._length(at.dim):
             return normals(at, math.sqrt(1 / at.dim))
@@ -92,7 +92,7 @@ class Guided(Directions):
 
     def update(self, state: State, gradient: NDArray[Any]) -> GuidedState:
         """Append an estimate and its inner products; drop the oldest if there are k."""
-        state = checks.own(state, GuidedState)
+        state = checks.state_part(state, GuidedState)
         forget = int(len(state.gram) == self._length(len(gradient)))
         estimates = state.estimates.with_newest(gradient, forget=forget)
         n = len(estimates)
@@ -118,7 +118,7 @@ class Guided(Directions):
 
     def pack(self, state: State) -> Arrays:
         """Return the estimates and their inner products."""
-        state = checks.own(state, GuidedState)
+        state = checks.state_part(state, GuidedState)
         return {"history": state.history, "gram": state.gram}
 
     def unpack(

@@ -80,7 +80,7 @@ class Learned(Directions):
 
     def draw(self, state: State, at: Address) -> KernelDraw:
         """See :meth:`Directions.draw`; plain normals until the subspace has k dimensions."""
-        state = checks.own(state, LearnedState)
+        state = checks.state_part(state, LearnedState)
         k = len(state.basis)
         if k < self._dims(at.dim):
             return normals(at)
@@ -98,7 +98,7 @@ class Learned(Directions):
         With rows √(γw_i) u_i and ḡ, the eigenvectors of their (k+1) × (k+1) inner products give the
         coefficients of the new principal directions.
         """
-        state = checks.own(state, LearnedState)
+        state = checks.state_part(state, LearnedState)
         sums, subspaces = kernels.on_sums(), kernels.on_subspaces()
         length2 = float(sums.dot(gradient, gradient))
         if not length2 > 0 or not math.isfinite(length2):
@@ -123,7 +123,7 @@ class Learned(Directions):
 
     def pack(self, state: State) -> Arrays:
         """Return the subspace and its weights."""
-        state = checks.own(state, LearnedState)
+        state = checks.state_part(state, LearnedState)
         basis = state.basis.block(state.blank.shape[1], state.blank.dtype)
         return {"basis": basis, "weights": state.weights}
 

@@ -37,10 +37,10 @@ __all__ = [
     "cores",
 ]
 
-_LAZY = {"MapLike": "maplike", "Processes": "processes", "Ray": "ray", "Threads": "threads"}
+_MODULE_OF = {"MapLike": "maplike", "Processes": "processes", "Ray": "ray", "Threads": "threads"}
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        return getattr(import_module(f"gensmooth.evaluators.{_LAZY[name]}"), name)
+    if name in _MODULE_OF:
+        return getattr(import_module(f"gensmooth.evaluators.{_MODULE_OF[name]}"), name)
     raise AttributeError(f"module 'gensmooth.evaluators' has no attribute {name!r}")

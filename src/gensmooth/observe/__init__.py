@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from gensmooth.observe.table import Lines, LiveTable, display
     from gensmooth.observe.trackers import MLflow, TensorBoard, WandB
 
-_HOME = {
+_MODULE_OF = {
     **dict.fromkeys(("Lines", "LiveTable", "display"), "table"),
     **dict.fromkeys(("MLflow", "TensorBoard", "WandB"), "trackers"),
 }
@@ -35,6 +35,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        return getattr(import_module(f"gensmooth.observe.{_HOME[name]}"), name)
+    if name in _MODULE_OF:
+        return getattr(import_module(f"gensmooth.observe.{_MODULE_OF[name]}"), name)
     raise AttributeError(f"module 'gensmooth.observe' has no attribute {name!r}")

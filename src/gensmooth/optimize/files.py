@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gensmooth import optimizers
-from gensmooth.coordinates import Coordinates, Held
+from gensmooth.coordinates import Coordinates, FixedParameters
 from gensmooth.describe import describe, number, whole
 from gensmooth.directions import Directions
 from gensmooth.evaluators import Evaluator, as_evaluator, cores
@@ -75,13 +75,13 @@ def coordinates_from_json(
         passed: Parameters with the run's structure, if the user passed them again.
         trust: Whether modules named in the structure may be imported.
     """
-    log_scale = held = None
+    log_scale = fixed = None
     shape = x0.shape
     if described["held"] is not None:
         stored = described["held"]
         free, values = (array_from_json(stored[name], large) for name in ("free", "values"))
-        held = Held(free.astype(bool), values.astype(x0.dtype))
-        if free.shape != values.shape or x0.shape != (int(held.free.sum()),):
+        fixed = FixedParameters(free.astype(bool), values.astype(x0.dtype))
+        if free.shape != values.shape or x0.shape != (int(fixed.free.sum()),):
             raise ValueError("the fixed parameters do not fit the others")
         if not np.isfinite(values).all():
             raise ValueError("a fixed parameter is not finite")
@@ -91,7 +91,7 @@ def coordinates_from_json(
         if mask.shape != x0.shape:
             raise ValueError("`log_scale` does not fit the parameters")
         log_scale = LogScale(mask.astype(bool))
-    return Coordinates(_tree(described["structure"], passed, shape, trust=trust), held, log_scale)
+    return Coordinates(_tree(described["structure"], passed, shape, trust=trust), fixed, log_scale)
 
 
 def _tree(structure: Any, passed: Any, shape: tuple[int, ...], *, trust: bool) -> Tree | None:

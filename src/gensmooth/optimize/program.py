@@ -242,7 +242,7 @@ class Minimization(Program[MinimizeState, Record, Result]):
 
     def _shown(self, state: MinimizeState) -> SearchState:
         """Return the search's state as users see it, with the structure of the parameters."""
-        if self.coordinates.tree is None or self.coordinates.held is not None:
+        if self.coordinates.tree is None or self.coordinates.fixed is not None:
             return state.search
         return state.search._replace(tree=self.coordinates.tree)
 
@@ -322,14 +322,18 @@ class Minimization(Program[MinimizeState, Record, Result]):
         }
         if self.falling_rate is not None:
             described["optimizer"] = {"learning_rate": self.falling_rate}
-        tree, held, logs = self.coordinates.tree, self.coordinates.held, self.coordinates.log_scale
+        tree, fixed, logs = (
+            self.coordinates.tree,
+            self.coordinates.fixed,
+            self.coordinates.log_scale,
+        )
         described |= {
             "noise": self.noise,
             "log_scale": logs and array_to_json("log_scale", logs.mask.astype(np.float64), large),
-            "held": held
+            "held": fixed
             and {
-                "free": array_to_json("free", held.free.astype(np.float64), large),
-                "values": array_to_json("held", held.values, large),
+                "free": array_to_json("free", fixed.free.astype(np.float64), large),
+                "values": array_to_json("held", fixed.values, large),
             },
             "structure": tree and tree.to_json(),
         }

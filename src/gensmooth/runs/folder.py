@@ -436,7 +436,7 @@ class RunFolder:
         source, and the version of gensmooth.
         """
         may_change = (program.limits_name, "execution", "extensions", SOURCE, "gensmooth")
-        return checksum(self.config, but=may_change)
+        return checksum(self.config, exclude=may_change)
 
     def _read_config(self, kind: str) -> None:
         self.config = read_config(self.path / CONFIG)

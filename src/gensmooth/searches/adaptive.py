@@ -628,12 +628,12 @@ def _with_best(
 
 def request_of(state: SearchState) -> PointRequest:
     """Return the next request of a state."""
-    return checks.own(state.sent, PointRequest)
+    return checks.state_part(state.sent, PointRequest)
 
 
 def kept_of(state: SearchState) -> Kept:
     """Return the part of a state that is not sent to workers."""
-    return checks.own(state.kept, Kept)
+    return checks.state_part(state.kept, Kept)
 
 
 def square(vector: Array) -> float:

@@ -240,7 +240,7 @@ class RandomSearch(Search):
             x, kept, length, diverged = move(state, downhill, norm)
         except (AttributeError, TypeError, ValueError) as error:
             own: Any = self.optimizer.init(state.x)
-            checks.own(state.kept, cast(type[Any], type(own)))
+            checks.state_part(state.kept, cast(type[Any], type(own)))
             raise error
         dim, sent = x.size, state.sent
         family = self._family(x, state.tree)

@@ -142,7 +142,7 @@ class CMAES(Population):
         kept: NDArray[np.bool_] | None,
     ) -> DistributionStep:
         """Pass the values to the package, and let it draw the next points."""
-        now = checks.own(state.kept, Covariance)
+        now = checks.state_part(state.kept, Covariance)
         rows = np.arange(0, len(batch), self.num_samples)
         points = batch.block(0, len(batch)).reshape(len(batch), -1)[rows].astype(np.float64)
         worst = values if kept is None else np.where(kept, values, np.inf)

@@ -284,11 +284,11 @@ class Islands(Population):
 
 
 def _places(state: SearchState) -> Places:
-    return checks.own(state.sent, Places)
+    return checks.state_part(state.sent, Places)
 
 
 def _scores(state: SearchState) -> IslandScores:
-    return checks.own(state.kept, IslandScores)
+    return checks.state_part(state.kept, IslandScores)
 
 
 def _mean(values: NDArray[np.float64]) -> tuple[float, float]:

@@ -344,7 +344,7 @@ class Population(Search):
 
 def displacements_of(state: SearchState) -> Array:
     """Return the displacements of a state's points."""
-    return checks.own(state.sent, Displacements).block
+    return checks.state_part(state.sent, Displacements).block
 
 
 def are_displacements(sent: tuple[Any, ...], number: int, dim: int, dtype: np.dtype[Any]) -> bool:

@@ -140,7 +140,7 @@ class SNES(Population):
 
 
 def _sigma(state: SearchState) -> Array:
-    return checks.own(state.sent, Deviations).sigma
+    return checks.state_part(state.sent, Deviations).sigma
 
 
 def make(x: Array, wanted: Wanted) -> Population:

@@ -131,7 +131,7 @@ class XNES(Population):
         kept: NDArray[np.bool_] | None,
     ) -> DistributionStep:
         """See the equations above."""
-        sigma, B = checks.own(state.kept, Transform)
+        sigma, B = checks.state_part(state.kept, Transform)
         d = state.x.size
         usual = (9 + 3 * math.log(d)) / (5 * d * math.sqrt(d))
         scale_rate = usual if self.scale_rate is None else self.scale_rate
