@@ -95,7 +95,7 @@ class Batch:
         """
         costly = False
         if isinstance(self.draw, KernelDraw | ScaledDraw):
-            self.draw = self.draw.held()
+            self.draw = self.draw.in_memory()
             costly = isinstance(self.draw, KernelDraw) and self.draw.slow_to_generate
         if self.tree is not None:
             return map(self.tree.build, self.flat().points())

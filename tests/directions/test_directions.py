@@ -671,22 +671,22 @@ def test_guided_directions_that_are_held_are_the_same_and_their_memory_is_used_a
         state = state_of(family, d, dtype)
         at = Address(seed=1, step=0, num_directions=L, dim=d, dtype=np.dtype(dtype))
         made = family.draw(state, at)
-        held = made.held()
-        assert held is not made
+        in_memory = made.in_memory()
+        assert in_memory is not made
         x, weights = np.linspace(-1, 1, d).astype(dtype), np.arange(1.0, L + 1)
         order, c = np.arange(L), np.full(L, 0.1)
-        points = [draw.perturb(x, order, c, np.empty((L, d), dtype)) for draw in (made, held)]
+        points = [draw.perturb(x, order, c, np.empty((L, d), dtype)) for draw in (made, in_memory)]
         assert np.array_equal(*points)
         for one, other in zip(
-            made.estimate(weights, 0.3), held.estimate(weights, 0.3), strict=True
+            made.estimate(weights, 0.3), in_memory.estimate(weights, 0.3), strict=True
         ):
             assert np.array_equal(one, other)
-        first = held.law.block
-        again = family.draw(state, at._replace(step=1)).held()  # somebody has the first still
+        first = in_memory.law.block
+        again = family.draw(state, at._replace(step=1)).in_memory()  # somebody has the first still
         assert again.law.block is not first
         address = again.law.block.ctypes.data
         del again
-        assert family.draw(state, at._replace(step=2)).held().law.block.ctypes.data == address
+        assert family.draw(state, at._replace(step=2)).in_memory().law.block.ctypes.data == address
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -700,23 +700,23 @@ def test_normals_that_are_held_are_the_same(dtype, metric):
     weights, order, c = np.array([0.5, -2.0, 0.1]), np.array([2, 2, 0]), np.array([0.3, -0.3, 0.1])
     if metric:
         made = draws.ScaledDraw(made, np.linspace(0.5, 3, d))
-    held = made.held()
-    assert held is not made
-    assert held.factor == made.factor != 1
-    points = [draw.perturb(x, order, c, np.empty((L, d), dtype)) for draw in (made, held)]
+    in_memory = made.in_memory()
+    assert in_memory is not made
+    assert in_memory.factor == made.factor != 1
+    points = [draw.perturb(x, order, c, np.empty((L, d), dtype)) for draw in (made, in_memory)]
     assert np.array_equal(*points)
-    assert np.array_equal(made.block(), held.block())
+    assert np.array_equal(made.block(), in_memory.block())
     for ours, theirs in zip(
         (*made.estimate(weights, 0.3), *made.combine(weights)),
-        (*held.estimate(weights, 0.3), *held.combine(weights)),
+        (*in_memory.estimate(weights, 0.3), *in_memory.combine(weights)),
         strict=True,
     ):
         assert np.array_equal(ours, theirs)
     for few in (at._replace(dim=7), at._replace(dim=2**20)):
         draw = gs.Gaussian().draw((), few)
-        assert draw.held() is draw
+        assert draw.in_memory() is draw
     coins = gs.Bernoulli().draw((), at)
-    assert coins.held() is coins
+    assert coins.in_memory() is coins
 
 
 def test_many_more_directions_than_estimates_are_not_held():
@@ -724,7 +724,7 @@ def test_many_more_directions_than_estimates_are_not_held():
     state = state_of(family, 9, np.float64)
     at = Address(seed=1, step=0, num_directions=7, dim=9, dtype=np.dtype(float))
     draw = family.draw(state, at)
-    assert draw.held() is draw
+    assert draw.in_memory() is draw
 
 
 def test_a_copied_or_pickled_history_reads_its_own_memory():

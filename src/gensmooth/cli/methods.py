@@ -38,7 +38,7 @@ def methods(parsed: ParsedOptions, *, modules: list[str] | None = None) -> None:
     """
     from gensmooth import theory
     from gensmooth.directions import METHODS, predictions
-    from gensmooth.directions.base import OF_USERS
+    from gensmooth.directions.base import PLACE_OF_USERS
     from gensmooth.searches import algorithms
 
     with users_code():
@@ -46,7 +46,7 @@ def methods(parsed: ParsedOptions, *, modules: list[str] | None = None) -> None:
             load_module(name)
     arguments = parsed.arguments("gensmooth.directions:predictions")
     predicted = predictions(**arguments)
-    users = [row for row in predicted if METHODS[row["method"]].place >= OF_USERS]
+    users = [row for row in predicted if METHODS[row["method"]].place >= PLACE_OF_USERS]
     rows = [row for row in predicted if row not in users] + algorithms.rows(**arguments) + users
     if parsed["json"]:
         typer.echo(json.dumps(rows, indent=2, ensure_ascii=False))

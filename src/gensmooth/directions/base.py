@@ -34,15 +34,15 @@ class Factors(NamedTuple):
     rank: int
 
 
-class NoClosedForm(ValueError):  # noqa: N818 (it is a statement, raised as one)
+class NoClosedForm(ValueError):  # noqa: N818 (the name states a fact, not an error)
     """The family has no closed form for the requested quantity; the message says why."""
 
 
 class Directions(ABC):
-    """A family of directions; each method of the paper is one.
+    """A family of directions, such as those of each method of the paper.
 
     A family is an immutable description. What it has to remember between steps, such as the past
-    estimates of Guided ES, is an explicit state. Most families have none.
+    estimates of Guided ES, is an explicit state. Most families have no state.
     """
 
     @abstractmethod
@@ -114,9 +114,9 @@ class Directions(ABC):
 
     @property
     def same_law_each_step(self) -> bool:
-        """Whether the kernel laws of all steps differ only in their key.
+        """Whether the kernel laws of two steps differ only in their random key.
 
-        Compiled loops can then draw many steps at once. This is optional; it only saves time.
+        If so, compiled loops can draw many steps at once, which only saves time.
         """
         return False
 
@@ -183,12 +183,12 @@ class Directions(ABC):
 
 
 def check_directions(directions: object) -> Directions:
-    """Return ``directions`` if they are, with NumPy numbers in their fields converted to Python's.
+    """Return checked directions, with the NumPy numbers in their fields converted to Python's.
 
-    The conversion also covers custom families, because a configuration can only store the latter.
+    A configuration can only store Python's numbers, and custom families may not convert theirs.
 
     Raises:
-        TypeError: If they are not directions.
+        TypeError: If the argument is not directions.
     """
     if not isinstance(directions, Directions):
         raise TypeError(
@@ -213,7 +213,7 @@ def rotated_kurtosis(moments: theory.Moments) -> float:
 # --- the table of methods -----------------------------------------------------------------------
 
 
-OF_USERS = 1000  # the default place, after our own methods
+PLACE_OF_USERS = 1000  # the default place, after our own methods
 
 
 class Method(NamedTuple):
@@ -231,7 +231,7 @@ class Method(NamedTuple):
     title: str
     distribution: str
     in_paper: bool = False
-    place: int = OF_USERS
+    place: int = PLACE_OF_USERS
 
 
 METHODS: dict[str, Method] = {}
@@ -244,7 +244,7 @@ def register(
     title: str | None = None,
     distribution: str = "",
     in_paper: bool = False,
-    place: int = OF_USERS,
+    place: int = PLACE_OF_USERS,
 ) -> None:
     """Register directions under a name, for ``method=name``.
 

@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gensmooth import kernels, streams
-from gensmooth.directions.vectors import Room, Vectors
+from gensmooth.directions.vectors import BlockBuffer, Vectors
 from gensmooth.streams import TILE, Purpose
 
 Array = NDArray[Any]
 
-_HELD = (2**12, 2**21)  # the range of sizes at which normals are kept in memory: at most 16 MB
+_STORED_SIZES = (2**12, 2**21)  # entries: between these, normals are stored, in at most 16 MB
 _WORTH_THREADS = 10_000_000  # entries below which starting threads costs more than it saves
 _CHUNK = 65_536  # entries per direction that QuantileDraw holds at once; a multiple of TILE
 
@@ -103,7 +103,7 @@ class KernelDraw:
     """Directions that kernels generate tile by tile, from a law of :mod:`gensmooth.kernels`."""
 
     __slots__ = (
-        *("_kernels", "_passed", "_reads", "_room", "_tiles"),
+        *("_buffer", "_kernels", "_law_arguments", "_tiles", "_vectors"),
         *("dim", "dtype", "factor", "law", "num_directions", "threads"),
     )
 
@@ -114,24 +114,24 @@ class KernelDraw:
         *,
         factor: float = 1.0,
         threads: int = 1,
-        room: Room | None = None,
-        reads: Vectors | None = None,
+        buffer: BlockBuffer | None = None,
+        vectors: Vectors | None = None,
     ) -> None:
         self.law = law
-        self._room = room
-        self._reads = reads  # vectors whose addresses the law holds, kept alive by the draw
+        self._buffer = buffer
+        self._vectors = vectors  # the law holds their addresses, so the draw keeps them alive
         self.dim = dim
         self.num_directions = len(law.scale)
         self.dtype: np.dtype[Any] = law.scale.dtype
         self.factor = factor
         self.threads = threads
         self._tiles = -(-dim // TILE)
-        self._kernels, self._passed = kernels.of(law)
+        self._kernels, self._law_arguments = kernels.of(law)
 
     @property
     def has_signs(self) -> bool:
         """Whether its directions are signs, which have their own kernels."""
-        return len(self._passed) > 1
+        return len(self._law_arguments) > 1
 
     def block(self) -> Array:
         """See :meth:`Draw.block`."""
@@ -142,7 +142,9 @@ class KernelDraw:
     def perturb(self, x: Array, directions: Array, spacings: Array, out: Array) -> Array:
         """See :meth:`Draw.perturb`."""
         if self.threads == 1:  # directly: at small d, every Python call counts
-            self._kernels.perturb(*self._passed, 0, self._tiles, x, directions, spacings, out)
+            self._kernels.perturb(
+                *self._law_arguments, 0, self._tiles, x, directions, spacings, out
+            )
         else:
             self.over_tiles(self._kernels.perturb, x, directions, spacings, out, size=out.size)
         return out
@@ -157,26 +159,29 @@ class KernelDraw:
         """See :meth:`Draw.estimate`."""
         if self.threads == 1:
             out = np.empty(self.dim, self.dtype)
-            return out, *self._kernels.estimate(*self._passed, delta, unit, out)
+            return out, *self._kernels.estimate(*self._law_arguments, delta, unit, out)
         out, squares = self._sums()
         weights = unit * delta
         self.over_tiles(self._kernels.combine, weights, out, squares)
-        return out, *self._kernels.totals(*self._passed, weights, out, squares)
+        return out, *self._kernels.totals(*self._law_arguments, weights, out, squares)
 
     @property
     def slow_to_generate(self) -> bool:
         """Whether its directions are normals, which are slower to generate than to read."""
         return type(self.law) is kernels.on_laws().NormalLaw
 
-    def held(self) -> "KernelDraw":
-        """Return the same directions, stored in memory if this saves time when all are used twice.
+    def in_memory(self) -> "KernelDraw":
+        """Return the same directions, stored in memory if that is faster for a search's step.
 
-        They are stored if the draw has memory for them (``room``), or if they are normals of a
-        size at which storing them pays off.
+        A step uses every direction twice. They are stored if the draw has a ``buffer`` for them, or
+        if they are normals of a size at which storing them pays off.
         """
-        if self._room is not None:
-            block = self._room.take((self.num_directions, self.dim), self.dtype)
-        elif _HELD[0] <= self.num_directions * self.dim <= _HELD[1] and self.slow_to_generate:
+        if self._buffer is not None:
+            block = self._buffer.take((self.num_directions, self.dim), self.dtype)
+        elif (
+            _STORED_SIZES[0] <= self.num_directions * self.dim <= _STORED_SIZES[1]
+            and self.slow_to_generate
+        ):
             block = np.empty((self.num_directions, self.dim), self.dtype)
         else:
             return self
@@ -192,8 +197,8 @@ class KernelDraw:
             self.dim,
             factor=self.factor * factor,
             threads=self.threads if threads is None else threads,
-            room=self._room,
-            reads=self._reads,
+            buffer=self._buffer,
+            vectors=self._vectors,
         )
 
     def changed(self, **fields: Array) -> "KernelDraw":
@@ -204,8 +209,8 @@ class KernelDraw:
             self.dim,
             factor=self.factor,
             threads=self.threads,
-            room=self._room,
-            reads=self._reads,
+            buffer=self._buffer,
+            vectors=self._vectors,
         )
 
     def moments(self, weights: NDArray[np.float64]) -> tuple[Array, Array]:
@@ -226,12 +231,12 @@ class KernelDraw:
         """
         size = self.dim * self.num_directions if size is None else size
         if self.threads == 1 or size < _WORTH_THREADS:
-            kernel(*self._passed, 0, self._tiles, *arguments)
+            kernel(*self._law_arguments, 0, self._tiles, *arguments)
             return
         cuts = [self._tiles * i // self.threads for i in range(self.threads + 1)]
         with ThreadPoolExecutor(self.threads) as pool:
             pieces = [
-                pool.submit(kernel, *self._passed, first, last, *arguments)
+                pool.submit(kernel, *self._law_arguments, first, last, *arguments)
                 for first, last in pairwise(cuts)
             ]
         for piece in pieces:
@@ -268,7 +273,7 @@ class QuantileDraw:
     def perturb(self, x: Array, directions: Array, spacings: Array, out: Array) -> Array:
         """See :meth:`Draw.perturb`."""
         c, numbers = spacings.astype(self.dtype), directions.tolist()
-        first, last = min(numbers), max(numbers)  # the rows of a call are of adjacent directions
+        first, last = min(numbers), max(numbers)  # the directions of one call are adjacent
         for start in range(0, self.dim, _CHUNK):
             stop = min(start + _CHUNK, self.dim)
             entries = self._entries(first, last + 1 - first, start, stop)
@@ -350,9 +355,9 @@ class ScaledDraw:
         """See :meth:`Draw.estimate`."""
         return dense(self.block()).estimate(delta, unit)
 
-    def held(self) -> "ScaledDraw":
-        """See :meth:`KernelDraw.held`."""
-        base = self.base.held() if isinstance(self.base, KernelDraw) else self.base
+    def in_memory(self) -> "ScaledDraw":
+        """See :meth:`KernelDraw.in_memory`."""
+        base = self.base.in_memory() if isinstance(self.base, KernelDraw) else self.base
         return self if base is self.base else ScaledDraw(base, self.scale)
 
     def rescaled(
@@ -416,7 +421,7 @@ def signs(at: Address, scale: float = 1.0, *, purpose: Purpose = Purpose.DIRECTI
     """Return directions of independent fair signs times ``scale``."""
     n = at.num_directions
     law = kernels.on_signs().SignLaw(
-        at.key(purpose), _constant(n, scale, at.dtype), _counting(n), _zeros(n)
+        at.key(purpose), _constant(n, scale, at.dtype), _indices(n), _zeros(n)
     )
     return KernelDraw(law, at.dim)
 
@@ -424,7 +429,7 @@ def signs(at: Address, scale: float = 1.0, *, purpose: Purpose = Purpose.DIRECTI
 def normals(at: Address, scale: float = 1.0, *, purpose: Purpose = Purpose.DIRECTION) -> KernelDraw:
     """Return directions of independent normals times ``scale``."""
     n = at.num_directions
-    law = kernels.on_laws().NormalLaw(at.key(purpose), _constant(n, scale, at.dtype), _counting(n))
+    law = kernels.on_laws().NormalLaw(at.key(purpose), _constant(n, scale, at.dtype), _indices(n))
     return KernelDraw(law, at.dim)
 
 
@@ -447,7 +452,7 @@ def quantiles(at: Address, quantile: Callable[[Array], Array], scale: float = 1.
 
 def stream_key(seed: int, purpose: Purpose, step: int) -> Array:
     """Return the kernels' key to a random stream."""
-    key = _first_key(seed, purpose).copy()
+    key = _key_at_step_0(seed, purpose).copy()
     if step < 1 << 32:  # only the low word, because this runs in every step
         key[2] = step
     else:
@@ -456,7 +461,7 @@ def stream_key(seed: int, purpose: Purpose, step: int) -> Array:
 
 
 @lru_cache(maxsize=64)
-def _first_key(seed: int, purpose: Purpose) -> Array:
+def _key_at_step_0(seed: int, purpose: Purpose) -> Array:
     return np.array(streams.key_and_counter(seed, purpose, 0), np.uint64)
 
 
@@ -466,7 +471,7 @@ def _constant(n: int, value: float, dtype: np.dtype[Any]) -> Array:
 
 
 @cache
-def _counting(n: int) -> Array:
+def _indices(n: int) -> Array:
     return np.arange(n, dtype=np.uint64)
 
 

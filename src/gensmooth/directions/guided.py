@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from gensmooth import checks, kernels, theory
 from gensmooth.directions.base import Arrays, Directions, NoClosedForm, State, register
 from gensmooth.directions.draw import Address, KernelDraw, normals
-from gensmooth.directions.vectors import Room, Vectors
+from gensmooth.directions.vectors import BlockBuffer, Vectors
 from gensmooth.streams import Purpose
 
 _CUTOFF = 1e-8  # the squared sine of the angle below which an estimate adds no dimension to U
@@ -30,7 +30,7 @@ class GuidedState(NamedTuple):
     estimates: Vectors  # G, oldest first
     gram: NDArray[np.float64]  # G Gᵀ, updated one row at a time
     blank: NDArray[Any]  # shape (0, d): the history before the first estimate
-    room: Room  # memory for the directions
+    buffer: BlockBuffer  # memory for the directions
 
     @property
     def history(self) -> NDArray[Any]:
@@ -70,7 +70,7 @@ class Guided(Directions):
 
     def init(self, dim: int, dtype: np.dtype[Any]) -> GuidedState:
         """Return a state without estimates."""
-        return GuidedState(Vectors(), np.empty((0, 0)), np.empty((0, dim), dtype), Room())
+        return GuidedState(Vectors(), np.empty((0, 0)), np.empty((0, dim), dtype), BlockBuffer())
 
     def draw(self, state: State, at: Address) -> KernelDraw:
         """See :meth:`Directions.draw`."""
@@ -86,9 +86,9 @@ class Guided(Directions):
         isotropic = normals(at, math.sqrt((1 - share) / at.dim)).law
         mix = (math.sqrt(share / max(rank, 1)) * mix).astype(at.dtype)
         law = kernels.on_laws().GuidedLaw(*isotropic, state.estimates.addresses, mix)
-        # Every direction reads the whole history, so store them unless there are many more.
-        room = state.room if at.num_directions <= 2 * k else None
-        return KernelDraw(law, at.dim, room=room, reads=state.estimates)
+        # Every direction reads the whole history. Generate them once, unless they are too many.
+        buffer = state.buffer if at.num_directions <= 2 * k else None
+        return KernelDraw(law, at.dim, buffer=buffer, vectors=state.estimates)
 
     def update(self, state: State, gradient: NDArray[Any]) -> GuidedState:
         """Append an estimate and its inner products; drop the oldest if there are k."""

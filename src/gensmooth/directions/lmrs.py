@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from gensmooth import checks, kernels, theory
 from gensmooth.directions.base import Arrays, Directions, NoClosedForm, State, register
 from gensmooth.directions.draw import Address, KernelDraw, normals
-from gensmooth.directions.vectors import Room, Vectors
+from gensmooth.directions.vectors import BlockBuffer, Vectors
 from gensmooth.streams import Purpose
 
 
@@ -39,7 +39,7 @@ class LearnedState(NamedTuple):
     basis: Vectors  # the rows of U, orthonormal, at most k
     weights: NDArray[np.float64]  # decayed squared size along each row, largest first
     blank: NDArray[Any]  # shape (0, d)
-    room: Room
+    buffer: BlockBuffer
 
 
 @final
@@ -76,7 +76,7 @@ class Learned(Directions):
 
     def init(self, dim: int, dtype: np.dtype[Any]) -> LearnedState:
         """Return an empty subspace."""
-        return LearnedState(Vectors(), np.empty(0), np.empty((0, dim), dtype), Room())
+        return LearnedState(Vectors(), np.empty(0), np.empty((0, dim), dtype), BlockBuffer())
 
     def draw(self, state: State, at: Address) -> KernelDraw:
         """See :meth:`Directions.draw`; plain normals until the subspace has k dimensions."""
@@ -89,14 +89,14 @@ class Learned(Directions):
         mix = normals(inside, math.sqrt(1 - self.explore), purpose=Purpose.GUIDE).block()
         isotropic = normals(at, math.sqrt(self.explore)).law
         law = kernels.on_laws().GuidedLaw(*isotropic, state.basis.addresses, mix)
-        room = state.room if at.num_directions <= 2 * k else None
-        return KernelDraw(law, at.dim, room=room, reads=state.basis)
+        buffer = state.buffer if at.num_directions <= 2 * k else None
+        return KernelDraw(law, at.dim, buffer=buffer, vectors=state.basis)
 
     def update(self, state: State, gradient: NDArray[Any]) -> LearnedState:
-        """Add an estimate: keep the k principal directions of the old ones and the new estimate.
+        """Add an estimate, and keep the k principal directions of all estimates so far.
 
-        With rows √(γw_i) u_i and ḡ, the eigenvectors of their (k+1) × (k+1) inner products give the
-        coefficients of the new principal directions.
+        The old subspace and the new estimate give the rows √(γw_i) u_i and ḡ. The eigenvectors of
+        their (k+1) × (k+1) inner products are the coefficients of the new principal directions.
         """
         state = checks.state_part(state, LearnedState)
         sums, subspaces = kernels.on_sums(), kernels.on_subspaces()

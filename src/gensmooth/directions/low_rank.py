@@ -60,7 +60,7 @@ class LowRank(Directions):
                 "LowRank needs the shape of the matrix: start from x0 of shape (m, n), or pass "
                 "gs.LowRank(shape=(m, n))."
             )
-        return _each(self.shape)
+        return _shapes_of(self.shape)
 
     @property
     def factors(self) -> Factors:
@@ -76,13 +76,16 @@ class LowRank(Directions):
             ValueError: If x is not a matrix, or its number of entries does not match ``shape``.
         """
         if self.shape is not None:
-            expected, size = sum(map(math.prod, self.shapes)), sum(map(math.prod, _each(shape)))
+            expected, size = (
+                sum(map(math.prod, self.shapes)),
+                sum(map(math.prod, _shapes_of(shape))),
+            )
             if expected != size:
                 raise ValueError(
                     f"`shape` of LowRank has {expected} entries, but x has {size}, shape {shape}."
                 )
             return self
-        if all(len(part) != 2 for part in _each(shape)):
+        if all(len(part) != 2 for part in _shapes_of(shape)):
             raise ValueError(
                 f"Low-rank directions need a matrix, but x has shape {shape}: start from x0 of "
                 "shape (m, n), or pass the shape of the matrix in x, gs.LowRank(shape=(m, n))."
@@ -199,7 +202,7 @@ class LowRankDraw:
         return LowRankDraw(factors, self._parts, self.dim, factor=self.factor * factor)
 
 
-def _each(shape: Shape | tuple[Shape, ...]) -> tuple[Shape, ...]:
+def _shapes_of(shape: Shape | tuple[Shape, ...]) -> tuple[Shape, ...]:
     """Return the shapes of the parts."""
     several = bool(shape) and isinstance(shape[0], tuple)
     return cast(tuple[Shape, ...], shape if several else (shape,))

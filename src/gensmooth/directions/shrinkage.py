@@ -100,7 +100,7 @@ class Shrunk(Directions):
     def quadratic_spacing_mse(
         self, dim: int, num_directions: int, *, spacing: float, hessian: theory.HessianSquares
     ) -> float:
-        """See :meth:`Directions.quadratic_spacing_mse`; it is of degree 6 in the directions."""
+        """See :meth:`Directions.quadratic_spacing_mse`; directions enter it to the sixth power."""
         power = 3 if self.scale == "direction" else 2
         base = self.base.quadratic_spacing_mse(
             dim, num_directions, spacing=spacing, hessian=hessian

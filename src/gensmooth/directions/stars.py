@@ -31,9 +31,9 @@ class Stars(Directions):
     Args:
         smoothness: L₁, the Lipschitz constant of the gradient.
         noise: The standard deviation of ξ in f + ξ (additive) or f (1 + ξ) (multiplicative).
-        noise_kind: ``"additive"`` or ``"multiplicative"``. In the latter case, μ depends on the
-            value of the objective, for which the previous step's value is used, because all
-            evaluations of a step are made together.
+        noise_kind: ``"additive"`` or ``"multiplicative"``. If it is multiplicative, μ depends on
+            the value of the objective. The previous step's value is used, because all points of a
+            step are chosen before any of them is evaluated.
         value: f at the start, which determines the first step's μ under multiplicative noise.
 
     >>> round(Stars(2.0, 0.1).variance(dim=10, num_directions=1) ** 0.5, 5)  # μ

@@ -49,8 +49,8 @@ class Vectors:
 
 
 @final
-class Room:
-    """Memory reused for the directions of each step; allocating it anew would double the cost."""
+class BlockBuffer:
+    """A block of memory reused in each step, because allocating it anew would double the cost."""
 
     __slots__ = ("_block",)
 
@@ -58,12 +58,12 @@ class Room:
         self._block: Array | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Room, ()
+        return BlockBuffer, ()
 
     def take(self, shape: tuple[int, int], dtype: np.dtype[Any]) -> Array:
         """Return the previous block if nothing refers to it any more, else a new one."""
         block = self._block
-        # three references: `block`, the attribute, `getrefcount`'s argument; more are callers'
+        # three references: `block`, the attribute, `getrefcount`'s argument; others are in use
         if (
             block is None
             or sys.getrefcount(block) > 3

@@ -33,7 +33,7 @@ on_tensors = _loader("tensors", "move")  # the parameters of a model
 
 @cache
 def on_sums() -> Any:
-    """Import the sums in a fixed order; they are small, so there is no message."""
+    """Import the sums in a fixed order; they compile quickly, so no message is printed."""
     _spare_scipy()
     return import_module("gensmooth.kernels.sums")
 

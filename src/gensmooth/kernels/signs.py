@@ -43,7 +43,7 @@ def _generate(words, key, stream, row, index, tile):
 
 @njit(nogil=True, error_model="numpy")
 def _words(words, key, stream, row, index, tile):
-    """Do the same, compiled once for all kernels that call it."""
+    """Do what :func:`_generate` does, but as one compiled function instead of inlined copies."""
     _generate(words, key, stream, row, index, tile)
 
 

@@ -51,8 +51,8 @@ def sign_words(words, tile, index, c2, c3, k0, k1):
 def hadamard_words(words, tile, row):
     """Multiply the tile's signs by those of one row of the Sylvester–Hadamard matrix.
 
-    Entry i of row r is (−1)^popcount(r & i). With i = 2048·tile + 64·j + k the parity splits
-    into three: the part of the tile is one bit, that of j one word, that of k one bit per word.
+    Entry i of row r is (−1)^popcount(r & i). With i = 2048·tile + 64·j + k, the parity is that of
+    three parts: one bit for the tile, one word for j (bit j), and one bit per word for k.
     """
     high = parity(np.uint64(row) & (np.uint64(tile) << np.uint64(11)))
     across = _ALL_BITS if high else _NO_BIT

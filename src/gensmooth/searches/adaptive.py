@@ -29,7 +29,7 @@ from gensmooth.directions.draw import Address, Draw, MixedDraw, ScaledDraw, dens
 from gensmooth.estimators import ForwardDifference, Plan, Samples, lay_out
 from gensmooth.parameters import Bounds, as_bounds, as_parameters, find_units, is_tree
 from gensmooth.searches.protocol import (
-    MOST,
+    MAX_SAMPLED_DIRECTIONS,
     FailurePolicy,
     FinalValue,
     Search,
@@ -38,12 +38,12 @@ from gensmooth.searches.protocol import (
     check_sizes,
     mean_value,
 )
-from gensmooth.searches.random_search import not_of, standard_errors
+from gensmooth.searches.random_search import mismatch, standard_errors
 from gensmooth.trees import Tree
 
 Array = NDArray[Any]
 
-# Limits found by experiment: above them, the feature costs more than it gains.
+# Found by experiment: with more parameters, these features cost more than they gain.
 METRIC_UP_TO = 2000  # parameters; beyond, directions are signs, from which no metric is learned
 EXACT_UP_TO = 500  # parameters; beyond, a difference along every axis costs too much
 # Evaluations reserved for the final value (our choice): its error bar needs a few of them, and the
@@ -312,7 +312,7 @@ class AdaptiveSearch(Search):
                 twice, and values with large errors get smaller weights.
         """
         if batch.step != state.step or batch.seed != state.seed or not batch.is_at(state.x):
-            raise ValueError(not_of(batch, state))
+            raise ValueError(mismatch(batch, state))
         raw = np.asarray(checks.reals("values", values), np.float64).reshape(-1)
         if len(raw) != len(batch):
             raise ValueError(f"The step needs {len(batch)} values, but `tell` got {len(raw)}.")
@@ -464,7 +464,7 @@ class AdaptiveSearch(Search):
             raise ValueError("the state of the search does not fit its parameters")
         if full and not (request.scale.diagonal() > 0).all():
             raise ValueError("the state of the search has a metric with a zero diagonal")
-        if not (math.isfinite(request.spacing) and 1 <= request.number <= MOST):
+        if not (math.isfinite(request.spacing) and 1 <= request.number <= MAX_SAMPLED_DIRECTIONS):
             raise ValueError("the state of the search has an invalid spacing or population")
         if not 0 <= request.repeats <= 2 * request.number:
             raise ValueError("the state of the search repeats more points than it has")
@@ -512,7 +512,7 @@ class AdaptiveSearch(Search):
         return math.sqrt(known.noise2)
 
     def final_evaluations(self, state: SearchState) -> int:
-        """Return :meth:`final_count` for the knowledge in this state."""
+        """Return :meth:`final_count` for what this state knows."""
         return self.final_count(kept_of(state).known)
 
     def final_value(

@@ -88,22 +88,22 @@ def choose(
     others = [AUTO, *algorithms.names(training=training)]
     family = choose_directions(wanted.method, wanted.directions, also=others)
     family = family.shaped(x.shape if shape is None else shape)
-    return _along(x, family, wanted if fill is None else fill(wanted, family))
+    return _along_directions(x, family, wanted if fill is None else fill(wanted, family))
 
 
 def is_left_to_pilot(wanted: Wanted) -> bool:
     """Return whether the user chose the pilot, or no setting that the pilot chooses itself."""
     if isinstance(wanted.method, str):
         return wanted.method == AUTO
-    return all(getattr(wanted, name) is None for name in ("method", *_PILOTS))
+    return all(getattr(wanted, name) is None for name in ("method", *_CHOSEN_BY_PILOT))
 
 
-_PILOTS = ("directions", "estimator", "spacing", "optimizer", "learning_rate")
+_CHOSEN_BY_PILOT = ("directions", "estimator", "spacing", "optimizer", "learning_rate")
 
 
 def _pilot(x: Array, wanted: Wanted) -> Pilot:
     replace(wanted, method=AUTO).refuse_population()
-    passed = [f"`{name}`" for name in _PILOTS if getattr(wanted, name) is not None]
+    passed = [f"`{name}`" for name in _CHOSEN_BY_PILOT if getattr(wanted, name) is not None]
     if passed:
         raise ValueError(
             f"method='auto' chooses {' and '.join(passed)} itself: omit {passed[0]}, or name a "
@@ -123,7 +123,7 @@ def _pilot(x: Array, wanted: Wanted) -> Pilot:
     return Pilot(**arguments | dict(wanted.pilot))
 
 
-def _along(x: Array, family: Directions, wanted: Wanted) -> ChosenSearch:
+def _along_directions(x: Array, family: Directions, wanted: Wanted) -> ChosenSearch:
     """Create a search along directions; by default with Adam whose rate falls over the budget."""
     wanted.refuse_population()
     optimizer = choose_optimizer(wanted.optimizer, wanted.learning_rate)

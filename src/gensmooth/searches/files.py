@@ -28,15 +28,15 @@ from gensmooth.searches.random_search import RandomSearch
 
 PASS_AGAIN = "pass it again, gs.resume(folder, fun, {}=...)"
 CHOICES = {"directions": Directions, "estimator": Estimator, "optimizer": Optimizer}
-_APART = ("bounds", "threads")
-_NAMED: dict[str, type[Search]] = {
+_STORED_SEPARATELY = ("bounds", "threads")
+_KIND_BY_NAME: dict[str, type[Search]] = {
     AUTO: Pilot,
     "quasi-newton": QuasiNewton,
     "mirrored-es": MirroredES,
     "greedy-descent": GreedyDescent,
     **POPULATIONS,
 }
-_NAMES = {kind: name for name, kind in _NAMED.items()}
+_NAME_BY_KIND = {kind: name for name, kind in _KIND_BY_NAME.items()}
 
 
 def to_parts(search: Search) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def to_parts(search: Search) -> dict[str, Any]:
     kind = type(search)
     parts: dict[str, Any] = {}
     if kind is not RandomSearch:
-        name = _NAMES.get(kind) or naming.name_of(kind)
+        name = _NAME_BY_KIND.get(kind) or naming.name_of(kind)
         if name is None or not is_dataclass(search):
             return {"method": {"given": f"{kind.__module__}.{kind.__qualname__}"}}
         parts["method"] = name
@@ -79,7 +79,7 @@ def from_parts(
         bounds: The search's bounds.
         threads: The search's threads.
         trust: Whether a module named in the parts may be imported.
-        again: Tells the user how to pass an object again, in messages; ``{}`` is its name.
+        again: How to pass an object again, for error messages; ``{}`` stands for its name.
 
     Raises:
         ValueError: If the parts are not a search, or if the search must be passed again.
@@ -156,9 +156,9 @@ def _choice(
 def _kind(name: str, *, trust: bool) -> type[Search]:
     """Return the class of a search from its name in a file."""
     if ":" not in name:
-        if name not in _NAMED:
+        if name not in _KIND_BY_NAME:
             raise ValueError(f"there is no search {name[:80]!r}")
-        return _NAMED[name]
+        return _KIND_BY_NAME[name]
     kind = naming.find_in_file(name, trust=trust)
     if not (isinstance(kind, type) and issubclass(kind, Search) and is_dataclass(kind)):
         raise ValueError(f"{name[:200]!r} is not a search defined as a dataclass")
@@ -167,7 +167,7 @@ def _kind(name: str, *, trust: bool) -> type[Search]:
 
 def _stored(kind: type[Search]) -> list[str]:
     names = [field.name for field in fields(cast(Any, kind)) if field.init]
-    return [name for name in names if name not in _APART]
+    return [name for name in names if name not in _STORED_SEPARATELY]
 
 
 def _value(part: Any, *, trust: bool) -> Any:

@@ -29,7 +29,7 @@ Array = NDArray[Any]
 
 # Smallest conditional variance of a coordinate, relative to its variance. It exceeds the rounding
 # error, so that C stays positive definite and no direction is lost.
-_LEAST = 1e-14
+_MIN_VARIANCE = 1e-14
 
 
 def weighted_squares(
@@ -82,7 +82,7 @@ def cholesky(matrix: Array) -> Array:
     factor = np.zeros_like(matrix)
     for j in range(d):
         column = matrix[j:, j] - (factor[j:, :j] * factor[j, :j]).sum(axis=1)
-        least = max(_LEAST * float(matrix[j, j]), 1e-300)
+        least = max(_MIN_VARIANCE * float(matrix[j, j]), 1e-300)
         factor[j:, j] = column / math.sqrt(max(float(column[0]), least))
         factor[j, j] = math.sqrt(max(float(column[0]), least))
     return factor

@@ -113,7 +113,7 @@ class Evolution(NamedTuple):
         repeats_due: Number of repeated evaluations that are due.
         flat_steps: Number of steps in a row whose values were all equal.
         stale_steps: Number of steps in a row whose exact values varied by rounding errors only, or
-            by far less than what separates them from the best value so far.
+            far less than they differ from the best value so far.
         gain_step: The number of steps when the lowest value since the last start was found.
         restarts: Number of restarts.
         start_value: The value at the last start; infinity if it is unknown.
@@ -855,11 +855,11 @@ def shorter_first_spacing(
 ) -> float:
     r"""Return a shorter first spacing if the exact values of the first step show it is too wide.
 
-    On a sphere, at the distance R from the optimum, the best spacing is about :math:`0.8 \mu R/d`
-    (Arnold, 2002). Half the difference of a pair is then about :math:`2\sigma R`, and its mean is
-    :math:`\sigma^2 d` above the value at x, which is 0.4 μ times as much. If the measured ratio is
-    larger, the spacing is too wide by the same factor. The path would show this too, but only
-    after about d steps.
+    On the sphere function, at the distance R from the optimum, the best spacing is about
+    :math:`0.8 \mu R/d` (Arnold, 2002). Half the difference of a pair is then about
+    :math:`2\sigma R`. The mean of a pair exceeds the value at x by about :math:`\sigma^2 d`, which
+    is 0.4 μ times that half. If the measured ratio is larger, the spacing is too wide by the same
+    factor. The path would show this too, but only after about d steps.
 
     Args:
         now: The memory before the step.

@@ -256,8 +256,8 @@ class Pilot(AdaptiveSearch):
             if not lowest < newton.value:
                 back = self._newton.gradient_next(step.known, newton, response.x)
                 return back._replace(memory=control)
-        elsewhere = control.first_x.size and step.known.noisy is Noise.EXACT
-        if elsewhere and step.memory.restarts > restarts:
+        may_restart = control.first_x.size and step.known.noisy is Noise.EXACT
+        if may_restart and step.memory.restarts > restarts:
             return self._restart(step.known, control._replace(trial=Trial.OVER), response)
         return step._replace(memory=control)
 
@@ -270,11 +270,11 @@ class Pilot(AdaptiveSearch):
         share = 1 if control.newton_leads else _EVOLUTION_PREFERRED
         newton_next = share * control.newton_spent <= control.evolution_spent
         phase = Phase.NEWTON if newton_next else Phase.EVOLUTION
-        x = self._elsewhere(known, control, response)
+        x = self._random_start(known, control, response)
         request = make_request(RequestKind.START, x.dtype)
         return Transition(known, control._replace(next_phase=phase), request, x)
 
-    def _elsewhere(self, known: Knowledge, control: Control, response: Response) -> Array:
+    def _random_start(self, known: Knowledge, control: Control, response: Response) -> Array:
         """Return a random start: uniform within the bounds or, without them, in a cube.
 
         The cube extends √3 units in either direction, so that the root mean square of a coordinate
@@ -387,10 +387,10 @@ class Pilot(AdaptiveSearch):
         return memory.evolution.noise_measurements
 
     def converged(self, state: SearchState) -> str | None:
-        """Return a reason if no phase finds a lower value, and there are no restarts elsewhere.
+        """Return a reason if the phases have converged on exact values and restarts are off.
 
-        This is so once MirroredES has converged. It is also so once QuasiNewton has, and MirroredES
-        has had as many evaluations as QuasiNewton gets before its trial, without a lower value.
+        It suffices that MirroredES has converged. It also suffices that QuasiNewton has, if
+        MirroredES has since found no lower value in as many evaluations as precede its trial.
         """
         known, control = kept_of(state)
         if self.restarts or known.noisy is not Noise.EXACT:

@@ -25,7 +25,9 @@ from gensmooth.trees import Tree
 Array = NDArray[Any]
 FailurePolicy = Literal["raise", "drop"]
 
-MOST = 50_000_000  # directions × samples per step; the layout of this many takes a gigabyte
+MAX_SAMPLED_DIRECTIONS = (
+    50_000_000  # directions × samples per step; the layout of this many takes a gigabyte
+)
 
 
 class SearchState(NamedTuple):
@@ -119,7 +121,7 @@ class Wire(Protocol):
         ...
 
 
-class WholeState:
+class WholeStateWire:
     """A :class:`Wire` that always sends all of ``sent``.
 
     Args:
@@ -355,7 +357,7 @@ class Search(ABC):
     @property
     def wire(self) -> Wire:
         """How the ``sent`` part of the state is stored and sent to workers."""
-        return WholeState(self)
+        return WholeStateWire(self)
 
     def sent_template(self, dim: int, dtype: np.dtype[Any]) -> tuple[Any, ...]:
         """Return an example of the state's ``sent``; it determines the types of stored values."""
@@ -390,9 +392,9 @@ class Search(ABC):
 
 def check_sizes(num_directions: int, num_samples: int) -> None:
     """Raise an error if the layout of a step alone would fill the memory."""
-    if num_directions * num_samples > MOST:
+    if num_directions * num_samples > MAX_SAMPLED_DIRECTIONS:
         raise ValueError(
-            f"`num_directions` × `num_samples` must be at most {MOST:,}, but is "
+            f"`num_directions` × `num_samples` must be at most {MAX_SAMPLED_DIRECTIONS:,}, but is "
             f"{num_directions:,} × {num_samples:,}."
         )
 

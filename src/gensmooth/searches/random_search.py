@@ -48,7 +48,7 @@ __all__ = [
     "SearchState",
     "StepInfo",
     "check_sizes",
-    "not_of",
+    "mismatch",
     "standard_errors",
 ]
 
@@ -223,7 +223,7 @@ class RandomSearch(Search):
                 weighted by the inverse variance of its difference.
         """
         if batch.step != state.step or batch.seed != state.seed or not batch.is_at(state.x):
-            raise ValueError(not_of(batch, state))
+            raise ValueError(mismatch(batch, state))
         raw = self._values(batch, values)
         best, extent = kernels.on_sums().survey(raw, self.maximize)
 
@@ -239,8 +239,8 @@ class RandomSearch(Search):
         try:
             x, kept, length, diverged = move(state, downhill, norm)
         except (AttributeError, TypeError, ValueError) as error:
-            own: Any = self.optimizer.init(state.x)
-            checks.state_part(state.kept, cast(type[Any], type(own)))
+            expected: Any = self.optimizer.init(state.x)
+            checks.state_part(state.kept, cast(type[Any], type(expected)))
             raise error
         dim, sent = x.size, state.sent
         family = self._family(x, state.tree)
@@ -565,7 +565,7 @@ def _scatter(norm2: float, squares: float, used: int) -> float:
     return max(used * squares - norm2, 0.0) / (used - 1)
 
 
-def not_of(batch: Batch, state: SearchState) -> str:
+def mismatch(batch: Batch, state: SearchState) -> str:
     """Return why a batch does not belong to a state, for an error message."""
     return (
         f"The batch is of step {batch.step}, but the state is at step {state.step}"

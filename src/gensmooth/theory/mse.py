@@ -60,8 +60,8 @@ class MseTerms(NamedTuple):
     def scaled_directions(self, factor: float) -> "MseTerms":
         r"""Return the terms after multiplying every direction by :math:`\sqrt v`, v = `factor`.
 
-        At the same spacing, this also moves the points closer. Value noise is divided by their
-        squared distance, so it decreases only linearly in v.
+        At the same spacing, this also moves the points closer to θ. Value noise is divided by their
+        squared distance from θ, so it decreases only linearly in v.
         """
         v = checks.moderate("factor", checks.nonnegative("factor", factor))
         return MseTerms(

@@ -68,7 +68,7 @@ def noise_share(value_variance: float, half_difference2: float, *, num_pairs: in
     reciprocal does not exist; the factor is then :math:`1/L`.
 
     Average the shares over steps, not their numerators and denominators: if values fall by orders
-    of magnitude, those averages would be dominated by the first steps.
+    of magnitude, the first steps would dominate those averages.
 
     Args:
         value_variance: :math:`\hat s^2`, the variance of the noise of one value: half the mean of
@@ -123,12 +123,12 @@ def noisy_scale(moments: Moments, share: float) -> float:
     `optimal_scale_whole` with ``scale="estimate"`` for independent samples, and `optimal_scale` at
     φ = 0. The resulting relative MSE is :math:`1 - aw^*`.
 
-    With an *estimated* share, the factor has an error too. At d = 50, L = 10 and ρ ≥ 1, it beats
-    a/b, which ignores noise, even with the share from one step and one repeated value. At ρ = 0.3
-    it does so with the mean share of ten steps; the share of one step increases the MSE by 0.4 %,
-    and by 9 % at d = 20, L = 40, where there is less to gain. At ρ = 10, the MSE is 1.6 G with the
-    share of one step, 1.1 G with that of ten steps, and 2.3 G with a/b: if noise dominates the
-    slopes, use more directions rather than a better factor.
+    An *estimated* share adds an error. The comparison is with a/b, the factor that ignores noise.
+    At d = 50, L = 10 and ρ ≥ 1, w* is better even with the share from one step and one repeated
+    value. At ρ = 0.3, it is better with the mean share of ten steps; with the share of one step,
+    the MSE is 0.4 % larger, and 9 % larger at d = 20, L = 40, where there is less to gain. At
+    ρ = 10, the MSE is 1.6 G with the share of one step, 1.1 G with that of ten steps, and 2.3 G
+    with a/b: if noise dominates the slopes, use more directions rather than a better factor.
 
     Args:
         moments: The directions, from `gensmooth.theory.families`.

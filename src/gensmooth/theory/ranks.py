@@ -1,7 +1,8 @@
 r"""Rank-based steps: their weights, and their length under random selection.
 
 Step-size control by path length compares the path of the last steps with that of a random walk.
-This module has its constants for mirrored pairs. How the default method uses them: `docs/pilot.md`.
+This module computes the constants of that test for mirrored pairs. How the default method uses
+them: `docs/pilot.md`.
 """
 
 import math

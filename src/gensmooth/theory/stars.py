@@ -34,8 +34,8 @@ def stars_spacing(
               \Bigr)^{1/4} .
 
     In the multiplicative case, :math:`f(x + \mu u)^2 \le 3\bigl(f^2 + \mu^2(\nabla f^T u)^2 +
-    \frac{L_1^2}4\mu^4\|u\|^4\bigr)` makes the noise :math:`4\sigma_r^2f^2/\mu^2` and adds
-    :math:`3\sigma_r^2` times the first term; the rest does not depend on μ.
+    \frac{L_1^2}4\mu^4\|u\|^4\bigr)`. The noise term becomes :math:`4\sigma_r^2f^2/\mu^2`, the first
+    term is multiplied by :math:`1 + 3\sigma_r^2`, and what remains does not depend on μ.
 
     Args:
         dim: n, the number of parameters.

@@ -110,7 +110,7 @@ def probe_score(slope: float, slopes: Iterable[float]) -> float:
         slopes: :math:`D_1, \dots, D_L` along the random directions of the same step.
 
     Returns:
-        The score. It is 0 if all slopes are 0, and infinite if only the random ones are.
+        The score. It is 0 if all slopes are 0, and infinite if only the random slopes are 0.
 
     Example:
         >>> probe_score(3.0, [2.0, -2.0, 2.0, -2.0])
@@ -153,10 +153,10 @@ def probe_gain(moments: Moments) -> float:
     r"""The gain in signal-to-noise ratio of a probe along p over :math:`\langle\hat g, p\rangle`.
 
     Both measure :math:`\langle\nabla F, p\rangle`: the probe with one evaluation, the product with
-    the L evaluations of the estimate. For a gradient of uniform orientation, the first has mean
-    square :math:`G`, and the second :math:`E\,p^\top A\nabla F\nabla F^\top Ap = \frac Gd\,p^\top
-    E[A^2]p = bG` for a signal that is a times as large. So the probe's signal-to-noise ratio is
-    larger by
+    the L evaluations of the estimate. If the orientation of the gradient is uniform, the probe has
+    the mean square :math:`G`. The product has the mean square :math:`E\,p^\top A\nabla F\nabla
+    F^\top Ap = \frac Gd\,p^\top E[A^2]p = bG`, and its signal is a times that of the probe. So the
+    probe's signal-to-noise ratio is larger by the factor
 
     .. math:: \frac{\sqrt b}a, \qquad \text{for i.i.d. entries } \sqrt{1 + \frac{d + k - 2}L}
               \approx \sqrt{d/L} \text{ for } L \ll d,

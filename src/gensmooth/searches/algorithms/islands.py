@@ -17,9 +17,9 @@ change during the run (population-based training; Jaderberg et al., 2017). The s
 position with the best score.
 
 With thousands of parameters, islands are few and large, because the cosine between g and the
-gradient is only about :math:`\sqrt{n/d}` for n pairs, and copies change only the stride. An island
-with a smaller spacing has a better score at once, because its steps are shorter. If spacings could
-change, all of them would shrink until steps are too short to make progress (docs/gpu.md).
+gradient is only about :math:`\sqrt{n/d}` for n pairs, and copies change only the stride. The reason
+is that an island with a smaller spacing soon has a better score, because its steps are shorter. If
+copies could change spacings, all of them would shrink until progress stops (docs/gpu.md).
 """
 
 import math
@@ -197,7 +197,7 @@ class Islands(Population):
             means[island], variances[island] = _mean(values[first:begin])
             of_pairs = values[begin : begin + 2 * pairs]
             directions = self._signs(state, island, pairs)
-            step, _ = directions.combine(_weigh(of_pairs[0::2], of_pairs[1::2]))
+            step, _ = directions.combine(_rank_differences(of_pairs[0::2], of_pairs[1::2]))
             sizes[island] = math.sqrt(float(np.square(step).sum()))
             if sizes[island] > 0:
                 length = places.strides[island] * places.spacings[island] * math.sqrt(step.size)
@@ -292,15 +292,18 @@ def _scores(state: SearchState) -> IslandScores:
 
 
 def _mean(values: NDArray[np.float64]) -> tuple[float, float]:
-    """Return the mean of the finite values and its squared standard error; ∞ and 0 if below two."""
+    """Return the mean of the finite values and its variance; ∞ and 0 if there are fewer than 2."""
     finite = values[np.isfinite(values)]
     if len(finite) < 2:
         return math.inf, 0.0
     return float(finite.mean()), float(finite.var(ddof=1)) / len(finite)
 
 
-def _weigh(plus: NDArray[np.float64], minus: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return by how many ranks, centred, each plus side is better; 0 for an incomplete pair."""
+def _rank_differences(plus: NDArray[np.float64], minus: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return for each pair how much better the plus side ranks; 0 if a value is not finite.
+
+    Ranks are scaled to the range from 0 to 1.
+    """
     weights = np.zeros(len(plus))
     complete = np.isfinite(plus) & np.isfinite(minus)
     values = np.concatenate((plus[complete], minus[complete]))

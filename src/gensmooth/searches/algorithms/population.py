@@ -27,7 +27,7 @@ from gensmooth.searches.random_search import (
     SearchState,
     StepInfo,
     check_sizes,
-    not_of,
+    mismatch,
     standard_errors,
 )
 from gensmooth.trees import Tree
@@ -211,7 +211,7 @@ class Population(Search):
                 ranks matter.
         """
         if batch.step != state.step or batch.seed != state.seed or not batch.is_at(state.x):
-            raise ValueError(not_of(batch, state))
+            raise ValueError(mismatch(batch, state))
         raw = np.asarray(checks.reals("values", values), np.float64).reshape(-1)
         if len(raw) != len(batch):
             raise ValueError(f"The step needs {len(batch)} values, but `tell` got {len(raw)}.")
@@ -225,9 +225,9 @@ class Population(Search):
             kept = np.isfinite(means)
             self._check_failures(batch, raw, kept)
         moved = self.update(state, batch.flat(), means, kept)
-        return self._after(state, raw, kept, moved, best)
+        return self._state_after(state, raw, kept, moved, best)
 
-    def _after(
+    def _state_after(
         self,
         state: SearchState,
         raw: NDArray[np.float64],

@@ -18,9 +18,9 @@ A is a tenth of the steps that the budget allows, as Spall advises. His a and c 
 problem. Our default for c is 0.1, the library's usual spacing; if the noise is large, c should be
 its standard deviation. For a we use his rule that a parameter should change by a chosen amount in
 the first steps (:func:`~gensmooth.optimizers.spall`). The amount is 0.1, or 1/√d above 100
-parameters, where longer steps along a single direction diverge. With one measurement, the estimate
-is mostly F(x)/c times a random sign, so a step is mostly a random walk. On a sphere, a step above
-4c/d per parameter then climbs, so the amount is c/d.
+parameters, where longer steps along a single direction diverge. With one measurement, the amount is
+c/d: the estimate is then mostly F(x)/c times a random sign, so a step is mostly a random walk, and
+on the sphere function, steps of more than 4c/d per parameter increase the value.
 """
 
 import math

@@ -41,7 +41,7 @@ class Algorithm(NamedTuple):
 
 ALGORITHMS: dict[str, Algorithm] = {}
 _RESERVED: set[str] = set()
-_PARTS = (
+_OWN_SETTINGS = (
     *("num_directions", "population", "spacing", "estimator", "optimizer", "learning_rate"),
     *("x_scale", "noise"),
 )
@@ -79,7 +79,7 @@ def register(
 
 
 def _make_custom(kind: type[Search], x: Array, wanted: Wanted) -> Search:  # noqa: ARG001
-    wanted.refuse(*_PARTS, why="it is a custom search with its own settings.")
+    wanted.refuse(*_OWN_SETTINGS, why="it is a custom search with its own settings.")
     return kind(**wanted.arguments_for(kind))
 
 
